@@ -1,0 +1,61 @@
+"""The events of a running ComfyUI, over its websocket."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+FINISHED = ("execution_success", "execution_error", "execution_interrupted")
+
+
+class EventStream:
+    """One open websocket; needs the `websocket-client` package (ImportError without it)."""
+
+    def __init__(self, url: str, client_id: str, timeout: float = 10.0) -> None:
+        import websocket
+
+        self.client_id = client_id
+        address = url.replace("http", "ws", 1) + f"/ws?clientId={client_id}"
+        self._timed_out: type[Exception] = websocket.WebSocketTimeoutException
+        self._socket = websocket.create_connection(address, timeout=timeout)
+
+    def __enter__(self) -> EventStream:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def receive(self, timeout: float) -> dict[str, Any] | None:
+        """The next event as {"type", "data"}, or None when none came in `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while (left := deadline - time.monotonic()) > 0:
+            self._socket.settimeout(left)
+            try:
+                message = self._socket.recv()
+            except self._timed_out:
+                return None
+            if isinstance(message, str) and message:  # previews come as bytes
+                return dict(json.loads(message))
+        return None
+
+    def until_finished(self, prompt_id: str, timeout: float = 120.0) -> Iterator[dict[str, Any]]:
+        """Every event of one prompt up to its end; TimeoutError after `timeout` silent seconds."""
+        while (event := self.receive(timeout)) is not None:
+            data = event.get("data") or {}
+            if data.get("prompt_id") not in (prompt_id, None):
+                continue
+            yield event
+            if event.get("type") in FINISHED and data.get("prompt_id") == prompt_id:
+                return
+        raise TimeoutError(f"No event of prompt {prompt_id} came for {timeout:g} s.")

@@ -1,0 +1,85 @@
+"""Start and end child processes so that none outlives the program that started it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+def _child_setup() -> Callable[[], None]:
+    """What a POSIX child does between fork and exec; everything it needs is loaded here."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
+
+    def setup() -> None:
+        # A shell's background job ignores SIGINT and children inherit that.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if prctl is not None:
+            prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    return setup
+
+
+def start_process(
+    command: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: BinaryIO
+) -> subprocess.Popen[bytes]:
+    """Start `command` in its own process group, both output streams into `output`.
+
+    On Linux the kernel ends it when its parent dies, whatever the reason.
+    """
+    options: dict[str, Any] = {}
+    if os.name == "nt":
+        options["creationflags"] = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
+    else:
+        options["start_new_session"] = True
+        options["preexec_fn"] = _child_setup()
+    return subprocess.Popen(
+        list(command),
+        cwd=cwd,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        **options,
+    )
+
+
+def end_process(process: subprocess.Popen[bytes], grace_seconds: float = 10.0) -> None:
+    """End the process and its group: first asked politely, then by force; waits for it."""
+    if process.poll() is None:
+        _ask_to_stop(process)
+        try:
+            process.wait(grace_seconds)
+        except subprocess.TimeoutExpired:
+            pass  # it had its time; the group is killed below
+    _kill_group(process)
+    process.wait()
+
+
+def _ask_to_stop(process: subprocess.Popen[bytes]) -> None:
+    """What Ctrl-C does, so that the program runs its own clean-up."""
+    polite = getattr(signal, "CTRL_BREAK_EVENT", signal.SIGINT)
+    try:
+        process.send_signal(polite)
+    except OSError:
+        return  # gone in the meantime
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of the group; nothing happens when all of it has ended."""
+    if os.name == "nt":
+        if process.poll() is None:
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            subprocess.run(["taskkill", "/T", "/F", "/PID", str(process.pid)], **quiet)  # type: ignore[call-overload]
+        return
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return  # the whole group has ended (macOS answers "not permitted" for a zombie)
