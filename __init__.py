@@ -1,0 +1,16 @@
+"""Headroom: GPU memory nodes for ComfyUI that do what they say and report what they measured."""
+
+from comfy_api.latest import ComfyExtension, io
+
+from .nodes import NODES
+
+WEB_DIRECTORY = "./js"
+
+
+class HeadroomExtension(ComfyExtension):
+    async def get_node_list(self) -> list[type[io.ComfyNode]]:
+        return NODES
+
+
+async def comfy_entrypoint() -> HeadroomExtension:
+    return HeadroomExtension()

@@ -1,0 +1,36 @@
+"""Let a module that was moved to the CPU return to its device when it is used there again."""
+
+from typing import Any
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from .tensors import module_tensors, tensors_within
+
+
+def come_back_on_use(module: torch.nn.Module) -> None:
+    """Arm `module` to return to its present device when it next receives a tensor on it.
+
+    For models that ComfyUI does not manage: nobody else would bring them back. Any part of the
+    module triggers it, so `encode` methods that skip `forward` work too. The hooks remove
+    themselves at the first use, whether or not the module had to move. Costs nothing after.
+    """
+    home = _device_of(module)
+    if home is None or home.type == "cpu":
+        return
+    handles: list[RemovableHandle] = []
+
+    def return_home(_part: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        wanted = next((t.device for t in tensors_within([args, kwargs])), None)
+        for handle in handles:
+            handle.remove()
+        handles.clear()
+        if wanted == home:
+            module.to(home)
+
+    for part in module.modules():
+        handles.append(part.register_forward_pre_hook(return_home, with_kwargs=True))
+
+
+def _device_of(module: torch.nn.Module) -> torch.device | None:
+    return next((tensor.device for _, tensor in module_tensors(module)), None)

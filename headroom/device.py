@@ -1,0 +1,89 @@
+"""What torch itself can tell and do about an accelerator, without ComfyUI.
+
+A query never creates a device context: a process that has not touched the GPU reports nothing
+instead of taking some hundred MiB for its answer.
+"""
+
+from typing import Any
+
+import torch
+
+MIB = 1024 * 1024
+
+
+def backend(device: torch.device) -> Any | None:
+    """Return torch's module for the kind of `device` (`torch.cuda`, `torch.xpu`, `torch.mps`).
+
+    None for the CPU, for kinds without memory functions, and while the backend is not in use.
+    """
+    if device.type == "cpu":
+        return None
+    module = getattr(torch, device.type, None)
+    if module is None or not hasattr(module, "empty_cache"):
+        # A registered out-of-tree device answers through torch.cuda in ComfyUI's eyes.
+        module = torch.cuda
+    if device.type == "mps":
+        return module
+    is_initialized = getattr(module, "is_initialized", None)
+    return module if is_initialized is None or is_initialized() else None
+
+
+def accelerators() -> list[torch.device]:
+    """Return the accelerators that torch knows here, the current one first; empty on a CPU box."""
+    if torch.cuda.is_available():
+        current = torch.cuda.current_device()
+        if isinstance(current, torch.device):
+            return [current]
+        others = [i for i in range(torch.cuda.device_count()) if i != current]
+        return [torch.device("cuda", i) for i in [current, *others]]
+    xpu = getattr(torch, "xpu", None)
+    if xpu is not None and xpu.is_available():
+        return [torch.device("xpu", i) for i in range(xpu.device_count())]
+    mps = getattr(torch.backends, "mps", None)
+    if mps is not None and mps.is_available():
+        return [torch.device("mps")]
+    return []
+
+
+def empty_cache() -> None:
+    """Return the allocator's unused blocks to the driver, on every accelerator in use."""
+    for device in accelerators():
+        module = backend(device)
+        if module is None:
+            continue
+        module.empty_cache()
+        ipc_collect = getattr(module, "ipc_collect", None)
+        if ipc_collect is not None:
+            ipc_collect()
+
+
+def driver_memory(device: torch.device) -> tuple[int, int] | None:
+    """Return (free bytes, total bytes) as the driver sees them, other processes included."""
+    module = backend(device)
+    if module is None:
+        return None
+    if device.type == "mps":
+        total = int(module.recommended_max_memory())
+        return total - int(module.driver_allocated_memory()), total
+    query = getattr(module, "mem_get_info", None)
+    if query is None:
+        return None
+    free, total = query(device)
+    return int(free), int(total)
+
+
+def torch_memory(device: torch.device) -> tuple[int, int] | None:
+    """Return (allocated bytes, reserved bytes) of torch's allocator in this process."""
+    module = backend(device)
+    if module is None:
+        return None
+    if device.type == "mps":
+        return int(module.current_allocated_memory()), int(module.driver_allocated_memory())
+    return int(module.memory_allocated(device)), int(module.memory_reserved(device))
+
+
+def device_name(device: torch.device) -> str:
+    """Return the product name that the driver gives, or the device's own name."""
+    module = backend(device)
+    query = getattr(module, "get_device_name", None)
+    return str(query(device)) if query is not None else str(device)

@@ -1,0 +1,188 @@
+"""The seam to ComfyUI: the only file that imports it.
+
+Supports every ComfyUI from 0.3.75 on by asking for features, never for versions. Nothing of
+ComfyUI is replaced: these are calls to its own functions, flags and registries.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import comfy.model_management as mm
+import folder_paths
+import torch
+from comfy_execution.utils import get_executing_context
+
+from . import device as devices
+
+# ---------------------------------------------------------------- devices and memory
+
+
+def gpu_devices() -> list[torch.device]:
+    """Return the GPUs ComfyUI loads models on, the current one first; empty in CPU mode."""
+    current = mm.get_torch_device()
+    if current.type == "cpu":
+        return []
+    found = [current]
+    for device in getattr(mm, "get_all_torch_devices", list)():
+        if device.type != "cpu" and device not in found and device.index != current.index:
+            found.append(device)
+    return found
+
+
+def compute_device() -> torch.device:
+    """Return the device that ComfyUI runs models on now."""
+    device: torch.device = mm.get_torch_device()
+    return device
+
+
+def available_bytes(device: torch.device) -> int:
+    """Return the bytes a new tensor could get on `device` (RAM for the CPU), by ComfyUI's count."""
+    return int(mm.get_free_memory(device))
+
+
+def dynamic_bytes(device: torch.device) -> int | None:
+    """Return the bytes of dynamic-VRAM pages on `device`, None where the host has none.
+
+    torch's counters do not include these pages. Small weights of dynamic models live in ordinary
+    torch memory and are left out here, so that nothing is counted twice.
+    """
+    if not has_dynamic_vram():
+        return None
+    total = 0
+    for entry in loaded_entries():
+        patcher = entry.model
+        if patcher is not None and entry.device == device and is_dynamic(patcher):
+            total += int(patcher.loaded_size())
+            total -= int(getattr(patcher.model, "model_loaded_weight_memory", 0))
+    return total
+
+
+def has_dynamic_vram() -> bool:
+    """Return whether this host streams weights through dynamic VRAM."""
+    try:
+        import comfy.memory_management as memory_management
+    except ImportError:
+        return False
+    return bool(getattr(memory_management, "aimdo_enabled", False))
+
+
+def empty_cache() -> None:
+    """Return unused blocks of the allocator to the driver, in ComfyUI's way and then torch's."""
+    mm.soft_empty_cache()
+    devices.empty_cache()
+
+
+def drop_cast_buffers() -> bool:
+    """Drop the scratch buffers that weight streaming keeps; False where the host has none.
+
+    ComfyUI itself calls this after every node when dynamic VRAM is on, and never otherwise.
+    """
+    reset = getattr(mm, "reset_cast_buffers", None)
+    if reset is None:
+        return False
+    reset()
+    return True
+
+
+# ---------------------------------------------------------------- loaded models
+
+
+def loaded_entries() -> list[Any]:
+    """Return ComfyUI's own list of loaded models (LoadedModel), most recent first, as a copy."""
+    return list(mm.current_loaded_models)
+
+
+def is_dynamic(patcher: Any) -> bool:
+    """Return whether `patcher` streams its weights through dynamic VRAM."""
+    ask = getattr(patcher, "is_dynamic", None)
+    return bool(ask()) if ask is not None else False
+
+
+def same_weights(patcher: Any, other: Any) -> bool:
+    """Return whether two patchers stand for the same weights: clones, LoRA on top or not."""
+    return patcher is other or patcher.model is other.model
+
+
+def entries_of(patchers: Iterable[Any]) -> list[Any]:
+    """Return the loaded entries that hold the weights of any of `patchers`."""
+    wanted = list(patchers)
+    return [
+        entry
+        for entry in loaded_entries()
+        if entry.model is not None and any(same_weights(p, entry.model) for p in wanted)
+    ]
+
+
+def unload(entries: Iterable[Any]) -> None:
+    """Unload exactly these loaded entries through ComfyUI's `free_memory`; others stay loaded.
+
+    `free_memory` compares LoadedModel objects, so the keep-list must hold these, not patchers.
+    Entries whose patcher is gone cannot be unloaded; ComfyUI drops them when collected.
+    """
+    targets = [entry for entry in entries if entry.model is not None]
+    ids = {id(entry) for entry in targets}
+    for device in {entry.device for entry in targets}:
+        keep = [entry for entry in loaded_entries() if id(entry) not in ids]
+        mm.free_memory(1e30, device, keep)
+    mm.cleanup_models()
+
+
+def load(patchers: list[Any]) -> None:
+    """Load `patchers` onto their devices the way ComfyUI does before it runs them."""
+    mm.load_models_gpu(patchers)
+
+
+def release_pinned_ram(patcher: Any) -> None:
+    """Let a dynamic patcher give back its pinned copies in RAM; nothing to do for others."""
+    release = getattr(patcher, "partially_unload_ram", None)
+    if release is not None and is_dynamic(patcher):
+        release(1e30)
+
+
+def source_files(patcher: Any) -> list[Path]:
+    """Return the weight files `patcher` was loaded from, as far as the host remembers them."""
+    recipe = getattr(patcher, "cached_patcher_init", None)
+    if not recipe:
+        return []
+    return [path for path in _paths_in(recipe[1]) if path.is_file()]
+
+
+def _paths_in(value: Any) -> list[Path]:
+    if isinstance(value, (str, Path)):
+        return [Path(value)] if str(value) else []
+    if isinstance(value, (list, tuple)):
+        return [path for item in value for path in _paths_in(item)]
+    return []
+
+
+# ---------------------------------------------------------------- execution
+
+
+def executing_node() -> tuple[str | None, str | None]:
+    """Return (prompt id, node id) of the node that runs in this thread, Nones outside one."""
+    context = get_executing_context()
+    return (context.prompt_id, context.node_id) if context is not None else (None, None)
+
+
+def request_cache_reset() -> None:
+    """Ask ComfyUI to unload all models and forget all cached outputs after this prompt."""
+    from server import PromptServer
+
+    PromptServer.instance.prompt_queue.set_flag("free_memory", True)
+
+
+def temp_folder() -> Path:
+    """Return ComfyUI's folder for files that may vanish when it stops."""
+    folder = Path(folder_paths.get_temp_directory())
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def accepts(function: Callable[..., Any], name: str) -> bool:
+    """Return whether `function` takes a parameter called `name` (or any keyword)."""
+    parameters = inspect.signature(function).parameters
+    return name in parameters or any(
+        p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()
+    )

@@ -1,0 +1,91 @@
+"""What our nodes did and which out-of-memory errors they met, told to whoever listens.
+
+The recorder of runs listens; the nodes do not know it. With no listener a note costs nothing.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .seam import current_host
+
+log = logging.getLogger("headroom")
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing a node (or an HTTP call: node_id None) did to memory."""
+
+    prompt_id: str | None
+    node_id: str | None
+    action: str
+    freed_mib: float
+    text: str
+
+
+@dataclass(frozen=True)
+class OomAttempt:
+    """One rung of the recovery ladder after an out-of-memory error."""
+
+    prompt_id: str | None
+    node_id: str | None
+    attempt: int
+    action: str
+    freed_mib: float
+    error: str
+    recovered: bool
+
+
+Entry = Action | OomAttempt
+_listeners: list[Callable[[Entry], None]] = []
+_lock = threading.Lock()
+
+
+def listen(listener: Callable[[Entry], None]) -> Callable[[], None]:
+    """Call `listener` with every entry from now on, in the thread that notes it.
+
+    Returns a function that ends it. A listener must be quick and must not raise.
+    """
+    with _lock:
+        _listeners.append(listener)
+
+    def stop() -> None:
+        with _lock:
+            if listener in _listeners:
+                _listeners.remove(listener)
+
+    return stop
+
+
+def executing_node() -> tuple[str | None, str | None]:
+    """Return (prompt id, node id) of the node that runs in this thread, Nones outside one."""
+    host = current_host()
+    if host is None:
+        return None, None
+    found: tuple[str | None, str | None] = host.executing_node()
+    return found
+
+
+def note_action(action: str, freed_mib: float, text: str) -> None:
+    """Tell the listeners that the running node did `action`."""
+    prompt_id, node_id = executing_node()
+    _tell(Action(prompt_id, node_id, action, freed_mib, text))
+
+
+def note_oom(attempt: int, action: str, freed_mib: float, error: str, recovered: bool) -> None:
+    """Tell the listeners, and the log in one line, about one recovery attempt."""
+    prompt_id, node_id = executing_node()
+    outcome = "recovered" if recovered else "not enough yet"
+    log.warning(
+        "[Headroom] out of memory in node %s, attempt %d: %s (%.1f MiB freed, %s)",
+        node_id or "-", attempt, action, freed_mib, outcome,
+    )
+    _tell(OomAttempt(prompt_id, node_id, attempt, action, freed_mib, error, recovered))
+
+
+def _tell(entry: Entry) -> None:
+    with _lock:
+        listeners = list(_listeners)
+    for listener in listeners:
+        listener(entry)

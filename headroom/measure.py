@@ -1,0 +1,172 @@
+"""Snapshots of memory: every device as the driver, torch and dynamic VRAM see it, and RAM."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import psutil
+import torch
+
+from . import device as devices
+from .device import MIB
+from .seam import current_host
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """One device at one moment, in bytes; None where nobody can tell.
+
+    `driver_free_bytes` counts every process on the card, the others only this one.
+    `dynamic_bytes` are ComfyUI's dynamic-VRAM pages, which torch's counters do not include.
+    """
+
+    device: str
+    name: str
+    total_bytes: int | None
+    driver_free_bytes: int | None
+    allocated_bytes: int | None
+    reserved_bytes: int | None
+    dynamic_bytes: int | None
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes this process keeps from others: torch's reserve and dynamic-VRAM pages."""
+        return (self.reserved_bytes or 0) + (self.dynamic_bytes or 0)
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes in use on the device as the driver tells, else as this process can tell."""
+        if self.driver_free_bytes is not None and self.total_bytes is not None:
+            return self.total_bytes - self.driver_free_bytes
+        return self.held_bytes
+
+    @property
+    def available_bytes(self) -> int | None:
+        """Bytes a new tensor of this process could get: driver free plus torch's unused reserve."""
+        if self.driver_free_bytes is None:
+            return None
+        return self.driver_free_bytes + (self.reserved_bytes or 0) - (self.allocated_bytes or 0)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All devices and RAM at one moment."""
+
+    devices: tuple[DeviceMemory, ...]
+    rss_bytes: int
+    ram_available_bytes: int
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes in use on all devices together."""
+        return sum(device.used_bytes for device in self.devices)
+
+
+def snapshot() -> Snapshot:
+    """Measure every device in use and this process's RAM. Costs some tens of microseconds."""
+    return Snapshot(
+        devices=tuple(measure_device(device) for device in used_devices()),
+        rss_bytes=rss_bytes(),
+        ram_available_bytes=int(psutil.virtual_memory().available),
+    )
+
+
+def used_devices() -> list[torch.device]:
+    """Return the devices that models go to: ComfyUI's choice where it runs, else torch's."""
+    host = current_host()
+    if host is not None:
+        found: list[torch.device] = host.gpu_devices()
+        return found
+    return devices.accelerators()
+
+
+def measure_device(device: torch.device) -> DeviceMemory:
+    """Measure one device, asking NVML only where torch cannot tell."""
+    driver = devices.driver_memory(device) or _nvml_memory(device)
+    allocator = devices.torch_memory(device)
+    host = current_host()
+    return DeviceMemory(
+        device=str(device),
+        name=_name(device),
+        driver_free_bytes=driver[0] if driver else None,
+        total_bytes=driver[1] if driver else None,
+        allocated_bytes=allocator[0] if allocator else None,
+        reserved_bytes=allocator[1] if allocator else None,
+        dynamic_bytes=host.dynamic_bytes(device) if host is not None else None,
+    )
+
+
+@lru_cache(maxsize=16)
+def _name(device: torch.device) -> str:
+    return devices.device_name(device)
+
+
+@lru_cache(maxsize=1)
+def _process() -> psutil.Process:
+    return psutil.Process()
+
+
+def rss_bytes() -> int:
+    """Return the resident memory of this process (RSS), in bytes."""
+    return int(_process().memory_info().rss)
+
+
+def freed_mib(before: Snapshot, after: Snapshot) -> float:
+    """Return the MiB by which use of all devices fell; negative where it rose."""
+    return (before.used_bytes - after.used_bytes) / MIB
+
+
+def freed_rss_mib(before: Snapshot, after: Snapshot) -> float:
+    """Return the MiB by which this process's RSS fell; negative where it rose."""
+    return (before.rss_bytes - after.rss_bytes) / MIB
+
+
+@lru_cache(maxsize=1)
+def _nvml() -> Any | None:
+    """Return pynvml, started, or None where the module or the driver is missing."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    return pynvml
+
+
+def _nvml_memory(device: torch.device) -> tuple[int, int] | None:
+    """Return (free, total) bytes from NVML: it needs no CUDA context in this process."""
+    nvml = _nvml() if device.type == "cuda" else None
+    if nvml is None:
+        return None
+    handle = _nvml_handle(nvml, device)
+    if handle is None:
+        return None
+    info = nvml.nvmlDeviceGetMemoryInfo(handle)
+    return int(info.free), int(info.total)
+
+
+def _nvml_handle(nvml: Any, device: torch.device) -> Any | None:
+    """Find the card by UUID: CUDA_VISIBLE_DEVICES renumbers torch's devices, not NVML's."""
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    try:
+        if uuid is not None:
+            return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}".encode())
+        return nvml.nvmlDeviceGetHandleByIndex(device.index or 0)
+    except nvml.NVMLError:
+        return None
+
+
+def other_processes_mib(device: torch.device) -> dict[int, float]:
+    """Return {process id: MiB} of the other processes on the card, as NVML tells; empty if not."""
+    nvml = _nvml() if device.type == "cuda" else None
+    handle = _nvml_handle(nvml, device) if nvml is not None else None
+    if nvml is None or handle is None:
+        return {}
+    found = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    return {
+        int(entry.pid): int(entry.usedGpuMemory) / MIB
+        for entry in found
+        if entry.pid != _process().pid and entry.usedGpuMemory
+    }

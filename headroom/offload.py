@@ -1,0 +1,93 @@
+"""Offload: take exactly one model (or every other one) off the devices, to RAM or to disk."""
+
+import gc
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from .allocator import return_cache
+from .find import FoundModel, find_models
+from .journal import note_action
+from .mapping import Mapped, check_mappable, map_modules
+from .measure import snapshot
+from .ram import trim_heap
+from .report import Report, mib
+from .seam import current_host
+from .unload import others, unload_models
+
+Scope = Literal["this model", "every other model"]
+Target = Literal["CPU", "disk"]
+
+
+def offload(value: Any, scope: Scope = "this model", to: Target = "CPU") -> Report:
+    """Unload the models in `value`, or all others, and report what left the devices.
+
+    `to` = "disk" also frees the copy in RAM: the weights end up memory-mapped, bit-identical.
+    They return to the device when something uses them, which costs one load from RAM or disk.
+    Raises ValueError when `value` holds no model or a model cannot be mapped, OSError when the
+    disk refuses; the model is then as it was, at most moved to RAM.
+    """
+    models = _models_in(value)
+    before = snapshot()
+    targets = others(models) if scope == "every other model" else models
+    folder = _scratch_folder()
+    if to == "disk":
+        check_mappable(_modules(targets), folder)
+    done = unload_models(targets)
+    gc.collect()
+    return_cache()
+    steps = tuple(item.text for item in done) or ("no other model was loaded",)
+    if to == "disk":
+        steps = (*steps, *(_to_disk(target, folder) for target in targets), trim_heap())
+    after = snapshot()
+    headline = _headline(sum(item.moved_bytes for item in done), to, scope)
+    report = Report(headline, steps, before, after)
+    note_action("offload", report.freed_mib, headline)
+    return report
+
+
+def _models_in(value: Any) -> list[FoundModel]:
+    models = find_models(value)
+    if not models:
+        came = "nothing" if value is None else f"a {type(value).__name__} without a model in it"
+        raise ValueError(
+            f"Offload Model expects a model on the input `model`, but got {came}: connect a "
+            "MODEL, CLIP, VAE, CONTROL_NET or other model there."
+        )
+    return models
+
+
+def _modules(models: Iterable[FoundModel]) -> list[Any]:
+    return [module for model in models for module in model.modules]
+
+
+def _scratch_folder() -> Path:
+    host = current_host()
+    return Path(host.temp_folder()) if host is not None else Path(tempfile.gettempdir())
+
+
+def _to_disk(model: FoundModel, folder: Path) -> str:
+    """Map one unloaded model's weights; a dynamic one is mapped by ComfyUI already."""
+    host = current_host()
+    if model.kind == "patcher" and host is not None and host.is_dynamic(model.handle):
+        host.release_pinned_ram(model.handle)
+        return f"{model.label}: ComfyUI already maps its weights from file; pinned RAM released"
+    sources = host.source_files(model.handle) if host is not None else []
+    mapped = map_modules(model.modules, folder, sources)
+    return f"{model.label}: {_where(mapped)}"
+
+
+def _where(mapped: Mapped) -> str:
+    return (
+        f"{mib(mapped.own_bytes)} mapped from the model's own file, "
+        f"{mib(mapped.scratch_bytes)} from a scratch file in ComfyUI's temp folder"
+    )
+
+
+def _headline(moved_bytes: int, to: Target, scope: Scope) -> str:
+    which = "the model" if scope == "this model" else "every other model"
+    place = "RAM" if to == "CPU" else "disk"
+    if moved_bytes == 0:
+        return f"0.0 MiB of weights left the GPU: {which} was not on it"
+    return f"{mib(moved_bytes)} of weights left the GPU for {place}"

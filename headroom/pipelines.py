@@ -1,0 +1,56 @@
+"""Move diffusers and DiffSynth pipelines off the device, by their own API first."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .comeback import come_back_on_use
+from .find import pipeline_modules
+from .tensors import module_bytes
+
+
+def to_cpu(pipeline: Any) -> str:
+    """Move every component of `pipeline` to the CPU and say which way it went.
+
+    A diffusers pipeline with model offload keeps the last component that ran on the device until
+    the next one runs, so after `encode_prompt` alone the text encoder stays: its own
+    `maybe_free_model_hooks` takes it off and arms the hooks again. What the pipeline's own call
+    leaves behind is moved with `.to("cpu")`, and returns when its next input is on the device.
+    Components under sequential or group offload are left to their hooks: they hold no weights
+    on the device between calls.
+    """
+    steps: list[str] = []
+    for name in ("maybe_free_model_hooks", "load_models_to_device"):
+        release = getattr(pipeline, name, None)
+        if callable(release):
+            _release(release, name)
+            steps.append(f"its own {name}")
+            break
+    moved = [name for name, part in pipeline_modules(pipeline).items() if _move(part)]
+    if moved:
+        steps.append(f".to('cpu') for {', '.join(moved)}")
+    return ", ".join(steps)
+
+
+def _release(release: Callable[..., Any], name: str) -> None:
+    """Call the pipeline's own release: DiffSynth loads a list of models, here none."""
+    if name == "load_models_to_device":
+        release([])
+    else:
+        release()
+
+
+def _move(module: torch.nn.Module) -> bool:
+    """Move one component if it still holds device memory and nothing else looks after it."""
+    if has_offload_hook(module) or not any(name != "cpu" for name in module_bytes([module])):
+        return False
+    come_back_on_use(module)
+    module.to("cpu")
+    return True
+
+
+def has_offload_hook(module: torch.nn.Module) -> bool:
+    """Return whether accelerate, diffusers or DiffSynth moves this module by itself."""
+    marks = ("_hf_hook", "_diffusers_hook", "vram_management_enabled")
+    return any(getattr(part, mark, None) for part in module.modules() for mark in marks)

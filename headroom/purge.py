@@ -1,0 +1,124 @@
+"""Purge: unload models, collect garbage, give the allocator's cache back, and measure it."""
+
+import gc
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from .allocator import return_cache
+from .device import MIB
+from .find import FoundModel, find_models
+from .journal import note_action
+from .measure import Snapshot, snapshot
+from .ram import trim_heap
+from .report import Report, mib
+from .seam import current_host
+from .unload import Unloaded, others, unload_models
+
+Unload = Literal["all models", "all but keep", "no models"]
+
+
+def purge(
+    unload: Unload = "all models",
+    keep: Any = None,
+    only_below_free_mib: int = 0,
+    free_ram: bool = False,
+    reset_node_cache: bool = False,
+) -> Report:
+    """Give back VRAM in three levels (models, garbage, allocator cache) and report each.
+
+    `keep` holds the models to leave loaded with `all but keep`. With `only_below_free_mib` above 0
+    nothing is done while the compute device has at least that much room. `free_ram` also returns
+    unused heap pages of this process. `reset_node_cache` takes effect after the running prompt.
+    Models come back when something uses them; that reload is the cost.
+    Raises ValueError when `all but keep` has no model to keep.
+    """
+    before = snapshot()
+    kept = _models_to_keep(unload, keep)
+    room = _room_bytes()
+    wanted = only_below_free_mib * MIB
+    if only_below_free_mib > 0 and room is not None and room >= wanted:
+        reason = f"left alone: {mib(room)} are free, the limit is {mib(wanted)}"
+        return _finish("nothing was purged", (reason,), before)
+    done = [] if unload == "no models" else unload_models(others(kept))
+    steps = [*_unload_steps(unload, done), _collect(), _return_cache()]
+    if free_ram:
+        steps.append(trim_heap())
+    if reset_node_cache:
+        steps.append(_reset_node_cache())
+    return _finish("", tuple(steps), before)
+
+
+def _models_to_keep(unload: Unload, keep: Any) -> list[FoundModel]:
+    if unload != "all but keep":
+        return []
+    kept = find_models(keep)
+    if not kept:
+        came = "nothing" if keep is None else f"a {type(keep).__name__} without a model in it"
+        raise ValueError(
+            "Purge VRAM with unload = 'all but keep' expects a model on the input `keep`, but got "
+            f"{came}: connect a MODEL, CLIP, VAE or CONTROL_NET there, or choose 'all models'."
+        )
+    return kept
+
+
+def _room_bytes() -> int | None:
+    """Return the bytes free on the compute device, dynamic-VRAM pages that can yield included."""
+    host = current_host()
+    if host is None:
+        first = next(iter(snapshot().devices), None)
+        return first.available_bytes if first is not None else None
+    device = host.compute_device()
+    return int(host.available_bytes(device)) + (host.dynamic_bytes(device) or 0)
+
+
+def _unload_steps(unload: Unload, done: Iterable[Unloaded]) -> tuple[str, ...]:
+    sentences = tuple(f"models: {item.text}" for item in done)
+    if unload == "no models":
+        return ("models: none unloaded, as asked",)
+    return sentences or ("models: nothing was loaded",)
+
+
+def _collect() -> str:
+    return f"garbage: {gc.collect()} unreachable objects collected"
+
+
+def _return_cache() -> str:
+    """Return the allocator's cached blocks; after the collection, or dead blocks would stay."""
+    reserved = _reserved_bytes()
+    host = current_host()
+    dropped = host is not None and host.drop_cast_buffers()
+    return_cache()
+    buffers = ", cast buffers dropped" if dropped else ""
+    returned = reserved - _reserved_bytes()
+    return f"allocator cache: {mib(returned)} returned to the driver{buffers}"
+
+
+def _reserved_bytes() -> int:
+    return sum(device.reserved_bytes or 0 for device in snapshot().devices)
+
+
+def _reset_node_cache() -> str:
+    host = current_host()
+    if host is None:
+        return "node cache: there is none outside ComfyUI"
+    host.request_cache_reset()
+    return (
+        "node cache: ComfyUI will forget every cached output after this prompt, "
+        "so the next run starts from the loaders"
+    )
+
+
+def _finish(headline: str, steps: tuple[str, ...], before: Snapshot) -> Report:
+    after = snapshot()
+    report = Report(headline, steps, before, after)
+    if not headline:
+        report = Report(_headline(report), steps, before, after)
+    note_action("purge", report.freed_mib, report.headline)
+    return report
+
+
+def _headline(report: Report) -> str:
+    if not report.after.devices:
+        return "0.0 MiB of VRAM freed: this server runs on the CPU"
+    reason = ": nothing was loaded or cached" if abs(report.freed_mib) < 0.05 else ""
+    return f"{report.freed_mib:,.1f} MiB of VRAM freed{reason}"

@@ -1,0 +1,82 @@
+"""Turn two snapshots and a list of sentences into the text that our nodes show."""
+
+from dataclasses import dataclass
+
+from .device import MIB
+from .measure import DeviceMemory, Snapshot, freed_mib, freed_rss_mib
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an action did: a headline, what was done step by step, and the measured figures."""
+
+    headline: str
+    steps: tuple[str, ...]
+    before: Snapshot
+    after: Snapshot
+
+    @property
+    def freed_mib(self) -> float:
+        """MiB by which use of all devices fell; negative where it rose."""
+        return freed_mib(self.before, self.after)
+
+    @property
+    def freed_rss_mib(self) -> float:
+        """MiB by which this process's RSS fell; negative where it rose."""
+        return freed_rss_mib(self.before, self.after)
+
+    @property
+    def text(self) -> str:
+        """The report as plain text: headline, steps, then a table of before, after, difference."""
+        lines = [self.headline, *(f"- {step}" for step in self.steps)]
+        return "\n".join([*lines, *difference_table(self.before, self.after)])
+
+    def as_json(self) -> dict[str, object]:
+        """Return the report as plain data for HTTP answers."""
+        return {
+            "text": self.text,
+            "headline": self.headline,
+            "steps": list(self.steps),
+            "freed_mib": round(self.freed_mib, 3),
+            "freed_rss_mib": round(self.freed_rss_mib, 3),
+        }
+
+
+def mib(amount_bytes: float) -> str:
+    """Return `amount_bytes` as text in MiB with one decimal."""
+    return f"{amount_bytes / MIB:,.1f} MiB"
+
+
+def difference_table(before: Snapshot, after: Snapshot) -> list[str]:
+    """Return one line a figure: name, before, after, difference, in MiB."""
+    lines: list[str] = []
+    earlier = {device.device: device for device in before.devices}
+    for device in after.devices:
+        lines.append(f"{device.device} ({device.name})")
+        for name, old, new in _figures(earlier.get(device.device, device), device):
+            lines.append(_row(name, old, new))
+    if not after.devices:
+        lines.append("no GPU: this server runs its models on the CPU")
+    lines.append("RAM")
+    lines.append(_row("process RSS", before.rss_bytes, after.rss_bytes))
+    return lines
+
+
+def _figures(
+    old: DeviceMemory, new: DeviceMemory
+) -> list[tuple[str, int | None, int | None]]:
+    return [
+        ("driver free", old.driver_free_bytes, new.driver_free_bytes),
+        ("torch allocated", old.allocated_bytes, new.allocated_bytes),
+        ("torch reserved", old.reserved_bytes, new.reserved_bytes),
+        ("dynamic-VRAM pages", old.dynamic_bytes, new.dynamic_bytes),
+    ]
+
+
+def _row(name: str, old: int | None, new: int | None) -> str:
+    if old is None or new is None:
+        return f"  {name:<19} not known here"
+    return (
+        f"  {name:<19} {old / MIB:>10,.1f} -> {new / MIB:>10,.1f} MiB"
+        f"  ({(new - old) / MIB:+,.1f})"
+    )

@@ -1,0 +1,59 @@
+"""Counting the bytes of tensors, each storage once (tied weights and views share theirs)."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+
+def module_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the named parameters, then the named buffers, of `module`."""
+    yield from module.named_parameters()
+    yield from module.named_buffers()
+
+
+def storage_bytes(tensors: Iterable[torch.Tensor]) -> dict[str, int]:
+    """Return the bytes of the distinct storages behind `tensors`, per device name.
+
+    A storage is counted whole, however small the view on it: it is alive as long as the view is.
+    Tensors without real storage (meta, unmaterialised) count as 0.
+    """
+    seen: set[tuple[str, int]] = set()
+    total: dict[str, int] = {}
+    for tensor in tensors:
+        place = storage_key(tensor)
+        if place is None or place in seen:
+            continue
+        seen.add(place)
+        device = place[0]
+        total[device] = total.get(device, 0) + tensor.untyped_storage().nbytes()
+    return total
+
+
+def storage_key(tensor: torch.Tensor) -> tuple[str, int] | None:
+    """Return (device name, address) of the storage behind `tensor`, None if it has no memory."""
+    if tensor.device.type == "meta":
+        return None
+    try:
+        address = tensor.untyped_storage().data_ptr()
+    except (NotImplementedError, RuntimeError):
+        # Wrapper subclasses (quantised tensors) may refuse to show a storage.
+        return None
+    return (str(tensor.device), address) if address else None
+
+
+def module_bytes(modules: Iterable[torch.nn.Module]) -> dict[str, int]:
+    """Return the bytes that `modules` hold per device name, shared storages counted once."""
+    return storage_bytes(tensor for module in modules for _, tensor in module_tensors(module))
+
+
+def tensors_within(value: Any) -> Iterator[torch.Tensor]:
+    """Yield every tensor inside nested lists, tuples and dicts."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_within(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_within(item)

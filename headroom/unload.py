@@ -1,0 +1,99 @@
+"""Unload models wherever they are: ComfyUI's by ComfyUI, pipelines by their own API, else `.to`."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import pipelines
+from .comeback import come_back_on_use
+from .find import FoundModel
+from .report import mib
+from .seam import current_host
+from .tensors import module_bytes
+
+
+@dataclass(frozen=True)
+class Unloaded:
+    """What happened to one model: its label, the bytes that left the devices, and a sentence."""
+
+    label: str
+    moved_bytes: int
+    text: str
+
+
+def unload_models(models: Iterable[FoundModel]) -> list[Unloaded]:
+    """Unload exactly these models from the devices; every other model stays where it is.
+
+    Clones share weights with the model they came from (LoRA clones too), so they leave together.
+    Raises what the owner of the model raises; a model is either unloaded or as it was.
+    """
+    return [_unload(model) for model in models]
+
+
+def _unload(model: FoundModel) -> Unloaded:
+    if model.kind == "patcher":
+        return _unload_patcher(model)
+    if model.kind == "pipeline":
+        moved, how = _measured(model.modules, lambda: pipelines.to_cpu(model.handle))
+        return Unloaded(model.label, moved, _sentence(model.label, moved, how))
+    moved, how = _measured(model.modules, lambda: _module_to_cpu(model.handle))
+    return Unloaded(model.label, moved, _sentence(model.label, moved, how))
+
+
+def _unload_patcher(model: FoundModel) -> Unloaded:
+    host = current_host()
+    entries = host.entries_of([model.handle]) if host is not None else []
+    if host is None or not entries:
+        return Unloaded(model.label, 0, f"{model.label}: 0 MiB, it was not loaded")
+    loaded = sum(loaded_bytes(entry) for entry in entries)
+    host.unload(entries)
+    if all(entry.device.type == "cpu" for entry in entries):
+        return Unloaded(model.label, 0, f"{model.label}: 0 MiB, it runs on the CPU")
+    moved = loaded - sum(loaded_bytes(entry) for entry in entries)
+    return Unloaded(model.label, moved, f"{model.label}: {mib(moved)} of weights unloaded")
+
+
+def loaded_bytes(entry: Any) -> int:
+    """Return the bytes of a loaded entry's weights on its GPU; 0 for one that runs on the CPU."""
+    if entry.model is None or entry.device.type == "cpu":
+        return 0
+    return int(entry.model.loaded_size())
+
+
+def others(kept: Iterable[FoundModel]) -> list[FoundModel]:
+    """Return every model ComfyUI has loaded, except `kept` and what shares weights with them."""
+    host = current_host()
+    if host is None:
+        return []
+    keep = host.entries_of([model.handle for model in kept if model.kind == "patcher"])
+    kept_ids = {id(entry) for entry in keep}
+    return [
+        FoundModel("patcher", entry.model)
+        for entry in host.loaded_entries()
+        if entry.model is not None and id(entry) not in kept_ids
+    ]
+
+
+def device_bytes(modules: Iterable[torch.nn.Module]) -> int:
+    """Return the bytes that `modules` hold on devices other than the CPU."""
+    return sum(size for name, size in module_bytes(modules).items() if name != "cpu")
+
+
+def _measured(modules: list[torch.nn.Module], move: Callable[[], str]) -> tuple[int, str]:
+    before = device_bytes(modules)
+    how = move()
+    return before - device_bytes(modules), how
+
+
+def _module_to_cpu(module: torch.nn.Module) -> str:
+    come_back_on_use(module)
+    module.to("cpu")
+    return "moved with .to('cpu')"
+
+
+def _sentence(label: str, moved: int, how: str) -> str:
+    if moved == 0:
+        return f"{label}: 0 MiB, it was already on the CPU (not managed by ComfyUI)"
+    return f"{label}: {mib(moved)} of weights unloaded (not managed by ComfyUI: {how})"

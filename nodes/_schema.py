@@ -1,0 +1,45 @@
+"""Schema fields that only newer hosts know, and wires that keep their type where they can."""
+
+import inspect
+from typing import Any
+
+from comfy_api.latest import io
+
+CATEGORY = "Headroom"
+
+
+def schema(**fields: Any) -> io.Schema:
+    """Return an io.Schema from the fields this host knows; others, such as search_aliases, drop.
+
+    On the oldest supported host an unknown field raises TypeError and takes the pack down.
+    """
+    known = inspect.signature(io.Schema).parameters
+    return io.Schema(
+        category=CATEGORY, **{name: value for name, value in fields.items() if name in known}
+    )
+
+
+def any_wire(
+    id: str, tooltip: str, optional: bool = False, output_tooltip: str | None = None
+) -> tuple[Any, Any]:
+    """Return the input `id` and the output `id`_out of any type, the same type where known.
+
+    Hosts with a whole MatchType carry the type of the connected wire through to the output;
+    older ones show a grey socket that connects to anything.
+    """
+    labels = {"tooltip": output_tooltip or "The very object that came in."}
+    if hasattr(io.MatchType, "Output"):
+        template = io.MatchType.Template(id)
+        return (
+            io.MatchType.Input(id, template=template, optional=optional, tooltip=tooltip),
+            io.MatchType.Output(template, id=f"{id}_out", display_name=id, **labels),
+        )
+    return (
+        io.AnyType.Input(id, optional=optional, tooltip=tooltip),
+        io.AnyType.Output(f"{id}_out", display_name=id, **labels),
+    )
+
+
+def report_output() -> Any:
+    """Return the STRING output that every node with a report has."""
+    return io.String.Output("report", tooltip="What was measured before and after, as text.")

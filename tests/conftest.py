@@ -1,0 +1,52 @@
+"""Load the packages by file location, as ComfyUI does, and start real servers for the tests.
+
+The repository root never stays on `sys.path`: an absolute import of our own modules, or our
+`nodes/` hiding ComfyUI's module of the same name, must fail here as it would for a user.
+"""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
+sys.dont_write_bytecode = True
+
+
+def _load_package(name: str, folder: Path) -> ModuleType | None:
+    """Import the package in `folder` under `name`, whatever the folder is called."""
+    init = folder / "__init__.py"
+    if name in sys.modules or not init.exists():
+        return sys.modules.get(name)
+    spec = importlib.util.spec_from_file_location(
+        name, init, submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+for _name, _folder in (
+    ("headroom", ROOT / "headroom"),
+    ("devtools", ROOT / "devtools"),
+    ("simgpu", ROOT / "tests" / "simgpu"),
+):
+    _load_package(_name, _folder)
+
+
+@pytest.fixture(scope="session")
+def comfyui() -> Path:
+    """The ComfyUI tree under test, or a skip that says how to get one."""
+    given = os.environ.get("COMFYUI_PATH")
+    if not given:
+        pytest.skip("needs a ComfyUI: run `python dev.py test`, or set COMFYUI_PATH")
+    path = Path(given)
+    if not (path / "main.py").exists():
+        pytest.skip(f"COMFYUI_PATH={given} holds no main.py")
+    return path
