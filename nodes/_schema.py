@@ -28,7 +28,7 @@ def any_wire(
     older ones show a grey socket that connects to anything.
     """
     labels = {"tooltip": output_tooltip or "The very object that came in."}
-    if hasattr(io.MatchType, "Output"):
+    if _has_match_type():
         template = io.MatchType.Template(id)
         return (
             io.MatchType.Input(id, template=template, optional=optional, tooltip=tooltip),
@@ -40,6 +40,18 @@ def any_wire(
     )
 
 
+def _has_match_type() -> bool:
+    """The oldest hosts carry an unfinished MatchType, which cannot stand for any type."""
+    allowed = inspect.signature(io.MatchType.Template).parameters["allowed_types"]
+    return allowed.default is not inspect.Parameter.empty
+
+
 def report_output() -> Any:
     """Return the STRING output that every node with a report has."""
-    return io.String.Output("report", tooltip="What was measured before and after, as text.")
+    return named_output(io.String, "report", "What was measured before and after, as text.")
+
+
+def named_output(kind: Any, id: str, tooltip: str, is_output_list: bool = False) -> Any:
+    """Return an output whose socket shows its own name; hosts show the type name otherwise."""
+    name = id.removesuffix("_out")
+    return kind.Output(id, display_name=name, tooltip=tooltip, is_output_list=is_output_list)

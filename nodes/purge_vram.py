@@ -5,7 +5,7 @@ from typing import Any
 from comfy_api.latest import io, ui
 
 from ..headroom import purge
-from ._schema import any_wire, report_output, schema
+from ._schema import any_wire, named_output, report_output, schema
 
 
 class PurgeVRAM(io.ComfyNode):
@@ -45,7 +45,7 @@ class PurgeVRAM(io.ComfyNode):
             outputs=[
                 value_out,
                 report_output(),
-                io.Float.Output("freed_mib", tooltip="MiB by which use of all GPUs fell."),
+                named_output(io.Float, "freed_mib", "MiB by which use of all GPUs fell."),
             ],
         )
 
