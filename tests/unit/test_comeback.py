@@ -1,0 +1,40 @@
+"""A model nobody manages returns to its device when it is used there again."""
+
+import torch
+
+from headroom.comeback import come_back_on_use
+
+
+class Encoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+
+    def encode(self, value):
+        return self.layer(value)
+
+
+def hooks(module):
+    return sum(len(part._forward_pre_hooks) for part in module.modules())
+
+
+def test_a_model_on_the_cpu_needs_no_return_and_gets_no_hook():
+    module = Encoder()
+    come_back_on_use(module)
+    assert hooks(module) == 0
+
+
+def test_the_first_use_moves_it_back_also_through_a_method_that_is_not_forward():
+    module = Encoder().to("meta")
+    come_back_on_use(module)
+    module.to_empty(device="cpu")
+    module.encode(torch.zeros(1, 2, device="meta"))
+    assert module.layer.weight.device.type == "meta" and hooks(module) == 0
+
+
+def test_use_on_the_cpu_leaves_it_there():
+    module = Encoder().to("meta")
+    come_back_on_use(module)
+    module.to_empty(device="cpu")
+    module.encode(torch.zeros(1, 2))
+    assert module.layer.weight.device.type == "cpu" and hooks(module) == 0

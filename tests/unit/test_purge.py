@@ -1,0 +1,98 @@
+"""Purge without ComfyUI: it says what it measured and refuses what makes no sense."""
+
+import sys
+
+import pytest
+import torch
+
+from headroom import purge, snapshot
+from headroom.device import MIB
+from headroom.journal import Action, listen
+from headroom.measure import DeviceMemory, Snapshot, freed_mib
+from headroom.report import Report
+
+purge_module = sys.modules["headroom.purge"]
+
+
+def device(**changes):
+    figures = dict(device="cuda:0", name="Test card", total_bytes=8000 * MIB,
+                   driver_free_bytes=3000 * MIB, allocated_bytes=4000 * MIB,
+                   reserved_bytes=4500 * MIB, dynamic_bytes=None)
+    return DeviceMemory(**{**figures, **changes})
+
+
+def at(*devices, rss=1000 * MIB):
+    return Snapshot(devices, rss, 0)
+
+
+def test_a_report_gives_before_after_and_difference_of_every_figure():
+    before = at(device())
+    after = at(device(driver_free_bytes=5000 * MIB, allocated_bytes=2500 * MIB,
+                      reserved_bytes=2500 * MIB), rss=900 * MIB)
+    text = Report("headline", ("step",), before, after).text
+    assert "cuda:0 (Test card)" in text
+    for line in ("driver free            3,000.0 ->    5,000.0 MiB  (+2,000.0)",
+                 "torch reserved         4,500.0 ->    2,500.0 MiB  (-2,000.0)",
+                 "dynamic-VRAM pages  not known here",
+                 "process RSS            1,000.0 ->      900.0 MiB  (-100.0)"):
+        assert line in text
+    assert freed_mib(before, after) == 2000
+
+
+def test_without_a_driver_figure_what_this_process_holds_is_counted():
+    blind = dict(driver_free_bytes=None, total_bytes=None)
+    before = at(device(**blind, dynamic_bytes=100 * MIB))
+    after = at(device(**blind, reserved_bytes=500 * MIB, dynamic_bytes=0))
+    assert freed_mib(before, after) == 4100
+
+
+def test_memory_that_grew_is_reported_as_negative_not_hidden():
+    assert freed_mib(at(device()), at(device(driver_free_bytes=2900 * MIB))) == -100
+
+
+def test_a_cpu_box_is_told_that_nothing_was_there_to_free():
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    report = purge()
+    assert report.freed_mib == 0
+    assert "0.0 MiB of VRAM freed: this server runs on the CPU" in report.text
+    assert snapshot().devices == ()
+
+
+def test_all_but_keep_without_a_model_says_what_to_connect():
+    with pytest.raises(ValueError, match="input `keep`, but got nothing: connect a MODEL"):
+        purge("all but keep")
+    with pytest.raises(ValueError, match="got a dict without a model in it"):
+        purge("all but keep", keep={"samples": torch.zeros(1)})
+
+
+def test_enough_room_leaves_everything_alone_and_says_so(monkeypatch):
+    monkeypatch.setattr(purge_module, "_room_bytes", lambda: 500 * MIB)
+    assert "left alone: 500.0 MiB are free, the limit is 400.0 MiB" in purge(
+        only_below_free_mib=400
+    ).text
+    assert "left alone" not in purge(only_below_free_mib=501).text
+
+
+def test_listeners_hear_of_a_purge_until_they_stop():
+    heard = []
+    stop = listen(heard.append)
+    purge()
+    stop()
+    purge()
+    assert [type(entry) for entry in heard] == [Action] and heard[0].action == "purge"
+
+
+def test_garbage_is_collected_before_the_cache_is_returned(monkeypatch):
+    order = []
+    monkeypatch.setattr(purge_module.gc, "collect", lambda: order.append("collect") or 0)
+    monkeypatch.setattr(purge_module, "return_cache", lambda: order.append("return cache"))
+    purge()
+    assert order == ["collect", "return cache"]
+
+
+def test_every_level_is_named_in_the_report():
+    text = purge("no models", free_ram=True, reset_node_cache=True).text
+    for words in ("models: none unloaded, as asked", "garbage:", "allocator cache:", "RAM:",
+                  "node cache:"):
+        assert words in text
