@@ -50,3 +50,44 @@ def comfyui() -> Path:
     if not (path / "main.py").exists():
         pytest.skip(f"COMFYUI_PATH={given} holds no main.py")
     return path
+
+
+@pytest.fixture(scope="session")
+def models_dir() -> Path:
+    """A models folder with the small random-weight files that the host tests load."""
+    from devtools import models
+
+    folder = models.models_folder()
+    models.make_models(folder, [name for name in models.RECIPES if "_demo_" not in name])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def serve(comfyui, models_dir, tmp_path_factory):
+    """A factory of running servers: equal arguments share one server within a test module.
+
+    The test pack `headroom_probe` is always there. All servers stop with the module.
+    """
+    from devtools.server import ComfyServer
+
+    running: dict[str, ComfyServer] = {}
+
+    def start(*args: str, **options) -> ComfyServer:
+        key = repr((args, sorted(options.items(), key=str)))
+        if key not in running:
+            packs = [ROOT / "tests" / "host" / "packs" / "headroom_probe", *options.pop("packs", ())]
+            base = tmp_path_factory.mktemp("comfyui")
+            running[key] = ComfyServer(
+                comfyui, base, args=args, packs=packs, models_dir=models_dir, **options
+            ).start()
+        return running[key]
+
+    yield start
+    for server in running.values():
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def cpu_server(serve):
+    """A ComfyUI server on the CPU with this pack."""
+    return serve()

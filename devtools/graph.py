@@ -1,0 +1,62 @@
+"""Write API-format prompts the way they are read: node by node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Node:
+    """A node of a graph; `node[k]` is the link to its k-th output."""
+
+    def __init__(self, node_id: str) -> None:
+        self.id = node_id
+
+    def __getitem__(self, output: int) -> list[Any]:
+        return [self.id, output]
+
+
+class Graph:
+    """An API-format prompt under construction; `prompt` is what `/prompt` takes."""
+
+    def __init__(self) -> None:
+        self.prompt: dict[str, dict[str, Any]] = {}
+
+    def add(self, class_type: str, node_id: str | None = None, **inputs: Any) -> Node:
+        """Add a node; a Node given as an input stands for its first output."""
+        name = node_id or str(len(self.prompt) + 1)
+        links = {
+            key: value[0] if isinstance(value, Node) else value for key, value in inputs.items()
+        }
+        self.prompt[name] = {"class_type": class_type, "inputs": links}
+        return Node(name)
+
+
+PURGE_DEFAULTS = {
+    "unload": "all models",
+    "only_below_free_mib": 0,
+    "free_ram": False,
+    "reset_node_cache": False,
+    "run": "when inputs change",
+}
+OFFLOAD_DEFAULTS = {"scope": "this model", "to": "CPU"}
+
+
+def add_purge(graph: Graph, **inputs: Any) -> Node:
+    """Add a Purge VRAM node with its default settings."""
+    return graph.add("HeadroomPurgeVRAM", **{**PURGE_DEFAULTS, **inputs})
+
+
+def add_offload(graph: Graph, **inputs: Any) -> Node:
+    """Add an Offload Model node with its default settings."""
+    return graph.add("HeadroomOffloadModel", **{**OFFLOAD_DEFAULTS, **inputs})
+
+
+def add_sampler(graph: Graph, model: Any, clip: Any, seed: int = 1, size: int = 64) -> Node:
+    """Add the encoders, an empty latent and a two-step KSampler for an SD1.5-class model."""
+    positive = graph.add("CLIPTextEncode", clip=clip, text="a red cube on a table")
+    negative = graph.add("CLIPTextEncode", clip=clip, text="blurry")
+    latent = graph.add("EmptyLatentImage", width=size, height=size, batch_size=1)
+    return graph.add(
+        "KSampler", model=model, positive=positive, negative=negative, latent_image=latent,
+        seed=seed, steps=2, cfg=4.0, sampler_name="euler", scheduler="normal", denoise=1.0,
+    )

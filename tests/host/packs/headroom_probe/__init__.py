@@ -1,0 +1,131 @@
+"""Nodes that let a test look into the server: identity, loaded models, weights, RAM."""
+
+import hashlib
+import json
+
+import comfy.model_management as mm
+import psutil
+import torch
+
+
+class AnyType(str):
+    def __ne__(self, other):
+        return False
+
+
+ANY = AnyType("*")
+
+
+class Probe:
+    """A node that shows a JSON answer; it runs again in every queue."""
+
+    CATEGORY = "headroom_probe"
+    OUTPUT_NODE = True
+    RETURN_TYPES = (ANY,)
+    FUNCTION = "run"
+
+    @classmethod
+    def IS_CHANGED(cls, **_):
+        return float("nan")
+
+    @staticmethod
+    def shown(answer, value=None):
+        return {"ui": {"text": [json.dumps(answer)]}, "result": (value,)}
+
+
+class ProbeSame(Probe):
+    """Is `a` the very same object as `b`?"""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"a": (ANY,)}, "optional": {"b": (ANY,)}}
+
+    def run(self, a, b=None):
+        return self.shown({"same": a is b, "type": type(a).__name__}, a)
+
+
+class ProbeLoaded(Probe):
+    """The loaded models by class name, after `after` is ready."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {}, "optional": {"after": (ANY,), "model": (ANY,)}}
+
+    def run(self, after=None, model=None):
+        patcher = getattr(model, "patcher", model)
+        entries = [entry for entry in mm.current_loaded_models if entry.model is not None]
+        answer = {
+            "classes": sorted(type(entry.model.model).__name__ for entry in entries),
+            "modules": sorted(id(entry.model.model) for entry in entries),
+            "module": id(patcher.model) if patcher is not None else None,
+            "rss_mib": psutil.Process().memory_info().rss / 2**20,
+            "allocated_bytes": (
+                torch.cuda.memory_allocated() if torch.cuda.is_available() else 0
+            ),
+        }
+        return self.shown(answer, after)
+
+
+class ProbeWeights(Probe):
+    """A digest of every weight of a model, and how many bytes they are."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": (ANY,)}, "optional": {"after": (ANY,)}}
+
+    def run(self, model, after=None):
+        module = getattr(model, "patcher", model).model
+        digest, size = hashlib.sha256(), 0
+        for name, tensor in module.state_dict().items():
+            data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            digest.update(name.encode() + data.numpy().tobytes())
+            size += data.numel()
+        return self.shown({"digest": digest.hexdigest(), "mib": size / 2**20}, after)
+
+
+class ProbeTensor(Probe):
+    """A digest of every tensor in a LATENT, an IMAGE or a CONDITIONING."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"value": (ANY,)}}
+
+    def run(self, value):
+        digest = hashlib.sha256()
+        for tensor in self.tensors(value):
+            data = tensor.detach().cpu().contiguous().reshape(-1)
+            digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
+            digest.update(data.view(torch.uint8).numpy().tobytes())
+        return self.shown({"digest": digest.hexdigest()}, value)
+
+    def tensors(self, value):
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, dict):
+            for key in sorted(value, key=str):
+                yield from self.tensors(value[key])
+        elif isinstance(value, (list, tuple)):
+            for item in value:
+                yield from self.tensors(item)
+
+
+class ProbeModule:
+    """A bare nn.Module that ComfyUI does not manage."""
+
+    CATEGORY = "headroom_probe"
+    RETURN_TYPES = (ANY,)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"mib": ("INT", {"default": 8})}}
+
+    def run(self, mib):
+        module = torch.nn.Linear(1024, mib * 256, bias=False)
+        return (module.to(mm.get_torch_device()),)
+
+
+NODE_CLASS_MAPPINGS = {
+    cls.__name__: cls
+    for cls in (ProbeSame, ProbeLoaded, ProbeWeights, ProbeTensor, ProbeModule)
+}
