@@ -2,5 +2,7 @@
 
 from .offload_model import OffloadModel
 from .purge_vram import PurgeVRAM
+from .restore_order import RestoreOrder
+from .size_sorter import SizeSorter
 
-NODES = [PurgeVRAM, OffloadModel]
+NODES = [PurgeVRAM, OffloadModel, SizeSorter, RestoreOrder]

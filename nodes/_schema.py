@@ -20,14 +20,18 @@ def schema(**fields: Any) -> io.Schema:
 
 
 def any_wire(
-    id: str, tooltip: str, optional: bool = False, output_tooltip: str | None = None
+    id: str, tooltip: str, optional: bool = False, output_tooltip: str | None = None,
+    is_output_list: bool = False,
 ) -> tuple[Any, Any]:
     """Return the input `id` and the output `id`_out of any type, the same type where known.
 
     Hosts with a whole MatchType carry the type of the connected wire through to the output;
     older ones show a grey socket that connects to anything.
     """
-    labels = {"tooltip": output_tooltip or "The very object that came in."}
+    labels: dict[str, Any] = {
+        "tooltip": output_tooltip or "The very object that came in.",
+        "is_output_list": is_output_list,
+    }
     if _has_match_type():
         template = io.MatchType.Template(id)
         return (
@@ -46,9 +50,9 @@ def _has_match_type() -> bool:
     return allowed.default is not inspect.Parameter.empty
 
 
-def report_output() -> Any:
+def report_output(tooltip: str = "What was measured before and after, as text.") -> Any:
     """Return the STRING output that every node with a report has."""
-    return named_output(io.String, "report", "What was measured before and after, as text.")
+    return named_output(io.String, "report", tooltip)
 
 
 def named_output(kind: Any, id: str, tooltip: str, is_output_list: bool = False) -> Any:

@@ -1,0 +1,94 @@
+"""The picture size of things that travel on ComfyUI's wires: images, masks, latents, videos."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from .sizes import Size
+
+LATENT_SCALE = 8
+
+# Pixels a latent cell stands for, where channels and dimensions tell the format apart; every
+# other format ComfyUI knows has 8. Key: (channels, dimensions of the tensor).
+_LATENT_SCALES = {
+    (3, 4): 1,  # pixel-space models, such as Chroma Radiance
+    (64, 4): 32,  # HunyuanImage 2.1
+    (128, 4): 16,  # Flux 2
+    (24, 5): 16,  # MiniMax H3
+    (32, 5): 16,  # HunyuanVideo 1.5
+    (48, 5): 16,  # Wan 2.2
+    (128, 5): 32,  # LTX-Video
+}
+
+
+def item_size(item: Any, position: int) -> Size:
+    """Return the size in pixels of one item; `position` names it in an error.
+
+    IMAGE [B,H,W,C], MASK [B,H,W] or [H,W], LATENT {"samples": [B,C,H,W] or [B,C,T,H,W]} in
+    pixels of its latent format, VIDEO, a PIL picture, or anything with a shape. Raises ValueError
+    for an item without a width and a height. No pixel is read.
+    """
+    if isinstance(item, Mapping) and "samples" in item:
+        size = _latent_size(item)
+    else:
+        size = _picture_size(item)
+    if size is None or size.width < 1 or size.height < 1:
+        raise ValueError(
+            f"Size Sorter expects `items` with a width and a height (IMAGE, MASK, LATENT, ...), "
+            f"but item {position} is {_kind(item)}: connect pictures there, or write the sizes "
+            "into `sizes`, one line an item."
+        )
+    return size
+
+
+def latent_scale(latent: Mapping[str, Any]) -> int:
+    """Return the pixels that one cell of `latent` stands for along a side.
+
+    Newer hosts write it into the latents that they make (`downscale_ratio_spacial`), but the
+    sampler takes it out again; then channels and dimensions tell. 8 where neither is distinctive.
+    """
+    told = latent.get("downscale_ratio_spacial")
+    if told:
+        return int(told)
+    shape = _shape(_first_tensor(latent["samples"]))
+    return _LATENT_SCALES.get((shape[1], len(shape)), LATENT_SCALE) if len(shape) > 1 else 1
+
+
+def _latent_size(latent: Mapping[str, Any]) -> Size | None:
+    shape = _shape(_first_tensor(latent["samples"]))
+    if len(shape) not in (4, 5):
+        return None
+    scale = latent_scale(latent)
+    return Size(shape[-1] * scale, shape[-2] * scale)
+
+
+def _first_tensor(samples: Any) -> Any:
+    """Return the picture part of a latent that nests several tensors (picture, then sound)."""
+    if getattr(samples, "is_nested", False) and hasattr(samples, "unbind"):
+        return samples.unbind()[0]
+    return samples
+
+
+def _picture_size(item: Any) -> Size | None:
+    ask = getattr(item, "get_dimensions", None)
+    if callable(ask):
+        width, height = ask()
+        return Size(int(width), int(height))
+    shape = _shape(item)
+    if len(shape) >= 3 and shape[-1] <= 4:
+        return Size(shape[-2], shape[-3])
+    if len(shape) >= 2:
+        return Size(shape[-1], shape[-2])
+    width, height = getattr(item, "width", None), getattr(item, "height", None)
+    return Size(width, height) if isinstance(width, int) and isinstance(height, int) else None
+
+
+def _shape(item: Any) -> tuple[int, ...]:
+    shape = getattr(item, "shape", ())
+    return tuple(int(side) for side in shape) if isinstance(shape, (tuple, list)) else ()
+
+
+def _kind(item: Any) -> str:
+    if isinstance(item, Mapping) and "samples" in item:
+        return f"a LATENT of shape {list(_shape(_first_tensor(item['samples'])))}"
+    shape = _shape(item)
+    return f"a {type(item).__name__}" + (f" of shape {list(shape)}" if shape else "")

@@ -1,0 +1,120 @@
+"""Read picture sizes from text: one per line, or lists of heights and widths to combine."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .sizes import Size
+
+# `1024x1152`, `1024 × 1152`, `1024, 1152`, `1024 1152`
+_PAIR = re.compile(
+    r"[\[(]?\s*(\d{1,7})(?:\s*[x×X*,，;]\s*|\s+)(\d{1,7})\s*[\])]?\s*[,，;]?", re.ASCII
+)
+_LIST_OPENS = re.compile(r"(?:heights?|widths?)\s*[=:]\s*[\[(]", re.IGNORECASE)
+_LIST = re.compile(r"(heights?|widths?)\s*[=:]\s*[\[(]([^\])]*)[\])]", re.IGNORECASE)
+_NUMBER = re.compile(r"\d{1,7}", re.ASCII)
+
+
+class _Statement(NamedTuple):
+    """A line without its comment, or several lines joined where a list runs over them."""
+
+    number: int
+    text: str
+
+
+class _Waiting(NamedTuple):
+    """A list of heights or widths whose counterpart has not come yet."""
+
+    kind: str
+    numbers: list[int]
+    statement: _Statement
+
+
+def parse_sizes(text: str) -> list[Size]:
+    """Return the sizes that `text` lists, width first, in the order they stand there.
+
+    One size a line (`1024x1152`, `1024×1152` or `1024, 1152`), `#` starts a comment. A pair
+    `heights=[...] widths=[...]` means every combination, heights in the outer loop. Raises
+    ValueError with the number and the text of the first line that is neither.
+    """
+    sizes: list[Size] = []
+    waiting: _Waiting | None = None
+    for statement in _statements(text):
+        pair = _PAIR.fullmatch(statement.text)
+        if pair is not None:
+            _must_be_paired(waiting)
+            sizes.append(_size(int(pair[1]), int(pair[2]), statement))
+            continue
+        for kind, numbers in _lists(statement):
+            if waiting is None:
+                waiting = _Waiting(kind, numbers, statement)
+                continue
+            if waiting.kind == kind:
+                _must_be_paired(waiting)
+            lists = {kind: numbers, waiting.kind: waiting.numbers}
+            sizes.extend(_combine(lists["height"], lists["width"], statement))
+            waiting = None
+    _must_be_paired(waiting)
+    return sizes
+
+
+def _statements(text: str) -> Iterator[_Statement]:
+    """Yield what is not blank or comment; a list that is still open takes in the next lines."""
+    start, depth, parts = 0, 0, list[str]()
+    for number, line in enumerate(text.splitlines(), start=1):
+        content = line.split("#", 1)[0].strip()
+        if not content:
+            continue
+        if not parts:
+            start = number
+        parts.append(content)
+        if depth or _LIST_OPENS.search(content):
+            depth += sum(map(content.count, "[(")) - sum(map(content.count, "])"))
+        if depth <= 0:
+            yield _Statement(start, " ".join(parts))
+            depth, parts = 0, []
+    if parts:
+        raise _malformed(_Statement(start, parts[0]), "its list is never closed with a ]")
+
+
+def _lists(statement: _Statement) -> Iterator[tuple[str, list[int]]]:
+    """Yield ("height" or "width", numbers) for each list; the statement must hold only lists."""
+    found = list(_LIST.finditer(statement.text))
+    rest = _LIST.sub("", statement.text).strip(" ,;，")
+    if not found or rest:
+        raise _malformed(statement)
+    for match in found:
+        entries = [entry.strip() for entry in match[2].split(",")]
+        numbers = [entry for entry in entries if entry]
+        for entry in numbers:
+            if not _NUMBER.fullmatch(entry):
+                raise _malformed(statement, f"{entry!r} is not a whole number of pixels")
+        yield match[1].lower().rstrip("s"), [int(entry) for entry in numbers]
+
+
+def _combine(
+    heights: list[int], widths: list[int], statement: _Statement
+) -> Iterator[Size]:
+    for height in heights:
+        for width in widths:
+            yield _size(width, height, statement)
+
+
+def _size(width: int, height: int, statement: _Statement) -> Size:
+    if width < 1 or height < 1:
+        raise _malformed(statement, "both sides must be at least 1 px")
+    return Size(width, height)
+
+
+def _must_be_paired(waiting: _Waiting | None) -> None:
+    if waiting is not None:
+        other = "widths" if waiting.kind == "height" else "heights"
+        needed = f"{waiting.kind}s=[...] needs {other}=[...] beside it or on the next line"
+        raise _malformed(waiting.statement, needed)
+
+
+def _malformed(statement: _Statement, reason: str = "") -> ValueError:
+    shown = statement.text if len(statement.text) <= 80 else statement.text[:77] + "..."
+    wanted = reason or "write one size such as 1024x1152, or heights=[...] widths=[...]"
+    return ValueError(f"Size Sorter cannot read line {statement.number} of `sizes`, "
+                      f"\"{shown}\": {wanted}.")

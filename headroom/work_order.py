@@ -1,0 +1,76 @@
+"""Sort a list of work by size, and put whatever comes out of it back into the first order."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .size_items import item_size, latent_scale
+from .size_text import parse_sizes
+from .sizes import Fit, Order, SizePlan, sort_sizes
+
+
+class SortedWork(NamedTuple):
+    """The plan, and the items in its order (None for each where there are no items)."""
+
+    plan: SizePlan
+    items: list[Any]
+    text: str
+
+
+def sort_work(
+    sizes: str = "",
+    items: Sequence[Any] | None = None,
+    order: Order = "largest first",
+    fit: Fit = "keep each size",
+    bucket: int = 64,
+) -> SortedWork:
+    """Sort by the sizes in the text `sizes`, or by those of `items` where there is no text.
+
+    With both, line k of the text is the size of item k. The items come out as the very objects
+    that went in. Raises ValueError for unreadable text, items without a size, or a mismatch.
+    """
+    asked = parse_sizes(sizes)
+    work = list(items) if items is not None else [None] * len(asked)
+    if not asked:
+        asked = [item_size(item, position) for position, item in enumerate(work, start=1)]
+    if len(asked) != len(work):
+        raise ValueError(
+            f"Size Sorter expects one line in `sizes` for each of the {len(work)} items, but got "
+            f"{len(asked)} sizes: leave `sizes` empty to use the items' own sizes, or disconnect "
+            "`items`."
+        )
+    plan = sort_sizes(asked, order, fit, bucket)
+    notes = _notes(sizes, work, fit) if items is not None else []
+    text = "\n".join([plan.text, *notes])
+    return SortedWork(plan, [work[placed.index] for placed in plan.placed], text)
+
+
+def _notes(sizes: str, items: list[Any], fit: Fit) -> list[str]:
+    """Say what the figures rest on: the scale of latents, and that items are left as they are."""
+    notes = []
+    latents = [item for item in items if isinstance(item, dict) and "samples" in item]
+    if latents and not parse_sizes(sizes):
+        scales = sorted({latent_scale(latent) for latent in latents})
+        shown = " or ".join(str(scale) for scale in scales)
+        notes.append(f"latents are counted in pixels: {shown} px for a latent cell")
+    if fit != "keep each size":
+        notes.append("items pass unchanged; width and height are the sizes to bring them to")
+    return notes
+
+
+def restore_order(items: Sequence[Any], index: Sequence[int]) -> list[Any]:
+    """Return `items` in the order that Size Sorter found them in; `index` is its output.
+
+    A list that grew on the way is taken as equally many consecutive items for each index, and
+    each such group stays together in its own order. Raises ValueError where that does not add up.
+    """
+    if not index and not items:
+        return []
+    if not index or not items or len(items) % len(index):
+        raise ValueError(
+            f"Restore Order expects as many items as indices, or a multiple, but got {len(items)} "
+            f"items for {len(index)} indices: connect `index` of the Size Sorter and the list "
+            "that was made from its outputs."
+        )
+    each = len(items) // len(index)
+    places = sorted(range(len(index)), key=lambda place: index[place])
+    return [item for place in places for item in items[place * each : (place + 1) * each]]

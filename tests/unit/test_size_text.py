@@ -1,0 +1,109 @@
+"""Size Sorter's text: what it reads, and what it says about a line that it cannot read."""
+
+import pytest
+
+from headroom.size_text import parse_sizes
+from headroom.sizes import Size
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["1024x1152", "1024×1152", "1024X1152", "1024*1152", "1024, 1152", "1024,1152", "1024，1152",
+     "1024 1152", "1024\t1152", "  1024 x 1152  ", "1024x1152,", "(1024, 1152),", "[1024, 1152]",
+     "1024x1152 # the tall one"],
+)
+def test_one_size_a_line_width_first(line):
+    assert parse_sizes(line) == [Size(1024, 1152)]
+
+
+def test_blank_lines_and_comments_are_skipped():
+    text = "# sizes of the article\n\n1024x1024\r\n   \n# 9x9\n1360x1536 # last\n"
+    assert parse_sizes(text) == [Size(1024, 1024), Size(1360, 1536)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "heights=[1, 2] widths=[3, 4]",
+        "heights = [1, 2]\nwidths = [3, 4]",
+        "widths=[3,4], heights=[1,2]",
+        "widths: [3, 4]; heights: [1, 2]",
+        "heights = [\n    1,  # low\n    2,\n]\nwidths = [3, 4,]",
+        "HEIGHTS=(1, 2) WIDTHS=(3, 4)",
+    ],
+)
+def test_lists_of_heights_and_widths_mean_every_combination_heights_outside(text):
+    assert parse_sizes(text) == [Size(3, 1), Size(4, 1), Size(3, 2), Size(4, 2)]
+
+
+def test_lists_and_lines_can_be_mixed_and_lists_can_repeat():
+    text = "5x6\nheights=[1] widths=[2]\n7x8\nheights=[3] widths=[4, 5]"
+    assert parse_sizes(text) == [Size(5, 6), Size(2, 1), Size(7, 8), Size(4, 3), Size(5, 3)]
+
+
+def test_an_empty_list_combines_to_nothing():
+    assert parse_sizes("heights=[] widths=[1, 2]") == []
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n"])
+def test_no_lines_are_no_sizes(text):
+    assert parse_sizes(text) == []
+
+
+def test_ten_thousand_lines_are_read_in_order():
+    text = "\n".join(f"{n}x{n + 1}  # number {n}" for n in range(1, 10_001))
+    sizes = parse_sizes(text)
+    assert len(sizes) == 10_000
+    assert sizes[0] == Size(1, 2) and sizes[-1] == Size(10_000, 10_001)
+
+
+def test_sizes_of_65536_px_are_read():
+    assert parse_sizes("65536x65536") == [Size(65_536, 65_536)]
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "shown"),
+    [
+        ("1024x1024\nbig", 2, "big"),
+        ("# one\n\n1024", 3, "1024"),
+        ("1024x", 1, "1024x"),
+        ("1024x1024x3", 1, "1024x1024x3"),
+        ("-1024x1024", 1, "-1024x1024"),
+        ("10.5x20", 1, "10.5x20"),
+        ("512x512 768x768", 1, "512x512 768x768"),
+        ("99999999x1", 1, "99999999x1"),
+        ("٣x٤", 1, "٣x٤"),
+        ("sizes=[1, 2]", 1, "sizes=[1, 2]"),
+        ("heights=[1] widths=[2] and more", 1, "heights=[1] widths=[2] and more"),
+        ("open (bracket\n512x512", 1, "open (bracket"),
+    ],
+)
+def test_a_malformed_line_is_named_with_its_number_and_text(text, number, shown):
+    with pytest.raises(ValueError) as caught:
+        parse_sizes(text)
+    assert f'cannot read line {number} of `sizes`, "{shown}"' in str(caught.value)
+    assert "write one size such as 1024x1152" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "reason"),
+    [
+        ("0x512", 1, "at least 1 px"),
+        ("1x1\nheights=[1, 0]\nwidths=[1]", 3, "at least 1 px"),
+        ("heights=[1, two] widths=[3]", 1, "'two' is not a whole number of pixels"),
+        ("1x1\nheights=[1, 2]", 2, "heights=[...] needs widths=[...]"),
+        ("widths=[1]\nwidths=[2]", 1, "widths=[...] needs heights=[...]"),
+        ("heights=[1]\n512x512\nwidths=[2]", 1, "heights=[...] needs widths=[...]"),
+        ("1x1\nheights=[1,\n2,\n3", 2, "never closed"),
+    ],
+)
+def test_a_line_that_is_nearly_right_is_told_what_is_wrong(text, number, reason):
+    with pytest.raises(ValueError) as caught:
+        parse_sizes(text)
+    assert f"line {number} " in str(caught.value) and reason in str(caught.value)
+
+
+def test_a_very_long_line_is_shortened_in_the_message():
+    with pytest.raises(ValueError) as caught:
+        parse_sizes("x" * 100_000)
+    assert len(str(caught.value)) < 300
