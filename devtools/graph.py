@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .client import Client
+
 
 class Node:
     """A node of a graph; `node[k]` is the link to its k-th output."""
@@ -44,6 +46,16 @@ OFFLOAD_DEFAULTS = {"scope": "this model", "to": "CPU"}
 def add_purge(graph: Graph, **inputs: Any) -> Node:
     """Add a Purge VRAM node with its default settings."""
     return graph.add("HeadroomPurgeVRAM", **{**PURGE_DEFAULTS, **inputs})
+
+
+def forget_everything(client: Client) -> None:
+    """Unload all models and empty the node cache of an idle server before the next prompt.
+
+    ComfyUI acts on the request between two prompts, so it is made from inside one.
+    """
+    graph = Graph()
+    add_purge(graph, reset_node_cache=True, run="every time")
+    client.run(graph.prompt)
 
 
 def add_offload(graph: Graph, **inputs: Any) -> Node:
