@@ -1,0 +1,78 @@
+"""Nodes that let a test make lists and look at them whole."""
+
+import json
+
+import torch
+
+
+class AnyType(str):
+    def __ne__(self, other):
+        return False
+
+
+ANY = AnyType("*")
+
+
+class ListShow:
+    """Shows the shape of each tensor in a list, and every other entry as it is."""
+
+    CATEGORY = "headroom_probe"
+    OUTPUT_NODE = True
+    INPUT_IS_LIST = True
+    RETURN_TYPES = ()
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"values": (ANY,)}}
+
+    def run(self, values):
+        return {"ui": {"text": [json.dumps([self.shown(value) for value in values])]}}
+
+    def shown(self, value):
+        if isinstance(value, dict):
+            value = value["samples"]
+        return list(value.shape) if isinstance(value, torch.Tensor) else value
+
+
+class ListOf:
+    """A list of pictures or of latents, one for each [batch, height, width] in the JSON."""
+
+    CATEGORY = "headroom_probe"
+    RETURN_TYPES = (ANY,)
+    OUTPUT_IS_LIST = (True,)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        kinds = ["IMAGE", "MASK", "LATENT", "VIDEO LATENT", "STRING"]
+        return {"required": {"kind": (kinds,), "shapes": ("STRING",)}}
+
+    def run(self, kind, shapes):
+        make = {
+            "IMAGE": lambda b, h, w: torch.zeros(b, h, w, 3),
+            "MASK": lambda b, h, w: torch.zeros(b, h, w),
+            "LATENT": lambda b, h, w: {"samples": torch.zeros(b, 4, h, w)},
+            "VIDEO LATENT": lambda b, h, w: {"samples": torch.zeros(b, 16, 3, h, w)},
+            "STRING": lambda b, h, w: f"{w}x{h}",
+        }[kind]
+        return ([make(*shape) for shape in json.loads(shapes)],)
+
+
+class ListGrow:
+    """Two entries for each entry of a list: (entry, 0), (entry, 1)."""
+
+    CATEGORY = "headroom_probe"
+    RETURN_TYPES = (ANY,)
+    OUTPUT_IS_LIST = (True,)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"value": (ANY,)}}
+
+    def run(self, value):
+        return ([[value, 0], [value, 1]],)
+
+
+NODE_CLASS_MAPPINGS = {cls.__name__: cls for cls in (ListShow, ListOf, ListGrow)}
