@@ -2,6 +2,7 @@
 
 from comfy_api.latest import ComfyExtension, io
 
+from .headroom.start import start
 from .nodes import NODES
 
 WEB_DIRECTORY = "./js"
@@ -13,4 +14,5 @@ class HeadroomExtension(ComfyExtension):
 
 
 async def comfy_entrypoint() -> HeadroomExtension:
+    start()
     return HeadroomExtension()

@@ -1,0 +1,165 @@
+"""The seam to ComfyUI's execution: learn when prompts and nodes begin and end.
+
+ComfyUI builds a new progress registry for every prompt and tells its handlers about each node,
+but nothing announces the new registry, so a handler registered once would see one prompt only.
+Two things it does offer close the gap, without replacing anything:
+
+- `reset_progress_state` calls `reset()` on the handlers of the old registry, in the thread that
+  executes, as the first thing a prompt does. From there we put in an empty registry (by the same
+  function), which ComfyUI drops in its very next statement: the empty one's finalizer then runs
+  with the prompt's own registry in place and registers our handler there, before the first node.
+- Each prompt runs in an event loop of its own, which cancels what is left in it when the prompt
+  ends: a task that only waits tells the end.
+
+Should a host keep the empty registry alive for longer, `attach` is called again by the event loop
+and by the recorder's own thread; then at most the first milliseconds are seen late.
+"""
+
+import asyncio
+import functools
+import importlib
+import inspect
+import logging
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from comfy_execution.graph import DynamicPrompt
+from comfy_execution.progress import ProgressHandler, get_progress_state, reset_progress_state
+
+log = logging.getLogger("headroom")
+
+# ComfyUI's module, not the folder of this pack that has the same name.
+core_nodes: Any = importlib.import_module("nodes")
+
+
+class PromptListener(Protocol):
+    """Who wants to know. Called in the thread that executes prompts; must be quick."""
+
+    def prompt_resets(self) -> None: ...
+
+    def prompt_begins(self, prompt_id: str, graph: "Graph", running: list[str]) -> None: ...
+
+    def prompt_leaves(self) -> None: ...
+
+    def node_starts(self, node_id: str, prompt_id: str) -> None: ...
+
+    def node_finishes(self, node_id: str, prompt_id: str) -> None: ...
+
+
+class Graph:
+    """What the running prompt knows about its nodes, those made by expansion included."""
+
+    def __init__(self, dynamic_prompt: Any) -> None:
+        self._prompt = dynamic_prompt
+
+    def class_type(self, node_id: str) -> str:
+        return str(self._prompt.get_node(node_id)["class_type"])
+
+    def title(self, node_id: str) -> str:
+        """Return the title the user gave, else the node's display name."""
+        meta = self._prompt.get_node(node_id).get("_meta") or {}
+        class_type = self.class_type(node_id)
+        named = core_nodes.NODE_DISPLAY_NAME_MAPPINGS.get(class_type, class_type)
+        return str(meta.get("title") or named)
+
+    def display_node_id(self, node_id: str) -> str:
+        return str(self._prompt.get_display_node_id(node_id))
+
+    def parent_node_id(self, node_id: str) -> str | None:
+        parent = self._prompt.get_parent_node_id(node_id)
+        return None if parent is None else str(parent)
+
+    def has(self, node_id: str) -> bool:
+        return bool(self._prompt.has_node(node_id))
+
+    def is_async(self, node_id: str) -> bool:
+        """Return whether the node's function is a coroutine, so that others may run meanwhile."""
+        found = core_nodes.NODE_CLASS_MAPPINGS.get(self.class_type(node_id))
+        function = getattr(found, str(getattr(found, "FUNCTION", "")), None)
+        return inspect.iscoroutinefunction(function)
+
+
+def _never_fails(method: Callable[..., None]) -> Callable[..., None]:
+    """Log what `method` raises: an error of ours must not end the prompt that it watches."""
+
+    @functools.wraps(method)
+    def guarded(*args: Any, **kwargs: Any) -> None:
+        try:
+            method(*args, **kwargs)
+        except Exception:
+            log.exception("[Headroom] recording this prompt failed; the prompt itself goes on")
+
+    return guarded
+
+
+class PromptWatcher(ProgressHandler):  # type: ignore[misc]
+    """A progress handler that moves on to each new prompt's registry by itself."""
+
+    def __init__(self, listener: PromptListener) -> None:
+        super().__init__("headroom")
+        self._listener = listener
+        self._placing = False
+        self._attaching = threading.RLock()
+        self._empty_registry: weakref.ref[Any] | None = None
+
+    @_never_fails
+    def attach(self) -> None:
+        """Register in the present registry, and announce its prompt; nothing when done already."""
+        with self._attaching:
+            registry = get_progress_state()
+            if registry.handlers.get(self.name) is self:
+                return
+            registry.register_handler(self)
+            if registry.prompt_id:
+                graph = Graph(registry.dynprompt)
+                self._listener.prompt_begins(registry.prompt_id, graph, _running_nodes(registry))
+
+    @_never_fails
+    def reset(self) -> None:
+        """A prompt begins (called by ComfyUI before it builds the prompt's registry)."""
+        if self._placing:
+            return
+        self._listener.prompt_resets()
+        self._watch_event_loop()
+        self._place_empty_registry()
+
+    def _place_empty_registry(self) -> None:
+        self._placing = True
+        try:
+            reset_progress_state("", DynamicPrompt({}))
+        finally:
+            self._placing = False
+        # If ComfyUI should not go on to replace it, the next reset() still reaches us.
+        get_progress_state().register_handler(self)
+        self._empty_registry = weakref.ref(get_progress_state(), lambda _: self.attach())
+
+    def _watch_event_loop(self) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # no loop: the recorder's thread will notice the end by the queue
+        loop.call_soon(self.attach)
+        loop.create_task(_until_cancelled()).add_done_callback(self._leave)
+
+    @_never_fails
+    def _leave(self, _task: Any) -> None:
+        self._listener.prompt_leaves()
+
+    @_never_fails
+    def start_handler(self, node_id: str, state: Any, prompt_id: str) -> None:
+        self._listener.node_starts(node_id, prompt_id)
+
+    @_never_fails
+    def finish_handler(self, node_id: str, state: Any, prompt_id: str) -> None:
+        self._listener.node_finishes(node_id, prompt_id)
+
+
+def _running_nodes(registry: Any) -> list[str]:
+    states = list(registry.nodes.items())
+    return [str(node_id) for node_id, state in states if state["state"].value == "running"]
+
+
+async def _until_cancelled() -> None:
+    await asyncio.get_running_loop().create_future()

@@ -1,0 +1,110 @@
+"""The seam to ComfyUI's server: its queue, its event channel and its routes."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+from server import PromptServer
+
+from .host import accepts
+from .record import Outcome
+
+Handler = Callable[[Any], Awaitable[Any]]
+
+POLL_SECONDS = 0.002
+
+
+def has_server() -> bool:
+    """Return whether ComfyUI runs as a server in this process."""
+    return getattr(PromptServer, "instance", None) is not None
+
+
+def add_route(method: str, path: str, handler: Handler) -> None:
+    """Add a route; ComfyUI serves it under /api too, behind its own origin checks."""
+    PromptServer.instance.routes.route(method, path)(handler)
+
+
+def before_free(wait: Callable[[], None]) -> None:
+    """Let POST /free wait, without blocking the server, until `wait` returns.
+
+    What it asks for is done by the thread that runs prompts, at once when that one is idle: it
+    would unload models while an action of ours unloads them, and neither expects the other.
+    """
+    app = PromptServer.instance.app
+    if app.frozen:
+        return
+
+    async def hold(request: web.Request, handler: Handler) -> Any:
+        if request.method == "POST" and request.path in ("/free", "/api/free"):
+            await asyncio.get_running_loop().run_in_executor(None, wait)
+        return await handler(request)
+
+    app.middlewares.append(web.middleware(hold))
+
+
+def on_prompt_posted(call: Callable[[], None]) -> None:
+    """Call `call` when a prompt is posted, before it is queued (in the server's thread)."""
+
+    def handler(json_data: Any) -> Any:
+        call()
+        return json_data
+
+    PromptServer.instance.add_on_prompt_handler(handler)
+
+
+def send_event(event: str, data: dict[str, Any]) -> None:
+    """Send an event to the browser that queued the running prompt; to all when none did."""
+    server = PromptServer.instance
+    server.send_sync(event, data, server.client_id)
+
+
+def prompts_waiting() -> bool:
+    """Return whether a prompt runs or is queued."""
+    return bool(PromptServer.instance.prompt_queue.get_tasks_remaining() > 0)
+
+
+def outcome_of(prompt_id: str) -> Outcome | None:
+    """Return how a prompt ended, by ComfyUI's history; None while it runs or if unknown there."""
+    queue = PromptServer.instance.prompt_queue
+    running, _ = queue.get_current_queue_volatile()
+    if any(str(item[1]) == prompt_id for item in running):
+        return None
+    pick = {"map_function": _status} if accepts(queue.get_history, "map_function") else {}
+    entry = queue.get_history(prompt_id=prompt_id, **pick).get(prompt_id)
+    if entry is None:
+        return None
+    return _outcome(entry if pick else _status(entry))
+
+
+def _status(entry: dict[str, Any]) -> dict[str, Any]:
+    return entry.get("status") or {}
+
+
+def _outcome(status: dict[str, Any]) -> Outcome:
+    messages = {name: message for name, message in status.get("messages") or []}
+    cached = tuple(str(node) for node in messages.get("execution_cached", {}).get("nodes", []))
+    for name, word in (("execution_interrupted", "interrupted"), ("execution_error", "error")):
+        if name in messages:
+            return Outcome(word, str(messages[name].get("node_id")), cached)  # type: ignore[arg-type]
+    return Outcome("success" if status.get("status_str") == "success" else "error", None, cached)
+
+
+def worker_listens(timeout: float = 2.0) -> bool:
+    """Return whether the thread that runs prompts is idle now, and not busy between two prompts.
+
+    After a prompt, and when POST /free asks for it, that thread unloads models by itself. It takes
+    up flags only while it waits for work, so a flag that means nothing to it and is taken shows
+    that it is through with everything asked before.
+    """
+    queue = PromptServer.instance.prompt_queue
+    queue.set_flag("headroom_listening", False)
+    deadline = time.monotonic() + timeout
+    pause = threading.Event()
+    while "headroom_listening" in queue.get_flags(reset=False):
+        if queue.get_tasks_remaining() > 0 or time.monotonic() > deadline:
+            return False
+        pause.wait(POLL_SECONDS)
+    return True

@@ -1,0 +1,171 @@
+"""What HTTP requests may ask, checked before anything is done, and what they are answered."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+from .device import MIB
+from .loaded import LoadedModel
+from .measure import DeviceMemory, Snapshot
+
+UNLOADS = ("all models", "all but keep", "no models")
+SCOPES = ("this model", "every other model")
+TARGETS = ("CPU", "disk")
+MAX_RUNS_ASKED = 50
+
+
+class BadRequest(ValueError):
+    """The request cannot be understood; the message is one sentence for the sender."""
+
+
+@dataclass(frozen=True)
+class PurgeRequest:
+    unload: Any = "all models"
+    keep: tuple[str, ...] = ()
+    only_below_free_mib: int = 0
+    free_ram: bool = False
+    reset_node_cache: bool = False
+
+
+@dataclass(frozen=True)
+class OffloadRequest:
+    model: str
+    scope: Any = "this model"
+    to: Any = "CPU"
+
+
+def purge_request(body: bytes) -> PurgeRequest:
+    """Read the body of POST /headroom/purge; an empty one means all defaults."""
+    known = ("unload", "keep", "only_below_free_mib", "free_ram", "reset_node_cache")
+    fields = _fields(body, known)
+    found = PurgeRequest(
+        unload=_choice(fields, "unload", UNLOADS),
+        keep=_ids(fields, "keep"),
+        only_below_free_mib=_count(fields, "only_below_free_mib"),
+        free_ram=_flag(fields, "free_ram"),
+        reset_node_cache=_flag(fields, "reset_node_cache"),
+    )
+    if (found.unload == "all but keep") != bool(found.keep):
+        raise BadRequest(
+            "Expected the ids of models in `keep` together with `unload` = 'all but keep', "
+            "but got only one of the two."
+        )
+    return found
+
+
+def offload_request(body: bytes) -> OffloadRequest:
+    """Read the body of POST /headroom/offload."""
+    fields = _fields(body, ("model", "scope", "to"))
+    model = fields.get("model")
+    if not isinstance(model, str):
+        raise BadRequest(
+            "Expected `model` to be the id of a loaded model as GET /headroom/memory lists them, "
+            f"but got {_shown(model)}."
+        )
+    return OffloadRequest(
+        model, _choice(fields, "scope", SCOPES), _choice(fields, "to", TARGETS)
+    )
+
+
+def runs_asked(query: Mapping[str, str]) -> int:
+    """Read `limit` of GET /headroom/runs."""
+    given = query.get("limit", str(MAX_RUNS_ASKED))
+    if not given.isascii() or not given.isdigit() or not 1 <= int(given) <= MAX_RUNS_ASKED:
+        raise BadRequest(
+            f"Expected `limit` to be a number from 1 to {MAX_RUNS_ASKED}, but got {_shown(given)}."
+        )
+    return int(given)
+
+
+def memory_answer(
+    memory: Snapshot, models: list[LoadedModel], busy: bool
+) -> dict[str, Any]:
+    """Return the answer of GET /headroom/memory."""
+    return {
+        "busy": busy,
+        "devices": [_device_json(device, models) for device in memory.devices],
+        "ram": {
+            "rss_mib": _mib(memory.rss_bytes),
+            "available_mib": _mib(memory.ram_available_bytes),
+            "total_mib": _mib(int(psutil.virtual_memory().total)),
+        },
+        "models": [model.as_json() for model in models],
+    }
+
+
+def _device_json(device: DeviceMemory, models: list[LoadedModel]) -> dict[str, Any]:
+    """Split what is in use so that models, other torch, other processes and free add up."""
+    in_models = sum(model.loaded_bytes for model in models if model.device == device.device)
+    in_models = min(in_models, device.held_bytes)
+    told = device.driver_free_bytes is not None and device.total_bytes is not None
+    others = max(device.used_bytes - device.held_bytes, 0) if told else None
+    return {
+        "device": device.device,
+        "name": device.name,
+        "total_mib": _mib(device.total_bytes),
+        "free_mib": _mib(device.driver_free_bytes),
+        "used_mib": _mib(device.used_bytes),
+        "models_mib": _mib(in_models),
+        "other_torch_mib": _mib(device.held_bytes - in_models),
+        "other_processes_mib": _mib(others),
+        "allocated_mib": _mib(device.allocated_bytes),
+        "reserved_mib": _mib(device.reserved_bytes),
+        "dynamic_mib": _mib(device.dynamic_bytes),
+    }
+
+
+def _fields(body: bytes, known: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        fields = json.loads(body) if body.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise BadRequest("Expected a JSON object as the body, but it is not JSON.") from error
+    if not isinstance(fields, dict):
+        raise BadRequest(f"Expected a JSON object as the body, but got {_shown(fields)}.")
+    unknown = next((name for name in fields if name not in known), None)
+    if unknown is not None:
+        raise BadRequest(f"Expected only the keys {', '.join(known)}, but got {_shown(unknown)}.")
+    return fields
+
+
+def _choice(fields: dict[str, Any], name: str, options: tuple[str, ...]) -> str:
+    value = fields.get(name, options[0])
+    if not isinstance(value, str) or value not in options:
+        listed = ", ".join(f"'{option}'" for option in options)
+        raise BadRequest(f"Expected `{name}` to be one of {listed}, but got {_shown(value)}.")
+    return value
+
+
+def _flag(fields: dict[str, Any], name: str) -> bool:
+    value = fields.get(name, False)
+    if not isinstance(value, bool):
+        raise BadRequest(f"Expected `{name}` to be true or false, but got {_shown(value)}.")
+    return value
+
+
+def _count(fields: dict[str, Any], name: str) -> int:
+    value = fields.get(name, 0)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise BadRequest(
+            f"Expected `{name}` to be a whole number of MiB, 0 or more, but got {_shown(value)}."
+        )
+    return value
+
+
+def _ids(fields: dict[str, Any], name: str) -> tuple[str, ...]:
+    value = fields.get(name, [])
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise BadRequest(f"Expected `{name}` to be a list of model ids, but got {_shown(value)}.")
+    return tuple(value)
+
+
+def _shown(value: Any) -> str:
+    """Return a sender's value as text that stays short."""
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _mib(amount_bytes: int | None) -> float | None:
+    return None if amount_bytes is None else round(amount_bytes / MIB, 3)

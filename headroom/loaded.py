@@ -1,0 +1,113 @@
+"""The models that ComfyUI has loaded, each with a name that a later request can use."""
+
+import itertools
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+from .device import MIB
+from .seam import current_host
+from .unload import loaded_bytes
+
+_KINDS = (
+    ("ControlNet", ("controlnet", "control_net", "cldm", "t2i_adapter")),
+    ("CLIP vision", ("clip_vision", "clipvision", "image_encoders", "clip_model")),
+    ("text encoder", ("text_encoder", "sd1_clip", "sdxl_clip", "t5")),
+    ("VAE", ("autoencoder", "vae", "taesd")),
+    ("upscale model", ("spandrel", "upscale")),
+)
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """One set of weights that ComfyUI has loaded. `loaded_bytes` counts what is on its GPU."""
+
+    id: str
+    kind: str
+    class_name: str
+    device: str
+    loaded_bytes: int
+    total_bytes: int
+    dynamic: bool
+    patcher: Any
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "class": self.class_name,
+            "device": self.device,
+            "loaded_mib": round(self.loaded_bytes / MIB, 3),
+            "total_mib": round(self.total_bytes / MIB, 3),
+            "dynamic": self.dynamic,
+        }
+
+
+class Names:
+    """Gives each living object a name of its own, and never gives a name again."""
+
+    def __init__(self) -> None:
+        self._names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def name(self, thing: Any) -> str:
+        with self._lock:
+            if thing not in self._names:
+                self._names[thing] = f"m{next(self._numbers)}"
+            return self._names[thing]
+
+
+_names = Names()
+
+
+def loaded_models() -> list[LoadedModel]:
+    """Return what ComfyUI has loaded, most recent first, each set of weights once."""
+    host = current_host()
+    if host is None:
+        return []
+    found: dict[str, LoadedModel] = {}
+    for entry in host.loaded_entries():
+        patcher = entry.model
+        if patcher is not None:
+            model = _describe(entry, patcher, host.is_dynamic(patcher))
+            found.setdefault(model.id, model)
+    return list(found.values())
+
+
+def _describe(entry: Any, patcher: Any, dynamic: bool) -> LoadedModel:
+    return LoadedModel(
+        id=_names.name(patcher.model),
+        kind=kind_of(patcher.model),
+        class_name=type(patcher.model).__name__,
+        device=str(entry.device),
+        loaded_bytes=loaded_bytes(entry),
+        total_bytes=int(patcher.model_size()),
+        dynamic=dynamic,
+        patcher=patcher,
+    )
+
+
+def patchers_named(ids: list[str]) -> list[Any]:
+    """Return the patchers of these models; ValueError names one that is not loaded (any more)."""
+    known = {model.id: model.patcher for model in loaded_models()}
+    for wanted in ids:
+        if wanted not in known:
+            raise ValueError(
+                f"Expected the id of a loaded model as GET /headroom/memory lists them, but got "
+                f"'{wanted}', which is not (or no longer) loaded."
+            )
+    return [known[wanted] for wanted in ids]
+
+
+def kind_of(model: Any) -> str:
+    """Return what a user would call this model, by the names of its classes and their modules."""
+    classes = [cls for cls in type(model).__mro__ if not cls.__module__.startswith("torch.")]
+    if any(cls.__name__ == "BaseModel" for cls in classes):
+        return "diffusion model"
+    named = " ".join(f"{cls.__module__}.{cls.__name__}" for cls in classes).lower()
+    for kind, marks in _KINDS:
+        if any(mark in named for mark in marks):
+            return kind
+    return "model"

@@ -1,0 +1,177 @@
+"""One prompt's record: its nodes, memory over time, out-of-memory attempts and our actions."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .device import MIB
+from .journal import Action, Entry, OomAttempt
+from .record_nodes import NodeRecord, NodeTable, Reading
+from .record_samples import Samples
+
+RunStatus = Literal["running", "success", "error", "interrupted"]
+MAX_ENTRIES = 500
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How ComfyUI says a prompt ended, which node raised, and what came from the cache."""
+
+    status: RunStatus
+    failed_node_id: str | None = None
+    cached_node_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run's models live: the device, its size, and who tells its VRAM in use."""
+
+    device: str
+    vram_total_bytes: int | None = None
+    vram_source: Literal["driver", "torch"] | None = None
+
+
+@dataclass
+class Run:
+    """The record of one prompt. Not thread-safe: the recorder guards it."""
+
+    prompt_id: str
+    place: Place
+    began: Reading
+    started_at: float
+    nodes: NodeTable
+    status: RunStatus = "running"
+    ended: Reading | None = None
+    samples: Samples = field(default_factory=Samples)
+    peak_vram_bytes: int | None = None
+    peak_rss_bytes: int = 0
+    entries: list[tuple[float, Entry]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.observe(self.began)
+
+    def observe(self, reading: Reading) -> None:
+        """Take in one measurement of memory."""
+        self.samples.add(reading)
+        self.peak_rss_bytes = max(self.peak_rss_bytes, reading.rss_bytes)
+        if reading.largest_bytes is not None:
+            self.peak_vram_bytes = max(self.peak_vram_bytes or 0, reading.largest_bytes)
+        self.nodes.observe(reading)
+
+    def note(self, at: float, entry: Entry) -> None:
+        """Add an action or an out-of-memory attempt; the oldest go when there are too many."""
+        self.entries.append((at, entry))
+        del self.entries[:-MAX_ENTRIES]
+
+    def end(self, reading: Reading) -> None:
+        """The prompt has left the executor; its outcome is known a moment later."""
+        self.observe(reading)
+        self.ended = reading
+        self.nodes.run_ended(reading)
+
+    def settle(self, outcome: Outcome) -> None:
+        """ComfyUI has told how the prompt ended."""
+        self.status = outcome.status
+        self.nodes.settle(outcome.failed_node_id)
+        self.nodes.add_cached(list(outcome.cached_node_ids))
+
+    def as_json(self, now: float, with_samples: bool = False) -> dict[str, Any]:
+        """Return the record as plain data: MiB, and seconds since the run began."""
+        end = self.ended.at if self.ended is not None else now
+        data: dict[str, Any] = {
+            "prompt_id": self.prompt_id,
+            "status": self.status,
+            "device": self.place.device,
+            "started_at": round(self.started_at, 3),
+            "seconds": _seconds(end - self.began.at),
+            "peak_vram_mib": _mib(self.peak_vram_bytes),
+            "peak_rss_mib": _mib(self.peak_rss_bytes),
+            "vram_total_mib": _mib(self.place.vram_total_bytes),
+            "vram_source": self.place.vram_source,
+            "nodes": self._nodes_json(now),
+            "nodes_left_out": self.nodes.left_out,
+            "oom": [self._oom_json(at, e) for at, e in self.entries if isinstance(e, OomAttempt)],
+            "actions": [_action_json(at - self.began.at, e) for at, e in self.entries
+                        if isinstance(e, Action)],
+        }
+        if with_samples:
+            data["samples"] = self._samples_json()
+        return data
+
+    def _nodes_json(self, now: float) -> list[dict[str, Any]]:
+        records = self.nodes.records.values()
+        ran = [record for record in records if record.before is not None]
+        cached = [record for record in records if record.before is None]
+        return [_node_json(record, self.began.at, now) for record in [*ran, *cached]]
+
+    def _oom_json(self, at: float, entry: OomAttempt) -> dict[str, Any]:
+        record = self.nodes.records.get(entry.node_id or "")
+        return {
+            "node_id": entry.node_id,
+            "class_type": record.info.class_type if record is not None else None,
+            "attempt": entry.attempt,
+            "action": entry.action,
+            "freed_mib": round(entry.freed_mib, 3),
+            "error": entry.error,
+            "recovered": entry.recovered,
+            "at_seconds": _seconds(at - self.began.at),
+        }
+
+    def _samples_json(self) -> dict[str, list[float | None]]:
+        points = self.samples.points
+        return {
+            "seconds": [_seconds(point.at - self.began.at) for point in points],
+            "vram_mib": [_mib(point.largest_bytes) for point in points],
+            "rss_mib": [_mib(point.rss_bytes) for point in points],
+        }
+
+
+def _node_json(record: NodeRecord, began: float, now: float) -> dict[str, Any]:
+    info = record.info
+    spans = list(record.spans)
+    if record.opened is not None:
+        spans.append((record.opened.at, now))
+    return {
+        "node_id": info.node_id,
+        "display_node_id": info.display_node_id,
+        "parent_node_id": info.parent_node_id,
+        "class_type": info.class_type,
+        "title": info.title,
+        "status": "running" if record.status == "waiting" else record.status,
+        "start_seconds": _seconds(spans[0][0] - began) if spans else None,
+        "seconds": _seconds(sum((end - start for start, end in spans), 0.0)),
+        "spans": [[_seconds(start - began), _seconds(end - began)] for start, end in spans],
+        "cached": record.status == "cached",
+        "vram_before_mib": _mib(_vram(record.before)),
+        "vram_after_mib": _mib(_vram(record.after)),
+        "peak_vram_mib": _mib(record.peak_vram_bytes),
+        "rss_before_mib": _mib(_rss(record.before)),
+        "rss_after_mib": _mib(_rss(record.after)),
+    }
+
+
+def _action_json(at: float, entry: Action) -> dict[str, Any]:
+    return {
+        "node_id": entry.node_id,
+        "action": entry.action,
+        "freed_mib": round(entry.freed_mib, 3),
+        "text": entry.text,
+        "at_seconds": _seconds(at),
+    }
+
+
+def _vram(reading: Reading | None) -> int | None:
+    return reading.vram_bytes if reading is not None else None
+
+
+def _rss(reading: Reading | None) -> int | None:
+    return reading.rss_bytes if reading is not None else None
+
+
+def _mib(amount_bytes: int | None) -> float | None:
+    return None if amount_bytes is None else round(amount_bytes / MIB, 3)
+
+
+def _seconds(value: float) -> float:
+    return round(value, 6)
+
+

@@ -1,0 +1,119 @@
+"""Read VRAM in use and RSS as cheaply as the system allows: the recorder asks at every node."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from . import device as devices
+from .measure import measure_device, rss_bytes, used_devices
+from .record import Place
+from .record_nodes import Reading
+
+FRESH_SECONDS = 0.001
+STALE_SECONDS = 0.005
+COST_SHARE = 200
+
+
+class Probe:
+    """Measures the device that models run on.
+
+    Figures younger than a millisecond are used again (up to 5 ms where the driver is slow to
+    answer), so a graph of hundreds of trivial nodes does not pay for hundreds of measurements.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._read_rss = rss_reader()
+        self._fresh_for = FRESH_SECONDS
+        self._device: torch.device | None = None
+        self._places: dict[torch.device, Place] = {}
+        self._peak_reserve: int | None = None
+        self._last = Reading(float("-inf"), None, 0)
+
+    def begin_run(self) -> Place:
+        """Look up the device that this run's models go to."""
+        self._device = next(iter(used_devices()), None)
+        self._peak_reserve = _reserve(self._device)[1]
+        if self._device is None:
+            return Place("cpu")
+        if self._device not in self._places:
+            self._places[self._device] = _place(self._device)
+        return self._places[self._device]
+
+    def reading(self) -> Reading:
+        """Return memory now; the time is exact, the figures at most 5 ms old (see class)."""
+        now = self._clock()
+        if now - self._last.at > self._fresh_for:
+            return self.measured()
+        return Reading(now, self._last.vram_bytes, self._last.rss_bytes)
+
+    def measured(self) -> Reading:
+        """Measure now."""
+        start = self._clock()
+        used = self._used() if self._device is not None else None
+        peak = self._new_peak(used) if used is not None else None
+        self._last = Reading(start, used, self._read_rss(), peak)
+        cost = self._clock() - start
+        self._fresh_for = min(max(FRESH_SECONDS, cost * COST_SHARE), STALE_SECONDS)
+        return self._last
+
+    def _used(self) -> int | None:
+        assert self._device is not None
+        driver = devices.driver_memory(self._device)
+        if driver is not None:
+            return driver[1] - driver[0]
+        return measure_device(self._device).used_bytes
+
+    def _new_peak(self, used: int) -> int | None:
+        """Return the device's use at a peak that torch saw since the reading before, else None.
+
+        torch keeps the largest reserve since the process began (or since somebody reset it: never
+        this package). Where it has grown, the new maximum lay between two readings.
+        """
+        reserve = _reserve(self._device)
+        earlier, self._peak_reserve = self._peak_reserve, reserve[1]
+        if earlier is None or reserve[1] is None or reserve[1] <= earlier:
+            return None
+        return used - reserve[0] + reserve[1]
+
+
+def _reserve(device: torch.device | None) -> tuple[int, int | None]:
+    """Return torch's reserved bytes on `device` now and at their peak, None where not told."""
+    module: Any = devices.backend(device) if device is not None else None
+    nested = getattr(module, "memory_stats_as_nested_dict", None)
+    # The flat `memory_stats` sorts some hundred names first and takes five times as long.
+    found = nested(device).get("reserved_bytes") if nested is not None else None
+    if found:
+        return int(found["all"]["current"]), int(found["all"]["peak"])
+    query = getattr(module, "max_memory_reserved", None)
+    if query is None:
+        return 0, None
+    return int(module.memory_reserved(device)), int(query(device))
+
+
+def _place(device: torch.device) -> Place:
+    found = measure_device(device)
+    tells = found.driver_free_bytes is not None
+    return Place(str(device), found.total_bytes, "driver" if tells else "torch")
+
+
+@lru_cache(maxsize=1)
+def rss_reader() -> Callable[[], int]:
+    """Return the quickest way to this process's RSS: on Linux one read of an open file."""
+    if sys.platform != "linux":
+        return rss_bytes
+    try:
+        file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return rss_bytes
+    page = os.sysconf("SC_PAGE_SIZE")
+
+    def read() -> int:
+        return int(os.pread(file, 128, 0).split()[1]) * page
+
+    return read

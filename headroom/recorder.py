@@ -1,0 +1,241 @@
+"""Record every prompt: its nodes as ComfyUI announces them, and memory by a thread of our own."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from .journal import Entry, OomAttempt, listen
+from .record import Outcome, Place, Run
+from .record_nodes import NodeInfo, NodeTable, Reading
+from .record_store import MAX_RUNS, RunStore
+
+log = logging.getLogger("headroom")
+
+TICK_SECONDS = 0.01
+MAX_TICK_SECONDS = 0.05
+SETTLE_SECONDS = 5.0
+
+
+class GraphView(Protocol):
+    """What the recorder asks about the nodes of a prompt."""
+
+    def class_type(self, node_id: str) -> str: ...
+    def title(self, node_id: str) -> str: ...
+    def display_node_id(self, node_id: str) -> str: ...
+    def parent_node_id(self, node_id: str) -> str | None: ...
+    def is_async(self, node_id: str) -> bool: ...
+    def has(self, node_id: str) -> bool: ...
+
+
+class ProbeView(Protocol):
+    """What the recorder asks about memory."""
+
+    def begin_run(self) -> Place: ...
+    def reading(self) -> Reading: ...
+    def measured(self) -> Reading: ...
+
+
+class Recorder:
+    """Listens to the executor and to our nodes, and keeps the last runs.
+
+    `outcome_of` tells how ComfyUI says a prompt ended, None while it does not know yet. `announce`
+    sends a recovery to the browsers. `attach` is asked to look for a prompt that was not announced.
+    """
+
+    def __init__(
+        self,
+        probe: ProbeView,
+        outcome_of: Callable[[str], Outcome | None],
+        announce: Callable[[dict[str, Any]], None] = lambda _: None,
+        before_prompt: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._probe = probe
+        self._outcome_of = outcome_of
+        self._announce = announce
+        self._before_prompt = before_prompt
+        self._lock = threading.RLock()
+        self._store = RunStore()
+        self._run: Run | None = None
+        self._graph: GraphView | None = None
+        self._began: tuple[Reading, float] | None = None
+        self._awake = threading.Event()
+        self._tick = threading.Event()
+        self.attach: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Start to listen to our nodes, and the thread that reads memory while a prompt runs."""
+        listen(self._note)
+        threading.Thread(target=self._watch, name="headroom recorder", daemon=True).start()
+
+    # ---------------------------------------------------- told by the executor, in its thread
+
+    def prompt_resets(self) -> None:
+        """A prompt is about to begin: it waits here for an action that HTTP asked for."""
+        self._before_prompt()
+        with self._lock:
+            self._finish(self._run)
+            self._began = (self._probe.measured(), time.time())
+        self._awake.set()
+
+    def prompt_begins(self, prompt_id: str, graph: GraphView, running: list[str]) -> None:
+        """The prompt's nodes are known. `running`: those that began before we could see it."""
+        with self._lock:
+            self._finish(self._run)
+            place = self._probe.begin_run()
+            began, started_at = self._began or (self._probe.measured(), time.time())
+            self._began = None
+            table = NodeTable(lambda node_id: _describe(graph, node_id))
+            self._graph = graph
+            self._run = Run(prompt_id, place, began, started_at, table)
+            self._store.add(self._run)
+            for node_id in running:
+                self._run.nodes.started(node_id, began)
+        self._awake.set()
+
+    def node_starts(self, node_id: str, prompt_id: str) -> None:
+        with self._lock:
+            if self._run is not None and self._run.prompt_id == prompt_id:
+                reading = self._probe.reading()
+                self._run.observe(reading)
+                self._run.nodes.started(node_id, reading)
+
+    def node_finishes(self, node_id: str, prompt_id: str) -> None:
+        with self._lock:
+            if self._run is not None and self._run.prompt_id == prompt_id:
+                reading = self._probe.reading()
+                self._run.observe(reading)
+                self._run.nodes.finished(node_id, reading)
+
+    def prompt_leaves(self) -> None:
+        """The prompt has left the executor, however it ended."""
+        with self._lock:
+            if self._run is not None and self._run.ended is None:
+                self._run.end(self._probe.measured())
+        self._tick.set()
+
+    # ---------------------------------------------------- asked by HTTP and by the report node
+
+    def runs(self, count: int = MAX_RUNS) -> list[dict[str, Any]]:
+        """Return at most `count` records without samples, newest first."""
+        with self._lock:
+            self._settle()
+            now = time.perf_counter()
+            return [run.as_json(now) for run in self._store.newest(count)]
+
+    def run(self, prompt_id: str) -> dict[str, Any] | None:
+        """Return one record with its samples, None for a prompt that is not known (any more)."""
+        with self._lock:
+            self._settle()
+            run = self._store.get(prompt_id)
+            if run is None:
+                return None
+            if run.ended is None:
+                run.observe(self._probe.measured())
+            return run.as_json(time.perf_counter(), with_samples=True)
+
+    # ---------------------------------------------------- our nodes
+
+    def _note(self, entry: Entry) -> None:
+        with self._lock:
+            run = self._run
+            if run is None or entry.prompt_id != run.prompt_id:
+                return
+            run.note(time.perf_counter(), entry)
+            known = run.nodes.records.get(entry.node_id or "")
+        if isinstance(entry, OomAttempt) and entry.recovered:
+            self._announce(_recovery(entry, known.info if known is not None else None))
+
+    # ---------------------------------------------------- the thread
+
+    def _watch(self) -> None:
+        """Read memory while a prompt runs; sleep without a timeout while none does."""
+        while True:
+            self._awake.wait()
+            tick = TICK_SECONDS
+            while self._awake.is_set():
+                self._tick.wait(tick)
+                self._tick.clear()
+                tick = min(tick * 1.01, MAX_TICK_SECONDS)
+                try:
+                    self._look()
+                except Exception:
+                    log.exception("[Headroom] reading memory for the record of this prompt failed")
+
+    def _look(self) -> None:
+        reading = self._probe.measured()
+        with self._lock:
+            if self._began is not None and reading.at - self._began[0].at > SETTLE_SECONDS:
+                self._began = None  # that reset announced no prompt
+            if self._run is None and self._began is None:
+                self._awake.clear()
+                return
+            unannounced = self._began is not None
+            if self._run is not None and self._run.ended is None:
+                self._run.observe(reading)
+            self._settle()
+        if unannounced:
+            self.attach()
+
+    # ---------------------------------------------------- the end of a run
+
+    def _settle(self) -> None:
+        """Close the record of a run that has left the executor, once ComfyUI knows its outcome."""
+        run = self._run
+        if run is None:
+            return
+        outcome = self._outcome_of(run.prompt_id)
+        ended = run.ended
+        if outcome is None and ended is not None:
+            overdue = time.perf_counter() - ended.at > SETTLE_SECONDS
+            outcome = _guess(run) if overdue else None
+        if outcome is not None:
+            self._close(run, outcome)
+
+    def _finish(self, run: Run | None) -> None:
+        """A new prompt begins, so the one before is over whether or not we were told."""
+        if run is not None:
+            self._close(run, self._outcome_of(run.prompt_id) or _guess(run))
+
+    def _close(self, run: Run, outcome: Outcome) -> None:
+        if run.ended is None:
+            run.end(self._probe.measured())
+        cached = [n for n in outcome.cached_node_ids if self._graph and self._graph.has(n)]
+        run.settle(Outcome(outcome.status, outcome.failed_node_id, tuple(cached)))
+        self._run = None
+        self._graph = None
+
+
+def _guess(run: Run) -> Outcome:
+    """Tell the outcome from the record: the history that would tell was cleared."""
+    unfinished = any(
+        record.status not in ("done", "cached") for record in run.nodes.records.values()
+    )
+    return Outcome("error" if unfinished else "success")
+
+
+def _describe(graph: GraphView, node_id: str) -> NodeInfo:
+    return NodeInfo(
+        node_id=node_id,
+        class_type=graph.class_type(node_id),
+        title=graph.title(node_id),
+        display_node_id=graph.display_node_id(node_id),
+        parent_node_id=graph.parent_node_id(node_id),
+        is_async=graph.is_async(node_id),
+    )
+
+
+def _recovery(entry: OomAttempt, info: NodeInfo | None) -> dict[str, Any]:
+    return {
+        "prompt_id": entry.prompt_id,
+        "node_id": entry.node_id,
+        "display_node_id": info.display_node_id if info is not None else entry.node_id,
+        "class_type": info.class_type if info is not None else None,
+        "title": info.title if info is not None else None,
+        "attempt": entry.attempt,
+        "action": entry.action,
+        "freed_mib": round(entry.freed_mib, 3),
+        "error": entry.error,
+        "recovered": entry.recovered,
+    }

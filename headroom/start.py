@@ -1,0 +1,57 @@
+"""Start what runs beside the nodes in a ComfyUI server: the recorder and the HTTP routes."""
+
+import logging
+
+from .gate import Gate
+from .record_probe import Probe
+from .recorder import Recorder
+from .seam import current_host
+
+log = logging.getLogger("headroom")
+
+_recorder: Recorder | None = None
+
+
+def recorder() -> Recorder | None:
+    """Return the recorder of this server, None where none was started."""
+    return _recorder
+
+
+def start() -> None:
+    """Start recording and serving once; without a ComfyUI server there is nothing to do.
+
+    The nodes work without either, so a host that offers less than expected costs a log entry.
+    """
+    if _recorder is not None or current_host() is None:
+        return
+    try:
+        _start()
+    except Exception:
+        log.exception("[Headroom] runs are not recorded here; the nodes work all the same")
+
+
+def _start() -> None:
+    global _recorder
+    from . import host_server
+
+    if not host_server.has_server():
+        return
+    from .host_recording import PromptWatcher
+    from .routes import Routes
+
+    gate = Gate(host_server.prompts_waiting)
+    found = Recorder(
+        Probe(), host_server.outcome_of,
+        announce=lambda data: host_server.send_event("headroom.oom", data),
+        before_prompt=gate.wait_for_action,
+    )
+    routes = Routes(found, gate, host_server.prompts_waiting, host_server.worker_listens)
+    watcher = PromptWatcher(found)
+    found.attach = watcher.attach
+    for method, path, handler in routes.table():
+        host_server.add_route(method, path, handler)
+    host_server.before_free(gate.wait_for_action)
+    host_server.on_prompt_posted(watcher.attach)
+    watcher.attach()
+    found.start()
+    _recorder = found
