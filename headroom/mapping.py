@@ -19,7 +19,7 @@ import torch
 
 from .report import mib
 from .safefile import DTYPES, Slot, flat_bytes, read_slots, write_storages
-from .tensors import module_tensors, storage_key
+from .tensors import module_tensors, storage_bytes, storage_key
 
 log = logging.getLogger("headroom")
 
@@ -59,16 +59,9 @@ def check_mappable(modules: Iterable[torch.nn.Module], folder: Path) -> None:
 
     ValueError: a weight that is not a plain tensor. OSError: the disk is full or read-only.
     """
-    wanted = 0
-    for name, tensor in _weights(modules):
-        data = tensor.data
-        if type(data) not in (torch.Tensor, torch.nn.Parameter) or data.layout != torch.strided:
-            kind = type(data).__name__
-            raise ValueError(
-                f"Offload Model with to = 'disk' expects plain weights, but {name} is a {kind}: "
-                "use to = 'CPU' for this model."
-            )
-        wanted += tensor.untyped_storage().nbytes() if tensor.device.type != "meta" else 0
+    weights = list(_weights(modules))
+    _refuse_special_classes((name, tensor) for name, tensor in weights if tensor.is_cpu)
+    wanted = sum(storage_bytes(tensor for _, tensor in weights).values())
     folder.mkdir(parents=True, exist_ok=True)
     probe = folder / ".headroom_write_test"
     probe.write_bytes(b"0")
@@ -81,6 +74,17 @@ def check_mappable(modules: Iterable[torch.nn.Module], folder: Path) -> None:
         )
 
 
+def _refuse_special_classes(weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+    for name, tensor in weights:
+        data = tensor.data
+        if type(data) not in (torch.Tensor, torch.nn.Parameter) or data.layout != torch.strided:
+            kind = type(data).__name__
+            raise ValueError(
+                f"Offload Model with to = 'disk' expects plain weights, but {name} is a {kind}: "
+                "use to = 'CPU' for this model."
+            )
+
+
 def map_modules(
     modules: list[torch.nn.Module], folder: Path, sources: Iterable[Path] = ()
 ) -> Mapped:
@@ -90,6 +94,7 @@ def map_modules(
     dtypes and ties stay. The scratch file in `folder` is deleted with the modules or at exit.
     All weights are on disk before the first one is replaced, so an OSError leaves RAM as it was.
     """
+    _refuse_special_classes(_weights(modules))
     blocks = _blocks(modules)
     own = _find_in_sources(blocks, sources)
     rest = [index for index in range(len(blocks)) if index not in own]

@@ -36,6 +36,7 @@ for _name, _folder in (
     ("headroom", ROOT / "headroom"),
     ("devtools", ROOT / "devtools"),
     ("simgpu", ROOT / "tests" / "simgpu"),
+    ("support", ROOT / "tests" / "support"),
 ):
     _load_package(_name, _folder)
 

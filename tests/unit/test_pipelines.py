@@ -1,0 +1,118 @@
+"""The published diffusers case: after encode_prompt alone no text encoder stays on the GPU."""
+
+import gc
+
+import pytest
+import torch
+
+import headroom
+from headroom.find import find_models
+from headroom.tensors import module_bytes
+
+pytest.importorskip("diffusers", reason="needs diffusers and transformers from PyPI")
+pytest.importorskip("transformers", reason="needs diffusers and transformers from PyPI")
+
+
+@pytest.fixture
+def gpu():
+    """The simulated GPU as cuda:0 of this process."""
+    import simgpu
+
+    device = simgpu.switch_on(64 * 2**20)
+    yield device
+    gc.collect()
+    simgpu.switch_off()
+
+
+@pytest.fixture
+def pipeline(tmp_path, gpu):
+    from support import tiny_diffusers
+
+    return tiny_diffusers.pipeline_in(tmp_path)
+
+
+def encode(pipeline):
+    with torch.inference_mode():
+        return pipeline.encode_prompt("a red cube", "cuda", 1, True)
+
+
+def on_gpu(pipeline):
+    return sorted(
+        name for name, part in pipeline.components.items()
+        if isinstance(part, torch.nn.Module) and "cuda:0" in module_bytes([part])
+    )
+
+
+def test_with_model_offload_the_last_text_encoder_leaves_and_encodes_the_same_again(pipeline):
+    pipeline.enable_model_cpu_offload(device="cuda")
+    first = encode(pipeline)
+    assert on_gpu(pipeline) == ["text_encoder"]  # the published problem
+    report = headroom.offload(pipeline)
+    assert on_gpu(pipeline) == []
+    assert torch.cuda.memory_allocated() == sum(-(-t.nbytes // 512) * 512 for t in first)
+    assert "its own maybe_free_model_hooks" in report.text
+    assert all(torch.equal(a, b) for a, b in zip(first, encode(pipeline), strict=True))
+
+
+def test_without_hooks_every_component_is_moved_and_named(pipeline):
+    pipeline.to("cuda")
+    size = sum(sum(module_bytes(model.modules).values()) for model in find_models(pipeline))
+    report = headroom.offload(pipeline)
+    assert on_gpu(pipeline) == [] and torch.cuda.memory_allocated() == 0
+    assert f"{size / 2**20:.1f} MiB of weights left the GPU" in report.headline
+    for name in ("text_encoder", "unet", "vae"):
+        assert name in report.text
+
+
+def test_offload_to_disk_maps_every_component_bit_for_bit(pipeline):
+    pipeline.to("cuda")
+    first = [t.cpu() for t in encode(pipeline)]
+    assert "from a scratch file" in headroom.offload(pipeline, to="disk").text
+    pipeline.to("cuda")
+    assert all(torch.equal(a, b.cpu()) for a, b in zip(first, encode(pipeline), strict=True))
+
+
+def test_a_pipeline_that_is_on_the_cpu_reports_zero(pipeline):
+    report = headroom.offload(pipeline)
+    assert "0.0 MiB of weights left the GPU: the model was not on it" in report.headline
+
+
+class DiffSynthLike(torch.nn.Module):
+    """As a DiffSynth pipeline: a module whose own call decides which models are on the device."""
+
+    def __init__(self):
+        super().__init__()
+        self.text_encoder = torch.nn.Linear(512, 512)
+        self.dit = torch.nn.Linear(512, 512)
+        self.asked = []
+
+    def load_models_to_device(self, names):
+        self.asked.append(names)
+
+
+def test_a_diffsynth_pipeline_is_asked_first_and_what_it_leaves_is_moved(gpu):
+    pipeline = DiffSynthLike().to("cuda")
+    report = headroom.offload(pipeline)
+    assert pipeline.asked == [[]]
+    assert "cuda:0" not in module_bytes([pipeline])
+    assert ".to('cpu') for text_encoder, dit" in report.text
+
+
+def test_a_bare_module_returns_to_the_gpu_when_it_is_used_there_again(gpu):
+    module = torch.nn.Linear(8, 8).to("cuda")
+    value = torch.randn(2, 8).to("cuda")
+    with torch.inference_mode():
+        expected = module(value).cpu()
+        headroom.offload(module)
+        assert module.weight.device.type == "cpu"
+        assert torch.equal(module(value).cpu(), expected)
+    assert module.weight.device.type == "cuda"
+
+
+def test_purge_returns_the_allocators_cache_to_the_driver(gpu):
+    tensor = torch.zeros(2**20, device="cuda")
+    del tensor
+    assert torch.cuda.memory_reserved() > 0
+    report = headroom.purge()
+    assert torch.cuda.memory_reserved() == 0
+    assert report.freed_mib == 20.0  # one large segment
