@@ -1,0 +1,128 @@
+"""A folder of embeddings: one safetensors file each, checked on reading, bounded in size.
+
+Several servers may share the folder: a file appears whole or not at all, readers never trust what
+they read, and a file that somebody else removed is simply not there.
+"""
+
+import logging
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .device import MIB
+from .stored_value import Damaged, from_bytes, to_bytes
+
+log = logging.getLogger("headroom")
+
+LIMIT_VARIABLE = "HEADROOM_EMBEDDING_CACHE_MIB"
+DEFAULT_LIMIT_MIB = 4096
+TRIM_EVERY_BYTES = 64 * MIB
+STALE_PART_SECONDS = 3600
+
+
+@dataclass
+class EmbeddingCache:
+    """Embeddings by key, below `limit_bytes` in all; the least recently used leave first."""
+
+    folder: Path
+    limit_bytes: int = field(default_factory=lambda: limit_bytes())
+    _written_bytes: int = 0
+
+    def get(self, key: str) -> Any | None:
+        """Return the value stored under `key`, None where there is none or it is damaged.
+
+        A damaged file stays until `put` replaces it. Marks the file as used now.
+        """
+        path = self._path(key)
+        try:
+            value = from_bytes(path.read_bytes(), key)
+        except FileNotFoundError:
+            return None
+        except (OSError, Damaged) as error:
+            log.warning("[Headroom] %s is not usable and will be replaced: %s", path.name, error)
+            return None
+        _mark_used(path)
+        return value
+
+    def put(self, key: str, value: Any) -> None:
+        """Store `value` under `key`, all of it or nothing.
+
+        Raises Unstorable when it has no safe form in a file, OSError when the disk refuses.
+        """
+        data = to_bytes(value, key)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        part = self.folder / f"{key}.{os.getpid()}.{uuid.uuid4().hex}.part"
+        try:
+            part.write_bytes(data)
+            part.replace(self._path(key))
+        finally:
+            part.unlink(missing_ok=True)
+        self._written_bytes += len(data)
+        if self._written_bytes >= TRIM_EVERY_BYTES:
+            self.trim()
+
+    def trim(self) -> int:
+        """Remove the least recently used files above the limit, and parts left by a crash.
+
+        Returns the bytes removed.
+        """
+        self._written_bytes = 0
+        for part in self.folder.glob("*.part"):
+            if _age_seconds(part) > STALE_PART_SECONDS:
+                _remove(part)
+        entries = sorted(self._entries())
+        excess = sum(size for _, size, _ in entries) - self.limit_bytes
+        removed = 0
+        for _, size, path in entries:
+            if removed >= excess:
+                break
+            _remove(path)
+            removed += size
+        return removed
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.safetensors"
+
+    def _entries(self) -> Iterator[tuple[int, int, Path]]:
+        """Yield (last use, size, path) of every file; another server may remove one meanwhile."""
+        for path in self.folder.glob("*.safetensors"):
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            yield status.st_mtime_ns, status.st_size, path
+
+
+def limit_bytes() -> int:
+    """Return the size limit: HEADROOM_EMBEDDING_CACHE_MIB from the environment, else 4 GiB."""
+    given = os.environ.get(LIMIT_VARIABLE, "")
+    if given and not given.isdecimal():
+        log.warning("[Headroom] %s should be a whole number of MiB, not %r", LIMIT_VARIABLE, given)
+    return (int(given) if given.isdecimal() else DEFAULT_LIMIT_MIB) * MIB
+
+
+def _age_seconds(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _mark_used(path: Path) -> None:
+    try:
+        os.utime(path)
+    except OSError as error:
+        # A folder that may only be read serves as well; its owner looks after the limit.
+        log.debug("[Headroom] cannot mark %s as used: %s", path, error)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        # Windows refuses while another server reads it; the next trim tries again.
+        log.debug("[Headroom] %s stays for now: %s", path, error)

@@ -1,0 +1,169 @@
+"""Encode prompts with ComfyUI's own encoder and keep the results, and only these, in RAM."""
+
+import gc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from .allocator import return_cache
+from .embedding_lookup import EmbeddingLookup
+from .find import find_models
+from .journal import note_action
+from .measure import snapshot
+from .report import Report, mib
+from .seam import current_host
+from .tensors import storage_bytes, tensors_within
+from .tocpu import OnCpu, to_cpu
+from .unload import unload_models
+
+Split = Literal["one prompt", "one prompt per line"]
+MAX_NAMED = 10
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One conditioning a prompt, the prompts in the same order, and what was measured."""
+
+    conditionings: list[Any]
+    prompts: list[str]
+    report: Report
+
+
+def split_prompts(text: str, split: Split) -> list[str]:
+    """Return the prompts in `text`: itself, or one a line without blank lines.
+
+    Raises ValueError when no line is left; one empty prompt is a prompt, as in ComfyUI's node.
+    """
+    if split == "one prompt":
+        return [text]
+    prompts = [line.strip() for line in text.splitlines() if line.strip()]
+    if not prompts:
+        raise ValueError(
+            "Encode to CPU with split = 'one prompt per line' expects at least one line of text, "
+            "but every line of the input `text` is blank: write a prompt there, or choose "
+            "'one prompt'."
+        )
+    return prompts
+
+
+def encode_to_cpu(
+    clip: Any,
+    prompts: Sequence[str],
+    release_encoder: bool = True,
+    lookup: EmbeddingLookup | None = None,
+    more_follow: bool = False,
+) -> Encoded:
+    """Encode each prompt as ComfyUI's CLIPTextEncode would, one conditioning each, all in RAM.
+
+    `clip` offers `tokenize` and `encode_from_tokens_scheduled`; it may be None when `lookup` has
+    every prompt. With `more_follow` the encoder stays loaded for the next call, which ends a list.
+    Prompts run one at a time: another batch size changes the last bits of most
+    encoders. Costs one pass of the encoder a prompt that is new, and RAM for the results.
+    Raises ValueError without an encoder, and what the encoder raises; prompts that were encoded
+    before an interrupt are in the disk cache already.
+    """
+    before = snapshot()
+    moved = OnCpu()
+    conditionings, fresh = _conditionings(clip, prompts, lookup, moved)
+    steps = [_encoded_text(moved, fresh)]
+    steps += [f"left as it is: {sentence}" for sentence in moved.left[:MAX_NAMED]]
+    if lookup is not None:
+        steps.append(_cache_text(lookup, len(set(prompts)), fresh))
+        lookup.cache.trim()
+    steps += _release(clip, release_encoder, more_follow)
+    report = Report(_headline(conditionings), tuple(steps), before, snapshot())
+    note_action("encode", report.freed_mib, report.headline)
+    return Encoded(conditionings, list(prompts), report)
+
+
+def _conditionings(
+    clip: Any, prompts: Sequence[str], lookup: EmbeddingLookup | None, moved: OnCpu
+) -> tuple[list[Any], int]:
+    """Return a conditioning for each prompt and how many had to be encoded."""
+    done: dict[str, Any] = {}
+    if lookup is not None:
+        lookup.has_all(prompts)
+        done.update(lookup.found)
+    fresh = [prompt for prompt in dict.fromkeys(prompts) if prompt not in done]
+    if fresh and clip is None:
+        raise ValueError(
+            "Encode to CPU expects a text encoder on the input `clip`, but got nothing: connect "
+            "the CLIP output of a loader; a checkpoint without a text encoder has none."
+        )
+    advance = _progress(len(fresh))
+    for prompt in fresh:
+        done[prompt] = _encode(clip, prompt, moved)
+        if lookup is not None:
+            lookup.store(prompt, done[prompt])
+        advance()
+    return [done[prompt] for prompt in prompts], len(fresh)
+
+
+def _encode(clip: Any, prompt: str, moved: OnCpu) -> Any:
+    with torch.inference_mode():
+        encoded = clip.encode_from_tokens_scheduled(clip.tokenize(prompt), show_pbar=False)
+    on_cpu = to_cpu(encoded)
+    moved.add(on_cpu)
+    return on_cpu.value
+
+
+def _progress(total: int) -> Any:
+    """Return what to call after each prompt: it moves the bar on and honours an interrupt."""
+    if current_host() is None or total == 0:
+        return lambda: None
+    from . import host_graph
+
+    bar = host_graph.progress(total)
+    host_graph.stop_if_interrupted()
+
+    def advance() -> None:
+        bar.update(1)
+        host_graph.stop_if_interrupted()
+
+    return advance
+
+
+def _release(clip: Any, asked: bool, more_follow: bool) -> list[str]:
+    if clip is None:
+        return ["encoder: not needed, so its loader did not run and nothing was loaded"]
+    if not asked:
+        return ["encoder: left loaded, as asked"]
+    if more_follow:
+        return ["encoder: left loaded for the next text of the list"]
+    done = unload_models(find_models(clip))
+    gc.collect()
+    return_cache()
+    return [f"encoder released: {item.text}" for item in done]
+
+
+def _encoded_text(moved: OnCpu, fresh: int) -> str:
+    if fresh == 0:
+        return "encoding: nothing to do"
+    reason = "" if moved.moved_bytes else " (ComfyUI keeps conditioning there by default)"
+    return f"encoding: {_count(fresh)}, one at a time; {moved.text}{reason}"
+
+
+def _cache_text(lookup: EmbeddingLookup, distinct: int, fresh: int) -> str:
+    read = f"disk cache: {distinct - fresh} of {_count(distinct)} read"
+    if lookup.problem is not None:
+        return f"disk cache: not used, because {lookup.problem}"
+    if fresh == 0:
+        return read
+    if lookup.unwritten is not None:
+        return f"{read}; {fresh} encoded but not kept, because {lookup.unwritten}"
+    return f"{read}, {fresh} encoded and written"
+
+
+def _count(prompts: int) -> str:
+    return "1 prompt" if prompts == 1 else f"{prompts} prompts"
+
+
+def _headline(conditionings: list[Any]) -> str:
+    total = sum(_tensor_bytes(item) for item in {id(c): c for c in conditionings}.values())
+    return f"{_count(len(conditionings))} as conditioning in RAM, {mib(total)}"
+
+
+def _tensor_bytes(value: Any) -> int:
+    return sum(storage_bytes(tensors_within(value)).values())

@@ -1,0 +1,89 @@
+"""One Encode to CPU node in one prompt, between ComfyUI's two questions.
+
+ComfyUI first asks which lazy inputs the node needs, once for each item of a list, and then runs
+it, again once for each item. What was read from the disk cache for the first question is kept for
+the second, because another server may remove the file in between; and the encoder is released
+after the last item only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .embedding_lookup import EmbeddingLookup, look_up
+from .encode import Encoded, encode_to_cpu
+
+Cache = Literal["off", "disk"]
+
+
+@dataclass
+class Turn:
+    """What is known of a node between the questions."""
+
+    lookup: EmbeddingLookup | None = None
+    last_index: int = 0
+
+    def reads(self, cache: Cache, graph: Any, node_id: str) -> EmbeddingLookup | None:
+        """Return the lookup of the disk cache, None where it is off."""
+        if cache == "disk" and self.lookup is None:
+            self.lookup = look_up(graph, node_id)
+        return self.lookup if cache == "disk" else None
+
+
+class Turns:
+    """The turns of the prompt that runs now; those of earlier prompts are forgotten."""
+
+    def __init__(self) -> None:
+        self._prompt_id: str | None = None
+        self._by_node: dict[str, Turn] = {}
+
+    def of(self, prompt_id: str | None, node_id: str) -> Turn:
+        if prompt_id != self._prompt_id:
+            self._prompt_id = prompt_id
+            self._by_node.clear()
+        return self._by_node.setdefault(node_id, Turn())
+
+    def end(self, node_id: str) -> None:
+        self._by_node.pop(node_id, None)
+
+
+TURNS = Turns()
+
+
+def wanted_inputs(graph: Any, clip: Any, prompts: Sequence[str], cache: Cache) -> list[str]:
+    """Return ["clip"] while the encoder is needed and not there, else nothing.
+
+    `graph` is the API prompt or DynamicPrompt that holds the running node.
+    """
+    prompt_id, node_id, index = _place()
+    turn = TURNS.of(prompt_id, node_id)
+    turn.last_index = max(turn.last_index, index)
+    if clip is not None:
+        return []
+    lookup = turn.reads(cache, graph, node_id)
+    return [] if lookup is not None and lookup.has_all(prompts) else ["clip"]
+
+
+def run(
+    graph: Any, clip: Any, prompts: Sequence[str], release_encoder: bool, cache: Cache
+) -> Encoded:
+    """Encode `prompts`, or take them from the cache; see encode.encode_to_cpu."""
+    prompt_id, node_id, index = _place()
+    turn = TURNS.of(prompt_id, node_id)
+    more_follow = False
+    try:
+        lookup = turn.reads(cache, graph, node_id)
+        more = index < turn.last_index
+        encoded = encode_to_cpu(clip, prompts, release_encoder, lookup, more)
+        more_follow = more
+        return encoded
+    finally:
+        if not more_follow:
+            TURNS.end(node_id)
+
+
+def _place() -> tuple[str | None, str, int]:
+    """Return (prompt id, node id, place in the list) of the node that runs in this thread."""
+    from . import host_graph
+
+    return host_graph.place()

@@ -1,0 +1,63 @@
+"""Has a model file changed since this process may have loaded it?
+
+ComfyUI keeps a loaded model when its file is replaced. What such a model computes belongs to the
+old file, so nothing of it may be kept under the name of the new one.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from .ancestry import MODEL_SUFFIXES, Lookup, files_of_values, host_lookup
+from .file_identity import State, state_of
+from .graph import constants
+
+_PROCESS_START_NS = int(psutil.Process().create_time() * 1e9)
+
+
+class SeenFiles:
+    """The state of each model file when a prompt that names it was first queued."""
+
+    def __init__(self, start_ns: int = _PROCESS_START_NS) -> None:
+        self._start_ns = min(start_ns, time.time_ns())
+        self._first: dict[Path, State] = {}
+
+    def note_prompt(self, prompt: Mapping[str, Any], lookup: Lookup | None = None) -> None:
+        """Remember the files that a queued prompt names, before anything loads them."""
+        look = lookup or host_lookup()
+        for node in prompt.values():
+            if isinstance(node, Mapping) and isinstance(node.get("inputs"), Mapping):
+                self.note(files_of_values(look, constants(node), MODEL_SUFFIXES))
+
+    def note(self, paths: Iterable[Path]) -> None:
+        """Remember the state of files not seen before."""
+        for path in paths:
+            if path not in self._first and path.is_file():
+                self._first[path] = state_of(path)
+
+    def changed(self, paths: Iterable[Path]) -> Path | None:
+        """Return the first file that may differ from what this process has loaded, else None.
+
+        A file that no queued prompt named counts as changed if it is newer than this process.
+        """
+        for path in paths:
+            state = state_of(path)
+            first = self._first.get(path)
+            if first is None and max(state[1:]) > self._start_ns:
+                return path
+            if first is not None and first != state:
+                return path
+        return None
+
+
+SEEN = SeenFiles()
+
+
+def watch() -> None:
+    """Look at every prompt that ComfyUI queues from now on; call once, where ComfyUI runs."""
+    from . import host_graph
+
+    host_graph.on_prompt(SEEN.note_prompt)

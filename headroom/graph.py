@@ -1,0 +1,63 @@
+"""Reading a prompt's graph: nodes in API format, the links between them, and widget values."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+Node = Mapping[str, Any]
+GetNode = Callable[[str], Node]
+
+
+def getter(prompt: Any) -> GetNode:
+    """Return a function from node id to node, for an API prompt or ComfyUI's DynamicPrompt.
+
+    It raises KeyError, or what the DynamicPrompt raises, for an unknown id.
+    """
+    get_node: GetNode = prompt.get_node if hasattr(prompt, "get_node") else prompt.__getitem__
+    return get_node
+
+
+def is_link(value: Any) -> bool:
+    """Return whether an input's value is a connection: [node id, output number]."""
+    return (
+        isinstance(value, list) and len(value) == 2
+        and isinstance(value[0], str) and isinstance(value[1], (int, float))
+    )
+
+
+def ancestors(get_node: GetNode, start: str) -> list[str]:
+    """Return `start` and every node above it, each one after all that feed it."""
+    done: dict[str, None] = {}
+    entered: set[str] = set()
+    stack: list[tuple[str, bool]] = [(start, False)]
+    while stack:
+        current, inputs_done = stack.pop()
+        if inputs_done:
+            done[current] = None
+        elif current not in entered:
+            entered.add(current)
+            stack.append((current, True))
+            links = [value for value in get_node(current)["inputs"].values() if is_link(value)]
+            stack.extend((link[0], False) for link in reversed(links))
+    return list(done)
+
+
+def constants(node: Node) -> list[Any]:
+    """Return the widget values of a node: its inputs that are no links."""
+    return [value for value in node["inputs"].values() if not is_link(value)]
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Yield every string inside a widget value; some packs keep dicts and lists there."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from strings(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from strings(item)
+
+
+def title(node_id: str, node: Node) -> str:
+    """Return how reports name a node."""
+    return f"node {node_id} ({node['class_type']})"

@@ -1,0 +1,217 @@
+"""The seam to ComfyUI's graph: node classes, the files widgets name, and the running prompt.
+
+Part of the seam like host.py, and imported only where ComfyUI runs.
+"""
+
+import hashlib
+import inspect
+import os
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import comfy.cli_args
+import comfy.model_management as mm
+import comfy.sd1_clip
+import comfy.utils
+import folder_paths
+import torch
+from comfy_api.internal import first_real_override
+from comfy_execution.utils import get_executing_context
+from execution import nodes as core_nodes
+from server import PromptServer
+
+from .ancestry import NodeInfo
+
+CORE_MODULES = ("nodes", "comfy_extras")
+NUMERIC_FLAGS = (
+    "fp8", "fp16", "bf16", "fp32", "force_", "use_", "disable_xformers", "dont_upcast",
+    "deterministic", "fast",
+)
+ENCODER_CODE = (
+    "text_encoders/*.py", "sd1_clip.py", "sdxl_clip.py", "clip_model.py", "ops.py",
+    "ldm/modules/attention.py",
+)
+
+# ---------------------------------------------------------------- node classes
+
+
+class HostLookup:
+    """ComfyUI's node classes and model folders, as `ancestry.Lookup` wants them."""
+
+    def node_info(self, class_type: str) -> NodeInfo | None:
+        """Return what is known of a class, None for one that is not installed."""
+        found = core_nodes.NODE_CLASS_MAPPINGS.get(class_type)
+        if found is None:
+            return None
+        is_core = _module_of(found).split(".")[0] in CORE_MODULES
+        hidden = found.INPUT_TYPES().get("hidden", {})
+        return NodeInfo(
+            code="" if is_core else _pack_code(_pack_folder(found)),
+            is_core=is_core,
+            own_changes=_decides_changes(found),
+            wants_id="UNIQUE_ID" in hidden.values(),
+            repeatable=not getattr(found, "NOT_IDEMPOTENT", False),
+        )
+
+    def files_named(self, name: str) -> list[Path]:
+        """Return the existing files that a widget value may mean, in every models folder."""
+        return files_named(name)
+
+
+def _module_of(node_class: Any) -> str:
+    return getattr(node_class, "RELATIVE_PYTHON_MODULE", None) or str(node_class.__module__)
+
+
+def _decides_changes(node_class: Any) -> bool:
+    if hasattr(node_class, "GET_BASE_CLASS"):
+        return first_real_override(node_class, "fingerprint_inputs") is not None
+    return hasattr(node_class, "IS_CHANGED")
+
+
+def _pack_folder(node_class: Any) -> Path:
+    """Return the folder (or the file) of the pack that a custom node comes from."""
+    file = Path(inspect.getfile(node_class))
+    for root in folder_paths.get_folder_paths("custom_nodes"):
+        if file.is_relative_to(root):
+            return Path(root) / file.relative_to(root).parts[0]
+    return file
+
+
+@lru_cache(maxsize=64)
+def _pack_code(folder: Path) -> str:
+    """Return a hash of a pack's Python code; it runs as it was imported, so once is enough."""
+    return _code_hash(sorted(folder.rglob("*.py")) if folder.is_dir() else [folder])
+
+
+def _code_hash(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+# ---------------------------------------------------------------- files
+
+
+def files_named(name: str) -> list[Path]:
+    """Return the existing files that `name` means: in a models folder, as input, or in full.
+
+    A folder counts when it holds a model in parts, the way Hugging Face lays it out.
+    """
+    relative = os.path.relpath(os.path.join(os.sep, name), os.sep)
+    places = [Path(root) for kind in folder_paths.folder_names_and_paths.values()
+              for root in kind[0]]
+    candidates = [place / relative for place in places]
+    if Path(name).is_absolute():
+        candidates.append(Path(name))
+    if Path(name).suffix and folder_paths.exists_annotated_filepath(name):
+        candidates.append(Path(folder_paths.get_annotated_filepath(name)))
+    return list(dict.fromkeys(file for path in candidates for file in _files_at(path)))
+
+
+def _files_at(path: Path) -> list[Path]:
+    try:
+        if path.is_file():
+            return [path]
+        if (path / "model_index.json").is_file() or (path / "config.json").is_file():
+            return sorted(file for file in path.rglob("*") if file.is_file())
+    except (OSError, ValueError):
+        pass  # not a name this file system can have, so no file has it
+    return []
+
+
+def embedding_files() -> list[Path]:
+    """Return every textual-inversion embedding that a prompt can name."""
+    if "embeddings" not in folder_paths.folder_names_and_paths:
+        return []
+    return [
+        Path(folder) / name
+        for root in folder_paths.get_folder_paths("embeddings")
+        for folder, _, names in os.walk(root, followlinks=True)
+        for name in sorted(names)
+    ]
+
+
+def cache_folder() -> Path:
+    """Return Headroom's own folder below ComfyUI's user folder, out of reach of its HTTP API."""
+    return Path(folder_paths.get_user_directory()) / "__headroom" / "embeddings"
+
+
+# ---------------------------------------------------------------- what encoding depends on
+
+
+def numerics() -> dict[str, str]:
+    """Return what else decides the bits of an embedding: device, dtype, code and flags."""
+    device = mm.text_encoder_device()
+    flags = {
+        name: _plain(value) for name, value in sorted(vars(comfy.cli_args.args).items())
+        if name.startswith(NUMERIC_FLAGS)
+    }
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return {
+        "device": name, "dtype": str(mm.text_encoder_dtype(device)), "torch": torch.__version__,
+        "encoders": _encoder_code(), **flags,
+    }
+
+
+def _plain(flag: Any) -> str:
+    return str(sorted(map(str, flag))) if isinstance(flag, (set, frozenset)) else str(flag)
+
+
+@lru_cache(maxsize=1)
+def _encoder_code() -> str:
+    folder = Path(comfy.sd1_clip.__file__).parent
+    return _code_hash(file for part in ENCODER_CODE for file in sorted(folder.glob(part)))
+
+
+# ---------------------------------------------------------------- the running prompt
+
+
+def running_prompt() -> tuple[Mapping[str, Any], str] | None:
+    """Return (API prompt, node id) of the node that ComfyUI is asking in this thread.
+
+    For a node whose hidden inputs are not there yet: ComfyUI fingerprints without them.
+    """
+    context = get_executing_context()
+    queue = getattr(PromptServer.instance, "prompt_queue", None)
+    if context is None or queue is None:
+        return None
+    for item in queue.get_current_queue_volatile()[0]:
+        if item[1] == context.prompt_id and context.node_id in item[2]:
+            return item[2], context.node_id
+    return None
+
+
+def place() -> tuple[str | None, str, int]:
+    """Return (prompt id, node id, place in its list of inputs) of the node in this thread."""
+    context = get_executing_context()
+    if context is None:
+        return None, "", 0
+    return context.prompt_id, context.node_id, context.list_index or 0
+
+
+def on_prompt(handler: Any) -> None:
+    """Call `handler` with the graph of every prompt that is queued over HTTP, before it runs."""
+
+    def tell(request: dict[str, Any]) -> dict[str, Any]:
+        graph = request.get("prompt")
+        if isinstance(graph, dict):
+            handler(graph)
+        return request
+
+    PromptServer.instance.add_on_prompt_handler(tell)
+
+
+# ---------------------------------------------------------------- encoding
+
+
+def progress(total: int) -> Any:
+    """Return ComfyUI's progress bar of the running node; call `.update(1)` after each step."""
+    return comfy.utils.ProgressBar(total)
+
+
+def stop_if_interrupted() -> None:
+    """Raise ComfyUI's interrupt exception when the user asked to stop."""
+    mm.throw_exception_if_processing_interrupted()

@@ -1,0 +1,26 @@
+"""Move any value to the CPU and report what that took."""
+
+from typing import Any
+
+from .journal import note_action
+from .measure import snapshot
+from .report import Report
+from .tocpu import to_cpu
+
+MAX_NAMED = 10
+
+
+def move_to_cpu(value: Any) -> tuple[Any, Report]:
+    """Return `value` with every tensor in RAM of its own, and the report.
+
+    The value that came in is not changed. What still refers to it, ComfyUI's node cache first of
+    all, keeps its device memory alive until it lets go.
+    """
+    before = snapshot()
+    moved = to_cpu(value)
+    named = [f"left as it is: {sentence}" for sentence in moved.left[:MAX_NAMED]]
+    if len(moved.left) > MAX_NAMED:
+        named.append(f"and {len(moved.left) - MAX_NAMED} more left as they are")
+    report = Report(moved.text, tuple(named), before, snapshot())
+    note_action("move to CPU", report.freed_mib, report.headline)
+    return moved.value, report

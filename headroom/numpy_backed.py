@@ -1,0 +1,50 @@
+"""Tensors whose memory is a NumPy array of their own: on the CPU, contiguous, shared with nobody.
+
+torch frees such memory through NumPy, outside any torch allocator, and nothing that torch keeps
+(a graph, a larger buffer, a model) hangs on to it.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+NUMPY_DTYPES: dict[torch.dtype, Any] = {
+    torch.float64: np.float64, torch.float32: np.float32, torch.float16: np.float16,
+    torch.int64: np.int64, torch.int32: np.int32, torch.int16: np.int16, torch.int8: np.int8,
+    torch.uint8: np.uint8, torch.bool: np.bool_,
+    torch.complex64: np.complex64, torch.complex128: np.complex128,
+}
+INTEGER_OF_WIDTH: dict[int, Any] = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Return whether `tensor` is an ordinary dense one, which a NumPy array can stand for.
+
+    Sparse, nested, quantised and meta tensors, and wrappers around several tensors, are not.
+    """
+    if tensor.layout != torch.strided or tensor.is_nested or tensor.is_quantized:
+        return False
+    wraps_others = hasattr(type(tensor), "__tensor_flatten__") or hasattr(tensor, "_qdata")
+    return tensor.device.type != "meta" and not wraps_others
+
+
+def numpy_backed(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a plain `tensor`: detached, on the CPU, contiguous, over its own array.
+
+    Shape, dtype and every bit stay; dtypes that NumPy lacks (bfloat16, float8) lie in an integer
+    array of the same width. Costs the tensor's bytes in RAM, once; the input is not changed.
+    """
+    # Inside inference mode torch would make an inference tensor, which training code cannot use.
+    with torch.inference_mode(False), torch.no_grad():
+        copy = empty_numpy_backed(tuple(tensor.shape), tensor.dtype)
+        copy.copy_(tensor.detach().resolve_conj().resolve_neg())
+    return copy
+
+
+def empty_numpy_backed(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Return an uninitialised CPU tensor over a new NumPy array."""
+    if dtype in NUMPY_DTYPES:
+        return torch.from_numpy(np.empty(shape, NUMPY_DTYPES[dtype]))
+    array = np.empty(shape, INTEGER_OF_WIDTH[dtype.itemsize])
+    return torch.from_numpy(array).view(dtype)

@@ -1,0 +1,121 @@
+"""A nested value with tensors as the bytes of one safetensors file, and back, without pickle.
+
+Tensors are stored under their own dtype; lists, tuples, dicts and plain values around them are
+JSON in the file's metadata, with a checksum over all of it.
+"""
+
+import hashlib
+import json
+import struct
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from .numpy_backed import is_plain, numpy_backed
+from .safefile import DTYPES
+
+FORMAT = 1
+METADATA_KEY = "headroom"
+
+
+class Unstorable(ValueError):
+    """The value holds something that has no safe form in a file; the text names it."""
+
+
+class Damaged(ValueError):
+    """The bytes are not what was written, or not for the asked key."""
+
+
+def to_bytes(value: Any, key: str) -> bytes:
+    """Return the file content for `value`; `key` is checked when it is read again.
+
+    Raises Unstorable for anything but tensors, lists, tuples, dicts, text, numbers, booleans and
+    None.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    structure = json.dumps(_describe(value, tensors, {}, "value"))
+    digest = _digest(key, structure, tensors)
+    note = {"format": FORMAT, "key": key, "structure": structure, "sha256": digest}
+    return bytes(save(tensors, {METADATA_KEY: json.dumps(note)}))
+
+
+def from_bytes(data: bytes, key: str) -> Any:
+    """Return the value that `to_bytes` wrote under `key`, its tensors NumPy-backed.
+
+    Raises Damaged when the content is damaged, cut short, foreign, or for another key.
+    """
+    try:
+        note = json.loads(_metadata(data)[METADATA_KEY])
+        tensors = load(data)
+        structure = note["structure"]
+        if note["format"] != FORMAT or note["key"] != key:
+            raise Damaged("the file is of another format or for another prompt")
+        if note["sha256"] != _digest(key, structure, tensors):
+            raise Damaged("the checksum does not match")
+        copies = {name: numpy_backed(tensor) for name, tensor in tensors.items()}
+        return _restore(json.loads(structure), copies)
+    except (KeyError, IndexError, TypeError, ValueError, struct.error, SafetensorError) as error:
+        if isinstance(error, Damaged):
+            raise
+        raise Damaged(f"not a file of Headroom's embedding cache: {error}") from error
+
+
+def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str], at: str) -> Any:
+    if isinstance(value, torch.Tensor):
+        return {"tensor": _name_of(value, tensors, names, at)}
+    if value is None or type(value) in (str, int, float, bool):
+        return {"value": value}
+    if type(value) is dict:
+        if not all(key is None or type(key) in (str, int, float, bool) for key in value):
+            raise Unstorable(f"a key of {at} is no text or number")
+        items = [
+            [key, _describe(item, tensors, names, f"{at}[{key!r}]")] for key, item in value.items()
+        ]
+        return {"dict": items}
+    if type(value) in (list, tuple):
+        items = [
+            _describe(item, tensors, names, f"{at}[{index}]") for index, item in enumerate(value)
+        ]
+        return {type(value).__name__: items}
+    raise Unstorable(f"{at} is a {type(value).__name__}, which has no safe form in a file")
+
+
+def _name_of(
+    tensor: torch.Tensor, tensors: dict[str, torch.Tensor], names: dict[int, str], at: str
+) -> str:
+    if id(tensor) not in names:
+        if not is_plain(tensor) or tensor.dtype not in DTYPES:
+            raise Unstorable(f"{at} is a tensor of a kind that safetensors cannot hold")
+        names[id(tensor)] = f"t{len(names)}"
+        tensors[names[id(tensor)]] = tensor
+    return names[id(tensor)]
+
+
+def _restore(described: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Any:
+    ((kind, content),) = described.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "value":
+        return content
+    if kind == "dict":
+        return {key: _restore(item, tensors) for key, item in content}
+    items = [_restore(item, tensors) for item in content]
+    return items if kind == "list" else tuple(items)
+
+
+def _digest(key: str, structure: str, tensors: dict[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256(json.dumps([FORMAT, key, structure]).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        flat: Any = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+        digest.update(flat.data)
+    return digest.hexdigest()
+
+
+def _metadata(data: bytes) -> dict[str, str]:
+    (length,) = struct.unpack("<Q", data[:8])
+    header: dict[str, dict[str, str]] = json.loads(data[8 : 8 + length])
+    return header["__metadata__"]
