@@ -1,0 +1,137 @@
+// The only file that talks to the frontend: what it hands in here, js/lib/ works with.
+import { api } from "../../scripts/api.js";
+import { app } from "../../scripts/app.js";
+import { createBadges } from "./lib/badges.js";
+import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
+import { createHttp, finishedRun } from "./lib/http.js";
+import { createPanel, oomMessage } from "./lib/panel.js";
+import { applyDefaults, REFRESH_SECONDS, settings, SHOW_BADGES } from "./lib/settings.js";
+import { fill, wordsFor } from "./lib/words.js";
+
+const TAB = "headroom";
+const PURGE = "Headroom.Purge";
+const SHOW_PANEL = "Headroom.ShowPanel";
+const ENDS = ["execution_success", "execution_error", "execution_interrupted"];
+
+const setting = (id) => app.extensionManager.setting.get(id);
+const words = () => wordsFor(setting("Comfy.Locale"));
+const http = createHttp((path, options) => api.fetchApi(path, options));
+const wait = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+const queuedOn = new Map();
+
+function notify(severity, summary, detail) {
+  app.extensionManager.toast.add({ severity, summary, detail, life: 6000 });
+}
+
+const panel = createPanel({
+  http,
+  words,
+  notify,
+  interval: () => Number(setting(REFRESH_SECONDS)) || 2,
+  pickNode,
+  purge,
+});
+
+async function purge() {
+  try {
+    const report = await http.purge();
+    notify("success", words().purge, report.headline);
+    return report;
+  } catch (error) {
+    notify("warn", words().purge, error.message);
+    return null;
+  }
+}
+
+function pickNode({ node_id: id, display_node_id: shown, class_type: classType }) {
+  const node = findNode(rootOf(app.graph), shown ?? id);
+  const own = String(shown ?? id) === String(id);
+  if (!node || (own && !isOfClass(node, classType))) {
+    notify("info", "Headroom", fill(words().notOnCanvas, { id: shown ?? id }));
+    return;
+  }
+  showNode(app.canvas, node);
+}
+
+/**
+ * Badges are functions that the frontend calls when it draws. In Nodes 2.0 it calls them again
+ * only when something reactive that they have read changes: `revision` of our own tab is that.
+ */
+const tab = {
+  id: TAB,
+  icon: "pi pi-gauge",
+  title: "Headroom",
+  tooltip: "Headroom",
+  type: "custom",
+  revision: 0,
+  render: (container) => panel.mount(container),
+  destroy: () => panel.unmount(),
+};
+
+const registered = () =>
+  app.extensionManager.sidebarTab?.sidebarTabs.find((candidate) => candidate.id === TAB) ?? tab;
+
+const badges = createBadges({
+  graph: () => app.graph,
+  shown: () => setting(SHOW_BADGES),
+  words,
+  redraw() {
+    registered().revision += 1;
+    app.canvas?.setDirty(true, true);
+  },
+});
+
+function addBadge(node) {
+  node.badges?.push(() => {
+    void registered().revision;
+    return new window.LGraphBadge({ text: badges.text(node), fgColor: "#dbe7ff", bgColor: "#27406b" });
+  });
+}
+
+async function onEnd({ detail }) {
+  panel.refresh();
+  const key = queuedOn.get(detail.prompt_id);
+  queuedOn.delete(detail.prompt_id);
+  if (setting(SHOW_BADGES)) badges.add(await finishedRun(http, detail.prompt_id, wait), key);
+}
+
+function onOom({ detail }) {
+  const message = oomMessage(detail, words());
+  notify(message.severity, message.summary, message.detail);
+}
+
+function addStyles() {
+  const href = new URL("./headroom.css", import.meta.url).href;
+  document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href }));
+}
+
+app.registerExtension({
+  name: "Headroom",
+  settings: settings(() => badges.update()),
+  commands: [
+    { id: PURGE, label: "Purge VRAM (Headroom)", icon: "pi pi-gauge", function: purge },
+    {
+      id: SHOW_PANEL,
+      label: "Show memory (Headroom)",
+      icon: "pi pi-gauge",
+      function: () => app.extensionManager.sidebarTab.toggleSidebarTab(TAB),
+    },
+  ],
+  keybindings: [{ combo: { key: "f", ctrl: true, shift: true }, commandId: PURGE }],
+  menuCommands: [{ path: ["Edit"], commands: [PURGE] }],
+  setup() {
+    addStyles();
+    app.extensionManager.registerSidebarTab(tab);
+    api.addEventListener("execution_start", ({ detail }) => {
+      queuedOn.set(detail.prompt_id, badges.key());
+      panel.refresh();
+    });
+    for (const end of ENDS) api.addEventListener(end, onEnd);
+    api.addEventListener("headroom.oom", onOom);
+  },
+  nodeCreated(node) {
+    applyDefaults(node, setting);
+    addBadge(node);
+  },
+  afterConfigureGraph: () => badges.update(),
+});

@@ -1,0 +1,47 @@
+// One badge for each node: what it used in the newest run of its workflow.
+import { badgeText } from "./format.js";
+import { figuresByNode, rootOf } from "./graph.js";
+
+const MOST_WORKFLOWS = 30;
+
+/**
+ * Keeps the newest run of each workflow and tells each node's badge its text.
+ * `graph()` is the graph on the canvas, `shown()` whether badges are wanted, `words()` the texts,
+ * `redraw()` makes the canvas draw again.
+ */
+export function createBadges({ graph, shown, words, redraw }) {
+  const runs = new Map();
+  let texts = new WeakMap();
+
+  /** Work out the texts again: after a run, after loading a workflow, after a setting changed. */
+  function update() {
+    texts = new WeakMap();
+    const root = rootOf(graph());
+    const run = root && runs.get(workflowKey(root));
+    if (run && shown()) {
+      for (const [node, figures] of figuresByNode(root, run)) {
+        texts.set(node, badgeText(figures, words()));
+      }
+    }
+    redraw();
+  }
+
+  return {
+    update,
+    /** Keep `run` for the workflow that was queued; null: the one on the canvas. */
+    add(run, key = null) {
+      const owner = key ?? workflowKey(rootOf(graph()));
+      runs.delete(owner);
+      runs.set(owner, run);
+      if (runs.size > MOST_WORKFLOWS) runs.delete(runs.keys().next().value);
+      update();
+    },
+    key: () => workflowKey(rootOf(graph())),
+    text: (node) => texts.get(node) ?? "",
+  };
+}
+
+/** Workflows saved by newer frontends carry an id of their own; older ones share one. */
+function workflowKey(root) {
+  return String(root?.id ?? "");
+}

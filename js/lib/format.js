@@ -1,0 +1,50 @@
+// Amounts as people read them. All memory comes in MiB; null means that nobody can tell.
+
+export const UNKNOWN = "–";
+
+/** "512 MiB", "1.2 GiB": three digits at most, so that columns stay narrow. */
+export function mib(amount) {
+  if (amount === null || amount === undefined) return UNKNOWN;
+  const size = Math.abs(amount);
+  if (size < 9.95) return `${rounded(amount, 1)} MiB`;
+  if (size < 1023.5) return `${rounded(amount, 0)} MiB`;
+  const gib = amount / 1024;
+  return `${rounded(gib, Math.abs(gib) < 99.95 ? 1 : 0)} GiB`;
+}
+
+/** A difference with its sign: "+1.2 GiB", "−300 MiB", "0 MiB". */
+export function signedMib(amount) {
+  if (amount === null || amount === undefined) return UNKNOWN;
+  if (Math.abs(amount) < 0.05) return "0 MiB";
+  return (amount > 0 ? "+" : "−") + mib(Math.abs(amount));
+}
+
+/** "4 ms", "3.4 s", "2:05 min". */
+export function seconds(amount) {
+  if (amount === null || amount === undefined) return UNKNOWN;
+  if (amount < 0.0995) return `${Math.round(amount * 1000)} ms`;
+  if (amount < 9.95) return `${amount.toFixed(1)} s`;
+  if (amount < 59.5) return `${Math.round(amount)} s`;
+  const whole = Math.round(amount);
+  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")} min`;
+}
+
+/** What a node's badge says: peak device memory where it is known, and its time. */
+export function badgeText({ peak_vram_mib, seconds: time, cached }, words) {
+  if (cached) return words.cached;
+  const peak = peak_vram_mib === null ? [] : [mib(peak_vram_mib)];
+  return [...peak, seconds(time)].join(" · ");
+}
+
+/** The local time of day of a Unix time in seconds, "14:05:09". */
+export function clock(unixSeconds) {
+  const at = new Date(unixSeconds * 1000);
+  return [at.getHours(), at.getMinutes(), at.getSeconds()]
+    .map((part) => String(part).padStart(2, "0"))
+    .join(":");
+}
+
+function rounded(value, digits) {
+  const text = value.toFixed(digits);
+  return digits ? text.replace(/\.0$/, "") : text;
+}

@@ -1,0 +1,56 @@
+// Nodes on the canvas and the execution ids that runs name them by. Knows LiteGraph's objects
+// only through what is handed in.
+import { byCanvasNode, pathOf } from "./runs.js";
+
+/** The graph at the top, also while a subgraph is open. */
+export function rootOf(graph) {
+  return graph?.rootGraph ?? graph;
+}
+
+/** The node of an execution id such as "5:12", or null when it is not on the canvas. */
+export function findNode(root, executionId) {
+  let graph = root;
+  let node = null;
+  for (const part of pathOf(executionId)) {
+    node = graph?.getNodeById?.(part) ?? graph?.getNodeById?.(Number(part)) ?? null;
+    if (!node) return null;
+    graph = node.subgraph ?? null;
+  }
+  return node;
+}
+
+/** True when the node is of the class that ran: an id alone may belong to another workflow. */
+export function isOfClass(node, classType) {
+  return classType === null || (node.comfyClass ?? node.type) === classType;
+}
+
+/** The figures of a run for each node on the canvas; inner nodes of several instances add up. */
+export function figuresByNode(root, run) {
+  const found = new Map();
+  for (const [id, entry] of byCanvasNode(run)) {
+    const node = findNode(root, id);
+    if (!node || !isOfClass(node, entry.class_type)) continue;
+    const known = found.get(node);
+    found.set(node, known ? sum(known, entry) : entry);
+  }
+  return found;
+}
+
+function sum(one, other) {
+  const peaks = [one.peak_vram_mib, other.peak_vram_mib].filter((peak) => peak !== null);
+  return {
+    ...one,
+    seconds: one.seconds + other.seconds,
+    peak_vram_mib: peaks.length ? Math.max(...peaks) : null,
+    cached: one.cached && other.cached,
+  };
+}
+
+/** Select a node and bring it into view, opening the subgraph that it is in. */
+export function showNode(canvas, node) {
+  if (node.graph && canvas.graph !== node.graph) canvas.setGraph(node.graph);
+  canvas.deselectAll?.();
+  canvas.select ? canvas.select(node) : canvas.selectNode(node);
+  canvas.centerOnNode(node);
+  canvas.setDirty(true, true);
+}

@@ -1,0 +1,43 @@
+// The routes of the server. `fetchApi` is the frontend's own: it knows the base path and the user.
+
+/** What the server said when it refused, in its own words. */
+export class Refused extends Error {
+  constructor(status, sentence) {
+    super(sentence);
+    this.status = status;
+  }
+}
+
+export function createHttp(fetchApi) {
+  async function answer(path, options) {
+    const response = await fetchApi(path, { cache: "no-store", ...options });
+    const body = await response.json().catch(() => ({}));
+    if (!response.ok) {
+      throw new Refused(response.status, body.error ?? `${path}: ${response.status}`);
+    }
+    return body;
+  }
+  const post = (path, body) =>
+    answer(path, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+    });
+  return {
+    memory: () => answer("/headroom/memory"),
+    runs: async (limit) => (await answer(`/headroom/runs?limit=${limit}`)).runs,
+    run: (promptId) => answer(`/headroom/runs/${encodeURIComponent(promptId)}`),
+    purge: (body = {}) => post("/headroom/purge", body),
+    offload: (model) => post("/headroom/offload", { model }),
+  };
+}
+
+/** The record of a run that has just ended: the recorder may need a moment to close it. */
+export async function finishedRun(http, promptId, wait, tries = 20) {
+  for (let left = tries; left > 1; left -= 1) {
+    const run = await http.run(promptId);
+    if (run.status !== "running") return run;
+    await wait(100);
+  }
+  return http.run(promptId);
+}

@@ -1,0 +1,113 @@
+// The upper half of the panel: a bar for each device and the list of loaded models.
+import { h } from "./dom.js";
+import { mib } from "./format.js";
+import { fill } from "./words.js";
+
+/** One card for each device and one for RAM. */
+export function memoryCards(memory, words) {
+  const devices = memory.devices.map((device) => deviceCard(device, words));
+  const none = h("p.headroom-quiet", {}, words.noGpu);
+  return [...(devices.length ? devices : [none]), ramCard(memory.ram, words)];
+}
+
+function deviceCard(device, words) {
+  const parts = [
+    ["models", device.models_mib],
+    ["otherTorch", device.other_torch_mib],
+    ["otherProcesses", device.other_processes_mib],
+    ["free", device.free_mib],
+  ].filter(([, amount]) => amount !== null && amount !== undefined);
+  const known = device.total_mib ?? sum(parts);
+  const used = mib(device.used_mib ?? sum(parts.filter(([key]) => key !== "free")));
+  const line = device.total_mib ? words.used : words.usedHere;
+  return card(device.device, device.name, fill(line, { used, total: mib(known) }), parts, known, words);
+}
+
+function ramCard(ram, words) {
+  const parts = [
+    ["thisServer", ram.rss_mib],
+    ["elsewhere", Math.max(0, ram.total_mib - ram.available_mib - ram.rss_mib)],
+    ["free", ram.available_mib],
+  ];
+  const used = { used: mib(ram.total_mib - ram.available_mib), total: mib(ram.total_mib) };
+  return card("ram", words.ram, fill(words.used, used), parts, ram.total_mib, words);
+}
+
+function card(id, name, usage, parts, total, words) {
+  const label = parts.map(([key, amount]) => `${words[key]} ${mib(amount)}`).join(", ");
+  return h(
+    "div.headroom-card",
+    { "data-device": id },
+    h("div.headroom-line", {}, h("strong", { title: id }, name), h("span", {}, usage)),
+    h(
+      "div.headroom-bar",
+      { role: "img", "aria-label": `${name}: ${label}` },
+      parts.map(([key, amount]) => segment(key, amount, total, words)),
+    ),
+    h("div.headroom-legend", {}, parts.map(([key, amount]) => legend(key, amount, words))),
+  );
+}
+
+function segment(key, amount, total, words) {
+  const share = total > 0 ? Math.max(0, (amount / total) * 100) : 0;
+  return h("span", {
+    class: `headroom-part-${key}`,
+    style: { width: `${share.toFixed(3)}%` },
+    title: `${words[key]}: ${mib(amount)}`,
+  });
+}
+
+function legend(key, amount, words) {
+  return h(
+    "span.headroom-key",
+    { title: words[`${key}Tip`], "data-part": key, "data-mib": amount },
+    h(`i.headroom-part-${key}`),
+    h("span", {}, words[key]),
+    h("b", {}, mib(amount)),
+  );
+}
+
+function sum(parts) {
+  return parts.reduce((total, [, amount]) => total + amount, 0);
+}
+
+/** The loaded models, the largest on the GPU first, each with a button. */
+export function modelList(memory, words, onOffload) {
+  if (!memory.models.length) return [h("p.headroom-quiet", {}, words.noModels)];
+  return [...memory.models]
+    .sort((one, other) => other.loaded_mib - one.loaded_mib || other.total_mib - one.total_mib)
+    .map((model) => modelRow(model, memory.busy, words, onOffload));
+}
+
+function modelRow(model, busy, words, onOffload) {
+  const share = model.total_mib > 0 ? Math.min(100, (model.loaded_mib / model.total_mib) * 100) : 0;
+  return h(
+    "div.headroom-model",
+    { "data-model": model.id },
+    h(
+      "div.headroom-model-text",
+      {},
+      h("div", {}, h("strong", { title: model.class }, model.class), h("em", {}, model.kind)),
+      h("div.headroom-quiet", {}, amountOnGpu(model, words)),
+      h("div.headroom-thin", {}, h("span.headroom-part-models", { style: { width: `${share}%` } })),
+    ),
+    h(
+      "button.headroom-button",
+      {
+        type: "button",
+        disabled: busy || model.loaded_mib <= 0,
+        title: busy ? words.busyTip : words.offloadTip,
+        onclick: (event) => {
+          event.currentTarget.disabled = true;
+          onOffload(model);
+        },
+      },
+      words.offload,
+    ),
+  );
+}
+
+function amountOnGpu(model, words) {
+  const values = { loaded: mib(model.loaded_mib), total: mib(model.total_mib) };
+  return fill(model.loaded_mib > 0 ? words.partly : words.inRam, values);
+}

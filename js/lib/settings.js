@@ -1,0 +1,65 @@
+// The settings of the pack, as data: ids are frozen, texts are translated in locales/.
+
+export const SHOW_BADGES = "Headroom.Badges.Show";
+export const REFRESH_SECONDS = "Headroom.Panel.RefreshSeconds";
+
+/** Settings that give a new node another starting value: [setting, node class, widget, …]. */
+const DEFAULTS = [
+  ["PurgeVRAMUnload", "HeadroomPurgeVRAM", "unload", "Purge VRAM: unload", ["all models", "no models"]],
+  ["PurgeVRAMFreeRam", "HeadroomPurgeVRAM", "free_ram", "Purge VRAM: free RAM too", false],
+  ["OffloadModelTo", "HeadroomOffloadModel", "to", "Offload Model: to", ["CPU", "disk"]],
+  ["CastDtype", "HeadroomCastBF16", "dtype", "Cast bf16: dtype", ["bfloat16", "float16", "float32"]],
+  ["EncodeCache", "HeadroomEncodeToCPU", "cache", "Encode to CPU: cache", ["off", "disk"]],
+  ["OOMGuardTileVae", "HeadroomOOMGuard", "tile_vae", "OOM Guard: tile the VAE", true],
+  ["OOMGuardMaxAttempts", "HeadroomOOMGuard", "max_attempts", "OOM Guard: most attempts", 8],
+].map(([key, node, widget, name, choice]) => ({ id: `Headroom.Defaults.${key}`, node, widget, name, choice }));
+
+/** Definitions for registerExtension; `onBadges(shown)` is called when that setting changes. */
+export function settings(onBadges) {
+  return [
+    {
+      id: SHOW_BADGES,
+      category: ["Headroom", "Badges", "Show"],
+      name: "Show memory and time on nodes after a run",
+      type: "boolean",
+      defaultValue: true,
+      onChange: onBadges,
+    },
+    {
+      id: REFRESH_SECONDS,
+      category: ["Headroom", "Panel", "RefreshSeconds"],
+      name: "Seconds between two looks at the memory",
+      tooltip: "Only while the panel is open and the page is visible.",
+      type: "slider",
+      attrs: { min: 0.5, max: 30, step: 0.5 },
+      defaultValue: 2,
+    },
+    ...DEFAULTS.map(defaultSetting),
+  ];
+}
+
+function defaultSetting({ id, name, choice }) {
+  const key = id.split(".").at(-1);
+  return { id, category: ["Headroom", "New nodes", key], name, ...control(choice) };
+}
+
+function control(choice) {
+  if (Array.isArray(choice)) return { type: "combo", options: choice, defaultValue: choice[0] };
+  if (typeof choice === "boolean") return { type: "boolean", defaultValue: choice };
+  return { type: "number", attrs: { min: 1, max: 64, step: 1 }, defaultValue: choice };
+}
+
+/**
+ * Give a node that has just been created the user's own starting values. A workflow that is being
+ * loaded puts its own values over them afterwards. `get(id)` reads a setting.
+ */
+export function applyDefaults(node, get) {
+  for (const { id, node: owner, widget: name, choice } of DEFAULTS) {
+    if (node.comfyClass !== owner) continue;
+    const widget = node.widgets?.find((candidate) => candidate.name === name);
+    const value = get(id);
+    const normal = Array.isArray(choice) ? choice[0] : choice;
+    if (!widget || value === undefined || value === null || value === normal) continue;
+    widget.value = value;
+  }
+}
