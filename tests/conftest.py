@@ -59,7 +59,7 @@ def models_dir() -> Path:
     from devtools import models
 
     folder = models.models_folder()
-    models.make_models(folder, [name for name in models.RECIPES if "_demo_" not in name])
+    models.make_models(folder)
     return folder
 
 
