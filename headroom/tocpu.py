@@ -182,7 +182,7 @@ class _Walk:
         return rebuilt
 
     def _leave(self, value: Any, path: str) -> Any:
-        self.done.left.append(f"{path}: a {type(value).__name__}, passed through as it is")
+        self.done.left.append(f"{path}: of class {type(value).__name__}, passed through as it is")
         return value
 
 

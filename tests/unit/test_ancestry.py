@@ -1,0 +1,197 @@
+"""The identity of what feeds an input: the same if and only if the same object comes out."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headroom.ancestry import NodeInfo, files, identify
+from headroom.file_watch import SeenFiles
+
+CORE, CUSTOM = NodeInfo(), NodeInfo(code="pack code 1", is_core=False)
+
+
+class Lookup:
+    def __init__(self, folder, **classes):
+        self.folder = folder
+        self.classes = {"Load": CORE, "Lora": CORE, "Encode": CORE, "Text": CORE, **classes}
+
+    def node_info(self, class_type):
+        return self.classes.get(class_type)
+
+    def files_named(self, name):
+        path = self.folder / name
+        return [path] if path.is_file() else []
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("model.safetensors", "style.safetensors"):
+        header = b'{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}'
+        data = len(header).to_bytes(8, "little") + header + bytes(16)
+        (tmp_path / name).write_bytes(data)
+        os.utime(tmp_path / name, (1000, 1000))
+    return tmp_path
+
+
+def prompt(**changes):
+    nodes = {
+        "1": {"class_type": "Load", "inputs": {"name": "model.safetensors", "type": "sd"}},
+        "2": {"class_type": "Lora", "inputs": {"clip": ["1", 1], "name": "style.safetensors",
+                                               "strength": 0.8}},
+        "3": {"class_type": "Encode", "inputs": {"clip": ["2", 0], "text": "a cat"}},
+    }
+    return {**nodes, **changes}
+
+
+def identity(graph, lookup, node="3"):
+    found = identify(graph, node, "clip", lookup)
+    assert found.problem is None, found.problem
+    return found.digest
+
+
+def test_the_same_graph_has_the_same_identity_under_other_ids_and_beside_other_nodes(folder):
+    lookup = Lookup(folder)
+    renamed = {
+        "x": prompt()["3"] | {"inputs": {"clip": ["y", 0], "text": "another text"}},
+        "y": {"class_type": "Lora", "inputs": {"strength": 0.8, "name": "style.safetensors",
+                                               "clip": ["z", 1]}},
+        "z": prompt()["1"] | {"_meta": {"title": "My loader"}},
+        "unrelated": {"class_type": "Nothing known", "inputs": {}},
+    }
+    assert identity(prompt(), lookup) == identity(renamed, lookup, "x")
+
+
+@pytest.mark.parametrize("change", [
+    {"1": {"class_type": "Load", "inputs": {"name": "model.safetensors", "type": "sdxl"}}},
+    {"1": {"class_type": "Text", "inputs": {"name": "model.safetensors", "type": "sd"}}},
+    {"1": {"class_type": "Load", "inputs": {"name": "style.safetensors", "type": "sd"}}},
+    {"2": {"class_type": "Lora", "inputs": {"clip": ["1", 1], "name": "style.safetensors",
+                                            "strength": 0.9}}},
+    {"2": {"class_type": "Lora", "inputs": {"clip": ["1", 2], "name": "style.safetensors",
+                                            "strength": 0.8}}},
+    {"3": {"class_type": "Encode", "inputs": {"clip": ["2", 1], "text": "a cat"}}},
+    {"3": {"class_type": "Encode", "inputs": {"clip": ["1", 1], "text": "a cat"}}},
+], ids=["widget", "class", "file", "strength", "output", "own link", "one node less"])
+def test_every_change_above_the_input_changes_the_identity(folder, change):
+    lookup = Lookup(folder)
+    assert identity(prompt(**change), lookup) != identity(prompt(), lookup)
+
+
+def rewrite(path, keep_time=True, at=-1):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(bytes(data))
+    if keep_time:
+        os.utime(path, (1000, 1000))
+
+
+@pytest.mark.parametrize("change", [
+    lambda path: os.utime(path, (2000, 2000)),
+    lambda path: path.write_bytes(path.read_bytes() + b"x"),
+    lambda path: rewrite(path, at=20),
+    lambda path: rewrite(path, at=-1),
+], ids=["time", "size", "header with size and time kept", "data with size and time kept"])
+def test_a_changed_file_changes_the_identity(folder, change):
+    lookup = Lookup(folder)
+    before = identity(prompt(), lookup)
+    change(folder / "model.safetensors")
+    assert identity(prompt(), lookup) != before
+
+
+def test_a_file_keeps_its_identity_in_another_folder(folder, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    for path in folder.iterdir():
+        (other / path.name).write_bytes(path.read_bytes())
+        os.utime(other / path.name, (1000, 1000))
+    assert identity(prompt(), Lookup(folder)) == identity(prompt(), Lookup(other))
+
+
+def test_a_custom_class_is_known_by_its_code(folder):
+    first = Lookup(folder, Load=CUSTOM)
+    second = Lookup(folder, Load=NodeInfo(code="pack code 2", is_core=False))
+    assert identity(prompt(), first) != identity(prompt(), second)
+
+
+def test_a_class_that_wants_its_id_is_known_by_it(folder):
+    lookup = Lookup(folder, Load=NodeInfo(wants_id=True))
+    moved = {**prompt(), "9": prompt()["1"]}
+    moved["2"] = {**moved["2"], "inputs": {**moved["2"]["inputs"], "clip": ["9", 1]}}
+    assert identity(prompt(), lookup) != identity(moved, lookup)
+
+
+@pytest.mark.parametrize(("change", "classes", "text"), [
+    ({"1": {"class_type": "Gone", "inputs": {}}}, {}, r"node 1 \(Gone\) is of a class that is not"),
+    ({"1": {"class_type": "Load", "inputs": {"name": object()}}}, {}, "got a object on `name`"),
+    ({"1": {"class_type": "Load", "inputs": {"name": "gone.safetensors"}}}, {},
+     "'gone.safetensors', which is in no models folder"),
+    ({"1": {"class_type": "Load", "inputs": {"options": {"files": ["x.gguf"]}}}}, {},
+     "'x.gguf', which is in no models folder"),
+    ({}, {"Load": NodeInfo(own_changes=True)}, "counts as changed in every run"),
+    ({}, {"Lora": NodeInfo(repeatable=False)}, "differ from run to run"),
+    ({"1": {"class_type": "Load", "inputs": {"repo": "google/t5"}}}, {"Load": CUSTOM},
+     "a custom node that names no file"),
+    ({"2": {"class_type": "Lora", "inputs": {"clip": ["99", 0]}}}, {}, "loose end"),
+    ({"3": {"class_type": "Encode", "inputs": {"clip": None}}}, {}, "nothing is connected"),
+])
+def test_what_cannot_be_identified_says_why(folder, change, classes, text):
+    found = identify(prompt(**change), "3", "clip", Lookup(folder, **classes))
+    with pytest.raises(ValueError, match=text):
+        raise ValueError(found.problem)
+
+
+def test_a_node_that_decides_its_own_changes_is_known_by_its_mark(folder):
+    lookup = Lookup(folder, Load=NodeInfo(own_changes=True))
+
+    def marked(mark):
+        return prompt(**{"1": {**prompt()["1"], "is_changed": mark}})
+
+    assert identity(marked(["a"]), lookup) == identity(marked(["a"]), lookup)
+    assert identity(marked(["a"]), lookup) != identity(marked(["b"]), lookup)
+    assert identify(marked([float("nan")]), "3", "clip", lookup).problem is not None
+
+
+def test_a_custom_loader_with_a_file_and_custom_nodes_behind_it_are_fine(folder):
+    identity(prompt(), Lookup(folder, Load=CUSTOM, Lora=CUSTOM))
+
+
+def test_the_files_are_listed_nearest_first(folder):
+    found = files(prompt(), "3", "clip", Lookup(folder))
+    assert [path.name for path in found] == ["style.safetensors", "model.safetensors"]
+    assert files(prompt(), "1", "name", Lookup(folder)) == [folder / "model.safetensors"]
+    assert files(prompt(), "3", "missing", Lookup(folder)) == []
+
+
+def test_a_dynamic_prompt_serves_as_well_as_a_dict(folder):
+    class DynamicPrompt:
+        def get_node(self, node_id):
+            return prompt()[node_id]
+
+    lookup = Lookup(folder)
+    assert identify(DynamicPrompt(), "3", "clip", lookup) == identify(prompt(), "3", "clip", lookup)
+
+
+def test_a_chain_of_thousands_of_nodes_does_not_exhaust_the_stack(folder):
+    chain = {str(i): {"class_type": "Lora", "inputs": {"clip": [str(i + 1), 0]}}
+             for i in range(3000)}
+    chain["3000"] = prompt()["1"]
+    chain["end"] = {"class_type": "Encode", "inputs": {"clip": ["0", 0]}}
+    assert identity(chain, Lookup(folder), "end")
+
+
+def test_a_file_counts_as_changed_when_it_may_have_been_loaded_before(folder):
+    path = folder / "model.safetensors"
+    seen = SeenFiles(start_ns=path.stat().st_ctime_ns + 1)
+    assert seen.changed([path]) is None  # older than the process
+    assert SeenFiles(start_ns=1).changed([path]) == path  # newer, and nobody saw it
+    seen = SeenFiles(start_ns=1)
+    seen.note_prompt(prompt(), Lookup(folder))
+    assert seen.changed([path]) is None  # newer, but seen before anything could load it
+    rewrite(path)
+    assert seen.changed([path]) == path  # replaced since, even with an old time
+
+
+def test_a_malformed_prompt_is_no_error_for_the_watcher(folder):
+    seen = SeenFiles(start_ns=1)
+    seen.note_prompt({"a": None, "b": {"inputs": None}, "c": {}}, Lookup(folder))
+    assert seen.changed([]) is None and isinstance(folder, Path)

@@ -1,0 +1,101 @@
+"""What the embedding cache writes is read back bit by bit, or not at all."""
+
+import json
+import math
+
+import pytest
+import torch
+from safetensors.torch import load
+
+from headroom.stored_value import Damaged, Unstorable, from_bytes, to_bytes
+
+KEY = "k" * 64
+
+
+def conditioning():
+    generator = torch.Generator().manual_seed(1)
+    cond = torch.randn((1, 77, 8), generator=generator)
+    return [[cond, {
+        "pooled_output": torch.randn((1, 8), generator=generator).to(torch.bfloat16),
+        "attention_mask": torch.ones((1, 77), dtype=torch.int64),
+        "half": cond[0, 0].to(torch.float16), "byte": cond[0].to(torch.float8_e4m3fn),
+        "same": cond, "scalar": torch.tensor(3.5), "empty": torch.zeros(0, 4),
+        "none": None, "start": 0.25, "count": 3, "flag": True, "name": "Katze 猫",
+        "huge": 2**70, "nan": math.nan, "pair": (1, [2.0, ()]), 7: "integer key", None: "none key",
+    }]]
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        bits_a, bits_b = (t.contiguous().reshape(-1).view(torch.uint8) for t in (a, b))
+        return a.dtype == b.dtype and a.shape == b.shape and torch.equal(bits_a, bits_b)
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and (a == b or a != a and b != b)
+
+
+def test_a_conditioning_comes_back_bit_by_bit_with_its_types():
+    original = conditioning()
+    restored = from_bytes(to_bytes(original, KEY), KEY)
+    assert same(original, restored)
+    assert restored[0][0] is restored[0][1]["same"]
+    assert not restored[0][0].untyped_storage().resizable()
+
+
+def test_the_file_is_an_ordinary_safetensors_file_without_pickle():
+    data = to_bytes(conditioning(), KEY)
+    assert torch.float8_e4m3fn in {tensor.dtype for tensor in load(data).values()}
+    assert b"pickle" not in data and b"\x80\x04" not in data[:4096]
+
+
+def test_every_flipped_bit_is_noticed():
+    data = to_bytes([[torch.ones(1, 2, 2), {"pooled_output": None}]], KEY)
+    for position in range(len(data)):
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << (position % 8)
+        try:
+            restored = from_bytes(bytes(damaged), KEY)
+        except Damaged:
+            continue
+        # A flip between blanks of the header, say, is harmless: the value must be untouched.
+        assert same(restored, [[torch.ones(1, 2, 2), {"pooled_output": None}]]), position
+
+
+@pytest.mark.parametrize("length", [0, 3, 8, 50, 200, -1])
+def test_a_file_cut_short_is_noticed(length):
+    with pytest.raises(Damaged):
+        from_bytes(to_bytes(conditioning(), KEY)[:length], KEY)
+
+
+@pytest.mark.parametrize("data", [
+    b"", b"hello", b"\xff" * 64, b"\x80\x04\x95", (2).to_bytes(8, "little") + b"{}",
+    (2).to_bytes(8, "little") + b"[]",
+])
+def test_a_foreign_file_is_refused(data):
+    with pytest.raises(Damaged):
+        from_bytes(data, KEY)
+
+
+def test_a_file_under_the_wrong_name_is_refused():
+    with pytest.raises(Damaged, match="for another prompt"):
+        from_bytes(to_bytes(conditioning(), KEY), "other")
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    ([[torch.ones(1), {"hooks": object()}]], r"value\[0\]\[1\]\['hooks'\] is a object"),
+    ([torch.ones(2).to_sparse()], "safetensors cannot hold"),
+    ([torch.ones(2, dtype=torch.complex64)], "safetensors cannot hold"),
+    ({(1, 2): 3}, "no text or number"),
+    ([{1, 2}], "is a set"),
+])
+def test_what_has_no_safe_form_is_named_and_not_written(value, text):
+    with pytest.raises(Unstorable, match=text):
+        to_bytes(value, KEY)
+
+
+def test_json_in_the_metadata_says_which_key_it_is_for():
+    data = to_bytes([torch.ones(1)], KEY)
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    assert json.loads(header["__metadata__"]["headroom"])["key"] == KEY
