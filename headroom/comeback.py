@@ -1,11 +1,14 @@
 """Let a module that was moved to the CPU return to its device when it is used there again."""
 
+import weakref
 from typing import Any
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
 from .tensors import module_tensors, tensors_within
+
+_armed: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def come_back_on_use(module: torch.nn.Module) -> None:
@@ -28,8 +31,14 @@ def come_back_on_use(module: torch.nn.Module) -> None:
         if wanted == home:
             module.to(home)
 
+    _armed.add(return_home)
     for part in module.modules():
         handles.append(part.register_forward_pre_hook(return_home, with_kwargs=True))
+
+
+def is_comeback(hook: Any) -> bool:
+    """Return whether `hook` brings a module back: it speaks for that module, not for a copy."""
+    return hook in _armed
 
 
 def _device_of(module: torch.nn.Module) -> torch.device | None:
