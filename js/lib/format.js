@@ -12,6 +12,11 @@ export function mib(amount) {
   return `${rounded(gib, Math.abs(gib) < 99.95 ? 1 : 0)} GiB`;
 }
 
+/** The same in a narrow column: "512M", "1.2G". */
+export function compactMib(amount) {
+  return mib(amount).replace(/ ([MG])iB$/, "$1");
+}
+
 /** A difference with its sign: "+1.2 GiB", "−300 MiB", "0 MiB". */
 export function signedMib(amount) {
   if (amount === null || amount === undefined) return UNKNOWN;

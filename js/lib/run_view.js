@@ -1,7 +1,7 @@
 // The lower half of the panel: which run, its timeline, what happened in it, and its nodes.
 import { timeline } from "./chart.js";
 import { h, onPress } from "./dom.js";
-import { clock, mib, seconds, signedMib } from "./format.js";
+import { clock, compactMib, mib, seconds, signedMib } from "./format.js";
 import { COLUMNS, sortNodes, usedColumns } from "./runs.js";
 import { hueOf } from "./timeline.js";
 import { fill } from "./words.js";
@@ -48,7 +48,7 @@ export function runDetails(run, { words, width, sort, onSort, onPick }) {
     timeline(run, width, words, onPick),
     happened(run, words),
     nodeTable(run, words, sort, onSort, onPick),
-  ];
+  ].filter((part) => part !== null);
 }
 
 function happened(run, words) {
@@ -112,7 +112,8 @@ function cell(node, key, highest, words) {
   if (key === "title") return titleCell(node, value, words);
   if (key === "peak") return peakCell(value, highest);
   if (key === "seconds") return h("td", {}, node.cached ? words.cached : seconds(value));
-  return h("td", {}, node.cached ? "" : signedMib(value));
+  if (node.cached || value === null) return h("td");
+  return h("td", { title: signedMib(value) }, signedMib(value).replace(/ ([MG])iB$/, "$1").replace(/^0M$/, "0"));
 }
 
 function titleCell(node, title, words) {
@@ -128,5 +129,5 @@ function titleCell(node, title, words) {
 function peakCell(value, highest) {
   if (value === null) return h("td", {}, "");
   const share = `${((value / highest) * 100).toFixed(1)}%`;
-  return h("td.headroom-peak", { style: { "--share": share } }, mib(value));
+  return h("td.headroom-peak", { title: mib(value), style: { "--share": share } }, compactMib(value));
 }

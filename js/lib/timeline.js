@@ -1,6 +1,7 @@
 // Geometry of the timeline: pure numbers, no DOM.
 
 const STEPS = [1, 2, 5];
+const LEAST_RANGE_MIB = 64;
 
 /** Round distances for about `wanted` grid lines up to `limit`. */
 export function ticks(limit, wanted) {
@@ -70,7 +71,7 @@ export function memoryLimit(values, total) {
   if (!known.length) return null;
   const highest = Math.max(...known);
   if (total && highest > total * 0.5) return total;
-  return Math.max(highest * 1.15, 1);
+  return Math.max(highest * 1.15, LEAST_RANGE_MIB);
 }
 
 /** Index of the sample at or just before a moment; -1 when there is none. */
