@@ -1,0 +1,141 @@
+"""How an operation on device tensors is run: unwrap, compute on the CPU, wrap and charge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .device import current
+from .tensor import DEVICE, Behaviour, SimTensor, resync, wrap
+
+Handler = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
+Kernel = Callable[..., Any]
+
+# Operations with a rule of their own; ops.py fills it. Every other operation that PyTorch
+# composes of smaller ones is decomposed, so that intermediate results are charged as on CUDA.
+SPECIAL: dict[Any, Handler] = {}
+# Operations whose CPU kernel is replaced by a faster one with the same result and memory.
+KERNELS: dict[Any, Kernel] = {}
+# Operations that accept CPU tensors of any shape beside device tensors.
+INDEXING: set[Any] = set()
+
+_HOST = torch.device("cpu")
+_handlers: dict[Any, Handler] = {}
+
+
+def operate(func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Carry out one operation, as `__torch_dispatch__`."""
+    try:
+        if len(types) > 1 and not all(issubclass(kind, SimTensor) for kind in types):
+            return NotImplemented  # another wrapper around a device tensor knows what to do
+        return (_handlers.get(func) or _choose(func))(func, args, kwargs)
+    except Exception as caught:  # noqa: BLE001 - passed on below, whatever it is
+        error = caught.with_traceback(None)
+    # Frames in a traceback keep their tensors alive; on a real GPU there are none below here.
+    args = kwargs = ()  # type: ignore[assignment]
+    try:
+        raise error
+    finally:
+        del error
+
+
+def run(
+    kernel: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any], host_too: bool = False
+) -> Any:
+    """Run a CPU kernel on the tensors inside and put its results on the device."""
+    bases: list[Any] = []
+    plain = [unwrap(value, bases, host_too) for value in args]
+    if not kwargs:
+        return rewrap(kernel(*plain), bases)
+    named = {name: unwrap(value, bases, host_too) for name, value in kwargs.items()}
+    return rewrap(kernel(*plain, **named), bases)
+
+
+def unwrap(value: Any, bases: list[Any], host_too: bool = False) -> Any:
+    """The CPU side of an argument; device tensors met on the way are added to `bases`."""
+    kind = type(value)
+    if kind is SimTensor:
+        bases.append(value)
+        return value._cpu
+    if kind is list or kind is tuple:
+        return [unwrap(item, bases, host_too) for item in value]
+    if isinstance(value, torch.Tensor) and value.dim() and not host_too:
+        raise mixture()
+    return value
+
+
+def rewrap(result: Any, bases: Sequence[Any]) -> Any:
+    """Results as device tensors: the same object, a view that shares its charge, or a new one."""
+    if isinstance(result, torch.Tensor):
+        storage = result.untyped_storage()
+        for base in bases:
+            if result is base._cpu:
+                return base
+            if base._cpu.untyped_storage()._cdata == storage._cdata:
+                return wrap(result, base._charge)
+        return wrap(result, current().charge(storage.nbytes()))
+    if isinstance(result, list | tuple):
+        return type(result)([rewrap(item, bases) for item in result])
+    return result
+
+
+def mixture() -> RuntimeError:
+    """The error of an operation on tensors of the CPU and of the device."""
+    return RuntimeError(
+        "Expected all tensors to be on the same device, but found at least two devices, "
+        f"{DEVICE} and cpu!"
+    )
+
+
+def decompose(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Run `func` as the smaller operations that PyTorch composes it of."""
+    return func.decompose(*args, **kwargs)
+
+
+def _choose(func: Any) -> Handler:
+    _handlers[func] = found = SPECIAL.get(func) or _general(func)
+    return found
+
+
+def _general(func: Any) -> Handler:
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(
+        func.name(), "CompositeImplicitAutograd"
+    )
+    if composite and func not in KERNELS:
+        return decompose
+    kernel, host_too = KERNELS.get(func, func), func in INDEXING
+    if func._schema.is_mutable:
+        return lambda func, args, kwargs: _run_in_place(kernel, args, kwargs, host_too)
+    if any(argument.name == "device" for argument in func._schema.arguments):
+        return lambda func, args, kwargs: _run_factory(kernel, args, kwargs)
+    return lambda func, args, kwargs: run(kernel, args, kwargs, host_too)
+
+
+def _run_in_place(
+    kernel: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any], host_too: bool
+) -> Any:
+    result = run(kernel, args, kwargs, host_too)
+    for value in [*args, *kwargs.values()]:
+        for tensor in value if isinstance(value, list | tuple) else (value,):
+            if type(tensor) is SimTensor and _moved(tensor):
+                resync(tensor)
+    return result
+
+
+def _run_factory(kernel: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    target = kwargs.get("device")
+    if target is None or target.type == DEVICE.type:
+        return run(kernel, args, {**kwargs, "device": _HOST})
+    bases: list[Any] = []
+    plain = [unwrap(value, bases) for value in args]
+    return kernel(*plain, **kwargs)
+
+
+def _moved(tensor: Any) -> bool:
+    inside = tensor._cpu
+    return bool(tensor.shape != inside.shape or tensor.stride() != inside.stride())
+
+
+Behaviour.operate = operate

@@ -1,0 +1,98 @@
+"""Start ComfyUI on the simulated GPU.
+
+python tests/simgpu/main.py --capacity-mib N [--expandable-segments] COMFYUI_DIR -- <its arguments>
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import re
+import runpy
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+HERE = Path(__file__).resolve().parent
+# What needs a real NVIDIA driver or more than one stream; each only where ComfyUI knows it.
+FLAGS = (
+    "--disable-async-offload",
+    "--disable-pinned-memory",
+    "--disable-cuda-malloc",
+    "--disable-dynamic-vram",
+    "--disable-cuda-graphs",
+)
+
+
+def main() -> None:
+    """Switch the device on, then become ComfyUI's main.py."""
+    own, comfy_args = _split(sys.argv[1:])
+    options = _options(own)
+    # A real GPU in this machine must stay out of it.
+    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["HIP_VISIBLE_DEVICES"] = ""
+    simgpu = _load_package()
+    expandable = options.expandable_segments or _asked_by_environment()
+    simgpu.switch_on(options.capacity_mib << 20, expandable)
+    with tempfile.TemporaryDirectory(prefix="simgpu-") as scratch:
+        paths = _custom_nodes_config(Path(scratch))
+        tree: Path = options.comfyui
+        sys.argv = [str(tree / "main.py"), *_flags(tree)]
+        sys.argv += ["--extra-model-paths-config", str(paths), *comfy_args]
+        sys.path[0] = str(tree)
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    cut = words.index("--") if "--" in words else len(words)
+    return words[:cut], words[cut + 1 :]
+
+
+def _options(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Start ComfyUI on a simulated GPU.")
+    parser.add_argument("--capacity-mib", type=int, required=True)
+    parser.add_argument("--expandable-segments", action="store_true")
+    parser.add_argument("comfyui", type=Path, help="a ComfyUI folder; after -- its own arguments")
+    options = parser.parse_args(words)
+    options.comfyui = options.comfyui.resolve()
+    if not (options.comfyui / "main.py").exists():
+        parser.error(f"expected a ComfyUI folder with a main.py, got {options.comfyui}")
+    return options
+
+
+def _load_package() -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        "simgpu", HERE / "__init__.py", submodule_search_locations=[str(HERE)]
+    )
+    assert spec is not None and spec.loader is not None
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["simgpu"] = package
+    spec.loader.exec_module(package)
+    importlib.import_module("simgpu.routes")
+    return package
+
+
+def _asked_by_environment() -> bool:
+    from simgpu.settings import expandable_setting
+
+    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+    return any(expandable_setting(os.environ.get(name, "")) for name in names)
+
+
+def _custom_nodes_config(folder: Path) -> Path:
+    config = folder / "simgpu.yaml"
+    places = {"simgpu": {"base_path": str(HERE), "custom_nodes": "custom_nodes"}}
+    config.write_text(json.dumps(places), encoding="utf-8")  # JSON is YAML too
+    return config
+
+
+def _flags(tree: Path) -> list[str]:
+    source = (tree / "comfy" / "cli_args.py").read_text(encoding="utf-8")
+    known = set(re.findall(r"""["'](--[a-z][a-z0-9-]*)["']""", source))
+    return [flag for flag in FLAGS if flag in known]
+
+
+if __name__ == "__main__":
+    main()

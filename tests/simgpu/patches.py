@@ -1,0 +1,28 @@
+"""Attributes of torch replaced for the time the simulated GPU is switched on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_MISSING = object()
+
+
+class Patches:
+    """Replaces attributes and can put all of them back, last one first."""
+
+    def __init__(self) -> None:
+        self._done: list[tuple[Any, str, Any]] = []
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        """Replace `owner.name`."""
+        self._done.append((owner, name, vars(owner).get(name, _MISSING)))
+        setattr(owner, name, value)
+
+    def undo(self) -> None:
+        """Put everything back as it was."""
+        while self._done:
+            owner, name, value = self._done.pop()
+            if value is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)

@@ -1,0 +1,162 @@
+"""The tensor of the simulated GPU: a wrapper that owns a CPU tensor and shares a charge.
+
+PyTorch sees a tensor on `cuda:0` without data; every operation on it arrives in
+`__torch_dispatch__`, runs on the CPU tensors inside, and its new storages are charged.
+Gradients are not simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .device import Charge, current
+
+DEVICE = torch.device("cuda", 0)
+_make = torch.Tensor._make_wrapper_subclass
+
+
+class Behaviour:
+    """What dispatch.py and indexing.py supply; this module knows neither."""
+
+    operate: Callable[..., Any]
+    get_items: Callable[..., Any]
+    set_items: Callable[..., Any]
+
+
+class SimTensor(torch.Tensor):
+    """A tensor on the simulated `cuda:0`. Views hold the same `_charge` as their base."""
+
+    __slots__ = ("_charge", "_cpu")
+    _cpu: torch.Tensor
+    _charge: Charge
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):  # type: ignore[override]
+        return Behaviour.operate(func, types, args, kwargs or {})
+
+    def __getitem__(self, index: Any) -> SimTensor:
+        return Behaviour.get_items(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        Behaviour.set_items(self, index, value)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SimTensor:
+        if id(self) in memo:
+            return memo[id(self)]
+        with torch.no_grad():
+            copied = self.clone()
+        if isinstance(self, torch.nn.Parameter):
+            copied = torch.nn.Parameter(copied, self.requires_grad)
+        memo[id(self)] = copied
+        return copied
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return (to_device, (self._cpu.detach().clone(),))
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"{self._cpu!r}"[:-1] + f", device='{DEVICE}')"
+
+    def __format__(self, spec: str) -> str:
+        return self.item().__format__(spec) if self.dim() == 0 else object.__format__(self, spec)
+
+    # The C++ side of the next few asks the driver for the current device.
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def copy_(self, source: torch.Tensor, non_blocking: bool = False) -> SimTensor:
+        """Copy values in, from the host too."""
+        return torch.ops.aten.copy_.default(self, source, non_blocking)
+
+    def contiguous(self, memory_format: torch.memory_format = torch.contiguous_format) -> SimTensor:
+        """Itself when it lies that way already, else a copy."""
+        if self.is_contiguous(memory_format=memory_format):
+            return self
+        return self.clone(memory_format=memory_format)
+
+    def nonzero(self, *, as_tuple: bool = False) -> Any:
+        """Indices of the elements that are not zero."""
+        found = torch.ops.aten.nonzero.default(self)
+        return found.unbind(1) if as_tuple else found
+
+    def data_ptr(self) -> int:
+        """Address of the first element; unique among live storages, as on a real device."""
+        return self._cpu.data_ptr()
+
+    def untyped_storage(self) -> torch.UntypedStorage:
+        """The storage with its true size and address (it says it is on the CPU)."""
+        return self._cpu.untyped_storage()
+
+    def tolist(self) -> Any:
+        """The values as Python numbers."""
+        return self._cpu.tolist()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """The values as an array; like a real device only with `force`."""
+        if force:
+            return self._cpu.detach().clone().numpy()
+        raise TypeError(
+            f"can't convert {DEVICE} device type tensor to numpy. Use Tensor.cpu() to copy the "
+            "tensor to host memory first."
+        )
+
+    def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, **options: Any):
+        """A tensor from `data`, on this device unless told otherwise."""
+        chosen = DEVICE if device is None else device
+        return torch.tensor(data, dtype=dtype or self.dtype, device=chosen, **options)
+
+    def pin_memory(self, device: Any = None) -> SimTensor:
+        """Only host memory can be pinned."""
+        raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
+
+    def record_stream(self, stream: Any) -> None:
+        """Nothing to do: all work is done when an operation returns."""
+
+
+def wrap(cpu: torch.Tensor, charge: Charge) -> SimTensor:
+    """The device tensor over `cpu`, paid for by `charge`."""
+    made = _make(
+        SimTensor,
+        cpu.size(),
+        strides=cpu.stride(),
+        storage_offset=cpu.storage_offset(),
+        dtype=cpu.dtype,
+        layout=cpu.layout,
+        device=DEVICE,
+    )
+    made._cpu, made._charge = cpu, charge
+    return made
+
+
+def charged(cpu: torch.Tensor) -> SimTensor:
+    """The device tensor over the new storage of `cpu`. Raises when the device is full."""
+    return wrap(cpu, current().charge(cpu.untyped_storage().nbytes()))
+
+
+def to_device(cpu: torch.Tensor) -> SimTensor:
+    """A copy of a CPU tensor on the device."""
+    made = charged(torch.empty_like(cpu))
+    made._cpu.copy_(cpu)
+    return made
+
+
+def resync(tensor: SimTensor) -> None:
+    """Let a wrapper follow its CPU tensor after an operation changed the shape or the storage."""
+    cpu = tensor._cpu
+    charge = tensor._charge
+    block = charge.block
+    nbytes = cpu.untyped_storage().nbytes()
+    if nbytes != (block.requested if block is not None else 0):
+        charge = current().charge(nbytes)
+    tensor._charge = charge
+    torch._C.TensorBase.data.__set__(tensor, wrap(cpu, charge))
