@@ -1,0 +1,148 @@
+"""The pinned virtual environment in the per-user cache.
+
+Its folder is named after a hash of everything that decides what is in it, so that a second clone
+with the same pins starts at once and changed pins get an environment of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .cache import cache_home
+from .comfyui import WHEEL, floor_tree, required_packages
+from .commands import as_dev_error, run_logged
+from .errors import DevError
+from .locks import process_lock
+
+HERE = Path(__file__).resolve().parent
+CONSTRAINTS = HERE / "constraints.txt"
+REQUIREMENTS = HERE / "requirements.txt"
+PACK_REQUIREMENTS = HERE.parent / "requirements.txt"
+COMPLETE = "headroom-complete.json"
+NEEDED_GIB = {"linux": 10}  # the CUDA libraries of PyTorch, unpacked and while downloading
+NEEDED_GIB_ELSEWHERE = 4
+ESSENTIALS = ("torch", "torchvision", "torchaudio")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A ready environment: its interpreter, its folder, and the cache that holds it."""
+
+    python: Path
+    folder: Path
+    home: Path
+
+
+def environment_key(texts: Sequence[str], version: tuple[int, int], system: str) -> str:
+    """A short name for what these requirement texts give on this Python and system."""
+    parts = [*texts, f"{version[0]}.{version[1]}", system]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+def environment_folder() -> Path:
+    """Where the environment for this Python and these pins is or will be."""
+    files = (CONSTRAINTS, REQUIREMENTS, PACK_REQUIREMENTS)
+    texts = [_without_comments(path.read_text(encoding="utf-8")) for path in files] + [WHEEL]
+    system = f"{sys.platform}-{platform.machine()}"
+    return cache_home() / f"env-{environment_key(texts, sys.version_info[:2], system)}"
+
+
+def _without_comments(text: str) -> str:
+    lines = (line.split("#")[0].strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line)
+
+
+def interpreter(folder: Path) -> Path:
+    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def ensure_environment() -> Environment:
+    """The environment, made or finished first where needed; DevError when it cannot be."""
+    folder = environment_folder()
+    environment = Environment(interpreter(folder), folder, cache_home())
+    if not (folder / COMPLETE).exists():
+        try:
+            with process_lock(cache_home() / "locks" / f"{folder.name}.lock"):
+                if not (folder / COMPLETE).exists():
+                    _build(folder)
+        except OSError as error:
+            raise as_dev_error(error, "making of the environment") from error
+    return environment
+
+
+def _build(folder: Path) -> None:
+    """Make or finish the environment; each finished stage is quick the next time."""
+    python = interpreter(folder)
+    if not python.exists():
+        _check_space(folder)
+    print(f"Making the Python environment {folder} (once; several minutes)", flush=True)
+    if not _has_pip(python):
+        shutil.rmtree(folder, ignore_errors=True)
+        run_logged([sys.executable, "-m", "venv", folder], "making of the environment")
+    _pip(python, "pip", ["--upgrade", "pip"])
+    tree = floor_tree(python)
+    print("Installing PyTorch", flush=True)
+    _pip(python, "PyTorch", ESSENTIALS)
+    print("Installing ComfyUI's requirements and the development tools", flush=True)
+    files = (tree / "requirements.txt", PACK_REQUIREMENTS, REQUIREMENTS)
+    _pip(python, "ComfyUI's requirements", [w for file in files for w in ("-r", str(file))])
+    marker = {"python": sys.version, "comfyui": WHEEL}
+    (folder / COMPLETE).write_text(json.dumps(marker), encoding="utf-8")
+
+
+def _check_space(folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    needed = NEEDED_GIB.get(sys.platform, NEEDED_GIB_ELSEWHERE)
+    free = shutil.disk_usage(folder.parent).free / 2**30
+    if free < needed:
+        raise DevError(
+            f"The environment needs about {needed} GiB of disk and {folder.parent} has "
+            f"{free:.1f} GiB free; free some space or set HEADROOM_DEV_HOME to a folder elsewhere."
+        )
+
+
+def _has_pip(python: Path) -> bool:
+    """False for an environment whose making was interrupted."""
+    if not python.exists():
+        return False
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.run([python, "-m", "pip", "--version"], **quiet).returncode == 0  # type: ignore[call-overload, no-any-return]
+
+
+def _pip(python: Path, what: str, words: Sequence[str]) -> None:
+    """`pip install` under the constraints, with the user's own pip configuration."""
+    command = [python, "-m", "pip", "install", "--constraint", CONSTRAINTS, "--retries", "5"]
+    if what != "pip":  # the pip that a new environment starts with may not know it
+        command += ["--resume-retries", "20"]
+    run_logged([*command, *words], f"installation of {what}")
+
+
+def missing_packages(environment: Environment, tree: Path) -> list[str]:
+    """The packages that a ComfyUI tree names and the environment does not have at all."""
+    script = (
+        "import sys, importlib.metadata as m\n"
+        "def there(n):\n"
+        "    try: return bool(m.version(n))\n"
+        "    except m.PackageNotFoundError: return False\n"
+        "print(*[n for n in sys.argv[1:] if not there(n)])"
+    )
+    command = [str(environment.python), "-c", script, *required_packages(tree)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
+def warn_of_missing_packages(environment: Environment, tree: Path) -> None:
+    if missing := missing_packages(environment, tree):
+        print(
+            f"Note: the ComfyUI at {tree} also asks for {', '.join(missing)}, which the pinned "
+            "environment does not have.",
+            flush=True,
+        )

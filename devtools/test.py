@@ -1,0 +1,83 @@
+"""`python dev.py test`: every check and test that can run on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .comfyui import VARIABLE, locate_comfyui
+from .environment import Environment, ensure_environment, warn_of_missing_packages
+
+ROOT = Path(__file__).resolve().parent.parent
+JS_TESTS = ROOT / "tests" / "js"
+OLDEST_NODE = 18  # the first release with the test runner
+PASS_THROUGH = True  # everything after `test` belongs to pytest
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "Any arguments go to pytest, which then runs alone; without arguments ruff, mypy and the "
+        "JavaScript tests run first. HEADROOM_DEV_HOME moves the cache, COMFYUI_PATH names the "
+        "ComfyUI to test in."
+    )
+    parser.add_argument("rest", nargs="*", metavar="PYTEST_ARGUMENT")
+
+
+def main(args: argparse.Namespace) -> int:
+    environment = ensure_environment()
+    tree = locate_comfyui(python=environment.python)
+    warn_of_missing_packages(environment, tree)
+    print(f"Environment {environment.folder}\nComfyUI {tree}", flush=True)
+    failed = (
+        [] if args.rest else [name for name in ("ruff", "mypy") if not _check(environment, name)]
+    )
+    if not args.rest and not _javascript():
+        failed.append("the JavaScript tests")
+    if failed:
+        print(f"FAILED before pytest: {', '.join(failed)}", flush=True)
+    code = _pytest(environment, tree, args.rest)  # last, so that its closing line is the last
+    return code or int(bool(failed))
+
+
+def _check(environment: Environment, name: str) -> bool:
+    words = {"ruff": ["check", "."], "mypy": []}[name]
+    return _stage(name, [environment.python, "-m", name, *words])
+
+
+def _stage(name: str, command: Sequence[str | Path]) -> bool:
+    start = time.monotonic()
+    code = subprocess.run([str(word) for word in command], cwd=ROOT).returncode
+    verdict = "passed" if code == 0 else f"FAILED with exit code {code}"
+    print(f"{name}: {verdict} in {time.monotonic() - start:.1f} s", flush=True)
+    return code == 0
+
+
+def _javascript() -> bool:
+    """Run the JavaScript tests where there are some and a Node.js to run them."""
+    files = sorted(JS_TESTS.glob("**/*.test.mjs"))
+    if not files:
+        print("JavaScript tests: skipped, there are none in tests/js", flush=True)
+        return True
+    node = shutil.which("node")
+    if node is None or node_version(node) < OLDEST_NODE:
+        print(f"JavaScript tests: skipped, they need Node.js {OLDEST_NODE} or newer", flush=True)
+        return True
+    return _stage("JavaScript tests", [node, "--test", *files])
+
+
+def node_version(node: str) -> int:
+    """The major version that a Node.js executable names, 0 when it names none."""
+    answer = subprocess.run([node, "--version"], capture_output=True, text=True)
+    major = re.match(r"v(\d+)", answer.stdout)
+    return int(major.group(1)) if major else 0
+
+
+def _pytest(environment: Environment, tree: Path, words: Sequence[str]) -> int:
+    command = [str(environment.python), "-m", "pytest", *words]
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, VARIABLE: str(tree)}).returncode
