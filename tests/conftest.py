@@ -92,3 +92,27 @@ def serve(comfyui, models_dir, tmp_path_factory):
 def cpu_server(serve):
     """A ComfyUI server on the CPU with this pack."""
     return serve()
+
+
+@pytest.fixture(scope="module")
+def _sim_servers(serve):
+    def start(capacity_mib: int, *args: str, **options):
+        return serve(*args, simulate_mib=capacity_mib, **options)
+
+    return start
+
+
+@pytest.fixture
+def sim(_sim_servers):
+    """A factory of servers on a simulated GPU: `sim(capacity_mib, *comfy_args, **options)`.
+
+    Equal arguments share one server within a module; every test gets it with its own capacity,
+    no other process and no fault. Models of earlier tests stay loaded: see `SimServer.unload`.
+    """
+    from simgpu import SimServer
+
+    def start(capacity_mib: int, *args: str, **options) -> SimServer:
+        server = _sim_servers(capacity_mib, *args, **options)
+        return SimServer(server, capacity_mib).restore()
+
+    return start

@@ -1,0 +1,93 @@
+"""A running ComfyUI on a simulated GPU, as tests and benchmarks steer it over HTTP."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from .device import Figures
+
+POLL_S = 0.05
+
+
+class SimServer:
+    """The server behind `client`, with the controls of its simulated device."""
+
+    def __init__(self, server: Any, capacity_mib: int) -> None:
+        self.server = server
+        self.client: Any = server.client()
+        self.capacity_mib = capacity_mib
+
+    @property
+    def url(self) -> str:
+        """Where the server answers."""
+        return str(self.server.url)
+
+    def log_text(self) -> str:
+        """Everything the server has printed so far."""
+        return str(self.server.log_text())
+
+    def ledger(self) -> Figures:
+        """All figures of the device now."""
+        return Figures(**self.client.get_json("/simgpu/ledger"))
+
+    def segments(self) -> list[dict[str, Any]]:
+        """Every segment of the allocator with its blocks."""
+        found: list[dict[str, Any]] = self.client.get_json("/simgpu/segments")
+        return found
+
+    def set_capacity(self, mib: float) -> Figures:
+        """Change the size of the device; what is on it stays."""
+        return Figures(**self._post("capacity", {"mib": mib}))
+
+    def set_other_process(self, mib: float) -> Figures:
+        """Let another process hold `mib` of the device."""
+        return Figures(**self._post("other", {"mib": mib}))
+
+    def arm_fault(self, **settings: Any) -> dict[str, Any]:
+        """Fail allocations from now on; settings as in `Fault`. Raises ValueError for bad ones."""
+        armed: dict[str, Any] = self._post("fault", settings)
+        return armed
+
+    def fault(self) -> dict[str, Any] | None:
+        """The armed fault with how many allocations it has `seen` and `failed`."""
+        found: dict[str, Any] | None = self.client.get_json("/simgpu/fault")
+        return found
+
+    def disarm(self) -> None:
+        """Let allocations succeed again."""
+        self._post("fault", {})
+
+    def reset_peaks(self) -> Figures:
+        """Start the peaks again at the current figures."""
+        return Figures(**self._post("reset_peaks", {}))
+
+    def collect(self) -> Figures:
+        """The figures after a run of the server's garbage collector."""
+        return Figures(**self._post("collect", {}))
+
+    def restore(self) -> SimServer:
+        """The device as it was started: own capacity, no other process, no fault."""
+        self.disarm()
+        self.set_other_process(0)
+        self.set_capacity(self.capacity_mib)
+        return self
+
+    def unload(self, timeout: float = 60.0) -> Figures:
+        """`POST /free` for models and cache, and wait until nothing is left on the device.
+
+        Raises TimeoutError naming what stayed.
+        """
+        self.client.free()
+        deadline = time.monotonic() + timeout
+        while (figures := self.collect()).live_blocks:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{figures.allocated_bytes} bytes stayed on the device")
+            time.sleep(POLL_S)
+        return figures
+
+    def _post(self, action: str, body: dict[str, Any]) -> Any:
+        status, answer = self.client.post_json(f"/simgpu/{action}", body)
+        if status != 200:
+            raise ValueError(answer["error"])
+        return answer
