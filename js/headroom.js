@@ -44,7 +44,7 @@ async function purge() {
 }
 
 function pickNode({ node_id: id, display_node_id: shown, class_type: classType }) {
-  const node = findNode(rootOf(app.graph), shown ?? id);
+  const node = findNode(rootOf(app.canvas.graph), shown ?? id);
   const own = String(shown ?? id) === String(id);
   if (!node || (own && !isOfClass(node, classType))) {
     notify("info", "Headroom", fill(words().notOnCanvas, { id: shown ?? id }));
@@ -72,7 +72,7 @@ const registered = () =>
   app.extensionManager.sidebarTab?.sidebarTabs.find((candidate) => candidate.id === TAB) ?? tab;
 
 const badges = createBadges({
-  graph: () => app.graph,
+  graph: () => app.canvas?.graph,
   shown: () => setting(SHOW_BADGES),
   words,
   redraw() {
@@ -84,7 +84,7 @@ const badges = createBadges({
 function addBadge(node) {
   node.badges?.push(() => {
     void registered().revision;
-    return new window.LGraphBadge({ text: badges.text(node), fgColor: "#dbe7ff", bgColor: "#27406b" });
+    return new window.LGraphBadge(badges.of(node));
   });
 }
 

@@ -3,9 +3,14 @@ import { badgeText } from "./format.js";
 import { figuresByNode, rootOf } from "./graph.js";
 
 const MOST_WORKFLOWS = 30;
+/** Of a node that ran, of a cached one. */
+const COLORS = [
+  { fgColor: "#dbe7ff", bgColor: "#27406b" },
+  { fgColor: "#c3c7cf", bgColor: "#43474f" },
+];
 
 /**
- * Keeps the newest run of each workflow and tells each node's badge its text.
+ * Keeps the newest run of each workflow and tells each node its badge.
  * `graph()` is the graph on the canvas, `shown()` whether badges are wanted, `words()` the texts,
  * `redraw()` makes the canvas draw again.
  */
@@ -20,7 +25,7 @@ export function createBadges({ graph, shown, words, redraw }) {
     const run = root && runs.get(workflowKey(root));
     if (run && shown()) {
       for (const [node, figures] of figuresByNode(root, run)) {
-        texts.set(node, badgeText(figures, words()));
+        texts.set(node, { text: badgeText(figures, words()), ...COLORS[Number(figures.cached)] });
       }
     }
     redraw();
@@ -37,7 +42,7 @@ export function createBadges({ graph, shown, words, redraw }) {
       update();
     },
     key: () => workflowKey(rootOf(graph())),
-    text: (node) => texts.get(node) ?? "",
+    of: (node) => texts.get(node) ?? { text: "" },
   };
 }
 
