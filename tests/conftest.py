@@ -94,16 +94,8 @@ def cpu_server(serve):
     return serve()
 
 
-@pytest.fixture(scope="module")
-def _sim_servers(serve):
-    def start(capacity_mib: int, *args: str, **options):
-        return serve(*args, simulate_mib=capacity_mib, **options)
-
-    return start
-
-
 @pytest.fixture
-def sim(_sim_servers):
+def sim(serve):
     """A factory of servers on a simulated GPU: `sim(capacity_mib, *comfy_args, **options)`.
 
     Equal arguments share one server within a module; every test gets it with its own capacity,
@@ -112,7 +104,7 @@ def sim(_sim_servers):
     from simgpu import SimServer
 
     def start(capacity_mib: int, *args: str, **options) -> SimServer:
-        server = _sim_servers(capacity_mib, *args, **options)
+        server = serve(*args, simulate_mib=capacity_mib, **options)
         return SimServer(server, capacity_mib).restore()
 
     return start
