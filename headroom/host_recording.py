@@ -97,9 +97,11 @@ def _never_fails(method: Callable[..., None]) -> Callable[..., None]:
 class PromptWatcher(ProgressHandler):  # type: ignore[misc]
     """A progress handler that moves on to each new prompt's registry by itself."""
 
-    def __init__(self, listener: PromptListener) -> None:
+    def __init__(self, listener: PromptListener, is_running: Callable[[str], bool]) -> None:
         super().__init__("headroom")
         self._listener = listener
+        self._is_running = is_running
+        self._open_prompt: str | None = None
         self._placing = False
         self._attaching = threading.RLock()
         self._empty_registry: weakref.ref[Any] | None = None
@@ -113,17 +115,22 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
                 return
             registry.register_handler(self)
             if registry.prompt_id:
+                self._open_prompt = registry.prompt_id
                 graph = Graph(registry.dynprompt)
                 self._listener.prompt_begins(registry.prompt_id, graph, _running_nodes(registry))
 
     @_never_fails
     def reset(self) -> None:
         """A prompt begins (called by ComfyUI before it builds the prompt's registry)."""
-        if self._placing:
+        if self._placing or self._is_amid_prompt():
             return
         self._listener.prompt_resets()
         self._watch_event_loop()
         self._place_empty_registry()
+
+    def _is_amid_prompt(self) -> bool:
+        """Return whether somebody resets the handlers of a prompt that still runs."""
+        return self._open_prompt is not None and self._is_running(self._open_prompt)
 
     def _place_empty_registry(self) -> None:
         self._placing = True
@@ -145,6 +152,7 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
 
     @_never_fails
     def _leave(self, _task: Any) -> None:
+        self._open_prompt = None
         self._listener.prompt_leaves()
 
     @_never_fails

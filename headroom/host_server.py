@@ -66,12 +66,17 @@ def prompts_waiting() -> bool:
     return bool(PromptServer.instance.prompt_queue.get_tasks_remaining() > 0)
 
 
+def is_running(prompt_id: str) -> bool:
+    """Return whether this prompt is the one that runs now."""
+    running, _ = PromptServer.instance.prompt_queue.get_current_queue_volatile()
+    return any(str(item[1]) == prompt_id for item in running)
+
+
 def outcome_of(prompt_id: str) -> Outcome | None:
     """Return how a prompt ended, by ComfyUI's history; None while it runs or if unknown there."""
-    queue = PromptServer.instance.prompt_queue
-    running, _ = queue.get_current_queue_volatile()
-    if any(str(item[1]) == prompt_id for item in running):
+    if is_running(prompt_id):
         return None
+    queue = PromptServer.instance.prompt_queue
     pick = {"map_function": _status} if accepts(queue.get_history, "map_function") else {}
     entry = queue.get_history(prompt_id=prompt_id, **pick).get(prompt_id)
     if entry is None:

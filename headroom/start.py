@@ -46,7 +46,7 @@ def _start() -> None:
         before_prompt=gate.wait_for_action,
     )
     routes = Routes(found, gate, host_server.prompts_waiting, host_server.worker_listens)
-    watcher = PromptWatcher(found)
+    watcher = PromptWatcher(found, host_server.is_running)
     found.attach = watcher.attach
     for method, path, handler in routes.table():
         host_server.add_route(method, path, handler)
