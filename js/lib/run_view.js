@@ -76,7 +76,7 @@ function nodeTable(run, words, sort, onSort, onPick) {
   const highest = Math.max(1, ...run.nodes.map((node) => node.peak_vram_mib ?? 0));
   const left = run.nodes.length - MOST_ROWS + (run.nodes_left_out ?? 0);
   return h(
-    "div",
+    "div.headroom-scroll",
     {},
     h(
       "table.headroom-table",

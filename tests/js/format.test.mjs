@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { badgeText, clock, compactMib, mib, seconds, signedMib } from "../../js/lib/format.js";
+
+const words = { cached: "cached" };
+
+test("memory is written in MiB below 1 GiB and in GiB from there on", () => {
+  assert.deepEqual([0, 0.04, 4.66, 10, 512, 1023, 1024, 1228.8, 24564, 102400].map(mib), [
+    "0 MiB", "0 MiB", "4.7 MiB", "10 MiB", "512 MiB", "1023 MiB", "1 GiB", "1.2 GiB", "24 GiB",
+    "100 GiB",
+  ]);
+});
+
+test("an unknown amount is a dash, never a zero", () => {
+  assert.deepEqual([mib(null), mib(undefined), signedMib(null), seconds(null)], ["–", "–", "–", "–"]);
+});
+
+test("a difference carries its sign and nothing rounds to minus zero", () => {
+  assert.deepEqual([300, -2048, 0, -0.01].map(signedMib), ["+300 MiB", "−2 GiB", "0 MiB", "0 MiB"]);
+});
+
+test("a narrow column drops the iB", () => {
+  assert.deepEqual([512, 1228.8, null].map(compactMib), ["512M", "1.2G", "–"]);
+});
+
+test("time is written in ms, seconds or minutes", () => {
+  assert.deepEqual([0, 0.004, 0.0994, 0.1, 3.44, 9.96, 59.4, 59.6, 125].map(seconds), [
+    "0 ms", "4 ms", "99 ms", "0.1 s", "3.4 s", "10 s", "59 s", "1:00 min", "2:05 min",
+  ]);
+});
+
+test("a badge shows peak and time, only time without a GPU, and says cached", () => {
+  assert.equal(badgeText({ peak_vram_mib: 1228.8, seconds: 3.4, cached: false }, words), "1.2 GiB · 3.4 s");
+  assert.equal(badgeText({ peak_vram_mib: null, seconds: 3.4, cached: false }, words), "3.4 s");
+  assert.equal(badgeText({ peak_vram_mib: null, seconds: 0, cached: true }, words), "cached");
+});
+
+test("the clock has two digits everywhere", () => {
+  assert.match(clock(1763722100.123), /^\d\d:\d\d:\d\d$/);
+});

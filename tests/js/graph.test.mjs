@@ -1,0 +1,126 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createBadges } from "../../js/lib/badges.js";
+import { figuresByNode, findNode, rootOf, showNode } from "../../js/lib/graph.js";
+import { wordsFor } from "../../js/lib/words.js";
+import { cachedNode, node, run } from "./fixtures.mjs";
+
+function graph(nodes, id = "w1") {
+  const made = { id, getNodeById: (key) => nodes.find((each) => each.id === key) ?? null };
+  for (const each of nodes) each.graph = made;
+  return made;
+}
+
+const sampler = () => ({ id: 3, comfyClass: "KSampler" });
+
+test("an execution id leads through subgraphs to its node", () => {
+  const inner = { id: 12, comfyClass: "KSampler" };
+  const outer = { id: 5, comfyClass: "uuid", subgraph: graph([inner]) };
+  const root = graph([outer, sampler()]);
+  assert.equal(findNode(root, "5:12"), inner);
+  assert.equal(findNode(root, "5"), outer);
+  assert.equal(findNode(root, "3:12"), null);
+  assert.equal(findNode(root, "99"), null);
+});
+
+test("ids that are texts are found too", () => {
+  const named = { id: "abc", comfyClass: "KSampler" };
+  assert.equal(findNode(graph([named]), "abc"), named);
+});
+
+test("a node of another class with the same id gets no figures", () => {
+  const other = { id: 3, comfyClass: "VAEDecode" };
+  assert.equal(figuresByNode(graph([other]), run([node("3")])).size, 0);
+});
+
+test("instances of one subgraph add up on their shared inner node", () => {
+  const inner = { id: 12, comfyClass: "KSampler" };
+  const shared = graph([inner]);
+  const root = graph([{ id: 5, subgraph: shared }, { id: 6, subgraph: shared }]);
+  const figures = figuresByNode(root, run([node("5:12", { seconds: 1 }), node("6:12", { seconds: 2, peak_vram_mib: 700 })]));
+  assert.deepEqual([figures.get(inner).seconds, figures.get(inner).peak_vram_mib], [3, 700]);
+});
+
+test("the root is found while a subgraph is open", () => {
+  const root = {};
+  assert.equal(rootOf({ rootGraph: root }), root);
+  assert.equal(rootOf(root), root);
+  assert.equal(rootOf(undefined), undefined);
+});
+
+test("showing a node opens its subgraph, selects it alone and centres it", () => {
+  const inner = { graph: { name: "inner" } };
+  const calls = [];
+  const canvas = {
+    graph: {},
+    setGraph: (to) => calls.push(["open", to.name]),
+    deselectAll: () => calls.push(["deselect"]),
+    select: (which) => calls.push(["select", which === inner]),
+    centerOnNode: (which) => calls.push(["centre", which === inner]),
+    setDirty: () => calls.push(["draw"]),
+  };
+  showNode(canvas, inner);
+  assert.deepEqual(calls, [["open", "inner"], ["deselect"], ["select", true], ["centre", true], ["draw"]]);
+});
+
+function badgesOn(state) {
+  return createBadges({
+    graph: () => state.graph,
+    shown: () => state.shown,
+    words: () => wordsFor("en"),
+    redraw: () => { state.drawn += 1; },
+  });
+}
+
+test("a badge appears with the run and survives a reload of the workflow", () => {
+  const first = sampler();
+  const state = { graph: graph([first]), shown: true, drawn: 0 };
+  const badges = badgesOn(state);
+  assert.equal(badges.of(first).text, "");
+  badges.add(run([node("3", { peak_vram_mib: 1228.8, seconds: 3.4 })]));
+  assert.equal(badges.of(first).text, "1.2 GiB · 3.4 s");
+  const again = sampler();
+  state.graph = graph([again]);
+  badges.update();
+  assert.equal(badges.of(again).text, "1.2 GiB · 3.4 s");
+  assert.equal(state.drawn, 2);
+});
+
+test("badges of one workflow do not appear in another", () => {
+  const mine = sampler();
+  const other = sampler();
+  const state = { graph: graph([mine], "w1"), shown: true, drawn: 0 };
+  const badges = badgesOn(state);
+  const key = badges.key();
+  state.graph = graph([other], "w2");
+  badges.add(run([node("3")]), key);
+  assert.equal(badges.of(other).text, "");
+  state.graph = graph([mine], "w1");
+  badges.update();
+  assert.notEqual(badges.of(mine).text, "");
+});
+
+test("badges that are switched off show nothing", () => {
+  const mine = sampler();
+  const state = { graph: graph([mine]), shown: false, drawn: 0 };
+  const badges = badgesOn(state);
+  badges.add(run([node("3")]));
+  assert.equal(badges.of(mine).text, "");
+  state.shown = true;
+  badges.update();
+  assert.notEqual(badges.of(mine).text, "");
+});
+
+test("a cached node's badge has a colour of its own", () => {
+  const [ran, cached] = [sampler(), { id: 4, comfyClass: "KSampler" }];
+  const badges = badgesOn({ graph: graph([ran, cached]), shown: true, drawn: 0 });
+  badges.add(run([node("3"), cachedNode("4")]));
+  assert.equal(badges.of(cached).text, "cached");
+  assert.notEqual(badges.of(cached).bgColor, badges.of(ran).bgColor);
+});
+
+test("badges work before there is a graph", () => {
+  const badges = badgesOn({ graph: undefined, shown: true, drawn: 0 });
+  badges.update();
+  assert.equal(badges.of({}).text, "");
+});

@@ -1,0 +1,57 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createHttp, finishedRun, Refused } from "../../js/lib/http.js";
+
+function server(answers) {
+  const asked = [];
+  const http = createHttp(async (path, options) => {
+    asked.push([options.method ?? "GET", path, options.body]);
+    const { status = 200, body } = answers.shift();
+    return { ok: status < 400, status, json: async () => (body === undefined ? JSON.parse("<") : body) };
+  });
+  return { http, asked };
+}
+
+test("routes and bodies are those of the contract", async () => {
+  const { http, asked } = server([{ body: {} }, { body: { runs: [1] } }, { body: {} }, { body: {} }, { body: {} }]);
+  await http.memory();
+  assert.deepEqual(await http.runs(5), [1]);
+  await http.run("a/b");
+  await http.purge();
+  await http.offload("m3");
+  assert.deepEqual(asked, [
+    ["GET", "/headroom/memory", undefined],
+    ["GET", "/headroom/runs?limit=5", undefined],
+    ["GET", "/headroom/runs/a%2Fb", undefined],
+    ["POST", "/headroom/purge", "{}"],
+    ["POST", "/headroom/offload", '{"model":"m3"}'],
+  ]);
+});
+
+test("a refusal carries the server's sentence and status", async () => {
+  const { http } = server([{ status: 409, body: { error: "A prompt is running." } }]);
+  await assert.rejects(http.purge(), (error) => {
+    assert.ok(error instanceof Refused);
+    assert.deepEqual([error.status, error.message], [409, "A prompt is running."]);
+    return true;
+  });
+});
+
+test("an answer that is no JSON is refused by its status", async () => {
+  const { http } = server([{ status: 502 }]);
+  await assert.rejects(http.memory(), /502/);
+});
+
+test("a run that is being closed is asked for again until it has ended", async () => {
+  const statuses = ["running", "running", "success"];
+  const waits = [];
+  const http = { run: async () => ({ status: statuses.shift() }) };
+  const run = await finishedRun(http, "p", async (ms) => waits.push(ms));
+  assert.equal(run.status, "success");
+  assert.deepEqual(waits, [100, 100]);
+});
+
+test("a run that does not end is given as far as it is known", async () => {
+  const http = { run: async () => ({ status: "running" }) };
+  assert.equal((await finishedRun(http, "p", async () => {}, 3)).status, "running");
+});

@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  byCanvasNode, byDisplayNode, COLUMNS, firstColumn, isRunning, sortNodes, usedColumns,
+} from "../../js/lib/runs.js";
+import { cachedNode, node, run } from "./fixtures.mjs";
+
+const ids = (nodes) => nodes.map((each) => each.node_id).join("");
+
+test("nodes that a node expanded to count for the node on the canvas", () => {
+  const entries = byDisplayNode(
+    run([
+      node("5", { seconds: 1, peak_vram_mib: 100, class_type: "Loop" }),
+      node("5.0.0.2", { display_node_id: "5", seconds: 2, peak_vram_mib: 900 }),
+      node("5.0.0.3", { display_node_id: "5", seconds: 0.5, peak_vram_mib: null }),
+    ]),
+  );
+  assert.deepEqual([...entries], [
+    ["5", { seconds: 3.5, peak_vram_mib: 900, cached: false, class_type: "Loop" }],
+  ]);
+});
+
+test("the class of a canvas node is its own, also when an expanded node came first", () => {
+  const entries = byDisplayNode(
+    run([node("5.0.1", { display_node_id: "5" }), node("5", { class_type: "Loop" })]),
+  );
+  assert.equal(entries.get("5").class_type, "Loop");
+});
+
+test("a subgraph node sums up the nodes inside it, at every depth", () => {
+  const entries = byCanvasNode(
+    run([node("7:2", { seconds: 1 }), node("7:3:4", { seconds: 2, peak_vram_mib: 800 })]),
+  );
+  assert.deepEqual(
+    [...entries].map(([id, entry]) => [id, entry.seconds, entry.peak_vram_mib]),
+    [["7:2", 1, 300], ["7:3:4", 2, 800], ["7", 3, 800], ["7:3", 2, 800]],
+  );
+});
+
+test("a node is cached only when all of it was cached", () => {
+  const entries = byCanvasNode(run([cachedNode("7:2"), node("7:3"), cachedNode("8")]));
+  assert.equal(entries.get("7").cached, false);
+  assert.equal(entries.get("7:2").cached, true);
+  assert.equal(entries.get("8").cached, true);
+});
+
+test("nodes sort by peak with unknown ones last in both directions", () => {
+  const nodes = [
+    node("1", { peak_vram_mib: 5 }), cachedNode("2"), node("3", { peak_vram_mib: 9 }),
+    node("4", { peak_vram_mib: 5 }),
+  ];
+  assert.equal(ids(sortNodes(nodes, "peak", true)), "3142");
+  assert.equal(ids(sortNodes(nodes, "peak", false)), "1432");
+  assert.equal(ids(nodes), "1234");
+});
+
+test("titles sort as people count", () => {
+  const nodes = [node("1", { title: "Load 10" }), node("2", { title: "load 2" })];
+  assert.equal(ids(sortNodes(nodes, "title", false)), "21");
+});
+
+test("a server without a GPU has no columns for VRAM and sorts by time first", () => {
+  const none = { vram_before_mib: null, vram_after_mib: null, peak_vram_mib: null };
+  const onCpu = run([node("1", none), cachedNode("2")]);
+  assert.deepEqual(usedColumns(onCpu), ["title", "ram", "seconds"]);
+  assert.equal(firstColumn(onCpu), "seconds");
+  assert.equal(firstColumn(run([node("1")])), "peak");
+});
+
+test("differences are after minus before, and unknown when either is", () => {
+  assert.equal(COLUMNS.vram(node("1")), 100);
+  assert.equal(COLUMNS.ram(node("1", { rss_before_mib: null })), null);
+  assert.equal(COLUMNS.seconds(cachedNode("1")), null);
+});
+
+test("only a run with that status is still running", () => {
+  assert.deepEqual(["running", "success", "error"].map((status) => isRunning({ status })), [true, false, false]);
+});

@@ -1,0 +1,44 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { applyDefaults, settings } from "../../js/lib/settings.js";
+
+test("every setting has an id of ours, a category, a name and a default", () => {
+  const all = settings(() => {});
+  assert.equal(new Set(all.map((each) => each.id)).size, all.length);
+  for (const each of all) {
+    assert.match(each.id, /^Headroom\.\w+\.\w+$/);
+    assert.equal(each.category.length, 3);
+    assert.ok(each.name && each.type && each.defaultValue !== undefined, each.id);
+  }
+});
+
+test("a combo offers its default first", () => {
+  for (const each of settings(() => {}).filter((one) => one.type === "combo")) {
+    assert.equal(each.options[0], each.defaultValue);
+  }
+});
+
+const purge = () => ({
+  comfyClass: "HeadroomPurgeVRAM",
+  widgets: [{ name: "unload", value: "all models" }, { name: "free_ram", value: false }],
+});
+
+test("a new node starts with the user's values", () => {
+  const node = purge();
+  const chosen = { "Headroom.Defaults.PurgeVRAMUnload": "no models", "Headroom.Defaults.PurgeVRAMFreeRam": true };
+  applyDefaults(node, (id) => chosen[id]);
+  assert.deepEqual(node.widgets.map((widget) => widget.value), ["no models", true]);
+});
+
+test("without a choice, and on other packs' nodes, nothing is touched", () => {
+  const node = purge();
+  const other = { comfyClass: "KSampler", widgets: [{ name: "unload", value: "x" }] };
+  applyDefaults(node, () => undefined);
+  applyDefaults(other, () => "no models");
+  assert.deepEqual(node.widgets.map((widget) => widget.value), ["all models", false]);
+  assert.equal(other.widgets[0].value, "x");
+});
+
+test("a node whose widget is missing is left alone", () => {
+  applyDefaults({ comfyClass: "HeadroomPurgeVRAM" }, () => "no models");
+});
