@@ -1,0 +1,123 @@
+"""Purge VRAM and Offload Model on the simulated GPU: the bytes they report are the bytes moved."""
+
+import re
+
+import pytest
+from devtools.client import node_texts
+from devtools.graph import Graph, add_offload, add_purge, add_sampler, forget_everything
+from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
+
+pytestmark = pytest.mark.host
+MIB = 2**20
+
+
+@pytest.fixture
+def client(serve):
+    client = serve(simulate_mib=2048).client()
+    forget_everything(client)
+    return client
+
+
+def ledger(client):
+    status, figures = client.post_json("/simgpu/collect", {})
+    assert status == 200
+    return figures
+
+
+def load(graph, checkpoint=TEST_CHECKPOINT):
+    return graph.add("CheckpointLoaderSimple", ckpt_name=checkpoint.split("/")[1])
+
+
+def figure(report, name):
+    """The (before, after) of one row of a report, in MiB."""
+    row = re.search(rf"^  {name} +([\d,.]+) -> +([\d,.]+) MiB", report, re.MULTILINE)
+    return tuple(float(number.replace(",", "")) for number in row.groups())
+
+
+def test_after_a_purge_no_byte_stays_on_the_device(client):
+    graph = Graph()
+    checkpoint = load(graph)
+    add_purge(graph, value=add_sampler(graph, checkpoint[0], checkpoint[1]))
+    client.run(graph.prompt)
+    figures = ledger(client)
+    assert (figures["allocated_bytes"], figures["reserved_bytes"]) == (0, 0)
+
+
+def test_the_report_says_what_the_ledger_says(client):
+    graph = Graph()
+    checkpoint = load(graph)
+    purge = add_purge(graph, value=add_sampler(graph, checkpoint[0], checkpoint[1]),
+                      unload="all but keep", keep=checkpoint[0])
+    shown = graph.add("PreviewAny", source=purge[2])
+    texts = node_texts(client.run(graph.prompt))
+    figures, report = ledger(client), texts[purge.id]
+    assert figure(report, "torch allocated")[1] == pytest.approx(
+        figures["allocated_bytes"] / MIB, abs=0.05)
+    assert figure(report, "torch reserved")[1] == pytest.approx(
+        figures["reserved_bytes"] / MIB, abs=0.05)
+    before, after = figure(report, "driver free")
+    assert after == pytest.approx(figures["free_bytes"] / MIB, abs=0.05)
+    assert float(texts[shown.id]) == pytest.approx(after - before, abs=0.1)
+
+
+def test_a_second_purge_claims_nothing(client):
+    graph = Graph()
+    checkpoint = load(graph)
+    first = add_purge(graph, value=add_sampler(graph, checkpoint[0], checkpoint[1]))
+    second = add_purge(graph, value=first[0])
+    report = node_texts(client.run(graph.prompt))[second.id]
+    assert report.startswith("0.0 MiB of VRAM freed: nothing was loaded or cached")
+    assert "models: nothing was loaded" in report
+
+
+def test_memory_of_other_processes_is_never_claimed(client):
+    status, _ = client.post_json("/simgpu/other", {"mib": 300})
+    assert status == 200
+    graph = Graph()
+    purge = add_purge(graph)
+    report = node_texts(client.run(graph.prompt))[purge.id]
+    client.post_json("/simgpu/other", {"mib": 0})
+    assert figure(report, "driver free") == (1748.0, 1748.0)
+    assert report.startswith("0.0 MiB of VRAM freed")
+
+
+@pytest.mark.parametrize("to", ["CPU", "disk"])
+def test_offloading_a_frees_its_bytes_and_leaves_those_of_b(client, to):
+    graph = Graph()
+    a, b = load(graph), load(graph, TEST_CHECKPOINT_B)
+    both = graph.add("LatentAdd", samples1=add_sampler(graph, a[0], a[1]),
+                     samples2=add_sampler(graph, b[0], b[1]))
+    clips = add_offload(graph, model=a[1], after=both)
+    clips = add_offload(graph, model=b[1], after=clips[1])
+    tidy = add_purge(graph, value=clips[1], unload="no models")
+    probe = graph.add("ProbeLoaded", after=tidy)
+    offload = add_offload(graph, model=a[0], after=probe, to=to)
+    last = graph.add("ProbeLoaded", after=offload[1], model=b[0])
+    report = node_texts(client.run(graph.prompt))[offload.id]
+    before, after = figure(report, "torch allocated")
+    assert after == pytest.approx(before / 2, rel=0.001)
+    figures = ledger(client)
+    assert figures["allocated_bytes"] / MIB == pytest.approx(after, abs=0.05)
+    assert last.id
+
+
+def test_only_below_free_counts_what_is_really_free(client):
+    graph = Graph()
+    low = add_purge(graph, only_below_free_mib=2048)
+    high = add_purge(graph, only_below_free_mib=2049, value=low[0])
+    texts = node_texts(client.run(graph.prompt))
+    assert "left alone: 2,048.0 MiB are free" in texts[low.id]
+    assert "left alone" not in texts[high.id]
+
+
+def test_the_encoder_offloaded_after_encoding_makes_room_for_the_sampler(client):
+    graph = Graph()
+    checkpoint = load(graph)
+    latent = add_sampler(graph, checkpoint[0], checkpoint[1])
+    sampler = next(n for n in graph.prompt.values() if n["class_type"] == "KSampler")
+    offload = add_offload(graph, model=checkpoint[1], after=sampler["inputs"]["positive"])
+    sampler["inputs"]["positive"] = offload[1]
+    client.run(graph.prompt)
+    with_encoder = client.get_json("/headroom/memory")["models"]
+    assert [model["class"] for model in with_encoder if "CLIP" in model["class"]] == []
+    assert latent.id
