@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from devtools.client import node_texts
 from devtools.graph import Graph, add_offload, add_purge, add_sampler, forget_everything
 from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
