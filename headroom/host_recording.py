@@ -53,6 +53,7 @@ class Graph:
 
     def __init__(self, dynamic_prompt: Any) -> None:
         self._prompt = dynamic_prompt
+        self._async_classes: dict[str, bool] = {}
 
     def class_type(self, node_id: str) -> str:
         return str(self._prompt.get_node(node_id)["class_type"])
@@ -76,9 +77,12 @@ class Graph:
 
     def is_async(self, node_id: str) -> bool:
         """Return whether the node's function is a coroutine, so that others may run meanwhile."""
-        found = core_nodes.NODE_CLASS_MAPPINGS.get(self.class_type(node_id))
-        function = getattr(found, str(getattr(found, "FUNCTION", "")), None)
-        return inspect.iscoroutinefunction(function)
+        class_type = self.class_type(node_id)
+        if class_type not in self._async_classes:
+            found = core_nodes.NODE_CLASS_MAPPINGS.get(class_type)
+            function = getattr(found, str(getattr(found, "FUNCTION", "")), None)
+            self._async_classes[class_type] = inspect.iscoroutinefunction(function)
+        return self._async_classes[class_type]
 
 
 def _never_fails(method: Callable[..., None]) -> Callable[..., None]:

@@ -50,7 +50,7 @@ class Probe:
         now = self._clock()
         if now - self._last.at > self._fresh_for:
             return self.measured()
-        return Reading(now, self._last.vram_bytes, self._last.rss_bytes)
+        return Reading(now, self._last.vram_bytes, self._last.rss_bytes, None, False)
 
     def measured(self) -> Reading:
         """Measure now."""

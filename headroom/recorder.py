@@ -97,16 +97,18 @@ class Recorder:
     def node_starts(self, node_id: str, prompt_id: str) -> None:
         with self._lock:
             if self._run is not None and self._run.prompt_id == prompt_id:
-                reading = self._probe.reading()
-                self._run.observe(reading)
-                self._run.nodes.started(node_id, reading)
+                self._run.nodes.started(node_id, self._reading(self._run))
 
     def node_finishes(self, node_id: str, prompt_id: str) -> None:
         with self._lock:
             if self._run is not None and self._run.prompt_id == prompt_id:
-                reading = self._probe.reading()
-                self._run.observe(reading)
-                self._run.nodes.finished(node_id, reading)
+                self._run.nodes.finished(node_id, self._reading(self._run))
+
+    def _reading(self, run: Run) -> Reading:
+        reading = self._probe.reading()
+        if reading.measured:
+            run.observe(reading)
+        return reading
 
     def prompt_leaves(self) -> None:
         """The prompt has left the executor, however it ended."""

@@ -1,0 +1,69 @@
+"""The record of a run as a plain-text table."""
+
+from typing import Any
+
+MAX_LINES = 200
+
+
+def run_text(run: dict[str, Any]) -> str:
+    """Return a run's record (as `Run.as_json` gives it) as text: totals, then one line a node."""
+    return "\n".join([*_totals(run), "", *_table(run["nodes"]), *_events(run)])
+
+
+def _totals(run: dict[str, Any]) -> list[str]:
+    so_far = " so far" if run["status"] == "running" else f", {run['status']}"
+    lines = [f"{run['seconds']:,.1f} s{so_far} on {run['device']}"]
+    if run["peak_vram_mib"] is not None:
+        whose = "every process" if run["vram_source"] == "driver" else "this process"
+        size = run["vram_total_mib"]
+        of = f" of {size:,.1f}" if size is not None else ""
+        lines.append(f"peak VRAM {run['peak_vram_mib']:,.1f}{of} MiB ({whose} on the card)")
+    lines.append(f"peak RAM of this process {run['peak_rss_mib']:,.1f} MiB")
+    return lines
+
+
+def _table(nodes: list[dict[str, Any]]) -> list[str]:
+    has_vram = any(node["vram_before_mib"] is not None for node in nodes)
+    titles = ["seconds"]
+    titles += ["VRAM before", "after", "peak"] if has_vram else []
+    titles += ["RAM before", "after", "node"]
+    rows = [_cells(node, has_vram) for node in nodes[:MAX_LINES]]
+    widths = [max(len(row[i]) for row in [titles, *rows]) for i in range(len(titles) - 1)]
+    lines = [_line(row, widths) for row in [titles, *rows]]
+    if len(nodes) > MAX_LINES:
+        lines.append(f"... and {len(nodes) - MAX_LINES} more nodes (all of them are in the data)")
+    return lines
+
+
+def _cells(node: dict[str, Any], has_vram: bool) -> list[str]:
+    figures = ["vram_before_mib", "vram_after_mib", "peak_vram_mib"] if has_vram else []
+    figures += ["rss_before_mib", "rss_after_mib"]
+    seconds = "cached" if node["cached"] else f"{node['seconds']:,.3f}"
+    named = f"{node['title']} (#{node['node_id']})"
+    mark = f" [{node['status']}]" if node["status"] not in ("done", "cached") else ""
+    return [seconds, *(_mib(node[figure]) for figure in figures), f"{named}{mark}"]
+
+
+def _line(row: list[str], widths: list[int]) -> str:
+    cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=False)]
+    return "  ".join([*cells, row[-1]])
+
+
+def _events(run: dict[str, Any]) -> list[str]:
+    lines = []
+    for entry in run["oom"]:
+        end = "recovered" if entry["recovered"] else "not enough yet"
+        lines.append(
+            f"out of memory at {entry['at_seconds']:,.1f} s in #{entry['node_id']}, attempt "
+            f"{entry['attempt']}: {entry['action']}, {entry['freed_mib']:,.1f} MiB freed, {end}"
+        )
+    for entry in run["actions"]:
+        lines.append(
+            f"{entry['action']} at {entry['at_seconds']:,.1f} s in #{entry['node_id']}: "
+            f"{entry['text']}"
+        )
+    return ["", *lines] if lines else []
+
+
+def _mib(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f}"

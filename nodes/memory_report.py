@@ -1,0 +1,43 @@
+"""Memory Report: what every node of this prompt has used so far, as text, chart and data."""
+
+from typing import Any
+
+from comfy_api.latest import io, ui
+
+from ..headroom.chart import report_image
+from ..headroom.memory_report import record_json, record_text, running_record
+from ._schema import any_wire, report_output, schema
+
+
+class MemoryReport(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        value, value_out = any_wire(
+            "value", "Anything. The report covers what has run when this value is ready.",
+            optional=True,
+        )
+        return schema(
+            node_id="HeadroomMemoryReport",
+            display_name="Memory Report",
+            description="Show where the memory of this prompt went: time, VRAM and RAM of every "
+                        "node up to this point.",
+            search_aliases=["memory usage", "vram usage", "profile", "monitor", "benchmark",
+                            "显存", "显存占用", "性能分析"],
+            is_output_node=True,
+            inputs=[value],
+            outputs=[
+                value_out,
+                report_output(),
+                io.Image.Output("chart", tooltip="VRAM and RAM over time, nodes as bands."),
+                io.String.Output("data", tooltip="The same record as JSON, as "
+                                                 "/headroom/runs/{prompt_id} gives it."),
+            ],
+        )
+
+    @classmethod
+    def execute(cls, value: Any = None) -> io.NodeOutput:
+        run = running_record()
+        text = record_text(run)
+        return io.NodeOutput(
+            value, text, report_image(run), record_json(run), ui=ui.PreviewText(text)
+        )
