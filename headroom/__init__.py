@@ -1,22 +1,30 @@
-"""Headroom's memory package: measure, find, purge, offload; usable without ComfyUI.
+"""Headroom's memory package: measure, find, purge, offload, cast, sort; usable without ComfyUI.
 
     import headroom
     print(headroom.offload(pipeline).text)
 """
 
+from .cast import Cast, cast
 from .find import FoundModel, find_models
 from .measure import DeviceMemory, Snapshot, snapshot
 from .offload import offload
 from .purge import purge
 from .report import Report
+from .sizes import Size
+from .work_order import restore_order, sort_work
 
 __all__ = [
+    "Cast",
     "DeviceMemory",
     "FoundModel",
     "Report",
+    "Size",
     "Snapshot",
+    "cast",
     "find_models",
     "offload",
     "purge",
+    "restore_order",
     "snapshot",
+    "sort_work",
 ]

@@ -1,0 +1,160 @@
+"""Cast: give any model a private copy of its weights in another dtype, measured."""
+
+import gc
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from .cast_carriers import carried_models, carry, self_casting_reason
+from .cast_model import CastModel, cast_module, cast_patcher
+from .cast_module import Twins
+from .cast_rules import CastRules, parse_keep, short
+from .find import is_patcher, is_pipeline
+from .journal import note_action
+from .measure import snapshot
+from .report import Report, mib
+from .seam import current_host
+
+Dtype = Literal["bfloat16", "float16", "float32"]
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+NAMED_TENSORS = 6
+
+
+@dataclass(frozen=True)
+class Cast:
+    """The model to go on with (the very object that came in, where nothing was cast)."""
+
+    value: Any
+    report: Report
+    models: tuple[CastModel, ...]
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes by which the weights became smaller; negative where they grew."""
+        return sum(model.saved_bytes for model in self.models if model.twins)
+
+
+def cast(value: Any, dtype: Dtype = "bfloat16", keep_float32: str = "") -> Cast:
+    """Return `value` with a private copy of its floating-point weights in `dtype`.
+
+    For MODEL, CLIP, VAE, CONTROL_NET, CLIP_VISION, STYLE_MODEL, UPSCALE_MODEL, a diffusers or
+    DiffSynth pipeline, or an nn.Module. `keep_float32` names weights that stay as they are, by
+    comma-separated parts of their names. The given object, its clones and their patches are
+    untouched; patches on it also apply to the result, and more can be added. Quantised models and
+    models already in `dtype` come back as the same object. Cost: RAM for the copy beside the
+    original, until nothing uses the original any more; the precision that the dtype lacks.
+    Raises ValueError without a model, for a float16 overflow (naming the tensor), and for models
+    that cannot be copied; nothing was changed then.
+    """
+    rules = CastRules(_dtype(dtype), parse_keep(keep_float32))
+    before = snapshot()
+    found = carried_models(value)
+    if not found and not self_casting_reason(value):
+        raise ValueError(
+            f"Cast bf16 expects a model on the input `model`, but got {_came(value)}: connect a "
+            "MODEL, CLIP, VAE, CONTROL_NET, CLIP_VISION, UPSCALE_MODEL or a pipeline there."
+        )
+    models = tuple(_cast_one(item, rules, is_pipeline(value)) for item in found)
+    twins = {key: twin for model in models for key, twin in model.twins.items()}
+    result = _carried(value, twins, rules.dtype) if twins else value
+    gc.collect()
+    report = Report(_headline(models, rules), tuple(_steps(value, models, rules)), before,
+                    snapshot())
+    note_action("cast", report.freed_mib, report.headline)
+    return Cast(result, report, models)
+
+
+def _dtype(name: str) -> torch.dtype:
+    if name not in DTYPES:
+        raise ValueError(f"Cast bf16 expects dtype = {', '.join(DTYPES)}, but got {name!r}.")
+    return DTYPES[name]
+
+
+def _came(value: Any) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__} without a model of its own"
+
+
+def _cast_one(item: Any, rules: CastRules, is_component: bool) -> CastModel:
+    if is_patcher(item):
+        return cast_patcher(item, rules)
+    # A pipeline knows the dtype of its components; whoever holds a bare module may not.
+    return cast_module(item, rules, joins_layers=not is_component)
+
+
+def _carried(value: Any, twins: Twins, dtype: torch.dtype) -> Any:
+    twin = carry(value, twins, dtype)
+    is_model = is_patcher(twin) or isinstance(twin, torch.nn.Module)
+    if current_host() is not None and not is_model:
+        from . import host_cast
+
+        host_cast.forget_carrier_state(twin)
+    return twin
+
+
+# ---------------------------------------------------------------- the report
+
+
+def _headline(models: tuple[CastModel, ...], rules: CastRules) -> str:
+    done = [model for model in models if model.twins]
+    if not done:
+        reasons = list(dict.fromkeys(model.reason for model in models))
+        return f"0 MiB saved: {'; '.join(reasons)}" if reasons else "0 MiB saved: not cast"
+    saved = sum(model.saved_bytes for model in done)
+    before = sum(sum(model.before.values()) for model in done)
+    verb = f"{mib(saved)} saved" if saved >= 0 else f"{mib(-saved)} more needed"
+    return f"{verb}: {mib(before)} of weights are {mib(before - saved)} in {short(rules.dtype)}"
+
+
+def _steps(value: Any, models: tuple[CastModel, ...], rules: CastRules) -> list[str]:
+    steps = []
+    for model in models:
+        steps.extend(_model_steps(model, rules))
+    if not models:
+        steps.append(self_casting_reason(value))
+    if any(model.twins for model in models):
+        steps.append(_cost(models))
+    host = current_host()
+    if host is not None and any(model.twins for model in models):
+        from . import host_cast
+
+        if not host_cast.accepts_dtype(value, rules.dtype):
+            steps.append(f"ComfyUI never runs this VAE in {short(rules.dtype)} by itself: pictures "
+                         "may turn black")
+    return list(dict.fromkeys(steps))
+
+
+def _model_steps(model: CastModel, rules: CastRules) -> list[str]:
+    if model.reason:
+        return [f"{model.label}: {model.reason}", *model.notes]
+    steps = [f"{model.label}: {_counted(model.before)} -> {_counted(model.after)}",
+             model.rounding.text]
+    if model.saved_bytes == 0:
+        steps.append(f"{short(rules.dtype)} takes the same room as the dtype before; it only "
+                     "trades range for precision")
+    steps.extend(_kept(model))
+    return [*steps, *model.notes]
+
+
+def _counted(sizes: dict[str, int]) -> str:
+    largest_first = sorted(sizes.items(), key=lambda item: -item[1])
+    return " + ".join(f"{mib(size)} {name}" for name, size in largest_first if size)
+
+
+def _kept(model: CastModel) -> list[str]:
+    """Say which weights stayed as they are, a sentence for each reason."""
+    sentences = []
+    for reason in dict.fromkeys(item.kept for item in model.kept):
+        items = [item for item in model.kept if item.kept == reason]
+        size = sum(item.parameter.numel() * item.target.itemsize for item in items)
+        names = ", ".join(item.name for item in items[:NAMED_TENSORS])
+        more = f" and {len(items) - NAMED_TENSORS} more" if len(items) > NAMED_TENSORS else ""
+        dtypes = "/".join(sorted({short(item.target) for item in items}))
+        sentences.append(f"kept in {dtypes} ({reason}): {mib(size)} in {names}{more}")
+    return sentences
+
+
+def _cost(models: tuple[CastModel, ...]) -> str:
+    copies = sum(sum(model.after.values()) for model in models if model.twins)
+    return (f"until nothing uses the original any more, the copy costs {mib(copies)} of RAM on top "
+            "of it")

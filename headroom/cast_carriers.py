@@ -1,0 +1,104 @@
+"""Objects that carry models (CLIP, VAE, CONTROL_NET, pipelines ...) and private copies of them."""
+
+import copy
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from .cast_module import Twins, follow
+from .cast_rules import FLOATS
+from .find import is_patcher, is_pipeline, pipeline_modules
+
+DEPTH = 3
+
+_NOT_CARRIERS = (type, torch.Tensor, torch.nn.Module, types.FunctionType, types.MethodType,
+                 types.ModuleType)
+
+
+def carried_models(value: Any) -> list[Any]:
+    """Return the patchers and modules that make up `value`, each set of weights once.
+
+    For a patcher or a module that is the value itself; for a pipeline its components; for other
+    objects the patchers among their attributes and those of their chain of ControlNets, or, where
+    there is none, the modules.
+    """
+    found: list[Any] = []
+    for item in _carried(value):
+        weights = item.model if is_patcher(item) else item
+        if not any(weights is (other.model if is_patcher(other) else other) for other in found):
+            found.append(item)
+    return found
+
+
+def _carried(value: Any) -> Iterator[Any]:
+    if is_patcher(value):
+        yield value
+    elif is_pipeline(value):
+        yield from pipeline_modules(value).values()
+    elif isinstance(value, torch.nn.Module):
+        yield value
+    elif _has_attributes(value) and not self_casting_reason(value):
+        items = list(vars(value).values())
+        patchers = [item for item in items if is_patcher(item)]
+        modules = [item for item in items if isinstance(item, torch.nn.Module)]
+        yield from patchers or modules
+    previous = getattr(value, "previous_controlnet", None)
+    if previous is not None:
+        yield from _carried(previous)
+
+
+def self_casting_reason(value: Any) -> str:
+    """Return why casting `value` would mean nothing, "" for values that hold their own weights."""
+    if hasattr(value, "t2i_model"):
+        return "ComfyUI casts a T2I adapter to the sampler's dtype at every use"
+    if hasattr(value, "control_weights"):
+        return ("a Control-LoRA has no model of its own: ComfyUI builds it from the sampled "
+                "model, in that model's dtype, at every run")
+    return ""
+
+
+def carry(value: Any, twins: Twins, dtype: torch.dtype) -> Any:
+    """Return a copy of `value` that carries the twins of its models instead of them.
+
+    The copy is shallow: tokenizers, schedulers and settings are shared, containers are not. Helper
+    objects that hold a model themselves are copied too. Attributes naming a floating-point dtype
+    (`vae_dtype`, `torch_dtype`) name the new one.
+    """
+    if id(value) in twins:
+        return twins[id(value)]
+    twin = copy.copy(value)
+    twins[id(value)] = twin
+    for name, item in list(vars(value).items()):
+        vars(twin)[name] = _carry_attribute(item, twins, dtype)
+    return twin
+
+
+def _carry_attribute(item: Any, twins: Twins, dtype: torch.dtype) -> Any:
+    if isinstance(item, torch.dtype):
+        return dtype if item in FLOATS else item
+    if _has_attributes(item) and id(item) not in twins and _refers(item, twins, DEPTH):
+        return carry(item, twins, dtype)
+    new = follow(item, twins)
+    return copy.copy(new) if new is item and type(item) in (dict, list, set) else new
+
+
+def _refers(value: Any, twins: Twins, depth: int) -> bool:
+    """Return whether a helper object holds one of the old models, directly or a few steps in."""
+    if id(value) in twins:
+        return True
+    if type(value) in (list, tuple, set):
+        return any(_refers(item, twins, depth) for item in value)
+    if type(value) is dict:
+        return any(_refers(item, twins, depth) for item in value.values())
+    if depth == 0 or not _has_attributes(value):
+        return False
+    return any(_refers(item, twins, depth - 1) for item in vars(value).values())
+
+
+def _has_attributes(value: Any) -> bool:
+    """Return whether `value` is an object with attributes of its own, not a class or a model."""
+    if isinstance(value, _NOT_CARRIERS) or callable(getattr(value, "is_clone", None)):
+        return False
+    return isinstance(getattr(value, "__dict__", None), dict)

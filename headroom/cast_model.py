@@ -1,0 +1,229 @@
+"""Cast one set of weights: a bare nn.Module, or the module under a ComfyUI patcher."""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from .cast_layers import join_layers
+from .cast_module import Twins, copy_module, retell_dtype
+from .cast_rules import (
+    FLOATS,
+    CastRules,
+    DtypeOf,
+    Wanted,
+    own_dtype,
+    plan,
+    quantised_reason,
+    short,
+    unmatched,
+)
+from .cast_tensor import CastOverflow, Rounding, check_tensor
+from .pipelines import has_offload_hook
+from .seam import current_host
+
+
+@dataclass
+class CastModel:
+    """What became of one set of weights.
+
+    `twins` maps the id of each old object to its new one; empty where nothing was cast, and then
+    `reason` says why. Bytes are counted per dtype, over weights and buffers.
+    """
+
+    label: str
+    reason: str = ""
+    twins: Twins = field(default_factory=dict)
+    before: dict[str, int] = field(default_factory=dict)
+    after: dict[str, int] = field(default_factory=dict)
+    kept: list[Wanted] = field(default_factory=list)
+    rounding: Rounding = field(default_factory=Rounding)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes by which the weights became smaller; negative where they grew."""
+        return sum(self.before.values()) - sum(self.after.values())
+
+
+def cast_module(
+    module: torch.nn.Module, rules: CastRules, joins_layers: bool = True
+) -> CastModel:
+    """Cast a module that nobody manages; `module` stays as it is.
+
+    Its layers then take inputs of any dtype, as their caller does not know about the cast;
+    without `joins_layers` only where dtypes are mixed. Raises ValueError where a value does not
+    fit, where the module cannot be copied, and where another library moves it around.
+    """
+    result, wanted = _planned(module, rules, own_dtype)
+    if result.reason:
+        return result
+    if has_offload_hook(module):
+        raise ValueError(
+            f"Cast bf16 expects a {result.label} without offload hooks, which speak for the old "
+            "weights: cast first, then enable offloading on the result."
+        )
+    twin, result.twins = _copied(module, wanted, result.rounding, rules)
+    retell_dtype(twin, rules.dtype)
+    if joins_layers or _is_mixed(wanted):
+        join_layers(twin, rules.dtype)
+    return result
+
+
+def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
+    """Cast the weights under `patcher` for a patcher of their own, with the same patches.
+
+    The source is unloaded first, so that no LoRA is inside its weights; it and its clones stay as
+    they are. A dynamic model is read from its file again instead of being copied. Raises as
+    `cast_module`, and ValueError where the model was compiled before.
+    """
+    host_cast = _host_cast()
+    is_dynamic = host_cast.host.is_dynamic(patcher)
+    dtype_of = host_cast.device_dtype if is_dynamic else own_dtype
+    label = type(patcher.model).__name__
+    reason = quantised_reason(patcher.model) or host_cast.quantised_reason(patcher)
+    if reason:
+        return CastModel(label, _left_alone(reason))
+    result, wanted = _planned(patcher.model, rules, dtype_of)
+    if result.reason:
+        return result
+    _refuse_compiled(label, host_cast.compiled_reason(patcher))
+    if is_dynamic and host_cast.loader_recipe(patcher) is None:
+        result.reason = ("not cast: dynamic VRAM streams it from a file, and its loader left no "
+                         "way to read that file again")
+        return result
+    host_cast.unload(patcher)
+    make = _reread if is_dynamic else _copy_patched
+    module, twins = make(patcher, rules, result.rounding)
+    retell_dtype(module, rules.dtype)
+    host_cast.use_compute_dtype(module, rules.dtype)
+    if _is_mixed(wanted):
+        join_layers(module, rules.dtype, dtype_of)
+    again = partial(_patcher_of, rules)
+    twins[id(patcher)] = host_cast.private_patcher(patcher, module, twins, again)
+    result.twins = twins
+    result.notes.extend(host_cast.compute_notes(patcher, rules.dtype))
+    if is_dynamic:
+        result.notes.append("dynamic VRAM reads the weights from the file: no copy in RAM")
+    return result
+
+
+def _host_cast() -> Any:
+    if current_host() is None:
+        raise RuntimeError("a ComfyUI patcher can only be cast inside ComfyUI")
+    from . import host_cast
+
+    return host_cast
+
+
+def _patcher_of(rules: CastRules, patcher: Any) -> Any:
+    return cast_patcher(patcher, rules).twins.get(id(patcher), patcher)
+
+
+def _planned(
+    module: torch.nn.Module, rules: CastRules, dtype_of: DtypeOf
+) -> tuple[CastModel, list[Wanted]]:
+    """Return the plan, and in the result the reason if there is nothing to do."""
+    label = type(module).__name__
+    reason = quantised_reason(module)
+    if reason:
+        return CastModel(label, _left_alone(reason)), []
+    wanted = plan(module, rules, dtype_of)
+    result = CastModel(label, _nothing_to_do(wanted, rules))
+    buffers = {id(buffer): buffer for buffer in module.buffers()}
+    for buffer in buffers.values():
+        _add(result.before, buffer.dtype, buffer)
+        _add(result.after, buffer.dtype, buffer)
+    for item in wanted:
+        _add(result.before, item.source, item.parameter)
+        _add(result.after, item.target, item.parameter)
+    result.kept = [item for item in wanted if item.kept and item.source in FLOATS
+                   and item.parameter.dim() > 0]
+    result.notes = [f"keep_float32: '{name}' is in no weight's name"
+                    for name in unmatched(rules, wanted)]
+    return result, wanted
+
+
+def _left_alone(reason: str) -> str:
+    return f"not cast: it is quantised ({reason}), and casting would undo that"
+
+
+def _nothing_to_do(wanted: list[Wanted], rules: CastRules) -> str:
+    floats = [item for item in wanted if item.source in FLOATS and item.parameter.dim() > 0]
+    if not floats:
+        return "it has no floating-point weights"
+    if any(item.target != item.source for item in floats):
+        return ""
+    if all(item.source == rules.dtype or item.kept == "position table" for item in floats):
+        return f"already {short(rules.dtype)}"
+    if any(item.source == rules.dtype for item in floats):
+        return f"already {short(rules.dtype)}, apart from what is kept"
+    return "every weight is kept by keep_float32"
+
+
+def _add(counts: dict[str, int], dtype: torch.dtype, tensor: torch.Tensor) -> None:
+    counts[short(dtype)] = counts.get(short(dtype), 0) + tensor.numel() * dtype.itemsize
+
+
+def _is_mixed(wanted: list[Wanted]) -> bool:
+    return len({i.target for i in wanted if i.target in FLOATS and i.parameter.dim() > 0}) > 1
+
+
+def _refuse_compiled(label: str, reason: str) -> None:
+    if reason:
+        raise ValueError(
+            f"Cast bf16 expects a {label} that is not compiled yet, but it carries {reason} over "
+            "the old weights: connect Cast bf16 before the node that compiles the model."
+        )
+
+
+def _copied(
+    module: torch.nn.Module, wanted: list[Wanted], rounding: Rounding, rules: CastRules,
+    **options: Any,
+) -> tuple[torch.nn.Module, Twins]:
+    try:
+        return copy_module(module, wanted, rounding, **options)
+    except CastOverflow as error:
+        raise _refused(module, error, rules) from error
+
+
+def _refused(module: torch.nn.Module, error: Exception, rules: CastRules) -> ValueError:
+    return ValueError(
+        f"Cast bf16 cannot cast this {type(module).__name__} to {short(rules.dtype)}: {error}; "
+        "choose bfloat16, or name that tensor in keep_float32. Nothing was changed."
+    )
+
+
+def _copy_patched(
+    patcher: Any, rules: CastRules, rounding: Rounding
+) -> tuple[torch.nn.Module, Twins]:
+    """Copy the module under a classic patcher, as it is without patches."""
+    host_cast = _host_cast()
+    module = patcher.model
+    wanted = plan(module, rules)
+    values, shared = host_cast.weight_backups(patcher), host_cast.shared_parts(module)
+    twin, twins = _copied(module, wanted, rounding, rules, values=values, shared=shared)
+    host_cast.start_unloaded(twin)
+    host_cast.stamp(twin, {item.name: item.target for item in wanted})
+    return twin, twins
+
+
+def _reread(patcher: Any, rules: CastRules, rounding: Rounding) -> tuple[torch.nn.Module, Twins]:
+    """Read a dynamic model from its file again, to reach the GPU in the wanted dtypes."""
+    host_cast = _host_cast()
+    module = patcher.model
+    wanted = plan(module, rules, host_cast.device_dtype)
+    try:
+        for item in wanted:
+            if item.target != item.source:
+                check_tensor(item.name, item.parameter.detach(), item.target, rounding)
+    except CastOverflow as error:
+        raise _refused(module, error, rules) from error
+    twin = host_cast.reload(host_cast.loader_recipe(patcher)).model
+    new = dict(twin.named_modules())
+    twins: Twins = {
+        id(part): new[name] for name, part in module.named_modules() if name in new
+    }
+    host_cast.stamp(twin, {item.name: item.target for item in wanted})
+    return twin, twins

@@ -1,0 +1,190 @@
+"""Which tensors of a module a cast may touch, and which dtype each of them gets."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import torch
+
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+# Learned tables of positions: small, and rounding them moves things.
+_POSITIONS = re.compile(r"pos(?:ition(?:al)?)?_?(?:emb|embed|embedding|enc|encoding|table|id)s?")
+
+# Packages whose layers keep weights in formats of their own behind an ordinary dtype.
+_QUANTISERS = ("bitsandbytes", "gguf", "nunchaku", "torchao", "quanto", "awq", "gptqmodel",
+               "auto_gptq", "hqq", "compressed_tensors")
+
+
+DtypeOf = Callable[[torch.nn.Module, str, torch.Tensor], torch.dtype]
+
+
+def own_dtype(_part: torch.nn.Module, _name: str, tensor: torch.Tensor) -> torch.dtype:
+    """Return the dtype of a weight that is what it seems."""
+    return tensor.dtype
+
+
+@dataclass(frozen=True)
+class CastRules:
+    """The dtype to cast to, and the name patterns of what stays as it is."""
+
+    dtype: torch.dtype
+    keep: tuple[str, ...] = ()
+
+    def keeps(self, name: str) -> bool:
+        """Return whether a pattern is part of `name`; `*` and `?` stand for any letters."""
+        return any(fnmatchcase(name, f"*{pattern}*") for pattern in self.keep)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One tensor's name and the dtype it is to have; `kept` says why it differs from the rule."""
+
+    name: str
+    parameter: torch.nn.Parameter
+    source: torch.dtype
+    target: torch.dtype
+    kept: str = ""
+
+
+def parse_keep(text: str) -> tuple[str, ...]:
+    """Return the comma-separated name patterns in `text`."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def short(dtype: torch.dtype) -> str:
+    """Return the dtype's name without `torch.`."""
+    return str(dtype).removeprefix("torch.")
+
+
+def is_layer(module: torch.nn.Module) -> bool:
+    """Return whether `module` computes with its own weights: one of torch's layers, or a leaf."""
+    if not module._parameters:
+        return False
+    is_torch = any(base.__module__.startswith("torch.nn.modules") for base in type(module).__mro__
+                   if base is not torch.nn.Module)
+    return is_torch or next(module.children(), None) is None
+
+
+def plan(
+    module: torch.nn.Module,
+    rules: CastRules,
+    dtype_of: DtypeOf = own_dtype,
+) -> list[Wanted]:
+    """Return what each parameter of `module` is to become, each once, whatever its names.
+
+    Floating-point parameters get the rules' dtype. Integer parameters, single numbers (a scale or
+    a temperature) and buffers keep theirs; so do, when precision is lost, what `keep` names and
+    learned position tables. A layer computes in one dtype, so a layer with one kept weight keeps
+    them all, and a layer with running statistics stays whole. `dtype_of` tells the dtype that a
+    parameter has on the device, where that is not its own.
+    """
+    wanted: dict[int, Wanted] = {}
+    for prefix, part in module.named_modules():
+        whole = _whole_layer_reason(prefix, part, rules)
+        for name, parameter in part.named_parameters(prefix, recurse=False):
+            leaf = name.rpartition(".")[2]
+            source = dtype_of(part, leaf, parameter)
+            kept = _kept_reason(name, part, parameter, source, rules) or whole
+            narrows = source in FLOATS and not _keeps_values(source, rules.dtype)
+            if source not in FLOATS or parameter.dim() == 0 or (kept and narrows):
+                target = source
+            else:
+                target, kept = rules.dtype, ""
+            item = Wanted(name, parameter, source, target, kept)
+            earlier = wanted.get(id(parameter))
+            if earlier is None or (item.kept and not earlier.kept):
+                wanted[id(parameter)] = item
+    return list(wanted.values())
+
+
+def _keeps_values(source: torch.dtype, target: torch.dtype) -> bool:
+    return torch.finfo(target).bits > torch.finfo(source).bits or source == target
+
+
+def _whole_layer_reason(prefix: str, part: torch.nn.Module, rules: CastRules) -> str:
+    if not is_layer(part):
+        return ""
+    if getattr(part, "running_mean", None) is not None:
+        return "running statistics"
+    names = (name for name, _ in part.named_parameters(prefix, recurse=False))
+    return "keep_float32" if any(rules.keeps(name) for name in names) else ""
+
+
+def _kept_reason(
+    name: str, part: torch.nn.Module, parameter: torch.nn.Parameter, source: torch.dtype,
+    rules: CastRules,
+) -> str:
+    if source not in FLOATS or parameter.dim() == 0:
+        return "not a floating-point weight"
+    if rules.keeps(name):
+        return "keep_float32"
+    return "position table" if _is_position_table(name, part) else ""
+
+
+def _is_position_table(name: str, part: torch.nn.Module) -> bool:
+    """Return whether a parameter is a table of positions, not a layer that is applied to them."""
+    path = name.lower().split(".")
+    if path[-1] == "weight":
+        if not isinstance(part, torch.nn.Embedding):
+            return False
+        path = path[:-1]
+    return bool(path) and _POSITIONS.search(path[-1]) is not None
+
+
+def unmatched(rules: CastRules, planned: list[Wanted]) -> list[str]:
+    """Return the keep patterns that are part of no tensor's name."""
+    names = [item.name for item in planned]
+    return [
+        pattern for pattern in rules.keep
+        if not any(fnmatchcase(name, f"*{pattern}*") for name in names)
+    ]
+
+
+def quantised_reason(module: torch.nn.Module) -> str:
+    """Return why `module` must not be cast, such as "GGMLTensor weights"; "" where it may be.
+
+    Looks at classes, not at `.dtype`: quantised tensors report the dtype they stand for.
+    """
+    for part in module.modules():
+        package = type(part).__module__.split(".")[0].lower()
+        if any(word in type(part).__module__.lower().split(".") for word in _QUANTISERS):
+            return f"{type(part).__name__} layers ({package})"
+        for mark in ("quant_format", "layout_type", "quant_state", "scaled_fp8"):
+            if getattr(part, mark, None) is not None:
+                return f"{type(part).__name__} layers with quantised weights"
+        for name, tensor in _own_tensors(part):
+            reason = _tensor_reason(name, tensor, name in part._parameters)
+            if reason:
+                return reason
+    return ""
+
+
+def _own_tensors(part: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, tensor in [*part._parameters.items(), *part._buffers.items()]:
+        if tensor is not None:
+            yield name, tensor
+
+
+def _tensor_reason(name: str, tensor: torch.Tensor, is_parameter: bool) -> str:
+    for kind in (type(tensor), type(tensor.data)):
+        if kind not in (torch.Tensor, torch.nn.Parameter) and not _is_device_wrapper(kind, tensor):
+            return f"{kind.__name__} weights"
+    if str(tensor.dtype).startswith("torch.float8") or "float4" in str(tensor.dtype):
+        return f"{short(tensor.dtype)} weights"
+    if is_parameter and tensor.dtype in (torch.int8, torch.uint8):
+        return f"{short(tensor.dtype)} weights"
+    if name in ("scale_weight", "weight_scale", "scaled_fp8"):
+        return f"weights scaled by `{name}`"
+    return ""
+
+
+def _is_device_wrapper(kind: type, tensor: torch.Tensor) -> bool:
+    """Return whether a tensor class is a device's own way to hold plain values.
+
+    Devices outside torch may wrap a tensor to run its operations (`__torch_dispatch__`). Quantised
+    tensors do that too, but have parts to be flattened into, and exist on the CPU as well.
+    """
+    dispatches = "__torch_dispatch__" in vars(kind)
+    return dispatches and not hasattr(kind, "__tensor_flatten__") and tensor.device.type != "cpu"
