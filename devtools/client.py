@@ -116,14 +116,17 @@ class Client:
         client_id: str | None = None,
         extra_data: Mapping[str, Any] | None = None,
     ) -> str:
-        """Queue an API-format prompt and return its id; PromptInvalid when it is refused."""
+        """Queue an API-format prompt and return its id.
+
+        PromptInvalid when the server refuses it or some outputs of it (the others run then).
+        """
         body: dict[str, Any] = {"prompt": prompt}
         if client_id is not None:
             body["client_id"] = client_id
         if extra_data is not None:
             body["extra_data"] = extra_data
         status, answer = self.post_json("/prompt", body)
-        if status != 200:
+        if status != 200 or answer.get("node_errors"):
             raise PromptInvalid(status, answer)
         return str(answer["prompt_id"])
 

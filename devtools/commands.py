@@ -12,6 +12,7 @@ from typing import TextIO
 
 from .cache import cache_home
 from .errors import DISK_FULL, DevError, explain_failure
+from .processes import end_process, start_process
 
 LARGE_DOWNLOAD = re.compile(r"\s*Downloading (\S+) \((\d{2,}\.\d MB|\d+\.\d GB)\)")
 
@@ -30,31 +31,33 @@ def run_logged(
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as record:
         record.write(f"\n== {time.strftime('%Y-%m-%d %H:%M:%S')} {doing}\n== {' '.join(words)}\n")
-        process = subprocess.Popen(
+        process = start_process(
             words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            cwd=log.parent,
             env={**os.environ, "PYTHONIOENCODING": "utf-8", **(env or {})},
-            encoding="utf-8",
-            errors="replace",
+            output=subprocess.PIPE,
         )
-        lines = _record(process, record)
+        try:
+            lines = _record(process, record)
+        finally:  # also when the person stops us: nothing goes on behind their back
+            end_process(process)
     if process.returncode:
         raise DevError(f"{explain_failure(''.join(lines), doing)} The log is {log}.")
 
 
-def _record(process: subprocess.Popen[str], record: TextIO) -> list[str]:
+def _record(process: subprocess.Popen[bytes], record: TextIO) -> list[str]:
     """Copy the process's lines into the log and name the large downloads on the terminal."""
     lines = []
-    with process:
-        assert process.stdout is not None
-        for line in process.stdout:
+    assert process.stdout is not None
+    with process.stdout:
+        for raw in process.stdout:
+            line = raw.decode("utf-8", "replace")
             lines.append(line)
             record.write(line)
             record.flush()
             if large := LARGE_DOWNLOAD.match(line):
                 print(f"  {large.group(1)} ({large.group(2)})", flush=True)
+    process.wait()
     return lines
 
 

@@ -120,7 +120,16 @@ def _has_pip(python: Path) -> bool:
 
 def _pip(python: Path, what: str, words: Sequence[str]) -> None:
     """`pip install` under the constraints, with the user's own pip configuration."""
-    command = [python, "-m", "pip", "install", "--constraint", CONSTRAINTS, "--retries", "5"]
+    command: list[str | Path] = [
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--constraint",
+        CONSTRAINTS,
+        "--retries",
+        "5",
+    ]
     if what != "pip":  # the pip that a new environment starts with may not know it
         command += ["--resume-retries", "20"]
     run_logged([*command, *words], f"installation of {what}")

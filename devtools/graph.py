@@ -69,6 +69,15 @@ def add_sampler(graph: Graph, model: Any, clip: Any, seed: int = 1, size: int = 
     negative = graph.add("CLIPTextEncode", clip=clip, text="blurry")
     latent = graph.add("EmptyLatentImage", width=size, height=size, batch_size=1)
     return graph.add(
-        "KSampler", model=model, positive=positive, negative=negative, latent_image=latent,
-        seed=seed, steps=2, cfg=4.0, sampler_name="euler", scheduler="normal", denoise=1.0,
+        "KSampler",
+        model=model,
+        positive=positive,
+        negative=negative,
+        latent_image=latent,
+        seed=seed,
+        steps=2,
+        cfg=4.0,
+        sampler_name="euler",
+        scheduler="normal",
+        denoise=1.0,
     )

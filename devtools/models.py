@@ -100,7 +100,8 @@ def make_models(models_dir: Path, which: Iterable[str] | None = None) -> dict[st
     """Make the missing ones of the named files (default: all) and return the path of each.
 
     A file appears under its name only when it is complete. Needs torch and safetensors;
-    the largest takes about 500 MB on disk, 1 GB of RAM and some seconds.
+    the largest takes about 500 MB on disk, 1 GB of RAM and some seconds. OSError when a file
+    cannot be written.
     """
     paths = {name: Path(models_dir) / name for name in (RECIPES if which is None else which)}
     for name, path in paths.items():
@@ -111,6 +112,7 @@ def make_models(models_dir: Path, which: Iterable[str] | None = None) -> dict[st
 
 def _make(path: Path, recipe: Recipe) -> None:
     import torch
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     dtype = getattr(torch, recipe.dtype)
@@ -123,6 +125,8 @@ def _make(path: Path, recipe: Recipe) -> None:
     try:
         save_file(weights, str(partial))
         partial.replace(path)
+    except SafetensorError as error:
+        raise OSError(f"{path} could not be written: {error}") from error
     finally:
         partial.unlink(missing_ok=True)
 

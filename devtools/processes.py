@@ -28,9 +28,9 @@ def _child_setup() -> Callable[[], None]:
 
 
 def start_process(
-    command: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: BinaryIO
+    command: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: BinaryIO | int
 ) -> subprocess.Popen[bytes]:
-    """Start `command` in its own process group, both output streams into `output`.
+    """Start `command` in its own process group, both streams into `output` (or subprocess.PIPE).
 
     On Linux the kernel ends it when its parent dies, whatever the reason.
     """
@@ -49,6 +49,30 @@ def start_process(
         stderr=subprocess.STDOUT,
         **options,
     )
+
+
+def run_in_foreground(
+    command: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str] | None = None
+) -> int:
+    """Run `command` on this terminal and return its exit code; Ctrl-C is the command's own matter.
+
+    A request to end this program is passed on, so that the command can stop what it started.
+    """
+    options: dict[str, Any] = {} if os.name == "nt" else {"preexec_fn": _child_setup()}
+    process = subprocess.Popen([str(word) for word in command], cwd=cwd, env=env, **options)
+    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        return _wait_through_ctrl_c(process)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _wait_through_ctrl_c(process: subprocess.Popen[bytes]) -> int:
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue  # the terminal sent it to the command too
 
 
 def end_process(process: subprocess.Popen[bytes], grace_seconds: float = 10.0) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .comfyui import VARIABLE, locate_comfyui
 from .environment import Environment, ensure_environment, warn_of_missing_packages
+from .processes import run_in_foreground
 
 ROOT = Path(__file__).resolve().parent.parent
 JS_TESTS = ROOT / "tests" / "js"
@@ -79,5 +80,5 @@ def node_version(node: str) -> int:
 
 
 def _pytest(environment: Environment, tree: Path, words: Sequence[str]) -> int:
-    command = [str(environment.python), "-m", "pytest", *words]
-    return subprocess.run(command, cwd=ROOT, env={**os.environ, VARIABLE: str(tree)}).returncode
+    command: list[str | Path] = [environment.python, "-m", "pytest", *words]
+    return run_in_foreground(command, cwd=ROOT, env={**os.environ, VARIABLE: str(tree)})
