@@ -15,3 +15,12 @@ def current_host() -> ModuleType | None:
     from . import host
 
     return host
+
+
+def guard_host() -> ModuleType | None:
+    """Return the `host_guard` module, the part of the seam that OOM Guard needs, or None."""
+    if current_host() is None:
+        return None
+    from . import host_guard
+
+    return host_guard

@@ -5,6 +5,7 @@ from .encode_to_cpu import EncodeToCPU
 from .memory_report import MemoryReport
 from .move_to_cpu import MoveToCPU
 from .offload_model import OffloadModel
+from .oom_guard import OOMGuard
 from .purge_vram import PurgeVRAM
 from .restore_order import RestoreOrder
 from .size_sorter import SizeSorter
@@ -17,5 +18,6 @@ NODES = [
     MoveToCPU,
     SizeSorter,
     RestoreOrder,
+    OOMGuard,
     MemoryReport,
 ]

@@ -1,0 +1,221 @@
+"""The seam to ComfyUI for OOM Guard: its own loading, offloading, wrappers and clean-up.
+
+Nothing of ComfyUI is replaced. Everything here is a call to a function that ComfyUI itself calls
+in the same situation; what only newer hosts have is asked for first.
+"""
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import comfy.controlnet
+import comfy.model_management as mm
+import comfy.sampler_helpers
+import comfy.samplers
+import comfy.sd
+import comfy.utils
+import torch
+from comfy.patcher_extension import WrappersMP
+
+from . import host
+
+WRAPPERS = (
+    WrappersMP.OUTER_SAMPLE, WrappersMP.PREPARE_SAMPLING, WrappersMP.PREDICT_NOISE,
+    WrappersMP.CALC_COND_BATCH, WrappersMP.APPLY_MODEL,
+)
+
+# ---------------------------------------------------------------- errors and interrupts
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether `error` is the user's interrupt; an ordinary Exception on older hosts."""
+    return isinstance(error, mm.InterruptProcessingException)
+
+
+def is_host_oom(error: BaseException) -> bool:
+    """Return ComfyUI's own answer; on newer hosts this also discards the pending CUDA error."""
+    ask = getattr(mm, "is_oom", None)
+    if ask is not None:
+        return bool(ask(error))
+    # With a torch too old to have the class, everything would look like an OOM.
+    return mm.OOM_EXCEPTION is not Exception and isinstance(error, mm.OOM_EXCEPTION)
+
+
+def check_interrupt() -> None:
+    """Raise ComfyUI's interrupt where the user has asked for one."""
+    mm.throw_exception_if_processing_interrupted()
+
+
+# ---------------------------------------------------------------- what is on the wire
+
+
+def kind_of(value: Any) -> str | None:
+    """Return which of the guarded kinds `value` is by ComfyUI's classes, None for others."""
+    if isinstance(value, comfy.sd.VAE):
+        return "VAE"
+    if isinstance(value, comfy.sd.CLIP):
+        return "CLIP"
+    if isinstance(value, comfy.controlnet.ControlBase):
+        return "CONTROL_NET"
+    if hasattr(value, "add_wrapper_with_key"):
+        return "MODEL" if hasattr(value.model, "apply_model") else None
+    # spandrel's ImageModelDescriptor; the library need not be there.
+    if callable(value) and hasattr(value, "model") and hasattr(value, "scale"):
+        return "UPSCALE_MODEL"
+    return None
+
+
+# ---------------------------------------------------------------- wrappers
+
+
+def wrap_model(patcher: Any, key: str, wrappers: dict[str, Callable[..., Any]]) -> Any:
+    """Return a clone of `patcher` with exactly these wrappers under `key`.
+
+    Adding appends, so what the source carried under the key is removed first.
+    """
+    clone = patcher.clone()
+    for kind, wrapper in wrappers.items():
+        clone.remove_wrappers_with_key(kind, key)
+        clone.add_wrapper_with_key(kind, key, wrapper)
+    return clone
+
+
+def foreign_wrappers(transformer_options: dict[str, Any], key: str) -> bool:
+    """Return whether another pack wraps the network itself or every call of it."""
+    wrappers = transformer_options.get("wrappers", {})
+    kinds = (WrappersMP.APPLY_MODEL, WrappersMP.DIFFUSION_MODEL)
+    return any(
+        functions and name != key
+        for kind in kinds
+        for name, functions in wrappers.get(kind, {}).items()
+    )
+
+
+def is_injected(executor: Any) -> bool:
+    """Return whether another pack has put its own layers into the network of this call."""
+    patcher = getattr(executor.class_obj, "current_patcher", None)
+    return bool(getattr(patcher, "injections", None))
+
+
+# ---------------------------------------------------------------- loading and offloading
+
+
+def offload_weights(patchers: Sequence[Any], wanted_bytes: int | None) -> int:
+    """Offload at least `wanted_bytes` (None: all that can be streamed); return the bytes freed.
+
+    Safe between two calls of the model: what leaves is streamed in by the next call.
+    """
+    entries = [e for e in host.entries_of(patchers) if e.device.type != "cpu"]
+    before = sum(int(entry.model.loaded_size()) for entry in entries)
+    freed = 0
+    for entry in entries:
+        wanted = 1e30 if wanted_bytes is None else max(0, wanted_bytes - freed)
+        if wanted <= 0:
+            break
+        freed += int(entry.model.partially_unload(entry.model.offload_device, wanted) or 0)
+    if any(_has_stranded_weights(entry.model) for entry in entries):
+        mm.load_models_gpu([entry.model for entry in entries], memory_required=1e20)
+    return before - sum(int(entry.model.loaded_size()) for entry in entries)
+
+
+def _has_stranded_weights(patcher: Any) -> bool:
+    """Return whether a layer that cannot stream its weights was taken off the device."""
+    if host.is_dynamic(patcher):
+        return False
+    return any(
+        parameter.device.type == "cpu"
+        for module in patcher.model.modules()
+        if getattr(module, "comfy_patched_weights", None) is False
+        and not hasattr(module, "comfy_cast_weights")
+        for parameter in module.parameters(recurse=False)
+    )
+
+
+def currently_used() -> list[Any]:
+    """Return the patchers that the running computation uses, as ComfyUI keeps count."""
+    return [patcher for patcher in mm.loaded_models(only_currently_used=True) if patcher]
+
+
+def load_reserving(patchers: Sequence[Any], reserve_bytes: float) -> None:
+    """Load `patchers` so that `reserve_bytes` stay free for the computation, if that can be."""
+    mm.load_models_gpu(list(patchers), memory_required=reserve_bytes)
+
+
+def settle_streaming() -> None:
+    """Clean up weight streaming after a failed call, as the executor does after every node."""
+    for module, name in (
+        ("comfy.model_prefetch", "cleanup_prefetch_queues"),
+        ("comfy.model_management", "reset_cast_buffers"),
+    ):
+        _call_if_there(module, name)
+    if host.has_dynamic_vram():
+        _call_if_there("comfy_aimdo.model_vbar", "vbars_reset_watermark_limits")
+
+
+def _call_if_there(module: str, name: str) -> None:
+    try:
+        function = getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return
+    if function is not None:
+        function()
+
+
+def revive_dynamic(patchers: Sequence[Any]) -> None:
+    """Load dynamic patchers again: the clean-up of streaming has marked them inactive.
+
+    ComfyUI does the same in the middle of sampling after a ControlNet has used a VAE.
+    """
+    if any(host.is_dynamic(patcher) for patcher in patchers):
+        mm.load_models_gpu(list(patchers))
+
+
+# ---------------------------------------------------------------- sampling
+
+
+def additional_models(patcher: Any, conds: dict[str, Any]) -> list[Any]:
+    """Return the patchers that sampling with `conds` loads beside `patcher` (ControlNets ...)."""
+    found, _ = comfy.sampler_helpers.get_additional_models(conds, patcher.model_dtype())
+    return [*found, *patcher.get_nested_additional_models(), *patcher.model_patches_models()]
+
+
+def end_sampling(guider: Any) -> None:
+    """Clean up after a sampling that failed, as ComfyUI does after one that did not."""
+    guider.model_patcher.cleanup()
+    conds, loaded = getattr(guider, "conds", {}), getattr(guider, "loaded_models", [])
+    comfy.sampler_helpers.cleanup_models(conds, loaded)
+
+
+def reset_conditioning(model: Any, conds: Sequence[Any]) -> None:
+    """Bring ControlNets and weight hooks back to where they were before the failed step.
+
+    A ControlNet caught while it prepared its hint would take the half-made one for ready, and a
+    half-restored set of hooked weights would pass for the whole. Both start over from here.
+    """
+    patcher = getattr(model, "current_patcher", None)
+    if patcher is not None:
+        patcher.unpatch_hooks()
+    cleaned: set[int] = set()
+    for cond in conds:
+        for entry in cond or []:
+            control = entry.get("control")
+            if control is not None and id(control) not in cleaned:
+                cleaned.add(id(control))
+                control.cleanup()
+    for cond in conds:
+        comfy.samplers.pre_run_control(model, cond or [])
+
+
+# ---------------------------------------------------------------- tiles
+
+
+def tiled_scale(
+    image: torch.Tensor, function: Callable[[torch.Tensor], torch.Tensor], tile: int,
+    overlap: int, scale: float, channels: int, output_device: torch.device,
+) -> torch.Tensor:
+    """Run `function` over overlapping tiles of `image` (B, C, H, W) and blend the results."""
+    result: torch.Tensor = comfy.utils.tiled_scale(
+        image, function, tile_x=tile, tile_y=tile, overlap=overlap, upscale_amount=scale,
+        out_channels=channels, output_device=output_device,
+    )
+    return result

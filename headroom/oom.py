@@ -1,0 +1,150 @@
+"""Is this exception an out-of-memory error, of which memory, and how much did the call ask for?
+
+ComfyUI's own test knows two families; the libraries below it raise many more, as plain
+RuntimeErrors that only their text tells apart.
+"""
+
+import errno
+import re
+import traceback
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from .device import MIB
+from .seam import guard_host
+
+Where = Literal["device", "RAM"]
+
+# What an out-of-memory error can be; anything else is not even looked at.
+CANDIDATES: tuple[type[Exception], ...] = (RuntimeError, MemoryError, OSError)
+
+# torch.OutOfMemoryError exists since torch 2.5, the name in torch.cuda since 1.13.
+TORCH_OOM: type[Exception] = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
+_ACCELERATOR_ERROR: type[Exception] | None = getattr(torch, "AcceleratorError", None)
+_CUDA_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
+
+_DEVICE_TEXTS = re.compile(
+    r"(cuda|hip|mps backend|xpu|npu|mlu|musa|gpu|device|accelerator)\w*( error)?:? out of memory"
+    r"|out of memory\. tried to allocate"
+    r"|allocation on device"
+    r"|cuda ?error ?memory ?allocation|hip ?error ?out ?of ?memory"
+    r"|(cublas|hipblas|rocblas|cusolver|cusparse|cufft|cudnn)_(status_)?\w*alloc\w*failed"
+    r"|rocblas_status_memory_error|miopenstatusallocfailed"
+    r"|ur_result_error_out_of_(device_memory|resources)"
+    r"|pi_error_out_of_(resources|memory)|pi_error_mem_object_allocation_failure"
+    r"|ze_result_error_out_of_device_memory"
+    r"|not enough gpu video memory|could not allocate tensor with \d+ bytes"
+    r"|failed to allocate \d+ bytes .*(device|gpu)"
+    r"|invalid buffer size",
+    re.IGNORECASE,
+)
+_RAM_TEXTS = re.compile(
+    r"defaultcpuallocator|not enough memory: you tried to allocate"
+    r"|ur_result_error_out_of_host_memory|ze_result_error_out_of_host_memory"
+    r"|cuda error: host memory allocation|cannot allocate memory",
+    re.IGNORECASE,
+)
+_AMOUNT = re.compile(
+    r"(?:tried to allocate|tried to alloc|you tried to allocate|invalid buffer size:?"
+    r"|requested|could not allocate tensor with|failed to allocate|unable to allocate)"
+    r"\s*:?\s*([\d.,]+)\s*([kmgt]i?b|bytes?|b)\b",
+    re.IGNORECASE,
+)
+_UNIT_BYTES = {"b": 1, "k": 1024, "m": MIB, "g": 1024 * MIB, "t": 1024 * 1024 * MIB}
+
+
+class OomGuardError(TORCH_OOM):  # type: ignore[misc, valid-type]
+    """OOM Guard gave up. Still an out-of-memory error to ComfyUI, which then unloads all models."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether `error` is an out-of-memory error of any family, device or RAM.
+
+    An interrupt never is, whatever it derives from. On hosts that can, this also clears the
+    asynchronous CUDA error that a failed allocation leaves pending.
+    """
+    if not isinstance(error, CANDIDATES):
+        return False
+    host = guard_host()
+    if host is not None and host.is_interrupt(error):
+        return False
+    if host is not None and host.is_host_oom(error):
+        return True
+    return where_of(error) is not None
+
+
+def where_of(error: BaseException) -> Where | None:
+    """Return which memory ran out, by type and text alone; None where it was not memory."""
+    if isinstance(error, MemoryError):
+        return "RAM"
+    if isinstance(error, OSError):
+        return "RAM" if error.errno == errno.ENOMEM else None
+    if not isinstance(error, RuntimeError):
+        return None
+    text = str(error)
+    if _RAM_TEXTS.search(text):
+        return "RAM"
+    if isinstance(error, TORCH_OOM) or _is_accelerator_oom(error, text):
+        return "device"
+    return "device" if _DEVICE_TEXTS.search(text) else None
+
+
+def _is_accelerator_oom(error: BaseException, text: str) -> bool:
+    if _ACCELERATOR_ERROR is None or not isinstance(error, _ACCELERATOR_ERROR):
+        return False
+    code = getattr(error, "error_code", None)
+    return code == _CUDA_OUT_OF_MEMORY or "out of memory" in text.lower()
+
+
+def requested_bytes(text: str) -> int | None:
+    """Return how much the failed call asked for, as its error text tells; None if it does not."""
+    found = _AMOUNT.search(text)
+    if found is None:
+        return None
+    digits, unit = found.group(1).rstrip(".,").replace(",", ""), found.group(2).lower()
+    try:
+        amount = float(digits)
+    except ValueError:
+        return None
+    return int(amount * _UNIT_BYTES["b" if unit.startswith("byte") else unit[0]])
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One out-of-memory error, held without the tensors of the frames it came through."""
+
+    error: BaseException
+    where: Where
+    requested_bytes: int | None
+
+    @classmethod
+    def of(cls, error: BaseException) -> "Failure":
+        """Describe `error` and let go of what its traceback keeps alive.
+
+        Call it after the `except` block has been left. File names and lines of the traceback
+        stay; the local variables of the finished frames, and with them the tensors, go.
+        """
+        release_frames(error)
+        text = str(error)
+        return cls(error, where_of(error) or "device", requested_bytes(text))
+
+    @property
+    def text(self) -> str:
+        """The first line of the error, with its type: short enough for a log line."""
+        lines = str(self.error).strip().splitlines()
+        return f"{type(self.error).__name__}: {lines[0] if lines else 'no text'}"[:300]
+
+
+def release_frames(error: BaseException | None) -> None:
+    """Clear the local variables in every finished frame of `error` and of what it came from."""
+    seen: set[int] = set()
+    pending: list[Any] = [error]
+    while pending:
+        current = pending.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        traceback.clear_frames(current.__traceback__)
+        pending += [current.__cause__, current.__context__]

@@ -1,0 +1,165 @@
+"""Run one joined call of a diffusion model in smaller pieces and join the results.
+
+ComfyUI joins conditionings (positive with negative) and images into one batch: `chunks`
+conditionings of `images` rows each. Whole chunks may always be separated, since ComfyUI itself
+joins them only when memory allows. Images of one chunk are separated only where nothing in the
+call can mix or count them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+# Patches of ComfyUI that treat every sample on its own. Any other patch may keep or mix what it
+# sees of a batch, so with it only whole conditionings are separated.
+_PER_SAMPLE_PATCHES = ("comfy_extras.nodes_freelunch", "comfy_extras.nodes_pag",
+                       "comfy_extras.nodes_slg")
+# Their batch is one video or one set of frames that attend to each other.
+_MIXED_KWARGS = ("num_video_frames", "image_only_indicator")
+_MIXED_OPTIONS = ("ad_params",)
+_KNOWN_TENSORS = ("sigmas", "sample_sigmas")
+
+
+class Unsplittable(Exception):
+    """A value of the call has no batch dimension that we know."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows `start` to `stop` of a batch; chunks `first` to `last` (exclusive) of its conds."""
+
+    start: int
+    stop: int
+    first: int
+    last: int
+
+
+def pieces(batch: int, chunks: int, limit: int, independent: bool) -> list[Piece]:
+    """Cut `batch` rows into pieces of at most `limit` rows where that is sound.
+
+    A piece is several whole chunks or some rows of one chunk. Without `independent` images the
+    smallest piece is one chunk.
+    """
+    images = batch // chunks
+    if limit >= images or not independent:
+        step = max(1, limit // images)
+        return [
+            Piece(c * images, min(c + step, chunks) * images, c, min(c + step, chunks))
+            for c in range(0, chunks, step)
+        ]
+    return [
+        Piece(c * images + row, c * images + min(row + limit, images), c, c + 1)
+        for c in range(chunks)
+        for row in range(0, images, limit)
+    ]
+
+
+def rows_of(value: Any, start: int, stop: int, batch: int) -> Any:
+    """Return rows `start` to `stop` of everything with a batch dimension inside `value`.
+
+    Tensors: dimension 0 is the batch when it has `batch` entries; 1 entry serves all rows.
+    Raises Unsplittable for any other tensor and for what only looks like one.
+    """
+    if isinstance(value, torch.Tensor):
+        if value.ndim == 0 or value.shape[0] == 1:
+            return value
+        if value.shape[0] != batch:
+            raise Unsplittable(f"a tensor of shape {tuple(value.shape)} in a batch of {batch}")
+        return value[start:stop]
+    if isinstance(value, torch.Size):
+        return value
+    if isinstance(value, (list, tuple)):
+        return type(value)([rows_of(item, start, stop, batch) for item in value])
+    if isinstance(value, dict):
+        return {key: rows_of(item, start, stop, batch) for key, item in value.items()}
+    if hasattr(value, "shape"):
+        raise Unsplittable(f"a {type(value).__name__} in a batch of {batch}")
+    return value
+
+
+def images_are_independent(options: Mapping[str, Any], kwargs: Mapping[str, Any]) -> bool:
+    """Return whether nothing in the call is known to mix, count or remember images of a batch."""
+    if any(name in kwargs for name in _MIXED_KWARGS):
+        return False
+    if any(name in options for name in _MIXED_OPTIONS):
+        return False
+    if any(isinstance(v, torch.Tensor) and k not in _KNOWN_TENSORS for k, v in options.items()):
+        return False
+    return all(_is_per_sample(patch) for patch in _patches(options))
+
+
+def _patches(options: Mapping[str, Any]) -> list[Any]:
+    found: list[Any] = []
+    for functions in options.get("patches", {}).values():
+        found.extend(functions)
+    for functions in options.get("patches_replace", {}).values():
+        found.extend(functions.values())
+    return found
+
+
+def _is_per_sample(patch: Any) -> bool:
+    module = getattr(patch, "__module__", None) or type(patch).__module__
+    return module in _PER_SAMPLE_PATCHES
+
+
+def chunks_of(batch: int, options: Mapping[str, Any]) -> int:
+    """Return how many conditionings are joined in a batch; 1 where the call does not tell."""
+    chunks = len(options.get("cond_or_uncond") or [0])
+    return chunks if batch % chunks == 0 else 1
+
+
+def options_of(options: Mapping[str, Any], piece: Piece, images: int) -> dict[str, Any]:
+    """Return the transformer options as ComfyUI would have made them for this piece alone."""
+    own = dict(options)
+    for name in ("cond_or_uncond", "uuids"):
+        if isinstance(options.get(name), Sequence):
+            own[name] = list(options[name][piece.first : piece.last])
+    sigmas = options.get("sigmas")
+    within = (piece.start % images, piece.start % images + piece.stop - piece.start)
+    is_part = within[1] - within[0] < images
+    if isinstance(sigmas, torch.Tensor) and is_part and sigmas.ndim and sigmas.shape[0] == images:
+        own["sigmas"] = sigmas[within[0] : within[1]]
+    return own
+
+
+def run_in_pieces(
+    cut: Sequence[Piece], batch: int, run: Callable[[Piece], torch.Tensor]
+) -> torch.Tensor:
+    """Return the rows of all pieces in one tensor (batch, ...), made as soon as its shape is known.
+
+    Peak: the whole result and one piece, not twice the result as concatenating would take.
+    """
+    joined: torch.Tensor | None = None
+    for piece in cut:
+        part = run(piece)
+        if joined is None:
+            joined = part.new_empty((batch, *part.shape[1:]))
+        joined[piece.start : piece.stop] = part
+        del part
+    if joined is None:
+        raise ValueError("a call was split into no pieces")
+    return joined
+
+
+def join_rows(parts: Sequence[Any]) -> Any:
+    """Concatenate nested results of pieces row-wise; equal structures of tensors and None.
+
+    A tensor that stands several times in the results (ControlNets share them) stays shared.
+    """
+    return _join(parts, {})
+
+
+def _join(parts: Sequence[Any], memo: dict[tuple[int, ...], torch.Tensor]) -> Any:
+    first = parts[0]
+    if isinstance(first, torch.Tensor):
+        key = tuple(id(part) for part in parts)
+        if key not in memo:
+            memo[key] = torch.cat(list(parts))
+        return memo[key]
+    if isinstance(first, dict):
+        return {name: _join([part[name] for part in parts], memo) for name in first}
+    if isinstance(first, (list, tuple)):
+        return type(first)([_join(items, memo) for items in zip(*parts, strict=True)])
+    return first

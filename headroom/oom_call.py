@@ -1,0 +1,67 @@
+"""One joined forward of a diffusion model under the OOM Guard: whole, or in pieces."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from . import oom_batch
+from .oom_batch import Piece, Unsplittable
+from .oom_run import KEY, Run
+from .seam import guard_host
+
+
+def forward(
+    executor: Callable[..., Any], x: torch.Tensor, t: torch.Tensor, c_concat: Any = None,
+    c_crossattn: Any = None, control: Any = None,
+    transformer_options: dict[str, Any] | None = None, **kwargs: Any,
+) -> Any:
+    """APPLY_MODEL wrapper: run the call in pieces of the run's limit where that is sound.
+
+    x: (batch, ...) with the joined conditionings' rows one after another. Without a limit the
+    call goes through as it came.
+    """
+    options: dict[str, Any] = {} if transformer_options is None else transformer_options
+    given = (x, t, c_concat, c_crossattn, control)
+    run = options.get(KEY)
+    if not isinstance(run, Run):
+        return executor(*given, options, **kwargs)
+    batch = x.shape[0]
+    chunks = oom_batch.chunks_of(batch, options)
+    independent = _is_independent(executor, options, kwargs)
+    smallest = 1 if independent else batch // chunks
+    limit = max(run.limit or batch, smallest)
+    if limit < batch and not _can_cut([*given, kwargs], batch):
+        limit = smallest = batch
+    run.saw(batch, smallest)
+    if limit >= batch:
+        return executor(*given, options, **kwargs)
+    images = batch // chunks
+
+    def piece(part: Piece) -> torch.Tensor:
+        some, named = oom_batch.rows_of((given, kwargs), part.start, part.stop, batch)
+        own = oom_batch.options_of(options, part, images)
+        result: torch.Tensor = executor(*some, own, **named)
+        return result
+
+    return oom_batch.run_in_pieces(
+        oom_batch.pieces(batch, chunks, limit, independent), batch, piece
+    )
+
+
+def _is_independent(
+    executor: Any, options: dict[str, Any], kwargs: dict[str, Any]
+) -> bool:
+    guard = guard_host()
+    if guard is None or guard.foreign_wrappers(options, KEY) or guard.is_injected(executor):
+        return False
+    return oom_batch.images_are_independent(options, kwargs)
+
+
+def _can_cut(values: Any, batch: int) -> bool:
+    """Return whether every value has a batch dimension we know; cuts views, computes nothing."""
+    try:
+        oom_batch.rows_of(values, 0, 1, batch)
+    except Unsplittable:
+        return False
+    return True

@@ -1,0 +1,188 @@
+"""The ladder: retry a call that ran out of memory, one rung at a time, cheapest first.
+
+Independent of ComfyUI and of any model: the call, the levers and the tidying up are given. A
+failed try is left completely before anything is freed, because a live exception keeps every
+frame's tensors alive.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from .device import MIB
+from .journal import note_oom
+from .measure import Snapshot, freed_mib, snapshot
+from .oom import CANDIDATES, Failure, OomGuardError, is_out_of_memory
+
+T = TypeVar("T")
+
+
+class Lever(Protocol):
+    """One rung of the ladder."""
+
+    def pull(self, failure: Failure, tries_left: int) -> str | None:
+        """Do one thing that could let the call succeed, and return it as a phrase.
+
+        None when nothing (more) can be done here; the ladder then goes on to the next lever.
+        """
+
+
+@dataclass(frozen=True)
+class Step:
+    """One attempt of a finished climb: what was done and what it freed."""
+
+    action: str
+    freed_mib: float
+
+
+@dataclass
+class Climb:
+    """What happened on the ladder so far; the final error is written from it."""
+
+    failures: list[Failure]
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def first(self) -> Failure:
+        return self.failures[0]
+
+    @property
+    def last(self) -> Failure:
+        return self.failures[-1]
+
+
+class _Done(Generic[T]):
+    """The result of a call that did not fail; a class of its own because None is a result."""
+
+    def __init__(self, result: T) -> None:
+        self.result = result
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """How to recover: the levers in order, how often, and what surrounds every try.
+
+    `before_retry` runs inside each retried call and makes it the very same call (random state,
+    options); an out-of-memory error in it counts as a failed try. `tidy` runs after every lever.
+    `explain` writes the text of the final error.
+    """
+
+    levers: Sequence[Lever]
+    max_attempts: int
+    tidy: Callable[[], None]
+    explain: Callable[[Climb, Snapshot], str]
+    before_retry: Callable[[], None] = lambda: None
+    check_interrupt: Callable[[], None] = lambda: None
+
+
+_active = threading.local()
+
+
+def is_climbing() -> bool:
+    """Return whether a guarded call is in progress in this thread."""
+    return bool(getattr(_active, "depth", 0))
+
+
+@contextmanager
+def _guarding() -> Iterator[None]:
+    _active.depth = getattr(_active, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _active.depth -= 1
+
+
+def guarded(
+    call: Callable[[], T], ladder: Callable[[], Ladder], is_outer: bool = False
+) -> T:
+    """Return `call()`, retried up the ladder while it runs out of memory.
+
+    Inside another guarded call of the same thread this is just `call()`: the outermost ladder
+    handles what fails, so guards inside guards do not multiply attempts. A call with `is_outer`
+    leaves failures to the guarded calls inside it and climbs only for what fails between them.
+    `ladder` is asked for only after a failure. Raises OomGuardError with the first failure as
+    its cause; every other exception, interrupts included, passes untouched.
+    """
+    if is_climbing():
+        return call()
+    with nullcontext() if is_outer else _guarding():
+        outcome = _try(call)
+        if isinstance(outcome, _Done):
+            return outcome.result
+        return _climb(call, ladder(), Climb([outcome]))
+
+
+def _try(call: Callable[[], T]) -> "_Done[T] | Failure":
+    try:
+        return _Done(call())
+    except CANDIDATES as error:
+        if isinstance(error, OomGuardError) or not is_out_of_memory(error):
+            raise
+        failed = error
+    # Only here, outside the handler, can the frames of the failed call be released.
+    try:
+        return Failure.of(failed)
+    finally:
+        del failed
+
+
+def _climb(call: Callable[[], T], ladder: Ladder, climb: Climb) -> T:
+    levers = list(ladder.levers)
+
+    def again() -> T:
+        ladder.before_retry()
+        return call()
+
+    while len(climb.steps) < ladder.max_attempts:
+        ladder.check_interrupt()
+        before = snapshot()
+        action = _pull(levers, climb.last, ladder.max_attempts - len(climb.steps))
+        if action is None:
+            break
+        ladder.tidy()
+        freed = freed_mib(before, snapshot())
+        climb.steps.append(Step(action, freed))
+        outcome = _try(again)
+        recovered = isinstance(outcome, _Done)
+        note_oom(len(climb.steps), action, freed, climb.last.text, recovered)
+        if isinstance(outcome, _Done):
+            return outcome.result
+        climb.failures.append(outcome)
+    raise _give_up(ladder, climb) from climb.first.error
+
+
+def _pull(levers: list[Lever], failure: Failure, tries_left: int) -> str | None:
+    """Pull the first lever that has something left to do; drop those that have not."""
+    while levers:
+        outcome = _try(lambda: levers[0].pull(failure, tries_left))
+        # A lever that itself runs out of memory has nothing more to give.
+        if isinstance(outcome, _Done) and outcome.result is not None:
+            return outcome.result
+        levers.pop(0)
+    return None
+
+
+def _give_up(ladder: Ladder, climb: Climb) -> OomGuardError:
+    ladder.tidy()
+    return OomGuardError(ladder.explain(climb, snapshot()))
+
+
+def freed_text(amount_mib: float) -> str:
+    """Return `amount_mib` as the report of one step says it."""
+    return f"{amount_mib:,.1f} MiB" if abs(amount_mib) * MIB >= 1 else "nothing"
+
+
+def tried_text(climb: Climb) -> str:
+    """Return the sentence part that lists what was tried, equal steps once with their number."""
+    counted: dict[str, list[Any]] = {}
+    for step in climb.steps:
+        entry = counted.setdefault(step.action, [0, 0.0])
+        entry[0] += 1
+        entry[1] += step.freed_mib
+    parts = [
+        f"{action}{f' ({times} times)' if times > 1 else ''}: {freed_text(freed)} freed"
+        for action, (times, freed) in counted.items()
+    ]
+    return "; ".join(parts) or "nothing, because no step was allowed or could help"

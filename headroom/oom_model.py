@@ -1,0 +1,171 @@
+"""A MODEL under the OOM Guard: wrappers around loading, sampling, each step and each call.
+
+A step that fails is repeated alone: completed steps are kept. Only what fails between the steps,
+in the sampler's own arithmetic, starts the sampling again, with the same noise.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from . import oom_call
+from .oom_control import with_splitting_controls
+from .oom_ladder import Ladder, Lever, guarded, is_climbing
+from .oom_levers import OffloadWeights, ReturnMemory, UnloadOthers, ladder_of
+from .oom_options import GuardOptions
+from .oom_replay import Containers, RandomState
+from .oom_run import KEY, ReserveMore, Run, SplitBatch
+from .oom_text import Subject
+
+Conds = dict[str, list[dict[str, Any]]]
+
+
+def guard_model(patcher: Any, options: GuardOptions, guard: Any) -> Any:
+    """Return a clone of a MODEL whose sampling recovers from out-of-memory errors.
+
+    Guarding a guarded model, or a clone of one, replaces the guard. Costs some ten microseconds
+    a step while nothing fails; the results are then the very same.
+    """
+    own = _Guard(options, guard)
+    wrappers = (own.sample, own.load, own.step, own.conditionings, oom_call.forward)
+    return guard.wrap_model(patcher, KEY, dict(zip(guard.WRAPPERS, wrappers, strict=True)))
+
+
+class _Guard:
+    """The wrappers, as ComfyUI calls them: `executor` goes on to the next one or the original."""
+
+    def __init__(self, options: GuardOptions, guard: Any) -> None:
+        self._options = options
+        self._guard = guard
+
+    def sample(self, executor: Any, noise: Any, *args: Any, **kwargs: Any) -> Any:
+        """OUTER_SAMPLE: one sampling run; restarted only for failures between its steps."""
+        guider = executor.class_obj
+        run = Run()
+        guider.model_options.setdefault("transformer_options", {})[KEY] = run
+        state, containers = RandomState(), Containers(guider.model_options)
+
+        def as_at_first() -> None:
+            self._guard.end_sampling(guider)
+            run.twins.clear()
+            containers.restore()
+            state.restore()
+
+        def ladder() -> Ladder:
+            levers = self._levers(run, [ReserveMore(run)])
+            words = f"sampling with {type(guider.model_patcher.model).__name__}"
+            return self._ladder(levers, words, noise.shape, run, as_at_first)
+
+        try:
+            return guarded(lambda: executor(noise, *args, **kwargs), ladder, is_outer=True)
+        finally:
+            run.end()
+
+    def load(
+        self, executor: Any, patcher: Any, shape: Sequence[int], conds: Conds, *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """PREPARE_SAMPLING: load the models; keeps more room for the computation at each retry."""
+        run = _run_of(kwargs.get("model_options") or next(iter(args), None))
+        # A restarted sampling would bring the conditionings that the first one has processed.
+        conds = conds if run.conds is None else _copied(run.conds)
+        run.conds = _copied(conds)
+        run.in_use = [patcher, *self._guard.additional_models(patcher, conds)]
+
+        def load() -> Any:
+            room = [shape[0] * run.reserve, *shape[1:]] if run.reserve > 1 else shape
+            return executor(patcher, room, conds, *args, **kwargs)
+
+        def ladder() -> Ladder:
+            words = f"loading {type(patcher.model).__name__} for sampling"
+            return self._ladder(self._levers(run, [ReserveMore(run)], False), words, shape, run)
+
+        return guarded(load, ladder)
+
+    def step(
+        self, executor: Any, x: torch.Tensor, timestep: Any,
+        model_options: dict[str, Any] | None = None, *args: Any, **kwargs: Any,
+    ) -> Any:
+        """PREDICT_NOISE: one evaluation of the model; the very call that failed is repeated."""
+        guider = executor.class_obj
+        options: dict[str, Any] = {} if model_options is None else model_options
+        run = _run_of(options)
+        run.start_step()
+        return self._step(
+            lambda: executor(x, timestep, options, *args, **kwargs),
+            run, guider.inner_model, lambda: list(getattr(guider, "conds", {}).values()),
+            x, options,
+        )
+
+    def conditionings(
+        self, executor: Any, model: Any, conds: list[Any], x: torch.Tensor, timestep: Any,
+        model_options: dict[str, Any], *args: Any, **kwargs: Any,
+    ) -> Any:
+        """CALC_COND_BATCH: all conditionings of a step; a guard of its own outside of `step`."""
+        run = _run_of(model_options)
+        run.start_step(x.shape[0] * sum(len(cond or []) for cond in conds))
+
+        def call() -> Any:
+            own = conds if run.limit is None else with_splitting_controls(conds, run)
+            return executor(model, own, x, timestep, model_options, *args, **kwargs)
+
+        if is_climbing():
+            return call()
+        return self._step(call, run, model, lambda: conds, x, model_options)
+
+    def _step(
+        self, call: Callable[[], Any], run: Run, model: Any, conds: Callable[[], list[Any]],
+        x: torch.Tensor, options: dict[str, Any],
+    ) -> Any:
+        state, containers = RandomState(), Containers(options)
+
+        def as_at_first() -> None:
+            containers.restore()
+            state.restore()
+            run.twins.clear()
+            self._guard.revive_dynamic(run.in_use)
+            self._guard.reset_conditioning(model, conds())
+
+        def ladder() -> Ladder:
+            run.in_use = run.in_use or [model.current_patcher]
+            words = f"a step of sampling with {type(model).__name__}"
+            weights = [OffloadWeights(lambda: run.in_use, if_enough=True)]
+            levers = self._levers(run, weights)
+            if self._options.offload_weights:
+                levers.append(OffloadWeights(lambda: run.in_use))
+            return self._ladder(levers, words, x.shape, run, as_at_first)
+
+        return guarded(call, ladder)
+
+    def _levers(self, run: Run, weights: Sequence[Lever], split: bool = True) -> list[Lever]:
+        options = self._options
+        levers: list[Lever] = [ReturnMemory()]
+        if options.free_other_models:
+            levers.append(UnloadOthers(lambda: run.in_use))
+        if options.offload_weights:
+            levers.extend(weights)
+        if options.split_batch and split:
+            levers.append(SplitBatch(run))
+        return levers
+
+    def _ladder(
+        self, levers: Sequence[Lever], words: str, shape: Sequence[int], run: Run,
+        before_retry: Callable[[], None] = lambda: None,
+    ) -> Ladder:
+        size = "x".join(str(side) for side in reversed(shape[2:]))
+        subject = Subject(
+            words, self._options, shape[0], f"{size} in latent pixels", list(run.in_use)
+        )
+        return ladder_of(subject, levers, before_retry)
+
+
+def _run_of(model_options: dict[str, Any] | None) -> Run:
+    """Return the run that travels in the options; a fresh one outside a guarded sampling."""
+    run = ((model_options or {}).get("transformer_options") or {}).get(KEY)
+    return run if isinstance(run, Run) else Run()
+
+
+def _copied(conds: Conds) -> Conds:
+    """Copy the lists and dicts that ComfyUI fills in while it prepares the conditionings."""
+    return {name: [dict(entry) for entry in entries] for name, entries in conds.items()}

@@ -1,0 +1,76 @@
+"""Make a repeated call the very same call: random state and argument containers as at the start."""
+
+from typing import Any
+
+import torch
+
+from . import device as devices
+
+_DEPTH = 6  # nested containers deeper than this are nobody's options
+
+
+class RandomState:
+    """The state of torch's global generators, CPU and the accelerators in use, at one moment.
+
+    Taking it costs some microseconds and never makes a device wait or creates a context.
+    """
+
+    def __init__(self) -> None:
+        self._cpu = torch.get_rng_state()
+        self._devices: list[tuple[Any, torch.device, torch.Tensor]] = []
+        for device in devices.accelerators():
+            module = devices.backend(device)
+            # Only a backend of the device's own name: others draw on the CPU generator.
+            if module is not None and module is getattr(torch, device.type, None):
+                self._devices.append((module, device, _generator_state(module, device)))
+
+    def restore(self) -> None:
+        """Put every generator back to where it was."""
+        torch.set_rng_state(self._cpu)
+        for module, device, state in self._devices:
+            _restore_generator(module, device, state)
+
+
+def _generator_state(module: Any, device: torch.device) -> torch.Tensor:
+    state: torch.Tensor
+    state = module.get_rng_state() if device.type == "mps" else module.get_rng_state(device)
+    return state
+
+
+def _restore_generator(module: Any, device: torch.device, state: torch.Tensor) -> None:
+    if device.type == "mps":
+        module.set_rng_state(state)
+    else:
+        module.set_rng_state(state, device)
+
+
+class Containers:
+    """The contents of nested dicts and lists at one moment, to be put back in place.
+
+    A failed call may have added to the options it was given. The objects in the containers are
+    not copied; the containers keep their identity, so whoever holds one sees it restored.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self._saved: list[tuple[Any, Any]] = []
+        self._save(value, set(), _DEPTH)
+
+    def _save(self, value: Any, seen: set[int], depth: int) -> None:
+        is_dict = type(value) is dict
+        if not (is_dict or type(value) is list) or id(value) in seen or depth == 0:
+            return
+        seen.add(id(value))
+        copy = value.copy()
+        self._saved.append((value, copy))
+        for item in copy.values() if is_dict else copy:
+            if type(item) is dict or type(item) is list:
+                self._save(item, seen, depth - 1)
+
+    def restore(self) -> None:
+        """Give every container the contents it had."""
+        for container, contents in self._saved:
+            if type(container) is dict:
+                container.clear()
+                container.update(contents)
+            else:
+                container[:] = contents

@@ -1,0 +1,109 @@
+"""Write the error with which OOM Guard gives up: what was tried, what was missing, what helps."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .device import MIB
+from .measure import DeviceMemory, Snapshot, other_processes_mib
+from .oom_ladder import Climb, tried_text
+from .oom_options import GuardOptions
+from .report import mib
+from .seam import current_host
+from .tensors import module_tensors
+
+_NOTABLE_MIB = 256.0  # another process below this is hardly the reason
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What was being computed, for the words of the error."""
+
+    what: str
+    options: GuardOptions
+    batch: int = 1
+    size: str = ""
+    patchers: Sequence[Any] = field(default_factory=tuple)
+    can_tile: bool = False
+
+
+def explain(subject: Subject) -> Callable[[Climb, Snapshot], str]:
+    """Return the writer of the final error for `subject`."""
+    return lambda climb, now: _text(subject, climb, now)
+
+
+def _text(subject: Subject, climb: Climb, now: Snapshot) -> str:
+    count = len(climb.steps)
+    advice = list(_advice(subject, now))[:2]
+    return (
+        f"OOM Guard could not finish {subject.what}: after {count} "
+        f"attempt{'' if count == 1 else 's'} the call {_asked(climb)} while {_free(climb, now)}. "
+        f"Tried: {tried_text(climb)}. Most likely to help: {', or '.join(advice)}."
+    )
+
+
+def _asked(climb: Climb) -> str:
+    asked = climb.last.requested_bytes
+    return f"still asked for {mib(asked)}" if asked else "still asked for more memory than there is"
+
+
+def _free(climb: Climb, now: Snapshot) -> str:
+    if climb.last.where == "RAM" or not now.devices:
+        return f"{mib(now.ram_available_bytes)} of RAM were available"
+    device = now.devices[0]
+    free = device.available_bytes
+    if free is None:
+        return f"the free memory of {device.device} is not known"
+    total = f" of {mib(device.total_bytes)}" if device.total_bytes else ""
+    return f"{mib(free)}{total} were free on {device.device}"
+
+
+def _advice(subject: Subject, now: Snapshot) -> Iterator[str]:
+    """Yield what could help, the most likely first."""
+    yield from _switches(subject)
+    for device in now.devices[:1]:
+        yield from _other_programs(device)
+    if subject.batch > 1:
+        yield f"a smaller batch (now {subject.batch})"
+    if _is_float32(subject.patchers):
+        yield "the node Cast bf16 on this model (its weights are float32)"
+    yield f"a smaller width and height{f' (now {subject.size})' if subject.size else ''}"
+    yield "a smaller or more strongly quantised model file"
+
+
+def _switches(subject: Subject) -> Iterator[str]:
+    options = subject.options
+    if not options.split_batch and subject.batch > 1:
+        yield "turning on split_batch in the OOM Guard node"
+    if not options.tile_vae and subject.can_tile:
+        yield "turning on tile_vae in the OOM Guard node"
+    if not options.offload_weights:
+        yield "turning on offload_weights in the OOM Guard node"
+    if not options.free_other_models:
+        yield "turning on free_other_models in the OOM Guard node"
+
+
+def _other_programs(device: DeviceMemory) -> Iterator[str]:
+    found = other_processes_mib(torch.device(device.device))
+    if not found:
+        return
+    process, used_mib = max(found.items(), key=lambda item: item[1])
+    if used_mib >= _NOTABLE_MIB:
+        yield f"closing process {process}, which holds {used_mib:,.0f} MiB of the same GPU"
+
+
+def _is_float32(patchers: Sequence[Any]) -> bool:
+    """Return whether most bytes of the weights are float32, on a GPU that computes in bfloat16."""
+    if current_host() is None:
+        return False
+    total = single = 0
+    for patcher in patchers:
+        if patcher.load_device.type == "cpu":
+            continue
+        for _, tensor in module_tensors(patcher.model):
+            size = tensor.numel() * tensor.element_size()
+            total += size
+            single += size if tensor.dtype == torch.float32 else 0
+    return total > MIB and single > total // 2

@@ -1,0 +1,71 @@
+"""An UPSCALE_MODEL under the OOM Guard: free memory, fewer images at a time, then smaller tiles."""
+
+from typing import Any
+
+import torch
+
+from .oom_copies import Guarded, guarded_copy
+from .oom_ladder import Ladder, Lever, guarded, is_climbing
+from .oom_levers import ReturnMemory, UnloadOthers, ladder_of
+from .oom_options import GuardOptions
+from .oom_replay import RandomState
+from .oom_text import Subject
+from .oom_tiles import FewerImages, Plan, SmallerTiles, images_apart, joined
+from .seam import guard_host
+
+_SMALLEST_TILE = 32
+_OVERLAP = 16
+
+
+def guard_upscaler(descriptor: Any, options: GuardOptions) -> Any:
+    """Return a copy of an upscale model (spandrel descriptor) that recovers when it is called.
+
+    The node that uses it halves its own tiles down to 128 pixels; this goes on to 32.
+    """
+    return guarded_copy(descriptor, GuardedUpscaler, options)
+
+
+class GuardedUpscaler(Guarded):
+    """The methods of a descriptor that the guard stands before."""
+
+    def __call__(self, image: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        """image: (B, C, H, W); returns (B, C, H * scale, W * scale)."""
+        base = super().__call__  # type: ignore[misc]
+        if is_climbing():
+            return base(image, *args, **kwargs)
+        plan, state = Plan(seen=int(image.shape[0])), RandomState()
+
+        def call() -> torch.Tensor:
+            if plan.tile is not None:
+                return _in_tiles(self, image, plan.tile, lambda tile: base(tile, *args, **kwargs))
+            parts = images_apart(image, plan.images)
+            return joined([base(part, *args, **kwargs) for part in parts])
+
+        return guarded(call, lambda: _ladder(self, plan, image, state))
+
+
+def _in_tiles(descriptor: Any, image: torch.Tensor, tile: int, function: Any) -> torch.Tensor:
+    guard = guard_host()
+    if guard is None:
+        result: torch.Tensor = function(image)
+        return result
+    scaled: torch.Tensor = guard.tiled_scale(
+        image, function, tile, min(_OVERLAP, tile // 2), descriptor.scale,
+        descriptor.output_channels, image.device,
+    )
+    return scaled.to(image.dtype)
+
+
+def _ladder(descriptor: Any, plan: Plan, image: torch.Tensor, state: RandomState) -> Ladder:
+    options = descriptor.guard_options
+    patchers = [p for p in [getattr(descriptor, "patcher", None)] if p is not None]
+    levers: list[Lever] = [ReturnMemory()]
+    if options.free_other_models:
+        levers.append(UnloadOthers(lambda: patchers))
+    if options.split_batch:
+        levers.append(FewerImages(plan))
+    if options.tile_vae:
+        levers.append(SmallerTiles(plan, max(image.shape[-2:]), _SMALLEST_TILE))
+    size = f"{image.shape[-1]}x{image.shape[-2]}"
+    subject = Subject("upscaling", options, image.shape[0], size, patchers, can_tile=True)
+    return ladder_of(subject, levers, state.restore)

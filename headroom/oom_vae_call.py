@@ -1,0 +1,115 @@
+"""One call of a VAE on a copy of it: whole without ComfyUI's own way into tiles, or in tiles.
+
+ComfyUI's `decode` and `encode` answer an out-of-memory error by tiling at once, in tiles that can
+be as large as the picture. On the copy that way out leads back here, so that memory can be freed
+and the whole picture tried again first.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+from .oom import CANDIDATES, TORCH_OOM, is_out_of_memory
+from .oom_copies import Guarded, plain_copy
+from .oom_tiles import Plan, images_apart, joined
+
+T = TypeVar("T")
+
+
+class _WantsTiles(Exception):
+    """ComfyUI wanted to tile. It does not take this for an out-of-memory error, so it gets out."""
+
+
+class _WholeOnly(Guarded):
+    """Every method that ComfyUI's `decode` and `encode` fall back to leads out of them."""
+
+    def _no_tiles(self, *args: Any, **kwargs: Any) -> Any:
+        raise _WantsTiles
+
+    decode_tiled_ = decode_tiled_1d = decode_tiled_3d = _decode_tiled_owned = _no_tiles
+    encode_tiled_ = encode_tiled_1d = encode_tiled_3d = _encode_tiled_owned = _no_tiles
+
+
+class _AsItIs(Guarded):
+    """Nothing in the way: the copy behaves as the unguarded VAE."""
+
+
+class _Watched:
+    """Stands for `first_stage_model` in one call: notes the batch and the error it fails with."""
+
+    def __init__(self, model: Any, plan: Plan) -> None:
+        self._model = model
+        self._plan = plan
+        self.error: BaseException | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def decode(self, samples: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return self._run(self._model.decode, samples, *args, **kwargs)
+
+    def encode(self, pixels: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return self._run(self._model.encode, pixels, *args, **kwargs)
+
+    def _run(self, function: Callable[..., Any], value: Any, *args: Any, **kwargs: Any) -> Any:
+        self._plan.seen = max(self._plan.seen, int(value.shape[0]))
+        try:
+            return function(value, *args, **kwargs)
+        except CANDIDATES as error:
+            if not is_out_of_memory(error):
+                raise
+            self.error = error
+        raise _WantsTiles
+
+
+def whole(vae: Any, plan: Plan, name: str, value: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return `vae.<name>(value)` in parts of the plan's images, without tiles.
+
+    Raises the out-of-memory error that would have made ComfyUI tile.
+    """
+    def one(part: torch.Tensor) -> torch.Tensor:
+        return _whole(vae, plan, lambda work: getattr(work, name)(part, *args, **kwargs))
+
+    return joined([one(part) for part in images_apart(value, plan.images)])
+
+
+def _whole(vae: Any, plan: Plan, call: Callable[[Any], torch.Tensor]) -> torch.Tensor:
+    work = _work_copy(vae, _WholeOnly, plan)
+    watched = _Watched(vae.first_stage_model, plan)
+    work.first_stage_model = watched
+    try:
+        return call(work)
+    except _WantsTiles:
+        pass
+    raise watched.error or TORCH_OOM("out of memory while the VAE or its input was loaded")
+
+
+def in_tiles(
+    vae: Any, plan: Plan, name: str, value: torch.Tensor, *args: Any, **kwargs: Any
+) -> Any:
+    """Return `vae.<name>(value)` for a method that tiles, with the plan's tiles where it has any.
+
+    name: `decode_tiled` or `encode_tiled`, with ComfyUI's keywords tile_x, tile_y, overlap ...
+    """
+    given = dict(kwargs)
+    if plan.tile is not None:
+        given.update(tile_x=plan.tile, tile_y=plan.tile, overlap=plan.tile // 4)
+        args = ()
+    if plan.frames is not None:
+        given.update(tile_t=plan.frames, overlap_t=max(1, plan.frames // 4))
+    return getattr(_work_copy(vae, _AsItIs, plan), name)(value, *args, **given)
+
+
+def _work_copy(vae: Any, mixin: type[Guarded], plan: Plan) -> Any:
+    """Return a copy that keeps the plan's room free of weights when it loads itself."""
+    work = plain_copy(vae, mixin)
+    for name in ("memory_used_decode", "memory_used_encode"):
+        estimate = getattr(vae, name, None)
+        if estimate is not None and plan.room > 1:
+            setattr(work, name, _scaled(estimate, plan.room))
+    return work
+
+
+def _scaled(estimate: Callable[..., Any], factor: int) -> Callable[..., Any]:
+    return lambda *args, **kwargs: estimate(*args, **kwargs) * factor

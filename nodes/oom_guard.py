@@ -1,0 +1,53 @@
+"""OOM Guard: the same model, but what runs out of memory with it recovers and finishes."""
+
+from typing import Any
+
+from comfy_api.latest import io
+
+from ..headroom.oom_guard import guard
+from ..headroom.oom_options import GuardOptions
+from ._schema import any_wire, schema
+
+
+class OOMGuard(io.ComfyNode):
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        model, model_out = any_wire(
+            "model", "MODEL, VAE, CLIP, CONTROL_NET or UPSCALE_MODEL.",
+            output_tooltip="The same model, guarded. What came in is not changed.",
+        )
+        return schema(
+            node_id="HeadroomOOMGuard",
+            display_name="OOM Guard",
+            description="Let a workflow that runs out of memory finish anyway: free memory, "
+                        "offload, split or tile, and repeat just the call that failed.",
+            search_aliases=["out of memory", "oom", "retry", "allocation on device", "显存不足",
+                            "爆显存"],
+            inputs=[
+                model,
+                io.Boolean.Input("free_other_models", default=True,
+                                 tooltip="May unload models that the failed call does not use."),
+                io.Boolean.Input("offload_weights", default=True,
+                                 tooltip="May move this model's own weights to RAM and stream "
+                                         "them: slower steps, same picture."),
+                io.Boolean.Input("split_batch", default=True,
+                                 tooltip="May run a joined batch in smaller pieces: same picture "
+                                         "up to rounding."),
+                io.Boolean.Input("tile_vae", default=True,
+                                 tooltip="May decode, encode or upscale in tiles: can change a "
+                                         "picture slightly."),
+                io.Int.Input("max_attempts", default=8, min=1, max=100,
+                             tooltip="Retries of one failing call before it is an error."),
+            ],
+            outputs=[model_out],
+        )
+
+    @classmethod
+    def execute(
+        cls, model: Any, free_other_models: bool, offload_weights: bool, split_batch: bool,
+        tile_vae: bool, max_attempts: int,
+    ) -> io.NodeOutput:
+        options = GuardOptions(
+            free_other_models, offload_weights, split_batch, tile_vae, max_attempts
+        )
+        return io.NodeOutput(guard(model, options))
