@@ -1,0 +1,71 @@
+// What js/ registers and what tests/contract.json promises has words in every language.
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { test } from "node:test";
+import { settings } from "../../js/lib/settings.js";
+
+const at = (path) => new URL(`../../${path}`, import.meta.url);
+const json = (path) => JSON.parse(readFileSync(at(path), "utf8"));
+const contract = json("tests/contract.json");
+const source = readFileSync(at("js/headroom.js"), "utf8");
+const key = (id) => id.replaceAll(".", "_");
+
+for (const language of ["en", "zh"]) {
+  test(`every setting has words in ${language}, its choices included`, () => {
+    const words = json(`locales/${language}/settings.json`);
+    const defined = settings(() => {});
+    assert.deepEqual(Object.keys(words).sort(), defined.map((each) => key(each.id)).sort());
+    for (const setting of defined.filter((each) => each.options)) {
+      assert.deepEqual(Object.keys(words[key(setting.id)].options), setting.options);
+    }
+  });
+
+  test(`every command has words in ${language}`, () => {
+    const ids = [...source.matchAll(/= "(Headroom\.\w+)"/g)].map((found) => key(found[1]));
+    assert.deepEqual(Object.keys(json(`locales/${language}/commands.json`)).sort(), ids.sort());
+  });
+
+  test(`every group of settings has a name in ${language}`, () => {
+    const named = json(`locales/${language}/main.json`).settingsCategories;
+    for (const { category } of settings(() => {})) {
+      assert.ok(named[category[0]] && named[category[1]], category.join("/"));
+    }
+  });
+
+  test(`every node, input and output has words in ${language}`, () => {
+    const words = json(`locales/${language}/nodeDefs.json`);
+    assert.deepEqual(Object.keys(words).sort(), Object.keys(contract).sort());
+    for (const [id, node] of Object.entries(contract)) {
+      const inputs = Object.entries(words[id].inputs);
+      const outputs = Object.values(words[id].outputs);
+      assert.deepEqual(inputs.map(([name]) => name).sort(), Object.keys(node.inputs).sort(), id);
+      assert.equal(outputs.length, node.outputs.length, id);
+      assert.ok(words[id].display_name && words[id].description, id);
+      for (const one of [...inputs.map(([, input]) => input), ...outputs]) {
+        assert.ok(one.name && one.tooltip, `${id}: ${one.name}`);
+      }
+    }
+  });
+}
+
+test("English names are those of the contract", () => {
+  const words = json("locales/en/nodeDefs.json");
+  for (const [id, node] of Object.entries(contract)) {
+    assert.equal(words[id].display_name, node.display_name);
+    assert.deepEqual(Object.values(words[id].outputs).map((each) => each.name), node.outputs.map(([name]) => name));
+  }
+});
+
+for (const id of Object.keys(contract)) {
+  test(`${id} has a help page in both languages that names every input`, () => {
+    for (const path of [`js/docs/${id}.md`, `js/docs/${id}/zh.md`]) {
+      assert.ok(existsSync(at(path)), path);
+      const page = readFileSync(at(path), "utf8");
+      for (const name of Object.keys(contract[id].inputs)) {
+        assert.ok(page.includes(`\`${name}\``), `${path} does not mention ${name}`);
+      }
+      assert.equal(page.match(/^## /gm).length, 4, path);
+      assert.ok(page.includes("```"), `${path} shows no diagram`);
+    }
+  });
+}
