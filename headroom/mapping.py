@@ -132,7 +132,7 @@ def _find_in_sources(blocks: list[Block], sources: Iterable[Path]) -> dict[int, 
     """Return, for each block whose exact bytes stand in one of the files, where they stand."""
     index: dict[tuple[str, tuple[int, ...]], list[Slot]] = {}
     for path in sources:
-        if path.suffix == ".safetensors":
+        if path.suffix in (".safetensors", ".sft"):
             for slot in read_slots(path):
                 index.setdefault((slot.dtype, slot.shape), []).append(slot)
     found: dict[int, Slot] = {}

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .allocator import return_cache
+from .ancestry import files_of_values, host_lookup
 from .find import FoundModel, find_models
 from .journal import note_action
 from .mapping import Mapped, check_mappable, map_modules
-from .measure import snapshot
+from .measure import freed_rss_mib, snapshot
 from .ram import trim_heap
 from .report import Report, mib
 from .seam import current_host
@@ -42,6 +43,8 @@ def offload(value: Any, scope: Scope = "this model", to: Target = "CPU") -> Repo
         steps = (*steps, *(_to_disk(target, folder) for target in targets), trim_heap())
     after = snapshot()
     headline = _headline(sum(item.moved_bytes for item in done), to, scope)
+    if to == "disk":
+        headline += f"; this process holds {-freed_rss_mib(before, after):+,.1f} MiB of RAM"
     report = Report(headline, steps, before, after)
     note_action("offload", report.freed_mib, headline)
     return report
@@ -73,9 +76,25 @@ def _to_disk(model: FoundModel, folder: Path) -> str:
     if model.kind == "patcher" and host is not None and host.is_dynamic(model.handle):
         host.release_pinned_ram(model.handle)
         return f"{model.label}: ComfyUI already maps its weights from file; pinned RAM released"
-    sources = host.source_files(model.handle) if host is not None else []
-    mapped = map_modules(model.modules, folder, sources)
+    mapped = map_modules(model.modules, folder, _source_files(model))
     return f"{model.label}: {_where(mapped)}"
+
+
+def _source_files(model: FoundModel) -> list[Path]:
+    """Return the weight files that may hold this model: the host's memory, then the prompt's.
+
+    Only bytes that are equal are used, so a file of another model does no harm.
+    """
+    host = current_host()
+    if host is None:
+        return []
+    from . import host_graph
+
+    remembered: list[Path] = host.source_files(model.handle)
+    running = host_graph.running_prompt()
+    values = [node.get("inputs") for node in running[0].values()] if running is not None else []
+    named = files_of_values(host_lookup(), values, (".safetensors", ".sft"))
+    return list(dict.fromkeys([*remembered, *named]))
 
 
 def _where(mapped: Mapped) -> str:
