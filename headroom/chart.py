@@ -27,9 +27,8 @@ def report_image(run: dict[str, Any] | None) -> torch.Tensor:
 def chart_image(run: dict[str, Any]) -> torch.Tensor:
     """Return a run's record with samples (as `Run.as_json` gives it) as an IMAGE.
 
-    float32 in 0..1 of shape [1, height, width, 3]; costs some tenths of a second, more the
-    first time. Without
-    matplotlib the image holds one sentence that says so.
+    float32 in 0..1 of shape [1, height, width, 3]; costs some tenths of a second, more the first
+    time. Without matplotlib the image holds one sentence that says so.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -112,11 +111,12 @@ def _names(plot: Any, run: dict[str, Any]) -> None:
     """Write the title of every node whose band is wide enough above it."""
     width = max(run["seconds"], 1e-3)
     for start, end, title in _spans(run):
-        if end - start >= NAMED_SHARE * width:
+        if end - start >= NAMED_SHARE * width and start + end <= 2 * width:
             plot.annotate(
                 title, ((start + end) / 2, 1.0),
                 xycoords=("data", "axes fraction"), xytext=(0, 4), textcoords="offset points",
                 fontsize=8, rotation=25, ha="left", va="bottom", annotation_clip=False,
+                parse_math=False,
             )
 
 

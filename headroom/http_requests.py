@@ -73,7 +73,7 @@ def offload_request(body: bytes) -> OffloadRequest:
 def runs_asked(query: Mapping[str, str]) -> int:
     """Read `limit` of GET /headroom/runs."""
     given = query.get("limit", str(MAX_RUNS_ASKED))
-    if not given.isascii() or not given.isdigit() or not 1 <= int(given) <= MAX_RUNS_ASKED:
+    if given not in {str(number) for number in range(1, MAX_RUNS_ASKED + 1)}:
         raise BadRequest(
             f"Expected `limit` to be a number from 1 to {MAX_RUNS_ASKED}, but got {_shown(given)}."
         )

@@ -100,6 +100,7 @@ class NodeTable:
         record = self._record(node_id)
         self._others_end(node_id, record, reading)
         if record is None:
+            self.left_out += 1
             return
         if record.opened is not None:
             # Taken up again without an end: it had only asked for lazy inputs until then.
@@ -164,7 +165,6 @@ class NodeTable:
         record = self.records.get(node_id)
         if record is None:
             if len(self.records) >= self._limit:
-                self.left_out += 1
                 return None
             record = self.records[node_id] = NodeRecord(self._describe(node_id))
         return record

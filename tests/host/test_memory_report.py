@@ -1,0 +1,106 @@
+"""Memory Report shows what the server recorded, as text, data and a picture."""
+
+import io
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.host
+PACK = Path(__file__).parent / "packs" / "headroom_timed"
+SALT = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def server(serve):
+    return serve(packs=(PACK,))
+
+
+def work(**inputs):
+    return {"class_type": "TimedWork",
+            "inputs": {"seconds": 0.05, "salt": next(SALT), **inputs}}
+
+
+def report(**inputs):
+    return {"class_type": "HeadroomMemoryReport", "inputs": inputs}
+
+
+def text_of(entry, node_id):
+    return "\n".join(entry["outputs"][node_id]["text"])
+
+
+def test_the_report_lists_every_node_before_it(server):
+    client = server.client()
+    entry = client.run({"1": work(), "2": work(value=["1", 0]), "3": report(value=["2", 0])})
+    text = text_of(entry, "3")
+    assert "TimedWork (#1)" in text and "TimedWork (#2)" in text
+    assert "so far on cpu" in text and "peak RAM" in text
+
+
+def test_data_is_the_record_that_http_gives(server):
+    client = server.client()
+    prompt = {"1": work(), "2": report(value=["1", 0]),
+              "3": {"class_type": "PreviewAny", "inputs": {"source": ["2", 3]}}}
+    entry = client.run(prompt)
+    data = json.loads(text_of(entry, "3"))
+    run = client.get_json(f"/headroom/runs/{entry['prompt_id']}")
+    assert data["prompt_id"] == run["prompt_id"] and data["status"] == "running"
+    assert data["nodes"][0] == run["nodes"][0]
+    assert set(data) == set(run)
+
+
+def test_the_chart_is_an_image_that_save_image_saves(server):
+    from PIL import Image
+
+    client = server.client()
+    entry = client.run({
+        "1": work(), "2": report(value=["1", 0]),
+        "3": {"class_type": "SaveImage",
+              "inputs": {"images": ["2", 2], "filename_prefix": "chart"}},
+    })
+    saved = entry["outputs"]["3"]["images"][0]
+    status, _, data = client.request(
+        "GET", f"/view?filename={saved['filename']}&type=output&subfolder={saved['subfolder']}"
+    )
+    assert status == 200
+    pixels = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+    assert pixels.shape == (640, 1200, 3)
+    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 20
+
+
+def test_the_value_goes_through_and_nothing_runs_again_unasked(server):
+    client = server.client()
+    prompt = {"1": work(), "2": report(value=["1", 0]), "3": work(value=["2", 0])}
+    client.run(prompt)
+    entry = client.run(prompt)
+    run = client.get_json(f"/headroom/runs/{entry['prompt_id']}")
+    assert all(node["cached"] for node in run["nodes"])
+
+
+def test_it_works_at_the_end_and_alone(server):
+    client = server.client()
+    entry = client.run({"1": report()})
+    assert "Memory Report (#1) [running]" in text_of(entry, "1")
+
+
+def test_a_title_in_any_script_can_be_drawn(server):
+    client = server.client()
+    prompt = {"1": {**work(), "_meta": {"title": "加载检查点 🚀"}}, "2": report(value=["1", 0])}
+    assert "加载检查点 🚀 (#1)" in text_of(client.run(prompt), "2")
+    assert "missing from font" not in server.log_text()
+
+
+def test_matplotlib_is_imported_only_when_a_chart_is_drawn_and_pyplot_never(serve):
+    server = serve("--cache-none", packs=(PACK,))
+    client = server.client()
+    modules = {"class_type": "TimedModules", "inputs": work()["inputs"]}
+
+    def loaded(prompt, node_id):
+        return json.loads(text_of(client.run(prompt), node_id))["matplotlib"]
+
+    assert loaded({"1": modules}, "1") == []
+    after = {**modules, "inputs": {**modules["inputs"], "value": ["2", 0]}}
+    found = loaded({"2": report(), "1": after}, "1")
+    assert "matplotlib.figure" in found and "matplotlib.pyplot" not in found

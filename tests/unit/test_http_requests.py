@@ -1,0 +1,138 @@
+"""A bad body gets one sentence, before anything is done."""
+
+import json
+
+import pytest
+
+from headroom.http_requests import (
+    BadRequest,
+    OffloadRequest,
+    PurgeRequest,
+    memory_answer,
+    offload_request,
+    purge_request,
+    runs_asked,
+)
+from headroom.loaded import LoadedModel
+from headroom.measure import DeviceMemory, Snapshot
+
+MIB = 1024 * 1024
+
+
+def body(**fields):
+    return json.dumps(fields).encode()
+
+
+@pytest.mark.parametrize("empty", [b"", b"  \n", b"{}"])
+def test_an_empty_purge_means_all_defaults(empty):
+    assert purge_request(empty) == PurgeRequest("all models", (), 0, False, False)
+
+
+def test_a_purge_can_say_everything_the_node_can():
+    asked = purge_request(body(
+        unload="all but keep", keep=["m1", "m2"], only_below_free_mib=512, free_ram=True,
+        reset_node_cache=True,
+    ))
+    assert asked == PurgeRequest("all but keep", ("m1", "m2"), 512, True, True)
+
+
+@pytest.mark.parametrize(
+    ("bad", "named"),
+    [
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[]", "JSON object"),
+        (b"3", "JSON object"),
+        (body(unlaod="all models"), "unlaod"),
+        (body(unload="everything"), "'all models'"),
+        (body(unload=["all models"]), "unload"),
+        (body(unload=None), "unload"),
+        (body(free_ram=1), "free_ram"),
+        (body(reset_node_cache="yes"), "reset_node_cache"),
+        (body(only_below_free_mib=-1), "only_below_free_mib"),
+        (body(only_below_free_mib=True), "only_below_free_mib"),
+        (body(only_below_free_mib=1.5), "only_below_free_mib"),
+        (body(keep="m1", unload="all but keep"), "keep"),
+        (body(keep=[1], unload="all but keep"), "keep"),
+        (body(keep=["m1"]), "all but keep"),
+        (body(unload="all but keep"), "keep"),
+    ],
+)
+def test_a_bad_purge_is_refused_with_one_sentence(bad, named):
+    with pytest.raises(BadRequest) as caught:
+        purge_request(bad)
+    sentence = str(caught.value)
+    assert named in sentence and sentence.startswith("Expected") and sentence.endswith(".")
+    assert len(sentence) < 300 and "\n" not in sentence
+
+
+def test_an_offload_names_its_model():
+    assert offload_request(body(model="m3")) == OffloadRequest("m3", "this model", "CPU")
+    assert offload_request(body(model="m3", scope="every other model", to="disk")) == (
+        OffloadRequest("m3", "every other model", "disk")
+    )
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [b"", b"null", body(), body(model=3), body(model=None), body(model="m", to="/etc/passwd"),
+     body(model="m", scope=""), body(model="m", path="x")],
+)
+def test_a_bad_offload_is_refused_with_one_sentence(bad):
+    with pytest.raises(BadRequest, match=r"^Expected .*\.$"):
+        offload_request(bad)
+
+
+def test_a_long_value_is_not_echoed_in_full():
+    with pytest.raises(BadRequest) as caught:
+        purge_request(body(unload="x" * 100_000))
+    assert len(str(caught.value)) < 300
+
+
+def test_the_number_of_runs_is_limited():
+    assert runs_asked({}) == 50 and runs_asked({"limit": "7"}) == 7
+
+
+@pytest.mark.parametrize("bad", ["0", "51", "-1", "ten", "", "1e1", "٣", "9" * 5000])
+def test_a_bad_number_of_runs_is_refused(bad):
+    with pytest.raises(BadRequest, match="limit"):
+        runs_asked({"limit": bad})
+
+
+def gpu(**changes):
+    values = dict(
+        device="cuda:0", name="A card", total_bytes=1000 * MIB, driver_free_bytes=300 * MIB,
+        allocated_bytes=350 * MIB, reserved_bytes=400 * MIB, dynamic_bytes=100 * MIB,
+    )
+    return DeviceMemory(**{**values, **changes})
+
+
+def model(name, loaded_mib, device="cuda:0"):
+    return LoadedModel(name, "VAE", "Net", device, loaded_mib * MIB, 500 * MIB, False, None)
+
+
+def answer(device, *models):
+    return memory_answer(Snapshot((device,), MIB, MIB), list(models), busy=False)
+
+
+def test_the_parts_of_a_device_add_up_to_its_size():
+    device = answer(gpu(), model("m1", 200), model("m2", 50), model("m3", 99, "cuda:1"))[
+        "devices"
+    ][0]
+    assert device["models_mib"] == 250 and device["other_torch_mib"] == 250
+    assert device["other_processes_mib"] == 200 and device["free_mib"] == 300
+    parts = ("models_mib", "other_torch_mib", "other_processes_mib", "free_mib")
+    assert sum(device[part] for part in parts) == device["total_mib"]
+
+
+def test_what_the_driver_does_not_tell_is_null():
+    device = answer(gpu(total_bytes=None, driver_free_bytes=None, dynamic_bytes=None))["devices"][0]
+    assert device["other_processes_mib"] is None and device["total_mib"] is None
+    assert device["free_mib"] is None and device["used_mib"] == 400
+
+
+def test_a_server_without_a_gpu_has_no_devices():
+    found = memory_answer(Snapshot((), 5 * MIB, 7 * MIB), [], busy=True)
+    assert found["devices"] == [] and found["busy"] is True
+    assert found["ram"]["rss_mib"] == 5 and found["ram"]["available_mib"] == 7

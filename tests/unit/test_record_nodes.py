@@ -1,0 +1,184 @@
+"""Events of the executor become the right spans, whatever way the nodes run."""
+
+import pytest
+
+from headroom.record_nodes import NodeInfo, NodeTable, Reading
+
+MIB = 1024 * 1024
+
+
+def table(parents=None, async_nodes=(), limit=2000):
+    parents = parents or {}
+
+    def describe(node_id):
+        parent = parents.get(node_id)
+        return NodeInfo(node_id, "Kind", "Title", parent or node_id, parent, node_id in async_nodes)
+
+    return NodeTable(describe, limit)
+
+
+def at(seconds, vram_mib=0, peak_mib=None):
+    peak = None if peak_mib is None else peak_mib * MIB
+    return Reading(seconds, vram_mib * MIB, 0, peak)
+
+
+def spans(found):
+    return {node_id: record.spans for node_id, record in found.records.items()}
+
+
+def statuses(found):
+    return {node_id: record.status for node_id, record in found.records.items()}
+
+
+def test_a_node_runs_from_its_start_to_its_finish():
+    nodes = table()
+    nodes.started("1", at(1))
+    nodes.finished("1", at(4))
+    nodes.started("2", at(5))
+    nodes.finished("2", at(6))
+    assert spans(nodes) == {"1": [(1, 4)], "2": [(5, 6)]}
+    assert statuses(nodes) == {"1": "done", "2": "done"}
+
+
+def test_a_finish_without_a_start_is_a_cached_node():
+    nodes = table()
+    nodes.finished("1", at(1))
+    assert statuses(nodes) == {"1": "cached"} and spans(nodes) == {"1": []}
+
+
+def test_an_expanding_node_ends_where_its_first_child_begins():
+    nodes = table(parents={"1.a": "1", "1.b": "1"})
+    nodes.started("1", at(0))
+    nodes.started("1.a", at(1))
+    nodes.finished("1.a", at(3))
+    nodes.started("1.b", at(3))
+    nodes.finished("1.b", at(7))
+    nodes.finished("1", at(8))
+    assert spans(nodes) == {"1": [(0, 1)], "1.a": [(1, 3)], "1.b": [(3, 7)]}
+    assert set(statuses(nodes).values()) == {"done"}
+
+
+def test_an_async_node_that_expands_ends_where_its_first_child_begins():
+    nodes = table(parents={"1.a": "1"}, async_nodes={"1"})
+    nodes.started("1", at(0))
+    nodes.started("2", at(1))
+    nodes.finished("2", at(2))
+    nodes.started("1.a", at(5))
+    nodes.finished("1.a", at(6))
+    nodes.finished("1", at(7))
+    assert spans(nodes)["1"] == [(0, 5)]
+
+
+def test_an_expansion_into_cached_nodes_only_ends_with_the_first_of_them():
+    nodes = table(parents={"1.a": "1"})
+    nodes.started("1", at(0))
+    nodes.finished("1.a", at(2))
+    nodes.finished("1", at(3))
+    assert spans(nodes) == {"1": [(0, 2)], "1.a": []}
+    assert statuses(nodes) == {"1": "done", "1.a": "cached"}
+
+
+def test_async_nodes_overlap_with_each_other_and_with_sync_ones():
+    nodes = table(async_nodes={"1", "2"})
+    nodes.started("1", at(0))
+    nodes.started("2", at(1))
+    nodes.started("3", at(2))
+    nodes.finished("3", at(5))
+    nodes.finished("1", at(6))
+    nodes.finished("2", at(7))
+    assert spans(nodes) == {"1": [(0, 6)], "2": [(1, 7)], "3": [(2, 5)]}
+
+
+@pytest.mark.parametrize("async_nodes", [set(), {"2"}])
+def test_a_lazy_node_is_not_charged_for_what_it_waits_for(async_nodes):
+    nodes = table(async_nodes=async_nodes)
+    nodes.started("2", at(0))
+    nodes.started("1", at(1))
+    nodes.finished("1", at(9))
+    nodes.started("2", at(10))
+    nodes.finished("2", at(12))
+    assert spans(nodes)["2"] == [(0, 1), (10, 12)]
+    assert nodes.records["2"].seconds == 3
+
+
+def test_a_lazy_node_whose_input_is_ready_is_taken_up_again_at_once():
+    nodes = table()
+    nodes.started("1", at(0))
+    nodes.started("1", at(1))
+    nodes.finished("1", at(3))
+    assert spans(nodes) == {"1": [(0, 1), (1, 3)]}
+
+
+def test_the_node_that_runs_when_the_prompt_ends_is_the_one_that_failed():
+    nodes = table(async_nodes={"1"})
+    nodes.started("1", at(0))
+    nodes.started("2", at(1))
+    nodes.run_ended(at(4))
+    nodes.settle("2")
+    assert statuses(nodes) == {"1": "stopped", "2": "failed"}
+    assert spans(nodes) == {"1": [(0, 4)], "2": [(1, 4)]}
+
+
+def test_an_async_node_that_failed_is_named_by_comfyui():
+    nodes = table(async_nodes={"1", "2"})
+    nodes.started("1", at(0))
+    nodes.started("2", at(1))
+    nodes.run_ended(at(4))
+    nodes.settle("2")
+    assert statuses(nodes) == {"1": "stopped", "2": "failed"}
+
+
+def test_nodes_that_wait_when_another_fails_are_stopped():
+    nodes = table()
+    nodes.started("lazy", at(0))
+    nodes.started("1", at(1))
+    nodes.run_ended(at(2))
+    nodes.settle("1")
+    assert statuses(nodes) == {"lazy": "stopped", "1": "failed"}
+
+
+def test_memory_before_and_after_are_those_at_the_ends_and_the_peak_lies_between():
+    nodes = table()
+    nodes.started("1", at(0, 100))
+    nodes.observe(at(1, 900))
+    nodes.observe(at(2, 300))
+    nodes.finished("1", at(3, 200))
+    record = nodes.records["1"]
+    assert record.before.vram_bytes == 100 * MIB and record.after.vram_bytes == 200 * MIB
+    assert record.peak_vram_bytes == 900 * MIB
+
+
+def test_a_peak_between_two_readings_counts_for_the_node_that_ran():
+    nodes = table()
+    nodes.started("1", at(0, 100))
+    nodes.observe(at(1, 100, peak_mib=700))
+    nodes.finished("1", at(1, 100, peak_mib=700))
+    nodes.started("2", at(1, 100, peak_mib=700))
+    nodes.finished("2", at(2, 100))
+    assert nodes.records["1"].peak_vram_bytes == 700 * MIB
+    assert nodes.records["2"].peak_vram_bytes == 100 * MIB
+
+
+def test_a_reading_from_before_a_node_began_does_not_count_for_it():
+    nodes = table()
+    nodes.started("1", at(5, 100))
+    nodes.observe(at(4, 900))
+    nodes.finished("1", at(6, 100))
+    assert nodes.records["1"].peak_vram_bytes == 100 * MIB
+
+
+def test_cached_nodes_nobody_looked_at_are_added_and_others_stay():
+    nodes = table()
+    nodes.started("1", at(0))
+    nodes.finished("1", at(1))
+    nodes.add_cached(["0", "1"])
+    assert statuses(nodes) == {"1": "done", "0": "cached"}
+
+
+def test_a_run_of_endless_nodes_stays_bounded_and_says_so():
+    nodes = table(limit=10)
+    for index in range(25):
+        nodes.started(str(index), at(index))
+        nodes.finished(str(index), at(index + 0.5))
+    assert len(nodes.records) == 10 and nodes.left_out == 15
+    assert spans(nodes)["9"] == [(9, 9.5)]

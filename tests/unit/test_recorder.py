@@ -1,0 +1,243 @@
+"""The recorder with a fake executor: what it keeps, tells and survives."""
+
+import itertools
+import threading
+import time
+
+import pytest
+
+from headroom import journal
+from headroom.record import Outcome, Place
+from headroom.record_nodes import Reading
+from headroom.recorder import Recorder
+
+MIB = 1024 * 1024
+
+
+class Graph:
+    """The nodes of a prompt; ids with a dot were made by the node before the dot."""
+
+    def __init__(self, *node_ids):
+        self.node_ids = set(node_ids)
+
+    def class_type(self, node_id):
+        return f"Kind{node_id}"
+
+    def title(self, node_id):
+        return f"Title {node_id}"
+
+    def display_node_id(self, node_id):
+        return node_id.split(".")[0]
+
+    def parent_node_id(self, node_id):
+        return node_id.split(".")[0] if "." in node_id else None
+
+    def is_async(self, node_id):
+        return False
+
+    def has(self, node_id):
+        return node_id in self.node_ids
+
+
+class Probe:
+    """Memory that rises by a MiB with every reading."""
+
+    def __init__(self):
+        self.count = itertools.count(1)
+        self.readings = 0
+
+    def begin_run(self):
+        return Place("cuda:0", 8192 * MIB, "driver")
+
+    def reading(self):
+        self.readings += 1
+        return Reading(time.perf_counter(), next(self.count) * MIB, 7 * MIB)
+
+    measured = reading
+
+
+@pytest.fixture
+def outcomes():
+    return {}
+
+
+@pytest.fixture
+def probe():
+    return Probe()
+
+
+@pytest.fixture
+def recorder(outcomes, probe):
+    return Recorder(probe, outcomes.get)
+
+
+def play(recorder, prompt_id, *node_ids, end=True):
+    recorder.prompt_resets()
+    recorder.prompt_begins(prompt_id, Graph(*node_ids), [])
+    for node_id in node_ids:
+        recorder.node_starts(node_id, prompt_id)
+        recorder.node_finishes(node_id, prompt_id)
+    if end:
+        recorder.prompt_leaves()
+
+
+def test_a_run_has_the_shape_of_the_contract(recorder, outcomes):
+    play(recorder, "p", "1", "1.a")
+    outcomes["p"] = Outcome("success")
+    run = recorder.run("p")
+    assert {"prompt_id", "status", "device", "seconds", "peak_vram_mib", "peak_rss_mib", "nodes",
+            "oom", "actions"} <= set(run)
+    assert {"node_id", "class_type", "title", "seconds", "cached", "vram_before_mib",
+            "vram_after_mib", "peak_vram_mib", "rss_before_mib", "rss_after_mib"} <= set(
+                run["nodes"][0])
+    assert (run["status"], run["device"], run["vram_source"]) == ("success", "cuda:0", "driver")
+    assert [node["node_id"] for node in run["nodes"]] == ["1", "1.a"]
+    assert run["nodes"][1]["display_node_id"] == "1"
+
+
+def test_memory_is_that_of_the_readings_at_both_ends(recorder, outcomes):
+    play(recorder, "p", "1")
+    outcomes["p"] = Outcome("success")
+    node = recorder.run("p")["nodes"][0]
+    assert node["vram_after_mib"] - node["vram_before_mib"] == 1
+    assert node["peak_vram_mib"] == node["vram_after_mib"]
+    assert node["rss_before_mib"] == 7
+
+
+def test_samples_come_with_one_run_and_not_with_the_list(recorder):
+    play(recorder, "p", "1")
+    assert "samples" in recorder.run("p")
+    assert "samples" not in recorder.runs()[0]
+
+
+def test_a_run_is_running_until_comfyui_tells_its_outcome(recorder, outcomes):
+    play(recorder, "p", "1")
+    assert recorder.run("p")["status"] == "running"
+    outcomes["p"] = Outcome("interrupted", "1")
+    assert recorder.run("p")["status"] == "interrupted"
+
+
+def test_cached_nodes_of_the_outcome_are_added_when_they_are_in_the_prompt(recorder, outcomes):
+    recorder.prompt_begins("p", Graph("1", "2"), [])
+    recorder.node_starts("2", "p")
+    recorder.node_finishes("2", "p")
+    recorder.prompt_leaves()
+    outcomes["p"] = Outcome("success", None, ("1", "gone"))
+    nodes = {node["node_id"]: node for node in recorder.run("p")["nodes"]}
+    assert nodes["1"]["cached"] and not nodes["2"]["cached"] and "gone" not in nodes
+
+
+def test_events_of_another_prompt_are_not_mixed_in(recorder):
+    recorder.prompt_begins("p", Graph("1"), [])
+    recorder.node_starts("1", "some other prompt")
+    assert recorder.run("p")["nodes"] == []
+
+
+def test_a_node_that_began_before_the_prompt_was_seen_counts_from_the_reset(recorder):
+    recorder.prompt_resets()
+    recorder.prompt_begins("p", Graph("1"), ["1"])
+    recorder.node_finishes("1", "p")
+    node = recorder.run("p")["nodes"][0]
+    assert node["start_seconds"] == 0 and node["status"] == "done"
+
+
+def test_the_next_prompt_closes_a_run_whose_end_nobody_told(recorder):
+    play(recorder, "p", "1", end=False)
+    play(recorder, "q", "1", end=False)
+    assert recorder.run("p")["status"] == "success"
+    recorder.node_starts("2", "q")
+    play(recorder, "r", "1")
+    assert recorder.run("q")["status"] == "error"
+
+
+def test_only_the_last_fifty_runs_are_kept_newest_first(recorder):
+    for index in range(60):
+        play(recorder, str(index), "1")
+    assert [run["prompt_id"] for run in recorder.runs()] == [str(i) for i in range(59, 9, -1)]
+    assert recorder.run("9") is None
+    assert len(recorder.runs(3)) == 3
+
+
+def test_a_prompt_id_that_comes_again_replaces_its_older_run(recorder):
+    play(recorder, "p", "1")
+    play(recorder, "p", "1", "2")
+    assert [len(run["nodes"]) for run in recorder.runs()] == [2]
+
+
+def test_a_prompt_waits_for_an_action_before_it_begins(outcomes):
+    order = []
+    recorder = Recorder(Probe(), outcomes.get, before_prompt=lambda: order.append("waited"))
+    recorder.prompt_resets()
+    assert order == ["waited"]
+
+
+@pytest.fixture
+def listening(outcomes, monkeypatch):
+    told = []
+    recorder = Recorder(Probe(), outcomes.get, announce=told.append)
+    stops = [journal.listen(recorder._note)]
+    monkeypatch.setattr(journal, "executing_node", lambda: ("p", "1"))
+    yield recorder, told
+    for stop in stops:
+        stop()
+
+
+def test_actions_and_attempts_of_the_running_prompt_are_recorded(listening):
+    recorder, told = listening
+    recorder.prompt_begins("p", Graph("1"), [])
+    recorder.node_starts("1", "p")
+    journal.note_action("purge", 10.0, "10.0 MiB of VRAM freed")
+    journal.note_oom(1, "collected garbage", 0.0, "Allocation failed", False)
+    journal.note_oom(2, "unloaded every other model", 9.0, "Allocation failed", True)
+    run = recorder.run("p")
+    assert [entry["text"] for entry in run["actions"]] == ["10.0 MiB of VRAM freed"]
+    assert [entry["recovered"] for entry in run["oom"]] == [False, True]
+    assert run["oom"][0]["class_type"] == "Kind1"
+    assert [(entry["attempt"], entry["title"]) for entry in told] == [(2, "Title 1")]
+
+
+def test_what_happens_outside_the_running_prompt_is_not_in_its_record(listening, monkeypatch):
+    recorder, told = listening
+    recorder.prompt_begins("p", Graph("1"), [])
+    monkeypatch.setattr(journal, "executing_node", lambda: (None, None))
+    journal.note_action("purge", 10.0, "10.0 MiB of VRAM freed")
+    assert recorder.run("p")["actions"] == [] and told == []
+
+
+def test_endless_notes_stay_bounded(listening):
+    recorder, _ = listening
+    recorder.prompt_begins("p", Graph("1"), [])
+    for index in range(2000):
+        journal.note_action("purge", float(index), "text")
+    actions = recorder.run("p")["actions"]
+    assert len(actions) == 500 and actions[-1]["freed_mib"] == 1999
+
+
+def test_the_thread_reads_memory_while_a_prompt_runs_and_sleeps_without_one(probe, outcomes):
+    recorder = Recorder(probe, outcomes.get)
+    recorder.start()
+    until(lambda: not recorder._awake.is_set())
+    assert probe.readings == 0
+    recorder.prompt_resets()
+    recorder.prompt_begins("p", Graph("1"), [])
+    until(lambda: probe.readings > 10)
+    outcomes["p"] = Outcome("success")
+    recorder.prompt_leaves()
+    until(lambda: not recorder._awake.is_set())
+    assert recorder.run("p")["status"] == "success"
+
+
+def test_the_thread_looks_for_a_prompt_that_was_not_announced(probe, outcomes):
+    recorder = Recorder(probe, outcomes.get)
+    asked = threading.Event()
+    recorder.attach = asked.set
+    recorder.start()
+    recorder.prompt_resets()
+    assert asked.wait(30)
+
+
+def until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
