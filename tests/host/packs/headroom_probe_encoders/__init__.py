@@ -1,0 +1,205 @@
+"""Small text encoders of ComfyUI's own classes, and a close look at the conditioning they make."""
+
+import hashlib
+import json
+from types import SimpleNamespace
+
+import comfy.sd
+import comfy.sd1_clip
+import comfy.sdxl_clip
+import comfy.text_encoders.flux
+import comfy.text_encoders.sa_t5
+import folder_paths
+import torch
+from comfy_execution.graph_utils import GraphBuilder
+from safetensors.torch import load_file
+
+CLIP_SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4,
+              "num_hidden_layers": 3}
+CLIP_G_SMALL = {**CLIP_SMALL, "hidden_size": 96, "projection_dim": 96}
+T5_SMALL = {"d_model": 64, "d_ff": 128, "d_kv": 16, "num_heads": 4, "num_layers": 3}
+SMALL = {"clip_l_model_config": CLIP_SMALL, "clip_g_model_config": CLIP_G_SMALL,
+         "t5xxl_model_config": T5_SMALL, "t5base_model_config": T5_SMALL}
+KINDS = {
+    "sd15": (comfy.sd1_clip.SD1ClipModel, comfy.sd1_clip.SD1Tokenizer),
+    "sdxl": (comfy.sdxl_clip.SDXLClipModel, comfy.sdxl_clip.SDXLTokenizer),
+    "flux": (comfy.text_encoders.flux.flux_clip(), comfy.text_encoders.flux.FluxTokenizer),
+    "t5": (comfy.text_encoders.sa_t5.SAT5Model, comfy.text_encoders.sa_t5.SAT5Tokenizer),
+}
+
+
+class ProbeEncoder:
+    """A CLIP of the given class with few layers and random weights from a seed."""
+
+    CATEGORY = "headroom_probe"
+    RETURN_TYPES = ("CLIP",)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"kind": (list(KINDS),), "seed": ("INT", {"default": 0})}}
+
+    def run(self, kind, seed):
+        return (small_encoder(kind, seed),)
+
+
+class ProbeEncoderFile:
+    """The same from a file in the text_encoders folder that holds the seed."""
+
+    CATEGORY = "headroom_probe"
+    RETURN_TYPES = ("CLIP",)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"clip_name": ("STRING", {}), "kind": (list(KINDS),)}}
+
+    def run(self, clip_name, kind):
+        content = load_file(folder_paths.get_full_path_or_raise("text_encoders", clip_name))
+        return (small_encoder(kind, int(content["seed"])),)
+
+
+def small_encoder(kind, seed):
+    model, tokenizer = KINDS[kind]
+    clip = comfy.sd.CLIP(
+        SimpleNamespace(params={}, clip=model, tokenizer=tokenizer),
+        embedding_directory=folder_paths.get_folder_paths("embeddings"),
+        parameters=1_000_000, model_options=dict(SMALL),
+    )
+    generator = torch.Generator().manual_seed(seed)
+    for name, weight in clip.cond_stage_model.named_parameters():
+        fill(name, weight, generator)
+    return clip
+
+
+def fill(name, weight, generator):
+    """Values that keep activations in range: vectors neutral, matrices by their width."""
+    if weight.ndim < 2:
+        weight.fill_(0.0 if name.endswith("bias") else 1.0)
+    else:
+        noise = torch.randn(weight.shape, generator=generator) / weight.shape[-1] ** 0.5
+        weight.copy_(noise.to(weight.dtype))
+
+
+class ProbeConditioning:
+    """Facts about a conditioning, one JSON text an execution; with `b`, whether it is the same."""
+
+    CATEGORY = "headroom_probe"
+    OUTPUT_NODE = True
+    RETURN_TYPES = ()
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"a": ("CONDITIONING",)}, "optional": {"b": ("CONDITIONING",)}}
+
+    @classmethod
+    def IS_CHANGED(cls, **_):
+        return float("nan")
+
+    def run(self, a, b=None):
+        tensors = list(tensors_in(a))
+        answer = {
+            "entries": len(a),
+            "keys": sorted(a[0][1]),
+            "digest": digest_of(a),
+            "same": None if b is None else describe(a) == describe(b),
+            "tensors": len(tensors),
+            "cpu": all(tensor.device.type == "cpu" for tensor in tensors),
+            "contiguous": all(tensor.is_contiguous() for tensor in tensors),
+            "detached": not any(tensor.requires_grad or tensor.grad_fn for tensor in tensors),
+            "numpy_backed": not any(t.untyped_storage().resizable() for t in tensors),
+            "own_storage": all(
+                t.untyped_storage().nbytes() == t.numel() * t.element_size() for t in tensors
+            ),
+            "bytes": sum(t.numel() * t.element_size() for t in tensors),
+        }
+        return {"ui": {"text": [json.dumps(answer)]}}
+
+
+def tensors_in(value):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item)
+
+
+def describe(value):
+    """The value as text: every bit of every tensor, types, keys, and other objects by identity."""
+    if isinstance(value, torch.Tensor):
+        data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        return f"tensor {value.dtype} {tuple(value.shape)} {hashlib.sha256(data).hexdigest()}"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k!r}: {describe(v)}" for k, v in sorted(value.items())) + "}"
+    if isinstance(value, (list, tuple)):
+        return f"{type(value).__name__}({', '.join(map(describe, value))})"
+    return repr(value)
+
+
+def digest_of(value):
+    return hashlib.sha256(describe(value).encode()).hexdigest()
+
+
+class ProbeTexts:
+    """A list of texts, one a line."""
+
+    CATEGORY = "headroom_probe"
+    RETURN_TYPES = ("STRING",)
+    OUTPUT_IS_LIST = (True,)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"lines": ("STRING", {"multiline": True})}}
+
+    def run(self, lines):
+        return (lines.splitlines(),)
+
+
+class ProbeNoEncoder:
+    """What a checkpoint without a text encoder gives."""
+
+    CATEGORY = "headroom_probe"
+    RETURN_TYPES = ("CLIP",)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {}}
+
+    def run(self):
+        return (None,)
+
+
+class ProbeExpand:
+    """Expands into a loader and an Encode to CPU node behind it."""
+
+    CATEGORY = "headroom_probe"
+    RETURN_TYPES = ("CONDITIONING",)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"clip_name": ("STRING", {}), "text": ("STRING", {}),
+                             "cache": ("STRING", {})}}
+
+    def run(self, clip_name, text, cache):
+        graph = GraphBuilder()
+        loader = graph.node("ProbeEncoderFile", clip_name=clip_name, kind="sdxl")
+        encode = graph.node(
+            "HeadroomEncodeToCPU", clip=loader.out(0), text=text, split="one prompt",
+            release_encoder=True, cache=cache,
+        )
+        return {"result": (encode.out(0),), "expand": graph.finalize()}
+
+
+NODE_CLASS_MAPPINGS = {
+    cls.__name__: cls
+    for cls in (
+        ProbeEncoder, ProbeEncoderFile, ProbeConditioning, ProbeTexts, ProbeNoEncoder, ProbeExpand,
+    )
+}
