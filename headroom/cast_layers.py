@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .cast_rules import FLOATS, DtypeOf, is_layer, own_dtype
+from .cast_rules import FLOATS, DtypeOf, layers, own_dtype
 
 
 class _CastInputs:
@@ -41,18 +41,15 @@ def join_layers(
     that cast their own weights to the input, as ComfyUI's can, are left alone. Cost: one Python
     call a layer, and a copy of the activations where dtypes differ.
     """
-    part_of_layer: set[int] = set()
     for part in module.modules():
         forget(part)
-        if id(part) in part_of_layer or not is_layer(part):
+    for _, layer in layers(module):
+        dtype = _layer_dtype(layer, dtype_of)
+        if dtype is None or getattr(layer, "comfy_cast_weights", False):
             continue
-        part_of_layer.update(id(inner) for inner in part.modules())
-        dtype = _layer_dtype(part, dtype_of)
-        if dtype is None or getattr(part, "comfy_cast_weights", False):
-            continue
-        part.register_forward_pre_hook(_CastInputs(dtype), with_kwargs=True)
+        layer.register_forward_pre_hook(_CastInputs(dtype), with_kwargs=True)
         if dtype != compute:
-            part.register_forward_hook(_CastOutput(compute))
+            layer.register_forward_hook(_CastOutput(compute))
 
 
 def forget(part: torch.nn.Module) -> None:

@@ -81,8 +81,9 @@ def plan(
     parameter has on the device, where that is not its own.
     """
     wanted: dict[int, Wanted] = {}
+    reasons = _whole_layer_reasons(module, rules)
     for prefix, part in module.named_modules():
-        whole = _whole_layer_reason(prefix, part, rules)
+        whole = reasons.get(id(part), "")
         for name, parameter in part.named_parameters(prefix, recurse=False):
             leaf = name.rpartition(".")[2]
             source = dtype_of(part, leaf, parameter)
@@ -103,13 +104,29 @@ def _keeps_values(source: torch.dtype, target: torch.dtype) -> bool:
     return torch.finfo(target).bits > torch.finfo(source).bits or source == target
 
 
-def _whole_layer_reason(prefix: str, part: torch.nn.Module, rules: CastRules) -> str:
-    if not is_layer(part):
-        return ""
-    if getattr(part, "running_mean", None) is not None:
-        return "running statistics"
-    names = (name for name, _ in part.named_parameters(prefix, recurse=False))
-    return "keep_float32" if any(rules.keeps(name) for name in names) else ""
+def layers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yield the layers of `module` with their names; a layer inside a layer belongs to it.
+
+    Attention, for one, reads the weights of its output layer itself instead of calling it.
+    """
+    inside: set[int] = set()
+    for prefix, part in module.named_modules():
+        if id(part) not in inside and is_layer(part):
+            inside.update(id(inner) for inner in part.modules())
+            yield prefix, part
+
+
+def _whole_layer_reasons(module: torch.nn.Module, rules: CastRules) -> dict[int, str]:
+    """Return why all weights of a layer stay, by the ids of the layer and what is inside it."""
+    reasons: dict[int, str] = {}
+    for prefix, layer in layers(module):
+        names = (f"{prefix}.{name}" if prefix else name for name, _ in layer.named_parameters())
+        reason = "running statistics" if getattr(layer, "running_mean", None) is not None else ""
+        if any(rules.keeps(name) for name in names):
+            reason = "keep_float32"
+        if reason:
+            reasons.update({id(part): reason for part in layer.modules()})
+    return reasons
 
 
 def _kept_reason(

@@ -3,6 +3,7 @@
 Only objects made here are changed; the given patcher and everything it shares stay as they are.
 """
 
+import inspect
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -46,7 +47,8 @@ def quantised_reason(patcher: Any) -> str:
     """Return why ComfyUI takes the whole model for quantised, "" where it does not."""
     config = getattr(patcher.model, "model_config", None)
     for mark in ("quant_config", "scaled_fp8"):
-        if getattr(config, mark, None):
+        # Newer configurations warn in the log about every attribute they lack.
+        if inspect.getattr_static(config, mark, None):
             return f"its {mark} says so"
     return ""
 
@@ -169,7 +171,7 @@ def compute_notes(patcher: Any, dtype: torch.dtype) -> Iterator[str]:
         yield (f"ComfyUI does not count {patcher.load_device} among the devices with {name} "
                "arithmetic: it is emulated there, or slower than float32")
     config = getattr(patcher.model, "model_config", None)
-    listed = getattr(config, "supported_inference_dtypes", None)
+    listed = inspect.getattr_static(config, "supported_inference_dtypes", None)
     if listed and dtype not in listed and dtype != torch.float32:
         yield (f"ComfyUI does not list {name} for this architecture: results may differ, or turn "
                "black")

@@ -1,0 +1,328 @@
+"""Casting modules, carriers and pipelines without ComfyUI: a private copy, the source untouched."""
+
+import copy
+import types
+
+import pytest
+import torch
+
+import headroom
+from headroom.cast_layers import join_layers
+from headroom.cast_module import follow
+
+MIB = 2**20
+
+
+class Block(torch.nn.Module):
+    def __init__(self, size=64):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(size)
+        self.linear = torch.nn.Linear(size, size)
+        self.conv = torch.nn.Conv1d(size, size, 3, padding=1)
+        self.attention = torch.nn.MultiheadAttention(size, 4, batch_first=True)
+        self.gain = torch.nn.Parameter(torch.full((size,), 0.5))
+        self.register_buffer("table", torch.linspace(0, 1, size))
+        self.dtype = torch.float32
+
+    def forward(self, x):
+        x = self.linear(self.norm(x)) * self.gain + x
+        x = self.conv(x.transpose(1, 2)).transpose(1, 2)
+        return x + self.attention(x, x, x)[0]
+
+
+@pytest.fixture
+def module():
+    torch.manual_seed(3)
+    return Block().eval().requires_grad_(False)
+
+
+@pytest.fixture
+def x():
+    return torch.randn(1, 5, 64, generator=torch.Generator().manual_seed(4))
+
+
+def state(module):
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+
+def same_state(module, before):
+    now = module.state_dict()
+    return set(now) == set(before) and all(
+        torch.equal(now[name], before[name]) and now[name].dtype == before[name].dtype
+        for name in before
+    )
+
+
+def test_a_module_gets_a_private_copy_and_stays_bit_identical(module, x):
+    before, answer = state(module), module(x)
+    done = headroom.cast(module)
+    twin = done.value
+    assert twin is not module and type(twin) is Block
+    assert {p.dtype for p in twin.parameters()} == {torch.bfloat16}
+    assert twin.table.dtype == torch.float32 and twin.dtype == torch.bfloat16
+    for parameter in twin.parameters():
+        parameter.zero_()
+    twin.table.zero_()
+    assert same_state(module, before) and torch.equal(module(x), answer)
+    assert module.dtype == torch.float32
+
+
+@pytest.mark.parametrize("feed", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("keep", ["", "norm", "attention.out_proj", "linear, gain"])
+def test_whatever_is_kept_the_copy_takes_inputs_of_any_dtype(module, x, feed, keep):
+    twin = headroom.cast(module, keep_float32=keep).value
+    error = (twin(x.to(feed)).float() - module(x)).norm() / module(x).norm()
+    assert error < 0.02
+
+
+def test_where_everything_is_kept_the_module_is_the_same_object(module):
+    done = headroom.cast(module, keep_float32="*")
+    assert done.value is module
+    assert done.report.headline == "0 MiB saved: every weight is kept by keep_float32"
+
+
+def test_kept_layers_compute_in_float32(module, x):
+    seen = []
+    twin = headroom.cast(module, keep_float32="norm").value
+    twin.norm.register_forward_pre_hook(lambda _m, args: seen.append(args[0].dtype))
+    twin.linear.register_forward_pre_hook(lambda _m, args: seen.append(args[0].dtype))
+    twin(x.to(torch.bfloat16))
+    assert seen == [torch.float32, torch.bfloat16]
+    assert twin.norm.weight.dtype == torch.float32
+
+
+def test_bytes_fall_to_half_and_the_report_counts_them_by_dtype(module):
+    done = headroom.cast(module)
+    weights = sum(p.numel() * 4 for p in module.parameters())
+    assert done.saved_bytes == weights / 2
+    assert "saved" in done.report.headline and "in bfloat16" in done.report.headline
+    assert "MiB float32 -> " in done.report.text
+    assert "worst relative rounding error" in done.report.text
+    assert "until nothing uses the original any more, the copy costs" in done.report.text
+
+
+def test_a_module_already_in_that_dtype_is_the_same_object(module):
+    half = module.to(torch.bfloat16)
+    done = headroom.cast(half)
+    assert done.value is half and done.saved_bytes == 0
+    assert done.report.headline == "0 MiB saved: already bfloat16"
+
+
+def test_a_cast_of_a_cast_is_the_same_object_kept_weights_included(module):
+    first = headroom.cast(module, keep_float32="norm")
+    again = headroom.cast(first.value, keep_float32="norm")
+    assert again.value is first.value
+    assert again.report.headline == "0 MiB saved: already bfloat16, apart from what is kept"
+
+
+def test_the_other_half_precision_saves_nothing_and_the_report_says_so(module):
+    done = headroom.cast(module.to(torch.float16))
+    assert done.saved_bytes == 0 and done.report.headline.startswith("0.0 MiB saved")
+    assert "takes the same room" in done.report.text
+
+
+def test_casting_back_to_float32_keeps_the_rounded_values_exactly(module, x):
+    half = headroom.cast(module, keep_float32="norm").value
+    back = headroom.cast(half, "float32")
+    assert {p.dtype for p in back.value.parameters()} == {torch.float32}
+    for name, parameter in back.value.named_parameters():
+        assert torch.equal(parameter, half.get_parameter(name).float())
+    assert "more needed" in back.report.headline and "no value was rounded" in back.report.text
+    assert back.value(x).dtype == torch.float32
+
+
+def test_a_float16_overflow_is_refused_by_name_and_nothing_changes(module):
+    with torch.no_grad():
+        module.linear.weight[3, 5] = 1e5
+    before = state(module)
+    with pytest.raises(ValueError, match=r"float16: linear\.weight holds 100000, .*bfloat16"):
+        headroom.cast(module, "float16")
+    assert same_state(module, before)
+    assert headroom.cast(module, "bfloat16").value is not module
+    assert headroom.cast(module, "float16", "linear").value.linear.weight.dtype == torch.float32
+
+
+def test_tied_weights_stay_tied(module):
+    module.head = torch.nn.Linear(64, 64, bias=False)
+    module.head.weight = module.linear.weight
+    twin = headroom.cast(module).value
+    assert twin.head.weight is twin.linear.weight
+
+
+def test_separate_parameters_over_one_storage_stay_over_one_storage(module):
+    module.head = torch.nn.Linear(64, 64, bias=False)
+    module.head.weight = torch.nn.Parameter(module.linear.weight.data, requires_grad=False)
+    twin = headroom.cast(module).value
+    assert twin.head.weight.data_ptr() == twin.linear.weight.data_ptr()
+
+
+def test_gradients_flags_and_modes_are_carried_over(module):
+    module.linear.weight.requires_grad_(True)
+    twin = headroom.cast(module.train()).value
+    assert twin.training and twin.linear.weight.requires_grad
+    assert not twin.linear.bias.requires_grad
+
+
+def test_methods_bound_inside_the_module_speak_for_the_copy(module):
+    module.again = module.forward
+    twin = headroom.cast(module).value
+    assert twin.again.__self__ is twin
+
+
+def test_a_copy_can_be_copied_and_saved(module, x):
+    twin = headroom.cast(module, keep_float32="norm").value
+    assert torch.equal(copy.deepcopy(twin)(x), twin(x))
+
+
+def test_a_second_cast_arms_each_layer_once(module):
+    twin = headroom.cast(headroom.cast(module).value, "float16").value
+    assert len(twin.linear._forward_pre_hooks) == 1
+    join_layers(twin, torch.float16)
+    assert len(twin.linear._forward_pre_hooks) == 1
+
+
+def test_a_module_that_python_cannot_copy_is_refused_in_words(module):
+    module.stream = (line for line in ["a generator cannot be copied"])
+    with pytest.raises(ValueError, match="cannot make a private copy of this Block .*generator"):
+        headroom.cast(module)
+
+
+def test_a_module_under_offload_hooks_is_refused(module):
+    module._hf_hook = object()
+    with pytest.raises(ValueError, match="without offload hooks"):
+        headroom.cast(module)
+
+
+class Quantised(torch.Tensor):
+    pass
+
+
+def test_a_quantised_module_passes_through_untouched(module):
+    packed = module.linear.weight.data.as_subclass(Quantised)
+    module.linear.weight = torch.nn.Parameter(packed, requires_grad=False)
+    done = headroom.cast(module)
+    assert done.value is module
+    assert done.report.headline.startswith("0 MiB saved: not cast: it is quantised (Quantised")
+
+
+@pytest.mark.parametrize(("value", "came"), [
+    (None, "nothing"), ("sd15", "a str"), (torch.zeros(3), "a Tensor"), ([1], "a list"),
+])
+def test_a_value_without_a_model_is_refused_in_words(value, came):
+    with pytest.raises(ValueError, match=f"expects a model on the input `model`, but got {came}"):
+        headroom.cast(value)
+
+
+def test_an_unknown_dtype_is_refused(module):
+    with pytest.raises(ValueError, match="expects dtype = bfloat16, float16, float32, but got 'i"):
+        headroom.cast(module, "int8")
+
+
+class Wrapper:
+    """An object with a bare module in it, as STYLE_MODEL and older UPSCALE_MODELs are."""
+
+    def __init__(self, model):
+        self.model = model
+        self.model_dtype = torch.float32
+        self.sizes = [1, 2]
+        self.name = "wrapper"
+        self.run = self.call
+        self.estimate = lambda: self.model
+
+    def call(self, x):
+        return self.model(x)
+
+
+def test_an_object_with_a_module_is_copied_around_the_copy(module, x):
+    wrapper = Wrapper(module)
+    twin = headroom.cast(wrapper).value
+    assert type(twin) is Wrapper and twin is not wrapper
+    assert wrapper.model is module and twin.model is not module
+    assert twin.run.__self__ is twin and twin.estimate() is twin.model
+    assert wrapper.run.__self__ is wrapper and wrapper.estimate() is module
+    assert twin.model_dtype == torch.bfloat16 and wrapper.model_dtype == torch.float32
+    twin.sizes.append(3)
+    assert wrapper.sizes == [1, 2]
+    assert twin.call(x).isfinite().all()
+
+
+def test_a_t2i_adapter_and_a_control_lora_pass_through_with_the_reason():
+    adapter = types.SimpleNamespace(t2i_model=torch.nn.Linear(2, 2))
+    done = headroom.cast(adapter)
+    assert done.value is adapter and "T2I adapter" in done.report.text
+    lora = types.SimpleNamespace(control_weights={"up": torch.zeros(2)})
+    assert "Control-LoRA" in headroom.cast(lora).report.text
+
+
+class Prompter:
+    def __init__(self, text_encoder, tokenizer):
+        self.text_encoder = text_encoder
+        self.tokenizer = tokenizer
+
+
+class Pipeline:
+    """As DiffSynth's: components as attributes, and a helper that holds one of them too."""
+
+    def __init__(self, text_encoder, dit):
+        self.text_encoder, self.dit = text_encoder, dit
+        self.tokenizer = object()
+        self.prompter = Prompter(text_encoder, self.tokenizer)
+        self.torch_dtype = torch.float32
+
+    def load_models_to_device(self, names):
+        return names
+
+
+def test_every_component_of_a_pipeline_is_cast_and_helpers_follow(module):
+    pipeline = Pipeline(module, Block())
+    done = headroom.cast(pipeline)
+    twin = done.value
+    assert twin.text_encoder.linear.weight.dtype == twin.dit.linear.weight.dtype == torch.bfloat16
+    assert twin.prompter.text_encoder is twin.text_encoder
+    assert twin.tokenizer is pipeline.tokenizer is twin.prompter.tokenizer
+    assert twin.torch_dtype == torch.bfloat16
+    assert pipeline.prompter.text_encoder is module and module.dtype == torch.float32
+    assert len(done.models) == 2
+
+
+def test_a_quantised_component_stays_while_the_others_are_cast(module):
+    other = Block()
+    other.linear.weight = torch.nn.Parameter(
+        other.linear.weight.data.as_subclass(Quantised), requires_grad=False
+    )
+    pipeline = Pipeline(module, other)
+    done = headroom.cast(pipeline)
+    assert done.value.dit is other and done.value.text_encoder is not module
+    assert "quantised (Quantised weights)" in done.report.text
+
+
+def test_a_pipeline_that_is_a_module_itself_is_copied_around_its_components(module):
+    class ModulePipeline(torch.nn.Module):
+        def __init__(self, dit):
+            super().__init__()
+            self.dit = dit
+            self.torch_dtype = torch.float32
+
+        def load_models_to_device(self, names):
+            return names
+
+    pipeline = ModulePipeline(module)
+    twin = headroom.cast(pipeline).value
+    assert twin.dit.linear.weight.dtype == torch.bfloat16 and pipeline.dit is module
+    assert twin.torch_dtype == torch.bfloat16
+
+
+def test_following_leaves_what_has_no_twin_as_the_same_object():
+    values = [(1, "a"), {"k": [1, 2]}, lambda: 3, print]
+    assert all(follow(value, {}) is value for value in values)
+
+
+def test_come_back_hooks_of_the_original_do_not_travel(module):
+    from headroom import comeback
+
+    hook_owner = module.linear
+    comeback._armed.add(hook := (lambda *_: None))
+    hook_owner.register_forward_pre_hook(hook)
+    twin = headroom.cast(module).value
+    assert hook not in twin.linear._forward_pre_hooks.values()
+    assert hook in hook_owner._forward_pre_hooks.values()
