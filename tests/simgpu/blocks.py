@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 # The constants PyTorch documents for its native CUDA allocator
 # (docs "CUDA semantics, memory management" and c10/cuda/CUDACachingAllocator).
-MIB = 1 << 20
+KIB, MIB = 1 << 10, 1 << 20
 MIN_BLOCK = 512  # every size is rounded up to a multiple of this
 SMALL_SIZE = 1 * MIB  # largest request served from the small pool
 SMALL_SEGMENT = 2 * MIB  # segment asked of the driver for a small request

@@ -10,7 +10,7 @@ import torch
 
 from .ops import attention_on_device
 from .patches import Patches
-from .tensor import DEVICE, SimTensor, to_device
+from .tensor import DEVICE, SimTensor
 
 _HOST = torch.device("cpu")
 
@@ -28,6 +28,8 @@ def apply(patches: Patches) -> None:
     """Replace the entry points."""
     for name in ("tensor", "as_tensor", "asarray"):
         patches.set(torch, name, _made_on_host(getattr(torch, name)))
+    for name in ("empty", "empty_like", "empty_strided", "zeros"):
+        patches.set(torch, name, _never_pinned(getattr(torch, name)))
     patches.set(torch, "nonzero", _nonzero)
     patches.set(torch, "Generator", Generator)
     patches.set(torch.Tensor, "to", _to)
@@ -53,6 +55,16 @@ def _made_on_host(make: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(data, SimTensor):
             return _from_device(make, data, *args, **options)
         return make(data, *args, device=_HOST, **options).to(DEVICE)
+
+    return build
+
+
+def _never_pinned(make: Callable[..., Any]) -> Callable[..., Any]:
+    """`make` without pinned host memory, which only a real driver can give."""
+
+    @functools.wraps(make)
+    def build(*args: Any, pin_memory: bool = False, **options: Any) -> Any:
+        return make(*args, **options)
 
     return build
 

@@ -51,6 +51,7 @@ def apply(patches: Patches) -> None:
         patches.set(cuda, name, value)
     patches.set(cuda.memory, "list_gpu_processes", cuda.list_gpu_processes)
     patches.set(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
+    patches.call(torch._C._set_cudnn_enabled, False, torch._C._get_cudnn_enabled())
     patches.set(torch.version, "cuda", torch.version.cuda or CUDA_VERSION)
     patches.set(torch.version, "hip", None)
 

@@ -25,7 +25,9 @@ _HOST = torch.device("cpu")
 _handlers: dict[Any, Handler] = {}
 
 
-def operate(func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def operate(
+    func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
     """Carry out one operation, as `__torch_dispatch__`."""
     try:
         if len(types) > 1 and not all(issubclass(kind, SimTensor) for kind in types):
