@@ -34,6 +34,7 @@ DEMO_CONTROLNET = "controlnet/headroom_demo_controlnet.safetensors"
 DEMO_UPSCALER = "upscale_models/headroom_demo_upscale.safetensors"
 TEST_CHECKPOINT = "checkpoints/headroom_test_sd15.safetensors"
 TEST_CHECKPOINT_B = "checkpoints/headroom_test_sd15_b.safetensors"
+TEST_CHECKPOINT_FP16 = "checkpoints/headroom_test_sd15_fp16.safetensors"
 TEST_LORA = "loras/headroom_test_lora.safetensors"
 TEST_CONTROLNET = "controlnet/headroom_test_controlnet.safetensors"
 TAESD_ENCODER = "vae_approx/taesd_encoder.safetensors"
@@ -76,6 +77,7 @@ RECIPES: dict[str, Recipe] = {
     DEMO_UPSCALER: Recipe(lambda: shapes_image.compact_upscaler(16, 2, 2), seed=4, dtype="float32"),
     TEST_CHECKPOINT: Recipe(_test_checkpoint, seed=5),
     TEST_CHECKPOINT_B: Recipe(_test_checkpoint, seed=6),
+    TEST_CHECKPOINT_FP16: Recipe(_test_checkpoint, seed=11, dtype="float16"),
     TEST_LORA: Recipe(lambda: shapes_sd15.lora(TEST_LEVELS, LORA_RANK), seed=7),
     TEST_CONTROLNET: Recipe(lambda: shapes_sd15.controlnet(TEST_LEVELS), seed=8),
     TAESD_ENCODER: Recipe(shapes_image.taesd_encoder, seed=9),

@@ -1,12 +1,13 @@
 """Purge VRAM and Offload Model on the simulated GPU: the bytes they report are the bytes moved."""
 
+import json
 import re
 
 import pytest
 
 from devtools.client import node_texts
 from devtools.graph import Graph, add_offload, add_purge, add_sampler, forget_everything
-from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
+from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_CHECKPOINT_FP16
 
 pytestmark = pytest.mark.host
 MIB = 2**20
@@ -100,6 +101,18 @@ def test_offloading_a_frees_its_bytes_and_leaves_those_of_b(client, to):
     figures = ledger(client)
     assert figures["allocated_bytes"] / MIB == pytest.approx(after, abs=0.05)
     assert last.id
+
+
+def test_a_model_that_is_as_its_file_holds_it_is_mapped_from_that_file(client):
+    graph = Graph()
+    checkpoint = load(graph, TEST_CHECKPOINT_FP16)
+    latent = add_sampler(graph, checkpoint[0], checkpoint[1])
+    weights = graph.add("ProbeWeights", model=checkpoint[0], after=latent)
+    offload = add_offload(graph, model=checkpoint[0], after=weights, to="disk")
+    texts = node_texts(client.run(graph.prompt))
+    size = json.loads(texts[weights.id])["mib"]
+    own = re.search(r"([\d.]+) MiB mapped from the model's own file", texts[offload.id])
+    assert float(own.group(1)) == pytest.approx(size, rel=0.01)
 
 
 def test_only_below_free_counts_what_is_really_free(client):
