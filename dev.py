@@ -48,7 +48,9 @@ def main(words):
         print(f"Error: there is no command {words[0]!r}.\n\n{usage()}", file=sys.stderr)
         return 2
     from devtools.errors import DevError
+    from devtools.processes import end_like_ctrl_c
 
+    end_like_ctrl_c()
     try:
         return module.main(parse(module, words[0], text, words[1:]))
     except DevError as error:

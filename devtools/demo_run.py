@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import signal
 import sys
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from .client import Client, PromptFailed, PromptInvalid, node_texts
 from .commands import as_dev_error
 from .errors import DevError
 from .locks import process_lock
+from .processes import end_like_ctrl_c
 from .progress import ProgressBar
 from .server import PACK_ROOT, ComfyServer, ServerError
 from .table import run_table
@@ -138,17 +138,8 @@ def demo(args: argparse.Namespace) -> None:
             keep_open(server)
 
 
-def stop_on_terminate() -> None:
-    """Being asked to end is like Ctrl-C: the server is stopped first."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
-
-
 def main() -> int:
-    stop_on_terminate()
+    end_like_ctrl_c()
     try:
         demo(parse())
     except (DevError, ServerError, PromptFailed, PromptInvalid, TimeoutError) as error:

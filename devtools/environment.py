@@ -88,10 +88,10 @@ def _build(folder: Path) -> None:
     if not _has_pip(python):
         shutil.rmtree(folder, ignore_errors=True)
         run_logged([sys.executable, "-m", "venv", folder], "making of the environment")
-    _pip(python, "pip", ["--upgrade", "pip"])
+    _pip(python, "pip", ["--upgrade", "pip", "packaging"])
     tree = floor_tree(python)
     print("Installing PyTorch", flush=True)
-    _pip(python, "PyTorch", ESSENTIALS)
+    _install_one_by_one(python, "PyTorch", ESSENTIALS)
     print("Installing ComfyUI's requirements and the development tools", flush=True)
     files = (tree / "requirements.txt", PACK_REQUIREMENTS, REQUIREMENTS)
     _pip(python, "ComfyUI's requirements", [w for file in files for w in ("-r", str(file))])
@@ -116,6 +116,19 @@ def _has_pip(python: Path) -> bool:
         return False
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     return subprocess.run([python, "-m", "pip", "--version"], **quiet).returncode == 0  # type: ignore[call-overload, no-any-return]
+
+
+def _install_one_by_one(python: Path, what: str, names: Sequence[str]) -> None:
+    """Install packages and all they need one at a time, so that an interruption loses only one.
+
+    These are the gigabytes of the environment, and pip itself keeps nothing of an installation
+    that did not come to its end unless the index allows caching.
+    """
+    script = [str(python), str(HERE / "needs.py"), *names]
+    while missing := subprocess.run(script, capture_output=True, text=True, check=True).stdout:
+        for name in missing.split():
+            _pip(python, what, ["--no-deps", name])
+    _pip(python, what, names)
 
 
 def _pip(python: Path, what: str, words: Sequence[str]) -> None:

@@ -75,6 +75,15 @@ def _wait_through_ctrl_c(process: subprocess.Popen[bytes]) -> int:
             continue  # the terminal sent it to the command too
 
 
+def end_like_ctrl_c() -> None:
+    """Make a request to end this program do what Ctrl-C does: its clean-up runs."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
 def end_process(process: subprocess.Popen[bytes], grace_seconds: float = 10.0) -> None:
     """End the process and its group: first asked politely, then by force; waits for it."""
     if process.poll() is None:

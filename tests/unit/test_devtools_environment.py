@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools import cache, comfyui, commands, environment
+from devtools import cache, comfyui, commands, environment, needs
 from devtools.errors import DevError, explain_failure
 
 BASE = (["torch==2.11.0"], (3, 11), "linux-x86_64")
@@ -156,3 +156,32 @@ def test_a_broken_download_leaves_no_tree(tmp_path, monkeypatch):
     with pytest.raises(DevError):
         comfyui.floor_tree()
     assert [path.name for path in tmp_path.iterdir()] == ["locks"]
+
+
+def install(folder, name, *requires):
+    """Pretend that a package is installed in a folder of the path."""
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", "Version: 1.0"]
+    (info / "METADATA").write_text("\n".join(lines + [f"Requires-Dist: {r}" for r in requires]))
+
+
+def test_what_is_still_needed_follows_extras_and_markers(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    install(tmp_path, "big", "kit[blas]", "gone>=2", 'never; python_version < "3"', "big")
+    install(tmp_path, "kit", 'blas-lib; extra == "blas"', 'fft-lib; extra == "fft"')
+    assert needs.still_needed(["big", "other"]) == ["other", "gone", "blas-lib"]
+
+
+def test_packages_are_installed_one_at_a_time_until_none_is_needed(monkeypatch):
+    answers = ["torch\n", "cudnn\nnccl\n", ""]
+    done = []
+    monkeypatch.setattr(
+        environment.subprocess,
+        "run",
+        lambda *_, **__: environment.subprocess.CompletedProcess([], 0, stdout=answers.pop(0)),
+    )
+    monkeypatch.setattr(environment, "_pip", lambda python, what, words: done.append(words))
+    environment._install_one_by_one(Path("python"), "PyTorch", ("torch",))
+    alone = [["--no-deps", name] for name in ("torch", "cudnn", "nccl")]
+    assert done == [*alone, ("torch",)]
