@@ -7,6 +7,8 @@ import time
 
 import comfy.model_management as mm
 import torch
+from comfy.model_patcher import ModelPatcher
+from comfy.patcher_extension import CallbacksMP
 from comfy_execution.graph_utils import GraphBuilder
 
 
@@ -189,6 +191,34 @@ class TimedRegistry(Timed):
         return self.told(time.time(), value, handlers=names, prompt_id=registry.prompt_id)
 
 
+class TimedSlowModel(Timed):
+    """Loads a model whose unloading takes `seconds`, and tells when the last such one began."""
+
+    DETACHED = []
+
+    def run(self, seconds, salt, value=None):
+        linear = torch.nn.Linear(256, 256)
+        cpu = torch.device("cpu")
+        patcher = ModelPatcher(linear, load_device=mm.get_torch_device(), offload_device=cpu)
+
+        def detaching(*_):
+            began = time.time()
+            time.sleep(seconds)
+            self.DETACHED.append((began, time.time()))
+
+        patcher.add_callback(CallbacksMP.ON_DETACH, detaching)
+        mm.load_models_gpu([patcher])
+        KEPT.append(patcher)
+        return self.told(time.time(), value)
+
+
+class TimedDetached(Timed):
+    """When slow models were unloaded."""
+
+    def run(self, seconds, salt, value=None):
+        return self.told(time.time(), value, detached=list(TimedSlowModel.DETACHED))
+
+
 class TimedModules(Timed):
     """Which parts of matplotlib this server has imported."""
 
@@ -217,6 +247,6 @@ NODE_CLASS_MAPPINGS = {
     for cls in (
         TimedWork, TimedFail, TimedAsync, TimedAsyncFail, TimedMemory, TimedForget, TimedExpand,
         TimedLoop, TimedLazy, TimedLazyAsync, TimedList, TimedRegistry, TimedNote,
-        TimedModules,
+        TimedModules, TimedSlowModel, TimedDetached,
     )
 }

@@ -1,0 +1,216 @@
+"""The HTTP routes of a real server: what they answer, and that they never get in the way."""
+
+import itertools
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.host
+PACK = Path(__file__).parent / "packs" / "headroom_timed"
+SALT = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def server(serve):
+    return serve(packs=(PACK,))
+
+
+@pytest.fixture
+def client(server):
+    client = server.client()
+    wait_until(lambda: not client.get_json("/headroom/memory")["busy"])
+    return client
+
+
+def node(class_type, seconds=0.02, /, **inputs):
+    return {"class_type": class_type,
+            "inputs": {"seconds": seconds, "salt": next(SALT), **inputs}}
+
+
+def wait_until(condition, timeout=60.0):
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "the server did not get there"
+        time.sleep(0.02)
+
+
+class Later(threading.Thread):
+    """A request in a thread of its own; `answer` is what came, `at` when."""
+
+    def __init__(self, call):
+        super().__init__(daemon=True)
+        self.call = call
+        self.answer = self.at = None
+        self.start()
+
+    def run(self):
+        self.answer = self.call()
+        self.at = time.time()
+
+    def wait(self):
+        self.join(60)
+        assert not self.is_alive()
+        return self
+
+
+@pytest.fixture
+def running(client):
+    """A prompt that runs until the test is over."""
+    prompt_id = client.queue({"1": node("TimedWork", 55)})
+    wait_until(lambda: client.get(f"/headroom/runs/{prompt_id}")[0] == 200)
+    yield prompt_id
+    client.interrupt()
+    client.wait(prompt_id)
+
+
+@pytest.fixture
+def slow_model(client):
+    """A loaded model that takes a second to unload."""
+    client.run({"1": node("TimedSlowModel", 1.0)})
+
+
+def test_memory_tells_devices_ram_and_loaded_models(client, slow_model):
+    memory = client.get_json("/headroom/memory")
+    assert memory["devices"] == [] and memory["busy"] is False
+    assert 0 < memory["ram"]["rss_mib"] < memory["ram"]["total_mib"]
+    model = memory["models"][0]
+    assert (model["class"], model["kind"], model["device"]) == ("Linear", "model", "cpu")
+    assert model["loaded_mib"] == 0 and model["total_mib"] == pytest.approx(0.251, abs=0.01)
+    assert client.get_json("/headroom/memory")["models"][0]["id"] == model["id"]
+    assert client.get_json("/api/headroom/memory")["models"] == memory["models"]
+
+
+def test_a_purge_answers_with_its_report(client):
+    status, report = client.post_json("/headroom/purge", {})
+    assert status == 200
+    assert {"text", "headline", "steps", "freed_mib", "freed_rss_mib"} <= set(report)
+    assert report["freed_mib"] == 0 and "process RSS" in report["text"]
+
+
+def test_an_offload_takes_the_model_it_names(client):
+    client.run({"1": node("TimedSlowModel", 0.0), "2": node("TimedSlowModel", 0.0)})
+    first, second = client.get_json("/headroom/memory")["models"][:2]
+    status, report = client.post_json("/api/headroom/offload", {"model": first["id"]})
+    assert status == 200 and "Linear" in report["text"]
+    left = [model["id"] for model in client.get_json("/headroom/memory")["models"]]
+    assert first["id"] not in left and second["id"] in left
+    status, answer = client.post_json("/headroom/offload", {"model": first["id"]})
+    assert status == 400 and first["id"] in answer["error"]
+
+
+def test_a_purge_leaves_the_models_it_is_told_to_keep(client):
+    client.run({"1": node("TimedSlowModel", 0.0), "2": node("TimedSlowModel", 0.0)})
+    kept = client.get_json("/headroom/memory")["models"][1]["id"]
+    body = {"unload": "all but keep", "keep": [kept]}
+    assert client.post_json("/headroom/purge", body)[0] == 200
+    assert [m["id"] for m in client.get_json("/headroom/memory")["models"]] == [kept]
+    assert client.post_json("/headroom/purge", {})[0] == 200
+    assert client.get_json("/headroom/memory")["models"] == []
+
+
+@pytest.mark.parametrize("prefix", ["", "/api"])
+@pytest.mark.parametrize(
+    ("route", "body"),
+    [("purge", {}), ("purge", {"unload": "no models"}), ("offload", {"model": "m1"})],
+)
+def test_nothing_is_done_while_a_prompt_runs(client, running, prefix, route, body):
+    status, answer = client.post_json(f"{prefix}/headroom/{route}", body)
+    assert status == 409 and "prompt is running or queued" in answer["error"]
+    assert client.get_json("/headroom/memory")["busy"] is True
+
+
+@pytest.mark.parametrize("route", ["purge", "offload"])
+@pytest.mark.parametrize("body", [[], {"path": "/etc/passwd"}, {"unload": 3, "model": 3}])
+def test_a_bad_body_is_refused_even_while_a_prompt_runs(client, running, route, body):
+    status, answer = client.post_json(f"/headroom/{route}", body)
+    assert status == 400 and answer["error"].startswith("Expected")
+    assert set(answer) == {"error"}
+
+
+@pytest.mark.parametrize("path", ["/headroom/runs/none", "/headroom/runs/..%2f..%2fetc%2fpasswd"])
+def test_an_unknown_run_is_a_404_with_a_sentence(client, path):
+    status, answer = client.get(path)
+    assert status == 404 and answer["error"].startswith("No record of this prompt")
+
+
+def test_the_list_of_runs_is_newest_first_and_limited(client):
+    ids = [client.run({"1": node("TimedWork")})["prompt_id"] for _ in range(3)]
+    found = client.get_json("/api/headroom/runs?limit=2")["runs"]
+    assert [run["prompt_id"] for run in found] == ids[:0:-1]
+    assert "samples" not in found[0]
+    status, answer = client.get("/headroom/runs?limit=0")
+    assert status == 400 and "limit" in answer["error"]
+
+
+def test_a_page_of_another_site_is_refused_as_comfyui_refuses_it(server):
+    import urllib.error
+    import urllib.request
+
+    request = urllib.request.Request(
+        f"{server.url}/headroom/purge", b"{}", {"Origin": "http://elsewhere.example"}, method="POST"
+    )
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=30)
+    assert refused.value.code == 403
+    refused.value.close()
+
+
+def test_the_server_answers_while_a_purge_works(client, slow_model):
+    purge = Later(lambda: client.post_json("/headroom/purge", {}))
+    answered = []
+    while purge.is_alive():
+        client.get_json("/queue")
+        client.get_json("/headroom/memory")
+        answered.append(time.time())
+    assert purge.wait().answer[0] == 200
+    began, ended = detached(client)[-1]
+    assert sum(began < at < ended for at in answered) >= 3
+
+
+def test_a_prompt_that_comes_during_a_purge_begins_after_it(client, slow_model):
+    known = len(detached(client))
+    loaded = len(client.get_json("/headroom/memory")["models"])
+    purge = Later(lambda: client.post_json("/headroom/purge", {}))
+    prompt_id = client.queue({"1": node("TimedDetached")})
+    entry = client.wait(prompt_id)
+    status, answer = purge.wait().answer
+    told = json.loads(entry["outputs"]["1"]["text"][0])
+    if status == 200:  # it came first: the node saw the models gone
+        assert len(told["detached"]) == known + loaded
+        assert told["detached"][-1][1] <= told["began"]
+    else:  # the prompt came first, and the purge did not touch the model meanwhile
+        assert status == 409 and len(told["detached"]) == known
+
+
+def test_what_post_free_asks_for_is_not_done_beside_a_purge(client, slow_model):
+    expected = len(detached(client)) + len(client.get_json("/headroom/memory")["models"])
+    purge = Later(lambda: client.post_json("/headroom/purge", {}))
+    time.sleep(0.2)
+    free = Later(lambda: client.free())
+    purge.wait()
+    free.wait()
+    assert purge.answer[0] == 200
+    spans = sorted(detached(client))
+    assert len(spans) == expected  # no model was unloaded twice
+    assert all(one[1] <= other[0] for one, other in itertools.pairwise(spans))
+    assert client.run({"1": node("TimedWork")})["status"]["status_str"] == "success"
+
+
+def test_prompts_run_on_after_many_purges_at_once(client):
+    client.run({"1": node("TimedSlowModel", 0.0)})
+    requests = [
+        Later(lambda: client.post_json("/headroom/purge", {"unload": "all models"}))
+        for _ in range(8)
+    ]
+    ids = [client.queue({"1": node("TimedSlowModel", 0.0)}) for _ in range(4)]
+    assert {later.wait().answer[0] for later in requests} <= {200, 409}
+    for prompt_id in ids:
+        assert client.wait(prompt_id)["status"]["status_str"] == "success"
+
+
+def detached(client):
+    entry = client.run({"1": node("TimedDetached")})
+    return json.loads(entry["outputs"]["1"]["text"][0])["detached"]
