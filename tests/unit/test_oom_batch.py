@@ -1,0 +1,172 @@
+"""Cutting a joined call into pieces: what is cut, what is not, and that the rows come back."""
+
+import pytest
+import torch
+
+from headroom import oom_batch
+from headroom.oom import Failure
+from headroom.oom_batch import Piece, Unsplittable, pieces, rows_of
+from headroom.oom_control import InPieces
+from headroom.oom_run import ReserveMore, Run, SplitBatch
+
+FAILURE = Failure(torch.OutOfMemoryError(), "device", None)
+
+
+@pytest.mark.parametrize(("batch", "chunks", "limit", "independent", "spans"), [
+    (8, 2, 4, True, [(0, 4, 0, 1), (4, 8, 1, 2)]),
+    (8, 2, 4, False, [(0, 4, 0, 1), (4, 8, 1, 2)]),
+    (8, 2, 2, True, [(0, 2, 0, 1), (2, 4, 0, 1), (4, 6, 1, 2), (6, 8, 1, 2)]),
+    (8, 2, 3, True, [(0, 3, 0, 1), (3, 4, 0, 1), (4, 7, 1, 2), (7, 8, 1, 2)]),
+    (8, 2, 1, False, [(0, 4, 0, 1), (4, 8, 1, 2)]),
+    (6, 3, 4, True, [(0, 4, 0, 2), (4, 6, 2, 3)]),
+    (3, 3, 1, False, [(0, 1, 0, 1), (1, 2, 1, 2), (2, 3, 2, 3)]),
+    (2, 1, 1, True, [(0, 1, 0, 1), (1, 2, 0, 1)]),
+])
+def test_pieces_never_mix_parts_of_two_conditionings(batch, chunks, limit, independent, spans):
+    cut = pieces(batch, chunks, limit, independent)
+    assert cut == [Piece(*span) for span in spans]
+
+
+def test_every_value_with_the_batch_in_front_is_cut_and_the_others_are_kept():
+    constant = torch.ones(1, 3)
+    scalar = torch.tensor(2.0)
+    value = {"y": torch.arange(4), "g": constant, "s": scalar, "n": 7, "refs": [torch.arange(4)],
+             "shapes": [torch.Size([4, 2])]}
+    cut = rows_of(value, 1, 3, 4)
+    assert cut["y"].tolist() == [1, 2]
+    assert cut["refs"][0].tolist() == [1, 2]
+    assert cut["g"] is constant
+    assert cut["s"] is scalar
+    assert cut["n"] == 7
+    assert cut["shapes"] == [torch.Size([4, 2])]
+
+
+@pytest.mark.parametrize("value", [torch.ones(3, 2), [torch.ones(5)], {"a": torch.ones(2)}])
+def test_a_tensor_of_unknown_layout_is_not_cut(value):
+    with pytest.raises(Unsplittable):
+        rows_of(value, 0, 1, 4)
+
+
+def test_a_piece_gets_the_options_comfyui_would_have_made_for_it():
+    options = {"cond_or_uncond": [0, 1], "uuids": ["a", "b"], "sigmas": torch.arange(4.0),
+               "patches": {}}
+    whole = oom_batch.options_of(options, Piece(4, 8, 1, 2), 4)
+    assert whole["cond_or_uncond"] == [1]
+    assert whole["uuids"] == ["b"]
+    assert whole["sigmas"].tolist() == [0, 1, 2, 3]
+    part = oom_batch.options_of(options, Piece(5, 7, 1, 2), 4)
+    assert part["sigmas"].tolist() == [1, 2]
+    assert options["cond_or_uncond"] == [0, 1]
+
+
+def unknown_patch(q, k, v, extra_options):
+    return q, k, v
+
+
+def known_patch(h, hsp, options):
+    return h, hsp
+
+
+known_patch.__module__ = "comfy_extras.nodes_freelunch"
+
+
+@pytest.mark.parametrize(("options", "kwargs", "independent"), [
+    ({}, {}, True),
+    ({"patches": {"attn1_patch": [unknown_patch]}}, {}, False),
+    ({"patches": {"output_block_patch": [known_patch]}}, {}, True),
+    ({"patches_replace": {"attn2": {("middle", 0): unknown_patch}}}, {}, False),
+    ({}, {"num_video_frames": 14}, False),
+    ({"ad_params": {}}, {}, False),
+    ({"something": torch.ones(4)}, {}, False),
+    ({"sigmas": torch.ones(4), "sample_sigmas": torch.ones(9)}, {"y": torch.ones(4)}, True),
+])
+def test_images_are_separated_only_where_nothing_can_mix_them(options, kwargs, independent):
+    assert oom_batch.images_are_independent(options, kwargs) is independent
+
+
+def test_the_rows_of_all_pieces_come_back_in_their_places():
+    x = torch.randn(6, 2, 3)
+    cut = pieces(6, 2, 2, True)
+    result = oom_batch.run_in_pieces(cut, 6, lambda part: x[part.start:part.stop] * 2)
+    assert torch.equal(result, x * 2)
+
+
+def test_joining_keeps_shared_tensors_shared():
+    first, second = torch.ones(1, 2), torch.zeros(2, 2)
+    joined = oom_batch.join_rows([
+        {"input": [first, None, first], "middle": [first]},
+        {"input": [second, None, second], "middle": [second]},
+    ])
+    assert joined["input"][0] is joined["input"][2]
+    assert joined["input"][1] is None
+    assert joined["middle"][0].tolist() == [[1, 1], [0, 0], [0, 0]]
+
+
+def test_the_split_halves_down_to_the_smallest_sound_piece():
+    run = Run()
+    run.start_step()
+    run.saw(8, 1)
+    lever = SplitBatch(run)
+    limits = []
+    while lever.pull(FAILURE, 8) is not None:
+        limits.append(run.limit)
+    assert limits == [4, 2, 1]
+
+
+def test_the_last_attempt_splits_as_far_as_possible():
+    run = Run()
+    run.saw(16, 4)
+    assert SplitBatch(run).pull(FAILURE, 1) is not None
+    assert run.limit == 4
+    assert SplitBatch(run).pull(FAILURE, 1) is None
+
+
+def test_a_split_before_the_first_call_of_a_step_goes_by_what_is_expected():
+    run = Run()
+    run.start_step(expected=4)
+    assert "batch of 4 into pieces of at most 2" in SplitBatch(run).pull(FAILURE, 8)
+
+
+def test_loading_keeps_more_and_more_room():
+    run = Run()
+    lever = ReserveMore(run)
+    rooms = []
+    while lever.pull(FAILURE, 8) is not None:
+        rooms.append(run.reserve)
+    assert rooms == sorted(rooms)
+    assert len(rooms) == 2
+
+
+class Network(torch.nn.Module):
+    dtype = torch.float32
+
+    def __init__(self):
+        super().__init__()
+        self.batches = []
+
+    def forward(self, x, hint, timesteps, context, y=None):
+        self.batches.append(x.shape[0])
+        out = x + hint + timesteps[:, None] + context.mean()
+        return {"output": [out, out], "middle": [out * 2]}
+
+
+def test_a_controlnet_in_pieces_gives_the_rows_of_the_whole():
+    network, limit = Network(), [None]
+    split = InPieces(network, lambda: limit[0])
+    x, hint, t = torch.randn(4, 3), torch.randn(4, 3), torch.arange(4.0)
+    context = torch.ones(1, 2)
+    whole = split(x=x, hint=hint, timesteps=t, context=context)
+    limit[0] = 3
+    cut = split(x=x, hint=hint, timesteps=t, context=context)
+    assert network.batches == [4, 3, 1]
+    assert torch.equal(cut["output"][0], whole["output"][0])
+    assert cut["output"][0] is cut["output"][1]
+    assert split.dtype is torch.float32
+
+
+def test_a_controlnet_whose_input_cannot_be_cut_runs_whole():
+    network = Network()
+    split = InPieces(network, lambda: 1)
+    split(x=torch.randn(4, 3), hint=torch.randn(4, 3), timesteps=torch.ones(4),
+          context=torch.ones(3, 2))
+    assert network.batches == [4]

@@ -1,0 +1,241 @@
+"""The ladder: order, limits, what passes through it, and what it lets go of."""
+
+import gc
+import traceback
+import weakref
+
+import pytest
+import torch
+
+from headroom import journal
+from headroom.oom import OomGuardError
+from headroom.oom_ladder import Ladder, guarded, is_climbing, tried_text
+
+OOM_TEXT = "CUDA out of memory. Tried to allocate 64.00 MiB."
+
+
+class Lever:
+    """Notes its pulls; has `times` things to do."""
+
+    def __init__(self, name, log, times=1):
+        self.name, self.log, self.times = name, log, times
+
+    def pull(self, failure, tries_left):
+        if self.times == 0:
+            return None
+        self.times -= 1
+        self.log.append((self.name, tries_left))
+        return f"did {self.name}"
+
+
+def ladder(levers=(), limit=8, **more):
+    return lambda: Ladder(
+        levers=list(levers), max_attempts=limit, tidy=more.pop("tidy", lambda: None),
+        explain=lambda climb, now: f"gave up: {tried_text(climb)}", **more,
+    )
+
+
+class Failing:
+    """Fails the first `times` calls with `error`."""
+
+    def __init__(self, times, error=None, result="done"):
+        self.left, self.error, self.result = times, error, result
+        self.calls = 0
+
+    def __call__(self):
+        self.calls += 1
+        if self.left > 0:
+            self.left -= 1
+            raise self.error or torch.OutOfMemoryError(OOM_TEXT)
+        return self.result
+
+
+@pytest.fixture
+def attempts():
+    entries = []
+    stop = journal.listen(entries.append)
+    yield entries
+    stop()
+
+
+def test_a_call_that_does_not_fail_never_sees_the_ladder():
+    def never():
+        raise AssertionError("asked for a ladder")
+
+    assert guarded(lambda: None, never) is None
+    assert guarded(lambda: 5, never) == 5
+
+
+def test_levers_are_pulled_in_order_each_until_it_has_nothing_left():
+    log = []
+    levers = [Lever("a", log), Lever("b", log, 2), Lever("c", log, 0), Lever("d", log)]
+    call = Failing(4)
+    assert guarded(call, ladder(levers)) == "done"
+    assert log == [("a", 8), ("b", 7), ("b", 6), ("d", 5)]
+    assert call.calls == 5
+
+
+def test_the_limit_of_attempts_is_kept():
+    log = []
+    with pytest.raises(OomGuardError):
+        guarded(Failing(99), ladder([Lever("a", log, 99)], limit=3))
+    assert [left for _, left in log] == [3, 2, 1]
+
+
+def test_memory_is_tidied_after_every_rung_and_before_the_retry():
+    order = []
+
+    def call():
+        order.append("call")
+        raise torch.OutOfMemoryError(OOM_TEXT)
+
+    class Rung(Lever):
+        def pull(self, failure, tries_left):
+            action = super().pull(failure, tries_left)
+            order.append("lever") if action else None
+            return action
+
+    with pytest.raises(OomGuardError):
+        guarded(call, ladder([Rung("a", [], 2)], tidy=lambda: order.append("tidy"),
+                             before_retry=lambda: order.append("same call")))
+    again = ["lever", "tidy", "same call", "call"]
+    assert order == ["call", *again, *again, "tidy"]
+
+
+def test_the_error_says_what_was_tried_and_has_the_first_failure_as_its_cause():
+    first = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB. the first")
+    errors = iter([first, torch.OutOfMemoryError(OOM_TEXT), torch.OutOfMemoryError(OOM_TEXT)])
+
+    def call():
+        raise next(errors)
+
+    with pytest.raises(OomGuardError, match="did a .2 times.") as caught:
+        guarded(call, ladder([Lever("a", [], 2)]))
+    assert caught.value.__cause__ is first
+    assert "in call" in "".join(traceback.format_tb(first.__traceback__))
+
+
+@pytest.mark.parametrize("error", [
+    RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ValueError("no"), KeyError("k"),
+    KeyboardInterrupt(), SystemExit(2), OSError(28, "No space left on device"),
+    OomGuardError("an inner guard gave up"),
+], ids=lambda error: type(error).__name__)
+def test_any_other_error_passes_untouched_with_its_traceback(error):
+    local = torch.zeros(3)
+
+    def deep():
+        kept = local
+        raise error if kept is local else AssertionError
+
+    with pytest.raises(type(error)) as caught:
+        guarded(lambda: deep(), ladder([Lever("a", [], 5)]))
+    assert caught.value is error
+    frames = {frame.name: frame for frame in caught.traceback}
+    assert "deep" in frames
+    assert frames["deep"].frame.f_locals["kept"] is local
+
+
+def test_another_error_in_a_retry_passes_untouched():
+    errors = iter([torch.OutOfMemoryError(OOM_TEXT), ValueError("the second try")])
+
+    def call():
+        raise next(errors)
+
+    with pytest.raises(ValueError, match="the second try"):
+        guarded(call, ladder([Lever("a", [], 5)]))
+
+
+def test_an_interrupt_between_attempts_ends_the_ladder():
+    class Interrupt(Exception):
+        """An ordinary Exception, as on the oldest supported host."""
+
+    def check():
+        raise Interrupt
+
+    call = Failing(99)
+    with pytest.raises(Interrupt):
+        guarded(call, ladder([Lever("a", [], 5)], check_interrupt=check))
+    assert call.calls == 1
+
+
+def test_no_tensor_of_the_failed_call_is_alive_when_memory_is_tidied():
+    alive = []
+    watched = []
+
+    def inner(x):
+        y = x + 1
+        watched.append(weakref.ref(y))
+        raise torch.OutOfMemoryError(OOM_TEXT)
+
+    def call():
+        if len(watched) >= 3:
+            return "done"
+        middle = torch.ones(4)
+        watched.append(weakref.ref(middle))
+        try:
+            return inner(middle)
+        except RuntimeError as error:
+            kept = middle * 2
+            watched.append(weakref.ref(kept))
+            raise torch.OutOfMemoryError(OOM_TEXT) from error
+
+    def tidy():
+        gc.collect()
+        alive.append([ref() for ref in watched])
+
+    assert guarded(call, ladder([Lever("a", [])], tidy=tidy)) == "done"
+    assert alive == [[None, None, None]]
+
+
+def test_a_guard_inside_a_guard_leaves_the_climbing_to_the_outermost():
+    inner_log, outer_log = [], []
+    call = Failing(2)
+
+    def inner():
+        assert is_climbing()
+        return guarded(call, ladder([Lever("inner", inner_log, 9)]))
+
+    assert guarded(inner, ladder([Lever("outer", outer_log, 9)])) == "done"
+    assert inner_log == []
+    assert len(outer_log) == 2
+    assert not is_climbing()
+
+
+def test_an_outer_call_leaves_failures_to_the_guards_inside_it():
+    inner_log, outer_log = [], []
+    call = Failing(2)
+    between = Failing(1)
+
+    def run():
+        result = guarded(call, ladder([Lever("inner", inner_log, 9)]))
+        between()
+        return result
+
+    assert guarded(run, ladder([Lever("outer", outer_log, 9)]), is_outer=True) == "done"
+    assert len(inner_log) == 2
+    assert len(outer_log) == 1
+
+
+def test_a_lever_that_runs_out_of_memory_gives_way_to_the_next():
+    class Broken(Lever):
+        def pull(self, failure, tries_left):
+            raise torch.OutOfMemoryError("while offloading")
+
+    log = []
+    assert guarded(Failing(1), ladder([Broken("x", log), Lever("b", log)])) == "done"
+    assert log == [("b", 8)]
+
+
+def test_every_attempt_is_noted_with_what_it_did_and_whether_it_helped(attempts):
+    guarded(Failing(2), ladder([Lever("a", []), Lever("b", [])]))
+    assert [(e.attempt, e.action, e.recovered) for e in attempts] == [
+        (1, "did a", False), (2, "did b", True),
+    ]
+    assert all("Tried to allocate 64.00 MiB" in e.error for e in attempts)
+
+
+def test_after_a_failure_the_thread_is_ready_for_the_next_call():
+    with pytest.raises(OomGuardError):
+        guarded(Failing(9), ladder([]))
+    assert not is_climbing()
+    assert guarded(Failing(1), ladder([Lever("a", [])])) == "done"
