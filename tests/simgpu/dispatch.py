@@ -29,18 +29,9 @@ def operate(
     func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
     """Carry out one operation, as `__torch_dispatch__`."""
-    try:
-        if len(types) > 1 and not all(issubclass(kind, SimTensor) for kind in types):
-            return NotImplemented  # another wrapper around a device tensor knows what to do
-        return (_handlers.get(func) or _choose(func))(func, args, kwargs)
-    except Exception as caught:  # noqa: BLE001 - passed on below, whatever it is
-        error = caught.with_traceback(None)
-    # Frames in a traceback keep their tensors alive; on a real GPU there are none below here.
-    args = kwargs = ()  # type: ignore[assignment]
-    try:
-        raise error
-    finally:
-        del error
+    if len(types) > 1 and not all(issubclass(kind, SimTensor) for kind in types):
+        return NotImplemented  # another wrapper around a device tensor knows what to do
+    return (_handlers.get(func) or _choose(func))(func, args, kwargs)
 
 
 def run(

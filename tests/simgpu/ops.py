@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .device import current
-from .dispatch import INDEXING, KERNELS, SPECIAL, operate, unwrap
+from .dispatch import INDEXING, KERNELS, SPECIAL, unwrap
 from .tensor import DEVICE, SimTensor, charged
 
 aten = torch.ops.aten
@@ -115,7 +115,8 @@ def attention_on_device(attention_elsewhere: Callable[..., Any]) -> Callable[...
 
     def attend(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
         if type(query) is SimTensor:
-            return operate(whole, (SimTensor,), (query, key, value, *args), kwargs)
+            operands = (query, key, value, *args)
+            return SimTensor.__torch_dispatch__(whole, (SimTensor,), operands, kwargs)
         return attention_elsewhere(query, key, value, *args, **kwargs)
 
     return attend

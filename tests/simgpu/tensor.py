@@ -35,12 +35,30 @@ class SimTensor(torch.Tensor):
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
+    # A traceback keeps the tensors of its frames alive, and on a real GPU there are no frames below
+    # the operation: so errors leave here without the frames inside, and these two let go first.
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):  # type: ignore[override]
-        return Behaviour.operate(func, types, args, kwargs or {})
+        try:
+            return Behaviour.operate(func, types, args, kwargs or {})
+        except Exception as caught:  # noqa: BLE001 - raised again below, whatever it is
+            error = caught.with_traceback(None)
+        del args, kwargs
+        try:
+            raise error
+        finally:
+            del error
 
     def __getitem__(self, index: Any) -> SimTensor:
-        return Behaviour.get_items(self, index)
+        try:
+            return Behaviour.get_items(self, index)
+        except Exception as caught:  # noqa: BLE001 - raised again below, whatever it is
+            error = caught.with_traceback(None)
+        del self, index
+        try:
+            raise error
+        finally:
+            del error
 
     def __setitem__(self, index: Any, value: Any) -> None:
         Behaviour.set_items(self, index, value)
