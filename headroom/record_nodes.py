@@ -17,15 +17,16 @@ MAX_NODES = 2000
 class Reading(NamedTuple):
     """Memory at one moment (`at`: seconds of a monotonic clock); vram_bytes None: unknown here.
 
-    `peak_bytes` is the largest use of VRAM since the reading before, where the allocator tells.
-    Not `measured`: the figures of a moment ago, used again. (Named tuples are made in a third of
-    the time of a frozen dataclass, and there are two for every node.)
+    `peak_bytes` is the largest use of VRAM after `since` (when it was measured before), where the
+    allocator tells. Not `measured`: the figures of a moment ago, used again. (Named tuples are
+    made in a third of the time of a frozen dataclass, and there are two for every node.)
     """
 
     at: float
     vram_bytes: int | None
     rss_bytes: int
     peak_bytes: int | None = None
+    since: float = float("-inf")
     measured: bool = True
 
     @property
@@ -120,10 +121,15 @@ class NodeTable:
         record.status = "done" if known and record.status != "cached" else "cached"
 
     def observe(self, reading: Reading) -> None:
-        """Memory was read; it counts for the nodes that ran then."""
+        """Memory was read; it counts for the nodes that ran then.
+
+        A peak before the reading counts for a node that ran for the larger part of that time.
+        """
+        halfway = (reading.since + reading.at) / 2
         for record in self._open.values():
             if record.opened is not None and reading.at >= record.opened.at:
-                record.raise_peak(reading.largest_bytes)
+                early = record.opened.at <= max(reading.since, halfway)
+                record.raise_peak(reading.largest_bytes if early else reading.vram_bytes)
 
     def run_ended(self, reading: Reading) -> None:
         """The prompt is over; a sync node that still runs is the one that raised."""

@@ -14,22 +14,26 @@ from .measure import measure_device, rss_bytes, used_devices
 from .record import Place
 from .record_nodes import Reading
 
-FRESH_SECONDS = 0.001
 STALE_SECONDS = 0.005
-COST_SHARE = 200
+CREDIT_SECONDS = 0.0005
+MAX_CREDIT_SECONDS = 0.005
+SHARE = 0.004
 
 
 class Probe:
-    """Measures the device that models run on.
+    """Measures the device that models run on, at every node as long as that costs next to nothing.
 
-    Figures younger than a millisecond are used again (up to 5 ms where the driver is slow to
-    answer), so a graph of hundreds of trivial nodes does not pay for hundreds of measurements.
+    What takes more than 5 ms is always measured as it ends, and what follows it as it begins.
+    For shorter nodes measuring may cost a share of the time that passes, with a small credit to
+    begin with; in a graph of hundreds of trivial nodes that runs out, and figures of a moment ago
+    (5 ms at most) are used again.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._read_rss = rss_reader()
-        self._fresh_for = FRESH_SECONDS
+        self._credit = CREDIT_SECONDS
+        self._asked = float("-inf")
         self._device: torch.device | None = None
         self._places: dict[torch.device, Place] = {}
         self._peak_reserve: int | None = None
@@ -39,6 +43,8 @@ class Probe:
         """Look up the device that this run's models go to."""
         self._device = next(iter(used_devices()), None)
         self._peak_reserve = _reserve(self._device)[1]
+        self.measured()
+        self._credit = CREDIT_SECONDS
         if self._device is None:
             return Place("cpu")
         if self._device not in self._places:
@@ -48,18 +54,24 @@ class Probe:
     def reading(self) -> Reading:
         """Return memory now; the time is exact, the figures at most 5 ms old (see class)."""
         now = self._clock()
-        if now - self._last.at > self._fresh_for:
+        ran, self._asked = now - self._asked, now
+        age = now - self._last.at
+        if ran > STALE_SECONDS or age > STALE_SECONDS or self._credit + age * SHARE > 0:
             return self.measured()
-        return Reading(now, self._last.vram_bytes, self._last.rss_bytes, None, False)
+        return Reading(now, self._last.vram_bytes, self._last.rss_bytes, measured=False)
+
+    def expire(self) -> None:
+        """Memory has just been moved: measure at the next chance."""
+        self._credit = max(self._credit, MAX_CREDIT_SECONDS)
 
     def measured(self) -> Reading:
-        """Measure now."""
-        start = self._clock()
+        """Measure now, whatever it costs."""
+        start, before = self._clock(), self._last.at
         used = self._used() if self._device is not None else None
         peak = self._new_peak(used) if used is not None else None
-        self._last = Reading(start, used, self._read_rss(), peak)
-        cost = self._clock() - start
-        self._fresh_for = min(max(FRESH_SECONDS, cost * COST_SHARE), STALE_SECONDS)
+        self._last = Reading(start, used, self._read_rss(), peak, before)
+        earned = (start - before) * SHARE - (self._clock() - start)
+        self._credit = min(self._credit + earned, MAX_CREDIT_SECONDS)
         return self._last
 
     def _used(self) -> int | None:

@@ -35,6 +35,7 @@ class ProbeView(Protocol):
     def begin_run(self) -> Place: ...
     def reading(self) -> Reading: ...
     def measured(self) -> Reading: ...
+    def expire(self) -> None: ...
 
 
 class Recorder:
@@ -145,6 +146,7 @@ class Recorder:
             if run is None or entry.prompt_id != run.prompt_id:
                 return
             run.note(time.perf_counter(), entry)
+            self._probe.expire()
             known = run.nodes.records.get(entry.node_id or "")
         if isinstance(entry, OomAttempt) and entry.recovered:
             self._announce(_recovery(entry, known.info if known is not None else None))

@@ -19,7 +19,7 @@ def table(parents=None, async_nodes=(), limit=2000):
 
 def at(seconds, vram_mib=0, peak_mib=None):
     peak = None if peak_mib is None else peak_mib * MIB
-    return Reading(seconds, vram_mib * MIB, 0, peak)
+    return Reading(seconds, vram_mib * MIB, 0, peak, since=0)
 
 
 def spans(found):
@@ -157,6 +157,17 @@ def test_a_peak_between_two_readings_counts_for_the_node_that_ran():
     nodes.finished("2", at(2, 100))
     assert nodes.records["1"].peak_vram_bytes == 700 * MIB
     assert nodes.records["2"].peak_vram_bytes == 100 * MIB
+
+
+def test_a_peak_mostly_before_a_node_began_does_not_count_for_it():
+    nodes = table()
+    nodes.started("1", at(0, 100))
+    nodes.finished("1", at(3, 100))
+    nodes.started("2", at(3, 100))
+    nodes.observe(Reading(4, 100 * MIB, 0, 700 * MIB, since=0))
+    assert nodes.records["2"].peak_vram_bytes == 100 * MIB
+    nodes.observe(Reading(8, 100 * MIB, 0, 800 * MIB, since=4))
+    assert nodes.records["2"].peak_vram_bytes == 800 * MIB
 
 
 def test_a_reading_from_before_a_node_began_does_not_count_for_it():

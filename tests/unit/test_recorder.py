@@ -55,6 +55,9 @@ class Probe:
 
     measured = reading
 
+    def expire(self):
+        self.expired = True
+
 
 @pytest.fixture
 def outcomes():

@@ -102,8 +102,17 @@ class TimedForget(Timed):
     def run(self, seconds, salt, value=None):
         began = time.time()
         KEPT.clear()
+        time.sleep(seconds)
         mm.soft_empty_cache()
         return self.told(began, value)
+
+
+class TimedDrop(Timed):
+    """Drops what TimedMemory kept, and leaves it in the allocator's cache."""
+
+    def run(self, seconds, salt, value=None):
+        KEPT.clear()
+        return self.told(time.time(), value)
 
 
 class TimedExpand(Timed):
@@ -245,8 +254,8 @@ class TimedNote(Timed):
 NODE_CLASS_MAPPINGS = {
     cls.__name__: cls
     for cls in (
-        TimedWork, TimedFail, TimedAsync, TimedAsyncFail, TimedMemory, TimedForget, TimedExpand,
-        TimedLoop, TimedLazy, TimedLazyAsync, TimedList, TimedRegistry, TimedNote,
+        TimedWork, TimedFail, TimedAsync, TimedAsyncFail, TimedMemory, TimedForget, TimedDrop,
+        TimedExpand, TimedLoop, TimedLazy, TimedLazyAsync, TimedList, TimedRegistry, TimedNote,
         TimedModules, TimedSlowModel, TimedDetached,
     )
 }
