@@ -6,6 +6,7 @@ import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
 import { createHttp, finishedRun } from "./lib/http.js";
 import { createPanel, oomMessage } from "./lib/panel.js";
 import { applyDefaults, REFRESH_SECONDS, settings, SHOW_BADGES } from "./lib/settings.js";
+import { translateNodes } from "./lib/translate.js";
 import { fill, wordsFor } from "./lib/words.js";
 
 const TAB = "headroom";
@@ -18,6 +19,7 @@ const words = () => wordsFor(setting("Comfy.Locale"));
 const http = createHttp((path, options) => api.fetchApi(path, options));
 const wait = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 const queuedOn = new Map();
+let badgesShown = null;
 
 function notify(severity, summary, detail) {
   app.extensionManager.toast.add({ severity, summary, detail, life: 6000 });
@@ -71,9 +73,19 @@ const tab = {
 const registered = () =>
   app.extensionManager.sidebarTab?.sidebarTabs.find((candidate) => candidate.id === TAB) ?? tab;
 
+/** The frontend tells a new value before it keeps it. */
+function wantsBadges() {
+  return badgesShown ?? setting(SHOW_BADGES);
+}
+
+function showBadges(shown) {
+  badgesShown = shown;
+  badges.update();
+}
+
 const badges = createBadges({
   graph: () => app.canvas?.graph,
-  shown: () => setting(SHOW_BADGES),
+  shown: wantsBadges,
   words,
   redraw() {
     registered().revision += 1;
@@ -92,7 +104,7 @@ async function onEnd({ detail }) {
   panel.refresh();
   const key = queuedOn.get(detail.prompt_id);
   queuedOn.delete(detail.prompt_id);
-  if (setting(SHOW_BADGES)) badges.add(await finishedRun(http, detail.prompt_id, wait), key);
+  if (wantsBadges()) badges.add(await finishedRun(http, detail.prompt_id, wait), key);
 }
 
 function onOom({ detail }) {
@@ -107,7 +119,7 @@ function addStyles() {
 
 app.registerExtension({
   name: "Headroom",
-  settings: settings(() => badges.update()),
+  settings: settings(showBadges),
   commands: [
     { id: PURGE, label: "Purge VRAM (Headroom)", icon: "pi pi-gauge", function: purge },
     {
@@ -128,6 +140,10 @@ app.registerExtension({
     });
     for (const end of ENDS) api.addEventListener(end, onEnd);
     api.addEventListener("headroom.oom", onOom);
+  },
+  async addCustomNodeDefs(defs) {
+    const locale = setting("Comfy.Locale");
+    if (locale !== "en") translateNodes(defs, (await api.getCustomNodesI18n())[locale]);
   },
   nodeCreated(node) {
     applyDefaults(node, setting);

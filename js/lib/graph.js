@@ -49,8 +49,7 @@ function sum(one, other) {
 /** Select a node and bring it into view, opening the subgraph that it is in. */
 export function showNode(canvas, node) {
   if (node.graph && canvas.graph !== node.graph) canvas.setGraph(node.graph);
-  canvas.deselectAll?.();
-  canvas.select ? canvas.select(node) : canvas.selectNode(node);
+  canvas.selectItems([node]);
   canvas.centerOnNode(node);
   canvas.setDirty(true, true);
 }

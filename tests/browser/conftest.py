@@ -1,0 +1,41 @@
+"""One Chromium for all browser tests, and a page for each test that must end without problems."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A running Chromium, or a skip that says what is missing."""
+    from support import browser
+
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright for Python")
+    executable = browser.find_chromium()
+    if executable is None:
+        pytest.skip("needs Chromium: `apt-get install chromium`, or any Chrome on the PATH")
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=executable, args=list(browser.FLAGS))
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def open_page(chromium):
+    """A factory of pages; the test fails when our files caused an error or were not found."""
+    from support.browser import HEIGHT, WIDTH, ComfyPage
+
+    pages: list[ComfyPage] = []
+    contexts = []
+
+    def open_one(server, **options) -> ComfyPage:
+        context = chromium.new_context(viewport={"width": WIDTH, "height": HEIGHT})
+        contexts.append(context)
+        page = ComfyPage(context.new_page(), server.url)
+        pages.append(page)
+        return page.open(**options)
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert [problem for page in pages for problem in page.problems] == []

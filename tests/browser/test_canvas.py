@@ -1,0 +1,139 @@
+"""On the canvas of a CPU server: finding nodes, help, settings, languages, reloading."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.prompts import picture
+
+pytestmark = [pytest.mark.host, pytest.mark.browser]
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTRACT = json.loads((ROOT / "tests" / "contract.json").read_text(encoding="utf-8"))
+CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
+
+
+def add_by_search(comfy, words: str) -> None:
+    page = comfy.page
+    page.evaluate("() => app.extensionManager.command.execute('Workspace.SearchBox.Toggle')")
+    box = page.get_by_placeholder("Search Nodes...").last
+    box.fill(words)
+    page.locator(".p-autocomplete-option", has_text=words).first.wait_for()
+    box.press("Enter")
+    box.wait_for(state="detached")
+
+
+@CANVAS
+def test_every_node_is_found_by_its_name_and_added(cpu_server, open_page, nodes2):
+    comfy = open_page(cpu_server, nodes2=nodes2)
+    comfy.page.evaluate("() => app.graph.clear()")
+    for number, (node_id, node) in enumerate(CONTRACT.items(), start=1):
+        add_by_search(comfy, node["display_name"])
+        comfy.loaded(number)
+        types = comfy.page.evaluate("() => app.graph._nodes.map(n => n.comfyClass)")
+        assert types[-1] == node_id
+
+
+@pytest.mark.parametrize(
+    ("locale", "heading"), [("en", "Where it goes"), ("zh", "放在哪里")], ids=["en", "zh"]
+)
+def test_the_help_button_of_a_node_opens_its_page(cpu_server, open_page, locale, heading):
+    comfy = open_page(cpu_server, locale=locale).load_prompt(picture())
+    comfy.page.evaluate("() => { app.canvas.centerOnNode(app.graph.getNodeById(2)); "
+                        "app.canvas.selectItems([app.graph.getNodeById(2)]); }")
+    comfy.page.get_by_test_id("info-button").click()
+    comfy.page.get_by_role("heading", name=heading).wait_for()
+
+
+@pytest.mark.parametrize("node_id", CONTRACT)
+def test_every_help_page_is_served_in_both_languages(cpu_server, node_id):
+    client = cpu_server.client()
+    for path in (f"{node_id}.md", f"{node_id}/zh.md"):
+        page = client.get_bytes(f"/extensions/headroom/docs/{path}").decode("utf-8")
+        assert page.startswith("# ")
+
+
+@CANVAS
+def test_badges_show_the_time_of_each_node_and_survive_a_reload_of_the_workflow(
+    cpu_server, open_page, nodes2
+):
+    comfy = open_page(cpu_server, nodes2=nodes2).load_prompt(picture(seed=2 + nodes2))
+    run = comfy.run()
+    comfy.until(lambda: comfy.badges()["3"][-1:] != [] and comfy.badges()["1"])
+    assert run["status"] == "success"
+    comfy.page.evaluate("() => app.loadGraphData(app.graph.serialize())")
+    comfy.loaded(3)
+    assert all(texts for texts in comfy.badges().values())
+
+
+def test_badges_of_one_workflow_do_not_appear_on_another(cpu_server, open_page):
+    comfy = open_page(cpu_server).load_prompt(picture(seed=4))
+    comfy.run()
+    comfy.until(lambda: comfy.badges()["1"])
+    comfy.page.evaluate("() => { const w = app.graph.serialize(); "
+                        "w.id = crypto.randomUUID(); return app.loadGraphData(w); }")
+    comfy.loaded(3)
+    assert comfy.badges()["1"] == []
+
+
+def test_badges_can_be_switched_off_and_on(cpu_server, open_page):
+    comfy = open_page(cpu_server).load_prompt(picture(seed=5))
+    comfy.run()
+    comfy.until(lambda: comfy.badges()["1"])
+    comfy.set("Headroom.Badges.Show", False)
+    assert comfy.badges()["1"] == []
+    comfy.set("Headroom.Badges.Show", True)
+    assert comfy.badges()["1"] != []
+
+
+def test_new_nodes_start_with_the_values_from_the_settings_and_loaded_ones_keep_theirs(
+    cpu_server, open_page
+):
+    comfy = open_page(cpu_server)
+    read = "() => app.graph._nodes.at(-1).widgets.find(w => w.name === 'unload').value"
+    comfy.set("Headroom.Defaults.PurgeVRAMUnload", "no models")
+    add_by_search(comfy, "Purge VRAM")
+    added = comfy.page.evaluate(read)
+    workflow = comfy.load_prompt(picture()).page.evaluate("() => app.graph.serialize()")
+    comfy.load_workflow(workflow, 3)
+    loaded = comfy.page.evaluate(read.replace("_nodes.at(-1)", "getNodeById(2)"))
+    comfy.set("Headroom.Defaults.PurgeVRAMUnload", "all models")
+    assert (added, loaded) == ("no models", "all models")
+
+
+def test_the_settings_stand_in_a_group_of_their_own(cpu_server, open_page):
+    comfy = open_page(cpu_server)
+    comfy.page.evaluate("() => app.extensionManager.command.execute('Comfy.ShowSettingsDialog')")
+    comfy.page.get_by_role("option", name="Headroom").click()
+    comfy.page.get_by_text("Show memory and time on nodes after a run").wait_for()
+
+
+def test_a_chinese_canvas_shows_chinese_names_and_panel(cpu_server, open_page):
+    comfy = open_page(cpu_server, locale="zh").load_prompt(picture(seed=6))
+    titles = comfy.page.evaluate("() => app.graph._nodes.map(n => n.title)")
+    assert "清理显存" in titles
+    assert "已加载的模型" in comfy.open_panel().inner_text()
+
+
+def test_after_a_reload_there_is_still_one_tab_one_style_sheet_and_one_badge(
+    cpu_server, open_page
+):
+    comfy = open_page(cpu_server)
+    comfy.reload().load_prompt(picture(seed=7))
+    comfy.run()
+    comfy.until(lambda: comfy.badges()["1"])
+    page = comfy.page
+    assert page.locator(".headroom-tab-button").count() == 1
+    assert page.locator("link[href*='headroom.css']").count() == 1
+    assert comfy.badges()["1"] == comfy.badges()["1"][-1:]
+    assert comfy.open_panel().locator("tr[data-node]").count() == 3
+
+
+def test_every_script_is_a_module_of_few_bytes(cpu_server):
+    client = cpu_server.client()
+    listed = [path for path in client.get_json("/extensions") if "/headroom/" in path]
+    assert sorted(listed) == sorted(
+        f"/extensions/headroom/{path.relative_to(ROOT / 'js').as_posix()}"
+        for path in (ROOT / "js").rglob("*.js")
+    )
+    assert sum(len(client.get_bytes(path)) for path in listed) < 100_000

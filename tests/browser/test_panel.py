@@ -1,0 +1,215 @@
+"""The panel and the badges against what the server of a simulated GPU says at the same time."""
+
+import pytest
+from support.browser import mib_text, seconds_text
+from support.prompts import picture, sampling
+
+pytestmark = [pytest.mark.host, pytest.mark.browser]
+
+CAPACITY_MIB = 4096
+CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
+
+
+@pytest.fixture
+def gpu(sim):
+    return sim(CAPACITY_MIB)
+
+
+@CANVAS
+def test_badges_and_table_show_the_figures_of_the_run(gpu, open_page, nodes2):
+    comfy = open_page(gpu, nodes2=nodes2).load_prompt(sampling(seed=10 + nodes2))
+    panel = comfy.open_panel()
+    run = comfy.run()
+    expected = {each["node_id"]: badge(each) for each in run["nodes"]}
+    comfy.until(lambda: {key: texts[-1:] for key, texts in comfy.badges().items()}
+                == {key: [text] for key, text in expected.items()})
+    assert any("GiB" in text or "MiB" in text for text in expected.values())
+    if nodes2:
+        shown = comfy.page.locator("[data-testid='node-header-4']").inner_text()
+        assert expected["4"] in shown
+    for each in run["nodes"]:
+        cells = panel.locator(f"tr[data-node='{each['node_id']}'] td")
+        assert cells.last.inner_text() == ("cached" if each["cached"] else
+                                           seconds_text(each["seconds"]))
+        if not each["cached"]:
+            assert cells.nth(1).get_attribute("title") == mib_text(each["peak_vram_mib"])
+    peak = panel.locator("[data-figure='vram'] b").inner_text()
+    assert peak == mib_text(run["peak_vram_mib"])
+
+
+def badge(each) -> str:
+    if each["cached"]:
+        return "cached"
+    return f"{mib_text(each['peak_vram_mib'])} · {seconds_text(each['seconds'])}"
+
+
+def test_the_timeline_has_a_band_for_each_node_that_ran(gpu, open_page):
+    comfy = open_page(gpu).load_prompt(sampling(seed=12))
+    panel = comfy.open_panel()
+    run = comfy.run()
+    ran = {each["node_id"] for each in run["nodes"] if not each["cached"]}
+    comfy.until(lambda: panel.locator(".headroom-band").count() == len(ran))
+    drawn = panel.locator(".headroom-band").evaluate_all("all => all.map(b => b.dataset.node)")
+    assert set(drawn) == ran
+    assert panel.locator(".headroom-plot-vram .headroom-stroke").count() == 1
+    assert panel.locator(".headroom-plot-ram .headroom-stroke").count() == 1
+
+
+def test_the_bar_shows_the_parts_that_the_server_counts(gpu, open_page):
+    gpu.set_other_process(512)
+    comfy = open_page(gpu).load_prompt(sampling(seed=13))
+    comfy.run()
+    panel = comfy.open_panel()
+    device = comfy.get("/headroom/memory")["devices"][0]
+    parts = panel.locator(f"[data-device='{device['device']}'] [data-part]")
+    shown = dict(parts.evaluate_all("all => all.map(p => [p.dataset.part, Number(p.dataset.mib)])"))
+    assert shown == pytest.approx({
+        "models": device["models_mib"], "otherTorch": device["other_torch_mib"],
+        "otherProcesses": device["other_processes_mib"], "free": device["free_mib"],
+    })
+    assert shown["models"] > 0
+    assert shown["otherProcesses"] >= 512
+    assert sum(shown.values()) == pytest.approx(CAPACITY_MIB)
+
+
+def test_the_table_sorts_by_peak_first_and_by_any_column_on_a_click(gpu, open_page):
+    comfy = open_page(gpu).load_prompt(sampling(seed=14))
+    panel = comfy.open_panel()
+    run = comfy.run()
+    comfy.until(lambda: panel.locator("tr[data-node]").count() == len(run["nodes"]))
+    order = "all => all.map(row => row.dataset.node)"
+    peaks = {each["node_id"]: each["peak_vram_mib"] for each in run["nodes"]}
+    rows = [peaks[key] for key in panel.locator("tr[data-node]").evaluate_all(order)]
+    known = [peak for peak in rows if peak is not None]
+    assert known == sorted(known, reverse=True) and rows[len(known):] == [None] * (
+        len(rows) - len(known))
+    panel.locator("th[data-column='seconds']").click()
+    times = {each["node_id"]: each["seconds"] for each in run["nodes"] if not each["cached"]}
+    shown = [key for key in panel.locator("tr[data-node]").evaluate_all(order) if key in times]
+    assert shown == sorted(shown, key=lambda key: -times[key])
+    assert panel.locator("th[aria-sort='descending']").get_attribute("data-column") == "seconds"
+
+
+@CANVAS
+def test_a_click_on_a_row_selects_the_node_on_the_canvas(gpu, open_page, nodes2):
+    comfy = open_page(gpu, nodes2=nodes2).load_prompt(picture(seed=20 + nodes2))
+    panel = comfy.open_panel()
+    comfy.run()
+    comfy.until(lambda: panel.locator("tr[data-node]").count() == 3)
+    panel.locator("tr[data-node='2']").click()
+    selected = comfy.page.evaluate("() => [...app.canvas.selectedItems].map(n => String(n.id))")
+    assert selected == ["2"]
+
+
+def test_offload_takes_exactly_that_model_off_the_gpu(gpu, open_page):
+    comfy = open_page(gpu).load_prompt(sampling(seed=15))
+    comfy.run()
+    panel = comfy.open_panel()
+    loaded = [each for each in comfy.get("/headroom/memory")["models"] if each["loaded_mib"] > 0]
+    assert len(loaded) > 1
+    target = loaded[0]["id"]
+    panel.locator(f"[data-model='{target}'] button").click()
+    comfy.toast()
+    after = {each["id"]: each["loaded_mib"] for each in comfy.get("/headroom/memory")["models"]}
+    assert after.get(target, 0) == 0
+    assert {key: after[key] for key in after if key != target} == pytest.approx(
+        {each["id"]: each["loaded_mib"] for each in loaded[1:]})
+
+
+@pytest.mark.parametrize("how", ["button", "command", "keys"])
+def test_purge_unloads_the_models_and_says_what_it_freed(gpu, open_page, how):
+    comfy = open_page(gpu).load_prompt(sampling(seed={"button": 30, "command": 31, "keys": 32}[how]))
+    comfy.run()
+    panel = comfy.open_panel()
+    assert comfy.get("/headroom/memory")["devices"][0]["models_mib"] > 0
+    comfy.until(lambda: panel.locator(".headroom-primary").is_enabled())
+    if how == "button":
+        panel.locator(".headroom-primary").click()
+    elif how == "command":
+        comfy.page.evaluate("() => app.extensionManager.command.execute('Headroom.Purge')")
+    else:
+        comfy.page.locator("canvas#graph-canvas").focus()
+        comfy.page.keyboard.press("Control+Shift+F")
+    assert "MiB of VRAM freed" in comfy.toast()
+    assert comfy.get("/headroom/memory")["devices"][0]["models_mib"] == 0
+
+
+def test_while_a_prompt_runs_purge_and_offload_cannot_be_pressed(gpu, open_page):
+    comfy = open_page(gpu).load_prompt(sampling(seed=40, size=256))
+    panel = comfy.open_panel()
+    comfy.queue()
+    comfy.until(lambda: comfy.get("/headroom/memory")["busy"])
+    comfy.until(lambda: panel.locator(".headroom-primary").is_disabled())
+    assert panel.locator("[data-model] button:enabled").count() == 0
+    comfy.until(lambda: not comfy.get("/headroom/memory")["busy"], timeout=240)
+    comfy.until(lambda: panel.locator(".headroom-primary").is_enabled())
+
+
+def test_nothing_is_asked_while_the_panel_is_closed(gpu, open_page):
+    comfy = open_page(gpu).load_prompt(picture(seed=41))
+    comfy.set("Headroom.Panel.RefreshSeconds", 0.5)
+    comfy.asked.clear()
+    comfy.page.wait_for_timeout(2500)
+    assert comfy.asked == []
+    comfy.open_panel()
+    comfy.until(lambda: len(comfy.asked) > 3)
+    comfy.close_panel()
+    comfy.page.wait_for_timeout(1000)  # answers that were still under way
+    comfy.asked.clear()
+    comfy.page.wait_for_timeout(2500)
+    assert comfy.asked == []
+
+
+def test_an_out_of_memory_recovery_is_a_message_that_names_the_node(gpu, open_page):
+    gpu.unload()
+    comfy = open_page(gpu).load_prompt(sampling(seed=42, guarded=True))
+    panel = comfy.open_panel()
+    gpu.arm_fault(at=400, times=1)
+    run = comfy.run()
+    assert run["status"] == "success"
+    assert run["oom"] and run["oom"][-1]["recovered"]
+    said = comfy.toast()
+    assert "Recovered from out of memory" in said
+    assert run["oom"][-1]["action"] in said
+    comfy.until(lambda: panel.locator(".headroom-recovered").count() == 1)
+    assert panel.locator(".headroom-mark-oom").count() == len(run["oom"])
+
+
+@pytest.mark.parametrize("light", [False, True], ids=["dark", "light"])
+def test_the_panel_is_readable_in_this_theme(gpu, open_page, light):
+    comfy = open_page(gpu, light=light).load_prompt(picture(seed=43 + light))
+    comfy.run()
+    panel = comfy.open_panel()
+    worst = panel.evaluate(CONTRAST)
+    assert worst["ratio"] >= 4.5, worst
+
+
+# The lowest contrast of any text in the panel against what lies behind it (WCAG 2).
+CONTRAST = """panel => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgba = color => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data; return [r, g, b, a / 255];
+  };
+  const over = (top, below) => [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
+  const behind = element => {
+    if (!element) return [255, 255, 255, 1];
+    const own = rgba(getComputedStyle(element).backgroundColor);
+    return own[3] >= 0.999 ? own : over(own, behind(element.parentElement));
+  };
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  let worst = { ratio: 99 };
+  for (const element of panel.querySelectorAll("*")) {
+    if (element.closest("svg, button:disabled, select")) continue;
+    const text = [...element.childNodes].filter(n => n.nodeType === 3).map(n => n.data.trim()).join("");
+    if (!text) continue;
+    const ground = behind(element);
+    const ink = over(rgba(getComputedStyle(element).color), ground);
+    const [a, b] = [light(ink), light(ground)].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < worst.ratio) worst = { ratio, text, class: element.className, ink, ground };
+  }
+  return worst;
+}"""

@@ -1,0 +1,176 @@
+"""A real Chromium with a real ComfyUI page in it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+OURS = re.compile(r"/extensions/headroom/|/headroom/|\bheadroom\.(js|css)", re.IGNORECASE)
+# The frontend asks for a help page in its own language first; English is the one without.
+LANGUAGE_PROBE = re.compile(r"/docs/Headroom\w+/en\.md$")
+READY = "() => window.app?.extensionManager && window.app.canvas?.graph && window.app.graph"
+WIDTH, HEIGHT = 1500, 1000
+
+
+def find_chromium() -> str | None:
+    """The path of a Chromium on this machine, or None."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+def mib_text(mib: float) -> str:
+    """An amount as the panel and the badges write it."""
+    if mib >= 1023.5:
+        return f"{mib / 1024:.1f}".removesuffix(".0") + " GiB"
+    return (f"{mib:.0f}" if mib >= 9.95 else f"{mib:.1f}".removesuffix(".0")) + " MiB"
+
+
+def seconds_text(seconds: float) -> str:
+    """A time below a minute as the panel and the badges write it."""
+    if seconds < 0.0995:
+        return f"{int(seconds * 1000 + 0.5)} ms"
+    return f"{seconds:.1f} s" if seconds < 9.95 else f"{int(seconds + 0.5)} s"
+
+
+class ComfyPage:
+    """A page of the server at `url`; `problems` collects what went wrong in our own files."""
+
+    def __init__(self, page: Any, url: str) -> None:
+        self.page = page
+        self.url = url
+        self.problems: list[str] = []
+        self.asked: list[str] = []
+        page.on("console", self._on_console)
+        page.on("pageerror", lambda error: self._note(f"{error} {getattr(error, 'stack', '')}"))
+        page.on("request", lambda request: self._on_request(request.url))
+        page.on("response", self._on_response)
+
+    def _note(self, text: str) -> None:
+        if OURS.search(text):
+            self.problems.append(text)
+
+    def _on_console(self, message: Any) -> None:
+        place = message.location.get("url", "")
+        if message.type == "error" and not LANGUAGE_PROBE.search(place):
+            self._note(f"{message.text} ({place})")
+
+    def _on_request(self, url: str) -> None:
+        if re.search(r"/headroom/(memory|runs|purge|offload)", url):
+            self.asked.append(url)
+
+    def _on_response(self, response: Any) -> None:
+        refused = "/headroom/purge" in response.url or "/headroom/offload" in response.url
+        if response.status >= 400 and not refused and not LANGUAGE_PROBE.search(response.url):
+            self._note(f"{response.status} {response.url}")
+
+    # -- opening ------------------------------------------------------------------------------
+
+    def open(
+        self, *, nodes2: bool = False, light: bool = False, locale: str = "en", **settings: Any
+    ) -> ComfyPage:
+        """Open the page with these settings, and wait until the canvas is there."""
+        wanted = {
+            "Comfy.TutorialCompleted": True,
+            "Comfy.VueNodes.Enabled": nodes2,
+            "Comfy.ColorPalette": "light" if light else "dark",
+            "Comfy.Locale": locale,
+            "Comfy.UseNewMenu": "Top",
+            **{name.replace("__", "."): value for name, value in settings.items()},
+        }
+        body = json.dumps(wanted)
+        headers = {"Content-Type": "application/json"}
+        self.page.request.post(f"{self.url}/settings", data=body, headers=headers)
+        self.page.goto(self.url)
+        return self.ready()
+
+    def ready(self) -> ComfyPage:
+        self.page.wait_for_function(READY, timeout=120_000)
+        self.page.wait_for_function("() => app.graph._nodes.length > 0", timeout=60_000)
+        return self
+
+    def reload(self) -> ComfyPage:
+        self.page.reload()
+        return self.ready()
+
+    def set(self, name: str, value: Any) -> None:
+        """Change one of the frontend's settings, as its dialog does."""
+        self.page.evaluate("([n, v]) => app.extensionManager.setting.set(n, v)", [name, value])
+
+    def load_prompt(self, prompt: dict[str, Any]) -> ComfyPage:
+        """Put an API-format prompt on the canvas."""
+        self.page.evaluate("p => app.loadApiJson(p, 'test.json')", prompt)
+        return self.loaded(len(prompt))
+
+    def load_workflow(self, workflow: dict[str, Any], count: int) -> ComfyPage:
+        """Put a UI-format workflow with `count` nodes on the canvas."""
+        self.page.evaluate("w => app.loadGraphData(w)", workflow)
+        return self.loaded(count)
+
+    def loaded(self, count: int) -> ComfyPage:
+        self.page.wait_for_function("n => app.graph._nodes.length === n", arg=count)
+        self.page.wait_for_timeout(300)  # the frontend lays nodes out in later frames
+        return self
+
+    # -- running ------------------------------------------------------------------------------
+
+    def queue(self) -> None:
+        self.page.evaluate("() => app.queuePrompt(0, 1)")
+
+    def run(self, timeout: float = 240.0) -> dict[str, Any]:
+        """Queue what is on the canvas and give its finished record."""
+        known = {run["prompt_id"] for run in self.get("/headroom/runs")["runs"]}
+        self.queue()
+        return self.until(lambda: self._finished(known), timeout)
+
+    def _finished(self, known: set[str]) -> dict[str, Any] | None:
+        runs = self.get("/headroom/runs?limit=1")["runs"]
+        if not runs or runs[0]["prompt_id"] in known or runs[0]["status"] == "running":
+            return None
+        return dict(self.get(f"/headroom/runs/{runs[0]['prompt_id']}"))
+
+    def get(self, path: str) -> Any:
+        return self.page.request.get(self.url + path).json()
+
+    def until(self, check: Callable[[], Any], timeout: float = 60.0) -> Any:
+        """The first true answer of `check`; TimeoutError with the last answer when none comes."""
+        answer = None
+        for _ in range(int(timeout * 5)):
+            answer = check()
+            if answer:
+                return answer
+            self.page.wait_for_timeout(200)
+        raise TimeoutError(f"Not so after {timeout:g} s; the last answer was {answer!r}.")
+
+    # -- looking ------------------------------------------------------------------------------
+
+    def badges(self) -> dict[str, list[str]]:
+        """The texts of each node's badges, by node id, as the classic canvas draws them."""
+        return dict(self.page.evaluate(
+            "() => Object.fromEntries(app.graph._nodes.map(n => [n.id, n.badges"
+            ".map(b => (typeof b === 'function' ? b() : b).text).filter(Boolean)]))"
+        ))
+
+    def open_panel(self) -> Any:
+        """Open our tab by its button, unless it is open, and give the panel."""
+        panel = self.page.locator(".headroom-panel")
+        if not panel.is_visible():
+            self.page.locator(".headroom-tab-button").click()
+        panel.locator("[data-device]").first.wait_for(timeout=60_000)
+        return panel
+
+    def close_panel(self) -> None:
+        self.page.locator(".headroom-tab-button").click()
+        self.page.locator(".headroom-panel").wait_for(state="detached")
+
+    def toast(self) -> str:
+        """The text of the newest message."""
+        newest = self.page.locator(".p-toast-message").last
+        newest.wait_for(timeout=30_000)
+        return str(newest.inner_text())

@@ -1,0 +1,47 @@
+"""API-format prompts that browser tests put on the canvas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Prompt = dict[str, dict[str, Any]]
+PURGE = {
+    "unload": "all models", "only_below_free_mib": 0, "free_ram": False,
+    "reset_node_cache": False, "run": "when inputs change",
+}
+GUARD = {
+    "free_other_models": True, "offload_weights": True, "split_batch": True, "tile_vae": True,
+    "max_attempts": 8,
+}
+
+
+def node(class_type: str, **inputs: Any) -> dict[str, Any]:
+    return {"class_type": class_type, "inputs": inputs}
+
+
+def picture(seed: int = 1) -> Prompt:
+    """A picture without any model: quick, and every node runs."""
+    return {
+        "1": node("EmptyImage", width=64, height=64, batch_size=1, color=seed),
+        "2": node("HeadroomPurgeVRAM", value=["1", 0], **PURGE),
+        "3": node("PreviewImage", images=["2", 0]),
+    }
+
+
+def sampling(seed: int = 1, size: int = 64, guarded: bool = False) -> Prompt:
+    """SD1.5 class: load, encode, sample, decode; with OOM Guard on the model if `guarded`."""
+    prompt = {
+        "1": node("CheckpointLoaderSimple", ckpt_name="headroom_test_sd15.safetensors"),
+        "2": node("CLIPTextEncode", clip=["1", 1], text="a mountain lake"),
+        "3": node("EmptyLatentImage", width=size, height=size, batch_size=1),
+        "4": node(
+            "KSampler", model=["1", 0], positive=["2", 0], negative=["2", 0], latent_image=["3", 0],
+            seed=seed, steps=2, cfg=4.0, sampler_name="euler", scheduler="normal", denoise=1.0,
+        ),
+        "5": node("VAEDecode", samples=["4", 0], vae=["1", 2]),
+        "6": node("PreviewImage", images=["5", 0]),
+    }
+    if guarded:
+        prompt["7"] = node("HeadroomOOMGuard", model=["1", 0], **GUARD)
+        prompt["4"]["inputs"]["model"] = ["7", 0]
+    return prompt
