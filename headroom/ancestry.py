@@ -165,7 +165,9 @@ class _Survey:
                 return f"{name_of_node} got a {kind} on `{name}`, which has no lasting name"
         if not info.repeatable:
             return f"{name_of_node} says that its outputs differ from run to run"
-        if info.own_changes and not _is_settled(node.get("is_changed")):
+        if info.own_changes and node.get("is_changed") is None:
+            return f"{name_of_node} decides itself when it has changed, and has not been asked"
+        if info.own_changes and not _is_settled(node["is_changed"]):
             return f"{name_of_node} counts as changed in every run"
         is_source = not any(is_link(value) for value in node["inputs"].values())
         if is_source and not info.is_core and not named:
@@ -188,8 +190,8 @@ def _is_json(value: Any) -> bool:
 
 
 def _is_settled(value: Any) -> bool:
-    """Return whether a node's own change mark is known and equal to itself (NaN is not)."""
-    return value is not None and _is_json(value) and "NaN" not in json.dumps(value)
+    """Return whether a node's own change mark is equal to itself, which NaN is not."""
+    return _is_json(value) and "NaN" not in json.dumps(value)
 
 
 def _hash(text: str) -> str:

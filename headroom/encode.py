@@ -58,9 +58,10 @@ def encode_to_cpu(
     """Encode each prompt as ComfyUI's CLIPTextEncode would, one conditioning each, all in RAM.
 
     `clip` offers `tokenize` and `encode_from_tokens_scheduled`; it may be None when `lookup` has
-    every prompt. With `more_follow` the encoder stays loaded for the next call, which ends a list.
-    Prompts run one at a time: another batch size changes the last bits of most
-    encoders. Costs one pass of the encoder a prompt that is new, and RAM for the results.
+    every prompt. With `more_follow` the encoder stays loaded for the next call of a list.
+    Prompts run one at a time, which is all that gives identical results: ComfyUI's encoders join
+    the parts of a batch into one conditioning and return the pooled output of the first.
+    Costs one pass of the encoder for each new prompt, and RAM for the results.
     Raises ValueError without an encoder, and what the encoder raises; prompts that were encoded
     before an interrupt are in the disk cache already.
     """

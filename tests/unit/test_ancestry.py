@@ -127,7 +127,7 @@ def test_a_class_that_wants_its_id_is_known_by_it(folder):
      "'gone.safetensors', which is in no models folder"),
     ({"1": {"class_type": "Load", "inputs": {"options": {"files": ["x.gguf"]}}}}, {},
      "'x.gguf', which is in no models folder"),
-    ({}, {"Load": NodeInfo(own_changes=True)}, "counts as changed in every run"),
+    ({}, {"Load": NodeInfo(own_changes=True)}, "decides itself when it has changed"),
     ({}, {"Lora": NodeInfo(repeatable=False)}, "differ from run to run"),
     ({"1": {"class_type": "Load", "inputs": {"repo": "google/t5"}}}, {"Load": CUSTOM},
      "a custom node that names no file"),
@@ -148,7 +148,8 @@ def test_a_node_that_decides_its_own_changes_is_known_by_its_mark(folder):
 
     assert identity(marked(["a"]), lookup) == identity(marked(["a"]), lookup)
     assert identity(marked(["a"]), lookup) != identity(marked(["b"]), lookup)
-    assert identify(marked([float("nan")]), "3", "clip", lookup).problem is not None
+    problem = identify(marked([float("nan")]), "3", "clip", lookup).problem
+    assert problem == "node 1 (Load) counts as changed in every run"
 
 
 def test_a_custom_loader_with_a_file_and_custom_nodes_behind_it_are_fine(folder):

@@ -25,7 +25,9 @@ KINDS = {
     "sdxl": (comfy.sdxl_clip.SDXLClipModel, comfy.sdxl_clip.SDXLTokenizer),
     "flux": (comfy.text_encoders.flux.flux_clip(), comfy.text_encoders.flux.FluxTokenizer),
     "t5": (comfy.text_encoders.sa_t5.SAT5Model, comfy.text_encoders.sa_t5.SAT5Tokenizer),
+    "sd15_wide": (comfy.sd1_clip.SD1ClipModel, comfy.sd1_clip.SD1Tokenizer),
 }
+WIDE = {"clip_l_model_config": {"num_hidden_layers": 2}}
 
 
 class ProbeEncoder:
@@ -64,7 +66,7 @@ def small_encoder(kind, seed):
     clip = comfy.sd.CLIP(
         SimpleNamespace(params={}, clip=model, tokenizer=tokenizer),
         embedding_directory=folder_paths.get_folder_paths("embeddings"),
-        parameters=1_000_000, model_options=dict(SMALL),
+        parameters=1_000_000, model_options=dict(WIDE if kind == "sd15_wide" else SMALL),
     )
     generator = torch.Generator().manual_seed(seed)
     for name, weight in clip.cond_stage_model.named_parameters():
