@@ -1,0 +1,217 @@
+"""A thousand different prompts through Encode to CPU on a simulated GPU: what stays behind.
+
+    python benchmarks/encode_loop.py --comfyui PATH
+
+Starts one ComfyUI in GPU mode on the simulated GPU, whose memory figures are exact, and measures
+- the bytes on the GPU after the first and after the last prompt;
+- the growth of the server's RSS, against the bytes of the embeddings that it holds then;
+- the throughput against ComfyUI's CLIPTextEncode, in turns within one run. CPU time of the whole
+  server decides; wall-clock time beside it is only good on an idle machine;
+- a second run from the disk cache: whether the loader ran, and the peak of GPU memory.
+The text encoder is CLIP-L in its full width with 2 of its 12 layers and random weights, so our
+share of the time is larger here than with any real encoder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+NAME = "encode_loop"
+ROOT = Path(__file__).resolve().parent.parent
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
+
+from devtools.client import Client, node_texts  # noqa: E402
+from devtools.graph import Graph, Node, forget_everything  # noqa: E402
+from devtools.server import ComfyServer  # noqa: E402
+
+PACKS = ROOT / "tests" / "host" / "packs"
+CAPACITY_MIB = 4096
+ENCODER = "sd15_wide"
+TIMEOUT = 1800.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"), help="ComfyUI tree")
+    parser.add_argument("--prompts", type=int, default=1000)
+    parser.add_argument("--turns", type=int, default=6, help="of the throughput comparison")
+    parser.add_argument("--per-turn", type=int, default=100, help="prompts in each turn")
+
+
+def run(args: argparse.Namespace) -> dict[str, object]:
+    """Return the figures; bytes are exact, RSS and time are as measured."""
+    with tempfile.TemporaryDirectory() as base:
+        server = ComfyServer(
+            Path(args.comfyui), Path(base), simulate_mib=CAPACITY_MIB,
+            packs=[PACKS / "headroom_probe", PACKS / "headroom_probe_encoders"],
+            env={"OMP_NUM_THREADS": "1"},
+        )
+        with server:
+            bench = Bench(server)
+            return {
+                "encoder": "CLIP-L, full width, 2 layers, random weights",
+                "growth": bench.growth(args.prompts),
+                "throughput": bench.throughput(args.turns, args.per_turn),
+                "disk_cache": bench.disk_cache(min(args.prompts, 200)),
+            }
+
+
+@dataclass(frozen=True)
+class Done:
+    """One run: its texts by node, seconds of wall clock and of CPU, and the nodes that ran."""
+
+    texts: dict[str, str]
+    wall_s: float
+    cpu_s: float
+    ran: tuple[str, ...]
+
+
+class Bench:
+    """The measurements on one running server."""
+
+    def __init__(self, server: ComfyServer) -> None:
+        self.client: Client = server.client()
+        assert server.process is not None
+        self.process = psutil.Process(server.process.pid)
+        self.base = server.base_dir
+        self._next = 0
+
+    def growth(self, prompts: int) -> dict[str, object]:
+        self.encode(1)
+        first, rss_before = self.collect(), self.rss()
+        done, shown = self.encode(prompts)
+        last, rss_after = self.collect(), self.rss()
+        told = [json.loads(line) for line in done.texts[shown.id].splitlines()]
+        embeddings = sum(item["bytes"] for item in told)
+        grown = rss_after - rss_before
+        return {
+            "prompts": prompts,
+            "different_embeddings": len({item["digest"] for item in told}),
+            "gpu_bytes_after_first": first["allocated_bytes"],
+            "gpu_bytes_after_last": last["allocated_bytes"],
+            "gpu_bytes_of_growth": last["allocated_bytes"] - first["allocated_bytes"],
+            "gpu_reserved_bytes_of_growth": last["reserved_bytes"] - first["reserved_bytes"],
+            "embedding_bytes": embeddings,
+            "rss_growth_bytes": grown,
+            "rss_growth_per_embedding_byte": round(grown / embeddings, 4),
+        }
+
+    def throughput(self, turns: int, per_turn: int) -> dict[str, object]:
+        self.encode(per_turn)
+        self.core(per_turn)
+        ours, core = [], []
+        for turn in range(turns):
+            for measure in ((self.encode, self.core), (self.core, self.encode))[turn % 2]:
+                done = measure(per_turn)[0]
+                (ours if measure == self.encode else core).append(done)
+        return {
+            "turns": turns, "prompts_per_turn": per_turn,
+            **_rates("cpu", [d.cpu_s for d in ours], [d.cpu_s for d in core], per_turn),
+            **_rates("wall", [d.wall_s for d in ours], [d.wall_s for d in core], per_turn),
+        }
+
+    def disk_cache(self, prompts: int) -> dict[str, object]:
+        self._write_encoder_file()
+        start = self._next
+        written, shown = self.encode(prompts, cache="disk", start=start)
+        forget_everything(self.client)
+        self.collect()
+        idle = self.post("reset_peaks")
+        read, shown = self.encode(prompts, cache="disk", start=start)
+        after = self.collect()
+        return {
+            "prompts": prompts,
+            "first_run_s": round(written.wall_s, 2), "second_run_s": round(read.wall_s, 2),
+            "same_bits": written.texts[shown.id] == read.texts[shown.id],
+            "loader_ran_in_second_run": any("ProbeEncoder" in kind for kind in read.ran),
+            "gpu_peak_bytes_of_second_run": after["peak_allocated_bytes"] - idle["allocated_bytes"],
+        }
+
+    def encode(self, count: int, cache: str = "off", start: int | None = None) -> tuple[Done, Node]:
+        """Our node over `count` prompts that were never used before (or from `start` on)."""
+        graph = Graph()
+        ours = graph.add(
+            "HeadroomEncodeToCPU", clip=self._add_loader(graph, cache),
+            text="\n".join(self._prompts(count, start)), split="one prompt per line",
+            release_encoder=False, cache=cache,
+        )
+        return self._run(graph, ours)
+
+    def core(self, count: int) -> tuple[Done, Node]:
+        """ComfyUI's node, run by ComfyUI for each text of a list."""
+        graph = Graph()
+        texts = graph.add("ProbeTexts", lines="\n".join(self._prompts(count, None)))
+        clip = self._add_loader(graph, "off")
+        return self._run(graph, graph.add("CLIPTextEncode", clip=clip, text=texts))
+
+    def _add_loader(self, graph: Graph, cache: str) -> Node:
+        if cache == "off":
+            return graph.add("ProbeEncoder", kind=ENCODER, seed=0)
+        return graph.add("ProbeEncoderFile", clip_name="bench.safetensors", kind=ENCODER)
+
+    def _run(self, graph: Graph, encoded: Node) -> tuple[Done, Node]:
+        shown = graph.add("ProbeConditioning", a=encoded)
+        cpu, wall = self._cpu_s(), time.perf_counter()
+        prompt_id = self.client.run(graph.prompt, timeout=TIMEOUT)["prompt_id"]
+        took = time.perf_counter() - wall
+        used = self._cpu_s() - cpu
+        entry = self.client.history(prompt_id)
+        assert entry is not None
+        record = self.client.get_json(f"/headroom/runs/{prompt_id}")
+        ran = tuple(node["class_type"] for node in record["nodes"] if not node["cached"])
+        return Done(node_texts(entry), took, used, ran), shown
+
+    def _prompts(self, count: int, start: int | None) -> list[str]:
+        first = self._next if start is None else start
+        self._next = max(self._next, first + count)
+        return [f"prompt number {number}" for number in range(first, first + count)]
+
+    def _write_encoder_file(self) -> None:
+        import torch
+        from safetensors.torch import save_file
+
+        folder = self.base / "models" / "text_encoders"
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file({"seed": torch.tensor(0)}, str(folder / "bench.safetensors"))
+
+    def _cpu_s(self) -> float:
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
+    def rss(self) -> int:
+        return int(self.process.memory_info().rss)
+
+    def collect(self) -> dict[str, Any]:
+        return self.post("collect")
+
+    def post(self, what: str) -> dict[str, Any]:
+        status, answer = self.client.post_json(f"/simgpu/{what}", {})
+        assert status == 200, answer
+        return dict(answer)
+
+
+def _rates(kind: str, ours: list[float], core: list[float], per_turn: int) -> dict[str, object]:
+    """Prompts a second of both, and ours over the core's, as the median over the turns."""
+    ratio = statistics.median(c / o for o, c in zip(ours, core, strict=True))
+    return {
+        f"{kind}_prompts_per_s": round(per_turn / statistics.median(ours), 2),
+        f"{kind}_prompts_per_s_clip_text_encode": round(per_turn / statistics.median(core), 2),
+        f"{kind}_throughput_ratio": round(ratio, 4),
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_arguments(parser)
+    print(json.dumps(run(parser.parse_args()), indent=1))

@@ -1,0 +1,123 @@
+"""Encode to CPU and Move to CPU on the simulated GPU, counted to the byte."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from devtools.client import node_texts
+from devtools.graph import Graph, forget_everything
+
+pytestmark = pytest.mark.host
+
+PACK = Path(__file__).parent / "packs" / "headroom_probe_encoders"
+CAPACITY_MIB = 4096
+ENV = {"OMP_NUM_THREADS": "1"}  # the encoders are so small that threads only get in their way
+
+
+@pytest.fixture
+def gpu(sim):
+    return sim(CAPACITY_MIB, packs=[PACK], env=ENV)
+
+
+@pytest.fixture
+def all_on_gpu(sim):
+    """A server that keeps intermediate results on the GPU, as `--gpu-only` asks."""
+    return sim(CAPACITY_MIB, "--gpu-only", packs=[PACK], env=ENV)
+
+
+def encode(gpu, count, kind="sd15", release=True, start=0, cache="off"):
+    """Encode `count` different prompts; return (report, facts of each, figures afterwards)."""
+    graph = Graph()
+    clip = graph.add("ProbeEncoder", kind=kind, seed=0)
+    lines = "\n".join(f"prompt number {number}" for number in range(start, start + count))
+    ours = graph.add("HeadroomEncodeToCPU", clip=clip, text=lines, split="one prompt per line",
+                     release_encoder=release, cache=cache)
+    shown = graph.add("ProbeConditioning", a=ours)
+    texts = node_texts(gpu.client.run(graph.prompt, timeout=1200))
+    told = [json.loads(line) for line in texts[shown.id].splitlines()]
+    assert len(told) == count and all(item["cpu"] and item["numpy_backed"] for item in told)
+    return texts[ours.id], told, gpu.collect()
+
+
+def test_a_thousand_prompts_leave_not_a_byte_more_than_one(gpu):
+    gpu.unload()
+    _, _, after_one = encode(gpu, 1, release=False)
+    _, told, after_all = encode(gpu, 1000, release=False, start=1)
+    assert len({item["digest"] for item in told}) == 1000
+    assert after_one.allocated_bytes > 0  # the encoder itself, as asked
+    assert after_all.allocated_bytes == after_one.allocated_bytes
+    assert after_all.reserved_bytes == after_one.reserved_bytes
+
+
+@pytest.mark.parametrize("kind", ["sd15", "sdxl", "flux", "t5"])
+def test_a_released_encoder_leaves_no_byte(gpu, kind):
+    gpu.unload()
+    report, _, after = encode(gpu, 3, kind)
+    assert after.allocated_bytes == 0 and after.reserved_bytes == 0
+    assert "of weights unloaded" in report and "0 MiB, it was not loaded" not in report
+
+
+def test_what_stays_on_the_gpu_with_gpu_only_is_moved_and_counted(all_on_gpu):
+    all_on_gpu.unload()
+    _, told, after_one = encode(all_on_gpu, 1, release=False)
+    report, told, after_all = encode(all_on_gpu, 20, release=False, start=1)
+    moved = sum(item["bytes"] for item in told) / 2**20
+    assert f"{moved:,.1f} MiB from" in report
+    assert after_all.allocated_bytes == after_one.allocated_bytes
+
+
+def core_encode(gpu, count):
+    """The same prompts through ComfyUI's own node, for the contrast."""
+    graph = Graph()
+    clip = graph.add("ProbeEncoder", kind="sd15", seed=0)
+    texts = graph.add("ProbeTexts", lines="\n".join(f"prompt {n}" for n in range(count)))
+    graph.add("ProbeConditioning", a=graph.add("CLIPTextEncode", clip=clip, text=texts))
+    gpu.client.run(graph.prompt, timeout=1200)
+    return gpu.collect()
+
+
+def test_the_counter_sees_what_the_core_node_keeps_on_the_gpu_with_gpu_only(all_on_gpu):
+    all_on_gpu.unload()
+    one, many = core_encode(all_on_gpu, 1), core_encode(all_on_gpu, 20)
+    assert many.allocated_bytes > one.allocated_bytes
+
+
+def test_a_run_from_the_disk_cache_uses_no_byte_of_the_gpu(gpu):
+    import torch
+    from safetensors.torch import save_file
+
+    folder = gpu.server.base_dir / "models" / "text_encoders"
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({"seed": torch.tensor(1)}, str(folder / "cached.safetensors"))
+
+    def run():
+        graph = Graph()
+        clip = graph.add("ProbeEncoderFile", clip_name="cached.safetensors", kind="flux")
+        ours = graph.add("HeadroomEncodeToCPU", clip=clip, text="a\nb", cache="disk",
+                         split="one prompt per line", release_encoder=True)
+        shown = graph.add("ProbeConditioning", a=ours)
+        texts = node_texts(gpu.client.run(graph.prompt))
+        return texts[ours.id], texts[shown.id]
+
+    _, first = run()
+    forget_everything(gpu.client)
+    gpu.unload()
+    gpu.reset_peaks()
+    report, second = run()
+    figures = gpu.collect()
+    assert second == first and "2 of 2 prompts read" in report
+    assert figures.peak_allocated_bytes == 0 and figures.peak_reserved_bytes == 0
+
+
+def test_a_latent_on_the_gpu_is_moved_and_its_bytes_come_back(all_on_gpu):
+    all_on_gpu.unload()
+    graph = Graph()
+    latent = graph.add("EmptyLatentImage", width=1024, height=1024, batch_size=8)
+    moved = graph.add("HeadroomMoveToCPU", value=latent)
+    same = graph.add("ProbeTensor", value=moved)
+    texts = node_texts(all_on_gpu.client.run(graph.prompt))
+    size = 8 * 4 * 128 * 128 * 4
+    assert f"{size / 2**20:.1f} MiB from" in texts[moved.id] and texts[same.id]
+    # ComfyUI's node cache still holds the first latent; nothing else is there.
+    assert all_on_gpu.collect().allocated_bytes == size
