@@ -14,7 +14,7 @@ import hashlib
 import math
 import os
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,24 +91,28 @@ def models_folder() -> Path:
     return cache_home() / f"models-{recipes_key()}"
 
 
-def recipes_key() -> str:
+def recipes_key(recipes: Mapping[str, Recipe] = RECIPES) -> str:
     digest = hashlib.sha256(str(RECIPE_VERSION).encode())
-    for name, recipe in RECIPES.items():
+    for name, recipe in recipes.items():
         digest.update(repr((name, recipe.seed, recipe.dtype, recipe.shapes())).encode())
     return digest.hexdigest()[:12]
 
 
-def make_models(models_dir: Path, which: Iterable[str] | None = None) -> dict[str, Path]:
+def make_models(
+    models_dir: Path,
+    which: Iterable[str] | None = None,
+    recipes: Mapping[str, Recipe] = RECIPES,
+) -> dict[str, Path]:
     """Make the missing ones of the named files (default: all) and return the path of each.
 
     A file appears under its name only when it is complete. Needs torch and safetensors;
     the largest takes about 500 MB on disk, 1 GB of RAM and some seconds. OSError when a file
     cannot be written.
     """
-    paths = {name: Path(models_dir) / name for name in (RECIPES if which is None else which)}
+    paths = {name: Path(models_dir) / name for name in (recipes if which is None else which)}
     for name, path in paths.items():
         if not path.exists():
-            _make(path, RECIPES[name])
+            _make(path, recipes[name])
     return paths
 
 

@@ -1,0 +1,76 @@
+"""The bundled workflows as a small machine can run them: tests and benchmarks share this.
+
+What is changed, and nothing else: the values below, and the loader of each text encoder whose
+class has no small form.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from .draw import API_FOLDER
+from .settings import with_settings
+from .workflow_models import swap_text_encoder
+
+Json = dict[str, Any]
+
+# 50 steps at 1280x720 on a CPU would take hours: fewer steps, smaller pictures.
+SMALLER: dict[str, dict[str, Any]] = {
+    "start_here": {"KSampler.steps": 1, "Size Sorter.sizes": "128x128\n192x128"},
+    "diffsynth_prompt_loop": {
+        "KSampler.steps": 1,
+        "EmptyHunyuanLatentVideo.width": 64,
+        "EmptyHunyuanLatentVideo.height": 64,
+        "EmptyHunyuanLatentVideo.length": 5,
+    },
+    "onediff_mixed_sizes": {
+        "KSampler.steps": 1,
+        "Size Sorter: 16 sizes.sizes": "heights=[128, 192] widths=[128, 170]",
+    },
+    "infiniteyou_720p_bf16": {
+        "KSampler.steps": 2,
+        "EmptySD3LatentImage.width": 160,
+        "EmptySD3LatentImage.height": 96,
+        "ImageScale.width": 160,
+        "ImageScale.height": 96,
+    },
+    "diffusers_encode_only": {},
+    "sd_controlnet_switch": {
+        "KSampler.steps": 1,
+        "EmptyLatentImage.width": 128,
+        "EmptyLatentImage.height": 128,
+    },
+}
+# Which small encoder stands in for the workflow's own; SD1.5's CLIP-L is used as it is.
+ENCODERS = {
+    "diffsynth_prompt_loop": "wan",
+    "onediff_mixed_sizes": "sdxl",
+    "infiniteyou_720p_bf16": "flux",
+    "diffusers_encode_only": "qwen",
+}
+# TorchCompileModel stays in the graph; compiling 70 blocks for a CPU would take an hour.
+ENVIRONMENT = {"TORCHDYNAMO_DISABLE": "1"}
+
+
+def published_prompt(name: str) -> Json:
+    """The API prompt as it is bundled."""
+    prompt: Json = json.loads((API_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return prompt
+
+
+def small_prompt(name: str, **more: Any) -> Json:
+    """The prompt with the smaller values, then `more` of them, and the small text encoder."""
+    prompt = with_settings(published_prompt(name), {**SMALLER[name], **more})
+    return swap_text_encoder(prompt, ENCODERS[name]) if name in ENCODERS else prompt
+
+
+def write_example_picture(input_folder: Path) -> None:
+    """The `example.png` that every ComfyUI brings, as a plain pattern."""
+    from PIL import Image, ImageDraw
+
+    picture = Image.new("RGB", (192, 192), "white")
+    ImageDraw.Draw(picture).ellipse((32, 48, 160, 144), fill="black")
+    input_folder.mkdir(parents=True, exist_ok=True)
+    picture.save(input_folder / "example.png")

@@ -1,0 +1,130 @@
+"""Text encoders with the outputs of the large published ones, and lists for stock comparisons.
+
+T5-XXL, umT5-XXL, Qwen2.5-VL and CLIP-G have billions of weights that ComfyUI builds from a fixed
+configuration. `SmallTextEncoder` builds ComfyUI's own T5 and CLIP classes as wide as those but
+only one to three layers deep, with random weights.
+"""
+
+from types import SimpleNamespace
+
+import comfy.sd
+import comfy.sd1_clip
+import comfy.sdxl_clip
+import comfy.text_encoders.flux
+import comfy.text_encoders.sd3_clip
+import folder_paths
+import torch
+
+
+def t5(width):
+    return {"t5xxl_model_config": {"d_model": width, "d_ff": 256, "d_kv": 64, "num_heads": 4,
+                                   "num_layers": 1}}
+
+
+CLIP_L = {"hidden_size": 768, "intermediate_size": 256, "num_attention_heads": 12,
+          "num_hidden_layers": 3}
+CLIP_G = {**CLIP_L, "hidden_size": 1280, "num_attention_heads": 20, "projection_dim": 1280}
+
+
+class WanTokens(comfy.text_encoders.sd3_clip.T5XXLTokenizer):
+    """Wan pads every prompt to 512 tokens."""
+
+    def __init__(self, embedding_directory=None, tokenizer_data=None):
+        super().__init__(embedding_directory=embedding_directory,
+                         tokenizer_data=tokenizer_data or {}, min_length=512)
+
+
+class T5Tokenizer(comfy.sd1_clip.SD1Tokenizer):
+    def __init__(self, embedding_directory=None, tokenizer_data=None):
+        super().__init__(embedding_directory=embedding_directory,
+                         tokenizer_data=tokenizer_data or {}, clip_name="t5xxl",
+                         tokenizer=WanTokens)
+
+
+class T5Model(comfy.sd1_clip.SD1ClipModel):
+    def __init__(self, device="cpu", dtype=None, model_options=None):
+        super().__init__(device=device, dtype=dtype, model_options=model_options or {},
+                         name="t5xxl", clip_model=comfy.text_encoders.sd3_clip.T5XXLModel)
+
+
+KINDS = {
+    "wan": (T5Model, T5Tokenizer, t5(4096)),
+    "qwen": (T5Model, T5Tokenizer, t5(3584)),
+    "flux": (comfy.text_encoders.flux.flux_clip(), comfy.text_encoders.flux.FluxTokenizer,
+             {**t5(4096), "clip_l_model_config": CLIP_L}),
+    "sdxl": (comfy.sdxl_clip.SDXLClipModel, comfy.sdxl_clip.SDXLTokenizer,
+             {"clip_l_model_config": CLIP_L, "clip_g_model_config": CLIP_G}),
+}
+
+
+class SmallTextEncoder:
+    """The text encoder that a workflow's own loader would give, a few layers deep."""
+
+    CATEGORY = "headroom_test"
+    RETURN_TYPES = ("CLIP",)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"kind": (list(KINDS),)},
+                "optional": {"clip_name": ("STRING", {"default": ""})}}
+
+    def run(self, kind, clip_name=""):
+        if clip_name:  # the file stands for the weights: without it the loader would fail too
+            folder_paths.get_full_path_or_raise("text_encoders", clip_name)
+        model, tokenizer, sizes = KINDS[kind]
+        clip = comfy.sd.CLIP(
+            SimpleNamespace(params={}, clip=model, tokenizer=tokenizer),
+            embedding_directory=folder_paths.get_folder_paths("embeddings"),
+            parameters=150_000_000, model_options={**sizes, "dtype": torch.bfloat16},
+        )
+        generator = torch.Generator().manual_seed(0)
+        for name, weight in clip.cond_stage_model.named_parameters():
+            fill(name, weight, generator)
+        return (clip,)
+
+
+def fill(name, weight, generator):
+    """Values that keep activations in range: vectors neutral, matrices by their width."""
+    if weight.ndim < 2:
+        weight.fill_(0.0 if name.endswith("bias") else 1.0)
+    else:
+        noise = torch.randn(min(len(weight), 256), *weight.shape[1:], generator=generator)
+        repeated = torch.arange(len(weight)) % len(noise)  # a vocabulary's worth takes seconds
+        weight.copy_((noise / weight.shape[-1] ** 0.5).to(weight.dtype)[repeated])
+
+
+class PlainLines:
+    """The lines of a text as a list: what a script's loop over prompts would be."""
+
+    CATEGORY = "headroom_test"
+    RETURN_TYPES = ("STRING",)
+    OUTPUT_IS_LIST = (True,)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"text": ("STRING", {"multiline": True})}}
+
+    def run(self, text):
+        return ([line for line in text.splitlines() if line.strip()],)
+
+
+class PlainSizes:
+    """Sizes as two lists, in the order given: one `WIDTHxHEIGHT` a line."""
+
+    CATEGORY = "headroom_test"
+    RETURN_TYPES = ("INT", "INT")
+    OUTPUT_IS_LIST = (True, True)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"text": ("STRING", {"multiline": True})}}
+
+    def run(self, text):
+        sizes = [tuple(int(side) for side in line.split("x")) for line in text.splitlines()]
+        return ([width for width, _ in sizes], [height for _, height in sizes])
+
+
+NODE_CLASS_MAPPINGS = {cls.__name__: cls for cls in (SmallTextEncoder, PlainLines, PlainSizes)}
