@@ -33,6 +33,8 @@ def main() -> None:
     options = _options(own)
     # A real GPU in this machine must stay out of it.
     os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["HIP_VISIBLE_DEVICES"] = ""
+    # Waiting threads that spin would take the time from other servers on a busy machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     simgpu = _load_package()
     expandable = options.expandable_segments or _asked_by_environment()
     simgpu.switch_on(options.capacity_mib << 20, expandable)
