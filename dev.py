@@ -1,4 +1,4 @@
-"""Development commands: `python dev.py demo`, `python dev.py test`.
+"""Development commands: `python dev.py demo`, `python dev.py test`, `python dev.py run`.
 
 Needs nothing but Python 3.10 or newer; `python dev.py COMMAND --help` says more.
 """
@@ -11,6 +11,7 @@ import sys
 COMMANDS = (
     ("demo", "devtools.demo", "run a real ComfyUI with this pack and print what it freed"),
     ("test", "devtools.test", "run every check and test that can run on this machine"),
+    ("run", "devtools.run", "queue a workflow on any ComfyUI server and print its memory table"),
 )
 
 

@@ -11,6 +11,7 @@ from .node_info import NodeInfo
 NOTES = ("Note", "MarkdownNote")
 REROUTE, PRIMITIVE = "Reroute", "PrimitiveNode"
 MUTED, BYPASSED = 2, 4
+CHANGING = ("COMFY_DYNAMIC", "COMFY_AUTOGROW")  # inputs that come and go with the values chosen
 Json = dict[str, Any]
 
 
@@ -51,6 +52,11 @@ class _Conversion:
             raise DevError(
                 f"The server has no node {kind!r} (node {node['id']} of the workflow); "
                 "install the pack that brings it, or update ComfyUI."
+            )
+        if any(item.type.startswith(CHANGING) for item in self.infos[kind].inputs):
+            raise DevError(
+                f"Node {node['id']} ({kind}) has inputs that only the canvas can tell; open the "
+                "workflow in ComfyUI and use Export (API) to save the prompt instead."
             )
         return True
 

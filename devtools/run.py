@@ -1,0 +1,165 @@
+"""`python dev.py run FILE --server URL`: queue a workflow or a prompt on any ComfyUI server.
+
+Needs only Python. With the `websocket-client` package the bar also shows the steps of a sampler;
+without it, it follows the server's record of the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import urllib.error
+from pathlib import Path
+from typing import Any
+
+from .client import Client, PromptFailed, PromptInvalid, failure_of, node_texts
+from .errors import DevError
+from .node_info import node_infos
+from .progress import ProgressBar
+from .settings import parse_setting, with_settings
+from .table import run_table
+from .ui_prompt import api_prompt, is_workflow
+
+DEFAULT_SERVER = "http://127.0.0.1:8188"
+POLL_SECONDS = 0.5
+Json = dict[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, help="a workflow of the canvas, or an API prompt")
+    parser.add_argument(
+        "--server", default=DEFAULT_SERVER, metavar="URL", help=f"default: {DEFAULT_SERVER}"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NODE.INPUT=VALUE", dest="settings",
+        help="change a value; NODE is an id, a title or a class name. May be repeated",
+    )
+    parser.add_argument("--timeout", type=float, default=3600.0, metavar="SECONDS")
+
+
+def main(args: argparse.Namespace) -> int:
+    client = Client(args.server)
+    settings = dict(parse_setting(text) for text in args.settings)
+    try:
+        prompt = with_settings(read_prompt(args.file, client), settings)
+        entry = follow(client, prompt, args.timeout)
+    except PromptInvalid as error:
+        raise DevError(refusal(error)) from error
+    except (urllib.error.URLError, ConnectionError) as error:
+        raise DevError(
+            f"No server answers at {args.server} ({error}); start ComfyUI or name it with "
+            "--server URL."
+        ) from error
+    except TimeoutError as error:
+        raise DevError(str(error)) from error
+    return show(client, entry, prompt)
+
+
+def read_prompt(path: Path, client: Client) -> Json:
+    """The file as an API prompt; a workflow is converted with what the server knows of its nodes.
+
+    DevError when it cannot be read as either.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DevError(f"{path} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise DevError(f"{path} is not JSON: {error}.") from error
+    if is_workflow(data):
+        return api_prompt(data, node_infos(client.get_json("/object_info")))
+    if not isinstance(data, dict) or not all(
+        isinstance(node, dict) and "class_type" in node for node in data.values()
+    ):
+        raise DevError(
+            f"{path} is neither a workflow of the canvas nor an API prompt; save it in ComfyUI "
+            "with Save or Export (API)."
+        )
+    return data
+
+
+def titles_of(prompt: Json) -> dict[str, str]:
+    return {
+        key: node.get("_meta", {}).get("title") or node["class_type"]
+        for key, node in prompt.items()
+    }
+
+
+# -- running ----------------------------------------------------------------------------------
+
+
+def follow(client: Client, prompt: Json, timeout: float) -> Json:
+    """Queue the prompt, draw its progress, and return its history entry with its `prompt_id`."""
+    bar = ProgressBar(titles_of(prompt))
+    try:
+        with client.events() as stream:
+            prompt_id = client.queue(prompt, client_id=stream.client_id)
+            for event in stream.until_finished(prompt_id, timeout):
+                bar.handle(event)
+    except ImportError:  # no websocket-client: the record of the run is on HTTP as well
+        prompt_id = client.queue(prompt)
+        _poll(client, prompt_id, bar, timeout)
+    entry = client.wait(prompt_id, timeout)
+    entry["prompt_id"] = prompt_id
+    return entry
+
+
+def _poll(client: Client, prompt_id: str, bar: ProgressBar, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while client.history(prompt_id) is None and time.monotonic() < deadline:
+        status, run = client.get(f"/headroom/runs/{prompt_id}")
+        for node in run["nodes"] if status == 200 else ():
+            if not node["cached"]:
+                bar.handle({"type": "executing", "data": {"node": node["node_id"]}})
+        time.sleep(POLL_SECONDS)
+    entry = client.history(prompt_id)
+    if entry is not None and not failure_of(entry):
+        bar.handle({"type": "execution_success"})
+
+
+# -- showing ----------------------------------------------------------------------------------
+
+
+def show(client: Client, entry: Json, prompt: Json) -> int:
+    """Print reports, files and the memory table; 1 and the error's text when the run failed."""
+    titles = titles_of(prompt)
+    for node_id, text in node_texts(entry).items():
+        print(f"\n{titles.get(node_id, node_id)} ({node_id}):\n{text}")
+    for name in saved_files(entry):
+        print(f"Saved: {name}")
+    status, run = client.get(f"/headroom/runs/{entry['prompt_id']}")
+    if status == 200:
+        print(f"\n{run_table(run, titles)}", flush=True)
+    else:
+        print("\nNo memory table: Headroom is not installed on this server.", flush=True)
+    if entry.get("status", {}).get("status_str") != "error":
+        return 0
+    print(f"Error: {PromptFailed(entry)}", file=sys.stderr)
+    return 1
+
+
+def saved_files(entry: Json) -> list[str]:
+    """The files that the run left in the server's output folder."""
+    return [
+        f"{item.get('subfolder')}/{item['filename']}".lstrip("/")
+        for output in entry.get("outputs", {}).values()
+        for kind in ("images", "gifs", "audio", "video")
+        for item in output.get(kind) or ()
+        if isinstance(item, dict) and item.get("type") == "output"
+    ]
+
+
+def refusal(error: PromptInvalid) -> str:
+    """The server's refusal, node by node, as one text."""
+    details = error.details if isinstance(error.details, dict) else {}
+    lines = []
+    for node_id, node in (details.get("node_errors") or {}).items():
+        for problem in node.get("errors", []):
+            reason = f"{problem.get('message')}: {problem.get('details')}"
+            lines.append(f"node {node_id} ({node.get('class_type')}): {reason}")
+    if not lines:
+        problem = details.get("error")
+        lines = [problem.get("message", "") if isinstance(problem, dict) else str(error.details)]
+    return "The server refused the prompt; " + "; ".join(lines)
