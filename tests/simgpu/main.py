@@ -35,7 +35,7 @@ def main() -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["HIP_VISIBLE_DEVICES"] = ""
     # Waiting threads that spin would take the time from other servers on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    simgpu = _load_package()
+    simgpu = load_package()
     expandable = options.expandable_segments or _asked_by_environment()
     simgpu.switch_on(options.capacity_mib << 20, expandable)
     with tempfile.TemporaryDirectory(prefix="simgpu-") as scratch:
@@ -64,7 +64,8 @@ def _options(words: list[str]) -> argparse.Namespace:
     return options
 
 
-def _load_package() -> ModuleType:
+def load_package() -> ModuleType:
+    """Import this folder as `simgpu`, whatever the current directory is."""
     spec = importlib.util.spec_from_file_location(
         "simgpu", HERE / "__init__.py", submodule_search_locations=[str(HERE)]
     )

@@ -1,0 +1,57 @@
+"""The allocator model against PyTorch's own allocator on a real GPU, figure by figure."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from simgpu import Ledger
+from simgpu.sequences import SEQUENCES, LedgerDevice, replay
+
+pytestmark = pytest.mark.gpu
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "tests" / "simgpu" / "replay_on_gpu.py"
+RESULTS = ROOT / "benchmarks" / "results"
+ROOMY = 64 << 30
+
+
+def real_figures(expandable: bool) -> dict:
+    torch = pytest.importorskip("torch", reason="a real GPU is read through torch")
+    if not torch.cuda.is_available() or torch.version.hip:
+        pytest.skip("needs a real NVIDIA GPU: this machine has none that torch can use")
+    setting = f"expandable_segments:{expandable}"
+    env = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": setting, "PYTORCH_ALLOC_CONF": setting}
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT)], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def compared(name: str, real: list[list[int]], expandable: bool) -> dict:
+    """Both sides of one sequence: final and highest figures, and the steps that differ."""
+    model = replay(SEQUENCES[name], LedgerDevice(Ledger(ROOMY, expandable)))
+    differences = [
+        {"step": list(step), "real": list(there), "model": list(here)}
+        for step, there, here in zip(SEQUENCES[name], real, model, strict=True)
+        if tuple(there) != here
+    ]
+    highest = {"real": max(r for _, r in real), "model": max(r for _, r in model)}
+    return {"steps": len(model), "highest_reserved": highest, "differences": differences}
+
+
+@pytest.mark.parametrize("expandable", [False, True])
+def test_the_model_reports_what_a_real_gpu_reports(expandable):
+    measured = real_figures(expandable)
+    figures = measured.pop("figures")
+    found = {name: compared(name, figures[name], expandable) for name in SEQUENCES}
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    mode = "expandable" if expandable else "native"
+    record = {**measured, "expandable_segments": expandable, "sequences": found}
+    text = json.dumps(record, indent=1) + "\n"
+    (RESULTS / f"allocator_parity_{mode}.json").write_text(text, encoding="utf-8")
+    differing = {name: seen["differences"][:3] for name, seen in found.items()}
+    assert not any(differing.values()), differing
