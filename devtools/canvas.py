@@ -147,7 +147,9 @@ class Canvas:
         return MARGIN + ROW * rows + PREVIEW_HEIGHT.get(info.class_type, 0)
 
     def _inputs(self, node_id: int, info: NodeInfo, links: Json) -> list[Json]:
-        slots: list[Json] = [{"name": item.name, "type": item.type, "link": None} for item in info.sockets]
+        slots: list[Json] = [
+            {"name": item.name, "type": item.type, "link": None} for item in info.sockets
+        ]
         slots += [
             {"name": item.name, "type": item.type, "widget": {"name": item.name}, "link": None}
             for item in info.widgets if item.name in links

@@ -42,8 +42,10 @@ def draw(c: Canvas, notes: str) -> None:
                          text="blurry, text, watermark")
         latent = c.add("EmptyLatentImage", width=512, height=512)
     with c.group("3 · Base model", width=340):
-        settings: dict[str, Any] = {"steps": 20, "cfg": 7.0, "sampler_name": "euler", "scheduler": "normal", "latent_image": latent, "model": model,
-                                    "control": "randomize"}
+        settings: dict[str, Any] = {
+            "steps": 20, "cfg": 7.0, "sampler_name": "euler", "scheduler": "normal",
+            "latent_image": latent, "model": model, "control": "randomize",
+        }
         plain = c.add("KSampler", "Without ControlNet", positive=positive, negative=negative,
                       seed=1, **settings)
         first = c.add("VAEDecode", samples=plain, vae=vae)
