@@ -175,10 +175,10 @@ def running_prompt() -> tuple[Mapping[str, Any], str] | None:
     For a node whose hidden inputs are not there yet: ComfyUI fingerprints without them.
     """
     context = get_executing_context()
-    queue = getattr(PromptServer.instance, "prompt_queue", None)
-    if context is None or queue is None:
+    server = getattr(PromptServer, "instance", None)
+    if context is None or server is None:
         return None
-    for item in queue.get_current_queue_volatile()[0]:
+    for item in server.prompt_queue.get_current_queue_volatile()[0]:
         if item[1] == context.prompt_id and context.node_id in item[2]:
             return item[2], context.node_id
     return None
@@ -193,7 +193,10 @@ def place() -> tuple[str | None, str, int]:
 
 
 def on_prompt(handler: Any) -> None:
-    """Call `handler` with the graph of every prompt that is queued over HTTP, before it runs."""
+    """Call `handler` with the graph of every prompt that is queued over HTTP, before it runs.
+
+    Needs a server in this process (host_server.has_server).
+    """
 
     def tell(request: dict[str, Any]) -> dict[str, Any]:
         graph = request.get("prompt")

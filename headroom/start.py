@@ -2,6 +2,7 @@
 
 import logging
 
+from . import file_watch
 from .gate import Gate
 from .record_probe import Probe
 from .recorder import Recorder
@@ -36,6 +37,7 @@ def _start() -> None:
 
     if not host_server.has_server():
         return
+    file_watch.watch()
     from .host_recording import PromptWatcher
     from .routes import Routes
 

@@ -4,10 +4,8 @@ from typing import Any
 
 from comfy_api.latest import io, ui
 
-from ..headroom import embedding_lookup, encode, encode_turn, file_watch
+from ..headroom import embedding_lookup, encode, encode_turn
 from ._schema import named_output, report_output, schema
-
-file_watch.watch()
 
 
 class EncodeToCPU(io.ComfyNode):
