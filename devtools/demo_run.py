@@ -49,6 +49,8 @@ def device_options(cpu: bool) -> tuple[dict[str, Any], str]:
 
 def real_gpu() -> str | None:
     """The name of the GPU that torch would use, or None."""
+    if sys.platform != "darwin" and not has_nvidia_driver():
+        return None  # spares the seconds that importing torch takes
     import torch
 
     if torch.cuda.is_available():
@@ -56,6 +58,18 @@ def real_gpu() -> str | None:
     if torch.backends.mps.is_available():
         return "the GPU of this Mac (MPS)"
     return None
+
+
+def has_nvidia_driver() -> bool:
+    """Whether an NVIDIA driver answers; the environment's torch can use no other GPU there."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return False
+    pynvml.nvmlShutdown()
+    return True
 
 
 def base_folder() -> Path:

@@ -174,6 +174,8 @@ class ComfyServer:
 
     def _environment(self) -> dict[str, str]:
         env = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+        # On a busy machine threads that spin while they wait cost more than the work itself.
+        env.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         env.pop("PYTHONPATH", None)  # this repository on the path would hide ComfyUI's `nodes`
         return {**env, **self.env}
 

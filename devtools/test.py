@@ -51,9 +51,15 @@ def _check(environment: Environment, name: str) -> bool:
     return _stage(name, [environment.python, "-m", name, *words])
 
 
-def _stage(name: str, command: Sequence[str | Path]) -> bool:
+def _stage(name: str, command: Sequence[str | Path], only_failures: bool = False) -> bool:
+    """Run one check and print its verdict; `only_failures` keeps a passing one's output back."""
     start = time.monotonic()
-    code = subprocess.run([str(word) for word in command], cwd=ROOT).returncode
+    words = [str(word) for word in command]
+    pipe = subprocess.PIPE if only_failures else None
+    done = subprocess.run(words, cwd=ROOT, stdout=pipe, encoding="utf-8")
+    code = done.returncode
+    if code and done.stdout:
+        print(done.stdout)
     verdict = "passed" if code == 0 else f"FAILED with exit code {code}"
     print(f"{name}: {verdict} in {time.monotonic() - start:.1f} s", flush=True)
     return code == 0
@@ -69,7 +75,7 @@ def _javascript() -> bool:
     if node is None or node_version(node) < OLDEST_NODE:
         print(f"JavaScript tests: skipped, they need Node.js {OLDEST_NODE} or newer", flush=True)
         return True
-    return _stage("JavaScript tests", [node, "--test", *files])
+    return _stage("JavaScript tests", [node, "--test", *files], only_failures=True)
 
 
 def node_version(node: str) -> int:
