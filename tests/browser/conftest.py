@@ -20,22 +20,27 @@ def chromium():
         running.close()
 
 
+@pytest.fixture(scope="session")
+def window(chromium):
+    """One window for all tests: they share the cache of the frontend's files, nothing else."""
+    from support.browser import HEIGHT, WIDTH
+
+    return chromium.new_context(viewport={"width": WIDTH, "height": HEIGHT})
+
+
 @pytest.fixture
-def open_page(chromium):
+def open_page(window):
     """A factory of pages; the test fails when our files caused an error or were not found."""
-    from support.browser import HEIGHT, WIDTH, ComfyPage
+    from support.browser import ComfyPage
 
     pages: list[ComfyPage] = []
-    contexts = []
 
     def open_one(server, **options) -> ComfyPage:
-        context = chromium.new_context(viewport={"width": WIDTH, "height": HEIGHT})
-        contexts.append(context)
-        page = ComfyPage(context.new_page(), server.url)
+        page = ComfyPage(window.new_page(), server.url)
         pages.append(page)
         return page.open(**options)
 
     yield open_one
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.page.close()
     assert [problem for page in pages for problem in page.problems] == []

@@ -161,10 +161,11 @@ def test_nothing_is_asked_while_the_panel_is_closed(gpu, open_page):
 
 
 def test_an_out_of_memory_recovery_is_a_message_that_names_the_node(gpu, open_page):
-    gpu.unload()
-    comfy = open_page(gpu).load_prompt(sampling(seed=42, guarded=True))
+    comfy = open_page(gpu).load_prompt(sampling(seed=42))
+    comfy.run()  # loads and encodes, so that the fault meets the sampler
+    comfy.load_prompt(sampling(seed=43, guarded=True))
     panel = comfy.open_panel()
-    gpu.arm_fault(at=400, times=1)
+    gpu.arm_fault(at=200, times=1)
     run = comfy.run()
     assert run["status"] == "success"
     assert run["oom"] and run["oom"][-1]["recovered"]
