@@ -6,7 +6,7 @@ from comfy_api.latest import io, ui
 
 from ..headroom.chart import report_image
 from ..headroom.memory_report import record_json, record_text, running_record
-from ._schema import any_wire, report_output, schema
+from ._schema import any_wire, named_output, report_output, schema
 
 
 class MemoryReport(io.ComfyNode):
@@ -28,9 +28,9 @@ class MemoryReport(io.ComfyNode):
             outputs=[
                 value_out,
                 report_output(),
-                io.Image.Output("chart", tooltip="VRAM and RAM over time, nodes as bands."),
-                io.String.Output("data", tooltip="The same record as JSON, as "
-                                                 "/headroom/runs/{prompt_id} gives it."),
+                named_output(io.Image, "chart", "VRAM and RAM over time, nodes as bands."),
+                named_output(io.String, "data", "The same record as JSON, as "
+                                                "/headroom/runs/{prompt_id} gives it."),
             ],
         )
 
