@@ -82,7 +82,16 @@ def _pack_folder(node_class: Any) -> Path:
 @lru_cache(maxsize=64)
 def _pack_code(folder: Path) -> str:
     """Return a hash of a pack's Python code; it runs as it was imported, so once is enough."""
-    return _code_hash(sorted(folder.rglob("*.py")) if folder.is_dir() else [folder])
+    if not folder.is_dir():
+        return _code_hash([folder])
+    own = [file for file in sorted(folder.rglob("*.py")) if not _is_foreign(file, folder)]
+    return _code_hash(own)
+
+
+def _is_foreign(file: Path, folder: Path) -> bool:
+    """Return whether a file below a pack belongs to an environment or a tool, not to the pack."""
+    parts = file.relative_to(folder).parts
+    return any(part == "site-packages" or part.startswith(".") for part in parts)
 
 
 def _code_hash(files: Iterable[Path]) -> str:

@@ -173,6 +173,23 @@ def test_damaged_and_foreign_files_are_encoded_again_and_replaced(client, user_f
     assert {path: path.read_bytes() for path in files(user_folder)} == good
 
 
+def test_a_textual_inversion_file_named_in_the_prompt_counts(client, server):
+    import torch
+    from safetensors.torch import save_file
+
+    folder = server.base_dir / "models" / "embeddings"
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "a embedding:probe_word\nembedding:other_word"
+
+    def run(width):
+        save_file({"emb_params": torch.ones((1, width))}, str(folder / "probe_word.safetensors"))
+        return Encoding(text=text).run(client).report
+
+    assert "0 of 2 prompts read" in run(768)
+    forget_everything(client)
+    assert "1 of 2 prompts read, 1 encoded and written" in run(4096)
+
+
 def test_a_node_inside_an_expansion_hits_too(client):
     def run():
         graph = Graph()
