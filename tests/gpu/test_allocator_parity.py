@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from simgpu import Ledger
 from simgpu.sequences import SEQUENCES, LedgerDevice, replay
 

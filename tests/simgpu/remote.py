@@ -7,7 +7,7 @@ from typing import Any
 
 from .device import Figures
 
-POLL_S = 0.05
+POLL_S = 0.2
 
 
 class SimServer:
@@ -80,11 +80,16 @@ class SimServer:
         """
         self.client.free()
         deadline = time.monotonic() + timeout
-        while (figures := self.collect()).live_blocks:
+        # A /free that ComfyUI has not acted on yet would unload the models of the next prompt.
+        while self._free_is_pending() or (figures := self.collect()).live_blocks:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{figures.allocated_bytes} bytes stayed on the device")
+                stayed = self.ledger().allocated_bytes
+                raise TimeoutError(f"{stayed} bytes stayed on the device {timeout:g} s after /free")
             time.sleep(POLL_S)
         return figures
+
+    def _free_is_pending(self) -> bool:
+        return bool(self.client.get_json("/simgpu/pending")["free"])
 
     def _post(self, action: str, body: dict[str, Any]) -> Any:
         status, answer = self.client.post_json(f"/simgpu/{action}", body)

@@ -3,6 +3,7 @@
 GET  /simgpu/ledger      all figures (see Figures)
 GET  /simgpu/segments    every segment of the allocator with its blocks
 GET  /simgpu/fault       the armed fault and what it did, or null
+GET  /simgpu/pending     {"free": whether ComfyUI has yet to act on a POST /free}
 POST /simgpu/capacity    {"mib": N}: change the size of the device while it runs
 POST /simgpu/other       {"mib": N}: bytes that another process holds
 POST /simgpu/fault       {"at": k} or {"every": k}, "above_bytes", "times", "kind"; {} disarms

@@ -28,6 +28,12 @@ async def _fault(request: web.Request) -> web.Response:
     return web.json_response(routes.fault())
 
 
+@PromptServer.instance.routes.get("/simgpu/pending")
+async def _pending(request: web.Request) -> web.Response:
+    flags = PromptServer.instance.prompt_queue.get_flags(reset=False)
+    return web.json_response({"free": bool(flags)})
+
+
 async def _answer(request: web.Request) -> web.Response:
     action = routes.ACTIONS[request.match_info["action"]]
     try:
