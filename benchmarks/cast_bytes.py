@@ -1,0 +1,147 @@
+"""What Cast bf16 saves on the device and costs in RAM, for each kind of model.
+
+    python benchmarks/cast_bytes.py --comfyui PATH
+
+Starts one ComfyUI in GPU mode on the simulated GPU, whose memory figures are exact, with every
+model in float32, and measures for MODEL, CLIP, VAE and CONTROL_NET
+- the bytes of the model alone on the device, before and after the cast, by ComfyUI's count and as
+  asked of the allocator;
+- the server's RSS before and after the cast, and its peak while casting (on Linux);
+- the relative distance of the sampled latent from float32, for MODEL.
+The weights are random, in the shapes of an SD1.5-class UNet, the full CLIP-L, the full SD VAE and
+an SD1.5-class ControlNet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+NAME = "cast_bytes"
+ROOT = Path(__file__).resolve().parent.parent
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
+
+from devtools import models  # noqa: E402
+from devtools.client import Client, node_texts  # noqa: E402
+from devtools.graph import Graph, Node, add_sampler, forget_everything  # noqa: E402
+from devtools.server import ComfyServer  # noqa: E402
+
+PACKS = ROOT / "tests" / "host" / "packs"
+CAPACITY_MIB = 8192
+FLOAT32 = ("--fp32-unet", "--fp32-vae", "--fp32-text-enc")
+OUTPUTS = {"MODEL": 0, "CLIP": 1, "VAE": 2}
+TIMEOUT = 1800.0
+MIB = 2**20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"), help="ComfyUI tree")
+
+
+def run(args: argparse.Namespace) -> dict[str, object]:
+    """Return the figures; bytes on the device are exact, RSS is as measured."""
+    folder = models.models_folder()
+    models.make_models(folder, [models.DEMO_CHECKPOINT, models.DEMO_CONTROLNET])
+    with tempfile.TemporaryDirectory() as base:
+        server = ComfyServer(
+            Path(args.comfyui), Path(base), simulate_mib=CAPACITY_MIB, args=FLOAT32,
+            models_dir=folder, packs=[PACKS / "headroom_probe", PACKS / "headroom_probe_cast"],
+        )
+        with server:
+            assert server.process is not None
+            bench = CastBench(server.client(), server.process.pid)
+            result: dict[str, object] = {
+                kind: bench.bytes_of(kind) for kind in (*OUTPUTS, "CONTROL_NET")
+            }
+            result["sampled_latent_relative_distance"] = bench.distance()
+            return result
+
+
+class CastBench:
+    """The measurements on one running server."""
+
+    def __init__(self, client: Client, pid: int) -> None:
+        self.client = client
+        self.pid = pid
+
+    def bytes_of(self, kind: str) -> dict[str, object]:
+        forget_everything(self.client)
+        graph = Graph()
+        model = _source(graph, kind)
+        full = graph.add("CastLoad", model=model)
+        shown = self.texts(graph)
+        before, rss_before = json.loads(shown[full.id]), self._status("VmRSS")
+        self._forget_peak()
+        cast = _add_cast(graph, model)
+        graph.add("PreviewAny", source=cast[1])
+        report = self.texts(graph)[cast.id]
+        rss_after, rss_peak = self._status("VmRSS"), self._status("VmHWM")
+        half = graph.add("CastLoad", model=cast)
+        after = json.loads(self.texts(graph)[half.id])
+        return {
+            "loaded_mib_float32": round(before["loaded"] / MIB, 3),
+            "loaded_mib_bfloat16": round(after["loaded"] / MIB, 3),
+            "loaded_ratio": round(after["loaded"] / before["loaded"], 5),
+            "requested_ratio": round(after["requested"] / before["requested"], 5),
+            "rss_growth_mib": _difference(rss_before, rss_after),
+            "rss_peak_growth_mib": _difference(rss_before, rss_peak),
+            "report": report.splitlines()[:4],
+        }
+
+    def distance(self) -> float:
+        graph = Graph()
+        checkpoint = _checkpoint(graph)
+        exact = add_sampler(graph, checkpoint[0], checkpoint[1])
+        rounded = add_sampler(graph, _add_cast(graph, checkpoint[0]), checkpoint[1])
+        near = graph.add("CastNear", a=exact, b=rounded)
+        return round(float(json.loads(self.texts(graph)[near.id])["error"]), 5)
+
+    def texts(self, graph: Graph) -> dict[str, str]:
+        return node_texts(self.client.run(graph.prompt, timeout=TIMEOUT))
+
+    def _status(self, field: str) -> float | None:
+        path = Path(f"/proc/{self.pid}/status")
+        if not path.exists():
+            return None
+        for line in path.read_text().splitlines():
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) / 1024
+        return None
+
+    def _forget_peak(self) -> None:
+        """Let VmHWM start again at the present RSS (proc(5), clear_refs)."""
+        path = Path(f"/proc/{self.pid}/clear_refs")
+        if path.exists():
+            path.write_text("5")
+
+
+def _checkpoint(graph: Graph) -> Node:
+    name = models.DEMO_CHECKPOINT.split("/")[1]
+    return graph.add("CheckpointLoaderSimple", ckpt_name=name)
+
+
+def _source(graph: Graph, kind: str) -> Any:
+    if kind == "CONTROL_NET":
+        name = models.DEMO_CONTROLNET.split("/")[1]
+        return graph.add("ControlNetLoader", control_net_name=name)
+    return _checkpoint(graph)[OUTPUTS[kind]]
+
+
+def _add_cast(graph: Graph, model: Any) -> Node:
+    return graph.add("HeadroomCastBF16", model=model, dtype="bfloat16", keep_float32="")
+
+
+def _difference(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else round(after - before, 1)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_arguments(parser)
+    print(json.dumps(run(parser.parse_args()), indent=1))

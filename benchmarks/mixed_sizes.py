@@ -1,0 +1,219 @@
+"""Mixed picture sizes, from small to large and from large to small: memory and recompilations.
+
+    python benchmarks/mixed_sizes.py --comfyui PATH
+
+In a real ComfyUI on the simulated GPU, whose memory figures are exact, one prompt runs Size Sorter,
+a sampler step and a decode for each of the sizes that ran out of memory in the published case
+(1024x1024, 1024x1152, 1360x1536; here divided by `--divide`), with both orders, with and without
+`expandable_segments`:
+- the peak of reserved bytes and the allocator's retries on a device with room;
+- the smallest capacity, to `--step-mib`, at which the prompt still completes.
+Without ComfyUI, on the CPU: how many graphs torch.compile makes for sixteen published sizes, mixed,
+sorted and rounded up to buckets, with static shapes, with its default limit, and dynamic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+NAME = "mixed_sizes"
+ROOT = Path(__file__).resolve().parent.parent
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
+
+from devtools import models  # noqa: E402
+from devtools.client import Client, PromptFailed  # noqa: E402
+from devtools.graph import Graph, forget_everything  # noqa: E402
+from devtools.server import ComfyServer  # noqa: E402
+
+PUBLISHED = ((1024, 1024), (1024, 1152), (1360, 1536))
+SIXTEEN = tuple((w, h) for h in (960, 720, 896, 768) for w in (960, 720, 896, 768))
+ROOM_MIB = 8192
+ORDERS = ("smallest first", "largest first")
+TIMEOUT = 1800.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"), help="ComfyUI tree")
+    parser.add_argument("--divide", type=int, default=4, help="the published sizes by this")
+    parser.add_argument("--step-mib", type=int, default=4, help="of the search for the capacity")
+
+
+def run(args: argparse.Namespace) -> dict[str, object]:
+    """Return the figures: bytes exact, graphs counted; no time is measured."""
+    sizes = [tuple(side // args.divide // 8 * 8 for side in size) for size in PUBLISHED]
+    result: dict[str, object] = {
+        "model": "SD1.5-class UNet and TAESD, random weights",
+        "sizes": [f"{width}x{height}" for width, height in sizes],
+    }
+    for segments in ("native", "expandable_segments"):
+        result[segments] = _orders(args, sizes, segments == "expandable_segments")
+    result["torch_compile"] = compiled_graphs()
+    return result
+
+
+def _orders(
+    args: argparse.Namespace, sizes: list[tuple[int, ...]], expandable: bool
+) -> dict[str, object]:
+    wanted = [models.TEST_CHECKPOINT, models.TAESD_ENCODER, models.TAESD_DECODER]
+    models.make_models(models.models_folder(), wanted)
+    with tempfile.TemporaryDirectory() as base:
+        server = ComfyServer(
+            Path(args.comfyui), Path(base), simulate_mib=ROOM_MIB,
+            expandable_segments=expandable, models_dir=models.models_folder(),
+        )
+        with server:
+            bench = SizeBench(server.client(), sizes)
+            return {order: bench.measure(order, args.step_mib) for order in ORDERS}
+
+
+class SizeBench:
+    """One prompt over all sizes, on a device whose capacity can be set."""
+
+    def __init__(self, client: Client, sizes: list[tuple[int, ...]]) -> None:
+        self.client = client
+        self.text = "\n".join(f"{width}x{height}" for width, height in sizes)
+
+    def measure(self, order: str, step_mib: int) -> dict[str, object]:
+        assert self.completes(order, ROOM_MIB)
+        figures = self.post("collect")
+        peak_mib = figures["peak_reserved_bytes"] / 2**20
+        low, high = 0, int(peak_mib / step_mib) + 1
+        while not self.completes(order, high * step_mib):
+            low, high = high, high * 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.completes(order, middle * step_mib):
+                high = middle
+            else:
+                low = middle
+        return {
+            "peak_reserved_mib": round(peak_mib, 3),
+            "peak_allocated_mib": round(figures["peak_allocated_bytes"] / 2**20, 3),
+            "num_alloc_retries": figures["num_alloc_retries"],
+            "smallest_capacity_mib": high * step_mib,
+        }
+
+    def completes(self, order: str, capacity_mib: int) -> bool:
+        """Run the prompt on an empty device of that capacity; False when memory ran out."""
+        self.post("capacity", {"mib": ROOM_MIB})
+        forget_everything(self.client)
+        self.post("collect")
+        self.post("capacity", {"mib": capacity_mib})
+        self.post("reset_peaks")
+        try:
+            self.client.run(self.prompt(order), timeout=TIMEOUT)
+        except PromptFailed as error:
+            if "OutOfMemory" not in error.exception_type:
+                raise
+            return False
+        return True
+
+    def prompt(self, order: str) -> dict[str, Any]:
+        graph = Graph()
+        name = models.TEST_CHECKPOINT.split("/")[1]
+        checkpoint = graph.add("CheckpointLoaderSimple", ckpt_name=name)
+        sorter = graph.add("HeadroomSizeSorter", sizes=self.text, order=order,
+                           fit="keep each size", bucket=64)
+        latent = graph.add("EmptyLatentImage", width=sorter[0], height=sorter[1], batch_size=1)
+        positive = graph.add("CLIPTextEncode", clip=checkpoint[1], text="a red cube")
+        sampled = graph.add(
+            "KSampler", model=checkpoint[0], positive=positive, negative=positive, seed=1, steps=1,
+            latent_image=latent, cfg=4.0, sampler_name="euler", scheduler="normal", denoise=1.0,
+        )
+        decoded = graph.add("VAEDecode", samples=sampled, vae=checkpoint[2])
+        graph.add("PreviewImage", images=decoded)
+        return graph.prompt
+
+    def post(self, what: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        status, answer = self.client.post_json(f"/simgpu/{what}", body or {})
+        assert status == 200, answer
+        return dict(answer)
+
+
+# ---------------------------------------------------------------- torch.compile
+
+
+def compiled_graphs() -> dict[str, object]:
+    """Count the graphs that torch.compile makes for each list of sizes."""
+    lists = _size_lists()
+    return {
+        "sizes": len(SIXTEEN),
+        "static shapes": {name: _graphs(sizes, dynamic=False) for name, sizes in lists.items()},
+        "static shapes, default limit": {
+            name: _graphs(sizes, dynamic=False, limit=None) for name, sizes in lists.items()
+        },
+        "automatic": {name: _graphs(sizes, dynamic=None) for name, sizes in lists.items()},
+    }
+
+
+def _size_lists() -> dict[str, list[Any]]:
+    from importlib import util
+
+    spec = util.spec_from_file_location(
+        "headroom", ROOT / "headroom" / "__init__.py",
+        submodule_search_locations=[str(ROOT / "headroom")],
+    )
+    assert spec is not None and spec.loader is not None
+    headroom = sys.modules.setdefault("headroom", util.module_from_spec(spec))
+    spec.loader.exec_module(headroom)
+    mixed = [headroom.Size(*size) for size in SIXTEEN]
+    random.Random(1).shuffle(mixed)
+    text = "\n".join(str(size) for size in mixed)
+    return {
+        "mixed": mixed,
+        "sorted": [item.size for item in headroom.sort_work(text).plan.placed],
+        "bucket 128": [
+            item.size
+            for item in headroom.sort_work(text, fit="round up to bucket", bucket=128).plan.placed
+        ],
+        "padded": [
+            item.size for item in headroom.sort_work(text, fit="pad up to largest").plan.placed
+        ],
+    }
+
+
+def _graphs(sizes: list[Any], dynamic: bool | None, limit: int | None = 64) -> dict[str, int]:
+    """Return the graphs made, and the calls that ran without one, for latents of these sizes."""
+    import torch
+    import torch._dynamo
+
+    torch._dynamo.reset()
+    default = torch._dynamo.config.recompile_limit
+    made: list[int] = []
+    calls: list[int] = []
+
+    def backend(graph: Any, _inputs: Any) -> Any:
+        made.append(1)
+
+        def compiled(*inputs: Any) -> Any:
+            calls.append(1)
+            return graph(*inputs)
+
+        return compiled
+
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(4, 8, 3, padding=1), torch.nn.SiLU(), torch.nn.Conv2d(8, 4, 3, padding=1)
+    )
+    torch._dynamo.config.recompile_limit = limit or default
+    try:
+        step = torch.compile(net, backend=backend, dynamic=dynamic)
+        with torch.no_grad():
+            for size in sizes:
+                step(torch.zeros(1, 4, size.height // 8, size.width // 8))
+    finally:
+        torch._dynamo.config.recompile_limit = default
+    return {"graphs": len(made), "calls without a graph": len(sizes) - len(calls)}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_arguments(parser)
+    print(json.dumps(run(parser.parse_args()), indent=1))

@@ -1,0 +1,181 @@
+"""Nodes that let a test look at dtypes, identities and loaded bytes, and make odd models."""
+
+import gc
+import json
+
+import comfy.model_management as mm
+import comfy.model_patcher
+import torch
+
+
+class AnyType(str):
+    def __ne__(self, other):
+        return False
+
+
+ANY = AnyType("*")
+
+
+def patcher_of(value):
+    for item in (value, getattr(value, "patcher", None), *vars(value).values()):
+        if isinstance(item, comfy.model_patcher.ModelPatcher):
+            return item
+    return None
+
+
+def module_of(value):
+    patcher = patcher_of(value)
+    return patcher.model if patcher is not None else value.model
+
+
+class Shown:
+    CATEGORY = "headroom_probe"
+    OUTPUT_NODE = True
+    RETURN_TYPES = (ANY,)
+    FUNCTION = "run"
+
+    @classmethod
+    def IS_CHANGED(cls, **_):
+        return float("nan")
+
+    @staticmethod
+    def shown(answer, value=None):
+        return {"ui": {"text": [json.dumps(answer)]}, "result": (value,)}
+
+
+class CastProbe(Shown):
+    """What a model is made of, after `after` is ready; `full` names every weight."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": (ANY,)}, "optional": {"after": (ANY,)}}
+
+    def run(self, model, after=None):
+        patcher, module = patcher_of(model), module_of(model)
+        infer = getattr(module, "get_dtype_inference", getattr(module, "get_dtype", None))
+        answer = {
+            "weights": {name: str(p.dtype)[6:] for name, p in module.named_parameters()},
+            "buffers": {name: str(b.dtype)[6:] for name, b in module.named_buffers()},
+            "bytes": sum(p.numel() * p.element_size() for p in module.parameters()),
+            "module": id(module),
+            "compute": str(infer())[6:] if infer else None,
+            "parent": getattr(patcher, "parent", None) is not None,
+            "base": str(getattr(patcher, "clone_base_uuid", id(module))),
+            "stamps": sorted({
+                str(value)[6:] for part in module.modules() for name, value in vars(part).items()
+                if name == "weight_comfy_model_dtype"
+            }),
+        }
+        return self.shown(answer, model)
+
+
+class CastLoad(Shown):
+    """Bytes of one model loaded alone: by ComfyUI's count, and as asked of the allocator.
+
+    What the allocator then gives depends on the cached blocks that it has; what it is asked for
+    does not.
+    """
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": (ANY,)}, "optional": {"after": (ANY,)}}
+
+    def run(self, model, after=None):
+        mm.unload_all_models()
+        gc.collect()
+        key = "requested_bytes.all.current"
+        before = torch.cuda.memory_stats()[key]
+        mm.load_models_gpu([patcher_of(model)])
+        requested = torch.cuda.memory_stats()[key] - before
+        answer = {"loaded": patcher_of(model).loaded_size(), "requested": requested}
+        return self.shown(answer, model)
+
+
+def flat(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value
+    return [t for item in items if isinstance(item, (dict, list, tuple, torch.Tensor))
+            for t in flat(item)]
+
+
+class CastNear(Shown):
+    """The distance of the tensors in `b` from those in `a`, relative to the size of `a`."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"a": (ANY,), "b": (ANY,)}}
+
+    def run(self, a, b):
+        pairs = list(zip(flat(a), flat(b), strict=True))
+        distance = sum((x.double().cpu() - y.double().cpu()).square().sum() for x, y in pairs)
+        size = sum(x.double().cpu().square().sum() for x, _ in pairs)
+        answer = {
+            "equal": all(torch.equal(x, y) for x, y in pairs),
+            "error": float((distance / size).sqrt()),
+            "dtypes": [str(y.dtype)[6:] for _, y in pairs],
+        }
+        return self.shown(answer, b)
+
+
+class OddTensor(torch.Tensor):
+    pass
+
+
+class CastOdd:
+    """A MODEL over two small layers that no cast can take: `overflow`, `odd class` or `fp8`."""
+
+    CATEGORY = "headroom_probe"
+    RETURN_TYPES = (ANY,)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"kind": (["overflow", "odd class", "fp8", "compiled"],)}}
+
+    def run(self, kind):
+        net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+        net.requires_grad_(False)
+        weight = net[1].weight
+        if kind == "overflow":
+            weight[2, 3] = 1e6
+        if kind == "odd class":
+            weight = weight.data.as_subclass(OddTensor)
+        if kind == "fp8":
+            weight = weight.data.to(torch.float8_e4m3fn)
+        if kind in ("odd class", "fp8"):
+            net[1].weight = torch.nn.Parameter(weight, requires_grad=False)
+        offload = torch.device("cpu")
+        patcher = comfy.model_patcher.ModelPatcher(net, mm.get_torch_device(), offload)
+        if kind == "compiled":
+            patcher.add_object_patch("0", torch.nn.Sequential(net[0]))
+        return (patcher,)
+
+
+class Streamed(comfy.model_patcher.ModelPatcher):
+    """A patcher that says that it streams its weights, as those of dynamic VRAM do."""
+
+    def is_dynamic(self):
+        return True
+
+
+class CastStreamed:
+    """A MODEL that claims to be dynamic, with the recipe of its loader or without."""
+
+    CATEGORY = "headroom_probe"
+    RETURN_TYPES = (ANY,)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": (ANY,), "recipe": ("BOOLEAN", {"default": True})}}
+
+    def run(self, model, recipe):
+        streamed = Streamed(model.model, model.load_device, model.offload_device)
+        streamed.cached_patcher_init = model.cached_patcher_init if recipe else None
+        return (streamed,)
+
+
+NODE_CLASS_MAPPINGS = {
+    cls.__name__: cls for cls in (CastProbe, CastLoad, CastNear, CastOdd, CastStreamed)
+}

@@ -1,0 +1,389 @@
+"""Cast bf16 in a real ComfyUI on the simulated GPU: the bytes, the pictures, and what stays."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from devtools.client import PromptFailed, cached_nodes, node_texts
+from devtools.graph import Graph, add_offload, add_sampler, forget_everything
+from devtools.models import (
+    DEMO_UPSCALER,
+    TEST_CHECKPOINT,
+    TEST_CHECKPOINT_FP16,
+    TEST_CONTROLNET,
+    TEST_LORA,
+)
+
+pytestmark = pytest.mark.host
+
+CAST_PACK = Path(__file__).parent / "packs" / "headroom_probe_cast"
+FLOAT32 = ("--fp32-unet", "--fp32-vae", "--fp32-text-enc")
+BF16_ERROR = 0.05  # relative, after two steps of cfg 4 on random weights
+MIB = 2**20
+
+
+@pytest.fixture
+def device(sim):
+    """A simulated GPU whose ComfyUI keeps every model in float32, and remembers nothing."""
+    device = sim(4096, *FLOAT32, packs=[CAST_PACK])
+    forget_everything(device.client)
+    return device
+
+
+@pytest.fixture
+def client(device):
+    return device.client
+
+
+def add_cast(graph, model, dtype="bfloat16", keep_float32=""):
+    return graph.add("HeadroomCastBF16", model=model, dtype=dtype, keep_float32=keep_float32)
+
+
+def load(graph, checkpoint=TEST_CHECKPOINT_FP16):
+    """The float16 file has digits that bfloat16 rounds away."""
+    return graph.add("CheckpointLoaderSimple", ckpt_name=checkpoint.split("/")[1])
+
+
+def with_lora(graph, model, strength=1.0):
+    return graph.add("LoraLoaderModelOnly", model=model, strength_model=strength,
+                     lora_name=TEST_LORA.split("/")[1])
+
+
+def near(graph, a, b):
+    return graph.add("CastNear", a=a, b=b)
+
+
+def probe(graph, model, **inputs):
+    return graph.add("CastProbe", model=model, **inputs)
+
+
+def run(client, graph):
+    """The JSON that the probes showed, and the reports, by node id."""
+    texts = node_texts(client.run(graph.prompt, timeout=600))
+    return {
+        node_id: json.loads(text) if text.startswith("{") else text
+        for node_id, text in texts.items()
+    }
+
+
+# ---------------------------------------------------------------- bytes
+
+
+def given(graph, kind):
+    checkpoint = load(graph)
+    if kind == "CONTROL_NET":
+        name = TEST_CONTROLNET.split("/")[1]
+        return graph.add("ControlNetLoader", control_net_name=name)
+    return checkpoint[{"MODEL": 0, "CLIP": 1, "VAE": 2}[kind]]
+
+
+@pytest.mark.parametrize("kind", ["MODEL", "CLIP", "VAE"])
+def test_loaded_bytes_fall_to_half_within_one_percent(client, kind):
+    graph = Graph()
+    model = given(graph, kind)
+    cast = add_cast(graph, model)
+    full = graph.add("CastLoad", model=model)
+    half = graph.add("CastLoad", model=cast, after=full)
+    shown = run(client, graph)
+    for count in ("loaded", "requested"):
+        ratio = shown[half.id][count] / shown[full.id][count]
+        assert ratio == pytest.approx(0.5, rel=0.01), count
+    saved = (shown[full.id]["loaded"] - shown[half.id]["loaded"]) / MIB
+    assert float(shown[cast.id].split()[0]) == pytest.approx(saved, abs=0.1)
+    assert "MiB float32 -> " in shown[cast.id]
+
+
+def test_weights_and_compute_dtype_change_and_buffers_and_tables_do_not(client):
+    graph = Graph()
+    checkpoint = load(graph)
+    model, clip = add_cast(graph, checkpoint[0]), add_cast(graph, checkpoint[1])
+    probes = [probe(graph, node) for node in (checkpoint[0], model, clip)]
+    shown = run(client, graph)
+    source, cast, text = (shown[node.id] for node in probes)
+    assert set(source["weights"].values()) == {"float32"} and source["compute"] == "float32"
+    assert set(cast["weights"].values()) == {"bfloat16"} and cast["compute"] == "bfloat16"
+    assert cast["buffers"] == source["buffers"]
+    kept = {name for name, dtype in text["weights"].items() if dtype == "float32"}
+    assert {name.rpartition("clip_l.")[2] for name in kept} == {
+        "logit_scale", "transformer.text_model.embeddings.position_embedding.weight",
+    }
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def after_all(graph, model, *others):
+    """`model` again, when all of `others` are ready."""
+    for other in others:
+        model = probe(graph, model, after=other)
+    return model
+
+
+def three_clones(graph, checkpoint):
+    """The base model, and two LoRA clones of it at different strengths."""
+    base = checkpoint[0]
+    return [base, with_lora(graph, base)[0], with_lora(graph, base, 0.5)[0]]
+
+
+def test_the_cast_is_near_and_three_clones_stay_bit_identical(client):
+    graph = Graph()
+    checkpoint = load(graph)
+    clones = three_clones(graph, checkpoint)
+    before = [add_sampler(graph, clone, checkpoint[1]) for clone in clones]
+    cast = add_cast(graph, after_all(graph, checkpoint[0], *before))
+    latent = add_sampler(graph, cast, checkpoint[1])
+    close = near(graph, before[0], latent)
+    moved = near(graph, before[0], before[1])
+    same = [
+        near(graph, first, add_sampler(graph, after_all(graph, clone, latent), checkpoint[1]))
+        for first, clone in zip(before, clones, strict=True)
+    ]
+    shown = run(client, graph)
+    assert shown[close.id]["equal"] is False and shown[close.id]["error"] < BF16_ERROR
+    assert shown[moved.id]["error"] > 2 * BF16_ERROR
+    assert [shown[node.id]["equal"] for node in same] == [True, True, True]
+    rounding = re.search(r"worst relative rounding error: ([\d.]+) % in diff", shown[cast.id])
+    assert 0.2 < float(rounding[1]) <= 100 * 2**-8
+
+
+def test_a_lora_before_the_cast_and_after_it_give_the_same_picture(client):
+    graph = Graph()
+    checkpoint = load(graph)
+    lora = with_lora(graph, checkpoint[0])
+    exact = add_sampler(graph, lora, checkpoint[1])
+    # The LoRA clone has just been sampled: its weights are on the device with the LoRA inside.
+    before = add_sampler(graph, add_cast(graph, after_all(graph, lora, exact)), checkpoint[1])
+    late = with_lora(graph, add_cast(graph, checkpoint[0]))
+    after = add_sampler(graph, late, checkpoint[1])
+    same, close = near(graph, before, after), near(graph, exact, after)
+    shown = run(client, graph)
+    assert shown[same.id]["equal"] is True
+    assert 0 < shown[close.id]["error"] < BF16_ERROR
+
+
+def test_a_model_that_is_partly_on_the_device_is_cast_from_its_own_weights(device, client):
+    graph = Graph()
+    checkpoint = load(graph)
+    lora = with_lora(graph, checkpoint[0])
+    untouched = graph.add("ProbeWeights", model=add_cast(graph, lora))
+    client.run(graph.prompt, timeout=600)
+    expected = run(client, graph)[untouched.id]["digest"]
+    device.set_capacity(1400)
+    forget_everything(client)
+    graph = Graph()
+    checkpoint = load(graph)
+    lora = with_lora(graph, checkpoint[0])
+    latent = add_sampler(graph, lora, checkpoint[1])
+    cast = add_cast(graph, after_all(graph, lora, latent))
+    weights = graph.add("ProbeWeights", model=cast)
+    shown = run(client, graph)
+    assert "loaded partially" in device.log_text()
+    assert shown[weights.id]["digest"] == expected
+
+
+def test_cast_back_to_float32_computes_in_float32_with_the_rounded_weights(client):
+    graph = Graph()
+    checkpoint = load(graph)
+    half = add_cast(graph, checkpoint[0])
+    back = add_cast(graph, half, "float32")
+    looked = probe(graph, back)
+    close = near(graph, add_sampler(graph, checkpoint[0], checkpoint[1]),
+                 add_sampler(graph, back, checkpoint[1]))
+    shown = run(client, graph)
+    assert set(shown[looked.id]["weights"].values()) == {"float32"}
+    assert shown[looked.id]["compute"] == "float32"
+    assert 0 < shown[close.id]["error"] < BF16_ERROR
+    assert "more needed" in shown[back.id] and "no value was rounded" in shown[back.id]
+
+
+def test_kept_weights_stay_in_float32_and_the_model_still_samples(client):
+    graph = Graph()
+    checkpoint = load(graph)
+    cast = add_cast(graph, checkpoint[0], keep_float32="norm, time_embed, in_layers.0")
+    looked = probe(graph, cast)
+    close = near(graph, add_sampler(graph, checkpoint[0], checkpoint[1]),
+                 add_sampler(graph, with_lora(graph, cast, 0.0), checkpoint[1]))
+    shown = run(client, graph)
+    kept = {name for name, dtype in shown[looked.id]["weights"].items() if dtype == "float32"}
+    assert kept and all("norm" in name or "time_embed" in name or "in_layers.0" in name
+                        for name in kept)
+    assert shown[close.id]["error"] < BF16_ERROR
+    assert "kept in float32 (keep_float32): " in shown[cast.id]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_text_encoder_vae_and_controlnet_work_and_their_sources_stay(client, dtype):
+    graph = Graph()
+    checkpoint = load(graph)
+    control = graph.add("ControlNetLoader", control_net_name=TEST_CONTROLNET.split("/")[1])
+    hint = graph.add("EmptyImage", width=64, height=64, batch_size=1, color=0x8040C0)
+
+    def picture(clip, vae, controlnet):
+        text = graph.add("CLIPTextEncode", clip=clip, text="a red cube")
+        guided = graph.add("ControlNetApply", conditioning=text, control_net=controlnet,
+                           image=hint, strength=1.0)
+        latent = graph.add("VAEEncode", pixels=hint, vae=vae)
+        sampled = graph.add(
+            "KSampler", model=checkpoint[0], positive=guided, negative=text, seed=3, steps=1,
+            cfg=2.0, latent_image=latent, sampler_name="euler", scheduler="normal", denoise=1.0,
+        )
+        return text, graph.add("VAEDecode", samples=sampled, vae=vae)
+
+    exact = picture(checkpoint[1], checkpoint[2], control)
+    # SD1.5 files have no text_projection: ComfyUI leaves that layer uninitialised and unused.
+    casts = [add_cast(graph, after_all(graph, model, exact[1]), dtype, "text_projection")
+             for model in (checkpoint[1], checkpoint[2], control)]
+    half = picture(*casts)
+    again = picture(*(after_all(graph, model, half[1])
+                      for model in (checkpoint[1], checkpoint[2], control)))
+    close = [near(graph, a, b) for a, b in zip(exact, half, strict=True)]
+    same = [near(graph, a, b) for a, b in zip(exact, again, strict=True)]
+    shown = run(client, graph)
+    assert [shown[node.id]["equal"] for node in same] == [True, True]
+    assert all(shown[node.id]["error"] < BF16_ERROR for node in close)
+    assert shown[close[1].id]["error"] > 0
+    assert "ComfyUI computes text encoders in float32" in shown[casts[0].id]
+
+
+def test_an_upscale_model_takes_the_same_pictures_as_before(client):
+    graph = Graph()
+    model = graph.add("UpscaleModelLoader", model_name=DEMO_UPSCALER.split("/")[1])
+    image = graph.add("EmptyImage", width=32, height=32, batch_size=1, color=0x8040C0)
+    exact = graph.add("ImageUpscaleWithModel", upscale_model=model, image=image)
+    cast = add_cast(graph, model)
+    half = graph.add("ImageUpscaleWithModel", upscale_model=cast, image=image)
+    close = near(graph, exact, half)
+    shown = run(client, graph)
+    assert 0 < shown[close.id]["error"] < 0.02 and shown[close.id]["dtypes"] == ["float32"]
+    assert "saved" in shown[cast.id]
+
+
+# ---------------------------------------------------------------- identity
+
+
+def test_the_copy_is_a_model_of_its_own_to_comfyui(client):
+    graph = Graph()
+    checkpoint = load(graph)
+    cast = add_cast(graph, checkpoint[0])
+    used = graph.add("LatentAdd", samples1=add_sampler(graph, cast, checkpoint[1]),
+                     samples2=add_sampler(graph, checkpoint[0], checkpoint[1]))
+    source, copy = probe(graph, checkpoint[0]), probe(graph, cast)
+    offload = add_offload(graph, model=checkpoint[0], after=used)
+    left = graph.add("ProbeLoaded", after=offload[1])
+    shown = run(client, graph)
+    assert shown[copy.id]["parent"] is False
+    assert shown[copy.id]["base"] != shown[source.id]["base"]
+    assert shown[copy.id]["module"] in shown[left.id]["modules"]
+    assert shown[source.id]["module"] not in shown[left.id]["modules"]
+
+
+def test_a_cast_of_a_cast_is_the_same_object(client):
+    graph = Graph()
+    cast = add_cast(graph, load(graph)[0])
+    again = add_cast(graph, cast)
+    same = graph.add("ProbeSame", a=again, b=cast)
+    shown = run(client, graph)
+    assert shown[same.id]["same"] is True
+    assert shown[again.id].startswith("0 MiB saved: already bfloat16")
+
+
+def test_an_unchanged_queue_does_not_cast_again(client):
+    graph = Graph()
+    cast = add_cast(graph, load(graph)[0])
+    graph.add("PreviewAny", source=cast[1])
+    client.run(graph.prompt)
+    assert cast.id in cached_nodes(client.run(graph.prompt))
+
+
+# ---------------------------------------------------------------- refusals
+
+
+def test_a_float16_overflow_is_refused_by_name_and_the_model_stays(client):
+    graph = Graph()
+    odd = graph.add("CastOdd", kind="overflow")
+    graph.add("PreviewAny", source=add_cast(graph, odd, "float16")[1])
+    with pytest.raises(PromptFailed) as caught:
+        client.run(graph.prompt)
+    message = caught.value.exception_message
+    assert "float16: 1.weight holds 1e+06, but float16 ends at 65504" in message
+    graph = Graph()
+    odd = graph.add("CastOdd", kind="overflow")
+    looked = probe(graph, odd)
+    cast = add_cast(graph, odd)
+    same = graph.add("ProbeSame", a=cast, b=odd)
+    shown = run(client, graph)
+    assert set(shown[looked.id]["weights"].values()) == {"float32"}
+    assert shown[same.id]["same"] is False
+
+
+@pytest.mark.parametrize(("kind", "why"), [
+    ("odd class", "OddTensor weights"), ("fp8", "float8_e4m3fn weights"),
+])
+def test_quantised_models_pass_through_and_the_report_says_so(client, kind, why):
+    graph = Graph()
+    odd = graph.add("CastOdd", kind=kind)
+    cast = add_cast(graph, odd)
+    same = graph.add("ProbeSame", a=cast, b=odd)
+    shown = run(client, graph)
+    assert shown[same.id]["same"] is True
+    assert shown[cast.id].startswith(f"0 MiB saved: not cast: it is quantised ({why})")
+
+
+@pytest.mark.parametrize(("feed", "message"), [
+    ("compiled", "before the node that compiles the model"),
+    ("latent", "expects a model on the input `model`, but got a dict"),
+])
+def test_what_cannot_be_cast_is_refused_in_one_sentence(client, feed, message):
+    graph = Graph()
+    value = (graph.add("CastOdd", kind="compiled") if feed == "compiled"
+             else graph.add("EmptyLatentImage", width=64, height=64, batch_size=1))
+    graph.add("PreviewAny", source=add_cast(graph, value)[1])
+    with pytest.raises(PromptFailed) as caught:
+        client.run(graph.prompt)
+    assert message in caught.value.exception_message
+
+
+# ---------------------------------------------------------------- where weights are streamed
+
+
+def can_reload(client):
+    graph = Graph()
+    node = probe(graph, load(graph, TEST_CHECKPOINT)[0])
+    return bool(run(client, graph)[node.id]["stamps"])
+
+
+def test_a_streamed_model_is_read_again_and_only_its_stamps_change(client):
+    if not can_reload(client):
+        pytest.skip("this ComfyUI has no dynamic VRAM")
+    graph = Graph()
+    source = graph.add("CastStreamed", model=load(graph)[0], recipe=True)
+    cast = add_cast(graph, source, keep_float32="time_embed")
+    looked = probe(graph, cast)
+    same = graph.add("ProbeSame", a=cast, b=source)
+    shown = run(client, graph)
+    assert shown[looked.id]["stamps"] == ["bfloat16", "float32"]
+    assert shown[looked.id]["compute"] == "bfloat16"
+    assert set(shown[looked.id]["weights"].values()) == {"float32"}
+    assert shown[same.id]["same"] is False
+    assert "no copy in RAM" in shown[cast.id]
+
+
+def test_a_streamed_model_that_cannot_be_read_again_passes_through(client):
+    graph = Graph()
+    source = graph.add("CastStreamed", model=load(graph)[0], recipe=False)
+    cast = add_cast(graph, source)
+    same = graph.add("ProbeSame", a=cast, b=source)
+    shown = run(client, graph)
+    assert shown[same.id]["same"] is True
+    assert "left no way to read that file again" in shown[cast.id]
+
+
+def test_a_device_without_bf16_arithmetic_is_told(cpu_server):
+    client = cpu_server.client()
+    graph = Graph()
+    cast = add_cast(graph, load(graph)[0])
+    graph.add("PreviewAny", source=cast[1])
+    report = node_texts(client.run(graph.prompt, timeout=600))[cast.id]
+    assert "does not count cpu among the devices with bfloat16 arithmetic" in report
