@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 # 50 steps at 1280x720 on a CPU would take hours: fewer steps, smaller pictures.
 SMALLER: dict[str, dict[str, Any]] = {
-    "start_here": {"KSampler.steps": 1, "Size Sorter.sizes": "128x128\n192x128"},
+    "start_here": {"KSampler.steps": 1, "Size Sorter.sizes": "64x64\n96x64"},
     "diffsynth_prompt_loop": {
         "KSampler.steps": 1,
         "EmptyHunyuanLatentVideo.width": 64,
@@ -27,20 +27,20 @@ SMALLER: dict[str, dict[str, Any]] = {
     },
     "onediff_mixed_sizes": {
         "KSampler.steps": 1,
-        "Size Sorter: 16 sizes.sizes": "heights=[128, 192] widths=[128, 170]",
+        "Size Sorter: 16 sizes.sizes": "heights=[64, 96] widths=[64, 85]",
     },
     "infiniteyou_720p_bf16": {
         "KSampler.steps": 2,
-        "EmptySD3LatentImage.width": 160,
-        "EmptySD3LatentImage.height": 96,
-        "ImageScale.width": 160,
-        "ImageScale.height": 96,
+        "EmptySD3LatentImage.width": 128,
+        "EmptySD3LatentImage.height": 64,
+        "ImageScale.width": 128,
+        "ImageScale.height": 64,
     },
     "diffusers_encode_only": {},
     "sd_controlnet_switch": {
         "KSampler.steps": 1,
-        "EmptyLatentImage.width": 128,
-        "EmptyLatentImage.height": 128,
+        "EmptyLatentImage.width": 64,
+        "EmptyLatentImage.height": 64,
     },
 }
 # Which small encoder stands in for the workflow's own; SD1.5's CLIP-L is used as it is.

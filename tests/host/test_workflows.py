@@ -1,0 +1,136 @@
+"""The bundled workflows run as they are in a real ComfyUI on a simulated GPU.
+
+Model files have the names and classes that each workflow asks for, with random weights. What a
+small machine cannot do is named in `devtools/workflow_trials.py`: fewer steps and pixels, and a
+small text encoder in place of those whose class has no small form.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from devtools import draw, workflow_trials
+from devtools.client import cached_nodes, node_texts
+from devtools.node_info import node_infos
+from devtools.ui_prompt import api_prompt
+from devtools.workflows import WORKFLOWS
+
+pytestmark = pytest.mark.host
+
+ROOT = Path(__file__).resolve().parents[2]
+PACK = Path(__file__).parent / "packs" / "headroom_small_encoders"
+CAPACITY_MIB = 16384
+LIMIT_S = 900  # two busy cores
+
+
+@pytest.fixture(scope="session")
+def models_dir():
+    from devtools.workflow_models import make_workflow_models
+
+    return make_workflow_models()
+
+
+@pytest.fixture(scope="module")
+def server(serve):
+    server = serve(simulate_mib=CAPACITY_MIB, packs=[PACK], env=workflow_trials.ENVIRONMENT)
+    workflow_trials.write_example_picture(server.base_dir / "input")
+    return server
+
+
+@pytest.fixture
+def client(server):
+    return server.client()
+
+
+@pytest.fixture(scope="module")
+def infos(server):
+    return node_infos(server.client().get_json("/object_info"))
+
+
+def run(client, name, **changes):
+    return client.run(workflow_trials.small_prompt(name, **changes), timeout=LIMIT_S)
+
+
+def record(client, entry):
+    return client.get_json(f"/headroom/runs/{entry['prompt_id']}")
+
+
+def allocated(client):
+    status, figures = client.post_json("/simgpu/collect", {})
+    assert status == 200
+    return figures["allocated_bytes"]
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_every_node_of_the_workflow_runs_and_none_runs_out_of_memory(client, name):
+    prompt = workflow_trials.small_prompt(name)
+    run_record = record(client, run(client, name))
+    assert run_record["status"] == "success" and run_record["oom"] == []
+    assert {node["node_id"] for node in run_record["nodes"]} == set(prompt)
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_the_workflow_on_the_canvas_is_the_prompt_for_the_server(infos, name):
+    workflow = json.loads((draw.UI_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    assert api_prompt(workflow, infos) == workflow_trials.published_prompt(name)
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_the_files_are_what_the_drawing_code_writes(infos, name):
+    canvas = draw.drawn(name, infos)
+    assert canvas.prompt() == workflow_trials.published_prompt(name)
+    workflow = json.loads((draw.UI_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    assert [node["widgets_values"] for node in canvas.ui()["nodes"]] == [
+        node["widgets_values"] for node in workflow["nodes"]
+    ]
+
+
+def test_comfyui_lists_every_workflow_as_a_template(client):
+    templates = client.get_json("/workflow_templates")
+    assert sorted(templates["headroom"]) == sorted(WORKFLOWS)
+
+
+def test_after_the_prompt_loop_nothing_of_the_encoder_is_on_the_gpu(client):
+    entry = run(client, "diffsynth_prompt_loop", **{"KSampler.seed": 2, "Negative prompt.text": ""})
+    assert "encoder released: T5Model" in node_texts(entry)["4"]
+    loaded = client.get_json("/headroom/memory")["models"]
+    assert [model["kind"] for model in loaded if model["kind"] == "text encoder"] == []
+
+
+def test_prompts_encoded_once_need_no_encoder_the_next_time(client):
+    run(client, "diffusers_encode_only")
+    client.free()
+    entry = run(client, "diffusers_encode_only")
+    nodes = {node["class_type"] for node in record(client, entry)["nodes"] if not node["cached"]}
+    assert "HeadroomEncodeToCPU" in nodes and "SmallTextEncoder" not in nodes
+
+
+def test_queue_after_queue_the_same_bytes_stay(client):
+    left = []
+    for seed in (11, 12, 13):
+        entry = run(client, "sd_controlnet_switch", **{"KSampler.seed": seed})
+        left.append(allocated(client))
+    assert cached_nodes(entry) and left[1] == left[2]
+
+
+def test_the_command_line_runs_a_workflow_file_and_prints_the_memory_table(server):
+    done = dev_run(server, "start_here", "KSampler.steps=1", "Size Sorter.sizes=64x64\n96x64")
+    assert done.returncode == 0, done.stderr
+    assert "VRAM before" in done.stdout and "Saved: headroom/start_here_" in done.stdout
+
+
+def test_the_command_line_fails_with_the_servers_words(server):
+    done = dev_run(server, "start_here", "Load Checkpoint.ckpt_name=missing.safetensors")
+    assert done.returncode == 1
+    assert "ckpt_name: 'missing.safetensors' not in" in done.stderr
+
+
+def dev_run(server, name, *settings):
+    words = [word for setting in settings for word in ("--set", setting)]
+    return subprocess.run(
+        [sys.executable, "dev.py", "run", f"workflows/{name}.json", "--server", server.url, *words],
+        cwd=ROOT, capture_output=True, text=True, encoding="utf-8",
+    )
