@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from .ops import attention_on_device
 from .patches import Patches
@@ -30,6 +31,7 @@ def apply(patches: Patches) -> None:
         patches.set(torch, name, _made_on_host(getattr(torch, name)))
     for name in ("empty", "empty_like", "empty_strided", "zeros"):
         patches.set(torch, name, _never_pinned(getattr(torch, name)))
+    patches.set(torch, "load", _load)
     patches.set(torch, "nonzero", _nonzero)
     patches.set(torch, "Generator", Generator)
     patches.set(torch.Tensor, "to", _to)
@@ -47,6 +49,8 @@ def _made_on_host(make: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(make)
     def build(data: Any, *args: Any, device: Any = None, **options: Any) -> Any:
+        if isinstance(data, list | tuple):
+            data = _on_host(data)
         if device is None and not isinstance(data, SimTensor):
             return make(data, *args, **options)
         if device is not None and not on_device(device):
@@ -57,6 +61,13 @@ def _made_on_host(make: Callable[..., Any]) -> Callable[..., Any]:
         return make(data, *args, device=_HOST, **options).to(DEVICE)
 
     return build
+
+
+def _on_host(items: Any) -> Any:
+    """Nested lists with the device tensors in them replaced; PyTorch reads them one by one."""
+    if isinstance(items, list | tuple):
+        return [_on_host(item) for item in items]
+    return items._cpu if isinstance(items, SimTensor) else items
 
 
 def _never_pinned(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,6 +103,16 @@ def _to(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
 
 def _cuda(self: torch.Tensor, device: Any = None, non_blocking: bool = False, **options: Any):
     return self.to(DEVICE, non_blocking=non_blocking, **options)
+
+
+def _load(f: Any, map_location: Any = None, **options: Any) -> Any:
+    if not on_device(map_location):
+        return _plain_load(f, map_location, **options)
+    loaded = _plain_load(f, _HOST, **options)
+    return tree_map_only(torch.Tensor, lambda tensor: tensor.to(DEVICE), loaded)
+
+
+_plain_load = torch.load
 
 
 def _nonzero(input: torch.Tensor, *, out: Any = None, as_tuple: bool = False) -> Any:

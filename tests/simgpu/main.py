@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import os
 import re
 import runpy
 import sys
-import tempfile
 from pathlib import Path
 from types import ModuleType
 
@@ -38,13 +36,11 @@ def main() -> None:
     simgpu = load_package()
     expandable = options.expandable_segments or _asked_by_environment()
     simgpu.switch_on(options.capacity_mib << 20, expandable)
-    with tempfile.TemporaryDirectory(prefix="simgpu-") as scratch:
-        paths = _custom_nodes_config(Path(scratch))
-        tree: Path = options.comfyui
-        sys.argv = [str(tree / "main.py"), *_flags(tree)]
-        sys.argv += ["--extra-model-paths-config", str(paths), *comfy_args]
-        sys.path[0] = str(tree)
-        runpy.run_path(sys.argv[0], run_name="__main__")
+    tree: Path = options.comfyui
+    sys.argv = [str(tree / "main.py"), *_flags(tree)]
+    sys.argv += ["--extra-model-paths-config", str(HERE / "custom_nodes.yaml"), *comfy_args]
+    sys.path[0] = str(tree)
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
@@ -82,13 +78,6 @@ def _asked_by_environment() -> bool:
 
     names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
     return any(expandable_setting(os.environ.get(name, "")) for name in names)
-
-
-def _custom_nodes_config(folder: Path) -> Path:
-    config = folder / "simgpu.yaml"
-    places = {"simgpu": {"base_path": str(HERE), "custom_nodes": "custom_nodes"}}
-    config.write_text(json.dumps(places), encoding="utf-8")  # JSON is YAML too
-    return config
 
 
 def _flags(tree: Path) -> list[str]:

@@ -196,6 +196,14 @@ def test_a_tensor_made_on_the_device_is_the_one_made_on_the_cpu(device, mode, ma
     assert torch.equal(here.cpu(), there)
 
 
+def test_numbers_that_lie_on_the_device_can_be_gathered_in_a_list(device, mode):
+    values = torch.tensor([1.0, 2.0], device=GPU, dtype=torch.float16)
+    gathered = torch.tensor([[values[0] * 2, values[1]]], device=GPU)
+    assert gathered.is_cuda and gathered.dtype == torch.float16
+    assert gathered.tolist() == [[2.0, 2.0]]
+    assert torch.tensor([values[0], 3]).tolist() == [1.0, 3.0]
+
+
 def test_random_numbers_repeat_with_the_seed(device, mode):
     torch.manual_seed(5)
     first = torch.randn(8, device=GPU)
@@ -286,6 +294,14 @@ def test_a_tensor_survives_pickling(device):
     torch.save({"weight": torch.arange(4.0, device=GPU)}, buffer)
     buffer.seek(0)
     assert torch.load(buffer, weights_only=False)["weight"].tolist() == [0, 1, 2, 3]
+
+
+def test_a_checkpoint_file_loads_straight_to_the_device(device):
+    buffer = io.BytesIO()
+    torch.save({"state": [torch.arange(4.0)]}, buffer)
+    buffer.seek(0)
+    (weight,) = torch.load(buffer, map_location=GPU)["state"]
+    assert weight.is_cuda and weight.tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
