@@ -19,7 +19,8 @@ In a process of your own:  device = simgpu.switch_on(1 << 30) ... simgpu.switch_
 The allocator alone, without torch:  simgpu.Ledger(1 << 30)
 
 Not simulated: gradients, recurrent layers, streams, pinned memory, cudaMallocAsync, dynamic VRAM,
-the CUDA context and library workspaces. Real minimums are some hundred MiB higher; compare ratios and differences.
+the CUDA context and library workspaces. Real minimums are some hundred MiB higher; compare ratios
+and differences.
 """
 
 from .device import Figures, SimDevice, current
