@@ -78,13 +78,16 @@ class SimServer:
 
         Raises TimeoutError naming what stayed.
         """
-        self.client.free()
+        self.client.free(unload_models=False, free_memory=True)  # the latter implies the former
         deadline = time.monotonic() + timeout
-        # A /free that ComfyUI has not acted on yet would unload the models of the next prompt.
-        while self._free_is_pending() or (figures := self.collect()).live_blocks:
+        while (pending := self._free_is_pending()) or (figures := self.collect()).live_blocks:
             if time.monotonic() > deadline:
                 stayed = self.ledger().allocated_bytes
                 raise TimeoutError(f"{stayed} bytes stayed on the device {timeout:g} s after /free")
+            if pending:
+                # ComfyUI misses a request made while it is busy until the end of the next prompt,
+                # and would then unload that prompt's models: ask again.
+                self.client.free(unload_models=False, free_memory=True)
             time.sleep(POLL_S)
         return figures
 
