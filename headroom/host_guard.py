@@ -189,12 +189,13 @@ def end_sampling(guider: Any) -> None:
 def reset_conditioning(model: Any, conds: Sequence[Any]) -> None:
     """Bring ControlNets and weight hooks back to where they were before the failed step.
 
-    A ControlNet caught while it prepared its hint would take the half-made one for ready, and a
-    half-restored set of hooked weights would pass for the whole. Both start over from here.
+    A ControlNet caught while it prepared its hint would take the half-made one for ready, and
+    half a set of hooked weights, on the model or in its cache, would pass for the whole. Both
+    start over from here.
     """
     patcher = getattr(model, "current_patcher", None)
     if patcher is not None:
-        patcher.unpatch_hooks()
+        patcher.clean_hooks()
     cleaned: set[int] = set()
     for cond in conds:
         for entry in cond or []:

@@ -6,8 +6,6 @@ import torch
 
 from . import device as devices
 
-_DEPTH = 6  # nested containers deeper than this are nobody's options
-
 
 class RandomState:
     """The state of torch's global generators, CPU and the accelerators in use, at one moment.
@@ -51,20 +49,19 @@ class Containers:
     not copied; the containers keep their identity, so whoever holds one sees it restored.
     """
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: dict[str, Any]) -> None:
         self._saved: list[tuple[Any, Any]] = []
-        self._save(value, set(), _DEPTH)
-
-    def _save(self, value: Any, seen: set[int], depth: int) -> None:
-        is_dict = type(value) is dict
-        if not (is_dict or type(value) is list) or id(value) in seen or depth == 0:
-            return
-        seen.add(id(value))
-        copy = value.copy()
-        self._saved.append((value, copy))
-        for item in copy.values() if is_dict else copy:
-            if type(item) is dict or type(item) is list:
-                self._save(item, seen, depth - 1)
+        pending: list[Any] = [value]
+        seen = {id(value)}
+        while pending:
+            container = pending.pop()
+            contents = container.copy()
+            self._saved.append((container, contents))
+            for item in contents.values() if type(contents) is dict else contents:
+                kind = type(item)
+                if (kind is dict or kind is list) and id(item) not in seen:
+                    seen.add(id(item))
+                    pending.append(item)
 
     def restore(self) -> None:
         """Give every container the contents it had."""

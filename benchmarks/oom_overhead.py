@@ -1,0 +1,85 @@
+"""What the guard costs a model call while nothing fails: guarded and plain, in turns, in one run.
+
+    python benchmarks/oom_overhead.py --comfyui PATH [--gpu]
+
+The same sampling alternates between the guarded and the plain model in one process. Process CPU
+time decides, because wall-clock time on a shared machine says more about the neighbours. The cost
+of the guard is a fixed time per step; the model is an SD1.5-class UNet of 44 M parameters at
+512x512, about 20 times cheaper a step than a real SD1.5, so the percentage here is an upper bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parent)
+
+from oom_common import (  # noqa: E402
+    EVERYTHING,
+    PACK,
+    ComfyServer,
+    Graph,
+    answer,
+    guarded,
+    loader,
+    models,
+    record,
+)
+
+NAME = "oom_overhead"
+TIMEOUT = 7200.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"), help="ComfyUI tree")
+    parser.add_argument("--gpu", action="store_true", help="on the machine's own GPU, not the CPU")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--size", type=int, default=512)
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the median CPU time of a step, plain and guarded, and what the guard adds."""
+    folder = models.models_folder()
+    models.make_models(folder, [models.DEMO_CHECKPOINT])
+    graph = Graph()
+    model = loader(graph, models.DEMO_CHECKPOINT)
+    node = graph.add(
+        "OomOverhead", guarded=guarded(graph, model[0], EVERYTHING), plain=model[0],
+        rounds=args.rounds, steps=args.steps, size=args.size,
+    )
+    with tempfile.TemporaryDirectory() as base:
+        with ComfyServer(Path(args.comfyui), Path(base), models_dir=folder, packs=[PACK],
+                         gpu=args.gpu) as started:
+            times = answer(started.client().run(graph.prompt, timeout=TIMEOUT), node)
+    plain, under_guard = (statistics.median(times[name]) for name in ("plain", "guarded"))
+    return {
+        "device": "GPU" if args.gpu else "CPU", "steps": args.steps, "size": args.size,
+        "plain_ms": round(plain * 1e3, 3), "guarded_ms": round(under_guard * 1e3, 3),
+        "added_percent": round((under_guard / plain - 1) * 100, 3),
+        "spread_percent": round(_spread(times["plain"]) * 100, 3),
+        "times_ms": {name: [round(t * 1e3, 3) for t in values] for name, values in times.items()},
+    }
+
+
+def _spread(values: list[float]) -> float:
+    """Half the range of the middle half, relative to the median: how sure the figure is."""
+    quarters = statistics.quantiles(values, n=4)
+    return (quarters[2] - quarters[0]) / 2 / statistics.median(values)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_arguments(parser)
+    given = parser.parse_args()
+    result = run(given)
+    print(record(NAME, result, given.comfyui))
+    print(json.dumps(result, indent=1))
