@@ -28,6 +28,8 @@ from typing import Any, Protocol
 from comfy_execution.graph import DynamicPrompt
 from comfy_execution.progress import ProgressHandler, get_progress_state, reset_progress_state
 
+from .record_nodes import NodeInfo
+
 log = logging.getLogger("headroom")
 
 # ComfyUI's module, not the folder of this pack that has the same name.
@@ -55,29 +57,26 @@ class Graph:
         self._prompt = dynamic_prompt
         self._async_classes: dict[str, bool] = {}
 
-    def class_type(self, node_id: str) -> str:
-        return str(self._prompt.get_node(node_id)["class_type"])
-
-    def title(self, node_id: str) -> str:
-        """Return the title the user gave, else the node's display name."""
-        meta = self._prompt.get_node(node_id).get("_meta") or {}
-        class_type = self.class_type(node_id)
-        named = core_nodes.NODE_DISPLAY_NAME_MAPPINGS.get(class_type, class_type)
-        return str(meta.get("title") or named)
-
-    def display_node_id(self, node_id: str) -> str:
-        return str(self._prompt.get_display_node_id(node_id))
-
-    def parent_node_id(self, node_id: str) -> str | None:
-        parent = self._prompt.get_parent_node_id(node_id)
-        return None if parent is None else str(parent)
-
     def has(self, node_id: str) -> bool:
         return bool(self._prompt.has_node(node_id))
 
-    def is_async(self, node_id: str) -> bool:
+    def describe(self, node_id: str) -> NodeInfo:
+        """Return what a node is: its title is the one its user gave, else its display name."""
+        node = self._prompt.get_node(node_id)
+        class_type = node["class_type"]
+        title = (node.get("_meta") or {}).get("title")
+        parent = self._prompt.get_parent_node_id(node_id)
+        return NodeInfo(
+            node_id=node_id,
+            class_type=class_type,
+            title=str(title or core_nodes.NODE_DISPLAY_NAME_MAPPINGS.get(class_type, class_type)),
+            display_node_id=self._prompt.get_display_node_id(node_id),
+            parent_node_id=parent,
+            is_async=self._is_async(class_type),
+        )
+
+    def _is_async(self, class_type: str) -> bool:
         """Return whether the node's function is a coroutine, so that others may run meanwhile."""
-        class_type = self.class_type(node_id)
         if class_type not in self._async_classes:
             found = core_nodes.NODE_CLASS_MAPPINGS.get(class_type)
             function = getattr(found, str(getattr(found, "FUNCTION", "")), None)

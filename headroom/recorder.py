@@ -13,19 +13,16 @@ from .record_store import MAX_RUNS, RunStore
 
 log = logging.getLogger("headroom")
 
-TICK_SECONDS = 0.01
+TICK_SECONDS = 0.02
 MAX_TICK_SECONDS = 0.05
 SETTLE_SECONDS = 5.0
+ASK_SECONDS = 1.0
 
 
 class GraphView(Protocol):
     """What the recorder asks about the nodes of a prompt."""
 
-    def class_type(self, node_id: str) -> str: ...
-    def title(self, node_id: str) -> str: ...
-    def display_node_id(self, node_id: str) -> str: ...
-    def parent_node_id(self, node_id: str) -> str | None: ...
-    def is_async(self, node_id: str) -> bool: ...
+    def describe(self, node_id: str) -> NodeInfo: ...
     def has(self, node_id: str) -> bool: ...
 
 
@@ -61,6 +58,7 @@ class Recorder:
         self._run: Run | None = None
         self._graph: GraphView | None = None
         self._began: tuple[Reading, float] | None = None
+        self._asked_outcome = 0.0
         self._awake = threading.Event()
         self._tick = threading.Event()
         self.attach: Callable[[], None] = lambda: None
@@ -87,9 +85,10 @@ class Recorder:
             place = self._probe.begin_run()
             began, started_at = self._began or (self._probe.measured(), time.time())
             self._began = None
-            table = NodeTable(lambda node_id: _describe(graph, node_id))
             self._graph = graph
-            self._run = Run(prompt_id, place, began, started_at, table)
+            self._run = Run(
+                prompt_id, place, began, started_at, NodeTable(graph.describe)
+            )
             self._store.add(self._run)
             for node_id in running:
                 self._run.nodes.started(node_id, began)
@@ -178,11 +177,21 @@ class Recorder:
             unannounced = self._began is not None
             if self._run is not None and self._run.ended is None:
                 self._run.observe(reading)
-            self._settle()
+            if self._is_time_to_settle(reading.at):
+                self._settle()
         if unannounced:
             self.attach()
 
     # ---------------------------------------------------- the end of a run
+
+    def _is_time_to_settle(self, now: float) -> bool:
+        """At once after the end that we were told, else now and then: a host may not tell it."""
+        if self._run is None or self._run.ended is not None:
+            return True
+        due = now - self._asked_outcome > ASK_SECONDS
+        if due:
+            self._asked_outcome = now
+        return due
 
     def _settle(self) -> None:
         """Close the record of a run that has left the executor, once ComfyUI knows its outcome."""
@@ -217,17 +226,6 @@ def _guess(run: Run) -> Outcome:
         record.status not in ("done", "cached") for record in run.nodes.records.values()
     )
     return Outcome("error" if unfinished else "success")
-
-
-def _describe(graph: GraphView, node_id: str) -> NodeInfo:
-    return NodeInfo(
-        node_id=node_id,
-        class_type=graph.class_type(node_id),
-        title=graph.title(node_id),
-        display_node_id=graph.display_node_id(node_id),
-        parent_node_id=graph.parent_node_id(node_id),
-        is_async=graph.is_async(node_id),
-    )
 
 
 def _recovery(entry: OomAttempt, info: NodeInfo | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from headroom import journal
 from headroom.record import Outcome, Place
-from headroom.record_nodes import Reading
+from headroom.record_nodes import NodeInfo, Reading
 from headroom.recorder import Recorder
 
 MIB = 1024 * 1024
@@ -20,20 +20,10 @@ class Graph:
     def __init__(self, *node_ids):
         self.node_ids = set(node_ids)
 
-    def class_type(self, node_id):
-        return f"Kind{node_id}"
-
-    def title(self, node_id):
-        return f"Title {node_id}"
-
-    def display_node_id(self, node_id):
-        return node_id.split(".")[0]
-
-    def parent_node_id(self, node_id):
-        return node_id.split(".")[0] if "." in node_id else None
-
-    def is_async(self, node_id):
-        return False
+    def describe(self, node_id):
+        top = node_id.split(".")[0]
+        parent = top if "." in node_id else None
+        return NodeInfo(node_id, f"Kind{node_id}", f"Title {node_id}", top, parent)
 
     def has(self, node_id):
         return node_id in self.node_ids
