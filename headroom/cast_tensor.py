@@ -1,6 +1,6 @@
 """Cast one tensor and know what it did to the values: overflow, rounding, values lost to zero.
 
-Works in pieces of a few MiB, so that beside the result no further tensor exists.
+Works in pieces of 1 MiB, so that beside the result no further whole tensor exists.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-PIECE_VALUES = 1 << 20
+PIECE_VALUES = 1 << 18
 
 
 @dataclass
@@ -38,7 +38,7 @@ def cast_tensor(
     """Return a copy of `tensor` in `dtype`, same device and strides; note its rounding.
 
     `name` is for the note and for the error. Raises CastOverflow when a finite value would become
-    infinite. Extra memory beside the result: some MiB.
+    infinite. Extra memory beside the result: about 2 MiB.
     """
     result = torch.empty_like(tensor, dtype=dtype)
     if is_exact(tensor.dtype, dtype) or tensor.device.type == "meta":
