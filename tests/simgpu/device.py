@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections import deque
 from dataclasses import dataclass
@@ -9,6 +10,37 @@ from dataclasses import dataclass
 from .blocks import Block
 from .faults import KINDS, Fault, Shortage
 from .ledger import Ledger, LedgerFull
+
+
+class QuietLock:
+    """A lock during which the garbage collector does not start on its own.
+
+    It could run a finaliser that asks for device memory again, in the same thread: a deadlock.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._collects = True
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """Take the lock; False when it is taken and `blocking` is off."""
+        if not self._lock.acquire(blocking):
+            return False
+        self._collects = gc.isenabled()
+        gc.disable()
+        return True
+
+    def release(self) -> None:
+        """Let go of the lock."""
+        if self._collects:
+            gc.enable()  # before the next holder looks; nothing is allocated from here on
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
 
 
 class Charge:
@@ -54,7 +86,7 @@ class SimDevice:
     def __init__(self, capacity_bytes: int, expandable_segments: bool = False) -> None:
         self.ledger = Ledger(capacity_bytes, expandable_segments)
         self.fault: Fault | None = None
-        self._lock = threading.Lock()
+        self._lock = QuietLock()
         self._released: deque[Block] = deque()
 
     def charge(self, nbytes: int) -> Charge:

@@ -1,6 +1,8 @@
 """The allocator model against worked examples of PyTorch's documented rules."""
 
+import gc
 import random
+import threading
 
 import pytest
 
@@ -335,3 +337,28 @@ def test_a_charge_is_given_back_when_it_dies_even_while_the_ledger_is_busy():
         del charge  # as the garbage collector may do in the middle of an allocation
         assert ledger.allocated_bytes == KIB
     assert device.figures().allocated_bytes == 0
+
+
+def test_the_collector_rests_while_the_ledger_is_held_and_runs_again_afterwards():
+    device = SimDevice(64 * MIB)
+    with device.locked():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_threads_charge_and_release_without_losing_a_byte():
+    device = SimDevice(64 * MIB)
+
+    def work() -> None:
+        for number in range(300):
+            charges = [device.charge(KIB * (1 + number % 5)) for _ in range(5)]
+            del charges
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    figures = device.figures()
+    assert figures.allocated_bytes == 0 and figures.allocations == figures.frees == 4 * 300 * 5
+    assert gc.isenabled()
