@@ -8,6 +8,7 @@ import pytest
 
 from simgpu import Fault, Ledger, LedgerFull, SimDevice
 from simgpu.sequences import SEQUENCES, LedgerDevice, replay
+from simgpu.settings import expandable_setting
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -362,3 +363,16 @@ def test_threads_charge_and_release_without_losing_a_byte():
     figures = device.figures()
     assert figures.allocated_bytes == 0 and figures.allocations == figures.frees == 4 * 300 * 5
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize(
+    ("settings", "meaning"),
+    [
+        ("expandable_segments:True", True),
+        ("garbage_collection_threshold:0.8,expandable_segments: false", False),
+        ("max_split_size_mb:512", None),
+        ("", None),
+    ],
+)
+def test_the_setting_of_pytorch_for_expandable_segments_is_understood(settings, meaning):
+    assert expandable_setting(settings) is meaning
