@@ -97,7 +97,7 @@ class SizeBench:
         return {
             "peak_reserved_mib": round(peak_mib, 3),
             "peak_allocated_mib": round(figures["peak_allocated_bytes"] / 2**20, 3),
-            "num_alloc_retries": figures["num_alloc_retries"],
+            "alloc_retries": figures["alloc_retries"],
             "smallest_capacity_mib": high * step_mib,
         }
 

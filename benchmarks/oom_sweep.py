@@ -5,8 +5,8 @@
 On the simulated GPU, for k = 1, 2, 3 ... the k-th allocation after the start of the sampling (or
 of the decoding, or the text encoding) fails once; the result must be bit for bit that of an
 unguarded run in which nothing failed, and as many bytes must be allocated afterwards. Then each
-fault is made to fail the retries too, so that batches split, and the results may differ by a
-thousandth of the latent's range; this is measured in float32. Beside SD1.5 a tiny Wan (a DiT on
+fault inside a step is made to fail the retry too, so that batches split; results may then differ by a
+thousandth of the latent's range, measured in float32. Beside SD1.5 a tiny Wan (a DiT on
 video latents). What ComfyUI computes before a sampling begins (the noise schedule, about 40
 allocations of a few bytes) is outside any wrapper and not counted.
 """
@@ -80,6 +80,7 @@ def _sampling(graph: Graph, model: Any, positive: Any, negative: Any, latent: An
         "OomSweepSampling", guarded=guarded(graph, model, options), plain=model,
         positive=positive, negative=negative, latent=latent, steps=2, cfg=4.0,
         sampler="euler_ancestral", first=1, stride=stride, times=times, kind="oom",
+        begins="OUTER_SAMPLE" if times == 1 else "PREDICT_NOISE",
     )
 
 
@@ -106,8 +107,8 @@ PARTS = {
     "VAE decode": lambda graph, stride: _vae(graph, stride, False),
     "VAE encode": lambda graph, stride: _vae(graph, stride, True),
     "text encoding": _text,
-    "SD1.5 sampling, batch 3, split": lambda graph, stride: _sd15(graph, stride * 7, SPLIT, 3, 3),
-    "Wan sampling, batch 2, split": lambda graph, stride: _wan(graph, stride * 3, SPLIT, 2, 3),
+    "SD1.5 sampling, batch 3, split": lambda graph, stride: _sd15(graph, stride * 7, SPLIT, 3, 2),
+    "Wan sampling, batch 2, split": lambda graph, stride: _wan(graph, stride * 3, SPLIT, 2, 2),
 }
 
 

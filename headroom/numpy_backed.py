@@ -1,9 +1,13 @@
 """Tensors whose memory is a NumPy array of their own: on the CPU, contiguous, shared with nobody.
 
 torch frees such memory through NumPy, outside any torch allocator, and nothing that torch keeps
-(a graph, a larger buffer, a model) hangs on to it.
+(a graph, a larger buffer, a model) hangs on to it. Larger arrays get pages of their own from the
+system: on the C heap they would lie between the temporaries of the next call, which then cannot
+reuse the gaps, and a server that keeps a thousand embeddings grows by several times their size.
 """
 
+import math
+import mmap
 from typing import Any
 
 import numpy as np
@@ -15,6 +19,7 @@ NUMPY_DTYPES: dict[torch.dtype, Any] = {
     torch.uint8: np.uint8, torch.bool: np.bool_,
     torch.complex64: np.complex64, torch.complex128: np.complex128,
 }
+MIN_PAGED_BYTES = 64 * 1024
 INTEGER_OF_WIDTH: dict[int, Any] = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
@@ -45,6 +50,17 @@ def numpy_backed(tensor: torch.Tensor) -> torch.Tensor:
 def empty_numpy_backed(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Return an uninitialised CPU tensor over a new NumPy array."""
     if dtype in NUMPY_DTYPES:
-        return torch.from_numpy(np.empty(shape, NUMPY_DTYPES[dtype]))
-    array = np.empty(shape, INTEGER_OF_WIDTH[dtype.itemsize])
+        return torch.from_numpy(_empty_array(shape, NUMPY_DTYPES[dtype]))
+    array = _empty_array(shape, INTEGER_OF_WIDTH[dtype.itemsize])
     return torch.from_numpy(array).view(dtype)
+
+
+def _empty_array(shape: tuple[int, ...], dtype: Any) -> Any:
+    nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+    if nbytes < MIN_PAGED_BYTES or not hasattr(mmap, "MAP_ANONYMOUS"):
+        return np.empty(shape, dtype)  # Windows gives large blocks their own pages by itself
+    try:
+        pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError:
+        return np.empty(shape, dtype)  # the system has no mapping left; the heap may have room
+    return np.frombuffer(pages, dtype).reshape(shape)

@@ -5,7 +5,7 @@ from typing import Any
 
 from .oom_copies import Guarded, guarded_copy
 from .oom_ladder import Ladder, Lever, guarded, is_climbing
-from .oom_levers import OffloadWeights, ReturnMemory, UnloadOthers, ladder_of
+from .oom_levers import ReturnMemory, UnloadOthers, ladder_of
 from .oom_options import GuardOptions
 from .oom_replay import RandomState
 from .oom_text import Subject
@@ -68,7 +68,7 @@ def _ladder(clip: Any, plan: Plan, state: RandomState) -> Ladder:
     if options.free_other_models:
         levers.append(UnloadOthers(lambda: [clip.patcher]))
     if options.offload_weights:
-        levers += [OffloadWeights(lambda: [clip.patcher]), MoreRoom(plan)]
+        levers.append(MoreRoom(plan, clip.patcher.load_device))
     words = f"text encoding with {type(clip.cond_stage_model).__name__}"
     subject = Subject(words, options, 1, "", [clip.patcher])
     return ladder_of(subject, levers, state.restore)

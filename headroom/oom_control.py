@@ -127,6 +127,9 @@ class GuardedControl(Guarded):
             state.restore()
             run.twins.clear()
             _forget_hints(self)
+            guard = guard_host()
+            if guard is not None:
+                guard.revive_dynamic(guard.currently_used())
 
         return guarded(call, lambda: _ladder(self, run, x_noisy, as_at_first))
 

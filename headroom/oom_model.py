@@ -81,7 +81,9 @@ class _Guard:
             words = f"loading {type(patcher.model).__name__} for sampling"
             return self._ladder(self._levers(run, [ReserveMore(run)], False), words, shape, run)
 
-        return guarded(load, ladder)
+        loaded = guarded(load, ladder)
+        run.in_use = [patcher, *loaded[2], *patcher.model_patches_models()]
+        return loaded
 
     def step(
         self, executor: Any, x: torch.Tensor, timestep: Any,

@@ -29,11 +29,12 @@ class MoreRoom:
 
     _ROOM = 1_000
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, device: torch.device) -> None:
         self._plan = plan
+        self._device = device
 
     def pull(self, failure: Failure, tries_left: int) -> str | None:
-        if self._plan.room > 1 or failure.where == "RAM":
+        if self._plan.room > 1 or failure.where == "RAM" or self._device.type == "cpu":
             return None
         self._plan.room = self._ROOM
         return "offloaded its own weights as far as they can be streamed"

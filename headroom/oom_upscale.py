@@ -57,7 +57,7 @@ def _in_tiles(descriptor: Any, image: torch.Tensor, tile: int, function: Any) ->
 
 
 def _ladder(descriptor: Any, plan: Plan, image: torch.Tensor, state: RandomState) -> Ladder:
-    options = descriptor.guard_options
+    guard, options = guard_host(), descriptor.guard_options
     patchers = [p for p in [getattr(descriptor, "patcher", None)] if p is not None]
     levers: list[Lever] = [ReturnMemory()]
     if options.free_other_models:
@@ -68,4 +68,10 @@ def _ladder(descriptor: Any, plan: Plan, image: torch.Tensor, state: RandomState
         levers.append(SmallerTiles(plan, max(image.shape[-2:]), _SMALLEST_TILE))
     size = f"{image.shape[-1]}x{image.shape[-2]}"
     subject = Subject("upscaling", options, image.shape[0], size, patchers, can_tile=True)
-    return ladder_of(subject, levers, state.restore)
+
+    def as_at_first() -> None:
+        state.restore()
+        if guard is not None:
+            guard.revive_dynamic(patchers)
+
+    return ladder_of(subject, levers, as_at_first)

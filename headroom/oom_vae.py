@@ -101,7 +101,7 @@ def _climbing(
         if options.free_other_models:
             levers.append(UnloadOthers(lambda: [vae.patcher]))
         if options.offload_weights:
-            levers.append(MoreRoom(plan))
+            levers.append(MoreRoom(plan, vae.patcher.load_device))
         if options.split_batch:
             levers.extend(images)
         if options.tile_vae:

@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+PROBE_PACK = ROOT / "tests" / "host" / "packs" / "headroom_probe"
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 sys.dont_write_bytecode = True
 
@@ -76,7 +77,7 @@ def serve(comfyui, models_dir, tmp_path_factory):
     def start(*args: str, **options) -> ComfyServer:
         key = repr((args, sorted(options.items(), key=str)))
         if key not in running:
-            packs = [ROOT / "tests" / "host" / "packs" / "headroom_probe", *options.pop("packs", ())]
+            packs = [PROBE_PACK, *options.pop("packs", ())]
             base = tmp_path_factory.mktemp("comfyui")
             running[key] = ComfyServer(
                 comfyui, base, args=args, packs=packs, models_dir=models_dir, **options

@@ -118,7 +118,8 @@ def test_offload_takes_exactly_that_model_off_the_gpu(gpu, open_page):
 
 @pytest.mark.parametrize("how", ["button", "command", "keys"])
 def test_purge_unloads_the_models_and_says_what_it_freed(gpu, open_page, how):
-    comfy = open_page(gpu).load_prompt(sampling(seed={"button": 30, "command": 31, "keys": 32}[how]))
+    seed = {"button": 30, "command": 31, "keys": 32}[how]
+    comfy = open_page(gpu).load_prompt(sampling(seed=seed))
     comfy.run()
     panel = comfy.open_panel()
     assert comfy.get("/headroom/memory")["devices"][0]["models_mib"] > 0
@@ -192,7 +193,8 @@ CONTRAST = """panel => {
     canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
     const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data; return [r, g, b, a / 255];
   };
-  const over = (top, below) => [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
+  const over = (top, below) =>
+    [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
   const behind = element => {
     if (!element) return [255, 255, 255, 1];
     const own = rgba(getComputedStyle(element).backgroundColor);
@@ -204,7 +206,8 @@ CONTRAST = """panel => {
   let worst = { ratio: 99 };
   for (const element of panel.querySelectorAll("*")) {
     if (element.closest("svg, button:disabled, select")) continue;
-    const text = [...element.childNodes].filter(n => n.nodeType === 3).map(n => n.data.trim()).join("");
+    const own = [...element.childNodes].filter(node => node.nodeType === 3);
+    const text = own.map(node => node.data.trim()).join("");
     if (!text) continue;
     const ground = behind(element);
     const ink = over(rgba(getComputedStyle(element).color), ground);

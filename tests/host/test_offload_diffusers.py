@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from devtools.client import node_texts
 from devtools.graph import Graph, add_offload
 

@@ -88,7 +88,8 @@ class ComfyPage:
         headers = {"Content-Type": "application/json"}
         self.page.request.post(f"{self.url}/settings", data=body, headers=headers)
         self.page.goto(f"{self.url}/system_stats")
-        self.page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
+        self.page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); "
+                           "localStorage.setItem('vueNodesBannerDismissed', 'true'); }")
         self.page.goto(self.url)
         return self.ready()
 

@@ -25,8 +25,18 @@ def _device():
     return sys.modules["simgpu"].current()
 
 
-def _fault(**settings):
-    _device().fault = sys.modules["simgpu"].Fault(**settings)
+def _fault(at, times=1, kind="oom"):
+    """Fail `times` allocations in a row from the `at`-th on, so that retries fail too."""
+    simgpu = sys.modules["simgpu"]
+
+    class InARow(simgpu.Fault):
+        def strikes(self, nbytes):
+            self.seen += 1
+            hit = self.seen >= self.at and self.failed < self.times
+            self.failed += hit
+            return hit
+
+    _device().fault = InARow(at=at, times=times, kind=kind)
 
 
 def _disarm():
@@ -75,8 +85,11 @@ class Sweep:
             answer["problems"].append([k, f"{left} bytes more allocated than after a clean run"])
 
 
-def _armed(model, arm):
-    """Return a clone of `model` that arms the fault when its sampling begins, once."""
+def _armed(model, arm, begins):
+    """Return a clone of `model` that arms the fault at the first call of a kind, once.
+
+    `begins` is OUTER_SAMPLE for loading and everything after it, PREDICT_NOISE for the steps alone.
+    """
     pending = [arm]
 
     def begin(executor, *args, **kwargs):
@@ -85,7 +98,7 @@ def _armed(model, arm):
         return executor(*args, **kwargs)
 
     clone = model.clone()
-    clone.add_wrapper_with_key(WrappersMP.OUTER_SAMPLE, "headroom_oom_probe", begin)
+    clone.add_wrapper_with_key(getattr(WrappersMP, begins), "headroom_oom_probe", begin)
     return clone
 
 
@@ -114,17 +127,19 @@ class OomSweepSampling(_Node):
             "negative": ("CONDITIONING",), "latent": ("LATENT",),
             "steps": ("INT", {"default": 2}), "cfg": ("FLOAT", {"default": 4.0}),
             "sampler": ("STRING", {"default": "euler_ancestral"}), **SWEEP,
+            "begins": ("STRING", {"default": "OUTER_SAMPLE"}),
         }}
 
     def execute(self, guarded, plain, positive, negative, latent, steps, cfg, sampler, first,
-                stride, times, kind):
+                stride, times, kind, begins):
         def sample(model):
             return nodes.common_ksampler(
                 model, 7, steps, cfg, sampler, "normal", positive, negative, latent
             )[0]["samples"]
 
         reference = sample(plain)
-        sweep = Sweep(lambda arm: sample(_armed(guarded, arm)), {"times": times, "kind": kind})
+        settings = {"times": times, "kind": kind}
+        sweep = Sweep(lambda arm: sample(_armed(guarded, arm, begins)), settings)
         answer = sweep(reference, (first, None, stride))
         return {"ui": {"text": [json.dumps(answer)]}}
 

@@ -1,0 +1,76 @@
+"""The bundled workflows in the real frontend: they open clean and export what the tests run."""
+
+import json
+
+import pytest
+
+from devtools import draw, workflow_trials
+from devtools.workflows import WORKFLOWS
+
+pytestmark = [pytest.mark.host, pytest.mark.browser]
+
+CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
+EXPORTED = "async () => (await app.graphToPrompt()).output"
+ODD_VALUES = """() => app.graph._nodes.flatMap(node => (node.widgets ?? [])
+    .filter(w => w.type === 'combo' && !w.options.values.includes(w.value))
+    .map(w => `${node.title}.${w.name} = ${w.value}`))"""
+UNKNOWN_NODES = "() => app.graph._nodes.filter(n => n.has_errors).map(n => n.type)"
+
+
+@pytest.fixture(scope="session")
+def models_dir():
+    from devtools.workflow_models import make_workflow_models
+
+    return make_workflow_models()
+
+
+@pytest.fixture(scope="module")
+def server(serve):
+    server = serve()
+    workflow_trials.write_example_picture(server.base_dir / "input")
+    return server
+
+
+def opened(comfy, name):
+    text = comfy.page.request.get(f"{comfy.url}/api/workflow_templates/headroom/{name}.json").text()
+    workflow = json.loads(text)
+    return comfy.load_workflow(workflow, len(workflow["nodes"]))
+
+
+def exported(comfy):
+    return comfy.page.evaluate(EXPORTED)
+
+
+@CANVAS
+def test_every_workflow_opens_without_a_warning_and_exports_its_prompt(server, open_page, nodes2):
+    comfy = open_page(server, nodes2=nodes2)
+    for name in WORKFLOWS:
+        opened(comfy, name)
+        assert exported(comfy) == workflow_trials.published_prompt(name), name
+        assert comfy.page.evaluate(ODD_VALUES) == [], name
+        assert comfy.page.evaluate(UNKNOWN_NODES) == [], name
+        assert comfy.page.locator(".p-dialog").count() == 0, name
+
+
+def test_every_workflow_survives_a_save_and_a_reload(server, open_page):
+    comfy = open_page(server)
+    for name in WORKFLOWS:
+        saved = json.dumps(opened(comfy, name).page.evaluate("() => app.graph.serialize()"))
+        comfy.page.evaluate("() => app.graph.clear()")
+        again = json.loads(saved)
+        comfy.load_workflow(again, len(again["nodes"]))
+        assert exported(comfy) == workflow_trials.published_prompt(name), name
+        titles = comfy.page.evaluate("() => app.graph._groups.map(g => g.title)")
+        written = json.loads((draw.UI_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+        assert titles == [group["title"] for group in written["groups"]], name
+
+
+def test_where_a_model_file_is_missing_its_download_is_offered(comfyui, tmp_path, open_page):
+    from devtools.server import ComfyServer
+
+    with ComfyServer(comfyui, tmp_path) as server:
+        comfy = open_page(server)
+        opened(comfy, "start_here")
+        offer = comfy.page.locator(".p-dialog", has_text="v1-5-pruned-emaonly-fp16.safetensors")
+        offer.wait_for(timeout=30_000)
+        assert "checkpoints" in offer.inner_text()
