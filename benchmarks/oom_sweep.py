@@ -5,7 +5,7 @@
 On the simulated GPU, for k = 1, 2, 3 ... the k-th allocation after the start of the sampling (or
 of the decoding, or the text encoding) fails once; the result must be bit for bit that of an
 unguarded run in which nothing failed, and as many bytes must be allocated afterwards. Then each
-fault inside a step is made to fail the retry too, so that batches split; results may then differ by a
+fault inside a step is made to fail the retry too, so that batches split; results may differ by a
 thousandth of the latent's range, measured in float32. Beside SD1.5 a tiny Wan (a DiT on
 video latents). What ComfyUI computes before a sampling begins (the noise schedule, about 40
 allocations of a few bytes) is outside any wrapper and not counted.
