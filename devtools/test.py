@@ -17,6 +17,7 @@ from .processes import run_in_foreground
 
 ROOT = Path(__file__).resolve().parent.parent
 JS_TESTS = ROOT / "tests" / "js"
+MOST_PROCESSES = 4  # each with its servers takes up to 4 GiB of RAM
 OLDEST_NODE = 18  # the first release with the test runner
 PASS_THROUGH = True  # everything after `test` belongs to pytest
 
@@ -78,6 +79,11 @@ def _javascript() -> bool:
     return _stage("JavaScript tests", [node, "--test", *files], only_failures=True)
 
 
+def processes() -> int:
+    """How many test processes fit this machine; each starts servers of its own."""
+    return max(1, min(MOST_PROCESSES, os.cpu_count() or 1))
+
+
 def node_version(node: str) -> int:
     """The major version that a Node.js executable names, 0 when it names none."""
     answer = subprocess.run([node, "--version"], capture_output=True, text=True)
@@ -86,5 +92,7 @@ def node_version(node: str) -> int:
 
 
 def _pytest(environment: Environment, tree: Path, words: Sequence[str]) -> int:
+    """Run pytest with `words`; without any, everything, in as many processes as fit."""
+    words = words or ["-n", str(processes()), "--dist", "loadfile", "--no-loadscope-reorder"]
     command: list[str | Path] = [environment.python, "-m", "pytest", *words]
     return run_in_foreground(command, cwd=ROOT, env={**os.environ, VARIABLE: str(tree)})
