@@ -48,6 +48,7 @@ PACK = ROOT / "tests" / "host" / "packs" / "headroom_small_encoders"
 ROOM_MIB = 16384
 TIMEOUT = 1800.0
 MIB = 2**20
+OUT_OF_MEMORY = ("OutOfMemoryError", "OomGuardError")
 Json = dict[str, Any]
 
 
@@ -195,10 +196,11 @@ class Bench:
         try:
             self.client.run(prompt, timeout=TIMEOUT)
         except PromptFailed as error:
-            if "OutOfMemory" not in error.exception_type:
+            kind = error.exception_type.rpartition(".")[2]
+            if kind not in OUT_OF_MEMORY:
                 raise
             words = error.exception_message.strip().splitlines()[0]
-            return f"{error.node_type}: {error.exception_type}: {words}"
+            return f"{error.node_type}: {kind}: {words}"
         return None
 
     def post(self, what: str, body: Json | None = None) -> Json:
