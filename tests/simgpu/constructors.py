@@ -98,7 +98,19 @@ def _to(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         kwargs["device"] = _with_index(kwargs["device"])
     elif args:
         args = (_with_index(args[0]), *args[1:])
+    if self.requires_grad and torch.is_grad_enabled():
+        # Autograd would ask the driver about a result on the device.
+        return _without_gradient(self, *args, **kwargs)
     return torch._C.TensorBase.to(self, *args, **kwargs)
+
+
+def _without_gradient(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    with torch.no_grad():
+        moved = torch._C.TensorBase.to(tensor, *args, **kwargs)
+    if isinstance(moved, SimTensor):
+        return moved
+    # Not onto the device: PyTorch's own business.
+    return moved if moved is tensor else torch._C.TensorBase.to(tensor, *args, **kwargs)
 
 
 def _cuda(self: torch.Tensor, device: Any = None, non_blocking: bool = False, **options: Any):

@@ -20,6 +20,8 @@ SPECIAL: dict[Any, Handler] = {}
 KERNELS: dict[Any, Kernel] = {}
 # Operations that accept CPU tensors of any shape beside device tensors.
 INDEXING: set[Any] = set()
+# Operations that a tensor with `requires_grad` may meet although its gradient is not simulated.
+WITHOUT_GRADIENT: set[Any] = set()
 
 _HOST = torch.device("cpu")
 _handlers: dict[Any, Handler] = {}
@@ -31,6 +33,8 @@ def operate(
     """Carry out one operation, as `__torch_dispatch__`."""
     if len(types) > 1 and not all(issubclass(kind, SimTensor) for kind in types):
         return NotImplemented  # another wrapper around a device tensor knows what to do
+    if torch.is_grad_enabled() and _gradient_wanted([*args, *kwargs.values()]):
+        return _without_gradient(func, args, kwargs)
     return (_handlers.get(func) or _choose(func))(func, args, kwargs)
 
 
@@ -80,6 +84,30 @@ def mixture() -> RuntimeError:
         "Expected all tensors to be on the same device, but found at least two devices, "
         f"{DEVICE} and cpu!"
     )
+
+
+def _gradient_wanted(values: Sequence[Any]) -> bool:
+    """Whether a device tensor, alone or in a list, requires a gradient."""
+    for value in values:
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if type(item) is SimTensor and item.requires_grad:
+                return True
+    return False
+
+
+def _without_gradient(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Carry out what needs no gradient and refuse the rest; views remember what was wanted."""
+    if not func.is_view and func not in WITHOUT_GRADIENT:
+        raise RuntimeError(
+            f"The simulated GPU has no gradients, and {func} got a tensor that requires one: "
+            "run this under torch.inference_mode() or torch.no_grad()."
+        )
+    with torch.no_grad():
+        result = operate(func, (), args, kwargs)
+    if func.is_view and func is not torch.ops.aten.detach.default:
+        for view in result if isinstance(result, list | tuple) else (result,):
+            view.requires_grad_(True)
+    return result
 
 
 def decompose(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .device import current
-from .dispatch import INDEXING, KERNELS, SPECIAL, unwrap
+from .dispatch import INDEXING, KERNELS, SPECIAL, WITHOUT_GRADIENT, unwrap
 from .tensor import DEVICE, SimTensor, charged
 
 aten = torch.ops.aten
@@ -56,6 +56,8 @@ def _not_pinned(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bo
 SPECIAL[aten._to_copy.default] = _to_copy
 SPECIAL[aten.copy_.default] = _copy
 SPECIAL[aten.is_pinned.default] = _not_pinned
+
+WITHOUT_GRADIENT |= {aten._to_copy.default, aten.clone.default, aten.is_pinned.default}
 
 INDEXING |= {aten.index.Tensor, aten.index_put.default, aten.index_put_.default}
 INDEXING |= {aten._index_put_impl_.default, aten._unsafe_index.Tensor}

@@ -2,7 +2,8 @@
 
 PyTorch sees a tensor on `cuda:0` without data; every operation on it arrives in
 `__torch_dispatch__`, runs on the CPU tensors inside, and its new storages are charged.
-Gradients are not simulated.
+Gradients are not simulated: PyTorch's autograd asks the driver for a stream, in C++ that cannot
+fail gracefully, so it never learns that a tensor wants one; dispatch.py refuses such operations.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class SimTensor(torch.Tensor):
     __slots__ = ("_charge", "_cpu")
     _cpu: torch.Tensor
     _charge: Charge
+    _wants_gradient = False
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -76,6 +78,20 @@ class SimTensor(torch.Tensor):
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return (to_device, (self._cpu.detach().clone(),))
 
+    @property
+    def requires_grad(self) -> bool:  # type: ignore[override]
+        """What was asked for, so that a module keeps it when it moves; autograd sees False."""
+        return self._wants_gradient
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        self._wants_gradient = bool(wanted)
+
+    def requires_grad_(self, requires_grad: bool = True) -> SimTensor:
+        """Set `requires_grad`."""
+        self._wants_gradient = bool(requires_grad)
+        return self
+
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"{self._cpu!r}"[:-1] + f", device='{DEVICE}')"
 
@@ -94,7 +110,8 @@ class SimTensor(torch.Tensor):
 
     def copy_(self, source: torch.Tensor, non_blocking: bool = False) -> SimTensor:
         """Copy values in, from the host too."""
-        return torch.ops.aten.copy_.default(self, source, non_blocking)
+        with torch.no_grad():
+            return torch.ops.aten.copy_.default(self, source, non_blocking)
 
     def contiguous(self, memory_format: torch.memory_format = torch.contiguous_format) -> SimTensor:
         """Itself when it lies that way already, else a copy."""

@@ -304,6 +304,51 @@ def test_a_checkpoint_file_loads_straight_to_the_device(device):
     assert weight.is_cuda and weight.tolist() == [0, 1, 2, 3]
 
 
+class Layers(torch.nn.Module):
+    """One weight that is used through a view, one that is used as it is."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4, bias=False)
+        self.convolution = torch.nn.Conv1d(4, 4, 1)
+
+
+@pytest.mark.parametrize("layer", ["linear", "convolution"])
+def test_a_layer_used_with_gradients_on_says_that_there_are_none(device, layer):
+    module = getattr(Layers().to(GPU), layer)
+    with pytest.raises(RuntimeError, match=r"no gradients.*torch\.inference_mode"):
+        module(torch.ones(4, 4, device=GPU))
+    with torch.no_grad():
+        assert module(torch.ones(4, 4, device=GPU)).shape == (4, 4)
+
+
+def test_a_module_keeps_what_requires_gradients_wherever_it_moves_with_gradients_on(device):
+    net = Layers()
+    net.linear.weight.requires_grad_(False)
+    wanted = [p.requires_grad for p in net.parameters()]
+    plain = {name: value.clone() for name, value in net.state_dict().items()}
+    net.to(GPU)
+    twin = copy.deepcopy(net)
+    for module in (net, twin, twin.to("cpu"), net.to(torch.float64).to(torch.float32)):
+        assert [p.requires_grad for p in module.parameters()] == wanted
+        assert all(isinstance(p, torch.nn.Parameter) for p in module.parameters())
+        state = module.state_dict()
+        assert not any(value.requires_grad for value in state.values())
+        assert all(torch.equal(value.cpu(), plain[name]) for name, value in state.items())
+    twin.convolution(torch.ones(4, 4)).sum().backward()
+    assert twin.convolution.weight.grad is not None
+
+
+def test_a_weight_that_requires_gradients_is_copied_and_read_with_gradients_on(device):
+    here, there = torch.nn.Linear(4, 4).weight, Layers().to(GPU).linear.weight
+    assert torch.equal(here.to(GPU).cpu(), here) and here.to(torch.float64).requires_grad
+    assert torch.equal(there.clone().cpu(), there.cpu())
+    target = torch.zeros(4, 4, device=GPU)
+    target.copy_(here)
+    assert torch.equal(target.cpu(), here) and there[0, 0].item() == there.tolist()[0][0]
+    assert not there.data.requires_grad and not there.detach().requires_grad
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_products_are_the_float32_ones_rounded(device, mode, dtype):
     torch.manual_seed(0)
