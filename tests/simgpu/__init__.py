@@ -18,9 +18,9 @@ By hand:  python tests/simgpu/main.py --capacity-mib 1024 COMFYUI_DIR -- --port 
 In a process of your own:  device = simgpu.switch_on(1 << 30) ... simgpu.switch_off()
 The allocator alone, without torch:  simgpu.Ledger(1 << 30)
 
-Not simulated: gradients (refused with a clear error), recurrent layers, streams, pinned memory, cudaMallocAsync, dynamic VRAM,
-the CUDA context and library workspaces. Real minimums are some hundred MiB higher; compare ratios
-and differences.
+Not simulated: gradients (refused with a clear error), recurrent layers, streams, pinned memory,
+cudaMallocAsync, dynamic VRAM, the CUDA context and library workspaces. Real minimums are some
+hundred MiB higher; compare ratios and differences.
 """
 
 from .device import Figures, SimDevice, current
