@@ -28,6 +28,8 @@ def _plain(index: Any) -> Any:
         return tuple(_plain(item) for item in index)
     if isinstance(index, list):
         return [_plain(item) for item in index]
+    if isinstance(index, slice):
+        return slice(_plain(index.start), _plain(index.stop), _plain(index.step))
     return index._cpu if type(index) is SimTensor else index
 
 

@@ -145,6 +145,13 @@ def test_items_are_read_and_written_as_on_the_cpu(device, mode):
     assert torch.equal(tensor.cpu(), plain)
 
 
+def test_a_slice_may_end_at_a_number_that_lies_on_the_device(device, mode):
+    value, end = torch.ones(4, 6, device=GPU), torch.tensor(2, device=GPU)
+    assert value[:, :end].shape == (4, 2)
+    value[:, end:] = 0
+    assert value.sum().item() == 8
+
+
 def test_tensors_of_two_devices_do_not_mix(device, mode):
     here, there = torch.ones(4, device=GPU), torch.ones(4)
     for operation in (
