@@ -11,12 +11,14 @@ from .offload import offload
 from .purge import purge
 from .report import Report
 from .sizes import Size
+from .tocpu import OnCpu, to_cpu
 from .work_order import restore_order, sort_work
 
 __all__ = [
     "Cast",
     "DeviceMemory",
     "FoundModel",
+    "OnCpu",
     "Report",
     "Size",
     "Snapshot",
@@ -27,4 +29,5 @@ __all__ = [
     "restore_order",
     "snapshot",
     "sort_work",
+    "to_cpu",
 ]
