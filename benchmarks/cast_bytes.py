@@ -2,12 +2,13 @@
 
     python benchmarks/cast_bytes.py --comfyui PATH
 
-Starts one ComfyUI in GPU mode on the simulated GPU, whose memory figures are exact, with every
-model in float32, and measures for MODEL, CLIP, VAE and CONTROL_NET
+Starts one ComfyUI on the simulated GPU, whose memory figures are exact (with `--gpu` on the real
+one), with every model in float32, and measures for MODEL, CLIP, VAE and CONTROL_NET
 - the bytes of the model alone on the device, before and after the cast, by ComfyUI's count and as
   asked of the allocator;
 - the server's RSS before and after the cast, and its peak while casting (on Linux);
-- the relative distance of the sampled latent from float32, for MODEL.
+- the relative distance of the sampled latent from float32, for MODEL;
+- the seconds of a sampling step in float32 and in bfloat16, in turns.
 The weights are random, in the shapes of an SD1.5-class UNet, the full CLIP-L, the full SD VAE and
 an SD1.5-class ControlNet.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+import statistics
 import sys
 import tempfile
 from pathlib import Path
@@ -28,11 +29,11 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
 from devtools import models  # noqa: E402
+from devtools.bench_device import serve  # noqa: E402
+from devtools.bench_run import alone  # noqa: E402
 from devtools.client import Client, node_texts  # noqa: E402
 from devtools.graph import Graph, Node, add_sampler, forget_everything  # noqa: E402
-from devtools.server import ComfyServer  # noqa: E402
 
-PACKS = ROOT / "tests" / "host" / "packs"
 CAPACITY_MIB = 8192
 FLOAT32 = ("--fp32-unet", "--fp32-vae", "--fp32-text-enc")
 OUTPUTS = {"MODEL": 0, "CLIP": 1, "VAE": 2}
@@ -41,7 +42,9 @@ MIB = 2**20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"), help="ComfyUI tree")
+    parser.add_argument("--turns", type=int, default=3, help="of the step-time comparison")
+    parser.add_argument("--steps", type=int, default=4, help="of each sampling that is timed")
+    parser.add_argument("--size", type=int, default=256, help="pixels, of the same")
 
 
 def run(args: argparse.Namespace) -> dict[str, object]:
@@ -49,9 +52,9 @@ def run(args: argparse.Namespace) -> dict[str, object]:
     folder = models.models_folder()
     models.make_models(folder, [models.DEMO_CHECKPOINT, models.DEMO_CONTROLNET])
     with tempfile.TemporaryDirectory() as base:
-        server = ComfyServer(
-            Path(args.comfyui), Path(base), simulate_mib=CAPACITY_MIB, args=FLOAT32,
-            models_dir=folder, packs=[PACKS / "headroom_probe", PACKS / "headroom_probe_cast"],
+        server = serve(
+            args, base, CAPACITY_MIB, flags=FLOAT32, models_dir=folder,
+            packs=("headroom_probe", "headroom_probe_cast"),
         )
         with server:
             assert server.process is not None
@@ -60,6 +63,7 @@ def run(args: argparse.Namespace) -> dict[str, object]:
                 kind: bench.bytes_of(kind) for kind in (*OUTPUTS, "CONTROL_NET")
             }
             result["sampled_latent_relative_distance"] = bench.distance()
+            result["step"] = bench.step_times(args.turns, args.steps, args.size)
             return result
 
 
@@ -102,6 +106,32 @@ class CastBench:
         near = graph.add("CastNear", a=exact, b=rounded)
         return round(float(json.loads(self.texts(graph)[near.id])["error"]), 5)
 
+    def step_times(self, turns: int, steps: int, size: int) -> dict[str, object]:
+        """Seconds a step of both models in turns, loaded before; on a CPU they say little."""
+        forget_everything(self.client)
+        found: dict[str, list[float]] = {"float32": [], "bfloat16": []}
+        for turn in range(turns + 1):
+            for kind in ("float32", "bfloat16") if turn % 2 else ("bfloat16", "float32"):
+                self._step_s(kind, 1, size, 100 + turn)  # brings the model onto the device
+                took = self._step_s(kind, steps, size, turn)
+                if turn > 0:
+                    found[kind].append(took)
+        full, half = (statistics.median(found[kind]) for kind in ("float32", "bfloat16"))
+        return {"size": size, "steps": steps, "turns": turns, "float32_s": round(full, 4),
+                "bfloat16_s": round(half, 4), "bfloat16_of_float32": round(half / full, 4)}
+
+    def _step_s(self, kind: str, steps: int, size: int, seed: int) -> float:
+        graph = Graph()
+        checkpoint = _checkpoint(graph)
+        model = checkpoint[0] if kind == "float32" else _add_cast(graph, checkpoint[0])[0]
+        latent = add_sampler(graph, model, checkpoint[1], seed=seed, size=size)
+        graph.prompt[latent.id]["inputs"]["steps"] = steps
+        graph.add("ProbeTensor", value=latent)
+        prompt_id = self.client.run(graph.prompt, timeout=TIMEOUT)["prompt_id"]
+        nodes = self.client.get_json(f"/headroom/runs/{prompt_id}")["nodes"]
+        (took,) = [node["seconds"] for node in nodes if node["class_type"] == "KSampler"]
+        return float(took) / steps
+
     def texts(self, graph: Graph) -> dict[str, str]:
         return node_texts(self.client.run(graph.prompt, timeout=TIMEOUT))
 
@@ -142,6 +172,4 @@ def _difference(before: float | None, after: float | None) -> float | None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_arguments(parser)
-    print(json.dumps(run(parser.parse_args()), indent=1))
+    alone(sys.modules[__name__])

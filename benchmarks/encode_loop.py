@@ -2,7 +2,8 @@
 
     python benchmarks/encode_loop.py --comfyui PATH
 
-Starts one ComfyUI in GPU mode on the simulated GPU, whose memory figures are exact, and measures
+Starts one ComfyUI on the simulated GPU, whose memory figures are exact, or with `--gpu` on the
+real one, and measures
 - the bytes on the GPU after the first and after the last prompt;
 - the growth of the server's RSS, against the bytes of the embeddings that it holds then;
 - the throughput against ComfyUI's CLIPTextEncode, in turns within one run. CPU time of the whole
@@ -16,14 +17,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -32,18 +31,18 @@ ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
+from devtools.bench_device import Device, serve  # noqa: E402
+from devtools.bench_run import alone  # noqa: E402
 from devtools.client import Client, node_texts  # noqa: E402
 from devtools.graph import Graph, Node, forget_everything  # noqa: E402
 from devtools.server import ComfyServer  # noqa: E402
 
-PACKS = ROOT / "tests" / "host" / "packs"
 CAPACITY_MIB = 4096
 ENCODER = "sd15_wide"
 TIMEOUT = 1800.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"), help="ComfyUI tree")
     parser.add_argument("--prompts", type=int, default=1000)
     parser.add_argument("--turns", type=int, default=6, help="of the throughput comparison")
     parser.add_argument("--per-turn", type=int, default=100, help="prompts in each turn")
@@ -52,13 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> dict[str, object]:
     """Return the figures; bytes are exact, RSS and time are as measured."""
     with tempfile.TemporaryDirectory() as base:
-        server = ComfyServer(
-            Path(args.comfyui), Path(base), simulate_mib=CAPACITY_MIB,
-            packs=[PACKS / "headroom_probe", PACKS / "headroom_probe_encoders"],
+        server = serve(
+            args, base, CAPACITY_MIB, packs=("headroom_probe", "headroom_probe_encoders"),
             env={"OMP_NUM_THREADS": "1"},
         )
         with server:
-            bench = Bench(server)
+            bench = Bench(server, args.gpu)
             return {
                 "encoder": "CLIP-L, full width, 2 layers, random weights",
                 "growth": bench.growth(args.prompts),
@@ -80,18 +78,19 @@ class Done:
 class Bench:
     """The measurements on one running server."""
 
-    def __init__(self, server: ComfyServer) -> None:
+    def __init__(self, server: ComfyServer, gpu: bool = False) -> None:
         self.client: Client = server.client()
         assert server.process is not None
         self.process = psutil.Process(server.process.pid)
         self.base = server.base_dir
+        self.device = Device(self.client, gpu)
         self._next = 0
 
     def growth(self, prompts: int) -> dict[str, object]:
         self.encode(1)
-        first, rss_before = self.collect(), self.rss()
+        first, rss_before = self.device.collect(), self.rss()
         done, shown = self.encode(prompts)
-        last, rss_after = self.collect(), self.rss()
+        last, rss_after = self.device.collect(), self.rss()
         told = [json.loads(line) for line in done.texts[shown.id].splitlines()]
         embeddings = sum(item["bytes"] for item in told)
         grown = rss_after - rss_before
@@ -126,10 +125,10 @@ class Bench:
         start = self._next
         written, shown = self.encode(prompts, cache="disk", start=start)
         forget_everything(self.client)
-        self.collect()
-        idle = self.post("reset_peaks")
+        self.device.collect()
+        idle = self.device.reset_peaks()
         read, shown = self.encode(prompts, cache="disk", start=start)
-        after = self.collect()
+        after = self.device.collect()
         return {
             "prompts": prompts,
             "first_run_s": round(written.wall_s, 2), "second_run_s": round(read.wall_s, 2),
@@ -192,13 +191,6 @@ class Bench:
     def rss(self) -> int:
         return int(self.process.memory_info().rss)
 
-    def collect(self) -> dict[str, Any]:
-        return self.post("collect")
-
-    def post(self, what: str) -> dict[str, Any]:
-        status, answer = self.client.post_json(f"/simgpu/{what}", {})
-        assert status == 200, answer
-        return dict(answer)
 
 
 def _rates(kind: str, ours: list[float], core: list[float], per_turn: int) -> dict[str, object]:
@@ -212,6 +204,4 @@ def _rates(kind: str, ours: list[float], core: list[float], per_turn: int) -> di
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_arguments(parser)
-    print(json.dumps(run(parser.parse_args()), indent=1))
+    alone(sys.modules[__name__])

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
 import subprocess
 import sys
@@ -15,6 +13,10 @@ from pathlib import Path
 
 NAME = "import_time"
 ROOT = Path(__file__).resolve().parent.parent
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
+
+from devtools.bench_run import alone  # noqa: E402
 
 CHILD = """
 import sys, time, importlib.util
@@ -37,7 +39,6 @@ print((time.perf_counter() - started) * 1000)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"), help="ComfyUI tree")
     parser.add_argument("--repeats", type=int, default=5)
 
 
@@ -56,6 +57,4 @@ def _once(code: str) -> float:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_arguments(parser)
-    print(json.dumps(run(parser.parse_args()), indent=1))
+    alone(sys.modules[__name__])

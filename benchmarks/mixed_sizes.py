@@ -5,9 +5,11 @@
 In a real ComfyUI on the simulated GPU, whose memory figures are exact, one prompt runs Size Sorter,
 a sampler step and a decode for each of the sizes that ran out of memory in the published case
 (1024x1024, 1024x1152, 1360x1536; here divided by `--divide`), with both orders, with and without
-`expandable_segments`:
+`expandable_segments` (with `--gpu` on a real GPU, and with cudaMallocAsync too):
 - the peak of reserved bytes and the allocator's retries on a device with room;
-- the smallest capacity, to `--step-mib`, at which the prompt still completes.
+- the smallest capacity, to `--step-mib`, at which the prompt still completes, and the retries at
+  the larger one of the two orders.
+As in the published script the weights stay on the GPU (`--highvram`).
 Without ComfyUI, on the CPU: how many graphs torch.compile makes for sixteen published sizes, mixed,
 sorted and rounded up to buckets, with static shapes, with its default limit, and dynamic.
 """
@@ -15,8 +17,6 @@ sorted and rounded up to buckets, with static shapes, with its default limit, an
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import random
 import sys
 import tempfile
@@ -29,19 +29,20 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
 from devtools import models  # noqa: E402
-from devtools.client import Client, PromptFailed  # noqa: E402
+from devtools.bench_device import Device, serve  # noqa: E402
+from devtools.bench_run import alone  # noqa: E402
+from devtools.client import PromptFailed  # noqa: E402
 from devtools.graph import Graph, forget_everything  # noqa: E402
-from devtools.server import ComfyServer  # noqa: E402
 
 PUBLISHED = ((1024, 1024), (1024, 1152), (1360, 1536))
 SIXTEEN = tuple((w, h) for h in (960, 720, 896, 768) for w in (960, 720, 896, 768))
 ROOM_MIB = 8192
+MODES = ("native", "expandable_segments", "cudaMallocAsync")  # the last needs a real GPU
 ORDERS = ("smallest first", "largest first")
 TIMEOUT = 1800.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"), help="ComfyUI tree")
     parser.add_argument("--divide", type=int, default=4, help="the published sizes by this")
     parser.add_argument("--step-mib", type=int, default=4, help="of the search for the capacity")
 
@@ -53,37 +54,44 @@ def run(args: argparse.Namespace) -> dict[str, object]:
         "model": "SD1.5-class UNet and TAESD, random weights",
         "sizes": [f"{width}x{height}" for width, height in sizes],
     }
-    for segments in ("native", "expandable_segments"):
-        result[segments] = _orders(args, sizes, segments == "expandable_segments")
+    for mode in MODES[:3] if args.gpu else MODES[:2]:
+        result[mode] = _orders(args, sizes, mode)
     result["torch_compile"] = compiled_graphs()
     return result
 
 
 def _orders(
-    args: argparse.Namespace, sizes: list[tuple[int, ...]], expandable: bool
+    args: argparse.Namespace, sizes: list[tuple[int, ...]], mode: str
 ) -> dict[str, object]:
     wanted = [models.TEST_CHECKPOINT, models.TAESD_ENCODER, models.TAESD_DECODER]
     models.make_models(models.models_folder(), wanted)
     with tempfile.TemporaryDirectory() as base:
-        server = ComfyServer(
-            Path(args.comfyui), Path(base), simulate_mib=ROOM_MIB,
-            expandable_segments=expandable, models_dir=models.models_folder(),
+        own = mode == "cudaMallocAsync"
+        server = serve(
+            args, base, ROOM_MIB, expandable=mode == "expandable_segments", plain=not own,
+            flags=("--highvram", *(["--cuda-malloc"] if own else [])),
+            models_dir=models.models_folder(),
         )
         with server:
-            bench = SizeBench(server.client(), sizes)
-            return {order: bench.measure(order, args.step_mib) for order in ORDERS}
+            bench = SizeBench(Device(server.client(), args.gpu), sizes)
+            found = {order: bench.measure(order, args.step_mib) for order in ORDERS}
+            tight = max(float(one["smallest_capacity_mib"]) for one in found.values())
+            for order, one in found.items():
+                one |= {"tight_capacity_mib": tight, "tight_retries": bench.retries(order, tight)}
+            return dict(found)
 
 
 class SizeBench:
     """One prompt over all sizes, on a device whose capacity can be set."""
 
-    def __init__(self, client: Client, sizes: list[tuple[int, ...]]) -> None:
-        self.client = client
+    def __init__(self, device: Device, sizes: list[tuple[int, ...]]) -> None:
+        self.device = device
+        self.client = device.client
         self.text = "\n".join(f"{width}x{height}" for width, height in sizes)
 
-    def measure(self, order: str, step_mib: int) -> dict[str, object]:
-        assert self.completes(order, ROOM_MIB)
-        figures = self.post("collect")
+    def measure(self, order: str, step_mib: int) -> dict[str, Any]:
+        retries = self.retries(order, ROOM_MIB)
+        figures = self.device.collect()
         peak_mib = figures["peak_reserved_bytes"] / 2**20
         low, high = 0, int(peak_mib / step_mib) + 1
         while not self.completes(order, high * step_mib):
@@ -97,17 +105,23 @@ class SizeBench:
         return {
             "peak_reserved_mib": round(peak_mib, 3),
             "peak_allocated_mib": round(figures["peak_allocated_bytes"] / 2**20, 3),
-            "alloc_retries": figures["alloc_retries"],
+            "alloc_retries": retries,
             "smallest_capacity_mib": high * step_mib,
         }
 
-    def completes(self, order: str, capacity_mib: int) -> bool:
+    def retries(self, order: str, capacity_mib: float) -> int:
+        """How often the allocator gave its cache back and tried again; the prompt must complete."""
+        before = self.device.collect()["alloc_retries"]
+        assert self.completes(order, capacity_mib), f"{order} needs more than {capacity_mib} MiB"
+        return int(self.device.collect()["alloc_retries"] - before)
+
+    def completes(self, order: str, capacity_mib: float) -> bool:
         """Run the prompt on an empty device of that capacity; False when memory ran out."""
-        self.post("capacity", {"mib": ROOM_MIB})
+        self.device.set_capacity(ROOM_MIB)
         forget_everything(self.client)
-        self.post("collect")
-        self.post("capacity", {"mib": capacity_mib})
-        self.post("reset_peaks")
+        self.device.collect()
+        self.device.set_capacity(capacity_mib)
+        self.device.reset_peaks()
         try:
             self.client.run(self.prompt(order), timeout=TIMEOUT)
         except PromptFailed as error:
@@ -131,11 +145,6 @@ class SizeBench:
         decoded = graph.add("VAEDecode", samples=sampled, vae=checkpoint[2])
         graph.add("PreviewImage", images=decoded)
         return graph.prompt
-
-    def post(self, what: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        status, answer = self.client.post_json(f"/simgpu/{what}", body or {})
-        assert status == 200, answer
-        return dict(answer)
 
 
 # ---------------------------------------------------------------- torch.compile
@@ -214,6 +223,4 @@ def _graphs(sizes: list[Any], dynamic: bool | None, limit: int | None = 64) -> d
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_arguments(parser)
-    print(json.dumps(run(parser.parse_args()), indent=1))
+    alone(sys.modules[__name__])

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -22,6 +21,10 @@ from pathlib import Path
 
 NAME = "recorder_overhead"
 ROOT = Path(__file__).resolve().parent.parent
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
+
+from devtools.bench_run import alone  # noqa: E402
 
 CHILD = """
 import sys, time, asyncio, importlib.util, json, threading
@@ -131,7 +134,6 @@ os._exit(0)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"), help="ComfyUI tree")
     parser.add_argument("--turns", type=int, default=40, help="runs of each kind")
     parser.add_argument("--nodes", type=int, default=200)
 
@@ -189,6 +191,4 @@ def _measure(args: argparse.Namespace) -> dict[str, list[list[float]]]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_arguments(parser)
-    print(json.dumps(run(parser.parse_args()), indent=1))
+    alone(sys.modules[__name__])

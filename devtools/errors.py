@@ -58,3 +58,7 @@ def explain_failure(output: str, doing: str) -> str:
             "system; use Python 3.10 to 3.14 on 64-bit Linux, Windows or macOS on Apple silicon."
         )
     return f"The {doing} failed."
+
+
+class NotHere(RuntimeError):
+    """This machine or this ComfyUI cannot show what a benchmark measures; the text says why."""

@@ -1,0 +1,156 @@
+"""How fast Offload Model takes a model off the GPU and brings it back, in GB/s.
+
+    python benchmarks/offload.py --comfyui PATH [--gib 10]
+
+A model of plain bfloat16 layers is loaded, offloaded to the CPU and loaded again, in turns; then
+offloaded to disk and loaded again, once with weights that are those of its file (they are mapped
+from there) and once with weights that are nowhere on disk (they are written to a scratch file).
+Beside it, in the same run, the plain way of moving the same bytes: `tensor.to()` for each layer,
+one pinned buffer copied as fast as the bus goes (real GPU), reading the file, writing a file. Files
+are in the page cache after the first read, for both sides. Offloading is timed as the whole node,
+with its report; loading as ComfyUI's own loading.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+NAME = "offload"
+ROOT = Path(__file__).resolve().parent.parent
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
+
+from devtools.bench_device import Device, serve  # noqa: E402
+from devtools.bench_run import alone  # noqa: E402
+from devtools.client import node_texts  # noqa: E402
+from devtools.graph import Graph, Node, add_offload, forget_everything  # noqa: E402
+
+FILE = "headroom_bench.safetensors"
+SIDE = 4096
+LAYER_BYTES = SIDE * SIDE * 2
+TIMEOUT = 1800.0
+Json = dict[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--gib", type=float, help="of the model; default 1, on a real GPU 10")
+    parser.add_argument("--turns", type=int, default=3)
+
+
+def run(args: argparse.Namespace) -> Json:
+    """Return seconds as medians over the turns, ours and the plain way's, and their ratios."""
+    gib = args.gib or (10 if args.gpu else 1)
+    layers = max(int(gib * 2**30) // LAYER_BYTES, 1)
+    with tempfile.TemporaryDirectory() as base:
+        write_model(Path(base) / "models" / "diffusion_models" / FILE, layers)
+        server = serve(args, base, int(gib * 2048 + 2048), packs=("headroom_bench",))
+        with server:
+            bench = OffloadBench(Device(server.client(), args.gpu), layers)
+            turns = [bench.turn(number) for number in range(args.turns)]
+    return {"bytes": layers * LAYER_BYTES, "turns": args.turns, **summary(turns)}
+
+
+def write_model(path: Path, layers: int) -> None:
+    """A file of that many layers with random weights."""
+    import torch
+    from safetensors.torch import save_file
+
+    path.parent.mkdir(parents=True)
+    generator = torch.Generator().manual_seed(1)
+    weights = {
+        f"layer{index:04d}.weight":
+            torch.randint(-2**13, 2**13, (SIDE, SIDE), dtype=torch.int16, generator=generator)
+            .to(torch.bfloat16)
+        for index in range(layers)
+    }
+    save_file(weights, str(path))
+
+
+class OffloadBench:
+    """The measurements on one running server."""
+
+    def __init__(self, device: Device, layers: int) -> None:
+        self.client = device.client
+        self.layers = layers
+
+    def turn(self, number: int) -> dict[str, float | None]:
+        """Seconds of every way, each model new in every turn."""
+        found = self.plain()
+        for as_in_file in (True, False):
+            kind = "own_file" if as_in_file else "scratch"
+            found |= {f"{kind}_{name}": s for name, s in self.ours(as_in_file, number).items()}
+        return found
+
+    def plain(self) -> dict[str, float | None]:
+        graph = Graph()
+        file = graph.add("BenchFile", unet_name=FILE)
+        copy = graph.add("BenchCopy", tensors=self.layers, each_bytes=LAYER_BYTES, after=file)
+        texts = node_texts(self.client.run(graph.prompt, timeout=TIMEOUT))
+        answers = {**json.loads(texts[file.id]), **json.loads(texts[copy.id])}
+        return {name: value for name, value in answers.items() if name != "bytes"}
+
+    def ours(self, as_in_file: bool, turn: int) -> dict[str, float]:
+        """Load, offload to CPU, load, offload to disk, load: the seconds of each."""
+        forget_everything(self.client)
+        graph = Graph()
+        model = graph.add("BenchModel", unet_name=FILE, as_in_file=as_in_file, turn=turn)
+        steps: dict[str, Node] = {"load_first": graph.add("BenchLoad", model=model)}
+        for to in ("CPU", "disk"):
+            before = list(steps.values())[-1]
+            steps[f"to_{to.lower()}"] = add_offload(graph, model=before, to=to)
+            steps[f"from_{to.lower()}"] = graph.add("BenchLoad", model=steps[f"to_{to.lower()}"])
+        entry = self.client.run(graph.prompt, timeout=TIMEOUT)
+        texts = node_texts(entry)
+        record = self.client.get_json(f"/headroom/runs/{entry['prompt_id']}")
+        by_node = {str(node["node_id"]): node["seconds"] for node in record["nodes"]}
+        return {
+            name: float(by_node[node.id]) if name.startswith("to_")
+            else self._loaded(json.loads(texts[node.id]))
+            for name, node in steps.items()
+        }
+
+    def _loaded(self, answer: Json) -> float:
+        expected = self.layers * LAYER_BYTES
+        assert answer["bytes"] == expected, f"{answer['bytes']} of {expected} bytes were loaded"
+        return float(answer["seconds"])
+
+
+# Ours, and the plain ways that move the same bytes one after the other.
+PAIRS = {
+    "to CPU": ("own_file_to_cpu", ("to_cpu_s",)),
+    "back from CPU": ("own_file_from_cpu", ("to_device_s",)),
+    "to disk, mapped from its file": ("own_file_to_disk", ("to_cpu_s", "read_s")),
+    "back from its file": ("own_file_from_disk", ("read_s", "to_device_s")),
+    "to disk, scratch file": ("scratch_to_disk", ("to_cpu_s", "write_s")),
+    "back from the scratch file": ("scratch_from_disk", ("read_s", "to_device_s")),
+}
+
+
+def summary(turns: list[dict[str, float | None]]) -> Json:
+    """Median seconds of each way, and ours against the plain way within each turn."""
+    medians = {name: _median([turn[name] for turn in turns]) for name in turns[0]}
+    pairs = {}
+    for name, (ours, plain) in PAIRS.items():
+        own = [float(turn[ours] or 0) for turn in turns]
+        other = [sum(float(turn[part] or 0) for part in plain) for turn in turns]
+        speeds = [p / o for o, p in zip(own, other, strict=True)]
+        pairs[name] = {
+            "seconds": _median(own), "plain_seconds": _median(other),
+            "plain_is": [part.removesuffix("_s") for part in plain],
+            "speed_of_plain": round(statistics.median(speeds), 4),
+        }
+    return {"ways": pairs, "seconds": medians}
+
+
+def _median(values: list[Any]) -> float | None:
+    return None if None in values else round(statistics.median(values), 4)
+
+
+if __name__ == "__main__":
+    alone(sys.modules[__name__])

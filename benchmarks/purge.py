@@ -1,0 +1,150 @@
+"""What Purge VRAM leaves on the GPU, against the floor and against ComfyUI's own `POST /free`.
+
+    python benchmarks/purge.py --comfyui PATH
+
+A prompt loads and uses a checkpoint (encode, sample, decode) while the node cache keeps some
+tensors on the GPU that something still needs, as some packs' outputs are: they are the floor, in
+the allocator's steps of 512 bytes. Measured on the same server, each after a run of its own:
+- the bytes left after Purge VRAM at the end, after `POST /free` with `unload_models`, after both
+  of its switches (which drops the node cache too, so that its floor is 0), and after nothing;
+- the peak of a prompt over two checkpoints, with Purge VRAM between them, and without it while a
+  `POST /free` that came in the middle waits for the prompt's end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+NAME = "purge"
+ROOT = Path(__file__).resolve().parent.parent
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
+
+from devtools import models  # noqa: E402
+from devtools.bench_device import Device, serve  # noqa: E402
+from devtools.bench_run import alone  # noqa: E402
+from devtools.client import node_texts  # noqa: E402
+from devtools.graph import Graph, Node, add_purge, add_sampler, forget_everything  # noqa: E402
+
+CAPACITY_MIB = 8192
+FILES = (models.DEMO_CHECKPOINT, models.TEST_CHECKPOINT)
+TIMEOUT = 1800.0
+FIGURES = ("allocated_bytes", "reserved_bytes")
+Json = dict[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--size", type=int, default=256, help="pixels")
+    parser.add_argument("--held-mib", type=int, default=64, help="what the node cache keeps there")
+    parser.add_argument("--held-small", type=int, default=16, help="and tensors of 1 KiB")
+
+
+def run(args: argparse.Namespace) -> Json:
+    """Return the figures in bytes; none of them is a time."""
+    models.make_models(models.models_folder(), FILES)
+    with tempfile.TemporaryDirectory() as base:
+        server = serve(args, base, CAPACITY_MIB, packs=("headroom_bench",),
+                       models_dir=models.models_folder())
+        with server:
+            device = Device(server.client(), args.gpu)
+            bench = PurgeBench(device, args)
+            ways = {"nothing": bench.left(lambda: None),
+                    "purge": bench.left(None),
+                    "free_models": bench.left(lambda: bench.free(False)),
+                    "free_models_and_cache": bench.left(lambda: bench.free(True))}
+            return {"left": ways, "two_models": bench.two_models()}
+
+
+class PurgeBench:
+    """The measurements on one running server."""
+
+    def __init__(self, device: Device, args: argparse.Namespace) -> None:
+        self.device = device
+        self.client = device.client
+        self.args = args
+
+    def left(self, after: Any) -> Json:
+        """The bytes left; `after` runs when the prompt has ended, None puts a purge into it."""
+        self.start_empty()
+        graph = Graph()
+        held = graph.add("BenchHold", large_mib=self.args.held_mib, small=self.args.held_small)
+        known = graph.add("BenchHeld", held=held)
+        image = self.used(graph, FILES[0])
+        if after is None:
+            add_purge(graph, value=self.waits(graph, image, known))
+        answer = self.client.run(graph.prompt, timeout=TIMEOUT)
+        if after is not None:
+            after()
+        floor = json.loads(node_texts(answer)[known.id])["bytes"]
+        figures = self.device.collect()
+        found: Json = {name: figures[name] for name in FIGURES}
+        return {**found, "floor_bytes": floor,
+                "allocated_of_floor": round(figures["allocated_bytes"] / floor, 5)}
+
+    def two_models(self) -> Json:
+        """The peaks of a prompt over two checkpoints."""
+        return {"with_purge_between": self.peak(True), "without": self.peak(False)}
+
+    def peak(self, purge: bool) -> Json:
+        self.start_empty()
+        graph = Graph()
+        first: Any = self.used(graph, FILES[0])
+        if purge:
+            first = add_purge(graph, value=first)
+        checkpoint = self.checkpoint(graph, FILES[1])
+        second = self.encoded(graph, checkpoint, first)
+        graph.add("PreviewImage", images=second)
+        prompt_id = self.client.queue(graph.prompt)
+        if not purge:
+            self.client.free(unload_models=True, free_memory=False)
+        self.client.wait(prompt_id, TIMEOUT)
+        figures = self.device.collect()
+        return {name: figures[f"peak_{name}"] for name in FIGURES}
+
+    def encoded(self, graph: Graph, checkpoint: Node, image: Any) -> Node:
+        """The first model's picture, sampled again by the second one."""
+        latent = graph.add("VAEEncode", pixels=image, vae=checkpoint[2])
+        sampled = add_sampler(graph, checkpoint[0], checkpoint[1])
+        graph.prompt[sampled.id]["inputs"].update(latent_image=latent[0], denoise=0.5)
+        return graph.add("VAEDecode", samples=sampled, vae=checkpoint[2])
+
+    def used(self, graph: Graph, file: str) -> Node:
+        """A picture that every part of a checkpoint took part in."""
+        checkpoint = self.checkpoint(graph, file)
+        latent = add_sampler(graph, checkpoint[0], checkpoint[1], size=self.args.size)
+        image = graph.add("VAEDecode", samples=latent, vae=checkpoint[2])
+        graph.add("PreviewImage", images=image)
+        return image
+
+    @staticmethod
+    def checkpoint(graph: Graph, file: str) -> Node:
+        return graph.add("CheckpointLoaderSimple", ckpt_name=file.split("/")[1])
+
+    @staticmethod
+    def waits(graph: Graph, image: Node, known: Node) -> Node:
+        """A value that is ready when both are."""
+        return graph.add("BenchBoth", a=image, b=known)
+
+    def start_empty(self) -> None:
+        forget_everything(self.client)
+        self.device.collect()
+        self.device.reset_peaks()
+
+    def free(self, free_memory: bool) -> None:
+        """`POST /free`, and wait until ComfyUI has acted on it."""
+        self.client.free(unload_models=True, free_memory=free_memory)
+        deadline = time.monotonic() + 120
+        while self.device.free_is_pending():
+            if time.monotonic() > deadline:
+                raise TimeoutError("ComfyUI did not act on POST /free within 120 s")
+            time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    alone(sys.modules[__name__])

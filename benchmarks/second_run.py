@@ -1,0 +1,166 @@
+"""The second run of a workflow with our nodes against the same workflow without them.
+
+    python benchmarks/second_run.py --comfyui PATH
+
+SD1.5 class, encode, sample, decode, preview; `ours` adds Encode to CPU (with the disk cache),
+OOM Guard and Memory Report, `ours with purge` a Purge VRAM at the end too. In turns on one server:
+- the nodes that run when the very same prompt is queued again;
+- a second run with another seed, straight after the first: CPU seconds of the whole server and
+  wall-clock seconds, each against stock in the same turn;
+- a second run with another seed after the server has forgotten everything, as after a restart:
+  the same, and whether the text encoder was loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+NAME = "second_run"
+ROOT = Path(__file__).resolve().parent.parent
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
+
+from devtools import models  # noqa: E402
+from devtools.bench_device import Device, serve  # noqa: E402
+from devtools.bench_run import alone  # noqa: E402
+from devtools.client import cached_nodes  # noqa: E402
+from devtools.graph import Graph, Node, add_purge, add_sampler, forget_everything  # noqa: E402
+
+CAPACITY_MIB = 8192
+TIMEOUT = 1800.0
+KINDS = ("stock", "ours", "ours with purge")
+GUARD = {"free_other_models": True, "offload_weights": True, "split_batch": True,
+         "tile_vae": True, "max_attempts": 8}
+Json = dict[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--size", type=int, default=256, help="pixels")
+
+
+def run(args: argparse.Namespace) -> Json:
+    """Return medians over the turns, and each kind against stock."""
+    models.make_models(models.models_folder(), [models.DEMO_CHECKPOINT])
+    with tempfile.TemporaryDirectory() as base:
+        server = serve(args, base, CAPACITY_MIB, models_dir=models.models_folder(),
+                       packs=("headroom_probe",))
+        with server:
+            assert server.process is not None
+            device = Device(server.client(), args.gpu)
+            bench = SecondRuns(device, psutil.Process(server.process.pid), args.size)
+            return {
+                "turns": args.turns, "size": args.size,
+                "same_prompt_again": {kind: bench.again(kind) for kind in KINDS},
+                "another_seed": bench.compared(args.turns, forget=False),
+                "another_seed_after_a_restart": bench.compared(args.turns, forget=True),
+            }
+
+
+class SecondRuns:
+    """The measurements on one running server."""
+
+    def __init__(self, device: Device, process: psutil.Process, size: int) -> None:
+        self.client = device.client
+        self.device = device
+        self.process = process
+        self.size = size
+        self._seed = 0
+
+    def again(self, kind: str) -> Json:
+        """Queue the same prompt twice: the nodes that ran the second time."""
+        forget_everything(self.client)
+        graph = self.graph(kind, self.seed())
+        self.client.run(graph.prompt, timeout=TIMEOUT)
+        entry = self.client.run(graph.prompt, timeout=TIMEOUT)
+        ran = set(graph.prompt) - cached_nodes(entry)
+        return {"nodes": len(graph.prompt),
+                "ran_again": sorted(graph.prompt[node]["class_type"] for node in ran)}
+
+    def compared(self, turns: int, forget: bool) -> Json:
+        found: dict[str, list[Json]] = {kind: [] for kind in KINDS}
+        for turn in range(turns):
+            for kind in KINDS if turn % 2 else reversed(KINDS):
+                found[kind].append(self.second(kind, forget))
+        return {kind: self.against(found[kind], found["stock"]) for kind in KINDS}
+
+    def second(self, kind: str, forget: bool) -> Json:
+        """The seconds of a second run, and what is on the device after it."""
+        forget_everything(self.client)
+        self.client.run(self.graph(kind, self.seed()).prompt, timeout=TIMEOUT)
+        if forget:
+            forget_everything(self.client)
+        self.device.collect()
+        self.device.reset_peaks()
+        graph = self.graph(kind, self.seed())
+        cpu, wall = self.cpu_s(), time.perf_counter()
+        entry = self.client.run(graph.prompt, timeout=TIMEOUT)
+        wall = time.perf_counter() - wall
+        cpu = self.cpu_s() - cpu
+        figures = self.device.collect()
+        ran = {graph.prompt[n]["class_type"] for n in set(graph.prompt) - cached_nodes(entry)}
+        encodes = {"CLIPTextEncode", "HeadroomEncodeToCPU"} & ran
+        return {"cpu_s": cpu, "wall_s": wall, "encoded": sorted(encodes),
+                "peak_reserved_bytes": figures["peak_reserved_bytes"],
+                "left_allocated_bytes": figures["allocated_bytes"]}
+
+    @staticmethod
+    def against(own: list[Json], stock: list[Json]) -> Json:
+        def ratio(name: str) -> float:
+            pairs = zip(own, stock, strict=True)
+            return round(statistics.median(a[name] / b[name] for a, b in pairs), 4)
+
+        last = own[-1]
+        return {
+            "cpu_s": round(statistics.median(run["cpu_s"] for run in own), 3),
+            "wall_s": round(statistics.median(run["wall_s"] for run in own), 3),
+            "cpu_of_stock": ratio("cpu_s"), "wall_of_stock": ratio("wall_s"),
+            **{name: last[name] for name in last if name not in ("cpu_s", "wall_s")},
+        }
+
+    def graph(self, kind: str, seed: int) -> Graph:
+        graph = Graph()
+        checkpoint = graph.add("CheckpointLoaderSimple",
+                               ckpt_name=models.DEMO_CHECKPOINT.split("/")[1])
+        parts = [checkpoint[output] for output in range(3)]
+        if kind != "stock":
+            parts[0] = graph.add("HeadroomOOMGuard", model=parts[0], **GUARD)[0]
+            parts[2] = graph.add("HeadroomOOMGuard", model=parts[2], **GUARD)[0]
+        latent = add_sampler(graph, parts[0], parts[1], seed=seed, size=self.size)
+        if kind != "stock":
+            self._encode_with_ours(graph, latent)
+        image = graph.add("VAEDecode", samples=latent, vae=parts[2])
+        last: Node = graph.add("PreviewImage", images=image)
+        if kind != "stock":
+            last = graph.add("HeadroomMemoryReport", value=image)
+        if kind == "ours with purge":
+            add_purge(graph, value=last[0])
+        return graph
+
+    @staticmethod
+    def _encode_with_ours(graph: Graph, latent: Node) -> None:
+        sampler = graph.prompt[latent.id]["inputs"]
+        for name in ("positive", "negative"):
+            node = graph.prompt[sampler[name][0]]
+            node["class_type"] = "HeadroomEncodeToCPU"
+            node["inputs"] |= {"split": "one prompt", "release_encoder": True, "cache": "disk"}
+
+    def seed(self) -> int:
+        self._seed += 1
+        return self._seed
+
+    def cpu_s(self) -> float:
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
+
+if __name__ == "__main__":
+    alone(sys.modules[__name__])

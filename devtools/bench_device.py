@@ -1,0 +1,70 @@
+"""The device that a benchmark runs on: the simulated GPU, or with `--gpu` the machine's own.
+
+Both answer the same questions, so that one benchmark measures either.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .client import Client
+from .server import ComfyServer, known_flags
+
+TESTS = Path(__file__).resolve().parent.parent / "tests"
+REAL_PACK = TESTS / "gpu" / "packs" / "headroom_real_gpu"
+PROBES = TESTS / "host" / "packs"
+# What the simulated GPU does not have either, so that figures can be compared.
+PLAIN = ("--disable-cuda-malloc", "--disable-dynamic-vram")
+Json = dict[str, Any]
+
+
+def serve(
+    args: argparse.Namespace, base: str | Path, capacity_mib: int, *,
+    packs: Iterable[str] = (), flags: Iterable[str] = (), expandable: bool = False,
+    env: Mapping[str, str] | None = None, plain: bool = True, **options: Any,
+) -> ComfyServer:
+    """A ComfyUI with our probe packs on a simulated GPU of that size, or on the whole real one."""
+    folders = [PROBES / name for name in packs]
+    tree = Path(args.comfyui)
+    if not getattr(args, "gpu", False):
+        return ComfyServer(tree, Path(base), simulate_mib=capacity_mib, packs=folders,
+                           args=list(flags), expandable_segments=expandable, env=env, **options)
+    known = known_flags(tree)
+    wanted = [flag for flag in PLAIN if flag in known] if plain else []
+    setting = f"expandable_segments:{expandable}"
+    settings = {"PYTORCH_CUDA_ALLOC_CONF": setting, "PYTORCH_ALLOC_CONF": setting}
+    return ComfyServer(tree, Path(base), gpu=True, packs=[*folders, REAL_PACK],
+                       args=[*wanted, *flags], env={**settings, **(env or {})}, **options)
+
+
+class Device:
+    """The figures and limits of the GPU under a running server."""
+
+    def __init__(self, client: Client, gpu: bool = False) -> None:
+        self.client = client
+        self._prefix = "/realgpu" if gpu else "/simgpu"
+
+    def collect(self) -> Json:
+        """All figures after a run of the server's garbage collector."""
+        return self.post("collect")
+
+    def reset_peaks(self) -> Json:
+        """Start the peaks again at the current figures, which are returned."""
+        return self.post("reset_peaks")
+
+    def set_capacity(self, mib: float) -> None:
+        """Make the device that large; what is on it stays."""
+        self.post("capacity", {"mib": mib})
+
+    def free_is_pending(self) -> bool:
+        """Whether ComfyUI has yet to act on a `POST /free`."""
+        return bool(self.client.get_json(f"{self._prefix}/pending")["free"])
+
+    def post(self, what: str, body: Json | None = None) -> Json:
+        status, answer = self.client.post_json(f"{self._prefix}/{what}", body or {})
+        if status != 200:
+            raise RuntimeError(f"{self._prefix}/{what} answered {status}: {answer}")
+        return dict(answer)

@@ -1,0 +1,108 @@
+"""Run benchmarks one after the other and record each; inside the environment.
+
+A benchmark is a module of `benchmarks/` with NAME, `add_arguments(parser)` and
+`run(args) -> dict`, raising NotHere where this machine or this ComfyUI cannot show it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from . import bench_tables, results
+from .errors import NotHere
+
+FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
+
+
+def load(name: str) -> ModuleType:
+    """Import the benchmark of that file name."""
+    if str(FOLDER) not in sys.path:
+        sys.path.append(str(FOLDER))  # some share a helper module
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", FOLDER / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def arguments(module: Any, words: Sequence[str]) -> argparse.Namespace:
+    """The benchmark's own arguments with `--comfyui`, and `--gpu` where it knows a GPU."""
+    parser = argparse.ArgumentParser(description=module.__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    module.add_arguments(parser)
+    known = {option for action in parser._actions for option in action.option_strings}
+    if "--comfyui" not in known:
+        parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"))
+    if "--gpu" not in known:
+        parser.add_argument("--gpu", action="store_true", help="on this machine's own GPU")
+    return parser.parse_args(words)
+
+
+def run_and_record(module: Any, args: argparse.Namespace) -> bool:
+    """Measure one benchmark and record it; False when it failed."""
+    started = time.monotonic()
+    print(f"{module.NAME}: running", flush=True)
+    try:
+        found = module.run(args)
+    except NotHere as reason:
+        print(f"{module.NAME}: skipped, {reason}", flush=True)
+        return True
+    except Exception:  # noqa: BLE001 - said and counted; the next benchmark may still run
+        traceback.print_exc()
+        print(f"{module.NAME}: FAILED after {time.monotonic() - started:.0f} s", flush=True)
+        return False
+    path = results.record(module.NAME, found, args.comfyui, args.gpu)
+    print(f"{module.NAME}: {time.monotonic() - started:.0f} s, recorded in {path.name}", flush=True)
+    return True
+
+
+def alone(module: Any) -> None:
+    """What `python benchmarks/NAME.py` does: print the figures; `--write` records them too."""
+    words = [word for word in sys.argv[1:] if word != "--write"]
+    args = arguments(module, words)
+    if len(words) < len(sys.argv) - 1:
+        done = run_and_record(module, args)
+        bench_tables.publish()
+        sys.exit(int(not done))
+    print(json.dumps(module.run(args), indent=1, ensure_ascii=False))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("names", nargs="+")
+    options = parser.parse_args()
+    if options.gpu and not _has_gpu():
+        print("Error: --gpu needs a GPU that torch can use, and this machine shows none.",
+              file=sys.stderr)
+        return 2
+    failed = []
+    for name in options.names:
+        module = load(name)
+        args = arguments(module, ["--gpu"] if options.gpu else [])
+        if not run_and_record(module, args):
+            failed.append(name)
+    if failed:
+        print(f"FAILED: {', '.join(failed)}", flush=True)
+    return int(bool(failed))
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

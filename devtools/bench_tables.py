@@ -1,0 +1,95 @@
+"""Tables from the recorded figures: one beside each results file, and those of the two READMEs.
+
+The README's part lies between two marker comments and is never written by hand. Every table names
+the device, ComfyUI, torch and the commit that were measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from pathlib import Path
+
+from . import results
+from .bench_rows import Say, chinese, english, rows_of
+from .results import Part
+
+BEGIN = "<!-- figures: begin; written by `python dev.py bench` -->"
+END = "<!-- figures: end -->"
+READMES = {"README.md": english, "README.zh-CN.md": chinese}
+
+
+def publish(root: Path = results.ROOT, folder: Path = results.RESULTS) -> list[Path]:
+    """Write every table anew from the recorded results; return the files that changed."""
+    wanted = {path.with_suffix(".md"): file_table(path) for path in sorted(folder.glob("*.json"))}
+    for name, say in READMES.items():
+        text = (root / name).read_text(encoding="utf-8")
+        wanted[root / name] = with_figures(text, section(results.newest(folder), say))
+    changed = [path for path, text in wanted.items() if text and not _holds(path, text)]
+    for path in changed:
+        path.write_text(wanted[path], encoding="utf-8")
+    return changed
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text
+
+
+def file_table(path: Path) -> str:
+    """The Markdown of one results file; empty for a file of another form."""
+    parts = list(results.parts_of(path))
+    if not parts:
+        return ""
+    return f"# {parts[0].device}, {parts[0].date}\n\n{section(parts, english)}\n"
+
+
+def with_figures(text: str, figures: str) -> str:
+    """The README with the part between the markers replaced; ValueError where they are missing."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"The README has no part between {BEGIN} and {END}.")
+    return f"{before}{BEGIN}\n{figures}\n{END}{after}"
+
+
+def section(parts: Iterable[Part], say: Say) -> str:
+    """A table for each device, ComfyUI and torch, with what each was measured on above it."""
+    tables = []
+    for measured_on, group in groupby(parts, lambda part: (part.device, part.comfyui, part.torch)):
+        found = list(group)
+        if rows := [row for part in found for row in _rows(part, say)]:
+            tables.append("\n".join([_about(*measured_on, say=say), "", *_head(say), *rows]))
+    if all(part.simulated for part in parts):
+        tables.append(say(
+            "None of these figures was measured on a real GPU. `python dev.py bench --gpu` "
+            "measures the same there.",
+            "以上数字都不是在真实 GPU 上测得的；在有 GPU 的机器上，`python dev.py bench --gpu` "
+            "会测量同样的内容。",
+        ))
+    return "\n\n".join(tables)
+
+
+def _about(device: str, comfyui: str, torch: str, say: Say) -> str:
+    if device != results.SIMULATED:
+        return f"**{device}**, ComfyUI {comfyui}, torch {torch}"
+    return say(
+        f"**Simulated GPU** (no real GPU took part), ComfyUI {comfyui}, torch {torch}. Bytes are "
+        "exact to PyTorch's caching allocator, without CUDA context, streams or dynamic VRAM; "
+        "seconds are of a CPU, and only ratios within one run say something.",
+        f"**模拟 GPU**（没有真实 GPU 参与），ComfyUI {comfyui}，torch {torch}。字节数与 PyTorch "
+        "缓存分配器完全一致，但不含 CUDA 上下文、流和动态显存；秒数来自 CPU，只有同一次运行内的"
+        "比值有意义。",
+    )
+
+
+def _head(say: Say) -> list[str]:
+    words = (say("What", "内容"), say("Figure", "数字"), say("Benchmark", "基准"),
+             say("Commit", "提交"), say("Date", "日期"))
+    return [f"| {' | '.join(words)} |", "|---|---|---|---|---|"]
+
+
+def _rows(part: Part, say: Say) -> list[str]:
+    return [
+        f"| {what} | {figure} | `{part.name}` | {part.commit} | {part.date} |"
+        for what, figure in rows_of(part, say)
+    ]

@@ -1,0 +1,144 @@
+"""A real GPU behind the same HTTP requests that the simulated one answers, under /realgpu.
+
+GET  /realgpu/ledger, /realgpu/pending
+POST /realgpu/capacity {"mib": N}   all that this process may take, and what the driver then shows
+POST /realgpu/other {"mib": N}      bytes that another process really holds
+POST /realgpu/reset_peaks, /realgpu/collect
+A chosen allocation cannot be made to fail here: there is no /realgpu/fault.
+"""
+
+import asyncio
+import gc
+import subprocess
+import sys
+
+import torch
+from aiohttp import web
+from server import PromptServer
+
+NODE_CLASS_MAPPINGS: dict[str, type] = {}
+MIB = 2**20
+# Takes memory until only the given bytes are free, says so, and holds it until its input closes.
+BALLAST = """
+import sys, torch
+torch.cuda.init()
+wanted = int(sys.argv[1])
+spare = torch.cuda.mem_get_info()[0] - wanted
+held = torch.empty(max(spare, 0), dtype=torch.uint8, device="cuda")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+class Limits:
+    """The limits set on this process: the share of torch's allocator, and another process."""
+
+    def __init__(self):
+        self.capacity_bytes = None
+        self.ballast = None
+
+    def set_capacity(self, nbytes):
+        """Behave like a GPU of `nbytes`: the allocator's limit, and as much taken by another."""
+        total = torch.cuda.mem_get_info()[1]
+        self.capacity_bytes = None if nbytes >= total else nbytes
+        torch.cuda.set_per_process_memory_fraction(min(nbytes / total, 1.0))
+        reserved = torch.cuda.memory_reserved()
+        self.leave_free(None if nbytes >= total else max(nbytes - reserved, 0))
+
+    def leave_free(self, nbytes):
+        """Let another process take all but `nbytes` of the device; None ends that process."""
+        if self.ballast is not None:
+            self.ballast.communicate()
+            self.ballast = None
+        if nbytes is None:
+            return
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.ballast = subprocess.Popen([sys.executable, "-c", BALLAST, str(nbytes)], **pipes)
+        if self.ballast.stdout.readline().strip() != "held":
+            raise ValueError("the process that should hold memory could not take it")
+
+
+LIMITS = Limits()
+
+
+def ledger(body=None):
+    stats = torch.cuda.memory_stats()
+    free, total = torch.cuda.mem_get_info()
+    capacity = LIMITS.capacity_bytes or total
+    reserved = torch.cuda.memory_reserved()
+    return {
+        "capacity_bytes": capacity,
+        "free_bytes": free,
+        "other_process_bytes": max(total - free - reserved, 0),
+        "allocated_bytes": torch.cuda.memory_allocated(),
+        "reserved_bytes": reserved,
+        "peak_allocated_bytes": torch.cuda.max_memory_allocated(),
+        "peak_reserved_bytes": torch.cuda.max_memory_reserved(),
+        "requested_bytes": stats.get("requested_bytes.all.current", 0),
+        "live_blocks": stats.get("allocation.all.current", 0),
+        "allocations": stats.get("allocation.all.allocated", 0),
+        "frees": stats.get("allocation.all.freed", 0),
+        "alloc_retries": stats.get("num_alloc_retries", 0),
+        "ooms": stats.get("num_ooms", 0),
+        "expandable_segments": False,
+    }
+
+
+def collect(body):
+    gc.collect()
+    torch.cuda.synchronize()
+    return ledger()
+
+
+def reset_peaks(body):
+    torch.cuda.reset_peak_memory_stats()
+    return ledger()
+
+
+def capacity(body):
+    LIMITS.set_capacity(_bytes(body))
+    return ledger()
+
+
+def other(body):
+    free, _ = torch.cuda.mem_get_info()
+    taken = _bytes(body)
+    LIMITS.leave_free(None if taken == 0 else max(free - taken, 0))
+    return ledger()
+
+
+def _bytes(body):
+    mib = body.get("mib")
+    if isinstance(mib, bool) or not isinstance(mib, int | float) or mib < 0:
+        raise ValueError(f'expected {{"mib": a number from 0 up}}, got {body}')
+    return int(mib * MIB)
+
+
+ACTIONS = {
+    "ledger": ledger, "collect": collect, "reset_peaks": reset_peaks, "capacity": capacity,
+    "other": other,
+}
+
+
+@PromptServer.instance.routes.get("/realgpu/pending")
+async def _pending(request: web.Request) -> web.Response:
+    flags = PromptServer.instance.prompt_queue.get_flags(reset=False)
+    return web.json_response({"free": bool(flags)})
+
+
+@PromptServer.instance.routes.get("/realgpu/ledger")
+async def _ledger(request: web.Request) -> web.Response:
+    return web.json_response(await asyncio.to_thread(ledger))
+
+
+async def _answer(request: web.Request) -> web.Response:
+    try:
+        body = await request.json() if request.can_read_body else {}
+        action = ACTIONS[request.match_info["action"]]
+        return web.json_response(await asyncio.to_thread(action, body))
+    except (TypeError, ValueError) as error:
+        return web.json_response({"error": str(error)}, status=400)
+
+
+for _name in ("collect", "reset_peaks", "capacity", "other"):
+    PromptServer.instance.routes.post(f"/realgpu/{{action:{_name}}}")(_answer)

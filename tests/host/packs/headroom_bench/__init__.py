@@ -1,0 +1,203 @@
+"""Nodes for the benchmarks: models of any size, timed loads and plain copies, held tensors."""
+
+import gc
+import json
+import os
+import time
+from pathlib import Path
+
+import comfy.model_management as mm
+import comfy.model_patcher
+import comfy.ops
+import comfy.utils
+import folder_paths
+import torch
+
+CHUNK_BYTES = 16 * 2**20
+
+
+class AnyType(str):
+    def __ne__(self, other):
+        return False
+
+
+ANY = AnyType("*")
+
+
+def settled():
+    """The time when the device has done all that it was asked to do."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+class Bench:
+    CATEGORY = "headroom_bench"
+    OUTPUT_NODE = True
+    RETURN_TYPES = (ANY,)
+    FUNCTION = "run"
+
+    @classmethod
+    def IS_CHANGED(cls, **_):
+        return float("nan")
+
+    @staticmethod
+    def shown(answer, value=None):
+        return {"ui": {"text": [json.dumps(answer)]}, "result": (value,)}
+
+
+class BenchModel(Bench):
+    """A MODEL of plain layers from a file; `as_in_file` off makes its weights differ from it."""
+
+    OUTPUT_NODE = False
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"unet_name": ("STRING", {}), "as_in_file": ("BOOLEAN", {}),
+                             "turn": ("INT", {})}}
+
+    def run(self, unet_name, as_in_file, turn):
+        path = folder_paths.get_full_path_or_raise("diffusion_models", unet_name)
+        weights = comfy.utils.load_torch_file(path)
+        linear = comfy.ops.disable_weight_init.Linear
+        net = torch.nn.Module()
+        for name in sorted(weights):
+            weight = weights.pop(name)
+            layer = linear(*reversed(weight.shape), bias=False, device="meta")
+            kept = weight.clone() if as_in_file else weight * 2
+            layer.weight = torch.nn.Parameter(kept, requires_grad=False)
+            net.add_module(name.partition(".")[0], layer)
+        patcher = comfy.model_patcher.ModelPatcher(
+            net, mm.get_torch_device(), mm.unet_offload_device()
+        )
+        return (patcher,)
+
+
+class BenchLoad(Bench):
+    """Bring a MODEL onto the device: seconds, and the bytes that are there then."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": (ANY,)}, "optional": {"after": (ANY,)}}
+
+    def run(self, model, after=None):
+        started = settled()
+        mm.load_models_gpu([model])
+        seconds = settled() - started
+        return self.shown({"seconds": seconds, "bytes": model.loaded_size()}, model)
+
+
+class BenchCopy(Bench):
+    """Plain copies of as many bytes, tensor by tensor, to the device and back: seconds."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"tensors": ("INT", {}), "each_bytes": ("INT", {})},
+                "optional": {"after": (ANY,)}}
+
+    def run(self, tensors, each_bytes, after=None):
+        mm.unload_all_models()
+        gc.collect()
+        mm.soft_empty_cache()
+        host = [torch.ones(each_bytes, dtype=torch.uint8) for _ in range(tensors)]
+        device = mm.get_torch_device()
+        answer, there = self._copies(host, device)
+        answer["pinned_to_device_s"] = self._pinned(host[0], there, device)
+        return self.shown(answer, None)
+
+    def _copies(self, host, device):
+        started = settled()
+        there = [tensor.to(device) for tensor in host]
+        arrived = settled()
+        back = [tensor.to("cpu") for tensor in there]
+        returned = settled()
+        assert len(back) == len(host)
+        return {"to_device_s": arrived - started, "to_cpu_s": returned - arrived}, there
+
+    def _pinned(self, tensor, there, device):
+        """As fast as the bus goes: one pinned buffer copied again and again; None without a GPU."""
+        if device.type != "cuda" or not there[0].is_cuda:
+            return None
+        pinned = tensor.pin_memory()
+        started = settled()
+        for target in there:
+            target.copy_(pinned, non_blocking=True)
+        return settled() - started
+
+
+class BenchFile(Bench):
+    """Plain reading and writing of a file of the same bytes: seconds."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"unet_name": ("STRING", {})}, "optional": {"after": (ANY,)}}
+
+    def run(self, unet_name, after=None):
+        path = Path(folder_paths.get_full_path_or_raise("diffusion_models", unet_name))
+        buffer = bytearray(CHUNK_BYTES)
+        started = time.perf_counter()
+        with path.open("rb", buffering=0) as stream:
+            while stream.readinto(buffer):
+                continue
+        read = time.perf_counter() - started
+        copy = Path(folder_paths.get_temp_directory()) / "bench.bin"
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        size = path.stat().st_size
+        started = time.perf_counter()
+        with copy.open("wb", buffering=0) as stream:
+            for _ in range(-(-size // CHUNK_BYTES)):
+                stream.write(buffer)
+        written = time.perf_counter() - started
+        os.unlink(copy)
+        return self.shown({"read_s": read, "write_s": written, "bytes": size}, None)
+
+
+class BenchHold(Bench):
+    """Tensors on the device that the node cache keeps, as some packs' outputs are."""
+
+    OUTPUT_NODE = False
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"large_mib": ("INT", {}), "small": ("INT", {})},
+                "optional": {"after": (ANY,)}}
+
+    @classmethod
+    def IS_CHANGED(cls, **_):
+        return ""
+
+    def run(self, large_mib, small, after=None):
+        device = mm.get_torch_device()
+        large = torch.zeros(large_mib * 2**18, device=device)
+        return ([large, *(torch.zeros(256, device=device) for _ in range(small))],)
+
+
+class BenchHeld(Bench):
+    """The bytes that the held tensors need of the allocator, which rounds each up to 512."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"held": (ANY,)}}
+
+    def run(self, held):
+        sizes = [t.numel() * t.element_size() for t in held if t.device.type != "cpu"]
+        return self.shown({"bytes": sum(-(-size // 512) * 512 for size in sizes)}, held)
+
+
+class BenchBoth(Bench):
+    """Hands `a` on when `b` is ready too."""
+
+    OUTPUT_NODE = False
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"a": (ANY,), "b": (ANY,)}}
+
+    def run(self, a, b):
+        return (a,)
+
+
+NODE_CLASS_MAPPINGS = {
+    cls.__name__: cls
+    for cls in (BenchModel, BenchLoad, BenchCopy, BenchFile, BenchHold, BenchHeld, BenchBoth)
+}

@@ -1,0 +1,109 @@
+"""The recorded figures, the tables made from them, and the READMEs that show them."""
+
+import json
+
+import pytest
+
+from devtools import bench, bench_tables, results
+from devtools.bench_rows import chinese, english
+from devtools.results import ROOT
+
+ENCODE_LOOP = {
+    "growth": {"prompts": 1000, "gpu_bytes_of_growth": 0, "rss_growth_per_embedding_byte": 1.01},
+    "throughput": {"cpu_throughput_ratio": 0.97},
+    "disk_cache": {"loader_ran_in_second_run": False, "gpu_peak_bytes_of_second_run": 0,
+                   "second_run_s": 0.5, "first_run_s": 40.0},
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADROOM_DEV_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(results, "commit", lambda: "abc1234")
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    (tmp_path / "comfyui_version.py").write_text('__version__ = "9.8.7"\n', encoding="utf-8")
+    return tmp_path
+
+
+def write(folder, date, device="simulated GPU", **benchmarks):
+    folder.mkdir(exist_ok=True)
+    parts = {name: {"commit": date[-2:], "result": found} for name, found in benchmarks.items()}
+    data = {"date": date, "device": device, "comfyui": "1.0", "torch": "2.0", "benchmarks": parts}
+    path = folder / f"{date}-{results.slug(device)}-1.0.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    return path
+
+
+def test_the_readmes_show_exactly_what_the_newest_recorded_results_give():
+    for name, say in bench_tables.READMES.items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        figures = bench_tables.section(results.newest(), say)
+        assert text == bench_tables.with_figures(text, figures), (
+            f"{name} is not what the recorded results give: run `python dev.py bench --readme`."
+        )
+
+
+def test_the_table_beside_each_results_file_is_the_one_it_gives():
+    for path in results.RESULTS.glob("*.json"):
+        if wanted := bench_tables.file_table(path):
+            assert path.with_suffix(".md").read_text(encoding="utf-8") == wanted
+
+
+def test_a_benchmark_that_runs_again_replaces_its_own_part_only(folder, tree):
+    first = results.record("one", {"figure": 1}, tree, folder=folder)
+    results.record("two", {"figure": 2}, tree, folder=folder)
+    assert results.record("one", {"figure": 3}, tree, folder=folder) == first
+    data = json.loads(first.read_text(encoding="utf-8"))
+    found = {name: part["result"]["figure"] for name, part in data["benchmarks"].items()}
+    assert found == {"one": 3, "two": 2}
+    assert first.name == f"{data['date']}-simulated-gpu-9.8.7.json"
+    assert (data["device"], data["comfyui"]) == ("simulated GPU", "9.8.7")
+
+
+def test_the_newest_part_of_each_benchmark_counts_and_real_gpus_come_first(folder):
+    write(folder, "2026-01-01", one={"figure": 1}, two={"figure": 2})
+    write(folder, "2026-01-02", one={"figure": 3})
+    write(folder, "2026-01-01", device="NVIDIA X", one={"figure": 4})
+    found = [(part.device, part.name, part.date, part.result["figure"])
+             for part in results.newest(folder)]
+    assert found == [
+        ("NVIDIA X", "one", "2026-01-01", 4),
+        ("simulated GPU", "one", "2026-01-02", 3),
+        ("simulated GPU", "two", "2026-01-01", 2),
+    ]
+
+
+def test_a_table_names_device_comfyui_torch_and_commit(folder):
+    write(folder, "2026-01-02", device="NVIDIA X", encode_loop=ENCODE_LOOP)
+    text = bench_tables.section(results.newest(folder), english)
+    for part in ("NVIDIA X", "ComfyUI 1.0", "torch 2.0", "| 02 |", "2026-01-02"):
+        assert part in text
+    assert "simulated" not in text.lower() and "None of these figures" not in text
+
+
+@pytest.mark.parametrize(("say", "words"), [
+    (english, ("no real GPU took part", "None of these figures was measured on a real GPU")),
+    (chinese, ("没有真实 GPU 参与", "都不是在真实 GPU 上测得的")),
+])
+def test_a_table_of_the_simulated_gpu_says_so_plainly(folder, say, words):
+    write(folder, "2026-01-02", encode_loop=ENCODE_LOOP)
+    text = bench_tables.section(results.newest(folder), say)
+    assert all(word in text for word in words)
+
+
+def test_only_the_part_between_the_markers_of_a_readme_is_written():
+    text = f"before\n{bench_tables.BEGIN}\nold\n{bench_tables.END}\nafter\n"
+    written = bench_tables.with_figures(text, "new")
+    assert written == text.replace("old", "new")
+    with pytest.raises(ValueError, match="no part between"):
+        bench_tables.with_figures("no markers", "new")
+
+
+def test_every_module_with_a_name_is_a_benchmark_and_its_helpers_are_not():
+    names = bench.names()
+    assert {"purge", "offload", "encode_loop", "cast_bytes", "second_run"} <= set(names)
+    assert "oom_common" not in names
