@@ -3,7 +3,7 @@
     python -m devtools.draw --server http://127.0.0.1:8188
 
 The server tells what inputs and outputs each node has; it should be the oldest one supported.
-The measured figures in the notes and in the README come from `benchmarks/results/`.
+The measured figures in the notes and in the READMEs come from `benchmarks/results/`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> int:
             folder.mkdir(exist_ok=True)
             (folder / f"{name}.json").write_text(written(data), encoding="utf-8")
         print(name)
-    figures.update_readme(ROOT / "README.md")
+    figures.update_readmes(ROOT)
     return 0
 
 

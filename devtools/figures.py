@@ -1,2 +1,141 @@
-def note_text(name): return ""
-def update_readme(path): pass
+"""The recorded figures of the bundled workflows, as text for their notes and for the READMEs.
+
+What `benchmarks/workflows.py` recorded is the only source: nothing here is written by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import results
+
+PART = "workflows"
+BEGIN = "<!-- workflows: begin; written by `python -m devtools.draw` -->"
+END = "<!-- workflows: end -->"
+Json = dict[str, Any]
+Say = Callable[[str, str], str]
+
+
+def english(en: str, _zh: str) -> str:
+    return en
+
+
+def chinese(_en: str, zh: str) -> str:
+    return zh
+
+
+READMES: dict[str, Say] = {"README.md": english, "README.zh-CN.md": chinese}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One measured thing, without our nodes and with them."""
+
+    what: str
+    stock: str
+    ours: str
+
+
+def recorded(comfyui: str | None = None) -> Json:
+    """The newest figures of every workflow on the simulated GPU, of one ComfyUI or the oldest."""
+    parts = [part for part in results.newest() if part.name == PART and part.simulated]
+    wanted = [part for part in parts if comfyui in (None, part.comfyui)]
+    return min(wanted, key=lambda part: _numbers(part.comfyui)).result if wanted else {}
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in version.split(".") if number.isdigit()]
+
+
+def comparisons(found: Mapping[str, Any], say: Say = english) -> list[Comparison]:
+    """What was compared for one workflow."""
+    if "loop" in found:
+        return _loop(found["loop"], say)
+    if "same_capacity" in found:
+        return _capacity(found, say)
+    what = say("stays on the GPU after the prompt", "任务结束后仍留在 GPU 上")
+    stock, ours = (_mib(found[kind]["left_reserved_mib"]) for kind in ("stock", "headroom"))
+    return [Comparison(what, stock, ours)]
+
+
+def _loop(loop: Mapping[str, Any], say: Say) -> list[Comparison]:
+    few, many = loop["prompts"]
+    grown = []
+    for kind in ("stock", "headroom"):
+        first, last = loop[f"{kind}_left_allocated_mib"]
+        grown.append(_mib((last - first) / (many - few), digits=2))
+    capacity = _mib(loop["capacity_mib"])
+    return [
+        Comparison(say("each further prompt adds", "每多一条提示词增加"), *grown),
+        Comparison(
+            say(f"{many} prompts on a GPU of {capacity}", f"{capacity} 的 GPU 上 {many} 条提示词"),
+            *(_outcome(loop[f"{kind}_{many}_prompts"], say) for kind in ("stock", "headroom")),
+        ),
+    ]
+
+
+def _capacity(found: Mapping[str, Any], say: Say) -> list[Comparison]:
+    same = found["same_capacity"]
+    smallest = (_mib(found[kind]["smallest_capacity_mib"]) for kind in ("stock", "headroom"))
+    capacity = _mib(same["capacity_mib"])
+    return [
+        Comparison(say("smallest GPU that completes it", "能完成的最小 GPU"), *smallest),
+        Comparison(
+            say(f"on a GPU of {capacity}", f"在 {capacity} 的 GPU 上"),
+            *(_outcome(same[kind], say) for kind in ("stock", "headroom")),
+        ),
+    ]
+
+
+def _outcome(words: str, say: Say) -> str:
+    if words == "completed":
+        return say("completes", "完成")
+    node = words.partition(":")[0]
+    return say(f"out of memory in {node}", f"在 {node} 显存不足")
+
+
+def _mib(amount: float, digits: int = 1) -> str:
+    return f"{round(amount, digits):g} MiB"
+
+
+def note_text(name: str) -> str:
+    """What was measured, for the workflow's note; empty before the first measurement."""
+    found = recorded().get(name)
+    if not found:
+        return ""
+    rows = [f"| {c.what} | {c.stock} | {c.ours} |" for c in comparisons(found)]
+    flags = f" and `{' '.join(found['flags'])}`" if found["flags"] else ""
+    return "\n".join([
+        f"**Measured** on a simulated GPU, with small random-weight models{flags}, so the bytes "
+        "are small and the difference is what counts:",
+        "",
+        "| | ComfyUI's own nodes | This workflow |",
+        "|---|---|---|",
+        *rows,
+    ])
+
+
+def table(say: Say) -> str:
+    """The READMEs' table of all workflows."""
+    head = (say("Workflow", "工作流"), say("Compared", "比较"),
+            say("ComfyUI's own nodes", "ComfyUI 自带节点"), say("With Headroom", "使用 Headroom"))
+    rows = []
+    for name, found in recorded().items():
+        for number, each in enumerate(comparisons(found, say)):
+            label = f"`{name}`" if number == 0 else ""
+            rows.append(f"| {label} | {each.what} | {each.stock} | {each.ours} |")
+    return "\n".join([f"| {' | '.join(head)} |", "|---|---|---|---|", *rows])
+
+
+def update_readmes(root: Path) -> None:
+    """Write the tables between the markers of both READMEs; a README without them stays."""
+    for name, say in READMES.items():
+        path = root / name
+        text = path.read_text(encoding="utf-8")
+        before, begin, rest = text.partition(BEGIN)
+        _, end, after = rest.partition(END)
+        if begin and end:
+            path.write_text(f"{before}{BEGIN}\n{table(say)}\n{END}{after}", encoding="utf-8")

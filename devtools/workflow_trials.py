@@ -7,11 +7,13 @@ class has no small form.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .draw import API_FOLDER
 from .settings import with_settings
+from .stock import without_headroom
 from .workflow_models import swap_text_encoder
 
 Json = dict[str, Any]
@@ -52,6 +54,47 @@ ENCODERS = {
 }
 # TorchCompileModel stays in the graph; compiling 70 blocks for a CPU would take an hour.
 ENVIRONMENT = {"TORCHDYNAMO_DISABLE": "1"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """How a workflow is compared with ComfyUI's own nodes: server flags, changed values, what for.
+
+    `searched`: the smallest capacity is looked for. `lines_of`: the input that gets more lines.
+    """
+
+    flags: tuple[str, ...] = ()
+    changes: Json = field(default_factory=dict)
+    searched: bool = True
+    lines_of: str = ""
+
+
+CASES = {
+    "start_here": Case(),
+    "diffsynth_prompt_loop": Case(
+        flags=("--gpu-only",), searched=False, lines_of="Prompts, one a line.text"
+    ),
+    "onediff_mixed_sizes": Case(
+        changes={"Size Sorter: 16 sizes.sizes": "128x128\n128x144\n170x192"}
+    ),
+    "infiniteyou_720p_bf16": Case(changes={"KSampler.steps": 1}),
+    "diffusers_encode_only": Case(searched=False),
+    "sd_controlnet_switch": Case(
+        changes={"EmptyLatentImage.width": 128, "EmptyLatentImage.height": 128}
+    ),
+}
+LINE = "A red fox runs through fresh snow, take {}"
+
+
+def both_prompts(name: str, **more: Any) -> dict[str, Json]:
+    """The workflow without our nodes and with them, as they are compared."""
+    prompt = small_prompt(name, **CASES[name].changes, **more)
+    return {"stock": without_headroom(prompt), "headroom": prompt}
+
+
+def prompt_lines(name: str, count: int) -> Json:
+    """The changed value that gives the prompt loop `count` prompts."""
+    return {CASES[name].lines_of: "\n".join(LINE.format(number) for number in range(count))}
 
 
 def published_prompt(name: str) -> Json:
