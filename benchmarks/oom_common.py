@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import json
-import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,12 +12,11 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from devtools import models  # noqa: E402
+from devtools import bench_tables, models, results  # noqa: E402
 from devtools.graph import Graph, Node  # noqa: E402
 from devtools.server import ComfyServer  # noqa: E402
 
 PACK = ROOT / "tests" / "host" / "packs" / "headroom_oom_probe"
-RESULTS = Path(__file__).resolve().parent / "results"
 EVERYTHING = {"free_other_models": True, "offload_weights": True, "split_batch": True,
               "tile_vae": True, "max_attempts": 8}
 WITHOUT_SPLIT = {**EVERYTHING, "split_batch": False, "tile_vae": False}
@@ -53,20 +50,7 @@ def answer(entry: dict[str, Any], node: Node) -> dict[str, Any]:
 
 
 def record(name: str, result: dict[str, Any], comfyui: str) -> Path:
-    """Write the result with what it was measured on, and return where."""
-    import torch
-
-    version = (Path(comfyui) / "comfyui_version.py").read_text(encoding="utf-8")
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True,
-        check=False,
-    ).stdout.strip()
-    facts = {
-        "benchmark": name, "device": result.pop("device", "simulated GPU"),
-        "comfyui": version.split('"')[1], "torch": torch.__version__,
-        "date": datetime.date.today().isoformat(), "commit": commit,
-    }
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}-{facts['comfyui']}.json"
-    path.write_text(json.dumps({**facts, **result}, indent=1) + "\n", encoding="utf-8")
+    """Record the result with what it was measured on, write the tables, and return where."""
+    path = results.record(name, result, comfyui, gpu=result.get("device") == "GPU")
+    bench_tables.publish()
     return path
