@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -116,7 +117,7 @@ class BenchCopy(Bench):
 
     def _pinned(self, tensor, there, device):
         """As fast as the bus goes: one pinned buffer copied again and again; None without a GPU."""
-        if device.type != "cuda" or not there[0].is_cuda:
+        if "simgpu" in sys.modules or not there[0].is_cuda:
             return None
         pinned = tensor.pin_memory()
         started = settled()
