@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 
-from . import results
+from . import figures, results
 from .bench_rows import Say, chinese, english, rows_of
 from .results import Part
 
@@ -24,7 +24,8 @@ def publish(root: Path = results.ROOT, folder: Path = results.RESULTS) -> list[P
     wanted = {path.with_suffix(".md"): file_table(path) for path in sorted(folder.glob("*.json"))}
     for name, say in READMES.items():
         text = (root / name).read_text(encoding="utf-8")
-        wanted[root / name] = with_figures(text, section(results.newest(folder), say))
+        text = with_figures(text, section(results.newest(folder), say))
+        wanted[root / name] = figures.with_table(text, say)
     changed = [path for path, text in wanted.items() if text and not _holds(path, text)]
     for path in changed:
         path.write_text(wanted[path], encoding="utf-8")

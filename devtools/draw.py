@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from . import figures
+from . import bench_tables, figures
 from .canvas import Canvas
 from .client import Client
 from .node_info import NodeInfo, node_infos
@@ -59,7 +59,7 @@ def main() -> int:
             folder.mkdir(exist_ok=True)
             (folder / f"{name}.json").write_text(written(data), encoding="utf-8")
         print(name)
-    figures.update_readmes(ROOT)
+    bench_tables.publish()
     return 0
 
 

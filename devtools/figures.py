@@ -5,29 +5,17 @@ What `benchmarks/workflows.py` recorded is the only source: nothing here is writ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from . import results
+from .bench_rows import Say, english
 
 PART = "workflows"
-BEGIN = "<!-- workflows: begin; written by `python -m devtools.draw` -->"
+BEGIN = "<!-- workflows: begin; written by `python dev.py bench` -->"
 END = "<!-- workflows: end -->"
 Json = dict[str, Any]
-Say = Callable[[str, str], str]
-
-
-def english(en: str, _zh: str) -> str:
-    return en
-
-
-def chinese(_en: str, zh: str) -> str:
-    return zh
-
-
-READMES: dict[str, Say] = {"README.md": english, "README.zh-CN.md": chinese}
 
 
 @dataclass(frozen=True)
@@ -130,12 +118,8 @@ def table(say: Say) -> str:
     return "\n".join([f"| {' | '.join(head)} |", "|---|---|---|---|", *rows])
 
 
-def update_readmes(root: Path) -> None:
-    """Write the tables between the markers of both READMEs; a README without them stays."""
-    for name, say in READMES.items():
-        path = root / name
-        text = path.read_text(encoding="utf-8")
-        before, begin, rest = text.partition(BEGIN)
-        _, end, after = rest.partition(END)
-        if begin and end:
-            path.write_text(f"{before}{BEGIN}\n{table(say)}\n{END}{after}", encoding="utf-8")
+def with_table(text: str, say: Say) -> str:
+    """A README with the table between its markers written anew; without markers as it is."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table(say)}\n{END}{after}" if begin and end else text
