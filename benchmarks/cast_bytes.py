@@ -29,7 +29,7 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
 from devtools import models  # noqa: E402
-from devtools.bench_device import serve  # noqa: E402
+from devtools.bench_device import add_gpu, serve  # noqa: E402
 from devtools.bench_run import alone  # noqa: E402
 from devtools.client import Client, node_texts  # noqa: E402
 from devtools.graph import Graph, Node, add_sampler, forget_everything  # noqa: E402
@@ -42,6 +42,7 @@ MIB = 2**20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_gpu(parser)
     parser.add_argument("--turns", type=int, default=3, help="of the step-time comparison")
     parser.add_argument("--steps", type=int, default=4, help="of each sampling that is timed")
     parser.add_argument("--size", type=int, default=256, help="pixels, of the same")

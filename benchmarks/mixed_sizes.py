@@ -29,7 +29,7 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
 from devtools import models  # noqa: E402
-from devtools.bench_device import Device, serve  # noqa: E402
+from devtools.bench_device import Device, add_gpu, serve  # noqa: E402
 from devtools.bench_run import alone  # noqa: E402
 from devtools.client import PromptFailed  # noqa: E402
 from devtools.graph import Graph, forget_everything  # noqa: E402
@@ -43,6 +43,7 @@ TIMEOUT = 1800.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_gpu(parser)
     parser.add_argument("--divide", type=int, default=4, help="the published sizes by this")
     parser.add_argument("--step-mib", type=int, default=4, help="of the search for the capacity")
 

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
-from devtools.bench_device import Device, serve  # noqa: E402
+from devtools.bench_device import Device, add_gpu, serve  # noqa: E402
 from devtools.bench_run import alone  # noqa: E402
 from devtools.client import node_texts  # noqa: E402
 from devtools.graph import Graph, Node, add_offload, forget_everything  # noqa: E402
@@ -39,6 +39,7 @@ Json = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_gpu(parser)
     parser.add_argument("--gib", type=float, help="of the model; default 1, on a real GPU 10")
     parser.add_argument("--turns", type=int, default=3)
 

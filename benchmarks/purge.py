@@ -27,7 +27,7 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
 from devtools import models  # noqa: E402
-from devtools.bench_device import Device, serve  # noqa: E402
+from devtools.bench_device import Device, add_gpu, serve  # noqa: E402
 from devtools.bench_run import alone  # noqa: E402
 from devtools.client import node_texts  # noqa: E402
 from devtools.graph import Graph, Node, add_purge, add_sampler, forget_everything  # noqa: E402
@@ -40,6 +40,7 @@ Json = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_gpu(parser)
     parser.add_argument("--size", type=int, default=256, help="pixels")
     parser.add_argument("--held-mib", type=int, default=64, help="what the node cache keeps there")
     parser.add_argument("--held-small", type=int, default=16, help="and tensors of 1 KiB")

@@ -21,6 +21,11 @@ PLAIN = ("--disable-cuda-malloc", "--disable-dynamic-vram")
 Json = dict[str, Any]
 
 
+def add_gpu(parser: argparse.ArgumentParser) -> None:
+    """Let a benchmark that measures either device be asked for the real one."""
+    parser.add_argument("--gpu", action="store_true", help="on this machine's own GPU")
+
+
 def serve(
     args: argparse.Namespace, base: str | Path, capacity_mib: int, *,
     packs: Iterable[str] = (), flags: Iterable[str] = (), expandable: bool = False,
@@ -46,6 +51,10 @@ class Device:
     def __init__(self, client: Client, gpu: bool = False) -> None:
         self.client = client
         self._prefix = "/realgpu" if gpu else "/simgpu"
+
+    def ledger(self) -> Json:
+        """All figures as they are."""
+        return dict(self.client.get_json(f"{self._prefix}/ledger"))
 
     def collect(self) -> Json:
         """All figures after a run of the server's garbage collector."""

@@ -36,24 +36,25 @@ def load(name: str) -> ModuleType:
     return module
 
 
-def arguments(module: Any, words: Sequence[str]) -> argparse.Namespace:
-    """The benchmark's own arguments with `--comfyui`, and `--gpu` where it knows a GPU."""
+def arguments(module: Any, words: Sequence[str], gpu: bool = False) -> argparse.Namespace:
+    """The benchmark's own arguments, and `--comfyui`; NotHere where it knows no real GPU."""
     parser = argparse.ArgumentParser(description=module.__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     module.add_arguments(parser)
     known = {option for action in parser._actions for option in action.option_strings}
     if "--comfyui" not in known:
         parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"))
-    if "--gpu" not in known:
-        parser.add_argument("--gpu", action="store_true", help="on this machine's own GPU")
-    return parser.parse_args(words)
+    if gpu and "--gpu" not in known:
+        raise NotHere("it measures the CPU or the simulated GPU: run it without --gpu")
+    return parser.parse_args([*words, *(["--gpu"] if gpu else [])])
 
 
-def run_and_record(module: Any, args: argparse.Namespace) -> bool:
+def run_one(module: Any, words: Sequence[str], gpu: bool = False) -> bool:
     """Measure one benchmark and record it; False when it failed."""
     started = time.monotonic()
     print(f"{module.NAME}: running", flush=True)
     try:
+        args = arguments(module, words, gpu)
         found = module.run(args)
     except NotHere as reason:
         print(f"{module.NAME}: skipped, {reason}", flush=True)
@@ -62,7 +63,7 @@ def run_and_record(module: Any, args: argparse.Namespace) -> bool:
         traceback.print_exc()
         print(f"{module.NAME}: FAILED after {time.monotonic() - started:.0f} s", flush=True)
         return False
-    path = results.record(module.NAME, found, args.comfyui, args.gpu)
+    path = results.record(module.NAME, found, args.comfyui, getattr(args, "gpu", False))
     print(f"{module.NAME}: {time.monotonic() - started:.0f} s, recorded in {path.name}", flush=True)
     return True
 
@@ -70,12 +71,11 @@ def run_and_record(module: Any, args: argparse.Namespace) -> bool:
 def alone(module: Any) -> None:
     """What `python benchmarks/NAME.py` does: print the figures; `--write` records them too."""
     words = [word for word in sys.argv[1:] if word != "--write"]
-    args = arguments(module, words)
     if len(words) < len(sys.argv) - 1:
-        done = run_and_record(module, args)
+        done = run_one(module, words)
         bench_tables.publish()
         sys.exit(int(not done))
-    print(json.dumps(module.run(args), indent=1, ensure_ascii=False))
+    print(json.dumps(module.run(arguments(module, words)), indent=1, ensure_ascii=False))
 
 
 def main() -> int:
@@ -90,8 +90,7 @@ def main() -> int:
     failed = []
     for name in options.names:
         module = load(name)
-        args = arguments(module, ["--gpu"] if options.gpu else [])
-        if not run_and_record(module, args):
+        if not run_one(module, [], options.gpu):
             failed.append(name)
     if failed:
         print(f"FAILED: {', '.join(failed)}", flush=True)

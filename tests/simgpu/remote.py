@@ -13,6 +13,8 @@ POLL_S = 0.2
 class SimServer:
     """The server behind `client`, with the controls of its simulated device."""
 
+    prefix = "/simgpu"  # of the routes; a real GPU answers the same requests under another one
+
     def __init__(self, server: Any, capacity_mib: int) -> None:
         self.server = server
         self.client: Any = server.client()
@@ -29,11 +31,11 @@ class SimServer:
 
     def ledger(self) -> Figures:
         """All figures of the device now."""
-        return Figures(**self.client.get_json("/simgpu/ledger"))
+        return Figures(**self.client.get_json(f"{self.prefix}/ledger"))
 
     def segments(self) -> list[dict[str, Any]]:
         """Every segment of the allocator with its blocks."""
-        found: list[dict[str, Any]] = self.client.get_json("/simgpu/segments")
+        found: list[dict[str, Any]] = self.client.get_json(f"{self.prefix}/segments")
         return found
 
     def set_capacity(self, mib: float) -> Figures:
@@ -51,7 +53,7 @@ class SimServer:
 
     def fault(self) -> dict[str, Any] | None:
         """The armed fault with how many allocations it has `seen` and `failed`."""
-        found: dict[str, Any] | None = self.client.get_json("/simgpu/fault")
+        found: dict[str, Any] | None = self.client.get_json(f"{self.prefix}/fault")
         return found
 
     def disarm(self) -> None:
@@ -80,7 +82,7 @@ class SimServer:
         """
         self.client.free(unload_models=False, free_memory=True)  # the latter implies the former
         deadline = time.monotonic() + timeout
-        while (pending := self._free_is_pending()) or (figures := self.collect()).live_blocks:
+        while (pending := self._free_is_pending()) or not self.is_empty(figures := self.collect()):
             if time.monotonic() > deadline:
                 stayed = self.ledger().allocated_bytes
                 raise TimeoutError(f"{stayed} bytes stayed on the device {timeout:g} s after /free")
@@ -91,11 +93,15 @@ class SimServer:
             time.sleep(POLL_S)
         return figures
 
+    def is_empty(self, figures: Figures) -> bool:
+        """Whether no tensor is on the device."""
+        return not figures.live_blocks
+
     def _free_is_pending(self) -> bool:
-        return bool(self.client.get_json("/simgpu/pending")["free"])
+        return bool(self.client.get_json(f"{self.prefix}/pending")["free"])
 
     def _post(self, action: str, body: dict[str, Any]) -> Any:
-        status, answer = self.client.post_json(f"/simgpu/{action}", body)
+        status, answer = self.client.post_json(f"{self.prefix}/{action}", body)
         if status != 200:
             raise ValueError(answer["error"])
         return answer

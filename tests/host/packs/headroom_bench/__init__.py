@@ -14,6 +14,8 @@ import comfy.utils
 import folder_paths
 import torch
 
+from .classes import SHAPES, conditioning, latent, random_model
+
 CHUNK_BYTES = 16 * 2**20
 
 
@@ -198,7 +200,27 @@ class BenchBoth(Bench):
         return (a,)
 
 
+class BenchClass(Bench):
+    """A diffusion model of one class at its real layer sizes, with all that a sampler takes."""
+
+    OUTPUT_NODE = False
+    RETURN_TYPES = ("MODEL", "CONDITIONING", "LATENT")
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"kind": (list(SHAPES),), "depth": ("FLOAT", {"step": 0.001}),
+                             "batch": ("INT", {}), "divide": ("INT", {})}}
+
+    @classmethod
+    def IS_CHANGED(cls, **_):
+        return ""
+
+    def run(self, kind, depth, batch, divide):
+        return random_model(kind, depth), conditioning(kind), latent(kind, batch, divide)
+
+
 NODE_CLASS_MAPPINGS = {
     cls.__name__: cls
-    for cls in (BenchModel, BenchLoad, BenchCopy, BenchFile, BenchHold, BenchHeld, BenchBoth)
+    for cls in (BenchModel, BenchLoad, BenchCopy, BenchFile, BenchHold, BenchHeld, BenchBoth,
+                BenchClass)
 }

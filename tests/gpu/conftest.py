@@ -1,0 +1,82 @@
+"""One fixture for both devices: the simulated GPU, and this machine's own where there is one."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from devtools.server import known_flags
+from simgpu import SimServer
+
+REAL_PACK = Path(__file__).parent / "packs" / "headroom_real_gpu"
+# What the simulated GPU does not have either: with them, figures would not be the allocator's.
+PLAIN = ("--disable-cuda-malloc", "--disable-dynamic-vram", "--disable-async-offload",
+         "--disable-pinned-memory", "--disable-cuda-graphs")
+# A library may keep a workspace on a real GPU as long as the process lives (cuBLAS: 8 to 32 MiB).
+WORKSPACE_BYTES = 64 << 20
+DEVICES = [
+    pytest.param("simulated", marks=pytest.mark.host),
+    pytest.param("real", marks=pytest.mark.gpu),
+]
+
+
+class RealServer(SimServer):
+    """A ComfyUI on the real GPU, asked and limited as the simulated one is."""
+
+    prefix = "/realgpu"
+    workspace_bytes = WORKSPACE_BYTES
+
+    def is_empty(self, figures):
+        """Whether no more is on the device than what libraries keep as long as they live."""
+        return figures.allocated_bytes <= WORKSPACE_BYTES
+
+    def disarm(self):
+        """Nothing to do: no allocation can be chosen to fail."""
+
+
+def real_capacity_mib() -> int:
+    """The size of this machine's GPU, or a skip that says why it cannot be used."""
+    torch = pytest.importorskip("torch", reason="a real GPU is used through torch")
+    if not torch.cuda.is_available() or torch.version.hip:
+        pytest.skip("needs a real NVIDIA GPU: this machine has none that torch can use")
+    return int(torch.cuda.get_device_properties(0).total_memory) >> 20
+
+
+@pytest.fixture(params=DEVICES)
+def gpu(request, comfyui, serve):
+    """A factory of servers: `gpu(capacity_mib, *comfy_args, **options)`, empty, on either device.
+
+    On the real GPU the capacity is a limit on the server's memory, and another process takes the
+    rest, so that the driver tells what it would tell on a smaller card.
+    """
+    # The server starts a Python of its own; this process must leave the GPU alone.
+    total_mib = real_capacity_mib() if request.param == "real" else 0
+    started = []
+
+    def start(capacity_mib, *args, **options):
+        if request.param == "simulated":
+            server = SimServer(serve(*args, simulate_mib=capacity_mib, **options), capacity_mib)
+        else:
+            known = known_flags(comfyui)
+            flags = [flag for flag in PLAIN if flag in known]
+            packs = [*options.pop("packs", ()), REAL_PACK]
+            setting = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}
+            env = {**setting, **options.pop("env", {})}
+            running = serve(*flags, *args, gpu=True, packs=packs, env=env, **options)
+            server = RealServer(running, min(capacity_mib, total_mib))
+        started.append(server)
+        server.set_capacity(1 << 20)
+        server.unload()
+        server.reset_peaks()
+        return server.restore()
+
+    yield start
+    for server in started:
+        server.set_other_process(0)
+        server.set_capacity(1 << 20)
+
+
+def pytest_report_header():
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return f"GPU tests: Python {sys.version.split()[0]}, CUDA_VISIBLE_DEVICES={shown}"
