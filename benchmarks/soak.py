@@ -1,0 +1,302 @@
+"""Hundreds of mixed prompts on a simulated GPU while everything goes wrong that can.
+
+    python benchmarks/soak.py --comfyui PATH [--prompts N] [--seed N]
+
+One real ComfyUI in GPU mode, two browsers connected. Every kind of prompt runs once undisturbed;
+its results are the reference. Then the prompts are queued in bursts, in random order, while
+- allocations fail: any of a prompt's, up to three in a row or all of them, with every error text;
+- prompts are interrupted;
+- files in the cache of embeddings are damaged, swapped, emptied, replaced by folders and links;
+- the disk refuses: the kernel limits the size of the server's files (RLIMIT_FSIZE, Linux);
+- `POST /headroom/purge` and `/headroom/offload` arrive several times a second.
+A second, short run is of a server without the optional libraries.
+
+Judged: the server lives, its log holds no traceback but those of failed nodes; every result equals
+its reference bit for bit, or within a thousandth of the range after a split; every failure is
+explained; the queue is empty at the end; VRAM and RAM do not grow. For the latter the server is
+emptied every 25 prompts (Purge VRAM with `reset_node_cache` and `free_ram`, history cleared); VRAM
+must then be the same to the byte, and a straight line by least squares through the RAM in use
+(without the first quarter, when libraries still load) must have a slope whose 95 % interval
+contains 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+import uuid
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+NAME = "soak"
+ROOT = Path(__file__).resolve().parent.parent
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
+    sys.path.append(str(ROOT / "benchmarks"))
+
+import soak_server  # noqa: E402
+from soak_chaos import (  # noqa: E402
+    CacheVandal,
+    DiskFull,
+    Hammer,
+    Listener,
+    cache_folder,
+    rss_bytes,
+)
+from soak_judge import PERSISTENT, Done, Judge, Reference, log_problems, slope  # noqa: E402
+from soak_prompts import FILES, KINDS, Soaked, build  # noqa: E402
+
+from devtools import models  # noqa: E402
+from devtools.client import Client, PromptFailed, was_interrupted  # noqa: E402
+from devtools.graph import Graph, add_purge  # noqa: E402
+from devtools.server import ServerError  # noqa: E402
+
+CAPACITY_MIB = 2048
+PACK = ROOT / "tests" / "host" / "packs" / "headroom_soak"
+SHORTAGES = ("oom", "runtime", "async_pool", "cublas", "cudnn", "mps", "accelerator", "host")
+SERVER_ARGS = ("--force-fp32",)  # a split is judged in float32 terms
+TIMEOUT = 900.0
+MIB = 2**20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"), help="ComfyUI tree")
+    parser.add_argument("--prompts", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds-per-kind", type=int, default=2, help="references of each kind")
+    parser.add_argument("--measure-every", type=int, default=25, help="prompts")
+    parser.add_argument("--kinds", nargs="+", choices=sorted(KINDS), default=list(KINDS))
+    parser.add_argument("--log", type=Path, help="file that keeps the server's log")
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what became of the prompts, and everything that is wrong."""
+    folder = models.models_folder()
+    models.make_models(folder, FILES)
+    options: dict[str, Any] = {
+        "simulate_mib": CAPACITY_MIB, "args": SERVER_ARGS, "packs": [PACK], "models_dir": folder,
+    }
+    env = {"OMP_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as scratch:
+        tree = Path(args.comfyui)
+        server = soak_server.PipedServer(tree, Path(scratch) / "a", env=env, **options)
+        try:
+            with server:
+                soak = Soak(server, args)
+                soak.refer()
+                soak.disturb()
+                result = soak.result()
+        finally:
+            if args.log is not None:
+                args.log.write_text(server.log_text(), encoding="utf-8")
+        result["problems"] += log_problems(server.log_text(), ("OSError: Offload Model",))
+        env |= soak_server.without_libraries(Path(scratch) / "blocked")
+        bare = soak_server.PipedServer(tree, Path(scratch) / "b", env=env, **options)
+        try:
+            with bare:
+                result["without_libraries"] = without_libraries(bare, soak.references)
+        except (ServerError, PromptFailed) as error:
+            result["problems"].append(f"without libraries: {error}\n{bare.log_text()[-3000:]}")
+    return result
+
+
+class Soak:
+    """The long run on one server."""
+
+    def __init__(self, server: soak_server.PipedServer, args: argparse.Namespace) -> None:
+        assert server.process is not None
+        self.server, self.args, self.pid = server, args, server.process.pid
+        self.client = server.client()
+        self.random = random.Random(args.seed)
+        self.references: dict[tuple[str, int], Reference] = {}
+        self.judge = Judge(self.references, server.base_dir / "output" / "soak")
+        self.points: list[tuple[int, int, int]] = []  # prompts, allocated bytes, RSS
+        self.done = 0
+        self.began = time.time()
+
+    def refer(self) -> None:
+        """Run every kind of prompt undisturbed."""
+        for kind in self.args.kinds:
+            for seed in range(1, self.args.seeds_per_kind + 1):
+                self.references[kind, seed] = reference(self.client, kind, seed)
+        self.measure()
+
+    def disturb(self) -> None:
+        """Run the prompts with everything going on around them."""
+        seed, pace = self.args.seed, 0.2
+        with ExitStack() as stack:
+            self.listeners = [stack.enter_context(Listener(self.client, seed + n)) for n in (0, 1)]
+            folder = cache_folder(self.server.base_dir)
+            self.vandal = stack.enter_context(CacheVandal(folder, seed, 1.0))
+            self.disk = stack.enter_context(DiskFull(self.pid, seed, 5.0))
+            self.hammer = stack.enter_context(Hammer(self.server.client(), seed, pace))
+            while self.done < self.args.prompts:
+                left = self.args.prompts - self.done
+                to_next = self.args.measure_every - self.done % self.args.measure_every
+                self._burst(min(self.random.randint(1, 12), left, to_next))
+                if self.done % self.args.measure_every == 0:
+                    self.measure()
+
+    def _burst(self, count: int) -> None:
+        """Queue some prompts at once, wait for all of them, and judge them."""
+        queued = [self._queue(self.done + number) for number in range(count)]
+        entries = [self.client.wait(prompt_id, TIMEOUT) for prompt_id, _, _ in queued]
+        faults = self.client.get_json("/soak/faults")
+        for (prompt_id, kind, soaked), entry in zip(queued, entries, strict=True):
+            status, record = self.client.get(f"/headroom/runs/{prompt_id}")
+            if status != 200:
+                self.judge.problems.append(f"no record of {soaked.tag}: {status} {record}")
+                record = {}
+            fault = faults.get(soaked.tag, {})
+            done = Done(kind, soaked, entry, record, fault, self._disk_was_full(entry))
+            known = len(self.judge.problems)
+            word = self.judge.judge(done)
+            self.done += 1
+            seconds = time.time() - self.began
+            print(f"{seconds:6.0f} s {self.done:4} {kind}: {word}", *self.judge.problems[known:],
+                  sep="\n", file=sys.stderr, flush=True)
+
+    def _queue(self, number: int) -> tuple[str, str, Soaked]:
+        kind, seed = self.random.choice(list(self.references))
+        soaked = build(kind, seed, f"soak-{number}", self._fault(self.references[kind, seed]))
+        listener = self.listeners[number % 2]
+        prompt_id = str(uuid.UUID(int=self.random.getrandbits(128), version=4))
+        if self.random.random() < 0.08:
+            listener.interrupt_after[prompt_id] = self.random.uniform(0.0, 1.5)
+        body = {"prompt": soaked.graph.prompt, "client_id": listener.stream.client_id,
+                "prompt_id": prompt_id}
+        status, answer = self.client.post_json("/prompt", body)
+        if status != 200 or answer.get("node_errors"):
+            raise RuntimeError(f"The server refused {soaked.tag} ({kind}): {answer}")
+        return answer["prompt_id"], kind, soaked
+
+    def _fault(self, undisturbed: Reference) -> dict[str, Any] | None:
+        dice = self.random.random()
+        if dice < 0.4 or not undisturbed.allocations:
+            return None
+        fault = {"at": self.random.randint(1, undisturbed.allocations),
+                 "kind": self.random.choice(SHORTAGES), "times": self.random.choice((1, 1, 2, 3))}
+        if dice > 0.95:
+            fault["times"] = PERSISTENT
+        elif dice > 0.9:
+            fault |= {"kind": "illegal_access", "times": 1}
+        return fault
+
+    def _disk_was_full(self, entry: dict[str, Any]) -> bool:
+        times = [message.get("timestamp", 0) / 1000 for _, message in entry["status"]["messages"]]
+        since = self.disk.since
+        windows = [*self.disk.times, *([(since, time.time())] if since else [])]
+        return any(start <= max(times) and min(times) <= end for start, end in windows)
+
+    def measure(self) -> None:
+        """Empty the server and note what stays."""
+        figures = emptied(self.client)
+        self.points.append((self.done, figures["allocated_bytes"], rss_bytes(self.pid)))
+
+    def result(self) -> dict[str, Any]:
+        """The figures, with all problems in words."""
+        judge, workers = self.judge, (self.hammer, self.vandal, self.disk, *self.listeners)
+        problems = [*judge.problems, *(text for worker in workers for text in worker.problems)]
+        queue = self.client.get_json("/queue")
+        if queue["queue_running"] or queue["queue_pending"]:
+            problems.append(f"the queue is not empty: {queue}")
+        events: dict[str, int] = {}
+        for listener in self.listeners:
+            for kind, count in listener.counts.items():
+                events[kind] = events.get(kind, 0) + count
+        if judge.counts.get("interrupted", 0) > events.get("interrupts sent", 0):
+            problems.append("more prompts were interrupted than interrupts sent")
+        memory, flat = memory_figures(self.points)
+        return {
+            "prompts": self.done, "seconds": round(time.time() - self.began),
+            "seed": self.args.seed, "outcomes": dict(sorted(judge.counts.items())),
+            "by_kind": judge.by_kind, "largest_difference_of_range": judge.largest_difference,
+            "http": dict(sorted(self.hammer.counts.items())),
+            "damaged_files": dict(sorted(self.vandal.counts.items())),
+            "disk_full": {"times": self.disk.counts["times"], "limit_bytes":
+                          soak_server.FILE_LIMIT_BYTES if soak_server.CAN_LIMIT else None},
+            "events": dict(sorted(events.items())), "memory": memory,
+            "problems": problems + flat,
+        }
+
+
+def reference(client: Client, kind: str, seed: int) -> Reference:
+    """The results of an undisturbed run, which must also be those of a second one."""
+    kept = []
+    for turn in range(2):
+        soaked = build(kind, seed, f"reference-{kind}-{seed}-{turn}")
+        outputs = client.run(soaked.graph.prompt, timeout=TIMEOUT)["outputs"]
+        kept.append([outputs[node]["text"] for node in soaked.kept])
+    if kept[0] != kept[1]:
+        raise RuntimeError(f"Two undisturbed runs of {kind} differ: {kept}")
+    return Reference(kept[0], client.get_json("/soak/faults")[soaked.tag]["seen"])
+
+
+def emptied(client: Client) -> dict[str, Any]:
+    """The figures of the device once models, node cache and history are gone."""
+    for _ in range(2):  # the request to forget may come from /headroom/purge in the same moment
+        graph = Graph()
+        add_purge(graph, reset_node_cache=True, free_ram=True, run="every time")
+        entry = client.wait(client.queue(graph.prompt), TIMEOUT)
+        assert not was_interrupted(entry), entry
+    client.post_json("/history", {"clear": True})
+    deadline = time.monotonic() + 60
+    while client.get_json("/simgpu/pending")["free"] and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return dict(client.post_json("/simgpu/collect", {})[1])
+
+
+def memory_figures(points: list[tuple[int, int, int]]) -> tuple[dict[str, Any], list[str]]:
+    """The figures of VRAM and RAM, and what is wrong with them."""
+    problems = []
+    allocated = sorted({point[1] for point in points})
+    if len(allocated) > 1:
+        problems.append(f"VRAM was not the same whenever the server was emptied: {allocated}")
+    figures: dict[str, Any] = {
+        "allocated_bytes_when_emptied": allocated,
+        "rss_mib": [round(rss / MIB, 1) for _, _, rss in points],
+    }
+    late = points[len(points) // 4 :]
+    if len(late) >= 6:
+        line = slope([p[0] for p in late], [p[2] / MIB for p in late])
+        figures["rss_slope_mib_per_100_prompts"] = round(line.per_hundred, 3)
+        figures["rss_slope_uncertainty_mib_per_100_prompts"] = round(line.uncertainty, 3)
+        if line.per_hundred > line.uncertainty:
+            problems.append(f"RAM grew: {line}")
+    return figures, problems
+
+
+def without_libraries(
+    server: soak_server.PipedServer, references: dict[tuple[str, int], Reference]
+) -> dict[str, Any]:
+    """Run one prompt of each kind that needs no missing library; they must not differ."""
+    client, compared, differing, left_out = server.client(), 0, [], []
+    known = set(client.get_json("/object_info"))
+    for kind in dict.fromkeys(kind for kind, _ in references):
+        soaked = build(kind, 1, f"bare-{kind}")
+        if not {node["class_type"] for node in soaked.graph.prompt.values()} <= known:
+            left_out.append(kind)
+            continue
+        outputs = client.run(soaked.graph.prompt, timeout=TIMEOUT)["outputs"]
+        compared += 1
+        if [outputs[node]["text"] for node in soaked.kept] != references[kind, 1].kept:
+            differing.append(kind)
+    client.post_json("/headroom/purge", {})
+    ours = sorted(name for name in known if name.startswith("Headroom"))
+    return {
+        "libraries": list(soak_server.LIBRARIES), "nodes": len(ours), "kinds_compared": compared,
+        "kinds_that_need_a_missing_library": left_out, "kinds_that_differ": differing,
+        "log": [part for part in log_problems(server.log_text()) if "headroom/" in part],
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_arguments(parser)
+    print(json.dumps(run(parser.parse_args()), indent=1))

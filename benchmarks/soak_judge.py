@@ -1,0 +1,204 @@
+"""What became of each prompt of the soak, and whether anything is wrong with it."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from soak_prompts import Soaked
+
+from devtools.client import failure_of, was_interrupted
+
+PERSISTENT = 10**9
+SPLIT_TOLERANCE = 1e-3  # of the range of the reference
+CHANGING = ("split the batch", "tiles")
+PACK_FRAME = "custom_nodes/headroom/"
+GUARD_FRAME = "custom_nodes/headroom/headroom/oom_"
+Kept = list[list[str]]
+
+
+@dataclass
+class Reference:
+    """The digests of an unfaulted run, and how many allocations it made."""
+
+    kept: Kept
+    allocations: int
+
+
+@dataclass
+class Done:
+    """One finished prompt of the soak."""
+
+    kind: str
+    soaked: Soaked
+    entry: dict[str, Any]
+    record: dict[str, Any]
+    fault: dict[str, Any]
+    disk_was_full: bool = False
+
+    @property
+    def struck(self) -> bool:
+        return bool(self.fault.get("failed"))
+
+    def kept(self) -> Kept:
+        outputs = self.entry.get("outputs", {})
+        return [outputs.get(node, {}).get("text", []) for node in self.soaked.kept]
+
+
+@dataclass
+class Judge:
+    """Compares prompts with their references; whatever cannot be explained is a problem."""
+
+    references: dict[tuple[str, int], Reference]
+    arrays: Path
+    counts: dict[str, int] = field(default_factory=dict)
+    by_kind: dict[str, dict[str, int]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    largest_difference: float = 0.0
+
+    def judge(self, done: Done) -> str:
+        """Return the word for what became of this prompt."""
+        word = self._word(done)
+        self.counts[word] = self.counts.get(word, 0) + 1
+        kinds = self.by_kind.setdefault(done.kind, {})
+        kinds[word] = kinds.get(word, 0) + 1
+        return word
+
+    def _word(self, done: Done) -> str:
+        if was_interrupted(done.entry):
+            return "interrupted"
+        if done.entry.get("status", {}).get("status_str") == "error":
+            return why_failed(done) or self._problem(done, "unexplained failure")
+        wanted, kept = self.references[done.kind, done.soaked.seed].kept, done.kept()
+        if kept == wanted:
+            return "identical after recovery" if done.struck else "identical"
+        difference = self._difference(kept, wanted)
+        self.largest_difference = max(self.largest_difference, difference)
+        if difference > SPLIT_TOLERANCE:
+            return self._problem(done, f"wrong result, by {difference:.3g} of its range")
+        actions = " ".join(step["action"] for step in done.record.get("oom", []))
+        if any(word in actions for word in CHANGING):
+            return "within a thousandth after a split"
+        if done.struck and not done.soaked.guarded:
+            return "within a thousandth after ComfyUI's own retry"
+        return self._problem(done, f"other bits without a split, by {difference:.3g}")
+
+    def _difference(self, kept: Kept, wanted: Kept) -> float:
+        """The largest difference of all, as a part of the range; infinite for other shapes."""
+        import numpy
+
+        pairs = list(zip(flat(kept), flat(wanted), strict=False))
+        if [len(part) for part in kept] != [len(part) for part in wanted]:
+            return math.inf
+        largest = 0.0
+        for one, other in pairs:
+            left, right = (numpy.load(self.arrays / f"{name}.npy") for name in (one, other))
+            if left.shape != right.shape:
+                return math.inf
+            spread = float(right.max() - right.min()) or 1.0
+            largest = max(largest, float(abs(left - right).max()) / spread)
+        return largest
+
+    def _problem(self, done: Done, what: str) -> str:
+        failure = failure_of(done.entry)
+        text = str(failure.get("exception_message", "")).strip()[:500]
+        frames = "".join(failure.get("traceback", []))[-2500:]
+        self.problems.append(
+            f"{done.soaked.tag} {done.kind}: {what}; fault {done.fault}; node "
+            f"{failure.get('node_type')}: {failure.get('exception_type')}: {text}\n{frames}"
+            f"\nattempts: {[step['action'] for step in done.record.get('oom', [])]}"
+        )
+        return what.split(",")[0]
+
+
+def why_failed(done: Done) -> str | None:
+    """The explanation of a failed prompt, or None."""
+    failure = failure_of(done.entry)
+    message = str(failure.get("exception_message", ""))
+    node, frames = failure.get("node_type"), "".join(failure.get("traceback", []))
+    if node == "HeadroomOffloadModel" and done.disk_was_full and message.startswith("Offload"):
+        return "the disk refused an offload, said in one sentence"
+    if not done.struck:
+        return None
+    if done.fault["kind"] == "illegal_access":
+        return "failed by an injected error that is none of memory"
+    if done.fault["times"] == PERSISTENT:
+        return "failed as no allocation succeeded any more"
+    if not done.soaked.guarded:
+        return "failed by an injected fault without a guard"
+    if GUARD_FRAME not in frames.replace("\\", "/"):
+        return "failed by an injected fault outside of the guarded calls"
+    attempts = re.search(r"after (\d+) attempts?", message)
+    if attempts and done.fault["failed"] > int(attempts.group(1)):
+        return "failed as an injected fault hit every attempt of the guard"
+    return None
+
+
+def flat(kept: Kept) -> list[str]:
+    """All digests in order."""
+    return [digest for part in kept for digest in part]
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A straight line through measurements: its slope, and how far the slope is uncertain."""
+
+    per_hundred: float
+    uncertainty: float
+
+    @property
+    def is_flat(self) -> bool:
+        return abs(self.per_hundred) <= self.uncertainty
+
+
+def slope(prompts: Sequence[int], values: Sequence[float]) -> Slope:
+    """Ordinary least squares over the points; the uncertainty is 95 % (Student's t)."""
+    count, mean_x, mean_y = len(prompts), statistics.fmean(prompts), statistics.fmean(values)
+    spread = sum((x - mean_x) ** 2 for x in prompts)
+    tilt = sum((x - mean_x) * (y - mean_y) for x, y in zip(prompts, values, strict=True)) / spread
+    rest = sum(
+        (y - mean_y - tilt * (x - mean_x)) ** 2 for x, y in zip(prompts, values, strict=True)
+    )
+    error = math.sqrt(rest / (count - 2) / spread)
+    return Slope(100 * tilt, 100 * error * _student(count - 2))
+
+
+def _student(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t, by its expansion around the normal one (from 3 up)."""
+    z = statistics.NormalDist().inv_cdf(0.975)
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
+
+
+NODE_ERROR, PROMPT_END = "!!! Exception during processing", "Prompt executed in"
+ALWAYS_BAD = (
+    "Error handling request", "Exception in thread", "was never retrieved", "Exception ignored",
+    "[Headroom] a request failed", "Segmentation fault", "Fatal Python error",
+)
+
+
+def log_problems(log: str, expected: Iterable[str] = ()) -> list[str]:
+    """Tracebacks in a server's log that are not those of a failed node, with their last lines.
+
+    A line with one of the `expected` texts after a bad line explains it.
+    """
+    lines, found, in_node_error = log.splitlines(), [], False
+    for number, line in enumerate(lines):
+        if NODE_ERROR in line:
+            in_node_error = True
+        elif PROMPT_END in line or "got prompt" in line:
+            in_node_error = False
+        bad = any(text in line for text in ALWAYS_BAD)
+        bad = bad or (line.startswith("Traceback (most recent") and not in_node_error)
+        if bad:
+            part = "\n".join(lines[number : number + 40])
+            if not any(text in part for text in expected):
+                found.append(part)
+    return found

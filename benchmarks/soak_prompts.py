@@ -1,0 +1,245 @@
+"""The prompts of the soak: each kind uses this pack in another way, with small models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from devtools import models
+from devtools.graph import Graph, Node, add_offload, add_purge
+
+GUARD = {"free_other_models": True, "offload_weights": True, "split_batch": True,
+         "tile_vae": True, "max_attempts": 8}
+FILES = (models.TEST_CHECKPOINT, models.TEST_LORA, models.TEST_CONTROLNET, models.DEMO_UPSCALER)
+Fault = dict[str, Any]
+NO_FAULT: Fault = {"at": 0, "times": 0, "kind": "oom"}
+
+
+@dataclass
+class Soaked:
+    """One prompt under construction. `guarded` is False where a fault may end it."""
+
+    tag: str
+    seed: int
+    fault: Fault
+    guarded: bool = True
+    graph: Graph = field(default_factory=Graph)
+    kept: list[str] = field(default_factory=list)
+
+    def through(self, value: Any) -> Node:
+        """Hand a value through the node that arms the fault."""
+        plan = json.dumps({"tag": self.tag, "fault": self.fault})
+        return self.graph.add("SoakPass", value=value, plan=plan)
+
+    def keep(self, value: Any) -> None:
+        """Compare this value with the reference later."""
+        self.kept.append(self.graph.add("SoakKeep", value=value).id)
+
+    def checkpoint(self) -> tuple[Any, Any, Any]:
+        """MODEL, CLIP, VAE: the very objects of the loader, cached by ComfyUI."""
+        name = models.TEST_CHECKPOINT.split("/")[1]
+        loader = self.graph.add("CheckpointLoaderSimple", ckpt_name=name)
+        return loader[0], loader[1], loader[2]
+
+    def guard(self, value: Any, **options: Any) -> Any:
+        """OOM Guard, in prompts that use it."""
+        if not self.guarded:
+            return value
+        return self.graph.add("HeadroomOOMGuard", model=value, **{**GUARD, **options})
+
+    def words(self, clip: Any, text: str) -> Node:
+        return self.graph.add("CLIPTextEncode", clip=clip, text=text)
+
+    def sample(self, model: Any, positive: Any, negative: Any, batch: int = 1,
+               size: tuple[Any, Any] = (64, 64), **settings: Any) -> Node:
+        latent = self.graph.add("EmptyLatentImage", width=size[0], height=size[1],
+                                batch_size=batch)
+        return self.graph.add(
+            "KSampler", model=model, positive=positive, negative=negative, latent_image=latent,
+            **{"seed": self.seed, "steps": 2, "cfg": 4.0, "sampler_name": "euler",
+               "scheduler": "normal", "denoise": 1.0, **settings},
+        )
+
+    def decode(self, samples: Any, vae: Any) -> Node:
+        return self.graph.add("VAEDecode", samples=samples, vae=vae)
+
+
+def picture(soaked: Soaked, batch: int = 1, **settings: Any) -> None:
+    """Load, encode, sample, decode, everything through `guard`."""
+    model, clip, vae = (soaked.guard(soaked.through(part)) for part in soaked.checkpoint())
+    positive = soaked.words(clip, f"a red cube, number {soaked.seed}")
+    latent = soaked.sample(model, positive, soaked.words(clip, "blurry"), batch, **settings)
+    soaked.keep(latent)
+    soaked.keep(soaked.decode(latent, vae))
+
+
+def batch(soaked: Soaked) -> None:
+    picture(soaked, batch=3, sampler_name="euler_ancestral")
+
+
+def unguarded(soaked: Soaked) -> None:
+    soaked.guarded = False
+    picture(soaked)
+
+
+def _encoded(soaked: Soaked, cache: str, split: str = "one prompt", text: str = "") -> Node:
+    # The encoder comes straight from its loader: only then does the disk cache know it.
+    words = soaked.through(text or f"a blue ball, number {soaked.seed}")
+    clip = soaked.checkpoint()[1]
+    return soaked.graph.add("HeadroomEncodeToCPU", clip=clip, text=words, split=split,
+                            release_encoder=True, cache=cache)
+
+
+def encode_from_disk(soaked: Soaked) -> None:
+    """The encoder is not guarded, so a fault in it ends the prompt."""
+    soaked.guarded = False
+    encoded = _encoded(soaked, "disk")
+    soaked.keep(encoded)
+    latent = soaked.sample(soaked.checkpoint()[0], encoded, encoded)
+    soaked.keep(latent)
+
+
+def encode_lines(soaked: Soaked) -> None:
+    lines = "\n".join(f"line {n} of {soaked.seed}" for n in range(3))
+    soaked.guarded = False
+    soaked.keep(_encoded(soaked, "disk", "one prompt per line", lines))
+
+
+def encode_without_cache(soaked: Soaked) -> None:
+    soaked.guarded = False
+    soaked.keep(_encoded(soaked, "off"))
+
+
+def cast(soaked: Soaked) -> None:
+    """Splitting a batch in bfloat16 rounds otherwise than in one piece, so it is off."""
+    parts = [soaked.through(part) for part in soaked.checkpoint()]
+    model, clip, vae = (
+        soaked.guard(
+            soaked.graph.add("HeadroomCastBF16", model=part, dtype="bfloat16", keep_float32=""),
+            split_batch=False,
+        )
+        for part in parts
+    )
+    latent = soaked.sample(model, soaked.words(clip, "a cone"), soaked.words(clip, "bad"))
+    soaked.keep(latent)
+    soaked.keep(soaked.decode(latent, vae))
+
+
+def _offloaded(soaked: Soaked, **options: Any) -> None:
+    """Sample, offload the model, sample again with it: the same latent both times."""
+    soaked.guarded = False
+    model, clip, _ = (soaked.through(part) for part in soaked.checkpoint())
+    positive, negative = soaked.words(clip, "a tree"), soaked.words(clip, "bad")
+    first = soaked.sample(model, positive, negative)
+    moved = add_offload(soaked.graph, model=model, after=first, **options)
+    again = soaked.sample(moved, positive, negative)
+    soaked.keep(moved[1])
+    soaked.keep(again)
+
+
+def offload_to_cpu(soaked: Soaked) -> None:
+    _offloaded(soaked)
+
+
+def offload_to_disk(soaked: Soaked) -> None:
+    _offloaded(soaked, to="disk")
+
+
+def offload_the_others(soaked: Soaked) -> None:
+    _offloaded(soaked, scope="every other model")
+
+
+def purge(soaked: Soaked) -> None:
+    options = ({}, {"free_ram": True}, {"reset_node_cache": True},
+               {"only_below_free_mib": 1000, "run": "every time"})[soaked.seed % 4]
+    model, clip, vae = (soaked.guard(soaked.through(part)) for part in soaked.checkpoint())
+    latent = soaked.sample(model, soaked.words(clip, "a lake"), soaked.words(clip, "bad"))
+    purged = add_purge(soaked.graph, value=latent, **options)
+    soaked.keep(soaked.decode(purged, vae))
+
+
+def keep_one(soaked: Soaked) -> None:
+    model, clip, vae = (soaked.guard(soaked.through(part)) for part in soaked.checkpoint())
+    latent = soaked.sample(model, soaked.words(clip, "a road"), soaked.words(clip, "bad"))
+    purged = add_purge(soaked.graph, value=latent, unload="all but keep", keep=vae)
+    soaked.keep(soaked.decode(purged, vae))
+
+
+def sizes(soaked: Soaked) -> None:
+    model, clip, vae = (soaked.guard(soaked.through(part)) for part in soaked.checkpoint())
+    sorter = soaked.graph.add(
+        "HeadroomSizeSorter", sizes="64x64\n96x64\n64x96", order="largest first",
+        fit="keep each size", bucket=64,
+    )
+    words = soaked.words(clip, "a hill")
+    latents = soaked.sample(model, words, words, size=(sorter[0], sorter[1]))
+    pictures = soaked.decode(latents, vae)
+    soaked.keep(soaked.graph.add("HeadroomRestoreOrder", items=pictures, index=sorter[3]))
+
+
+def to_cpu(soaked: Soaked) -> None:
+    model, clip, vae = (soaked.guard(soaked.through(part)) for part in soaked.checkpoint())
+    words = soaked.graph.add("HeadroomMoveToCPU", value=soaked.words(clip, "a boat"))
+    latent = soaked.graph.add("HeadroomMoveToCPU", value=soaked.sample(model, words, words))
+    soaked.keep(latent)
+    soaked.keep(soaked.decode(latent, vae))
+
+
+def reported(soaked: Soaked) -> None:
+    model, clip, vae = (soaked.guard(soaked.through(part)) for part in soaked.checkpoint())
+    words = soaked.words(clip, "a bird")
+    image = soaked.decode(soaked.sample(model, words, words), vae)
+    soaked.keep(soaked.graph.add("HeadroomMemoryReport", value=image))
+
+
+def upscale(soaked: Soaked) -> None:
+    name = models.DEMO_UPSCALER.split("/")[1]
+    loaded = soaked.graph.add("UpscaleModelLoader", model_name=name)
+    image = soaked.graph.add("EmptyImage", width=64, height=64, batch_size=1,
+                             color=soaked.seed * 4321)
+    model = soaked.guard(soaked.through(loaded))
+    soaked.keep(soaked.graph.add("ImageUpscaleWithModel", upscale_model=model, image=image))
+
+
+def control(soaked: Soaked) -> None:
+    model, clip, vae = (soaked.guard(soaked.through(part)) for part in soaked.checkpoint())
+    name = models.TEST_CONTROLNET.split("/")[1]
+    net = soaked.guard(soaked.graph.add("ControlNetLoader", control_net_name=name))
+    image = soaked.graph.add("EmptyImage", width=64, height=64, batch_size=1, color=8421504)
+    words = soaked.words(clip, "a house")
+    both = soaked.graph.add(
+        "ControlNetApplyAdvanced", positive=words, negative=words, control_net=net, image=image,
+        strength=0.7, start_percent=0.0, end_percent=1.0,
+    )
+    latent = soaked.sample(model, both[0], both[1])
+    soaked.keep(latent)
+    soaked.keep(soaked.decode(latent, vae))
+
+
+def lora(soaked: Soaked) -> None:
+    model, clip, vae = (soaked.through(part) for part in soaked.checkpoint())
+    name = models.TEST_LORA.split("/")[1]
+    patched = soaked.graph.add("LoraLoader", model=model, clip=clip, lora_name=name,
+                               strength_model=0.8, strength_clip=0.5)
+    words = soaked.words(soaked.guard(patched[1]), "a cloud")
+    latent = soaked.sample(soaked.guard(patched[0]), words, words)
+    soaked.keep(soaked.decode(latent, soaked.guard(vae)))
+
+
+KINDS: dict[str, Callable[[Soaked], None]] = {
+    build.__name__: build
+    for build in (
+        picture, batch, unguarded, encode_from_disk, encode_lines, encode_without_cache, cast,
+        offload_to_cpu, offload_to_disk, offload_the_others, purge, keep_one, sizes, to_cpu,
+        reported, upscale, control, lora,
+    )
+}
+
+
+def build(kind: str, seed: int, tag: str, fault: Fault | None = None) -> Soaked:
+    """The prompt of one kind and seed; `tag` has to be new."""
+    soaked = Soaked(tag, seed, {**NO_FAULT, **(fault or {})})
+    KINDS[kind](soaked)
+    return soaked

@@ -1,0 +1,99 @@
+"""Nodes of the soak: one arms a fault for its own prompt, one keeps what was computed on disk."""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import folder_paths
+import numpy
+import torch
+from aiohttp import web
+from server import PromptServer
+
+
+class AnyType(str):
+    def __ne__(self, other):
+        return False
+
+
+ANY = AnyType("*")
+faults = {}  # by the tag of the prompt; the fault of the last one stays on the device
+
+
+def running_prompt():
+    return PromptServer.instance.last_prompt_id
+
+
+def arm(tag, settings):
+    """Fail allocations of the running prompt only; with `at` = 0 they are just counted."""
+    simgpu = sys.modules["simgpu"]
+
+    class OfOnePrompt(simgpu.Fault):
+        prompt_id = running_prompt()
+
+        def strikes(self, nbytes):
+            if running_prompt() != self.prompt_id:
+                return False
+            self.seen += 1
+            hit = 0 < self.at <= self.seen and self.failed < self.times
+            self.failed += hit
+            return hit
+
+    faults[tag] = simgpu.current().fault = OfOnePrompt(**settings)
+
+
+class SoakPass:
+    """Hand a value on; the first of these nodes in a prompt arms the fault of `plan`.
+
+    `plan` differs in every prompt, so nothing behind this node comes from the node cache.
+    """
+
+    CATEGORY = "headroom tests"
+    RETURN_TYPES = (ANY,)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"value": (ANY,), "plan": ("STRING", {"default": "{}"})}}
+
+    def run(self, value, plan):
+        asked = json.loads(plan)
+        if asked["tag"] not in faults:
+            arm(asked["tag"], asked["fault"])
+        return (value,)
+
+
+class SoakKeep:
+    """Keep a LATENT, IMAGE or CONDITIONING as a file named after its digest."""
+
+    CATEGORY = "headroom tests"
+    RETURN_TYPES = ()
+    FUNCTION = "run"
+    OUTPUT_NODE = True
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"value": (ANY,)}}
+
+    def run(self, value):
+        if isinstance(value, dict):
+            value = value["samples"]
+        elif isinstance(value, list):
+            value = value[0][0]
+        array = value.detach().to("cpu", torch.float32).contiguous().numpy()
+        digest = hashlib.sha256(str((array.shape, value.dtype)).encode() + array.tobytes())
+        folder = Path(folder_paths.get_output_directory()) / "soak"
+        folder.mkdir(exist_ok=True)
+        path = folder / f"{digest.hexdigest()}.npy"
+        if not path.exists():
+            numpy.save(path, array)
+        return {"ui": {"text": [digest.hexdigest()]}}
+
+
+@PromptServer.instance.routes.get("/soak/faults")
+async def told(request):
+    return web.json_response({tag: fault.as_dict() for tag, fault in faults.items()})
+
+
+NODE_CLASS_MAPPINGS = {cls.__name__: cls for cls in (SoakPass, SoakKeep)}

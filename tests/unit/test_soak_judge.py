@@ -1,0 +1,106 @@
+"""How the soak judges: slopes, logs, and failures that it must not excuse."""
+
+import importlib
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+ROWS = list(range(0, 500, 25))
+
+
+@pytest.fixture
+def judging(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("soak_judge")
+
+
+@pytest.fixture
+def prompts(judging):
+    return importlib.import_module("soak_prompts")
+
+
+@pytest.fixture
+def finished(judging, prompts):
+    """A prompt that failed: `finished(what, message, frames, **fault)`."""
+
+    def make(what, message, frames=(), node="KSampler", disk=False, **fault):
+        failure = {"node_type": node, "exception_message": message, "exception_type": "Error",
+                   "traceback": list(frames)}
+        status = {"status_str": "error", "messages": [["execution_error", failure]]}
+        soaked = prompts.build(what, 1, "tag")
+        whole = {"kind": "oom", "times": 1, "failed": 0, **fault}
+        return judging.Done(what, soaked, {"status": status}, {}, whole, disk)
+
+    return make
+
+
+def test_noise_around_a_level_is_flat_and_a_leak_in_the_noise_is_not(judging):
+    noise = random.Random(4)
+    level = [800 + noise.gauss(0, 3) for _ in ROWS]
+    leak = [value + row * 0.05 for value, row in zip(level, ROWS, strict=True)]
+    assert judging.slope(ROWS, level).is_flat
+    found = judging.slope(ROWS, leak)
+    assert not found.is_flat and found.per_hundred == pytest.approx(5, abs=2)
+
+
+@pytest.mark.parametrize(("freedom", "quantile"), [(5, 2.571), (10, 2.228), (30, 2.042)])
+def test_the_quantile_of_students_t_is_that_of_the_tables(judging, freedom, quantile):
+    assert judging._student(freedom) == pytest.approx(quantile, rel=0.005)
+
+
+def test_a_traceback_outside_of_a_failed_node_is_a_problem(judging):
+    node = "!!! Exception during processing !!! no\nTraceback (most recent call last):\n  x\n"
+    loose = 'Traceback (most recent call last):\n  File "custom_nodes/headroom/a.py"\n'
+    assert judging.log_problems(node + "Prompt executed in 1.0 seconds\n") == []
+    assert len(judging.log_problems(node + "Prompt executed in 1.0 seconds\n" + loose)) == 1
+    assert len(judging.log_problems(node + "Error handling request\n")) == 1
+    assert judging.log_problems(loose + "OSError: known", ["OSError: known"]) == []
+
+
+def test_failures_are_excused_by_what_was_injected_and_by_nothing_else(judging, finished):
+    guard = "File custom_nodes/headroom/headroom/oom_ladder.py"
+    excused = [
+        finished("unguarded", "out of memory", failed=1),
+        finished("picture", "illegal", [guard], failed=1, kind="illegal_access"),
+        finished("picture", "gave up", [guard], failed=9, times=judging.PERSISTENT),
+        finished("picture", "schedule", ["File comfy/samplers.py"], failed=1),
+        finished("picture", "after 2 attempts the call", [guard], failed=3, times=3),
+        finished("offload_to_disk", "Offload Model could not write", disk=True,
+                 node="HeadroomOffloadModel"),
+    ]
+    blamed = [
+        finished("unguarded", "out of memory"),
+        finished("picture", "out of memory", [guard], failed=1),
+        finished("picture", "after 2 attempts the call", [guard], failed=2, times=2),
+        finished("offload_to_disk", "Offload Model could not write", node="HeadroomOffloadModel"),
+        finished("offload_to_disk", "[Errno 27]", disk=True, node="HeadroomOffloadModel"),
+    ]
+    assert all(judging.why_failed(done) for done in excused)
+    assert not any(judging.why_failed(done) for done in blamed)
+
+
+def test_results_are_compared_bit_for_bit_and_within_a_thousandth_after_a_split(
+    judging, finished, tmp_path
+):
+    numpy = pytest.importorskip("numpy")
+    values = numpy.linspace(0, 1, 11)
+    for name, array in {"a": values, "near": values + 5e-4, "far": values + 0.1}.items():
+        numpy.save(tmp_path / f"{name}.npy", array)
+    judge = judging.Judge({("picture", 1): judging.Reference([["a"], ["a"]], 1)}, tmp_path)
+
+    def word(name, *actions):
+        done = finished("picture", "", failed=1)
+        outputs = {node: {"text": [name]} for node in done.soaked.kept}
+        done.entry = {"status": {"status_str": "success", "messages": []}, "outputs": outputs}
+        done.record = {"oom": [{"action": action} for action in actions]}
+        return judge.judge(done)
+
+    assert word("a") == "identical after recovery"
+    assert word("near", "split the batch of 2") == "within a thousandth after a split"
+    assert judge.problems == []
+    assert word("near").startswith("other bits")
+    assert word("far", "split the batch of 2").startswith("wrong")
+    assert len(judge.problems) == 2 and json.dumps(judge.by_kind)
