@@ -58,6 +58,7 @@ SPECIAL[aten.copy_.default] = _copy
 SPECIAL[aten.is_pinned.default] = _not_pinned
 
 WITHOUT_GRADIENT |= {aten._to_copy.default, aten.clone.default, aten.is_pinned.default}
+WITHOUT_GRADIENT |= {aten._has_compatible_shallow_copy_type.default}  # `Module.to`, same device
 
 INDEXING |= {aten.index.Tensor, aten.index_put.default, aten.index_put_.default}
 INDEXING |= {aten._index_put_impl_.default, aten._unsafe_index.Tensor}

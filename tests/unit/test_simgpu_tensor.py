@@ -257,6 +257,15 @@ def test_a_module_loaded_under_inference_mode_can_be_unloaded_outside_it(device)
     assert {p.device.type for p in net.parameters()} == {"cpu"}
 
 
+def test_a_module_made_under_inference_mode_can_be_moved_to_where_it_is_outside_it(device):
+    with torch.inference_mode():
+        net = torch.nn.Linear(16, 16, device=GPU)
+    net.to(GPU)
+    assert {p.device.type for p in net.parameters()} == {GPU}
+    net.to("cpu")
+    assert used(device) == 0
+
+
 def test_a_module_can_change_its_number_type_on_the_device(device, mode):
     net = Net().to(GPU).to(torch.float16)
     assert net.first.weight.dtype == torch.float16 and net.first.weight.is_cuda
