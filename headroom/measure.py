@@ -164,7 +164,10 @@ def other_processes_mib(device: torch.device) -> dict[int, float]:
     handle = _nvml_handle(nvml, device) if nvml is not None else None
     if nvml is None or handle is None:
         return {}
-    found = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    try:
+        found = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    except nvml.NVMLError:
+        return {}  # not every driver lists processes
     return {
         int(entry.pid): int(entry.usedGpuMemory) / MIB
         for entry in found

@@ -1,0 +1,84 @@
+"""The final error: what was tried, what was free and asked for, and the two best changes."""
+
+import pytest
+import torch
+
+from headroom import measure, oom_text
+from headroom.measure import DeviceMemory, Snapshot
+from headroom.oom import Failure
+from headroom.oom_ladder import Climb, Step
+from headroom.oom_options import GuardOptions
+from headroom.oom_text import Subject, explain
+
+GIB = 1 << 30
+GPU = DeviceMemory("cuda:0", "a card", 8 * GIB, GIB // 2, 7 * GIB, 7 * GIB, None)
+NOW = Snapshot((GPU,), 2 * GIB, 16 * GIB)
+
+
+def climb(text="CUDA out of memory. Tried to allocate 3.00 GiB.", steps=()):
+    return Climb([Failure.of(torch.OutOfMemoryError(text))], list(steps))
+
+
+def text_of(now=NOW, batch=1, failed=None, **options):
+    subject = Subject("a step", GuardOptions(**options), batch, "64x64 in latent pixels")
+    return explain(subject)(failed or climb(), now)
+
+
+def test_the_error_says_what_was_asked_for_what_was_free_and_what_was_tried():
+    steps = [Step("returned cached and dead memory", 12.5), Step("split", 0.0), Step("split", 0.0)]
+    text = text_of(failed=climb(steps=steps))
+    assert "after 3 attempts the call still asked for 3,072.0 MiB" in text
+    assert "512.0 MiB of 8,192.0 MiB were free on cuda:0" in text
+    assert "returned cached and dead memory: 12.5 MiB freed; split (2 times): nothing freed" in text
+
+
+@pytest.mark.parametrize(("batch", "options", "first", "second"), [
+    (4, {}, "a smaller batch (now 4)", "a smaller width and height (now 64x64 in latent pixels)"),
+    (1, {}, "a smaller width and height", "a smaller or more strongly quantised model file"),
+    (4, {"split_batch": False}, "turning on split_batch", "a smaller batch"),
+    (1, {"split_batch": False}, "a smaller width and height", "a smaller or more strongly"),
+    (1, {"offload_weights": False, "free_other_models": False}, "turning on offload_weights",
+     "turning on free_other_models"),
+])
+def test_the_two_most_helpful_changes_are_named_in_order(batch, options, first, second):
+    advice = text_of(batch=batch, **options).split("Most likely to help: ")[1]
+    left, right = advice.split(", or ")
+    assert left.startswith(first)
+    assert right.startswith(second)
+
+
+def test_another_program_on_the_same_gpu_is_named_when_it_holds_much(monkeypatch):
+    found = {11: 100.0, 4242: 5_000.0}
+    monkeypatch.setattr(oom_text, "other_processes_mib", lambda device: found)
+    assert "closing process 4242, which holds 5,000 MiB of the same GPU" in text_of()
+    found[4242] = 20.0
+    assert "closing process" not in text_of()
+
+
+def test_a_driver_that_lists_no_processes_does_not_spoil_the_error(monkeypatch):
+    class Nvml:
+        NVMLError = type("NVMLError", (Exception,), {})
+
+        def nvmlDeviceGetComputeRunningProcesses(self, handle):
+            raise self.NVMLError("not supported")
+
+    monkeypatch.setattr(measure, "_nvml", lambda: Nvml())
+    monkeypatch.setattr(measure, "_nvml_handle", lambda nvml, device: object())
+    assert "Most likely to help: a smaller width and height" in text_of()
+
+
+def test_a_float32_model_on_a_gpu_gets_the_advice_to_cast_it(monkeypatch):
+    class Patcher:
+        load_device = torch.device("cuda", 0)
+        model = torch.nn.Linear(1024, 1024)
+
+    monkeypatch.setattr(oom_text, "current_host", lambda: object())
+    subject = Subject("a step", GuardOptions(), 1, "", [Patcher()])
+    assert "the node Cast bf16 on this model" in explain(subject)(climb(), NOW)
+    Patcher.model = torch.nn.Linear(1024, 1024, dtype=torch.bfloat16)
+    assert "Cast bf16" not in explain(subject)(climb(), NOW)
+
+
+def test_without_ram_the_error_speaks_of_ram():
+    failed = climb("DefaultCPUAllocator: can't allocate memory: you tried to allocate 100 bytes.")
+    assert "of RAM were available" in text_of(failed=failed)
