@@ -60,7 +60,7 @@ class Canvas:
     def note(self, text: str, title: str = "Read me", height: int | None = None) -> None:
         """A Markdown note in the current group."""
         lines = sum(1 + len(line) // 52 for line in text.splitlines())
-        node = self._place("MarkdownNote", title, height or 40 + 22 * lines)
+        node = self._place("MarkdownNote", title, height or 60 + 17 * lines)
         node.update(inputs=[], outputs=[], properties={}, widgets_values=[text], **NOTE)
 
     def add(

@@ -21,7 +21,7 @@ class TrialDevice:
 
     def attempt(self, prompt: Json, capacity_mib: float) -> str | None:
         """Run on an empty device of that capacity: None, or the out-of-memory error's words."""
-        self._empty()
+        self.empty()
         self._post("capacity", {"mib": capacity_mib})
         self._post("reset_peaks")
         try:
@@ -42,7 +42,8 @@ class TrialDevice:
         """Collect garbage and tell the device's figures, in bytes, the peaks since the attempt."""
         return self._post("collect")
 
-    def _empty(self) -> None:
+    def empty(self) -> None:
+        """Take everything off the device and give it room."""
         self._post("capacity", {"mib": ROOM_MIB})
         forget_everything(self.client)
         self._post("collect")

@@ -7,6 +7,8 @@ import { hueOf } from "./timeline.js";
 import { fill } from "./words.js";
 
 const MOST_ROWS = 300;
+/** Below this width names need the room of the least asked-for column. */
+const NARROW = 300;
 const SIGNS = { running: "…", success: "✓", error: "✕", interrupted: "■" };
 const HEADINGS = { title: "title", peak: "peak", vram: "vramDelta", ram: "ramDelta", seconds: "time" };
 
@@ -47,7 +49,7 @@ export function runDetails(run, { words, width, sort, onSort, onPick }) {
     runFigures(run, words),
     timeline(run, width, words, onPick),
     happened(run, words),
-    nodeTable(run, words, sort, onSort, onPick),
+    nodeTable(run, { words, width, sort, onSort, onPick }),
   ].filter((part) => part !== null);
 }
 
@@ -70,8 +72,10 @@ function oomLine(entry, node, words) {
   return h(`li.headroom-oom${entry.recovered ? ".headroom-recovered" : ""}`, { title: entry.error }, text);
 }
 
-function nodeTable(run, words, sort, onSort, onPick) {
-  const keys = usedColumns(run);
+function nodeTable(run, { words, width, sort, onSort, onPick }) {
+  const used = usedColumns(run);
+  const crowded = width < NARROW && used.includes("peak");
+  const keys = used.filter((key) => !(crowded && key === "ram"));
   const sorted = sortNodes(run.nodes, keys.includes(sort.key) ? sort.key : "seconds", sort.descending);
   const highest = Math.max(1, ...run.nodes.map((node) => node.peak_vram_mib ?? 0));
   const left = run.nodes.length - MOST_ROWS + (run.nodes_left_out ?? 0);
@@ -103,24 +107,29 @@ function row(node, keys, highest, words, onPick) {
   return h(
     `tr${node.status === "failed" ? ".headroom-failed" : ""}${node.cached ? ".headroom-cached" : ""}`,
     { "data-node": node.node_id, ...onPress(() => onPick(node)) },
-    keys.map((key) => cell(node, key, highest, words)),
+    node.cached ? cachedCells(node, keys, words) : keys.map((key) => cell(node, key, highest, words)),
   );
+}
+
+/** A cached node has no figures: its name takes their place. */
+function cachedCells(node, keys, words) {
+  return [titleCell(node, COLUMNS.title(node), words, keys.length - 1), h("td", {}, words.cached)];
 }
 
 function cell(node, key, highest, words) {
   const value = COLUMNS[key](node);
   if (key === "title") return titleCell(node, value, words);
   if (key === "peak") return peakCell(value, highest);
-  if (key === "seconds") return h("td", {}, node.cached ? words.cached : seconds(value));
-  if (node.cached || value === null) return h("td");
+  if (key === "seconds") return h("td", {}, seconds(value));
+  if (value === null) return h("td");
   return h("td", { title: signedMib(value) }, signedMib(value).replace(/ ([MG])iB$/, "$1").replace(/^0M$/, "0"));
 }
 
-function titleCell(node, title, words) {
+function titleCell(node, title, words, colspan = null) {
   const failed = node.status === "failed" ? ` (${words.failedHere})` : "";
   return h(
     "td",
-    { title: `${title} · ${node.class_type} · #${node.node_id}${failed}` },
+    { title: `${title} · ${node.class_type} · #${node.node_id}${failed}`, colspan },
     h("i.headroom-dot", { style: { "--hue": hueOf(node.class_type) } }),
     h("span", {}, title),
   );

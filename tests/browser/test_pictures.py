@@ -1,9 +1,9 @@
-"""Pictures for the README.
+"""Pictures for the README and the design of the panel and the bundled workflows.
 
     HEADROOM_PICTURES=docs python dev.py test tests/browser/test_pictures.py
 
-Each shows the real panel over a real run on the simulated GPU. Without the variable they are
-skipped.
+Each shows the real panel over a real run on the simulated GPU, or a workflow as it opens, with
+small random-weight models under the names that it asks for. Without the variable they are skipped.
 """
 
 import json
@@ -13,31 +13,42 @@ from pathlib import Path
 import pytest
 from support.prompts import node, sampling
 
+from devtools.workflows import files
+
 pytestmark = [pytest.mark.host, pytest.mark.browser]
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = os.environ.get("HEADROOM_PICTURES")
 WORKFLOWS = sorted((ROOT / "workflows").glob("*.json"))
-CAPACITY_MIB = 2048
-PANEL_PIXELS = 420
+CAPACITY_MIB = 4096
+PANEL_PIXELS = 360
+TOP_PIXELS = 120  # the menu and the messages of the frontend
+WIDTH, HEIGHT = 1500, 1240
 PLACES = {
-    "1": (0, 40), "2": (330, 0), "3": (330, 460), "4": (1130, 0), "5": (1480, 0), "6": (1480, 120),
-    "7": (0, 240), "8": (790, 0),
+    "1": (0, 0), "7": (0, 210), "2": (400, 0), "8": (400, 300), "3": (0, 520), "4": (870, 0),
+    "5": (400, 560), "6": (870, 500),
 }
 # Every node drawn with its text at any zoom, and no messages of the frontend in the way.
-SETTINGS = {"Comfy__Minimap__Visible": False, "LiteGraph__Canvas__MinFontSizeForLOD": 0}
-FIT = """([left, margin]) => {
+SETTINGS = {
+    "Comfy__Minimap__Visible": False, "LiteGraph__Canvas__MinFontSizeForLOD": 0,
+    "Comfy__Graph__CanvasInfo": False,
+}
+HIDE = """.p-toast, [data-testid="queue-notification-banner"], .job-completed-banner
+  { display: none !important; }"""
+FIT = """([left, top, margin]) => {
   const { canvas, graph } = app;
   const boxes = [...graph._nodes, ...graph._groups].map(one => one.boundingRect ?? one._bounding);
   const x = Math.min(...boxes.map(b => b[0])), y = Math.min(...boxes.map(b => b[1]));
   const right = Math.max(...boxes.map(b => b[0] + b[2]));
   const bottom = Math.max(...boxes.map(b => b[1] + b[3]));
-  const wide = innerWidth - left - 2 * margin, high = innerHeight - 3.5 * margin;
+  const wide = innerWidth - left - 2 * margin, high = innerHeight - top - 2 * margin;
   const scale = Math.min(1.2, wide / (right - x), high / (bottom - y));
   canvas.ds.scale = scale;
   canvas.ds.offset[0] = (left + margin) / scale - x;
-  canvas.ds.offset[1] = 2.5 * margin / scale - y;
+  canvas.ds.offset[1] = (top + margin) / scale - y;
   canvas.setDirty(true, true);
+  return { x: left, y: top, width: (right - x) * scale + 2 * margin,
+           height: (bottom - y) * scale + 2 * margin };
 }"""
 
 
@@ -50,9 +61,22 @@ def folder():
     return path
 
 
+@pytest.fixture(scope="session")
+def models_dir():
+    from devtools.workflow_models import make_workflow_models
+
+    return make_workflow_models()
+
+
+@pytest.fixture
+def gpu(folder, sim):
+    return sim(CAPACITY_MIB)
+
+
 def guarded_prompt(seed: int) -> dict:
     """Sampling with OOM Guard; the text encoder leaves the GPU before it."""
-    prompt = sampling(seed=seed, size=256, guarded=True)
+    prompt = sampling(seed=seed, size=128, guarded=True)
+    prompt["1"]["inputs"]["ckpt_name"] = files.SD15.name
     prompt["8"] = node(
         "HeadroomOffloadModel", model=["1", 1], after=["2", 0], scope="this model", to="CPU"
     )
@@ -73,19 +97,23 @@ def arrange(comfy) -> None:
     comfy.loaded(len(PLACES))
 
 
-def fit(comfy, left: int) -> None:
-    """The whole workflow in the part of the page right of `left`."""
-    comfy.page.add_style_tag(content=".p-toast { display: none !important; }")
-    comfy.page.evaluate(FIT, [left, 40])
+def fit(comfy, left: int, top: int = TOP_PIXELS) -> dict:
+    """The whole workflow in the part of the page right of `left`; gives the part it fills."""
+    comfy.page.add_style_tag(content=HIDE)
+    comfy.page.evaluate(FIT, [left, top, 30])
     comfy.page.wait_for_timeout(1500)
+    part = comfy.page.evaluate(FIT, [left, top, 30])
+    comfy.page.mouse.move(left + 5, HEIGHT - 5)
+    comfy.page.wait_for_timeout(500)
+    return dict(part)
 
 
 @pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
 @pytest.mark.parametrize("light", [False, True], ids=["dark", "light"])
-def test_picture_of_the_panel_after_a_recovered_run(sim, open_page, folder, light, nodes2):
-    gpu = sim(CAPACITY_MIB)
-    gpu.set_other_process(220)
+def test_picture_of_the_panel_after_a_recovered_run(gpu, open_page, folder, light, nodes2):
+    gpu.set_other_process(700)
     comfy = open_page(gpu, light=light, nodes2=nodes2, **SETTINGS)
+    comfy.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
     comfy.load_prompt(guarded_prompt(100 + light + 2 * nodes2))
     arrange(comfy)
     panel = comfy.open_panel()
@@ -99,11 +127,34 @@ def test_picture_of_the_panel_after_a_recovered_run(sim, open_page, folder, ligh
     comfy.page.screenshot(path=folder / f"{name}.png")
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_picture_of_a_bundled_workflow(cpu_server, open_page, folder, path):
-    workflow = json.loads(path.read_text(encoding="utf-8"))
-    comfy = open_page(cpu_server, **SETTINGS)
-    comfy.page.set_viewport_size({"width": 2200, "height": 1240})
+def quicker(workflow: dict) -> dict:
+    """With fewer steps and pixels, for a machine without a GPU."""
+    values = {"Size Sorter": ["192x192\n256x192"], "KSampler": [3, "fixed", 4]}
+    for each in workflow["nodes"]:
+        new = values.get(each["title"], [])
+        each["widgets_values"] = new + each["widgets_values"][len(new):]
+    return workflow
+
+
+def test_picture_of_start_here_after_a_run(gpu, open_page, folder):
+    path = ROOT / "workflows" / "start_here.json"
+    workflow = quicker(json.loads(path.read_text(encoding="utf-8")))
+    comfy = open_page(gpu, **SETTINGS)
+    comfy.page.set_viewport_size({"width": 2200, "height": HEIGHT})
     comfy.load_workflow(workflow, len(workflow["nodes"]))
-    fit(comfy, 60)
-    comfy.page.screenshot(path=folder / f"workflow-{path.stem}.png")
+    panel = comfy.open_panel()
+    run = comfy.run(timeout=500)
+    assert run["status"] == "success"
+    comfy.until(lambda: panel.locator("tr[data-node]").count() == len(run["nodes"]))
+    fit(comfy, PANEL_PIXELS)
+    comfy.page.screenshot(path=folder / "start-here-after-a-run.png")
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_picture_of_a_bundled_workflow(gpu, open_page, folder, path):
+    workflow = json.loads(path.read_text(encoding="utf-8"))
+    comfy = open_page(gpu, **SETTINGS)
+    comfy.page.set_viewport_size({"width": 2200, "height": HEIGHT})
+    comfy.load_workflow(workflow, len(workflow["nodes"]))
+    part = fit(comfy, 60)
+    comfy.page.screenshot(path=folder / f"workflow-{path.stem}.png", clip=part)

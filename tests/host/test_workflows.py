@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from devtools import draw, workflow_trials
+from devtools import draw, figures, results, workflow_trials
 from devtools.client import cached_nodes, node_texts
 from devtools.node_info import node_infos
+from devtools.trial_device import TrialDevice
 from devtools.ui_prompt import api_prompt
 from devtools.workflows import WORKFLOWS
 
@@ -70,6 +71,61 @@ def test_every_node_of_the_workflow_runs_and_none_runs_out_of_memory(client, nam
     run_record = record(client, run(client, name))
     assert run_record["status"] == "success" and run_record["oom"] == []
     assert {node["node_id"] for node in run_record["nodes"]} == set(prompt)
+
+
+SEARCHED = [name for name, case in workflow_trials.CASES.items() if case.searched]
+
+
+@pytest.fixture(scope="module")
+def recorded(comfyui):
+    """The recorded figures of a workflow on this ComfyUI, or a skip where there are none."""
+    known = figures.recorded(results.comfyui_version(comfyui))
+
+    def of(name):
+        return known.get(name) or pytest.skip(f"no recorded figures of {name} on this ComfyUI")
+
+    return of
+
+
+@pytest.fixture
+def device(client):
+    device = TrialDevice(client)
+    yield device
+    device.empty()
+
+
+def outcome(words):
+    """"completed", or the node and the class of its error: the bytes in the words vary."""
+    return words.split(": ")[:2]
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_at_the_recorded_size_of_gpu_both_end_as_recorded(device, recorded, name):
+    same = recorded(name)["same_capacity"]
+    for kind, prompt in workflow_trials.both_prompts(name).items():
+        words = device.words(prompt, same["capacity_mib"])
+        assert outcome(words) == outcome(same[kind]), kind
+    assert same["headroom"] == "completed"
+
+
+def test_the_prompt_loop_fills_the_gpu_without_our_nodes_and_not_with_them(serve, recorded):
+    name = "diffsynth_prompt_loop"
+    loop = recorded(name)["loop"]
+    server = serve("--gpu-only", simulate_mib=CAPACITY_MIB, packs=[PACK])
+    device, most = TrialDevice(server.client()), loop["prompts"][-1]
+    prompts = workflow_trials.both_prompts(name, **workflow_trials.prompt_lines(name, most))
+    assert device.words(prompts["headroom"], loop["capacity_mib"]) == "completed"
+    assert outcome(device.words(prompts["stock"], loop["capacity_mib"])) == [
+        "KSampler", "OutOfMemoryError"
+    ]
+
+
+def test_without_our_nodes_the_encoder_stays_and_with_them_nothing_does(device):
+    prompts = workflow_trials.both_prompts("diffusers_encode_only")
+    device.words(prompts["stock"], CAPACITY_MIB)
+    assert device.collect()["allocated_bytes"] > 0  # the published problem
+    device.words(prompts["headroom"], CAPACITY_MIB)
+    assert device.collect()["allocated_bytes"] == 0
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
