@@ -206,7 +206,8 @@ def _recorder_overhead(r: Json, say: Say) -> list[Row]:
 
 def _import_time(r: Json, say: Say) -> list[Row]:
     return [(say("Import of the pack into a running ComfyUI", "在运行中的 ComfyUI 里导入本包"),
-             f"{r['import_ms']:.0f} ms")]
+             say(f"{r['import_ms']:.0f} ms, of them {r['cpu_ms']:.0f} ms of CPU time",
+                 f"{r['import_ms']:.0f} ms，其中 CPU 时间 {r['cpu_ms']:.0f} ms"))]
 
 
 def _workflows(r: Json, say: Say) -> list[Row]:
