@@ -1,4 +1,4 @@
-"""What the OOM Guard benchmarks share: the server, the prompt's parts, and the recorded result."""
+"""What the OOM Guard benchmarks share: the server and the parts of a prompt."""
 
 from __future__ import annotations
 
@@ -12,14 +12,27 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from devtools import bench_tables, models, results  # noqa: E402
+from devtools import models  # noqa: E402
+from devtools.bench_run import alone  # noqa: E402
+from devtools.errors import NotHere  # noqa: E402
 from devtools.graph import Graph, Node  # noqa: E402
 from devtools.server import ComfyServer  # noqa: E402
+
+__all__ = [
+    "EVERYTHING", "PACK", "WITHOUT_SPLIT", "ComfyServer", "Graph", "alone", "answer", "guarded",
+    "loader", "models", "only_simulated", "server",
+]
 
 PACK = ROOT / "tests" / "host" / "packs" / "headroom_oom_probe"
 EVERYTHING = {"free_other_models": True, "offload_weights": True, "split_batch": True,
               "tile_vae": True, "max_attempts": 8}
 WITHOUT_SPLIT = {**EVERYTHING, "split_batch": False, "tile_vae": False}
+
+
+def only_simulated(args: Any) -> None:
+    """Raise NotHere on a real GPU: its allocations cannot be made to fail, nor its size changed."""
+    if getattr(args, "gpu", False):
+        raise NotHere("it needs the simulated GPU")
 
 
 def server(
@@ -47,10 +60,3 @@ def answer(entry: dict[str, Any], node: Node) -> dict[str, Any]:
     """The JSON answer of a probe node."""
     found: dict[str, Any] = json.loads(entry["outputs"][node.id]["text"][0])
     return found
-
-
-def record(name: str, result: dict[str, Any], comfyui: str) -> Path:
-    """Record the result with what it was measured on, write the tables, and return where."""
-    path = results.record(name, result, comfyui, gpu=result.get("device") == "GPU")
-    bench_tables.publish()
-    return path

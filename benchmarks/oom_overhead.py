@@ -11,8 +11,6 @@ of the guard is a fixed time per step; the model is an SD1.5-class UNet of 44 M 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
 import sys
 import tempfile
@@ -27,11 +25,11 @@ from oom_common import (  # noqa: E402
     PACK,
     ComfyServer,
     Graph,
+    alone,
     answer,
     guarded,
     loader,
     models,
-    record,
 )
 
 NAME = "oom_overhead"
@@ -39,7 +37,6 @@ TIMEOUT = 7200.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"), help="ComfyUI tree")
     parser.add_argument("--gpu", action="store_true", help="on the machine's own GPU, not the CPU")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=4)
@@ -77,9 +74,4 @@ def _spread(values: list[float]) -> float:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_arguments(parser)
-    given = parser.parse_args()
-    result = run(given)
-    print(record(NAME, result, given.comfyui))
-    print(json.dumps(result, indent=1))
+    alone(sys.modules[__name__])

@@ -28,6 +28,11 @@ def guard_upscaler(descriptor: Any, options: GuardOptions) -> Any:
 class GuardedUpscaler(Guarded):
     """The methods of a descriptor that the guard stands before."""
 
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """Move the network; older nodes do so before they call it."""
+        move = super().to  # type: ignore[misc]
+        return guarded(lambda: move(*args, **kwargs), lambda: _loading(self))
+
     def __call__(self, image: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """image: (B, C, H, W); returns (B, C, H * scale, W * scale)."""
         base = super().__call__  # type: ignore[misc]
@@ -54,6 +59,14 @@ def _in_tiles(descriptor: Any, image: torch.Tensor, tile: int, function: Any) ->
         descriptor.output_channels, image.device,
     )
     return scaled.to(image.dtype)
+
+
+def _loading(descriptor: Any) -> Ladder:
+    options = descriptor.guard_options
+    levers: list[Lever] = [ReturnMemory()]
+    if options.free_other_models:
+        levers.append(UnloadOthers(lambda: []))
+    return ladder_of(Subject("loading an upscale model", options), levers)
 
 
 def _ladder(descriptor: Any, plan: Plan, image: torch.Tensor, state: RandomState) -> Ladder:

@@ -1,0 +1,137 @@
+"""How small a GPU the stages of a workflow fit on, and what the guard costs while nothing fails."""
+
+import gc
+import hashlib
+import json
+import time
+from contextlib import nullcontext
+
+import comfy.model_management as mm
+import torch
+
+import nodes
+
+from .shapes import shapes_only
+from .sweep import ProbeNode, device
+
+
+def conditioning(seed):
+    generator = torch.Generator().manual_seed(seed)
+    return [[torch.randn(1, 77, 768, generator=generator), {}]]
+
+
+def encode(clip):
+    return clip.encode_from_tokens_scheduled(clip.tokenize("a red cube"))
+
+
+def sample(model, size, batch, steps):
+    latent = {"samples": torch.zeros(batch, 4, size // 8, size // 8)}
+    return nodes.common_ksampler(
+        model, 7, steps, 4.0, "euler", "normal", conditioning(1), conditioning(2), latent
+    )
+
+
+def decode(vae, size, batch):
+    generator = torch.Generator().manual_seed(3)
+    return vae.decode(torch.randn(batch, 4, size // 8, size // 8, generator=generator))
+
+
+def _unload_everything():
+    mm.unload_all_models()
+    gc.collect()
+    mm.soft_empty_cache()
+
+
+def digest(tensor):
+    """The bits of a tensor as a short text."""
+    return hashlib.sha256(tensor.cpu().contiguous().view(torch.uint8).numpy()).hexdigest()[:16]
+
+
+class OomCapacityProbe(ProbeNode):
+    """Does one stage of a workflow complete on a GPU of `mib`?"""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {
+            "model": ("MODEL",), "clip": ("CLIP",), "vae": ("VAE",), "stage": ("STRING",),
+            "mib": ("INT",), "size": ("INT",), "batch": ("INT",), "steps": ("INT",),
+            "computed": ("BOOLEAN", {"default": True}),
+        }}
+
+    def execute(self, model, clip, vae, stage, mib, size, batch, steps, computed):
+        stages = {
+            "encode": lambda: encode(clip)[0][0],
+            "sample": lambda: sample(model, size, batch, steps)[0]["samples"],
+            "decode": lambda: decode(vae, size, batch),
+        }
+        _unload_everything()
+        with device().locked() as ledger:
+            usual, ledger.capacity_bytes = ledger.capacity_bytes, mib << 20
+            ledger.stats.reset_peaks()
+        answer = {"completed": True}
+        try:
+            with nullcontext() if computed else shapes_only():
+                answer["result"] = digest(stages[stage]())
+        except RuntimeError as error:
+            answer = {"completed": False, "error": f"{type(error).__name__}: {str(error)[:500]}"}
+        answer["peak_mib"] = round(device().figures().peak_allocated_bytes / 2**20, 1)
+        _unload_everything()
+        with device().locked() as ledger:
+            ledger.capacity_bytes = usual
+        return {"ui": {"text": [json.dumps(answer)]}}
+
+
+class OomLargestLayer(ProbeNode):
+    """The largest layer of each stage at batch 1: weights, input and output, in MiB."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": ("MODEL",), "clip": ("CLIP",), "vae": ("VAE",),
+                             "size": ("INT",)}}
+
+    def execute(self, model, clip, vae, size):
+        with shapes_only():
+            answer = {
+                "encode": _largest_layer(clip.cond_stage_model, lambda: encode(clip)),
+                "sample": _largest_layer(model.model, lambda: sample(model, size, 1, 1)),
+                "decode": _largest_layer(vae.first_stage_model, lambda: decode(vae, 64, 1)),
+            }
+        return {"ui": {"text": [json.dumps(answer)]}}
+
+
+def _largest_layer(root, run):
+    names = {layer: name for name, layer in root.named_modules()}
+    largest = {"mib": 0.0, "layer": ""}
+
+    def note(layer, args, output):
+        tensors = [t for t in (*args, output) if isinstance(t, torch.Tensor)]
+        tensors += list(layer.parameters(recurse=False))
+        mib = round(sum(t.numel() * t.element_size() for t in tensors) / 2**20, 1)
+        if mib > largest["mib"]:
+            largest.update(mib=mib, layer=f"{type(layer).__name__} {names[layer]}")
+
+    hooks = [layer.register_forward_hook(note) for layer in names if not any(layer.children())]
+    run()
+    for hook in hooks:
+        hook.remove()
+    return largest
+
+
+class OomOverhead(ProbeNode):
+    """Time per model call, guarded and plain in turns within one run; nothing fails."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"guarded": ("MODEL",), "plain": ("MODEL",), "rounds": ("INT",),
+                             "steps": ("INT",), "size": ("INT",)}}
+
+    def execute(self, guarded, plain, rounds, steps, size):
+        times = {"plain": [], "guarded": []}
+        sample(plain, size, 1, steps)
+        for turn in range(rounds):
+            order = [("plain", plain), ("guarded", guarded)]
+            for name, model in order if turn % 2 else reversed(order):
+                started = time.process_time()
+                sample(model, size, 1, steps)
+                times[name].append((time.process_time() - started) / steps)
+        return {"ui": {"text": [json.dumps(times)]}}

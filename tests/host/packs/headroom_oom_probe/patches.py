@@ -1,0 +1,119 @@
+"""Models for the sweeps: a tiny video model, a patch with a model of its own, an interrupt."""
+
+import json
+
+import comfy.ldm.wan.model
+import comfy.model_management as mm
+import comfy.model_patcher
+import comfy.ops
+import comfy.sd
+import torch
+from comfy.patcher_extension import WrappersMP
+
+from .sweep import ProbeNode
+
+
+class OomNestedPatch(ProbeNode):
+    """A model patch that brings a small model of its own, which ComfyUI loads beside the first."""
+
+    RETURN_TYPES = ("MODEL",)
+    OUTPUT_NODE = False
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": ("MODEL",)}}
+
+    @classmethod
+    def IS_CHANGED(cls, **_):
+        return ""
+
+    def execute(self, model):
+        layer = comfy.ops.manual_cast.Linear(320, 320)
+        generator = torch.Generator().manual_seed(5)
+        weights = {n: torch.randn(v.shape, generator=generator) * 0.05
+                   for n, v in layer.state_dict().items()}
+        layer.load_state_dict(weights)
+        patcher = comfy.model_patcher.ModelPatcher(
+            layer, mm.get_torch_device(), torch.device("cpu"))
+        clone = model.clone()
+        clone.set_model_attn2_output_patch(_Nested(patcher))
+        return (clone,)
+
+
+class _Nested:
+    def __init__(self, patcher):
+        self.patcher = patcher
+
+    def __call__(self, hidden, extra_options):
+        return hidden + self.patcher.model(hidden)
+
+    def to(self, device_or_dtype):
+        return self
+
+    def models(self):
+        return [self.patcher]
+
+
+class OomInterruptOnce(ProbeNode):
+    """The user interrupts in the very call that runs out of memory."""
+
+    RETURN_TYPES = ("MODEL",)
+    OUTPUT_NODE = False
+    calls = 0
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": ("MODEL",)}}
+
+    def execute(self, model):
+        OomInterruptOnce.calls = 0
+
+        def interrupted(executor, *args, **kwargs):
+            OomInterruptOnce.calls += 1
+            mm.interrupt_current_processing()
+            raise torch.OutOfMemoryError("Allocation on device 0 would exceed allowed memory.")
+
+        clone = model.clone()
+        clone.add_wrapper_with_key(WrappersMP.APPLY_MODEL, "headroom_oom_probe", interrupted)
+        return (clone,)
+
+
+class OomInterruptCalls(ProbeNode):
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {}}
+
+    def execute(self):
+        return {"ui": {"text": [json.dumps(OomInterruptOnce.calls)]}}
+
+
+class OomTinyWan(ProbeNode):
+    """A Wan video model of a few hundred kilobytes, loaded the way a real file is."""
+
+    RETURN_TYPES = ("MODEL", "CONDITIONING", "CONDITIONING", "LATENT")
+    OUTPUT_NODE = False
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"batch": ("INT", {"default": 1})}}
+
+    @classmethod
+    def IS_CHANGED(cls, **_):
+        return ""
+
+    def execute(self, batch):
+        generator = torch.Generator().manual_seed(11)
+        network = comfy.ldm.wan.model.WanModel(
+            model_type="t2v", dim=128, ffn_dim=256, freq_dim=256, text_dim=4096, out_dim=16,
+            num_heads=1, num_layers=2, operations=comfy.ops.disable_weight_init,
+            device="cpu", dtype=torch.float32,
+        )
+        weights = {
+            name: torch.randn(value.shape, generator=generator) * 0.02
+            for name, value in network.state_dict().items()
+        }
+        model = comfy.sd.load_diffusion_model_state_dict(weights)
+        text = [
+            [[torch.randn(1, length, 4096, generator=generator), {}]] for length in (20, 12)
+        ]
+        return model, *text, {"samples": torch.zeros(batch, 16, 3, 8, 8)}

@@ -1,0 +1,107 @@
+"""Fail allocations of the simulated GPU in turn, and judge every result."""
+
+import gc
+import sys
+
+import torch
+from comfy.patcher_extension import WrappersMP
+
+CATEGORY = "headroom tests"
+
+
+def device():
+    return sys.modules["simgpu"].current()
+
+
+def fault(at, times=1, kind="oom"):
+    """Fail `times` allocations in a row from the `at`-th on, so that retries fail too."""
+    simgpu = sys.modules["simgpu"]
+
+    class InARow(simgpu.Fault):
+        def strikes(self, nbytes):
+            self.seen += 1
+            hit = self.seen >= self.at and self.failed < self.times
+            self.failed += hit
+            return hit
+
+    device().fault = InARow(at=at, times=times, kind=kind)
+
+
+def disarm():
+    fault, device().fault = device().fault, None
+    return fault
+
+
+def allocated():
+    gc.collect()
+    return device().figures().allocated_bytes
+
+
+class Sweep:
+    """Fail the k-th allocation of `run(arm)` for every k asked for, and judge every result."""
+
+    def __init__(self, run, settings):
+        self.run = run
+        self.settings = settings
+
+    def __call__(self, reference, ks):
+        fault(at=10**9)
+        result, seen = self.run(lambda: fault(at=10**9)), disarm().seen
+        answer = {
+            "allocations": seen,
+            "identical_unfailed": bool(torch.equal(result, reference)),
+            "range": float(reference.max() - reference.min()),
+            "problems": [], "tried": 0, "largest_difference": 0.0,
+        }
+        clean = allocated()
+        for k in range(*slice(*ks).indices(seen + 1)):
+            self._one(k, reference, clean, answer)
+        return answer
+
+    def _one(self, k, reference, clean, answer):
+        answer["tried"] += 1
+        try:
+            result = self.run(lambda: fault(at=k, **self.settings))
+            difference = float((result - reference).abs().max())
+            answer["largest_difference"] = max(answer["largest_difference"], difference)
+        except RuntimeError as error:
+            answer["problems"].append([k, f"{type(error).__name__}: {str(error)[:600]}"])
+        finally:
+            disarm()
+        left = allocated() - clean
+        if left:
+            answer["problems"].append([k, f"{left} bytes more allocated than after a clean run"])
+
+
+def armed(model, arm, begins):
+    """Return a clone of `model` that arms the fault at the first call of a kind, once.
+
+    `begins` is OUTER_SAMPLE for loading and everything after it, PREDICT_NOISE for the steps alone.
+    """
+    pending = [arm]
+
+    def begin(executor, *args, **kwargs):
+        if pending:
+            pending.pop()()
+        return executor(*args, **kwargs)
+
+    clone = model.clone()
+    clone.add_wrapper_with_key(getattr(WrappersMP, begins), "headroom_oom_probe", begin)
+    return clone
+
+
+SWEEP = {
+    "first": ("INT", {"default": 1}), "stride": ("INT", {"default": 1}),
+    "times": ("INT", {"default": 1}), "kind": ("STRING", {"default": "oom"}),
+}
+
+
+class ProbeNode:
+    CATEGORY = CATEGORY
+    FUNCTION = "execute"
+    RETURN_TYPES = ()
+    OUTPUT_NODE = True
+
+    @classmethod
+    def IS_CHANGED(cls, **_):
+        return float("nan")
