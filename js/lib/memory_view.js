@@ -109,5 +109,6 @@ function modelRow(model, busy, words, onOffload) {
 
 function amountOnGpu(model, words) {
   const values = { loaded: mib(model.loaded_mib), total: mib(model.total_mib) };
-  return fill(model.loaded_mib > 0 ? words.partly : words.inRam, values);
+  if (model.loaded_mib <= 0) return fill(words.inRam, values);
+  return fill(values.loaded === values.total ? words.wholly : words.partly, values);
 }

@@ -6,6 +6,7 @@ Each shows the real panel over a real run on the simulated GPU, or a workflow as
 small random-weight models under the names that it asks for. Without the variable they are skipped.
 """
 
+import io
 import json
 import os
 from pathlib import Path
@@ -108,6 +109,16 @@ def fit(comfy, left: int, top: int = TOP_PIXELS) -> dict:
     return dict(part)
 
 
+def save(comfy, path: Path, **options) -> None:
+    """A picture of the page, small enough for a repository: 256 colours, 1800 pixels at most."""
+    from PIL import Image
+
+    picture = Image.open(io.BytesIO(comfy.page.screenshot(**options))).convert("RGB")
+    picture.thumbnail((1800, 1800), Image.Resampling.LANCZOS)
+    few = picture.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
+
+
 @pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
 @pytest.mark.parametrize("light", [False, True], ids=["dark", "light"])
 def test_picture_of_the_panel_after_a_recovered_run(gpu, open_page, folder, light, nodes2):
@@ -124,7 +135,7 @@ def test_picture_of_the_panel_after_a_recovered_run(gpu, open_page, folder, ligh
     comfy.until(lambda: panel.locator("tr[data-node]").count() == len(run["nodes"]))
     fit(comfy, PANEL_PIXELS)
     name = "panel" + ("-light" if light else "") + ("-nodes2" if nodes2 else "")
-    comfy.page.screenshot(path=folder / f"{name}.png")
+    save(comfy, folder / f"{name}.png")
 
 
 def quicker(workflow: dict) -> dict:
@@ -147,7 +158,7 @@ def test_picture_of_start_here_after_a_run(gpu, open_page, folder):
     assert run["status"] == "success"
     comfy.until(lambda: panel.locator("tr[data-node]").count() == len(run["nodes"]))
     fit(comfy, PANEL_PIXELS)
-    comfy.page.screenshot(path=folder / "start-here-after-a-run.png")
+    save(comfy, folder / "start-here-after-a-run.png")
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -157,4 +168,4 @@ def test_picture_of_a_bundled_workflow(gpu, open_page, folder, path):
     comfy.page.set_viewport_size({"width": 2200, "height": HEIGHT})
     comfy.load_workflow(workflow, len(workflow["nodes"]))
     part = fit(comfy, 60)
-    comfy.page.screenshot(path=folder / f"workflow-{path.stem}.png", clip=part)
+    save(comfy, folder / f"workflow-{path.stem}.png", clip=part)
