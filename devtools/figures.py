@@ -11,6 +11,7 @@ from typing import Any
 
 from . import results
 from .bench_rows import Say, english
+from .workflows import WORKFLOWS
 
 PART = "workflows"
 BEGIN = "<!-- workflows: begin; written by `python dev.py bench` -->"
@@ -44,9 +45,13 @@ def comparisons(found: Mapping[str, Any], say: Say = english) -> list[Comparison
         return _loop(found["loop"], say)
     if "same_capacity" in found:
         return _capacity(found, say)
+    return [_left(found, say)]
+
+
+def _left(found: Mapping[str, Any], say: Say) -> Comparison:
     what = say("stays on the GPU after the prompt", "任务结束后仍留在 GPU 上")
     stock, ours = (_mib(found[kind]["left_reserved_mib"]) for kind in ("stock", "headroom"))
-    return [Comparison(what, stock, ours)]
+    return Comparison(what, stock, ours)
 
 
 def _loop(loop: Mapping[str, Any], say: Say) -> list[Comparison]:
@@ -69,12 +74,11 @@ def _capacity(found: Mapping[str, Any], say: Say) -> list[Comparison]:
     same = found["same_capacity"]
     smallest = (_mib(found[kind]["smallest_capacity_mib"]) for kind in ("stock", "headroom"))
     capacity = _mib(same["capacity_mib"])
+    ends = [_outcome(same[kind], say) for kind in ("stock", "headroom")]
+    at_it = Comparison(say(f"on a GPU of {capacity}", f"在 {capacity} 的 GPU 上"), *ends)
     return [
         Comparison(say("smallest GPU that completes it", "能完成的最小 GPU"), *smallest),
-        Comparison(
-            say(f"on a GPU of {capacity}", f"在 {capacity} 的 GPU 上"),
-            *(_outcome(same[kind], say) for kind in ("stock", "headroom")),
-        ),
+        at_it if ends[0] != ends[1] else _left(found, say),
     ]
 
 
@@ -111,8 +115,9 @@ def table(say: Say) -> str:
     head = (say("Workflow", "工作流"), say("Compared", "比较"),
             say("ComfyUI's own nodes", "ComfyUI 自带节点"), say("With Headroom", "使用 Headroom"))
     rows = []
-    for name, found in recorded().items():
-        for number, each in enumerate(comparisons(found, say)):
+    known = recorded()
+    for name in (name for name in WORKFLOWS if name in known):
+        for number, each in enumerate(comparisons(known[name], say)):
             label = f"`{name}`" if number == 0 else ""
             rows.append(f"| {label} | {each.what} | {each.stock} | {each.ours} |")
     return "\n".join([f"| {' | '.join(head)} |", "|---|---|---|---|", *rows])

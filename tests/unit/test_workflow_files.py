@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from devtools import draw, workflow_trials
+from devtools import draw, figures, workflow_trials
+from devtools.bench_rows import chinese, english
 from devtools.workflows import WORKFLOWS
 
 MODEL_INPUTS = {"ckpt_name", "unet_name", "vae_name", "control_net_name", "clip_name",
@@ -47,6 +48,18 @@ def test_a_note_says_the_problem_the_node_that_solves_it_and_how_to_use_it(name)
     assert first["type"] == "MarkdownNote"
     for part in ("**The problem.**", "**What solves it.**", "**How to use it.**"):
         assert part in first["widgets_values"][0]
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_note_holds_the_figures_that_were_recorded(name):
+    assert figures.note_text(name) in workflow(name)["nodes"][0]["widgets_values"][0]
+
+
+def test_the_readmes_hold_the_table_of_the_recorded_figures():
+    for readme, say in (("README.md", english), ("README.zh-CN.md", chinese)):
+        text = (draw.ROOT / readme).read_text(encoding="utf-8")
+        assert figures.with_table(text, say) == text
+        assert figures.table(say) in text
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
