@@ -4,7 +4,8 @@
 
 A prompt loads and uses a checkpoint (encode, sample, decode) while the node cache keeps some
 tensors on the GPU that something still needs, as some packs' outputs are: they are the floor, in
-the allocator's steps of 512 bytes. Measured on the same server, each after a run of its own:
+the allocator's steps of 512 bytes (a real GPU adds the workspace that cuBLAS keeps in its cache,
+8 to 32 MiB, however much is unloaded). Measured on the same server, each after a run of its own:
 - the bytes left after Purge VRAM at the end, after `POST /free` with `unload_models`, after both
   of its switches (which drops the node cache too, so that its floor is 0), and after nothing;
 - the peak of a prompt over two checkpoints, with Purge VRAM between them, and without it while a

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from . import bench_rows_robust as robust
+from .bench_rows_robust import Json, Row, Say
 from .results import Part
 
 MIB = 2**20
-Json = dict[str, Any]
-Say = Callable[[str, str], str]
-Row = tuple[str, str]
 
 
 def english(text: str, _chinese: str) -> str:
@@ -165,51 +163,6 @@ def _second_run(r: Json, say: Say) -> list[Row]:
     return rows
 
 
-def _oom_capacity(r: Json, say: Say) -> list[Row]:
-    needs = r["smallest_mib"]
-    return [(
-        say(f"Smallest capacity that completes, SD1.5 class, {r['size']} px, batch {r['batch']}",
-            f"能完成的最小容量，SD1.5 类，{r['size']} px，批量 {r['batch']}"),
-        say(f"stock {needs['stock']} MiB, OOM Guard {needs['guard with everything']} MiB; the "
-            f"largest layer alone needs {r['floor']['mib']:.1f} MiB",
-            f"原版 {needs['stock']} MiB，OOM Guard {needs['guard with everything']} MiB；"
-            f"仅最大的一层就需要 {r['floor']['mib']:.1f} MiB"),
-    )]
-
-
-def _oom_overhead(r: Json, say: Say) -> list[Row]:
-    return [(say(f"Time that OOM Guard adds to a step while nothing fails ({r['device']})",
-                 f"没有失败时 OOM Guard 每步增加的时间（{r['device']}）"),
-             f"{r['added_percent']:+.2f} % ± {r['spread_percent']:.2f} %")]
-
-
-def _oom_sweep(r: Json, say: Say) -> list[Row]:
-    parts = r["parts"].values()
-    tried = sum(part["tried"] for part in parts)
-    wrong = sum(len(part["problems"]) for part in parts)
-    return [(say("Allocations failed one after the other under OOM Guard, and runs that then went "
-                 "wrong", "在 OOM Guard 下依次使其失败的分配次数，以及因此出错的运行"),
-             f"{tried:,}, {wrong}")]
-
-
-def _recorder_overhead(r: Json, say: Say) -> list[Row]:
-    inside, idle = r["inside_the_recorder"], r["idle_cpu_ms_per_s"]
-    return [
-        (say(f"CPU time spent in the recorder in a run of {r['nodes']} trivial nodes",
-             f"{r['nodes']} 个简单节点的运行中记录器占用的 CPU 时间"),
-         f"{inside['percent_of_fastest_run']:.2f} %"),
-        (say("CPU time a second of an idle server, with the pack and without",
-             "空闲服务器每秒的 CPU 时间，有本包与没有本包"),
-         f"{idle['with']:.2f} ms, {idle['without']:.2f} ms"),
-    ]
-
-
-def _import_time(r: Json, say: Say) -> list[Row]:
-    return [(say("Import of the pack into a running ComfyUI", "在运行中的 ComfyUI 里导入本包"),
-             say(f"{r['import_ms']:.0f} ms, of them {r['cpu_ms']:.0f} ms of CPU time",
-                 f"{r['import_ms']:.0f} ms，其中 CPU 时间 {r['cpu_ms']:.0f} ms"))]
-
-
 def _workflows(r: Json, say: Say) -> list[Row]:
     rows = []
     for name, found in r.items():
@@ -252,8 +205,9 @@ def _dynamic_vram(r: Json, say: Say) -> list[Row]:
 
 ROWS: dict[str, Callable[[Json, Say], list[Row]]] = {
     "purge": _purge, "offload": _offload, "encode_loop": _encode_loop, "cast_bytes": _cast_bytes,
-    "mixed_sizes": _mixed_sizes, "second_run": _second_run, "oom_capacity": _oom_capacity,
-    "oom_overhead": _oom_overhead, "oom_sweep": _oom_sweep,
-    "recorder_overhead": _recorder_overhead, "import_time": _import_time,
-    "workflows": _workflows, "capacity_classes": _capacity_classes, "dynamic_vram": _dynamic_vram,
+    "mixed_sizes": _mixed_sizes, "second_run": _second_run, "workflows": _workflows,
+    "capacity_classes": _capacity_classes, "oom_capacity": robust.oom_capacity,
+    "oom_overhead": robust.oom_overhead, "oom_sweep": robust.oom_sweep, "soak": robust.soak,
+    "comfyui_tests": robust.comfyui_tests, "dynamic_vram": _dynamic_vram,
+    "recorder_overhead": robust.recorder_overhead, "import_time": robust.import_time,
 }

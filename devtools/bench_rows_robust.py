@@ -1,0 +1,70 @@
+"""The table lines of the benchmarks about recovery, overhead and robustness; see bench_rows.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Json = dict[str, Any]
+Say = Callable[[str, str], str]
+Row = tuple[str, str]
+
+
+def oom_capacity(r: Json, say: Say) -> list[Row]:
+    needs = r["smallest_mib"]
+    return [(
+        say(f"Smallest capacity that completes, SD1.5 class, {r['size']} px, batch {r['batch']}",
+            f"能完成的最小容量，SD1.5 类，{r['size']} px，批量 {r['batch']}"),
+        say(f"stock {needs['stock']} MiB, OOM Guard {needs['guard with everything']} MiB; the "
+            f"largest layer alone needs {r['floor']['mib']:.1f} MiB",
+            f"原版 {needs['stock']} MiB，OOM Guard {needs['guard with everything']} MiB；"
+            f"仅最大的一层就需要 {r['floor']['mib']:.1f} MiB"),
+    )]
+
+
+def oom_overhead(r: Json, say: Say) -> list[Row]:
+    return [(say(f"Time that OOM Guard adds to a step while nothing fails ({r['device']})",
+                 f"没有失败时 OOM Guard 每步增加的时间（{r['device']}）"),
+             f"{r['added_percent']:+.2f} % ± {r['spread_percent']:.2f} %")]
+
+
+def oom_sweep(r: Json, say: Say) -> list[Row]:
+    parts = r["parts"].values()
+    tried = sum(part["tried"] for part in parts)
+    wrong = sum(len(part["problems"]) for part in parts)
+    return [(say("Allocations failed one after the other under OOM Guard, and runs that then went "
+                 "wrong", "在 OOM Guard 下依次使其失败的分配次数，以及因此出错的运行"),
+             f"{tried:,}, {wrong}")]
+
+
+def recorder_overhead(r: Json, say: Say) -> list[Row]:
+    inside, idle = r["inside_the_recorder"], r["idle_cpu_ms_per_s"]
+    return [
+        (say(f"CPU time spent in the recorder in a run of {r['nodes']} trivial nodes",
+             f"{r['nodes']} 个简单节点的运行中记录器占用的 CPU 时间"),
+         f"{inside['percent_of_fastest_run']:.2f} %"),
+        (say("CPU time a second of an idle server, with the pack and without",
+             "空闲服务器每秒的 CPU 时间，有本包与没有本包"),
+         f"{idle['with']:.2f} ms, {idle['without']:.2f} ms"),
+    ]
+
+
+def import_time(r: Json, say: Say) -> list[Row]:
+    return [(say("Import of the pack into a running ComfyUI", "在运行中的 ComfyUI 里导入本包"),
+             say(f"{r['import_ms']:.0f} ms, of them {r['cpu_ms']:.0f} ms of CPU time",
+                 f"{r['import_ms']:.0f} ms，其中 CPU 时间 {r['cpu_ms']:.0f} ms"))]
+
+
+def soak(r: Json, say: Say) -> list[Row]:
+    outcomes = ", ".join(f"{count} {name}" for name, count in r["outcomes"].items())
+    return [(say(f"{r['prompts']} prompts of mixed kinds under injected faults: outcomes",
+                 f"{r['prompts']} 个混合提示词在注入故障下的结果"),
+             outcomes + say(f"; {len(r['problems'])} things wrong",
+                            f"；{len(r['problems'])} 处错误"))]
+
+
+def comfyui_tests(r: Json, say: Say) -> list[Row]:
+    return [(say(f"ComfyUI's own `{r['tests']}`, with the pack and without: tests that differ",
+                 f"ComfyUI 自己的 `{r['tests']}`，装与不装本包：结果不同的测试"),
+             say(f"{len(r['differing'])} of {r['count']}", f"{r['count']} 个中的 "
+                 f"{len(r['differing'])} 个"))]
