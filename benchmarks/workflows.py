@@ -107,18 +107,19 @@ class Trials:
 
     def search(self, prompts: dict[str, Json], result: Json) -> None:
         """Add the smallest capacities, and what both say at the smallest of ours."""
-        for kind, prompt in prompts.items():
-            peak = result[kind]["peak_reserved_mib"]
-            result[kind]["smallest_capacity_mib"] = self.smallest(prompt, peak)
-        capacity = result["headroom"]["smallest_capacity_mib"]
+        capacity = int(result["stock"]["peak_reserved_mib"]) + 1
+        for kind, prompt in prompts.items():  # ours begins where stock ended
+            capacity = self.smallest(prompt, capacity)
+            result[kind]["smallest_capacity_mib"] = capacity
         result["same_capacity"] = {
             "capacity_mib": capacity,
-            **{kind: self.device.words(prompt, capacity) for kind, prompt in prompts.items()},
+            "stock": self.device.words(prompts["stock"], capacity),
+            "headroom": "completed",  # the search has just seen it
         }
 
-    def smallest(self, prompt: Json, peak_mib: float) -> int:
-        """The smallest capacity that completes, found by halving the interval below the peak."""
-        low, high = 0, int(peak_mib) + 1
+    def smallest(self, prompt: Json, high: int) -> int:
+        """The smallest capacity that completes, found by halving the interval below `high`."""
+        low = 0
         while self.device.attempt(prompt, high) is not None:
             low, high = high, int(high * 1.25)
         while high - low > max(4, self.step * high):
