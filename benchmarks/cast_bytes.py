@@ -44,8 +44,8 @@ MIB = 2**20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_gpu(parser)
     parser.add_argument("--turns", type=int, default=3, help="of the step-time comparison")
-    parser.add_argument("--steps", type=int, default=4, help="of each sampling that is timed")
-    parser.add_argument("--size", type=int, default=256, help="pixels, of the same")
+    parser.add_argument("--steps", type=int, default=2, help="of each sampling that is timed")
+    parser.add_argument("--size", type=int, default=128, help="pixels, of the same")
 
 
 def run(args: argparse.Namespace) -> dict[str, object]:

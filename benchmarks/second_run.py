@@ -45,7 +45,7 @@ Json = dict[str, Any]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_gpu(parser)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--size", type=int, default=256, help="pixels")
+    parser.add_argument("--size", type=int, default=64, help="pixels; more of it hides our share")
 
 
 def run(args: argparse.Namespace) -> Json:

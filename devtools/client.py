@@ -108,6 +108,21 @@ class Client:
         status, _, data = self.request("POST", path, body)
         return status, _decoded(data)
 
+    def post_when_idle(self, path: str, body: Any, timeout: float = 60.0) -> Any:
+        """The JSON answer of a route that refuses (409) while a prompt runs, asked until it acts.
+
+        ComfyUI shows a prompt's history a moment before its worker has finished with it.
+        RuntimeError for any other status, and when the server is not idle after `timeout` seconds.
+        """
+        deadline = time.monotonic() + timeout
+        status, answer = self.post_json(path, body)
+        while status == 409 and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+            status, answer = self.post_json(path, body)
+        if status != 200:
+            raise RuntimeError(f"POST {path} answered {status}: {answer}")
+        return answer
+
     # -- prompts ------------------------------------------------------------------------------
 
     def queue(
