@@ -27,9 +27,12 @@ class Report:
 
     @property
     def text(self) -> str:
-        """The report as plain text: headline, steps, then a table of before, after, difference."""
-        lines = [self.headline, *(f"- {step}" for step in self.steps)]
-        return "\n".join([*lines, *difference_table(self.before, self.after)])
+        """The report: headline, steps, then a line for each figure's before, after, difference.
+
+        Also valid Markdown, as which ComfyUI's Preview Any shows it: two spaces end a line there.
+        """
+        lines = [self.headline, *(f"- {step}" for step in self.steps), ""]
+        return "\n".join([*lines, "  \n".join(difference_table(self.before, self.after))])
 
     def as_json(self) -> dict[str, object]:
         """Return the report as plain data for HTTP answers."""

@@ -1,4 +1,7 @@
-"""The record of a run as a plain-text table."""
+"""The record of a run as a table: Markdown that also reads well as plain text.
+
+ComfyUI's Preview Any shows text as Markdown, where spaces alone would not keep columns apart.
+"""
 
 from typing import Any
 
@@ -12,26 +15,28 @@ def run_text(run: dict[str, Any]) -> str:
 
 def _totals(run: dict[str, Any]) -> list[str]:
     so_far = " so far" if run["status"] == "running" else f", {run['status']}"
-    lines = [f"{run['seconds']:,.1f} s{so_far} on {run['device']}"]
+    lines = [f"- {run['seconds']:,.1f} s{so_far} on {run['device']}"]
     if run["peak_vram_mib"] is not None:
         whose = "every process" if run["vram_source"] == "driver" else "this process"
         size = run["vram_total_mib"]
         of = f" of {size:,.1f}" if size is not None else ""
-        lines.append(f"peak VRAM {run['peak_vram_mib']:,.1f}{of} MiB ({whose} on the card)")
-    lines.append(f"peak RAM of this process {run['peak_rss_mib']:,.1f} MiB")
+        lines.append(f"- peak VRAM {run['peak_vram_mib']:,.1f}{of} MiB ({whose} on the card)")
+    lines.append(f"- peak RAM of this process {run['peak_rss_mib']:,.1f} MiB")
     return lines
 
 
 def _table(nodes: list[dict[str, Any]]) -> list[str]:
     has_vram = any(node["vram_before_mib"] is not None for node in nodes)
-    titles = ["seconds"]
+    titles = ["node", "seconds"]
     titles += ["VRAM before", "after", "peak"] if has_vram else []
-    titles += ["RAM before", "after", "node"]
+    titles += ["RAM before", "after"]
     rows = [_cells(node, has_vram) for node in nodes[:MAX_LINES]]
-    widths = [max(len(row[i]) for row in [titles, *rows]) for i in range(len(titles) - 1)]
-    lines = [_line(row, widths) for row in [titles, *rows]]
+    widths = [max(3, *(len(row[i]) for row in [titles, *rows])) for i in range(len(titles))]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    lines = [_line(row, widths) for row in [titles, rule, *rows]]
     if len(nodes) > MAX_LINES:
-        lines.append(f"... and {len(nodes) - MAX_LINES} more nodes (all of them are in the data)")
+        left = len(nodes) - MAX_LINES
+        lines += ["", f"... and {left} more nodes (all of them are in the data)"]
     return lines
 
 
@@ -39,14 +44,14 @@ def _cells(node: dict[str, Any], has_vram: bool) -> list[str]:
     figures = ["vram_before_mib", "vram_after_mib", "peak_vram_mib"] if has_vram else []
     figures += ["rss_before_mib", "rss_after_mib"]
     seconds = "cached" if node["cached"] else f"{node['seconds']:,.3f}"
-    named = f"{node['title']} (#{node['node_id']})"
+    named = f"{node['title']} (#{node['node_id']})".replace("|", "\\|")
     mark = f" [{node['status']}]" if node["status"] not in ("done", "cached") else ""
-    return [seconds, *(_mib(node[figure]) for figure in figures), f"{named}{mark}"]
+    return [f"{named}{mark}", seconds, *(_mib(node[figure]) for figure in figures)]
 
 
 def _line(row: list[str], widths: list[int]) -> str:
-    cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=False)]
-    return "  ".join([*cells, row[-1]])
+    figures = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+    return f"| {' | '.join([row[0].ljust(widths[0]), *figures])} |"
 
 
 def _events(run: dict[str, Any]) -> list[str]:
@@ -54,12 +59,12 @@ def _events(run: dict[str, Any]) -> list[str]:
     for entry in run["oom"]:
         end = "recovered" if entry["recovered"] else "not enough yet"
         lines.append(
-            f"out of memory at {entry['at_seconds']:,.1f} s in #{entry['node_id']}, attempt "
+            f"- out of memory at {entry['at_seconds']:,.1f} s in #{entry['node_id']}, attempt "
             f"{entry['attempt']}: {entry['action']}, {entry['freed_mib']:,.1f} MiB freed, {end}"
         )
     for entry in run["actions"]:
         lines.append(
-            f"{entry['action']} at {entry['at_seconds']:,.1f} s in #{entry['node_id']}: "
+            f"- {entry['action']} at {entry['at_seconds']:,.1f} s in #{entry['node_id']}: "
             f"{entry['text']}"
         )
     return ["", *lines] if lines else []

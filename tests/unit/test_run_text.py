@@ -21,16 +21,29 @@ def run(*nodes, **changes):
     return {**values, **changes}
 
 
+def cells(line):
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
 def test_a_node_is_one_line_with_its_figures():
     line = run_text(run(node())).splitlines()[-1]
-    assert line.split() == ["1.500", "100.0", "200.0", "900.0", "1,000.0", "1,100.0", "KSampler",
-                            "(#1)"]
+    assert cells(line) == ["KSampler (#1)", "1.500", "100.0", "200.0", "900.0", "1,000.0",
+                           "1,100.0"]
+
+
+def test_the_table_is_markdown_with_figures_to_the_right():
+    title, rule, row = run_text(run(node(title="a|b"))).splitlines()[-3:]
+    assert cells(title) == ["node", "seconds", "VRAM before", "after", "peak", "RAM before",
+                            "after"]
+    assert all(set(cell) == {"-", ":"} and cell.endswith("-:") for cell in cells(rule)[1:])
+    assert row.startswith("| a\\|b (#1) |")
 
 
 def test_columns_line_up():
     wide = node("2", seconds=1234.5, vram_before_mib=23456.7)
     lines = run_text(run(node("1"), wide)).splitlines()
-    assert lines[-1].index("KSampler") == lines[-2].index("KSampler") == lines[-3].index("node")
+    bars = [[i for i, letter in enumerate(line) if letter == "|"] for line in lines[-4:]]
+    assert bars[0] == bars[1] == bars[2] == bars[3]
 
 
 def test_a_cached_node_has_no_figures():
@@ -39,7 +52,7 @@ def test_a_cached_node_has_no_figures():
     )
     cached = node("2", cached=True, status="cached", **nothing)
     line = run_text(run(node(), cached)).splitlines()[-1]
-    assert line.split()[:6] == ["cached", "-", "-", "-", "-", "-"]
+    assert cells(line)[1:] == ["cached", "-", "-", "-", "-", "-"]
 
 
 def test_a_server_without_a_gpu_shows_no_vram_columns():
