@@ -1,0 +1,102 @@
+"""OOM Guard on a VAE, a text encoder and an upscale model, and where a GPU is too small."""
+
+import pytest
+from support.oom import (
+    GUARD,
+    PACK,
+    add_guard,
+    answer_of,
+    checkpoint,
+    latents,
+    run_sweep,
+)
+
+from devtools.client import PromptFailed
+from devtools.graph import Graph
+
+pytestmark = pytest.mark.host
+
+
+@pytest.fixture
+def gpu(sim):
+    return sim(2048, packs=(PACK,))
+
+
+@pytest.mark.parametrize("encode", [False, True], ids=["decode", "encode"])
+def test_one_failed_allocation_anywhere_in_the_vae_gives_the_same_bits(gpu, encode):
+    graph = Graph()
+    loader = checkpoint(graph)
+    answer = run_sweep(gpu, graph, "OomSweepDecode", add_guard(graph, loader[2]), loader[2],
+                       latent=latents(graph, 2), encode=encode, stride=7)
+    assert answer["problems"] == []
+    assert answer["identical_unfailed"]
+    assert answer["largest_difference"] == 0
+    assert answer["tried"] >= 5
+
+
+def test_one_failed_allocation_anywhere_in_the_text_encoder_gives_the_same_bits(gpu):
+    graph = Graph()
+    loader = checkpoint(graph)
+    guarded = add_guard(graph, loader[1])
+    answer = run_sweep(gpu, graph, "OomSweepEncoder", guarded, loader[1], stride=97)
+    assert answer["problems"] == []
+    assert answer["identical_unfailed"]
+    assert answer["largest_difference"] == 0
+    assert answer["tried"] >= 5
+
+
+def upscaling(gpu, options, **settings):
+    graph = Graph()
+    net = graph.add("UpscaleModelLoader", model_name="headroom_demo_upscale.safetensors")
+    return run_sweep(gpu, graph, "OomSweepUpscale", add_guard(graph, net, **options), net,
+                     batch=2, **settings)
+
+
+def test_one_failed_allocation_anywhere_in_an_upscale_model_gives_the_same_bits(gpu):
+    answer = upscaling(gpu, GUARD)
+    assert answer["problems"] == []
+    assert answer["identical_unfailed"]
+    assert answer["largest_difference"] == 0
+
+
+def test_an_upscale_model_goes_on_to_one_image_and_to_tiles(gpu):
+    answer = upscaling(gpu, GUARD, first=14, stride=10_000, times=3)
+    assert answer["problems"] == []
+    assert answer["largest_difference"] < 0.15 * answer["range"]
+
+
+@pytest.mark.parametrize(("stage", "mib"), [("sample", 48), ("decode", 24)])
+def test_the_guard_completes_where_stock_runs_out_of_memory(gpu, stage, mib):
+    def completes(guarded):
+        graph = Graph()
+        loader = checkpoint(graph)
+        wires = [add_guard(graph, loader[i]) if guarded else loader[i] for i in range(3)]
+        node = graph.add("OomCapacityProbe", model=wires[0], clip=wires[1], vae=wires[2],
+                         stage=stage, mib=mib, size=256, batch=2, steps=1, computed=False)
+        return answer_of(gpu, graph, node)["completed"]
+
+    assert not completes(guarded=False)
+    assert completes(guarded=True)
+
+
+@pytest.mark.parametrize("stage", ["encode", "sample", "decode"])
+def test_the_capacity_benchmark_needs_no_arithmetic_to_know_the_bytes(gpu, stage):
+    def probe(computed):
+        graph = Graph()
+        loader = checkpoint(graph)
+        node = graph.add("OomCapacityProbe", model=loader[0], clip=loader[1], vae=loader[2],
+                         stage=stage, mib=2048, size=64, batch=2, steps=1, computed=computed)
+        return answer_of(gpu, graph, node)
+
+    real, shapes = probe(True), probe(False)
+    assert real["completed"] and shapes["completed"]
+    assert real["result"] != shapes["result"]
+    assert real["peak_mib"] == shapes["peak_mib"] > 0
+
+
+def test_what_cannot_be_guarded_is_refused_in_one_sentence(gpu):
+    graph = Graph()
+    graph.add("PreviewImage", images=graph.add("HeadroomOOMGuard", model=graph.add(
+        "EmptyImage", width=8, height=8, batch_size=1, color=0), **GUARD))
+    with pytest.raises(PromptFailed, match="expects a MODEL, VAE, CLIP, CONTROL_NET"):
+        gpu.client.run(graph.prompt)

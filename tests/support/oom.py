@@ -1,0 +1,45 @@
+"""Prompts for the tests of OOM Guard on the simulated GPU."""
+
+import json
+from pathlib import Path
+
+PACK = Path(__file__).resolve().parent.parent / "host" / "packs" / "headroom_oom_probe"
+GUARD = {"free_other_models": True, "offload_weights": True, "split_batch": True,
+         "tile_vae": True, "max_attempts": 8}
+ONLY_SPLIT = {**GUARD, "free_other_models": False, "offload_weights": False}
+# Returning memory answers the first failure, a split the second; loading cannot be split.
+IN_STEPS = {"times": 2, "begins": "PREDICT_NOISE"}
+SPLIT_TOLERANCE = 1e-3  # of the latent's range
+
+
+def add_guard(graph, model, **options):
+    return graph.add("HeadroomOOMGuard", model=model, **{**GUARD, **options})
+
+
+def checkpoint(graph):
+    return graph.add("CheckpointLoaderSimple", ckpt_name="headroom_test_sd15.safetensors")
+
+
+def text(graph, loader, words):
+    return graph.add("CLIPTextEncode", clip=loader[1], text=words)
+
+
+def latents(graph, batch=1, size=64):
+    return graph.add("EmptyLatentImage", width=size, height=size, batch_size=batch)
+
+
+def answer_of(gpu, graph, node):
+    """The JSON answer of a probe node at the end of `graph`."""
+    entry = gpu.client.run(graph.prompt, timeout=600)
+    return json.loads(entry["outputs"][node.id]["text"][0])
+
+
+def run_sweep(gpu, graph, node, guarded, plain, **settings):
+    """The answer of a sweep node; by default it fails every allocation once."""
+    defaults = {"first": 1, "stride": 1, "times": 1, "kind": "oom"}
+    sweep = graph.add(node, guarded=guarded, plain=plain, **{**defaults, **settings})
+    answer = answer_of(gpu, graph, sweep)
+    print(f"{answer['tried']} of {answer['allocations']} allocations failed in turn, "
+          f"largest difference {answer['largest_difference']:.3g} "
+          f"of a range of {answer['range']:.3g}")
+    return answer
