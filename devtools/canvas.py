@@ -15,7 +15,7 @@ from .graph import Node
 from .node_info import NodeInfo
 
 TITLE_HEIGHT, ROW, MARGIN, GAP = 30, 24, 16, 40
-PREVIEW_HEIGHT = {"SaveImage": 270, "PreviewImage": 270, "LoadImage": 290, "PreviewAny": 160,
+PREVIEW_HEIGHT = {"SaveImage": 270, "PreviewImage": 270, "LoadImage": 290, "PreviewAny": 240,
                   "SaveAnimatedWEBP": 290}
 OURS = {"color": "#232", "bgcolor": "#353"}  # the canvas's own green
 NOTE = {"color": "#432", "bgcolor": "#653"}  # and its own brown for notes

@@ -38,11 +38,16 @@ def note(name: str, module: ModuleType) -> str:
     parts = [
         f"## {module.TITLE}",
         f"**The problem.** {module.PROBLEM.strip()}",
-        f"**What solves it.** {module.SOLUTION.strip()}",
+        f"**What solves it.**{_begun(module.SOLUTION.strip())}",
         figures.note_text(name),
         f"**How to use it.**\n{module.USE.strip()}",
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _begun(text: str) -> str:
+    """A list begins on a line of its own, anything else goes on in the same line."""
+    return f"\n\n{text}" if text.startswith("- ") else f" {text}"
 
 
 def written(data: Any) -> str:
