@@ -155,10 +155,13 @@ def _second_run(r: Json, say: Say) -> list[Row]:
          ("The same after the server forgot everything", "服务器忘记一切之后的第二次运行")),
     ):
         ours, purged = r[key]["ours"]["cpu_of_stock"], r[key]["ours with purge"]["cpu_of_stock"]
+        peaks = [mib(r[key][kind]["peak_reserved_bytes"]) for kind in ("ours", "stock")]
         rows.append((
-            say(f"{words[0]}, CPU time against stock", f"{words[1]}，CPU 时间与原版相比"),
-            say(f"{ours:.2f}; with Purge VRAM at the end {purged:.2f}",
-                f"{ours:.2f}；结尾有 Purge VRAM 时 {purged:.2f}"),
+            say(f"{words[0]}, CPU time and peak against stock",
+                f"{words[1]}，CPU 时间和峰值与原版相比"),
+            say(f"{ours:.2f}, {peaks[0]} against {peaks[1]}; with Purge VRAM at the end "
+                f"{purged:.2f}",
+                f"{ours:.2f}，{peaks[0]} 对 {peaks[1]}；结尾有 Purge VRAM 时 {purged:.2f}"),
         ))
     return rows
 
