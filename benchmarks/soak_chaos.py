@@ -100,25 +100,30 @@ class Hammer(Worker):
 
 
 class CacheVandal(Worker):
-    """Damages files in the folder of cached embeddings."""
+    """Damages files in the folder of cached embeddings, now and then and when told to."""
 
     def __init__(self, folder: Path, seed: int, pause: float) -> None:
         super().__init__(seed)
         self.folder, self.pause = folder, pause
+        self._one_at_a_time = threading.Lock()
 
     def turn(self) -> None:
-        self.rest(self.random.uniform(0.2, 2.0) * self.pause)
-        found = sorted(self.folder.glob("*.safetensors")) if self.folder.exists() else []
-        if found:
-            path = self.random.choice(found)
-            ways = (self._flip, self._cut, self._empty, self._swap, self._junk, self._remove,
-                    self._folder, self._dangle)
-            way = self.random.choice(ways)
-            try:
-                way(path, found)
-                self.counts[way.__name__.strip("_")] += 1
-            except FileNotFoundError:
-                self.counts["was gone"] += 1  # the server was faster
+        self.rest(self.random.uniform(0.5, 1.5) * self.pause)
+        self.damage(1)
+
+    def damage(self, most: int) -> None:
+        """Damage up to `most` files, each in some way."""
+        ways = (self._flip, self._cut, self._empty, self._swap, self._junk, self._remove,
+                self._folder, self._dangle)
+        with self._one_at_a_time:
+            found = sorted(self.folder.glob("*.safetensors"))
+            for path in self.random.sample(found, min(most, len(found))):
+                way = self.random.choice(ways)
+                try:
+                    way(path, found)
+                    self.counts[way.__name__.strip("_")] += 1
+                except OSError as error:  # the server was faster
+                    self.counts[f"too late: {type(error).__name__}"] += 1
 
     def end(self) -> None:
         for path in self.folder.glob("*.safetensors"):

@@ -1,7 +1,8 @@
 """A pytest plugin for ComfyUI's own tests: starting `main.py` returns when the server listens.
 
-The tests try to connect five times in twenty seconds, which a busy machine does not keep. Nothing
-else about them changes.
+The tests try to connect five times in twenty seconds, which a busy machine does not keep. They also
+kill a server and start the next on the same port without waiting for its end. Nothing else about
+them changes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from typing import Any
 
 START_TIMEOUT_S = 300.0
+END_TIMEOUT_S = 60.0
 
 os.environ.pop("PYTHONPATH", None)  # it has done its work: the server must not see it
 _Popen = subprocess.Popen
@@ -27,11 +29,17 @@ def _listens(port: int) -> bool:
 class PatientPopen(_Popen):  # type: ignore[type-arg]
     """A process; for a server the constructor also waits until it listens or has ended."""
 
+    killed: _Popen[Any] | None = None  # by the time the next one starts
+
     def __init__(self, args: Any, *others: Any, **options: Any) -> None:
-        super().__init__(args, *others, **options)
         words = [str(word) for word in args] if isinstance(args, list) else []
-        if "main.py" not in words or "--port" not in words:
+        is_server = "main.py" in words and "--port" in words
+        if is_server and PatientPopen.killed is not None:
+            PatientPopen.killed.wait(END_TIMEOUT_S)
+        super().__init__(args, *others, **options)
+        if not is_server:
             return
+        PatientPopen.killed = self
         port = int(words[words.index("--port") + 1])
         deadline = time.monotonic() + START_TIMEOUT_S
         while not _listens(port) and self.poll() is None and time.monotonic() < deadline:
