@@ -22,7 +22,6 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = os.environ.get("HEADROOM_PICTURES")
 WORKFLOWS = sorted((ROOT / "workflows").glob("*.json"))
 CAPACITY_MIB = 4096
-PANEL_PIXELS = 360
 TOP_PIXELS = 120  # the menu and the messages of the frontend
 WIDTH, HEIGHT = 1500, 1240
 PLACES = {
@@ -51,6 +50,12 @@ FIT = """([left, top, margin]) => {
   return { x: left, y: top, width: (right - x) * scale + 2 * margin,
            height: (bottom - y) * scale + 2 * margin };
 }"""
+
+
+def beside(panel) -> float:
+    """Where the canvas begins, right of the panel."""
+    box = panel.bounding_box()
+    return float(box["x"] + box["width"])
 
 
 @pytest.fixture
@@ -98,7 +103,7 @@ def arrange(comfy) -> None:
     comfy.loaded(len(PLACES))
 
 
-def fit(comfy, left: int, top: int = TOP_PIXELS) -> dict:
+def fit(comfy, left: float, top: int = TOP_PIXELS) -> dict:
     """The whole workflow in the part of the page right of `left`; gives the part it fills."""
     comfy.page.add_style_tag(content=HIDE)
     comfy.page.evaluate(FIT, [left, top, 30])
@@ -133,7 +138,7 @@ def test_picture_of_the_panel_after_a_recovered_run(gpu, open_page, folder, ligh
     run = comfy.run()
     assert run["oom"] and run["status"] == "success"
     comfy.until(lambda: panel.locator("tr[data-node]").count() == len(run["nodes"]))
-    fit(comfy, PANEL_PIXELS)
+    fit(comfy, beside(panel))
     name = "panel" + ("-light" if light else "") + ("-nodes2" if nodes2 else "")
     save(comfy, folder / f"{name}.png")
 
@@ -157,7 +162,7 @@ def test_picture_of_start_here_after_a_run(gpu, open_page, folder):
     run = comfy.run(timeout=500)
     assert run["status"] == "success"
     comfy.until(lambda: panel.locator("tr[data-node]").count() == len(run["nodes"]))
-    fit(comfy, PANEL_PIXELS)
+    fit(comfy, beside(panel))
     save(comfy, folder / "start-here-after-a-run.png")
 
 
