@@ -50,7 +50,15 @@ from soak_chaos import (  # noqa: E402
     cache_folder,
     rss_bytes,
 )
-from soak_judge import PERSISTENT, Done, Judge, Reference, log_problems, slope  # noqa: E402
+from soak_judge import (  # noqa: E402
+    PACK_FRAME,
+    PERSISTENT,
+    Done,
+    Judge,
+    Reference,
+    log_problems,
+    slope,
+)
 from soak_prompts import FILES, KINDS, Soaked, build  # noqa: E402
 
 from devtools import models  # noqa: E402
@@ -304,7 +312,7 @@ def without_libraries(
     return {
         "libraries": list(soak_server.LIBRARIES), "nodes": len(ours), "kinds_compared": compared,
         "kinds_that_need_a_missing_library": left_out, "kinds_that_differ": differing,
-        "log": [part for part in log_problems(server.log_text()) if "headroom/" in part],
+        "log": [part for part in log_problems(server.log_text()) if PACK_FRAME in part],
     }
 
 
