@@ -57,8 +57,8 @@ def run(args: argparse.Namespace) -> dict[str, object]:
         if without.get(test) != with_pack.get(test)
     }
     return {
-        "tests": args.tests, "count": len(without), "without": counts(without),
-        "with": counts(with_pack), "differing": differing,
+        "tests": args.tests, "ran_on": "CPU: the tests start ComfyUI with --cpu",
+        "count": len(without), "without": counts(without), "with": counts(with_pack), "differing": differing,
         "failed_in_both": sorted(
             test for test, outcome in without.items()
             if outcome in ("failed", "error") and test not in differing
