@@ -58,7 +58,8 @@ def run(args: argparse.Namespace) -> dict[str, object]:
     }
     return {
         "tests": args.tests, "ran_on": "CPU: the tests start ComfyUI with --cpu",
-        "count": len(without), "without": counts(without), "with": counts(with_pack), "differing": differing,
+        "count": len(without), "without": counts(without), "with": counts(with_pack),
+        "differing": differing,
         "failed_in_both": sorted(
             test for test, outcome in without.items()
             if outcome in ("failed", "error") and test not in differing
