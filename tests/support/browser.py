@@ -18,6 +18,7 @@ OURS = re.compile(r"/extensions/headroom/|/headroom/|\bheadroom\.(js|css)", re.I
 LANGUAGE_PROBE = re.compile(r"/docs/Headroom\w+/en\.md$")
 READY = "() => window.app?.extensionManager && window.app.canvas?.graph && window.app.graph"
 WIDTH, HEIGHT = 1500, 1000
+PATIENCE_MS = 120_000  # a machine with too few cores needs a while to load the page
 
 
 def find_chromium() -> str | None:
@@ -47,6 +48,7 @@ class ComfyPage:
         self.url = url
         self.problems: list[str] = []
         self.asked: list[str] = []
+        page.set_default_timeout(PATIENCE_MS)
         page.on("console", self._on_console)
         page.on("pageerror", lambda error: self._note(f"{error} {getattr(error, 'stack', '')}"))
         page.on("request", lambda request: self._on_request(request.url))
