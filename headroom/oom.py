@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 
 from .device import MIB
+from .measure import Snapshot
 from .seam import guard_host
 
 Where = Literal["device", "RAM"]
@@ -118,9 +119,10 @@ class Failure:
     error: BaseException
     where: Where
     requested_bytes: int | None
+    memory: Snapshot | None = None  # while the failed call still held what it had
 
     @classmethod
-    def of(cls, error: BaseException) -> "Failure":
+    def of(cls, error: BaseException, memory: Snapshot | None = None) -> "Failure":
         """Describe `error` and let go of what its traceback keeps alive.
 
         Call it after the `except` block has been left. File names and lines of the traceback
@@ -128,7 +130,7 @@ class Failure:
         """
         release_frames(error)
         text = str(error)
-        return cls(error, where_of(error) or "device", requested_bytes(text))
+        return cls(error, where_of(error) or "device", requested_bytes(text), memory)
 
     @property
     def text(self) -> str:

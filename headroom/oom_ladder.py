@@ -123,7 +123,7 @@ def _try(call: Callable[[], T]) -> "_Done[T] | Failure":
         failed = error
     # Only here, outside the handler, can the frames of the failed call be released.
     try:
-        return Failure.of(failed)
+        return Failure.of(failed, snapshot())
     finally:
         del failed
 
@@ -166,7 +166,7 @@ def _pull(levers: list[Lever], failure: Failure, tries_left: int) -> str | None:
 
 def _give_up(ladder: Ladder, climb: Climb) -> OomGuardError:
     ladder.tidy()
-    return OomGuardError(ladder.explain(climb, snapshot()))
+    return OomGuardError(ladder.explain(climb, climb.last.memory or snapshot()))
 
 
 def freed_text(amount_mib: float) -> str:

@@ -7,7 +7,7 @@ import weakref
 import pytest
 import torch
 
-from headroom import journal
+from headroom import journal, oom_ladder
 from headroom.oom import OomGuardError
 from headroom.oom_ladder import Ladder, guarded, is_climbing, tried_text
 
@@ -113,6 +113,27 @@ def test_the_error_says_what_was_tried_and_has_the_first_failure_as_its_cause():
         guarded(call, ladder([Lever("a", [], 2)]))
     assert caught.value.__cause__ is first
     assert "in call" in "".join(traceback.format_tb(first.__traceback__))
+
+
+def test_the_error_tells_what_was_free_while_the_failed_call_held_its_tensors(monkeypatch):
+    held = []
+
+    def call():
+        local = torch.zeros(3)
+        held.append(weakref.ref(local))
+        raise torch.OutOfMemoryError(OOM_TEXT)
+
+    def look():
+        gc.collect()
+        return "full" if held and held[-1]() is not None else "free again"
+
+    monkeypatch.setattr(oom_ladder, "snapshot", look)
+    monkeypatch.setattr(oom_ladder, "freed_mib", lambda before, after: 0.0)
+    made = Ladder(levers=[Lever("a", [])], max_attempts=8, tidy=lambda: None,
+                  explain=lambda climb, now: f"the memory was {now}")
+    with pytest.raises(OomGuardError, match="the memory was full"):
+        guarded(call, lambda: made)
+    assert look() == "free again"
 
 
 @pytest.mark.parametrize("error", [
