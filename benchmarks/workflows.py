@@ -116,6 +116,8 @@ class Trials:
             "stock": self.device.words(prompts["stock"], capacity),
             "headroom": "completed",  # the search has just seen it
         }
+        if result["same_capacity"]["stock"] == "completed":  # within a step of its own search
+            result["stock"]["smallest_capacity_mib"] = capacity
 
     def smallest(self, prompt: Json, high: int) -> int:
         """The smallest capacity that completes, found by halving the interval below `high`."""

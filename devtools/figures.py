@@ -72,10 +72,7 @@ def _loop(loop: Mapping[str, Any], say: Say) -> list[Comparison]:
 
 def _capacity(found: Mapping[str, Any], say: Say) -> list[Comparison]:
     same = found["same_capacity"]
-    stock, ours = (found[kind]["smallest_capacity_mib"] for kind in ("stock", "headroom"))
-    if same["stock"] == "completed":  # the search ends within a step of the smallest
-        stock = min(stock, same["capacity_mib"])
-    smallest = (_mib(stock), _mib(ours))
+    smallest = (_mib(found[kind]["smallest_capacity_mib"]) for kind in ("stock", "headroom"))
     capacity = _mib(same["capacity_mib"])
     ends = [_outcome(same[kind], say) for kind in ("stock", "headroom")]
     at_it = Comparison(say(f"on a GPU of {capacity}", f"在 {capacity} 的 GPU 上"), *ends)
