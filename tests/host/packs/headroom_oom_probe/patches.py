@@ -28,7 +28,7 @@ class OomNestedPatch(ProbeNode):
         return ""
 
     def execute(self, model):
-        layer = comfy.ops.manual_cast.Linear(320, 320)
+        layer = torch.nn.Sequential(comfy.ops.manual_cast.Linear(320, 320))
         generator = torch.Generator().manual_seed(5)
         weights = {n: torch.randn(v.shape, generator=generator) * 0.05
                    for n, v in layer.state_dict().items()}
