@@ -125,10 +125,14 @@ def _install_one_by_one(python: Path, what: str, names: Sequence[str]) -> None:
     that did not come to its end unless the index allows caching.
     """
     script = [str(python), str(HERE / "needs.py"), *names]
-    while missing := subprocess.run(script, capture_output=True, text=True, check=True).stdout:
-        for name in missing.split():
+    while missing := _lines_of(script):
+        for name in missing:
             _pip(python, what, ["--no-deps", name])
     _pip(python, what, names)
+
+
+def _lines_of(command: Sequence[str]) -> list[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 
 def _pip(python: Path, what: str, words: Sequence[str]) -> None:
@@ -158,7 +162,7 @@ def missing_packages(environment: Environment, tree: Path) -> list[str]:
         "print(*[n for n in sys.argv[1:] if not there(n)])"
     )
     command = [str(environment.python), "-c", script, *required_packages(tree)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return _lines_of(command)
 
 
 def warn_of_missing_packages(environment: Environment, tree: Path) -> None:

@@ -174,7 +174,7 @@ def test_what_is_still_needed_follows_extras_and_markers(tmp_path, monkeypatch):
 
 
 def test_packages_are_installed_one_at_a_time_until_none_is_needed(monkeypatch):
-    answers = ["torch\n", "cudnn\nnccl\n", ""]
+    answers = ["torch\n", "cudnn\nnccl\n", "\n"]  # as the script prints: a line even for none
     done = []
     monkeypatch.setattr(
         environment.subprocess,
