@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.prompts import node, sampling
+from support.prompts import QUICKER, node, sampling
 
 from devtools.workflows import files
 
@@ -144,10 +144,8 @@ def test_picture_of_the_panel_after_a_recovered_run(gpu, open_page, folder, ligh
 
 
 def quicker(workflow: dict) -> dict:
-    """With fewer steps and pixels, for a machine without a GPU."""
-    values = {"Size Sorter": ["192x192\n256x192"], "KSampler": [3, "fixed", 4]}
     for each in workflow["nodes"]:
-        new = values.get(each["title"], [])
+        new = QUICKER.get(each["title"], [])
         each["widgets_values"] = new + each["widgets_values"][len(new):]
     return workflow
 

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from support.browser import mib_text
+from support.prompts import QUICKER
 
 from devtools import draw, workflow_trials
 from devtools.workflows import WORKFLOWS
@@ -14,6 +16,10 @@ EXPORTED = "async () => (await app.graphToPrompt()).output"
 ODD_VALUES = """() => app.graph._nodes.flatMap(node => (node.widgets ?? [])
     .filter(w => w.type === 'combo' && !w.options.values.includes(w.value))
     .map(w => `${node.title}.${w.name} = ${w.value}`))"""
+MAKE_QUICKER = """quicker => {
+  for (const node of app.graph._nodes)
+    (quicker[node.title] ?? []).forEach((value, at) => { node.widgets[at].value = value; });
+}"""
 UNKNOWN_NODES = "() => app.graph._nodes.filter(n => n.has_errors).map(n => n.type)"
 
 
@@ -29,6 +35,10 @@ def server(serve):
     server = serve()
     workflow_trials.write_example_picture(server.base_dir / "input")
     return server
+
+
+def workflow_of(name):
+    return json.loads((draw.UI_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def opened(comfy, name):
@@ -77,8 +87,7 @@ def test_every_workflow_survives_a_save_and_a_reload(server, open_page, declared
         comfy.load_workflow(again, len(again["nodes"]))
         assert exported(comfy, declared) == workflow_trials.published_prompt(name), name
         titles = comfy.page.evaluate("() => app.graph._groups.map(g => g.title)")
-        written = json.loads((draw.UI_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-        assert titles == [group["title"] for group in written["groups"]], name
+        assert titles == [group["title"] for group in workflow_of(name)["groups"]], name
 
 
 def offered(page):
@@ -101,3 +110,23 @@ def test_where_a_model_file_is_missing_its_download_is_offered(comfyui, tmp_path
         offer = offered(comfy.page)
         offer.get_by_text("v1-5-pruned-emaonly-fp16").first.wait_for(timeout=30_000)
         assert "Download" in offer.inner_text()
+
+
+@CANVAS
+def test_a_workflow_from_the_templates_runs_and_the_page_shows_its_record(sim, open_page, nodes2):
+    comfy = open_page(sim(4096), nodes2=nodes2)
+    page = comfy.page
+    page.evaluate("() => app.extensionManager.command.execute('Comfy.BrowseTemplates')")
+    page.get_by_role("dialog").get_by_text("headroom", exact=True).click()
+    page.get_by_test_id("template-workflow-start_here").click()
+    comfy.loaded(len(workflow_of("start_here")["nodes"]))
+    page.evaluate(MAKE_QUICKER, QUICKER)
+    panel = comfy.open_panel()
+    run = comfy.run(timeout=500)
+    assert run["status"] == "success"
+    peaks = {each["node_id"]: each["peak_vram_mib"] for each in run["nodes"]}
+    comfy.until(lambda: panel.locator("tr[data-node]").count() == len(peaks))
+    for key, peak in peaks.items():
+        shown = panel.locator(f"tr[data-node='{key}'] td").nth(1).get_attribute("title")
+        assert shown == mib_text(peak), key
+    comfy.until(lambda: all(texts for texts in comfy.badges().values()))

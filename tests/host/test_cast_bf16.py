@@ -1,25 +1,15 @@
-"""Cast bf16 in a real ComfyUI on the simulated GPU: the bytes, the pictures, and what stays."""
+"""Cast bf16 in a real ComfyUI on the simulated GPU: the bytes, and the pictures."""
 
-import json
 import re
-from pathlib import Path
 
 import pytest
+from support.cast import CAST_PACK, FLOAT32, add_cast, load, near, probe, run, with_lora
 
-from devtools.client import PromptFailed, cached_nodes, node_texts
-from devtools.graph import Graph, add_offload, add_sampler, forget_everything
-from devtools.models import (
-    DEMO_UPSCALER,
-    TEST_CHECKPOINT,
-    TEST_CHECKPOINT_FP16,
-    TEST_CONTROLNET,
-    TEST_LORA,
-)
+from devtools.graph import Graph, add_sampler, forget_everything
+from devtools.models import DEMO_UPSCALER, TEST_CONTROLNET
 
 pytestmark = pytest.mark.host
 
-CAST_PACK = Path(__file__).parent / "packs" / "headroom_probe_cast"
-FLOAT32 = ("--fp32-unet", "--fp32-vae", "--fp32-text-enc")
 BF16_ERROR = 0.05  # relative, after two steps of cfg 4 on random weights
 MIB = 2**20
 
@@ -35,37 +25,6 @@ def device(sim):
 @pytest.fixture
 def client(device):
     return device.client
-
-
-def add_cast(graph, model, dtype="bfloat16", keep_float32=""):
-    return graph.add("HeadroomCastBF16", model=model, dtype=dtype, keep_float32=keep_float32)
-
-
-def load(graph, checkpoint=TEST_CHECKPOINT_FP16):
-    """The float16 file has digits that bfloat16 rounds away."""
-    return graph.add("CheckpointLoaderSimple", ckpt_name=checkpoint.split("/")[1])
-
-
-def with_lora(graph, model, strength=1.0):
-    return graph.add("LoraLoaderModelOnly", model=model, strength_model=strength,
-                     lora_name=TEST_LORA.split("/")[1])
-
-
-def near(graph, a, b):
-    return graph.add("CastNear", a=a, b=b)
-
-
-def probe(graph, model, **inputs):
-    return graph.add("CastProbe", model=model, **inputs)
-
-
-def run(client, graph):
-    """The JSON that the probes showed, and the reports, by node id."""
-    texts = node_texts(client.run(graph.prompt, timeout=600))
-    return {
-        node_id: json.loads(text) if text.startswith("{") else text
-        for node_id, text in texts.items()
-    }
 
 
 # ---------------------------------------------------------------- bytes
@@ -258,132 +217,3 @@ def test_an_upscale_model_takes_the_same_pictures_as_before(client):
     shown = run(client, graph)
     assert 0 < shown[close.id]["error"] < 0.02 and shown[close.id]["dtypes"] == ["float32"]
     assert "saved" in shown[cast.id]
-
-
-# ---------------------------------------------------------------- identity
-
-
-def test_the_copy_is_a_model_of_its_own_to_comfyui(client):
-    graph = Graph()
-    checkpoint = load(graph)
-    cast = add_cast(graph, checkpoint[0])
-    used = graph.add("LatentAdd", samples1=add_sampler(graph, cast, checkpoint[1]),
-                     samples2=add_sampler(graph, checkpoint[0], checkpoint[1]))
-    source, copy = probe(graph, checkpoint[0]), probe(graph, cast)
-    offload = add_offload(graph, model=checkpoint[0], after=used)
-    left = graph.add("ProbeLoaded", after=offload[1])
-    shown = run(client, graph)
-    assert shown[copy.id]["parent"] is False
-    assert shown[copy.id]["base"] != shown[source.id]["base"]
-    assert shown[copy.id]["module"] in shown[left.id]["modules"]
-    assert shown[source.id]["module"] not in shown[left.id]["modules"]
-
-
-def test_a_cast_of_a_cast_is_the_same_object(client):
-    graph = Graph()
-    cast = add_cast(graph, load(graph)[0])
-    again = add_cast(graph, cast)
-    same = graph.add("ProbeSame", a=again, b=cast)
-    shown = run(client, graph)
-    assert shown[same.id]["same"] is True
-    assert shown[again.id].startswith("0 MiB saved: already bfloat16")
-
-
-def test_an_unchanged_queue_does_not_cast_again(client):
-    graph = Graph()
-    cast = add_cast(graph, load(graph)[0])
-    graph.add("PreviewAny", source=cast[1])
-    client.run(graph.prompt)
-    assert cast.id in cached_nodes(client.run(graph.prompt))
-
-
-# ---------------------------------------------------------------- refusals
-
-
-def test_a_float16_overflow_is_refused_by_name_and_the_model_stays(client):
-    graph = Graph()
-    odd = graph.add("CastOdd", kind="overflow")
-    graph.add("PreviewAny", source=add_cast(graph, odd, "float16")[1])
-    with pytest.raises(PromptFailed) as caught:
-        client.run(graph.prompt)
-    message = caught.value.exception_message
-    assert "float16: 1.weight holds 1e+06, but float16 ends at 65504" in message
-    graph = Graph()
-    odd = graph.add("CastOdd", kind="overflow")
-    looked = probe(graph, odd)
-    cast = add_cast(graph, odd)
-    same = graph.add("ProbeSame", a=cast, b=odd)
-    shown = run(client, graph)
-    assert set(shown[looked.id]["weights"].values()) == {"float32"}
-    assert shown[same.id]["same"] is False
-
-
-@pytest.mark.parametrize(("kind", "why"), [
-    ("odd class", "OddTensor weights"), ("fp8", "float8_e4m3fn weights"),
-])
-def test_quantised_models_pass_through_and_the_report_says_so(client, kind, why):
-    graph = Graph()
-    odd = graph.add("CastOdd", kind=kind)
-    cast = add_cast(graph, odd)
-    same = graph.add("ProbeSame", a=cast, b=odd)
-    shown = run(client, graph)
-    assert shown[same.id]["same"] is True
-    assert shown[cast.id].startswith(f"0 MiB saved: not cast: it is quantised ({why})")
-
-
-@pytest.mark.parametrize(("feed", "message"), [
-    ("compiled", "before the node that compiles the model"),
-    ("latent", "expects a model on the input `model`, but got a dict"),
-])
-def test_what_cannot_be_cast_is_refused_in_one_sentence(client, feed, message):
-    graph = Graph()
-    value = (graph.add("CastOdd", kind="compiled") if feed == "compiled"
-             else graph.add("EmptyLatentImage", width=64, height=64, batch_size=1))
-    graph.add("PreviewAny", source=add_cast(graph, value)[1])
-    with pytest.raises(PromptFailed) as caught:
-        client.run(graph.prompt)
-    assert message in caught.value.exception_message
-
-
-# ---------------------------------------------------------------- where weights are streamed
-
-
-def can_reload(client):
-    graph = Graph()
-    node = probe(graph, load(graph, TEST_CHECKPOINT)[0])
-    return bool(run(client, graph)[node.id]["stamps"])
-
-
-def test_a_streamed_model_is_read_again_and_only_its_stamps_change(client):
-    if not can_reload(client):
-        pytest.skip("this ComfyUI has no dynamic VRAM")
-    graph = Graph()
-    source = graph.add("CastStreamed", model=load(graph)[0], recipe=True)
-    cast = add_cast(graph, source, keep_float32="time_embed")
-    looked = probe(graph, cast)
-    same = graph.add("ProbeSame", a=cast, b=source)
-    shown = run(client, graph)
-    assert shown[looked.id]["stamps"] == ["bfloat16", "float32"]
-    assert shown[looked.id]["compute"] == "bfloat16"
-    assert set(shown[looked.id]["weights"].values()) == {"float32"}
-    assert shown[same.id]["same"] is False
-    assert "no copy in RAM" in shown[cast.id]
-
-
-def test_a_streamed_model_that_cannot_be_read_again_passes_through(client):
-    graph = Graph()
-    source = graph.add("CastStreamed", model=load(graph)[0], recipe=False)
-    cast = add_cast(graph, source)
-    same = graph.add("ProbeSame", a=cast, b=source)
-    shown = run(client, graph)
-    assert shown[same.id]["same"] is True
-    assert "left no way to read that file again" in shown[cast.id]
-
-
-def test_a_device_without_bf16_arithmetic_is_told(cpu_server):
-    client = cpu_server.client()
-    graph = Graph()
-    cast = add_cast(graph, load(graph)[0])
-    graph.add("PreviewAny", source=cast[1])
-    report = node_texts(client.run(graph.prompt, timeout=600))[cast.id]
-    assert "does not count cpu among the devices with bfloat16 arithmetic" in report

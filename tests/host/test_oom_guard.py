@@ -1,7 +1,5 @@
 """OOM Guard in a real ComfyUI on the simulated GPU: what fails finishes, with the same result."""
 
-from urllib.parse import urlencode
-
 import pytest
 from support.oom import (
     GUARD,
@@ -10,14 +8,12 @@ from support.oom import (
     PACK,
     SPLIT_TOLERANCE,
     add_guard,
-    answer_of,
     checkpoint,
     latents,
     run_sweep,
     text,
 )
 
-from devtools.client import PromptFailed, PromptInterrupted
 from devtools.graph import Graph
 
 pytestmark = pytest.mark.host
@@ -193,84 +189,6 @@ def test_an_error_of_another_kind_is_not_retried(gpu):
     answer = sweep_sampling(gpu, nothing, first=200, stride=10_000, kind="illegal_access")
     [[_, problem]] = answer["problems"]
     assert "illegal memory access" in problem
-
-
-def prompt_of(seed, guarded=True, **options):
-    graph = Graph()
-    loader = checkpoint(graph)
-    model = add_guard(graph, loader[0], **options) if guarded else loader[0]
-    sample = graph.add(
-        "KSampler", node_id="sampler", model=model, positive=text(graph, loader, "a red cube"),
-        negative=text(graph, loader, "blurry"), latent_image=latents(graph), seed=seed, steps=2,
-        cfg=4.0, sampler_name="euler", scheduler="normal", denoise=1.0,
-    )
-    image = graph.add("VAEDecode", samples=sample, vae=loader[2])
-    graph.add("PreviewImage", images=image)
-    return graph.prompt
-
-
-def test_an_error_that_stays_ends_in_one_sentence_and_the_queue_goes_on(gpu):
-    gpu.client.run(prompt_of(1))
-    gpu.arm_fault(every=1, above_bytes=100_000, times=10_000)
-    with pytest.raises(PromptFailed) as failed:
-        gpu.client.run(prompt_of(2, max_attempts=3))
-    gpu.disarm()
-    assert failed.value.node_id == "sampler"
-    assert failed.value.exception_type.endswith("OomGuardError")
-    message = failed.value.exception_message
-    assert "OOM Guard could not finish" in message
-    assert "Tried: returned cached and dead memory" in message
-    assert "Most likely to help:" in message
-    assert "you ran out of memory on your GPU" in message  # ComfyUI's own handling took place
-    gpu.client.run(prompt_of(3))
-
-
-def picture(gpu, entry):
-    [images] = [out["images"] for out in entry["outputs"].values() if "images" in out]
-    return gpu.client.get_bytes("/view?" + urlencode(images[0]))
-
-
-def loaded(gpu):
-    devices = gpu.client.get_json("/headroom/memory")
-    return sorted((m["kind"], m["class"], m["loaded_mib"]) for m in devices["models"])
-
-
-@pytest.mark.parametrize("times", [1, 3])
-def test_after_a_recovery_the_host_is_as_after_any_prompt(gpu, times):
-    before = picture(gpu, gpu.client.run(prompt_of(20 + times, guarded=False)))
-    models, allocated = loaded(gpu), gpu.collect().allocated_bytes
-    gpu.arm_fault(at=400, times=times)
-    gpu.client.run(prompt_of(25))
-    gpu.disarm()
-    again = gpu.client.run(prompt_of(20 + times, guarded=False))
-    assert picture(gpu, again) == before
-    assert loaded(gpu) == models
-    assert gpu.collect().allocated_bytes == allocated
-
-
-def test_an_interrupt_in_the_call_that_fails_is_not_swallowed(gpu):
-    prompt = prompt_of(31)
-    [guard] = [node for node in prompt.values() if node["class_type"] == "HeadroomOOMGuard"]
-    model = {"model": guard["inputs"]["model"]}
-    prompt["interrupting"] = {"class_type": "OomInterruptOnce", "inputs": model}
-    guard["inputs"]["model"] = ["interrupting", 0]
-    with pytest.raises(PromptInterrupted):
-        gpu.client.run(prompt)
-    graph = Graph()
-    counted = graph.add("OomInterruptCalls")
-    assert answer_of(gpu, graph, counted) == 1
-    gpu.client.run(prompt_of(32))
-
-
-def test_attempts_appear_in_the_run_of_the_prompt(gpu):
-    gpu.client.run(prompt_of(11))
-    gpu.arm_fault(at=400)
-    entry = gpu.client.run(prompt_of(12))
-    run = gpu.client.get_json(f"/headroom/runs/{entry['prompt_id']}")
-    [attempt] = run["oom"]
-    assert attempt["class_type"] == "KSampler"
-    assert attempt["recovered"] is True
-    assert attempt["attempt"] == 1
 
 
 def test_a_guard_on_a_guard_and_a_lora_after_it_make_one_guard(gpu):

@@ -4,16 +4,20 @@ The test nodes tell by their own clock when they ran. No speed is tested: a span
 that the node itself saw, and spans of nodes that cannot overlap must not.
 """
 
-import itertools
-import json
-import time
-from pathlib import Path
-
 import pytest
+from support.timed import (
+    PACK,
+    assert_apart,
+    assert_holds,
+    node,
+    nodes_so_far,
+    own_times,
+    record,
+    span_in_wall_time,
+    wait_until,
+)
 
 pytestmark = pytest.mark.host
-PACK = Path(__file__).parent / "packs" / "headroom_timed"
-SALT = itertools.count(1)
 
 
 @pytest.fixture(scope="module", params=["default", "--cache-none"])
@@ -25,39 +29,6 @@ def server(serve, request):
 @pytest.fixture(scope="module")
 def plain(serve):
     return serve(packs=(PACK,))
-
-
-def node(class_type, seconds=0.02, /, **inputs):
-    return {"class_type": class_type, "inputs": {"seconds": seconds, "salt": next(SALT), **inputs}}
-
-
-def record(client, entry_or_id):
-    prompt_id = entry_or_id if isinstance(entry_or_id, str) else entry_or_id["prompt_id"]
-    found = client.get_json(f"/headroom/runs/{prompt_id}")
-    return found, {item["node_id"]: item for item in found["nodes"]}
-
-
-def own_times(entry):
-    """When each node ran by its own clock, in the seconds of time.time()."""
-    texts = {key: output["text"] for key, output in entry["outputs"].items() if "text" in output}
-    return {key: [json.loads(text) for text in found] for key, found in texts.items()}
-
-
-def span_in_wall_time(run, item, index=0):
-    start, end = item["spans"][index]
-    return run["started_at"] + start, run["started_at"] + end
-
-
-def assert_holds(run, item, own, slack=0.002):
-    """The recorded span holds what the node saw; the two clocks differ by their resolution."""
-    start, end = span_in_wall_time(run, item)
-    assert start - slack <= own["began"] and own["ended"] <= end + slack
-
-
-def assert_apart(items):
-    """Spans of nodes that run one at a time do not overlap."""
-    spans = sorted(tuple(span) for item in items for span in item["spans"])
-    assert all(one[1] <= other[0] for one, other in itertools.pairwise(spans))
 
 
 @pytest.mark.parametrize("client_id", [None, "somebody"])
@@ -227,90 +198,3 @@ def test_a_run_can_be_watched_while_it_goes_on(plain):
     assert run["status"] == "running"
     assert nodes["1"]["status"] == "done" and nodes["2"]["status"] == "running"
     assert len(run["samples"]["seconds"]) == len(run["samples"]["rss_mib"]) >= 2
-
-
-def test_ram_that_a_node_takes_and_gives_back_shows_as_the_peak(plain):
-    client = plain.client()
-    run, nodes = record(client, client.run({"1": node("TimedMemory", 0.3, mib=256, keep=False)}))
-    before = nodes["1"]["rss_before_mib"]
-    assert run["peak_rss_mib"] >= before + 250
-    assert nodes["1"]["rss_after_mib"] < before + 100
-    assert nodes["1"]["vram_before_mib"] is None and run["peak_vram_mib"] is None
-    assert run["device"] == "cpu"
-
-
-def test_what_our_nodes_did_is_part_of_the_record(plain):
-    client = plain.client()
-    prompt = {"1": node("TimedWork"), "2": node("TimedNote", value=["1", 0])}
-    run, _ = record(client, client.run(prompt))
-    assert [(item["node_id"], item["action"], item["freed_mib"]) for item in run["actions"]] == [
-        ("2", "purge", 12.5)
-    ]
-    attempts = [(item["attempt"], item["recovered"], item["class_type"]) for item in run["oom"]]
-    assert attempts == [(1, False, "TimedNote"), (2, True, "TimedNote")]
-
-
-def test_a_recovery_is_told_to_the_browser_once(plain):
-    client = plain.client()
-    with client.events("a-browser") as events:
-        prompt_id = client.queue({"7": node("TimedNote")}, client_id="a-browser")
-        seen = []
-        while (event := events.receive(30)) is not None:
-            seen.append(event)
-            if event["type"] == "executing" and event["data"]["node"] is None:
-                break
-    client.wait(prompt_id)
-    told = [event["data"] for event in seen if event["type"] == "headroom.oom"]
-    assert [(item["node_id"], item["attempt"], item["recovered"]) for item in told] == [
-        ("7", 2, True)
-    ]
-    assert told[0]["title"] == "TimedNote" and told[0]["prompt_id"] == prompt_id
-    assert not [e for e in seen if e["type"].startswith("headroom") and e["type"] != "headroom.oom"]
-
-
-def test_comfyui_keeps_its_own_progress_handler_and_registry(plain):
-    client = plain.client()
-    entry = client.run({"1": node("TimedRegistry")})
-    told = own_times(entry)["1"][0]
-    assert told["prompt_id"] == entry["prompt_id"]
-    assert told["handlers"]["webui"] == "WebUIProgressHandler"
-
-
-def test_hundreds_of_nodes_are_each_recorded_in_order(plain):
-    client = plain.client()
-    prompt = {"0": node("TimedWork", 0.0)}
-    for index in range(1, 200):
-        prompt[str(index)] = node("TimedWork", 0.0, value=[str(index - 1), 0])
-    _, nodes = record(client, client.run(prompt))
-    assert list(nodes) == [str(index) for index in range(200)]
-    assert_apart(nodes.values())
-
-
-def test_the_last_fifty_runs_are_kept(plain):
-    client = plain.client()
-    ids = [client.queue({"1": node("TimedWork", 0.0)}) for _ in range(55)]
-    client.wait(ids[-1])
-    found = client.get_json("/headroom/runs")["runs"]
-    assert [run["prompt_id"] for run in found] == ids[:-51:-1]
-    assert client.get(f"/headroom/runs/{ids[0]}")[0] == 404
-
-
-def test_a_prompt_that_is_refused_leaves_no_record(plain):
-    client = plain.client()
-    before = client.get_json("/headroom/runs?limit=1")["runs"]
-    refused = {"prompt": {"1": {"class_type": "NoSuchNode", "inputs": {}}}}
-    status, _ = client.post_json("/prompt", refused)
-    assert status == 400
-    assert client.get_json("/headroom/runs?limit=1")["runs"] == before
-
-
-def nodes_so_far(client, prompt_id):
-    status, found = client.get(f"/headroom/runs/{prompt_id}")
-    return {item["node_id"] for item in found["nodes"]} if status == 200 else set()
-
-
-def wait_until(condition, timeout=60.0):
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "the server did not get there"
-        time.sleep(0.02)

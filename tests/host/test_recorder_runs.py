@@ -1,0 +1,86 @@
+"""What the record of a run holds beside its times, and how many runs are kept."""
+
+import pytest
+from support.timed import PACK, assert_apart, node, own_times, record
+
+pytestmark = pytest.mark.host
+
+
+@pytest.fixture(scope="module")
+def plain(serve):
+    return serve(packs=(PACK,))
+
+
+def test_ram_that_a_node_takes_and_gives_back_shows_as_the_peak(plain):
+    client = plain.client()
+    run, nodes = record(client, client.run({"1": node("TimedMemory", 0.3, mib=256, keep=False)}))
+    before = nodes["1"]["rss_before_mib"]
+    assert run["peak_rss_mib"] >= before + 250
+    assert nodes["1"]["rss_after_mib"] < before + 100
+    assert nodes["1"]["vram_before_mib"] is None and run["peak_vram_mib"] is None
+    assert run["device"] == "cpu"
+
+
+def test_what_our_nodes_did_is_part_of_the_record(plain):
+    client = plain.client()
+    prompt = {"1": node("TimedWork"), "2": node("TimedNote", value=["1", 0])}
+    run, _ = record(client, client.run(prompt))
+    assert [(item["node_id"], item["action"], item["freed_mib"]) for item in run["actions"]] == [
+        ("2", "purge", 12.5)
+    ]
+    attempts = [(item["attempt"], item["recovered"], item["class_type"]) for item in run["oom"]]
+    assert attempts == [(1, False, "TimedNote"), (2, True, "TimedNote")]
+
+
+def test_a_recovery_is_told_to_the_browser_once(plain):
+    client = plain.client()
+    with client.events("a-browser") as events:
+        prompt_id = client.queue({"7": node("TimedNote")}, client_id="a-browser")
+        seen = []
+        while (event := events.receive(30)) is not None:
+            seen.append(event)
+            if event["type"] == "executing" and event["data"]["node"] is None:
+                break
+    client.wait(prompt_id)
+    told = [event["data"] for event in seen if event["type"] == "headroom.oom"]
+    assert [(item["node_id"], item["attempt"], item["recovered"]) for item in told] == [
+        ("7", 2, True)
+    ]
+    assert told[0]["title"] == "TimedNote" and told[0]["prompt_id"] == prompt_id
+    assert not [e for e in seen if e["type"].startswith("headroom") and e["type"] != "headroom.oom"]
+
+
+def test_comfyui_keeps_its_own_progress_handler_and_registry(plain):
+    client = plain.client()
+    entry = client.run({"1": node("TimedRegistry")})
+    told = own_times(entry)["1"][0]
+    assert told["prompt_id"] == entry["prompt_id"]
+    assert told["handlers"]["webui"] == "WebUIProgressHandler"
+
+
+def test_hundreds_of_nodes_are_each_recorded_in_order(plain):
+    client = plain.client()
+    prompt = {"0": node("TimedWork", 0.0)}
+    for index in range(1, 200):
+        prompt[str(index)] = node("TimedWork", 0.0, value=[str(index - 1), 0])
+    _, nodes = record(client, client.run(prompt))
+    assert list(nodes) == [str(index) for index in range(200)]
+    assert_apart(nodes.values())
+
+
+def test_the_last_fifty_runs_are_kept(plain):
+    client = plain.client()
+    ids = [client.queue({"1": node("TimedWork", 0.0)}) for _ in range(55)]
+    client.wait(ids[-1])
+    found = client.get_json("/headroom/runs")["runs"]
+    assert [run["prompt_id"] for run in found] == ids[:-51:-1]
+    assert client.get(f"/headroom/runs/{ids[0]}")[0] == 404
+
+
+def test_a_prompt_that_is_refused_leaves_no_record(plain):
+    client = plain.client()
+    before = client.get_json("/headroom/runs?limit=1")["runs"]
+    refused = {"prompt": {"1": {"class_type": "NoSuchNode", "inputs": {}}}}
+    status, _ = client.post_json("/prompt", refused)
+    assert status == 400
+    assert client.get_json("/headroom/runs?limit=1")["runs"] == before

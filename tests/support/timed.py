@@ -1,0 +1,54 @@
+"""Prompts of nodes that tell when they ran, and their records."""
+
+import itertools
+import json
+import time
+from pathlib import Path
+
+PACK = Path(__file__).resolve().parent.parent / "host" / "packs" / "headroom_timed"
+SALT = itertools.count(1)
+
+
+def node(class_type, seconds=0.02, /, **inputs):
+    return {"class_type": class_type, "inputs": {"seconds": seconds, "salt": next(SALT), **inputs}}
+
+
+def record(client, entry_or_id):
+    prompt_id = entry_or_id if isinstance(entry_or_id, str) else entry_or_id["prompt_id"]
+    found = client.get_json(f"/headroom/runs/{prompt_id}")
+    return found, {item["node_id"]: item for item in found["nodes"]}
+
+
+def own_times(entry):
+    """When each node ran by its own clock, in the seconds of time.time()."""
+    texts = {key: output["text"] for key, output in entry["outputs"].items() if "text" in output}
+    return {key: [json.loads(text) for text in found] for key, found in texts.items()}
+
+
+def span_in_wall_time(run, item, index=0):
+    start, end = item["spans"][index]
+    return run["started_at"] + start, run["started_at"] + end
+
+
+def assert_holds(run, item, own, slack=0.002):
+    """The recorded span holds what the node saw; the two clocks differ by their resolution."""
+    start, end = span_in_wall_time(run, item)
+    assert start - slack <= own["began"] and own["ended"] <= end + slack
+
+
+def assert_apart(items):
+    """Spans of nodes that run one at a time do not overlap."""
+    spans = sorted(tuple(span) for item in items for span in item["spans"])
+    assert all(one[1] <= other[0] for one, other in itertools.pairwise(spans))
+
+
+def nodes_so_far(client, prompt_id):
+    status, found = client.get(f"/headroom/runs/{prompt_id}")
+    return {item["node_id"] for item in found["nodes"]} if status == 200 else set()
+
+
+def wait_until(condition, timeout=60.0):
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "the server did not get there"
+        time.sleep(0.02)
