@@ -2,6 +2,8 @@
 
     HEADROOM_PICTURES=docs python dev.py test tests/browser/test_pictures.py
 
+(then `python -m devtools.cards` for the cards of the Templates that show them)
+
 Each shows the real panel over a real run on the simulated GPU, or a workflow as it opens, with
 small random-weight models under the names that it asks for. Without the variable they are skipped.
 """

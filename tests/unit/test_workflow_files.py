@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from PIL import Image
 
 from devtools import draw, figures, workflow_trials
 from devtools.bench_rows import chinese, english
@@ -20,8 +21,16 @@ def workflow(name):
 
 
 def test_the_folders_hold_the_six_workflows_and_their_prompts_and_nothing_else():
-    for folder in (draw.UI_FOLDER, draw.API_FOLDER):
-        assert sorted(path.stem for path in folder.iterdir()) == sorted(WORKFLOWS)
+    prompts = sorted(f"{name}.json" for name in WORKFLOWS)
+    cards = [f"{name}.jpg" for name in WORKFLOWS]
+    assert sorted(path.name for path in draw.API_FOLDER.iterdir()) == prompts
+    assert sorted(path.name for path in draw.UI_FOLDER.iterdir()) == sorted(prompts + cards)
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_every_workflow_has_a_square_card_for_the_templates(name):
+    with Image.open(draw.UI_FOLDER / f"{name}.jpg") as card:
+        assert card.format == "JPEG" and card.width == card.height
 
 
 def test_start_here_has_every_node_of_the_contract():
