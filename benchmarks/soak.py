@@ -23,15 +23,9 @@ contains 0.
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
-import random
 import sys
 import tempfile
-import time
-import uuid
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -42,42 +36,21 @@ if __name__ == "__main__":
     sys.path.append(str(ROOT / "benchmarks"))
 
 import soak_server  # noqa: E402
-from soak_chaos import (  # noqa: E402
-    CacheVandal,
-    DiskFull,
-    Hammer,
-    Listener,
-    cache_folder,
-    rss_bytes,
-)
-from soak_judge import (  # noqa: E402
-    PACK_FRAME,
-    PERSISTENT,
-    Done,
-    Judge,
-    Reference,
-    log_problems,
-    slope,
-)
-from soak_prompts import FILES, KINDS, Soaked, build  # noqa: E402
+from soak_judge import PACK_FRAME, Reference, log_problems  # noqa: E402
+from soak_prompts import FILES, KINDS, build  # noqa: E402
+from soak_run import TIMEOUT, Soak  # noqa: E402
 
 from devtools import models  # noqa: E402
-from devtools.client import Client, PromptFailed, was_interrupted  # noqa: E402
-from devtools.graph import Graph, add_purge  # noqa: E402
+from devtools.bench_run import alone  # noqa: E402
+from devtools.client import PromptFailed  # noqa: E402
 from devtools.server import ServerError  # noqa: E402
 
 CAPACITY_MIB = 2048
 PACK = ROOT / "tests" / "host" / "packs" / "headroom_soak"
-SHORTAGES = ("oom", "runtime", "async_pool", "cublas", "cudnn", "mps", "accelerator", "host")
 SERVER_ARGS = ("--force-fp32",)  # a split is judged in float32 terms
-FOUND_DAMAGED = "is not usable and will be replaced"
-USE_CACHE = ("encode_from_disk", "encode_lines")
-TIMEOUT = 900.0
-MIB = 2**20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"), help="ComfyUI tree")
     parser.add_argument("--prompts", type=int, default=500)
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop earlier after that")
     parser.add_argument("--seed", type=int, default=1)
@@ -112,184 +85,14 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         bare = soak_server.PipedServer(tree, Path(scratch) / "b", env=env, **options)
         try:
             with bare:
-                result["without_libraries"] = without_libraries(bare, soak.references)
+                found = without_libraries(bare, soak.references)
+            result["without_libraries"] = found
+            result["problems"] += found["log"]
+            result["problems"] += [f"without libraries: {kind} gives another result"
+                                   for kind in found["kinds_that_differ"]]
         except (ServerError, PromptFailed) as error:
             result["problems"].append(f"without libraries: {error}\n{bare.log_text()[-3000:]}")
     return result
-
-
-class Soak:
-    """The long run on one server."""
-
-    def __init__(self, server: soak_server.PipedServer, args: argparse.Namespace) -> None:
-        assert server.process is not None
-        self.server, self.args, self.pid = server, args, server.process.pid
-        self.client = server.client()
-        self.random = random.Random(args.seed)
-        self.references: dict[tuple[str, int], Reference] = {}
-        self.judge = Judge(self.references, server.base_dir / "output" / "soak")
-        self.points: list[tuple[int, int, int]] = []  # prompts, allocated bytes, RSS
-        self.owners: list[tuple[str, Listener]] = []
-        self.done = 0
-        self.began = time.time()
-
-    def refer(self) -> None:
-        """Run every kind of prompt undisturbed."""
-        for kind in self.args.kinds:
-            for seed in range(1, self.args.seeds_per_kind + 1):
-                self.references[kind, seed] = reference(self.client, kind, seed)
-        self.measure()
-
-    def disturb(self) -> None:
-        """Run the prompts with everything going on around them."""
-        seed, pace = self.args.seed, 0.2
-        with ExitStack() as stack:
-            self.listeners = [stack.enter_context(Listener(self.client, seed + n)) for n in (0, 1)]
-            folder = cache_folder(self.server.base_dir)
-            self.vandal = stack.enter_context(CacheVandal(folder, seed, 20.0))
-            self.disk = stack.enter_context(DiskFull(self.pid, seed, 5.0))
-            self.hammer = stack.enter_context(Hammer(self.server.client(), seed, pace))
-            while self.done < self.args.prompts and self._minutes() < self.args.minutes:
-                left = self.args.prompts - self.done
-                to_next = self.args.measure_every - self.done % self.args.measure_every
-                self._burst(min(self.random.randint(1, 12), left, to_next))
-                if self.done % self.args.measure_every == 0:
-                    self.measure()
-
-    def _minutes(self) -> float:
-        return (time.time() - self.began) / 60
-
-    def _burst(self, count: int) -> None:
-        """Queue some prompts at once, wait for all of them, and judge them."""
-        queued = [self._queue(self.done + number) for number in range(count)]
-        entries = [self.client.wait(prompt_id, TIMEOUT) for prompt_id, _, _ in queued]
-        faults = self.client.get_json("/soak/faults")
-        for (prompt_id, kind, soaked), entry in zip(queued, entries, strict=True):
-            status, record = self.client.get(f"/headroom/runs/{prompt_id}")
-            if status != 200:
-                self.judge.problems.append(f"no record of {soaked.tag}: {status} {record}")
-                record = {}
-            fault = faults.get(soaked.tag, {})
-            done = Done(kind, soaked, entry, record, fault, self._disk_was_full(entry))
-            known = len(self.judge.problems)
-            word = self.judge.judge(done)
-            self.done += 1
-            seconds = time.time() - self.began
-            print(f"{seconds:6.0f} s {self.done:4} {kind}: {word}", *self.judge.problems[known:],
-                  sep="\n", file=sys.stderr, flush=True)
-
-    def _queue(self, number: int) -> tuple[str, str, Soaked]:
-        kind, seed = self.random.choice(list(self.references))
-        if kind in USE_CACHE and self.random.random() < 0.5:
-            self.vandal.damage(self.random.randint(1, 4))
-        soaked = build(kind, seed, f"soak-{number}", self._fault(self.references[kind, seed]))
-        listener = self.listeners[number % 2]
-        prompt_id = str(uuid.UUID(int=self.random.getrandbits(128), version=4))
-        if self.random.random() < 0.08:
-            listener.interrupt_after[prompt_id] = self.random.uniform(0.0, 1.5)
-        body = {"prompt": soaked.graph.prompt, "client_id": listener.stream.client_id,
-                "prompt_id": prompt_id}
-        status, answer = self.client.post_json("/prompt", body)
-        if status != 200 or answer.get("node_errors"):
-            raise RuntimeError(f"The server refused {soaked.tag} ({kind}): {answer}")
-        self.owners.append((answer["prompt_id"], listener))
-        return answer["prompt_id"], kind, soaked
-
-    def _fault(self, undisturbed: Reference) -> dict[str, Any] | None:
-        dice = self.random.random()
-        if dice < 0.4 or not undisturbed.allocations:
-            return None
-        fault = {"at": self.random.randint(1, undisturbed.allocations),
-                 "kind": self.random.choice(SHORTAGES), "times": self.random.choice((1, 1, 2, 3))}
-        if dice > 0.95:
-            fault["times"] = PERSISTENT
-        elif dice > 0.9:
-            fault |= {"kind": "illegal_access", "times": 1}
-        return fault
-
-    def _disk_was_full(self, entry: dict[str, Any]) -> bool:
-        times = [message.get("timestamp", 0) / 1000 for _, message in entry["status"]["messages"]]
-        since = self.disk.since
-        windows = [*self.disk.times, *([(since, time.time())] if since else [])]
-        return any(start <= max(times) and min(times) <= end for start, end in windows)
-
-    def measure(self) -> None:
-        """Empty the server and note what stays."""
-        figures = emptied(self.client)
-        self.points.append((self.done, figures["allocated_bytes"], rss_bytes(self.pid)))
-
-    def result(self) -> dict[str, Any]:
-        """The figures, with all problems in words."""
-        judge, workers = self.judge, (self.hammer, self.vandal, self.disk, *self.listeners)
-        problems = [*judge.problems, *(text for worker in workers for text in worker.problems)]
-        queue = self.client.get_json("/queue")
-        if queue["queue_running"] or queue["queue_pending"]:
-            problems.append(f"the queue is not empty: {queue}")
-        events: dict[str, int] = {}
-        for listener in self.listeners:
-            for kind, count in listener.counts.items():
-                events[kind] = events.get(kind, 0) + count
-        if judge.counts.get("interrupted", 0) > events.get("interrupts sent", 0):
-            problems.append("more prompts were interrupted than interrupts sent")
-        unheard = [prompt_id for prompt_id, owner in self.owners if prompt_id not in owner.finished]
-        if unheard:
-            problems.append(f"the browsers were not told the end of {len(unheard)}: {unheard}")
-        memory, flat = memory_figures(self.points)
-        return {
-            "prompts": self.done, "references": len(self.references),
-            "seconds": round(time.time() - self.began), "seed": self.args.seed,
-            "outcomes": dict(sorted(judge.counts.items())), "by_kind": judge.by_kind,
-            "largest_difference_of_range": judge.largest_difference,
-            "http": dict(sorted(self.hammer.counts.items())),
-            "embeddings_found_damaged": self.server.log_text().count(FOUND_DAMAGED),
-            "damaged_files": dict(sorted(self.vandal.counts.items())),
-            "disk_full": {"times": self.disk.counts["times"], "limit_bytes":
-                          soak_server.FILE_LIMIT_BYTES if soak_server.CAN_LIMIT else None},
-            "events": dict(sorted(events.items())), "memory": memory,
-            "problems": problems + flat,
-        }
-
-
-def reference(client: Client, kind: str, seed: int) -> Reference:
-    """The results and the number of allocations of an undisturbed run."""
-    soaked = build(kind, seed, f"reference-{kind}-{seed}")
-    outputs = client.run(soaked.graph.prompt, timeout=TIMEOUT)["outputs"]
-    kept = [outputs[node]["text"] for node in soaked.kept]
-    return Reference(kept, client.get_json("/soak/faults")[soaked.tag]["seen"])
-
-
-def emptied(client: Client) -> dict[str, Any]:
-    """The figures of the device once models, node cache and history are gone."""
-    for _ in range(2):  # the request to forget may come from /headroom/purge in the same moment
-        graph = Graph()
-        add_purge(graph, reset_node_cache=True, free_ram=True, run="every time")
-        entry = client.wait(client.queue(graph.prompt), TIMEOUT)
-        assert not was_interrupted(entry), entry
-    client.post_json("/history", {"clear": True})
-    deadline = time.monotonic() + 60
-    while client.get_json("/simgpu/pending")["free"] and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return dict(client.post_json("/simgpu/collect", {})[1])
-
-
-def memory_figures(points: list[tuple[int, int, int]]) -> tuple[dict[str, Any], list[str]]:
-    """The figures of VRAM and RAM, and what is wrong with them."""
-    problems = []
-    allocated = sorted({point[1] for point in points})
-    if len(allocated) > 1:
-        problems.append(f"VRAM was not the same whenever the server was emptied: {allocated}")
-    figures: dict[str, Any] = {
-        "allocated_bytes_when_emptied": allocated,
-        "rss_mib": [round(rss / MIB, 1) for _, _, rss in points],
-    }
-    late = points[len(points) // 4 :]
-    if len(late) >= 6:
-        line = slope([p[0] for p in late], [p[2] / MIB for p in late])
-        figures["rss_slope_mib_per_100_prompts"] = round(line.per_hundred, 3)
-        figures["rss_slope_uncertainty_mib_per_100_prompts"] = round(line.uncertainty, 3)
-        if line.per_hundred > line.uncertainty:
-            problems.append(f"RAM grew: {line}")
-    return figures, problems
 
 
 def without_libraries(
@@ -317,6 +120,4 @@ def without_libraries(
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_arguments(parser)
-    print(json.dumps(run(parser.parse_args()), indent=1))
+    alone(sys.modules[__name__])

@@ -23,7 +23,7 @@ def names() -> list[str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu", action="store_true", help="on this machine's GPU, not a simulated")
-    parser.add_argument("--only", nargs="+", choices=names(), default=names(), metavar="NAME",
+    parser.add_argument("--only", nargs="+", action="extend", choices=names(), metavar="NAME",
                         help=f"of {', '.join(names())}")
     parser.add_argument("--comfyui", metavar="PATH", help="a ComfyUI tree; default: 0.3.75")
     parser.add_argument("--readme", action="store_true",
@@ -36,7 +36,7 @@ def main(args: argparse.Namespace) -> int:
         environment = ensure_environment()
         tree = locate_comfyui(args.comfyui, python=environment.python)
         words = ["--gpu"] if args.gpu else []
-        command = [environment.python, "-m", "devtools.bench_run", *words, *args.only]
+        command = [environment.python, "-m", "devtools.bench_run", *words, *(args.only or names())]
         code = run_in_foreground(command, cwd=ROOT, env={**os.environ, VARIABLE: str(tree)})
     for path in bench_tables.publish():
         print(f"Wrote {path}", flush=True)

@@ -1,7 +1,8 @@
 """Run benchmarks one after the other and record each; inside the environment.
 
 A benchmark is a module of `benchmarks/` with NAME, `add_arguments(parser)` and
-`run(args) -> dict`, raising NotHere where this machine or this ComfyUI cannot show it.
+`run(args) -> dict`, raising NotHere where this machine or this ComfyUI cannot show it. What it
+lists under `problems` is recorded as well, and the benchmark has failed.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ def run_one(module: Any, words: Sequence[str], gpu: bool = False) -> bool:
         return False
     path = results.record(module.NAME, found, args.comfyui, getattr(args, "gpu", False))
     print(f"{module.NAME}: {time.monotonic() - started:.0f} s, recorded in {path.name}", flush=True)
-    return True
+    problems = found.get("problems", ())
+    for problem in problems:
+        print(f"{module.NAME}: PROBLEM {problem}", flush=True)
+    return not problems
 
 
 def alone(module: Any) -> None:
@@ -75,7 +79,9 @@ def alone(module: Any) -> None:
         done = run_one(module, words)
         bench_tables.publish()
         sys.exit(int(not done))
-    print(json.dumps(module.run(arguments(module, words)), indent=1, ensure_ascii=False))
+    found = module.run(arguments(module, words))
+    print(json.dumps(found, indent=1, ensure_ascii=False))
+    sys.exit(int(bool(found.get("problems"))))
 
 
 def main() -> int:

@@ -35,10 +35,21 @@ def models_dir():
 
 
 @pytest.fixture(scope="module")
-def server(serve):
-    server = serve(simulate_mib=CAPACITY_MIB, packs=[PACK], env=workflow_trials.ENVIRONMENT)
-    workflow_trials.write_example_picture(server.base_dir / "input")
-    return server
+def start(serve):
+    """A factory of servers on a simulated GPU with room, by ComfyUI's flags."""
+
+    def start(*flags):
+        server = serve(*flags, simulate_mib=CAPACITY_MIB, packs=[PACK],
+                       env=workflow_trials.ENVIRONMENT)
+        workflow_trials.write_example_picture(server.base_dir / "input")
+        return server
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def server(start):
+    return start()
 
 
 @pytest.fixture
@@ -100,19 +111,20 @@ def outcome(words):
 
 
 @pytest.mark.parametrize("name", SEARCHED)
-def test_at_the_recorded_size_of_gpu_both_end_as_recorded(device, recorded, name):
+def test_at_the_recorded_size_of_gpu_both_end_as_recorded(start, recorded, name):
     same = recorded(name)["same_capacity"]
+    device = TrialDevice(start(*workflow_trials.CASES[name].flags).client())
     for kind, prompt in workflow_trials.both_prompts(name).items():
         words = device.words(prompt, same["capacity_mib"])
         assert outcome(words) == outcome(same[kind]), kind
     assert same["headroom"] == "completed"
+    device.empty()
 
 
-def test_the_prompt_loop_fills_the_gpu_without_our_nodes_and_not_with_them(serve, recorded):
+def test_the_prompt_loop_fills_the_gpu_without_our_nodes_and_not_with_them(start, recorded):
     name = "diffsynth_prompt_loop"
     loop = recorded(name)["loop"]
-    server = serve("--gpu-only", simulate_mib=CAPACITY_MIB, packs=[PACK])
-    device, most = TrialDevice(server.client()), loop["prompts"][-1]
+    device, most = TrialDevice(start("--gpu-only").client()), loop["prompts"][-1]
     prompts = workflow_trials.both_prompts(name, **workflow_trials.prompt_lines(name, most))
     assert device.words(prompts["headroom"], loop["capacity_mib"]) == "completed"
     assert outcome(device.words(prompts["stock"], loop["capacity_mib"])) == [
