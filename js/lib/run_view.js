@@ -81,7 +81,7 @@ function nodeTable(run, { words, width, sort, onSort, onPick }) {
   const left = run.nodes.length - MOST_ROWS + (run.nodes_left_out ?? 0);
   return h(
     "div.headroom-scroll",
-    {},
+    { "data-run": run.prompt_id, "data-status": run.status },
     h(
       "table.headroom-table",
       {},

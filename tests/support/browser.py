@@ -129,10 +129,15 @@ class ComfyPage:
         self.page.evaluate("() => app.queuePrompt(0, 1)")
 
     def run(self, timeout: float = 240.0) -> dict[str, Any]:
-        """Queue what is on the canvas and give its finished record."""
+        """Queue what is on the canvas and give its finished record; an open panel shows it."""
         known = {run["prompt_id"] for run in self.get("/headroom/runs")["runs"]}
         self.queue()
-        return self.until(lambda: self._finished(known), timeout)
+        run = self.until(lambda: self._finished(known), timeout)
+        if self.page.locator(".headroom-panel").is_visible():
+            self.page.locator(
+                f"[data-run='{run['prompt_id']}'][data-status='{run['status']}']"
+            ).wait_for()
+        return run
 
     def _finished(self, known: set[str]) -> dict[str, Any] | None:
         runs = self.get("/headroom/runs?limit=1")["runs"]
