@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -25,6 +26,8 @@ WITHOUT_GRADIENT: set[Any] = set()
 
 _HOST = torch.device("cpu")
 _handlers: dict[Any, Handler] = {}
+_kernels: dict[Any, Kernel] = {}
+_adapters: list[Callable[[Any, Kernel], Kernel]] = []
 
 
 def operate(
@@ -78,6 +81,34 @@ def rewrap(result: Any, bases: Sequence[Any]) -> Any:
     return result
 
 
+def kernel_of(func: Any) -> Kernel:
+    """What computes `func` on CPU tensors."""
+    found = _kernels.get(func)
+    if found is None:
+        found = KERNELS.get(func, func)
+        for adapt in _adapters:
+            found = adapt(func, found)
+        _kernels[func] = found
+    return found
+
+
+@contextmanager
+def adapted(adapt: Callable[[Any, Kernel], Kernel]) -> Iterator[None]:
+    """Compute with `adapt(func, kernel)` in the place of every kernel within this context."""
+    _adapters.append(adapt)
+    _forget()
+    try:
+        yield
+    finally:
+        _adapters.remove(adapt)
+        _forget()
+
+
+def _forget() -> None:
+    _handlers.clear()
+    _kernels.clear()
+
+
 def mixture() -> RuntimeError:
     """The error of an operation on tensors of the CPU and of the device."""
     return RuntimeError(
@@ -126,7 +157,7 @@ def _general(func: Any) -> Handler:
     )
     if composite and func not in KERNELS:
         return decompose
-    kernel, host_too = KERNELS.get(func, func), func in INDEXING
+    kernel, host_too = kernel_of(func), func in INDEXING
     if func._schema.is_mutable:
         return lambda func, args, kwargs: _run_in_place(kernel, args, kwargs, host_too)
     if any(argument.name == "device" for argument in func._schema.arguments):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .device import current
-from .dispatch import INDEXING, KERNELS, SPECIAL, WITHOUT_GRADIENT, unwrap
+from .dispatch import INDEXING, KERNELS, SPECIAL, WITHOUT_GRADIENT, kernel_of, unwrap
 from .tensor import DEVICE, SimTensor, charged
 
 aten = torch.ops.aten
@@ -22,7 +22,7 @@ def _to_copy(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     on_host = target.type == "cpu"
     if on_host and not source.is_contiguous():
         current().charge(_contiguous_bytes(source))
-    copied = func(source._cpu, **{**kwargs, "device": torch.device("cpu")})
+    copied = kernel_of(func)(source._cpu, **{**kwargs, "device": torch.device("cpu")})
     return copied if on_host else charged(copied)
 
 
@@ -37,7 +37,7 @@ def _copy(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             current().charge(_contiguous_bytes(side))
     bases: list[Any] = []
     plain = [unwrap(value, bases, host_too=True) for value in args]
-    func(*plain, **kwargs)
+    kernel_of(func)(*plain, **kwargs)
     return target
 
 

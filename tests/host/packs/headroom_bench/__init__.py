@@ -14,7 +14,7 @@ import comfy.utils
 import folder_paths
 import torch
 
-from .classes import SHAPES, conditioning, latent, random_model
+from .classes import SHAPES, conditioning, latent, random_model, zero_model
 
 CHUNK_BYTES = 16 * 2**20
 
@@ -201,7 +201,10 @@ class BenchBoth(Bench):
 
 
 class BenchClass(Bench):
-    """A diffusion model of one class at its real layer sizes, with all that a sampler takes."""
+    """A diffusion model of one class at its real layer sizes, with all that a sampler takes.
+
+    `zeros` is for a simulated GPU that leaves the arithmetic out.
+    """
 
     OUTPUT_NODE = False
     RETURN_TYPES = ("MODEL", "CONDITIONING", "LATENT")
@@ -209,14 +212,16 @@ class BenchClass(Bench):
     @classmethod
     def INPUT_TYPES(cls):
         return {"required": {"kind": (list(SHAPES),), "depth": ("FLOAT", {"step": 0.001}),
-                             "batch": ("INT", {}), "divide": ("INT", {})}}
+                             "batch": ("INT", {}), "divide": ("INT", {}),
+                             "zeros": ("BOOLEAN", {})}}
 
     @classmethod
     def IS_CHANGED(cls, **_):
         return ""
 
-    def run(self, kind, depth, batch, divide):
-        return random_model(kind, depth), conditioning(kind), latent(kind, batch, divide)
+    def run(self, kind, depth, batch, divide, zeros):
+        model = zero_model(kind, depth) if zeros else random_model(kind, depth)
+        return model, conditioning(kind), latent(kind, batch, divide)
 
 
 NODE_CLASS_MAPPINGS = {

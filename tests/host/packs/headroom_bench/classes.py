@@ -1,4 +1,4 @@
-"""Diffusion models of the published classes at their real layer sizes, with random weights.
+"""Diffusion models of the published classes at their real layer sizes, without trained weights.
 
 `depth` below 1 leaves out blocks, never width, for machines that cannot hold them.
 """
@@ -59,6 +59,18 @@ def random_model(kind, depth):
         for name, value in network(kind, depth).state_dict().items()
     }
     return comfy.sd.load_diffusion_model_state_dict(weights)
+
+
+def zero_model(kind, depth):
+    """A MODEL whose weights are zeros that take no RAM, for a simulated GPU without arithmetic."""
+    from simgpu.shapes import unwritten_weights, zeros
+
+    weights = {
+        name: zeros(value.shape, torch.bfloat16)
+        for name, value in network(kind, depth).state_dict().items()
+    }
+    with unwritten_weights():
+        return comfy.sd.load_diffusion_model_state_dict(weights)
 
 
 def _weight(shape, generator):

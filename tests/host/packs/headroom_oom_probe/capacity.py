@@ -10,8 +10,8 @@ import comfy.model_management as mm
 import torch
 
 import nodes
+from simgpu.shapes import shapes_only
 
-from .shapes import shapes_only
 from .sweep import ProbeNode, device
 
 
