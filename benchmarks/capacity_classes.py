@@ -1,21 +1,30 @@
 """The smallest GPU on which SD1.5, SDXL, Flux and Wan classes sample, stock against OOM Guard.
 
-    python benchmarks/capacity_classes.py --comfyui PATH --gpu
+    python benchmarks/capacity_classes.py --comfyui PATH          on the simulated GPU
+    python benchmarks/capacity_classes.py --comfyui PATH --gpu    on this machine's own
 
-Diffusion models at their real layer sizes with random bfloat16 weights made on the device, two
-steps each at their usual picture size in a batch. The capacities are 8, 12, 16, 24 and 32 GiB of a
-real GPU: torch's limit of the process (`set_per_process_memory_fraction`), with another process
-holding the rest, so that ComfyUI sees what it would see on such a card. At each the plain and the
-guarded model are tried, from small to large, until one completes.
-The simulated GPU has no room for these models; the SD1.5 class is measured there by
-`oom_capacity.py`. `--depth` and `--divide` below try the code itself on a small machine.
+Diffusion models at their real layer sizes and with all their blocks (`--depth` leaves some out),
+two steps each at their usual picture size in a batch, every try on an empty device.
+
+On the simulated GPU the smallest capacity is searched for by narrowing an interval to 4 %. All
+allocations take place, but the arithmetic is left out and weights are zeros that take no RAM (a
+test shows that the bytes are the same), so that the largest model runs in some GiB. Capacity there
+is all there is: no CUDA context, no library workspaces, no dynamic VRAM.
+
+On a real GPU weights are random numbers made on the device, and the capacities are 8, 12, 16, 24
+and 32 GiB, tried from small to large until one completes: torch's limit of the process
+(`set_per_process_memory_fraction`), with another process holding the rest, so that ComfyUI sees
+what it would see on such a card.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,38 +36,57 @@ if __name__ == "__main__":
 from devtools.bench_device import Device, add_gpu, serve  # noqa: E402
 from devtools.bench_run import alone  # noqa: E402
 from devtools.client import PromptFailed  # noqa: E402
-from devtools.errors import NotHere  # noqa: E402
-from devtools.graph import Graph, forget_everything  # noqa: E402
+from devtools.graph import Graph, Node, add_purge, forget_everything  # noqa: E402
 
 BATCHES = {"SD1.5": 64, "SDXL": 16, "Flux": 8, "Wan": 2}
+# Of the picture in pixels; the last is the number of a video's frames.
+PICTURES = {"SD1.5": (512, 512, 1), "SDXL": (1024, 1024, 1), "Flux": (1024, 1024, 1),
+            "Wan": (832, 480, 81)}
 GUARD = {"free_other_models": True, "offload_weights": True, "split_batch": True,
          "tile_vae": True, "max_attempts": 8}
+WAYS = ("stock", "guarded")
 ROOM_GIB = 80
+FIRST_MIB = 128  # where the search begins
+# ComfyUI makes a model on the device where that has more free memory than the host; on such a
+# small one it never does, whatever the RAM of this machine.
+MAKING_MIB = 256
+FINENESS = 1.04
 TIMEOUT = 3600.0
 OUT_OF_MEMORY = ("OutOfMemoryError", "OomGuardError")
+# Memory of glibc that was used before is not mapped lazily; above this size it gives back and
+# takes anew. Without it the simulated weights would take RAM after all.
+LAZY_RAM = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
 Json = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_gpu(parser)
     parser.add_argument("--classes", nargs="+", choices=list(BATCHES), default=list(BATCHES))
-    parser.add_argument("--gib", nargs="+", type=float, default=[8, 12, 16, 24, 32])
+    parser.add_argument("--gib", nargs="+", type=float, default=[8, 12, 16, 24, 32],
+                        help="the capacities tried with --gpu")
     parser.add_argument("--batch", type=int, help="default: " + str(BATCHES))
     parser.add_argument("--depth", type=float, default=1.0, help="share of Flux's and Wan's blocks")
     parser.add_argument("--divide", type=int, default=1, help="each side of the picture by this")
+    parser.add_argument("--computed", action="store_true", help="on the simulated GPU with the "
+                        "arithmetic and random weights; takes the RAM of them twice")
 
 
 def run(args: argparse.Namespace) -> Json:
-    """Return the smallest capacity in GiB for each class, plain and guarded; None for none."""
-    if not args.gpu and args.divide == 1:
-        raise NotHere("models of these sizes need a real GPU (--gpu)")
+    """Return the smallest capacity of each class, plain and guarded.
+
+    On a real GPU in GiB, None where none of those tried sufficed; on the simulated one in MiB.
+    """
+    packs = ["headroom_bench"] + ["headroom_shapes_only"] * shapes_only(args)
     with tempfile.TemporaryDirectory() as base:
-        room_mib = int(max(args.gib) * 2048)
-        server = serve(args, base, room_mib, packs=("headroom_bench",))
-        with server:
+        with serve(args, base, ROOM_GIB * 1024, packs=packs, env=LAZY_RAM) as server:
             bench = ClassBench(Device(server.client(), args.gpu), args)
-            return {"steps": 2, "gib": args.gib, "depth": args.depth,
+            return {"steps": 2, "depth": args.depth, **({"gib": args.gib} if args.gpu else {}),
                     "classes": {kind: bench.smallest(kind) for kind in args.classes}}
+
+
+def shapes_only(args: argparse.Namespace) -> bool:
+    """Whether the arithmetic is left out."""
+    return not (args.gpu or args.computed)
 
 
 class ClassBench:
@@ -70,35 +98,64 @@ class ClassBench:
         self.args = args
 
     def smallest(self, kind: str) -> Json:
-        batch = self.args.batch or BATCHES[kind]
-        found: Json = {"stock": None, "guarded": None}
+        forget_everything(self.client)
+        about = {"batch": self.batch(kind),
+                 "picture": [side // self.args.divide or 1 for side in PICTURES[kind]]}
+        if self.args.gpu:
+            return {**about, "smallest_gib": self.of_those_given(kind)}
+        found = {way: self.searched(kind, way) for way in WAYS}
+        needs = {way: one["smallest_mib"] for way, one in found.items()}
+        return {**about, "smallest_mib": needs, "tries": {w: o["tries"] for w, o in found.items()},
+                "guard_of_stock": round(needs["guarded"] / needs["stock"], 3)}
+
+    def of_those_given(self, kind: str) -> Json:
+        """The smallest of the given capacities that completes, in GiB, for each way."""
+        found: Json = dict.fromkeys(WAYS)
         for gib in sorted(self.args.gib):
             for way in [name for name, need in found.items() if need is None]:
-                if self.completes(kind, batch, way == "guarded", gib):
+                if self.completes(kind, way, gib * 1024):
                     found[way] = gib
-        divide = "" if self.args.divide == 1 else f", sides by {self.args.divide}"
-        return {"smallest_gib": found, "size": f"batch {batch}{divide}"}
+        return found
 
-    def completes(self, kind: str, batch: int, guarded: bool, gib: float) -> bool:
+    def searched(self, kind: str, way: str) -> Json:
+        """The smallest capacity that completes in MiB, and every one that was tried."""
+        tries: list[Json] = []
+
+        def completes(mib: int) -> bool:
+            started = time.monotonic()
+            done = self.completes(kind, way, mib)
+            tries.append({"mib": mib, "completed": done,
+                          "seconds": round(time.monotonic() - started, 1)})
+            print(json.dumps({"kind": kind, "way": way, **tries[-1]}), file=sys.stderr, flush=True)
+            return done
+
+        return {"smallest_mib": least(completes), "tries": tries}
+
+    def completes(self, kind: str, way: str, mib: float) -> bool:
         """Sample on an empty device of that capacity; False when memory ran out."""
-        self.device.set_capacity(ROOM_GIB * 1024)
-        forget_everything(self.client)
-        self.device.collect()
-        self.device.set_capacity(gib * 1024)
+        self.make(kind)
+        self.device.set_capacity(mib)
         try:
-            self.client.run(self.prompt(kind, batch, guarded), timeout=TIMEOUT)
+            self.client.run(self.sampling(kind, way), timeout=TIMEOUT)
         except PromptFailed as error:
             if not error.exception_type.endswith(OUT_OF_MEMORY):
                 raise
             return False
         return True
 
-    def prompt(self, kind: str, batch: int, guarded: bool) -> Json:
+    def make(self, kind: str) -> None:
+        """Have the model made, once, and nothing on the device."""
+        self.device.set_capacity(ROOM_GIB * 1024 if self.args.gpu else MAKING_MIB)
         graph = Graph()
-        parts = graph.add("BenchClass", kind=kind, depth=self.args.depth, batch=batch,
-                          divide=self.args.divide)
+        add_purge(graph, value=self.parts(graph, kind), run="every time")
+        self.client.run(graph.prompt, timeout=TIMEOUT)
+        self.device.collect()
+
+    def sampling(self, kind: str, way: str) -> Json:
+        graph = Graph()
+        parts = self.parts(graph, kind)
         model: Any = parts[0]
-        if guarded:
+        if way == "guarded":
             model = graph.add("HeadroomOOMGuard", model=model, **GUARD)
         latent = graph.add(
             "KSampler", model=model, positive=parts[1], negative=parts[1], latent_image=parts[2],
@@ -107,6 +164,39 @@ class ClassBench:
         )
         graph.add("PreviewAny", source=latent)
         return graph.prompt
+
+    def parts(self, graph: Graph, kind: str) -> Node:
+        """The model with its conditioning and latent; the same node in every prompt, so cached."""
+        return graph.add("BenchClass", kind=kind, depth=self.args.depth,
+                         batch=self.batch(kind), divide=self.args.divide,
+                         zeros=shapes_only(self.args))
+
+    def batch(self, kind: str) -> int:
+        return int(self.args.batch or BATCHES[kind])
+
+
+def least(completes: Callable[[int], bool]) -> int:
+    """The smallest capacity in MiB that suffices, or up to FINENESS times as much."""
+    low, high = between_doublings(completes)
+    while high - low > 1 and high > low * FINENESS:
+        # Nearer to the low end: what fails fails soon, what completes samples to the end.
+        middle = min(max(round(low ** (2 / 3) * high ** (1 / 3)), low + 1), high - 1)
+        low, high = (low, middle) if completes(middle) else (middle, high)
+    return high
+
+
+def between_doublings(completes: Callable[[int], bool]) -> tuple[int, int]:
+    """A capacity in MiB that does not suffice and one twice as large that does, from below."""
+    mib = FIRST_MIB
+    if completes(mib):
+        while mib > 1 and completes(mib // 2):
+            mib //= 2
+        return mib // 2, mib
+    while mib < ROOM_GIB * 1024:
+        mib *= 2
+        if completes(mib):
+            return mib // 2, mib
+    raise RuntimeError(f"a GPU of {mib} MiB does not suffice")
 
 
 if __name__ == "__main__":

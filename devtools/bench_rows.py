@@ -186,17 +186,6 @@ def _workflows(r: Json, say: Say) -> list[Row]:
     return rows
 
 
-def _capacity_classes(r: Json, say: Say) -> list[Row]:
-    nothing = say("none tried", "均未通过")
-    return [
-        (say(f"Smallest GPU that completes, {name} class, {found['size']}: stock, OOM Guard",
-             f"能完成的最小 GPU，{name} 类，{found['size']}：原版、OOM Guard"),
-         ", ".join(f"{need} GiB" if need else nothing
-                   for need in (found["smallest_gib"][kind] for kind in ("stock", "guarded"))))
-        for name, found in r["classes"].items()
-    ]
-
-
 def _dynamic_vram(r: Json, say: Say) -> list[Row]:
     on, off = r["on"], r["off"]
     return [(say("Dynamic VRAM on against off: peak of the driver's memory, seconds a run, left "
@@ -209,7 +198,7 @@ def _dynamic_vram(r: Json, say: Say) -> list[Row]:
 ROWS: dict[str, Callable[[Json, Say], list[Row]]] = {
     "purge": _purge, "offload": _offload, "encode_loop": _encode_loop, "cast_bytes": _cast_bytes,
     "mixed_sizes": _mixed_sizes, "second_run": _second_run, "workflows": _workflows,
-    "capacity_classes": _capacity_classes, "oom_capacity": robust.oom_capacity,
+    "capacity_classes": robust.capacity_classes, "oom_capacity": robust.oom_capacity,
     "oom_overhead": robust.oom_overhead, "oom_sweep": robust.oom_sweep, "soak": robust.soak,
     "comfyui_tests": robust.comfyui_tests, "dynamic_vram": _dynamic_vram,
     "recorder_overhead": robust.recorder_overhead, "import_time": robust.import_time,

@@ -22,6 +22,37 @@ def oom_capacity(r: Json, say: Say) -> list[Row]:
     )]
 
 
+def capacity_classes(r: Json, say: Say) -> list[Row]:
+    depth = r["depth"]
+    blocks = "" if depth == 1 else say(f", {depth:.0%} of its blocks", f"，{depth:.0%} 的块")
+    return [
+        (say(f"Smallest capacity that samples, {name} class at its real layer sizes{blocks}, "
+             f"{_pictures(found, say)}",
+             f"能完成采样的最小容量，{name} 类，真实的层尺寸{blocks}，{_pictures(found, say)}"),
+         _needs(found, max(r.get("gib", [0])), say))
+        for name, found in r["classes"].items()
+    ]
+
+
+def _pictures(found: Json, say: Say) -> str:
+    count, (width, height, frames) = found["batch"], found["picture"]
+    if frames > 1:
+        return say(f"batch {count}, {width}x{height}, {frames} frames",
+                   f"批量 {count}，{width}x{height}，{frames} 帧")
+    return say(f"batch {count}, {width}x{height}", f"批量 {count}，{width}x{height}")
+
+
+def _needs(found: Json, most_gib: float, say: Say) -> str:
+    if "smallest_mib" in found:
+        stock, guarded = (f"{found['smallest_mib'][way]:,} MiB" for way in ("stock", "guarded"))
+        share = found["guard_of_stock"]
+        return say(f"stock {stock}, OOM Guard {guarded} ({share:.2f})",
+                   f"原版 {stock}，OOM Guard {guarded}（{share:.2f}）")
+    needs = (found["smallest_gib"][way] for way in ("stock", "guarded"))
+    stock, guarded = (f"{need:g} GiB" if need else f"> {most_gib:g} GiB" for need in needs)
+    return say(f"stock {stock}, OOM Guard {guarded}", f"原版 {stock}，OOM Guard {guarded}")
+
+
 def oom_overhead(r: Json, say: Say) -> list[Row]:
     return [(say(f"Time that OOM Guard adds to a step while nothing fails ({r['device']})",
                  f"没有失败时 OOM Guard 每步增加的时间（{r['device']}）"),

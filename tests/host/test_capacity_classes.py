@@ -1,0 +1,43 @@
+"""The benchmark of the smallest GPU for each class of model, at a size that a CPU computes."""
+
+import argparse
+import sys
+
+import pytest
+
+from devtools import bench_run
+from devtools.bench_device import PROBES, Device
+
+pytestmark = pytest.mark.host
+
+ROOM_MIB = 8192
+
+
+@pytest.fixture(scope="module")
+def capacity_classes():
+    before = list(sys.path)
+    yield bench_run.load("capacity_classes")
+    sys.path[:] = before
+
+
+def peaks(gpu, module, computed):
+    """The device's peaks of one sampling of the SD1.5 class, in bytes."""
+    args = argparse.Namespace(gpu=False, computed=computed, batch=2, depth=1.0, divide=8)
+    bench = module.ClassBench(Device(gpu.client), args)
+    bench.make("SD1.5")
+    bench.device.set_capacity(ROOM_MIB)
+    before = bench.device.reset_peaks()
+    assert before["allocated_bytes"] == before["reserved_bytes"] == 0
+    gpu.client.run(bench.sampling("SD1.5", "stock"), timeout=600)
+    found = bench.device.ledger()
+    return found["peak_allocated_bytes"], found["peak_reserved_bytes"]
+
+
+def test_the_real_layers_take_the_same_bytes_with_the_arithmetic_left_out(sim, capacity_classes):
+    packs = [PROBES / "headroom_bench"]
+    with_arithmetic = peaks(sim(ROOM_MIB, packs=packs), capacity_classes, computed=True)
+    packs = [*packs, PROBES / "headroom_shapes_only"]
+    shapes = peaks(sim(ROOM_MIB, packs=packs), capacity_classes, computed=False)
+    assert shapes == with_arithmetic
+    assert shapes[0] > 1 << 30  # the weights alone
+
