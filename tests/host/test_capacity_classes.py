@@ -20,24 +20,27 @@ def capacity_classes():
     sys.path[:] = before
 
 
-def peaks(gpu, module, computed):
-    """The device's peaks of one sampling of the SD1.5 class, in bytes."""
-    args = argparse.Namespace(gpu=False, computed=computed, batch=2, depth=1.0, divide=8)
+def peaks(gpu, module, kind, computed):
+    """The device's peaks of one sampling, in bytes; Flux with one block of each sort."""
+    args = argparse.Namespace(gpu=False, computed=computed, batch=2, depth=0.02, divide=8)
     bench = module.ClassBench(Device(gpu.client), args)
-    bench.make("SD1.5")
+    bench.make(kind)
     bench.device.set_capacity(ROOM_MIB)
     before = bench.device.reset_peaks()
     assert before["allocated_bytes"] == before["reserved_bytes"] == 0
-    gpu.client.run(bench.sampling("SD1.5", "stock"), timeout=600)
+    gpu.client.run(bench.sampling(kind, "stock"), timeout=600)
     found = bench.device.ledger()
     return found["peak_allocated_bytes"], found["peak_reserved_bytes"]
 
 
-def test_the_real_layers_take_the_same_bytes_with_the_arithmetic_left_out(sim, capacity_classes):
+@pytest.mark.parametrize("kind", ["SD1.5", "Flux"])
+def test_the_real_layers_take_the_same_bytes_with_the_arithmetic_left_out(
+    sim, capacity_classes, kind
+):
     packs = [PROBES / "headroom_bench"]
-    with_arithmetic = peaks(sim(ROOM_MIB, packs=packs), capacity_classes, computed=True)
+    with_arithmetic = peaks(sim(ROOM_MIB, packs=packs), capacity_classes, kind, computed=True)
     packs = [*packs, PROBES / "headroom_shapes_only"]
-    shapes = peaks(sim(ROOM_MIB, packs=packs), capacity_classes, computed=False)
+    shapes = peaks(sim(ROOM_MIB, packs=packs), capacity_classes, kind, computed=False)
     assert shapes == with_arithmetic
-    assert shapes[0] > 1 << 30  # the weights alone
+    assert shapes[0] > 900 << 20  # the weights alone
 
