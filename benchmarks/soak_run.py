@@ -167,11 +167,13 @@ def reference(client: Client, kind: str, seed: int) -> Reference:
 
 def emptied(client: Client) -> dict[str, Any]:
     """The figures of the device once models, node cache and history are gone."""
-    for _ in range(2):  # the request to forget may come from /headroom/purge in the same moment
+    emptied_times = 0
+    while emptied_times < 2:  # the request to forget may come from /headroom/purge at that moment
         graph = Graph()
         add_purge(graph, reset_node_cache=True, free_ram=True, run="every time")
         entry = client.wait(client.queue(graph.prompt), TIMEOUT)
-        assert not was_interrupted(entry), entry
+        if not was_interrupted(entry):  # a browser's interrupt may come after the prompt it meant
+            emptied_times += 1
     client.post_json("/history", {"clear": True})
     deadline = time.monotonic() + 60
     while client.get_json("/simgpu/pending")["free"] and time.monotonic() < deadline:

@@ -213,6 +213,8 @@ def _map_slots(slots: dict[int, Slot]) -> list[tuple[int, torch.Tensor]]:
 def _replace(block: Block, data: torch.Tensor) -> None:
     storage = data.untyped_storage()
     for tensor in block.tensors:
-        view = torch.empty(0, dtype=tensor.dtype)
-        view.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
-        tensor.data = view
+        # A weight made in inference mode that looks at a normal tensor cannot be viewed there.
+        with torch.inference_mode(tensor.is_inference()):
+            view = torch.empty(0, dtype=tensor.dtype)
+            view.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
+            tensor.data = view

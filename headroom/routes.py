@@ -3,9 +3,11 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import torch
 from aiohttp import web
 
 from .gate import Busy, Gate
@@ -100,8 +102,11 @@ class Routes:
             report = offload(patchers_named([asked.model]), asked.scope, asked.to)
         return report.as_json()
 
-    def _alone(self) -> Any:
-        return self._gate.action(self._worker_listens)
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No prompt runs meanwhile, and weights are handled in the mode in which nodes run."""
+        with self._gate.action(self._worker_listens), torch.inference_mode():
+            yield
 
 
 class NotKnown(LookupError):

@@ -4,13 +4,13 @@ import itertools
 import json
 import threading
 import time
-from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
+from support.prompts import sampling
+from support.timed import PACK, node, wait_until
 
 pytestmark = pytest.mark.host
-PACK = Path(__file__).parent / "packs" / "headroom_timed"
-SALT = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
@@ -23,18 +23,6 @@ def client(server):
     client = server.client()
     wait_until(lambda: not client.get_json("/headroom/memory")["busy"])
     return client
-
-
-def node(class_type, seconds=0.02, /, **inputs):
-    return {"class_type": class_type,
-            "inputs": {"seconds": seconds, "salt": next(SALT), **inputs}}
-
-
-def wait_until(condition, timeout=60.0):
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "the server did not get there"
-        time.sleep(0.02)
 
 
 class Later(threading.Thread):
@@ -99,6 +87,24 @@ def test_an_offload_takes_the_model_it_names(client):
     assert first["id"] not in left and second["id"] in left
     status, answer = client.post_json("/headroom/offload", {"model": first["id"]})
     assert status == 400 and first["id"] in answer["error"]
+
+
+@pytest.mark.parametrize("to", ["CPU", "disk"])
+def test_after_an_offload_of_every_model_the_same_prompt_gives_the_same_picture(client, to):
+    def pictures(words):
+        prompt = sampling()
+        prompt["2"]["inputs"]["text"] = f"{words}, to {to}"
+        [images] = [out["images"] for out in client.run(prompt)["outputs"].values()]
+        return [client.get_bytes("/view?" + urlencode(image)) for image in images]
+
+    before = pictures("a red cube")
+    pictures("a blue ball")  # so that ComfyUI computes the first one again
+    models = [model["id"] for model in client.get_json("/headroom/memory")["models"]]
+    assert len(models) >= 3
+    for model in models:
+        status, answer = client.post_json("/headroom/offload", {"model": model, "to": to})
+        assert status == 200, answer
+    assert pictures("a red cube") == before
 
 
 def test_a_purge_leaves_the_models_it_is_told_to_keep(client):

@@ -105,6 +105,22 @@ def test_it_works_inside_and_outside_inference_mode(tmp_path, inference):
         assert_same(module, expected)
 
 
+@pytest.mark.parametrize("made", [True, False], ids=["made in inference", "made outside"])
+@pytest.mark.parametrize("mapped", [True, False], ids=["mapped in inference", "mapped outside"])
+@pytest.mark.parametrize("used", [True, False], ids=["used in inference", "used outside"])
+def test_a_mapped_weight_is_usable_in_the_mode_that_it_was_usable_in(tmp_path, made, mapped, used):
+    with torch.inference_mode(made):
+        module = torch.nn.Embedding(64, 64).requires_grad_(False)
+    rows = torch.tensor([3, 5])
+    with torch.inference_mode(used):
+        expected = module(rows)
+    with torch.inference_mode(mapped):
+        map_modules([module], tmp_path)
+    with torch.inference_mode(used):
+        assert torch.equal(module(rows), expected)
+    assert module.weight.is_inference() is made
+
+
 def test_a_full_disk_leaves_the_weights_in_ram_and_no_file_behind(tmp_path, monkeypatch):
     def full(path, storages):
         path.write_bytes(b"half")
