@@ -33,7 +33,8 @@ class OOMGuard(io.ComfyNode):
                                          "up to rounding."),
                 io.Boolean.Input("tile_vae", default=True,
                                  tooltip="May decode, encode or upscale in tiles: can change a "
-                                         "picture slightly."),
+                                         "picture slightly. Off: a VAE is never tiled, not even "
+                                         "by ComfyUI."),
                 io.Int.Input("max_attempts", default=8, min=1, max=100,
                              tooltip="Retries of one failing call before it is an error."),
             ],
