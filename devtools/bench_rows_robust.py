@@ -15,10 +15,12 @@ def oom_capacity(r: Json, say: Say) -> list[Row]:
     return [(
         say(f"Smallest capacity that completes, SD1.5 class, {r['size']} px, batch {r['batch']}",
             f"能完成的最小容量，SD1.5 类，{r['size']} px，批量 {r['batch']}"),
-        say(f"stock {needs['stock']} MiB, OOM Guard {needs['guard with everything']} MiB; the "
-            f"largest layer alone needs {r['floor']['mib']:.1f} MiB",
+        say(f"stock {needs['stock']} MiB, OOM Guard {needs['guard with everything']} MiB; one "
+            f"conditioning of one image needs {r['single_mib']} MiB, the largest layer of the GPU "
+            f"alone {r['floor']['mib']:.1f} MiB",
             f"原版 {needs['stock']} MiB，OOM Guard {needs['guard with everything']} MiB；"
-            f"仅最大的一层就需要 {r['floor']['mib']:.1f} MiB"),
+            f"单张图的单个条件需要 {r['single_mib']} MiB，"
+            f"GPU 上仅最大的一层就需要 {r['floor']['mib']:.1f} MiB"),
     )]
 
 
@@ -56,7 +58,10 @@ def _needs(found: Json, most_gib: float, say: Say) -> str:
 def oom_overhead(r: Json, say: Say) -> list[Row]:
     return [(say(f"Time that OOM Guard adds to a step while nothing fails ({r['device']})",
                  f"没有失败时 OOM Guard 每步增加的时间（{r['device']}）"),
-             f"{r['added_percent']:+.2f} % ± {r['spread_percent']:.2f} %")]
+             say(f"{r['added_ms']:+.2f} ms on {r['plain_ms']:.0f} ms "
+                 f"({r['added_percent']:+.2f} % ± {r['spread_percent']:.2f} %)",
+                 f"{r['plain_ms']:.0f} ms 中的 {r['added_ms']:+.2f} ms"
+                 f"（{r['added_percent']:+.2f} % ± {r['spread_percent']:.2f} %）"))]
 
 
 def oom_sweep(r: Json, say: Say) -> list[Row]:

@@ -10,9 +10,15 @@ import comfy.model_management as mm
 import torch
 
 import nodes
-from simgpu.shapes import shapes_only
 
 from .sweep import ProbeNode, device
+
+
+def shapes_only():
+    """Leave out the arithmetic; imported here, as one node runs where nothing is simulated."""
+    from simgpu import shapes
+
+    return shapes.shapes_only()
 
 
 def conditioning(seed):
@@ -24,10 +30,10 @@ def encode(clip):
     return clip.encode_from_tokens_scheduled(clip.tokenize("a red cube"))
 
 
-def sample(model, size, batch, steps):
+def sample(model, size, batch, steps, cfg=4.0):
     latent = {"samples": torch.zeros(batch, 4, size // 8, size // 8)}
     return nodes.common_ksampler(
-        model, 7, steps, 4.0, "euler", "normal", conditioning(1), conditioning(2), latent
+        model, 7, steps, cfg, "euler", "normal", conditioning(1), conditioning(2), latent
     )
 
 
@@ -56,12 +62,12 @@ class OomCapacityProbe(ProbeNode):
             "model": ("MODEL",), "clip": ("CLIP",), "vae": ("VAE",), "stage": ("STRING",),
             "mib": ("INT",), "size": ("INT",), "batch": ("INT",), "steps": ("INT",),
             "computed": ("BOOLEAN", {"default": True}),
-        }}
+        }, "optional": {"cfg": ("FLOAT", {"default": 4.0})}}
 
-    def execute(self, model, clip, vae, stage, mib, size, batch, steps, computed):
+    def execute(self, model, clip, vae, stage, mib, size, batch, steps, computed, cfg=4.0):
         stages = {
             "encode": lambda: encode(clip)[0][0],
-            "sample": lambda: sample(model, size, batch, steps)[0]["samples"],
+            "sample": lambda: sample(model, size, batch, steps, cfg)[0]["samples"],
             "decode": lambda: decode(vae, size, batch),
         }
         _unload_everything()
@@ -82,7 +88,10 @@ class OomCapacityProbe(ProbeNode):
 
 
 class OomLargestLayer(ProbeNode):
-    """The largest layer of each stage at batch 1: weights, input and output, in MiB."""
+    """The largest layer of each stage at batch 1: weights, input and output, in MiB.
+
+    At batch 1 means one conditioning of one image; what runs on the CPU needs no device memory.
+    """
 
     @classmethod
     def INPUT_TYPES(cls):
@@ -93,7 +102,7 @@ class OomLargestLayer(ProbeNode):
         with shapes_only():
             answer = {
                 "encode": _largest_layer(clip.cond_stage_model, lambda: encode(clip)),
-                "sample": _largest_layer(model.model, lambda: sample(model, size, 1, 1)),
+                "sample": _largest_layer(model.model, lambda: sample(model, size, 1, 1, 1.0)),
                 "decode": _largest_layer(vae.first_stage_model, lambda: decode(vae, 64, 1)),
             }
         return {"ui": {"text": [json.dumps(answer)]}}
@@ -104,6 +113,8 @@ def _largest_layer(root, run):
     largest = {"mib": 0.0, "layer": ""}
 
     def note(layer, args, output):
+        if not any(t.is_cuda for t in (*args, output) if isinstance(t, torch.Tensor)):
+            return
         tensors = [t for t in (*args, output) if isinstance(t, torch.Tensor)]
         tensors += list(layer.parameters(recurse=False))
         mib = round(sum(t.numel() * t.element_size() for t in tensors) / 2**20, 1)
