@@ -83,6 +83,20 @@ def test_unchanged_weights_are_mapped_from_the_models_own_file(tmp_path):
     assert mapped.scratch_bytes == module[1].weight.nbytes
 
 
+@pytest.mark.parametrize("changed", [None, 0, 4096, 4098])
+def test_weights_that_differ_in_one_byte_are_not_taken_from_the_file(tmp_path, changed):
+    module = torch.nn.Module()
+    module.register_buffer("table", torch.arange(4099, dtype=torch.int32).to(torch.uint8))
+    own = tmp_path / "model.safetensors"
+    save_file({"table": module.table.clone()}, own)
+    if changed is not None:
+        module.table[changed] += 1
+    expected = state(module)
+    mapped = map_modules([module], tmp_path, [own])
+    assert mapped.own_bytes == (4099 if changed is None else 0)
+    assert_same(module, expected)
+
+
 def test_writing_to_a_mapped_weight_never_changes_the_file(tmp_path):
     module = torch.nn.Linear(64, 64, bias=False)
     own = tmp_path / "model.safetensors"
