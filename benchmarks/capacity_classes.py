@@ -78,7 +78,8 @@ def run(args: argparse.Namespace) -> Json:
     """
     packs = ["headroom_bench"] + ["headroom_shapes_only"] * shapes_only(args)
     with tempfile.TemporaryDirectory() as base:
-        with serve(args, base, ROOM_GIB * 1024, packs=packs, env=LAZY_RAM) as server:
+        env = LAZY_RAM if shapes_only(args) else {}
+        with serve(args, base, ROOM_GIB * 1024, packs=packs, env=env) as server:
             bench = ClassBench(Device(server.client(), args.gpu), args)
             return {"steps": 2, "depth": args.depth, **({"gib": args.gib} if args.gpu else {}),
                     "classes": {kind: bench.smallest(kind) for kind in args.classes}}

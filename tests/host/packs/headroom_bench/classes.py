@@ -47,6 +47,8 @@ def network(kind, depth):
         return UNET(**SDXL, **common)
     if kind == "Flux":
         blocks = {"depth": math.ceil(19 * depth), "depth_single_blocks": math.ceil(38 * depth)}
+        if "txt_ids_dims" in comfy.ldm.flux.model.FluxParams.__dataclass_fields__:
+            blocks["txt_ids_dims"] = []  # newer hosts ask for it; Flux.1 has none
         return comfy.ldm.flux.model.Flux(**FLUX, **blocks, **common)
     return comfy.ldm.wan.model.WanModel(**WAN, num_layers=math.ceil(40 * depth), **common)
 
