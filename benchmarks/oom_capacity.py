@@ -111,8 +111,10 @@ def chart(part: Part) -> str:
     lines += [
         "", f"Guard with everything: {result['guard_of_stock']:.0%} of stock's minimum, "
         f"{result['guard_of_single']:.2f} times what stock needs for one conditioning of one "
-        f"image, {result['guard_of_floor']:.2f} times the largest single layer "
-        "(0.0: it runs on the CPU).",
+        f"image, {result['guard_of_floor']:.2f} times the largest single layer.",
+        "", f"That layer is `{result['floor']['layer']}`. ComfyUI runs the text encoder on the "
+        "CPU where it does not fit. In sampling no layer needs more than "
+        f"{floors['sample']['mib']:.1f} MiB by itself; what lives between the layers makes the rest.",
         "", "Without `tile_vae` the guard never tiles; stock does, in tiles of 512 pixels, and so "
         "decodes on a smaller GPU than a guard that may not.",
     ]

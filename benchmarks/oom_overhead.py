@@ -12,6 +12,7 @@ longer, so the percentage here is an upper bound.
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 import tempfile
@@ -39,13 +40,13 @@ TIMEOUT = 7200.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu", action="store_true", help="on the machine's own GPU, not the CPU")
-    parser.add_argument("--rounds", type=int, default=24)
+    parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--size", type=int, default=64)
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the median CPU time of a step, plain and guarded, and what the guard adds."""
+    """Return the CPU time of a plain step and what the guard adds, as medians over the rounds."""
     folder = models.models_folder()
     models.make_models(folder, [models.DEMO_CHECKPOINT])
     graph = Graph()
@@ -58,21 +59,24 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         with ComfyServer(Path(args.comfyui), Path(base), models_dir=folder, packs=[PACK],
                          gpu=args.gpu) as started:
             times = answer(started.client().run(graph.prompt, timeout=TIMEOUT), node)
-    plain, under_guard = (statistics.median(times[name]) for name in ("plain", "guarded"))
+    plain = statistics.median(times["plain"])
+    added = [under_guard - alone for under_guard, alone in
+             zip(times["guarded"], times["plain"], strict=True)]
     return {
         "device": "GPU" if args.gpu else "CPU", "steps": args.steps, "size": args.size,
-        "plain_ms": round(plain * 1e3, 3), "guarded_ms": round(under_guard * 1e3, 3),
-        "added_ms": round((under_guard - plain) * 1e3, 3),
-        "added_percent": round((under_guard / plain - 1) * 100, 3),
-        "spread_percent": round(_spread(times["plain"]) * 100, 3),
+        "rounds": args.rounds, "plain_ms": round(plain * 1e3, 3),
+        "added_ms": round(statistics.median(added) * 1e3, 3),
+        "added_percent": round(statistics.median(added) / plain * 100, 3),
+        "spread_percent": round(_uncertainty(added) / plain * 100, 3),
         "times_ms": {name: [round(t * 1e3, 3) for t in values] for name, values in times.items()},
     }
 
 
-def _spread(values: list[float]) -> float:
-    """Half the range of the middle half, relative to the median: how sure the figure is."""
+def _uncertainty(values: list[float]) -> float:
+    """Half the 95 % interval of the median, from the range of the middle half of the values."""
     quarters = statistics.quantiles(values, n=4)
-    return (quarters[2] - quarters[0]) / 2 / statistics.median(values)
+    deviation = (quarters[2] - quarters[0]) / 1.349  # of a normal distribution
+    return 1.96 * 1.2533 * deviation / math.sqrt(len(values))
 
 
 if __name__ == "__main__":

@@ -11,16 +11,16 @@ Row = tuple[str, str]
 
 
 def oom_capacity(r: Json, say: Say) -> list[Row]:
-    needs = r["smallest_mib"]
+    needs, sampling = r["smallest_mib"], r["floor_by_stage"]["sample"]["mib"]
     return [(
         say(f"Smallest capacity that completes, SD1.5 class, {r['size']} px, batch {r['batch']}",
             f"能完成的最小容量，SD1.5 类，{r['size']} px，批量 {r['batch']}"),
         say(f"stock {needs['stock']} MiB, OOM Guard {needs['guard with everything']} MiB; one "
-            f"conditioning of one image needs {r['single_mib']} MiB, the largest layer of the GPU "
-            f"alone {r['floor']['mib']:.1f} MiB",
+            f"conditioning of one image needs {r['single_mib']} MiB, the largest single layer "
+            f"{r['floor']['mib']:.1f} MiB, in sampling {sampling:.1f} MiB",
             f"原版 {needs['stock']} MiB，OOM Guard {needs['guard with everything']} MiB；"
             f"单张图的单个条件需要 {r['single_mib']} MiB，"
-            f"GPU 上仅最大的一层就需要 {r['floor']['mib']:.1f} MiB"),
+            f"仅最大的一层就需要 {r['floor']['mib']:.1f} MiB，采样中最大的一层 {sampling:.1f} MiB"),
     )]
 
 

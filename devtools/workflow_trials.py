@@ -74,8 +74,10 @@ CASES = {
     "diffsynth_prompt_loop": Case(
         flags=("--gpu-only",), searched=False, lines_of="Prompts, one a line.text"
     ),
+    # As in the published script, nothing leaves the GPU.
     "onediff_mixed_sizes": Case(
-        changes={"Size Sorter: 16 sizes.sizes": "128x128\n128x144\n170x192"}
+        flags=("--gpu-only",),
+        changes={"Size Sorter: 16 sizes.sizes": "256x256\n256x288\n340x384"},
     ),
     # The published script kept every component in float32; ComfyUI by itself would not.
     "infiniteyou_720p_bf16": Case(flags=("--force-fp32",), changes={"KSampler.steps": 1}),
