@@ -114,7 +114,7 @@ def chart(part: Part) -> str:
         f"image, {result['guard_of_floor']:.2f} times the largest single layer.",
         "", f"That layer is `{result['floor']['layer']}`. ComfyUI runs the text encoder on the "
         "CPU where it does not fit. In sampling no layer needs more than "
-        f"{floors['sample']['mib']:.1f} MiB by itself; what lives between the layers makes the rest.",
+        f"{floors['sample']['mib']:.1f} MiB by itself; what lives between the layers is the rest.",
         "", "Without `tile_vae` the guard never tiles; stock does, in tiles of 512 pixels, and so "
         "decodes on a smaller GPU than a guard that may not.",
     ]
