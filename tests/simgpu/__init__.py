@@ -17,6 +17,7 @@ In a host test:
 By hand:  python tests/simgpu/main.py --capacity-mib 1024 COMFYUI_DIR -- --port 8188
 In a process of your own:  device = simgpu.switch_on(1 << 30) ... simgpu.switch_off()
 The allocator alone, without torch:  simgpu.Ledger(1 << 30)
+Only the bytes, for models that would take hours and all RAM:  with simgpu.shapes.shapes_only(): ...
 
 Not simulated: gradients (refused with a clear error), recurrent layers, streams, pinned memory,
 cudaMallocAsync, dynamic VRAM, the CUDA context and library workspaces. Real minimums are some
