@@ -50,8 +50,16 @@ def comparisons(found: Mapping[str, Any], say: Say = english) -> list[Comparison
 
 def _left(found: Mapping[str, Any], say: Say) -> Comparison:
     what = say("stays on the GPU after the prompt", "任务结束后仍留在 GPU 上")
-    stock, ours = (_mib(found[kind]["left_reserved_mib"]) for kind in ("stock", "headroom"))
-    return Comparison(what, stock, ours)
+    return _both(found, what, "left_reserved_mib")
+
+
+def _peak(found: Mapping[str, Any], say: Say) -> Comparison:
+    what = say("reserved at most, on a GPU with room", "在空间充足的 GPU 上最多占用")
+    return _both(found, what, "peak_reserved_mib")
+
+
+def _both(found: Mapping[str, Any], what: str, figure: str) -> Comparison:
+    return Comparison(what, *(_mib(found[kind][figure]) for kind in ("stock", "headroom")))
 
 
 def _loop(loop: Mapping[str, Any], say: Say) -> list[Comparison]:
@@ -71,15 +79,14 @@ def _loop(loop: Mapping[str, Any], say: Say) -> list[Comparison]:
 
 
 def _capacity(found: Mapping[str, Any], say: Say) -> list[Comparison]:
-    same = found["same_capacity"]
+    shared = found["same_capacity"]
     smallest = (_mib(found[kind]["smallest_capacity_mib"]) for kind in ("stock", "headroom"))
-    capacity = _mib(same["capacity_mib"])
-    ends = [_outcome(same[kind], say) for kind in ("stock", "headroom")]
+    capacity = _mib(shared["capacity_mib"])
+    ends = [_outcome(shared[kind], say) for kind in ("stock", "headroom")]
     at_it = Comparison(say(f"on a GPU of {capacity}", f"在 {capacity} 的 GPU 上"), *ends)
-    return [
-        Comparison(say("smallest GPU that completes it", "能完成的最小 GPU"), *smallest),
-        at_it if ends[0] != ends[1] else _left(found, say),
-    ]
+    least = Comparison(say("smallest GPU that completes it", "能完成的最小 GPU"), *smallest)
+    same = ends[0] == ends[1]
+    return [least, _peak(found, say), _left(found, say)] if same else [least, at_it]
 
 
 def _outcome(words: str, say: Say) -> str:

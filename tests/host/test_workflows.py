@@ -114,10 +114,11 @@ def outcome(words):
 def test_at_the_recorded_size_of_gpu_both_end_as_recorded(start, recorded, name):
     same = recorded(name)["same_capacity"]
     device = TrialDevice(start(*workflow_trials.CASES[name].flags).client())
-    for kind, prompt in workflow_trials.both_prompts(name).items():
-        words = device.words(prompt, same["capacity_mib"])
-        assert outcome(words) == outcome(same[kind]), kind
-    assert same["headroom"] == "completed"
+    prompts = workflow_trials.both_prompts(name)
+    assert device.words(prompts["headroom"], same["capacity_mib"]) == "completed"
+    if same["stock"] != "completed":
+        words = device.words(prompts["stock"], same["capacity_mib"])
+        assert outcome(words) == outcome(same["stock"])
     device.empty()
 
 
