@@ -6,7 +6,8 @@ Runs ComfyUI's own executor on the CPU with the pack loaded, the same graph with
 attached and detached in turns, and compares. `process_cpu` is of all threads, the recorder's too.
 On a busy machine these differ by more than what is looked for; `inside_the_recorder` is the CPU
 time spent in the recorder's own methods and thread, set against runs without it. Turns of the
-interpreter's lock between threads are only in the former. `idle_cpu_ms_per_s` is the CPU time of
+interpreter's lock between threads are only in the former. What the nodes are called is looked up
+when the prompt has left the executor, and is in neither. `idle_cpu_ms_per_s` is the CPU time of
 the process while nothing runs, with the pack and without.
 """
 

@@ -62,6 +62,8 @@ class Graph:
 
     def describe(self, node_id: str) -> NodeInfo:
         """Return what a node is: its title is the one its user gave, else its display name."""
+        if not self.has(node_id):
+            return NodeInfo(node_id, "", node_id, node_id)
         node = self._prompt.get_node(node_id)
         class_type = node["class_type"]
         title = (node.get("_meta") or {}).get("title")

@@ -48,11 +48,16 @@ class NodeInfo(NamedTuple):
     is_async: bool = False
 
 
-@dataclass
+@dataclass(slots=True)
 class NodeRecord:
-    """One node of a run: when it ran and what memory did meanwhile."""
+    """One node of a run: when it ran and what memory did meanwhile.
 
-    info: NodeInfo
+    What the node is called is looked up when somebody asks, or when the run is settled: trivial
+    nodes come by the thousand a second, and the executor must not wait for names.
+    """
+
+    node_id: str
+    describe: Callable[[str], NodeInfo] | None
     status: NodeStatus = "running"
     spans: list[tuple[float, float]] = field(default_factory=list)
     opened: Reading | None = None
@@ -60,6 +65,15 @@ class NodeRecord:
     before: Reading | None = None
     after: Reading | None = None
     peak_vram_bytes: int | None = None
+    _info: NodeInfo | None = None
+
+    @property
+    def info(self) -> NodeInfo:
+        """What the node is called; the first time this asks the graph, then lets go of it."""
+        if self._info is None:
+            assert self.describe is not None
+            self._info, self.describe = self.describe(self.node_id), None
+        return self._info
 
     @property
     def seconds(self) -> float:
@@ -141,6 +155,7 @@ class NodeTable:
     def settle(self, failed_node_id: str | None) -> None:
         """Name the nodes that never came to their end; ComfyUI tells which one raised."""
         for node_id, record in self.records.items():
+            _ = record.info  # while the graph is there
             if record.status in ("running", "waiting"):
                 record.status = "failed" if node_id == failed_node_id else "stopped"
 
@@ -150,10 +165,11 @@ class NodeTable:
             if node_id not in self.records:
                 record = self._record(node_id)
                 if record is not None:
+                    _ = record.info
                     record.status = "cached"
 
     def _others_end(self, node_id: str, record: NodeRecord | None, reading: Reading) -> None:
-        if not self._open:
+        if not self._open or (len(self._open) == 1 and node_id in self._open):
             return
         parent = record.info.parent_node_id if record is not None else None
         for other_id, other in list(self._open.items()):
@@ -172,5 +188,5 @@ class NodeTable:
         if record is None:
             if len(self.records) >= self._limit:
                 return None
-            record = self.records[node_id] = NodeRecord(self._describe(node_id))
+            record = self.records[node_id] = NodeRecord(node_id, self._describe)
         return record
