@@ -158,6 +158,9 @@ class Streamed(comfy.model_patcher.ModelPatcher):
     def is_dynamic(self):
         return True
 
+    def set_in_use_by_current_prompt(self, in_use):
+        """Newer hosts tell dynamic patchers this around every prompt; there is nothing to pin."""
+
 
 class CastStreamed:
     """A MODEL that claims to be dynamic, with the recipe of its loader or without."""
