@@ -73,9 +73,9 @@ def test_a_value_that_does_not_fit_is_refused_with_the_tensors_name(place):
         check_tensor("blocks.3.weight", source, torch.float16, Rounding())
 
 
-def test_the_largest_float32_does_not_fit_into_bfloat16_either():
+def test_a_float64_beyond_float32_does_not_fit_into_bfloat16_either():
     with pytest.raises(CastOverflow, match="bfloat16 ends at"):
-        cast_tensor("w", torch.tensor([torch.finfo(torch.float32).max]), torch.bfloat16, Rounding())
+        cast_tensor("w", torch.tensor([1e39], dtype=torch.float64), torch.bfloat16, Rounding())
 
 
 def test_the_last_value_that_rounds_into_float16_is_accepted():
@@ -114,3 +114,14 @@ def test_it_works_under_inference_mode_on_inference_tensors():
         source = noise(3, 4)
         result = cast_tensor("w", source, torch.bfloat16, Rounding())
     assert torch.equal(result.float(), source.to(torch.bfloat16).float())
+
+
+def test_the_end_of_the_range_of_float32_stays_finite_in_bfloat16():
+    values = torch.tensor([3.4028e38, -3.4028e38, float("inf"), float("nan"), 1.0])
+    rounding = Rounding()
+    check_tensor("unset", values, torch.bfloat16, rounding)
+    cast = cast_tensor("unset", values, torch.bfloat16, rounding)
+    limit = torch.finfo(torch.bfloat16).max
+    assert cast[:3].tolist() == [limit, -limit, float("inf")]
+    assert cast[3].isnan() and cast[4] == 1
+    assert 0 < rounding.worst < 0.004
