@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from support.cast import CAST_PACK, FLOAT32, add_cast, load, near, probe, run, with_lora
+from support.cast import add_cast, float32_device, load, near, probe, run, with_lora
 
 from devtools.graph import Graph, add_sampler, forget_everything
 from devtools.models import DEMO_UPSCALER, TEST_CONTROLNET
@@ -16,10 +16,7 @@ MIB = 2**20
 
 @pytest.fixture
 def device(sim):
-    """A simulated GPU whose ComfyUI keeps every model in float32, and remembers nothing."""
-    device = sim(4096, *FLOAT32, packs=[CAST_PACK])
-    forget_everything(device.client)
-    return device
+    return float32_device(sim)
 
 
 @pytest.fixture

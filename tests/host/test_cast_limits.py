@@ -1,26 +1,18 @@
 """Cast bf16 in a real ComfyUI: a model of its own, what it refuses, and streamed weights."""
 
 import pytest
-from support.cast import CAST_PACK, FLOAT32, add_cast, load, probe, run
+from support.cast import add_cast, float32_device, load, probe, run
 
 from devtools.client import PromptFailed, cached_nodes, node_texts
-from devtools.graph import Graph, add_offload, add_sampler, forget_everything
+from devtools.graph import Graph, add_offload, add_sampler
 from devtools.models import TEST_CHECKPOINT
 
 pytestmark = pytest.mark.host
 
 
 @pytest.fixture
-def device(sim):
-    """A simulated GPU whose ComfyUI keeps every model in float32, and remembers nothing."""
-    device = sim(4096, *FLOAT32, packs=[CAST_PACK])
-    forget_everything(device.client)
-    return device
-
-
-@pytest.fixture
-def client(device):
-    return device.client
+def client(sim):
+    return float32_device(sim).client
 
 
 # ---------------------------------------------------------------- identity

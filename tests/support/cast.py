@@ -4,10 +4,18 @@ import json
 from pathlib import Path
 
 from devtools.client import node_texts
+from devtools.graph import forget_everything
 from devtools.models import TEST_CHECKPOINT_FP16, TEST_LORA
 
 CAST_PACK = Path(__file__).resolve().parent.parent / "host" / "packs" / "headroom_probe_cast"
 FLOAT32 = ("--fp32-unet", "--fp32-vae", "--fp32-text-enc")
+
+
+def float32_device(sim):
+    """A simulated GPU whose ComfyUI keeps every model in float32, and remembers nothing."""
+    device = sim(4096, *FLOAT32, packs=[CAST_PACK])
+    forget_everything(device.client)
+    return device
 
 
 def add_cast(graph, model, dtype="bfloat16", keep_float32=""):
