@@ -74,11 +74,18 @@ def oom_sweep(r: Json, say: Say) -> list[Row]:
 
 
 def recorder_overhead(r: Json, say: Say) -> list[Row]:
-    inside, idle = r["inside_the_recorder"], r["idle_cpu_ms_per_s"]
+    wide, deep, idle = r["chains_of_10"], r["one_chain"], r["idle_cpu_ms_per_s"]
+    blocks = r["recorded_blocks"]["recorder"]
+    low, high = blocks["interval_95_percent"]
     return [
-        (say(f"CPU time spent in the recorder in a run of {r['nodes']} trivial nodes",
-             f"{r['nodes']} 个简单节点的运行中记录器占用的 CPU 时间"),
-         f"{inside['percent_of_fastest_run']:.2f} %"),
+        (say(f"CPU time spent in the recorder in a run of {r['nodes']} trivial nodes: one chain, "
+             "chains of 10",
+             f"{r['nodes']} 个简单节点的运行中记录器占用的 CPU 时间：一条链，每条 10 个节点的链"),
+         f"{deep['percent_of_run']:.2f} %, {wide['percent_of_run']:.2f} %"),
+        (say("Time that recorded trivial nodes take longer than unrecorded ones of the same run",
+             "同一次运行中，被记录的简单节点比未被记录的多用的时间"),
+         say(f"{blocks['added_percent']:.1f} % (95 %: {low:.1f} to {high:.1f})",
+             f"{blocks['added_percent']:.1f} %（95 %：{low:.1f} 到 {high:.1f}）")),
         (say("CPU time a second of an idle server, with the pack and without",
              "空闲服务器每秒的 CPU 时间，有本包与没有本包"),
          f"{idle['with']:.2f} ms, {idle['without']:.2f} ms"),

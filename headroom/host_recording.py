@@ -31,6 +31,7 @@ from comfy_execution.progress import ProgressHandler, get_progress_state, reset_
 from .record_nodes import NodeInfo
 
 log = logging.getLogger("headroom")
+FAILED = "[Headroom] recording this prompt failed; the prompt itself goes on"
 
 # ComfyUI's module, not the folder of this pack that has the same name.
 core_nodes: Any = importlib.import_module("nodes")
@@ -94,7 +95,7 @@ def _never_fails(method: Callable[..., None]) -> Callable[..., None]:
         try:
             method(*args, **kwargs)
         except Exception:
-            log.exception("[Headroom] recording this prompt failed; the prompt itself goes on")
+            log.exception(FAILED)
 
     return guarded
 
@@ -160,13 +161,19 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
         self._open_prompt = None
         self._listener.prompt_leaves()
 
-    @_never_fails
-    def start_handler(self, node_id: str, state: Any, prompt_id: str) -> None:
-        self._listener.node_starts(node_id, prompt_id)
+    # These two are called for every node, so they do without the wrapper.
 
-    @_never_fails
+    def start_handler(self, node_id: str, state: Any, prompt_id: str) -> None:
+        try:
+            self._listener.node_starts(node_id, prompt_id)
+        except Exception:
+            log.exception(FAILED)
+
     def finish_handler(self, node_id: str, state: Any, prompt_id: str) -> None:
-        self._listener.node_finishes(node_id, prompt_id)
+        try:
+            self._listener.node_finishes(node_id, prompt_id)
+        except Exception:
+            log.exception(FAILED)
 
 
 def _running_nodes(registry: Any) -> list[str]:

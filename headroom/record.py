@@ -57,6 +57,20 @@ class Run:
             self.peak_vram_bytes = max(self.peak_vram_bytes or 0, reading.largest_bytes)
         self.nodes.observe(reading)
 
+    def node_starts(self, node_id: str, at: float, memory: Reading) -> None:
+        """ComfyUI took the node up at this time; `memory` is of then, or of a moment before."""
+        self.nodes.started(node_id, self._stamp(at, memory))
+
+    def node_finishes(self, node_id: str, at: float, memory: Reading) -> None:
+        """The node's outputs were there at this time."""
+        self.nodes.finished(node_id, self._stamp(at, memory))
+
+    def _stamp(self, at: float, memory: Reading) -> Reading:
+        if memory.at >= at:
+            self.observe(memory)
+            return memory
+        return Reading(at, memory.vram_bytes, memory.rss_bytes)
+
     def note(self, at: float, entry: Entry) -> None:
         """Add an action or an out-of-memory attempt; the oldest go when there are too many."""
         self.entries.append((at, entry))
@@ -71,8 +85,7 @@ class Run:
     def settle(self, outcome: Outcome) -> None:
         """ComfyUI has told how the prompt ended."""
         self.status = outcome.status
-        self.nodes.settle(outcome.failed_node_id)
-        self.nodes.add_cached(list(outcome.cached_node_ids))
+        self.nodes.settle(outcome.failed_node_id, outcome.cached_node_ids)
 
     def as_json(self, now: float, with_samples: bool = False) -> dict[str, Any]:
         """Return the record as plain data: MiB, and seconds since the run began."""
@@ -103,7 +116,21 @@ class Run:
         cached = [record for record in records if record.before is None]
         return [_node_json(record, self.began.at, now) for record in [*ran, *cached]]
 
+    def recovery_json(self, entry: OomAttempt) -> dict[str, Any]:
+        """Return what the browser is told at once: which node had run out, and what helped."""
+        record = self.nodes.records.get(entry.node_id or "")
+        info = record.info if record is not None else None
+        return {
+            "prompt_id": entry.prompt_id,
+            "display_node_id": info.display_node_id if info is not None else entry.node_id,
+            "title": info.title if info is not None else None,
+            **self._attempt_json(entry),
+        }
+
     def _oom_json(self, at: float, entry: OomAttempt) -> dict[str, Any]:
+        return {**self._attempt_json(entry), "at_seconds": _seconds(at - self.began.at)}
+
+    def _attempt_json(self, entry: OomAttempt) -> dict[str, Any]:
         record = self.nodes.records.get(entry.node_id or "")
         return {
             "node_id": entry.node_id,
@@ -113,7 +140,6 @@ class Run:
             "freed_mib": round(entry.freed_mib, 3),
             "error": entry.error,
             "recovered": entry.recovered,
-            "at_seconds": _seconds(at - self.began.at),
         }
 
     def _samples_json(self) -> dict[str, list[float | None]]:
@@ -173,5 +199,3 @@ def _mib(amount_bytes: int | None) -> float | None:
 
 def _seconds(value: float) -> float:
     return round(value, 6)
-
-

@@ -6,7 +6,7 @@ again later, an expanding one waits for the nodes it made, an async one runs bes
 async nodes can run while another node begins, so any event of another node ends a sync one's span.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -18,8 +18,8 @@ class Reading(NamedTuple):
     """Memory at one moment (`at`: seconds of a monotonic clock); vram_bytes None: unknown here.
 
     `peak_bytes` is the largest use of VRAM after `since` (when it was measured before), where the
-    allocator tells. Not `measured`: the figures of a moment ago, used again. (Named tuples are
-    made in a third of the time of a frozen dataclass, and there are two for every node.)
+    allocator tells. (Named tuples are made in a third of the time of a frozen dataclass, and
+    there are two for every node.)
     """
 
     at: float
@@ -27,7 +27,6 @@ class Reading(NamedTuple):
     rss_bytes: int
     peak_bytes: int | None = None
     since: float = float("-inf")
-    measured: bool = True
 
     @property
     def largest_bytes(self) -> int | None:
@@ -69,7 +68,11 @@ class NodeRecord:
 
     @property
     def info(self) -> NodeInfo:
-        """What the node is called; the first time this asks the graph, then lets go of it."""
+        """What the node is called."""
+        return self._info or self.look_up()
+
+    def look_up(self) -> NodeInfo:
+        """Ask the graph what the node is called, and let go of the graph."""
         if self._info is None:
             assert self.describe is not None
             self._info, self.describe = self.describe(self.node_id), None
@@ -152,21 +155,21 @@ class NodeTable:
             if not record.info.is_async:
                 record.status = "failed"
 
-    def settle(self, failed_node_id: str | None) -> None:
-        """Name the nodes that never came to their end; ComfyUI tells which one raised."""
-        for node_id, record in self.records.items():
-            _ = record.info  # while the graph is there
-            if record.status in ("running", "waiting"):
-                record.status = "failed" if node_id == failed_node_id else "stopped"
+    def settle(self, failed_node_id: str | None, cached_node_ids: Iterable[str] = ()) -> None:
+        """End the record, as long as there is a graph to ask for names.
 
-    def add_cached(self, node_ids: list[str]) -> None:
-        """Add nodes that were not even looked at, because their outputs were in the cache."""
-        for node_id in node_ids:
-            if node_id not in self.records:
-                record = self._record(node_id)
-                if record is not None:
-                    _ = record.info
-                    record.status = "cached"
+        ComfyUI tells which node raised, and which had outputs in the cache: it does not even look
+        at those whose outputs nobody needs any more.
+        """
+        for record in self.records.values():
+            if record.status in ("running", "waiting"):
+                record.status = "failed" if record.node_id == failed_node_id else "stopped"
+        for node_id in cached_node_ids:
+            unseen = self._record(node_id) if node_id not in self.records else None
+            if unseen is not None:
+                unseen.status = "cached"
+        for record in self.records.values():
+            record.look_up()
 
     def _others_end(self, node_id: str, record: NodeRecord | None, reading: Reading) -> None:
         if not self._open or (len(self._open) == 1 and node_id in self._open):

@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -13,10 +14,13 @@ from .record_store import MAX_RUNS, RunStore
 
 log = logging.getLogger("headroom")
 
-TICK_SECONDS = 0.02
-MAX_TICK_SECONDS = 0.05
+TICK_SECONDS = 0.05
 SETTLE_SECONDS = 5.0
 ASK_SECONDS = 1.0
+MAX_EVENTS = 5000
+
+# What to do with the run, for which node, in which prompt, when, and memory then (or just before).
+Event = tuple[Callable[[Run, str, float, Reading], None], str, str, float, Reading]
 
 
 class GraphView(Protocol):
@@ -30,13 +34,17 @@ class ProbeView(Protocol):
     """What the recorder asks about memory."""
 
     def begin_run(self) -> Place: ...
-    def reading(self) -> Reading: ...
+    def glance(self) -> tuple[float, Reading]: ...
     def measured(self) -> Reading: ...
     def expire(self) -> None: ...
 
 
 class Recorder:
     """Listens to the executor and to our nodes, and keeps the last runs.
+
+    The executor waits for no more than the clock, a memory figure now and then, and an entry in a
+    queue, which needs no lock. What happened is read from the queue when the prompt has left, or
+    when somebody asks. (200 trivial nodes take ComfyUI 100 ms.)
 
     `outcome_of` tells how ComfyUI says a prompt ended, None while it does not know yet. `announce`
     sends a recovery to the browsers. `attach` is asked to look for a prompt that was not announced.
@@ -55,12 +63,14 @@ class Recorder:
         self._before_prompt = before_prompt
         self._lock = threading.RLock()
         self._store = RunStore()
+        self._events: deque[Event] = deque()
         self._run: Run | None = None
         self._graph: GraphView | None = None
+        self._left: Reading | None = None
         self._began: tuple[Reading, float] | None = None
         self._asked_outcome = 0.0
         self._awake = threading.Event()
-        self._tick = threading.Event()
+        self._pause = threading.Event()  # never set
         self.attach: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -86,42 +96,30 @@ class Recorder:
             began, started_at = self._began or (self._probe.measured(), time.time())
             self._began = None
             self._graph = graph
-            self._run = Run(
-                prompt_id, place, began, started_at, NodeTable(graph.describe)
-            )
+            self._run = Run(prompt_id, place, began, started_at, NodeTable(graph.describe))
             self._store.add(self._run)
             for node_id in running:
                 self._run.nodes.started(node_id, began)
         self._awake.set()
 
     def node_starts(self, node_id: str, prompt_id: str) -> None:
-        with self._lock:
-            if self._run is not None and self._run.prompt_id == prompt_id:
-                self._run.nodes.started(node_id, self._reading(self._run))
+        self._events.append((Run.node_starts, node_id, prompt_id, *self._probe.glance()))
 
     def node_finishes(self, node_id: str, prompt_id: str) -> None:
-        with self._lock:
-            if self._run is not None and self._run.prompt_id == prompt_id:
-                self._run.nodes.finished(node_id, self._reading(self._run))
-
-    def _reading(self, run: Run) -> Reading:
-        reading = self._probe.reading()
-        if reading.measured:
-            run.observe(reading)
-        return reading
+        self._events.append((Run.node_finishes, node_id, prompt_id, *self._probe.glance()))
 
     def prompt_leaves(self) -> None:
         """The prompt has left the executor, however it ended."""
         with self._lock:
-            if self._run is not None and self._run.ended is None:
-                self._run.end(self._probe.measured())
-        self._tick.set()
+            if self._run is not None and self._left is None:
+                self._left = self._probe.measured()
 
     # ---------------------------------------------------- asked by HTTP and by the report node
 
     def runs(self, count: int = MAX_RUNS) -> list[dict[str, Any]]:
         """Return at most `count` records without samples, newest first."""
         with self._lock:
+            self._catch_up()
             self._settle()
             now = time.perf_counter()
             return [run.as_json(now) for run in self._store.newest(count)]
@@ -129,6 +127,7 @@ class Recorder:
     def run(self, prompt_id: str) -> dict[str, Any] | None:
         """Return one record with its samples, None for a prompt that is not known (any more)."""
         with self._lock:
+            self._catch_up()
             self._settle()
             run = self._store.get(prompt_id)
             if run is None:
@@ -146,9 +145,12 @@ class Recorder:
                 return
             run.note(time.perf_counter(), entry)
             self._probe.expire()
-            known = run.nodes.records.get(entry.node_id or "")
-        if isinstance(entry, OomAttempt) and entry.recovered:
-            self._announce(_recovery(entry, known.info if known is not None else None))
+            recovery = None
+            if isinstance(entry, OomAttempt) and entry.recovered:
+                self._catch_up()
+                recovery = run.recovery_json(entry)
+        if recovery is not None:
+            self._announce(recovery)
 
     # ---------------------------------------------------- the thread
 
@@ -156,11 +158,8 @@ class Recorder:
         """Read memory while a prompt runs; sleep without a timeout while none does."""
         while True:
             self._awake.wait()
-            tick = TICK_SECONDS
             while self._awake.is_set():
-                self._tick.wait(tick)
-                self._tick.clear()
-                tick = min(tick * 1.01, MAX_TICK_SECONDS)
+                self._pause.wait(TICK_SECONDS)
                 try:
                     self._look()
                 except Exception:
@@ -175,18 +174,30 @@ class Recorder:
                 self._awake.clear()
                 return
             unannounced = self._began is not None
-            if self._run is not None and self._run.ended is None:
-                self._run.observe(reading)
+            if self._run is not None and self._left is None:
+                self._events.append((_look_at, "", self._run.prompt_id, reading.at, reading))
+            if len(self._events) > MAX_EVENTS:
+                self._catch_up()
             if self._is_time_to_settle(reading.at):
                 self._settle()
         if unannounced:
             self.attach()
 
+    def _catch_up(self) -> None:
+        """Enter into the record what has happened since the last time."""
+        run = self._run
+        while self._events:
+            enter, node_id, prompt_id, at, memory = self._events.popleft()
+            if run is not None and prompt_id == run.prompt_id:
+                enter(run, node_id, at, memory)
+        if run is not None and run.ended is None and self._left is not None:
+            run.end(self._left)
+
     # ---------------------------------------------------- the end of a run
 
     def _is_time_to_settle(self, now: float) -> bool:
         """At once after the end that we were told, else now and then: a host may not tell it."""
-        if self._run is None or self._run.ended is not None:
+        if self._run is None or self._left is not None:
             return True
         due = now - self._asked_outcome > ASK_SECONDS
         if due:
@@ -195,29 +206,33 @@ class Recorder:
 
     def _settle(self) -> None:
         """Close the record of a run that has left the executor, once ComfyUI knows its outcome."""
-        run = self._run
+        run, left = self._run, self._left
         if run is None:
             return
         outcome = self._outcome_of(run.prompt_id)
-        ended = run.ended
-        if outcome is None and ended is not None:
-            overdue = time.perf_counter() - ended.at > SETTLE_SECONDS
-            outcome = _guess(run) if overdue else None
+        if left is not None:
+            self._catch_up()
+            if outcome is None and time.perf_counter() - left.at > SETTLE_SECONDS:
+                outcome = _guess(run)
         if outcome is not None:
             self._close(run, outcome)
 
     def _finish(self, run: Run | None) -> None:
         """A new prompt begins, so the one before is over whether or not we were told."""
+        self._catch_up()
         if run is not None:
             self._close(run, self._outcome_of(run.prompt_id) or _guess(run))
 
     def _close(self, run: Run, outcome: Outcome) -> None:
-        if run.ended is None:
-            run.end(self._probe.measured())
+        self._left = self._left or self._probe.measured()
+        self._catch_up()
         cached = [n for n in outcome.cached_node_ids if self._graph and self._graph.has(n)]
         run.settle(Outcome(outcome.status, outcome.failed_node_id, tuple(cached)))
-        self._run = None
-        self._graph = None
+        self._run = self._graph = self._left = None
+
+
+def _look_at(run: Run, _node_id: str, _at: float, memory: Reading) -> None:
+    run.observe(memory)
 
 
 def _guess(run: Run) -> Outcome:
@@ -226,18 +241,3 @@ def _guess(run: Run) -> Outcome:
         record.status not in ("done", "cached") for record in run.nodes.records.values()
     )
     return Outcome("error" if unfinished else "success")
-
-
-def _recovery(entry: OomAttempt, info: NodeInfo | None) -> dict[str, Any]:
-    return {
-        "prompt_id": entry.prompt_id,
-        "node_id": entry.node_id,
-        "display_node_id": info.display_node_id if info is not None else entry.node_id,
-        "class_type": info.class_type if info is not None else None,
-        "title": info.title if info is not None else None,
-        "attempt": entry.attempt,
-        "action": entry.action,
-        "freed_mib": round(entry.freed_mib, 3),
-        "error": entry.error,
-        "recovered": entry.recovered,
-    }

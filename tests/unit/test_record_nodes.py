@@ -182,7 +182,7 @@ def test_cached_nodes_nobody_looked_at_are_added_and_others_stay():
     nodes = table()
     nodes.started("1", at(0))
     nodes.finished("1", at(1))
-    nodes.add_cached(["0", "1"])
+    nodes.settle(None, ["0", "1"])
     assert statuses(nodes) == {"1": "done", "0": "cached"}
 
 

@@ -39,11 +39,13 @@ class Probe:
     def begin_run(self):
         return Place("cuda:0", 8192 * MIB, "driver")
 
-    def reading(self):
+    def measured(self):
         self.readings += 1
         return Reading(time.perf_counter(), next(self.count) * MIB, 7 * MIB)
 
-    measured = reading
+    def glance(self):
+        at = time.perf_counter()
+        return at, self.measured()
 
     def expire(self):
         self.expired = True

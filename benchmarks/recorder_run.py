@@ -1,0 +1,238 @@
+"""ComfyUI's own executor on the CPU with the pack loaded: what `recorder_overhead` measures.
+
+    python benchmarks/recorder_run.py COMFYUI BASE_DIRECTORY TURNS NODES
+
+Prints one line of JSON. Run by `recorder_overhead`, in a process of its own.
+"""
+
+# ruff: noqa: E402, I001
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+COMFYUI, BASE, TURNS, NODES = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+ROOT = Path(__file__).resolve().parent.parent
+NODES_PER_BLOCK = 20
+DEPTHS = (10, NODES)
+TOLD = ("reset", "attach", "start_handler", "finish_handler", "_leave")
+
+sys.path[0] = COMFYUI
+sys.argv = ["main.py", "--cpu", "--base-directory", BASE]
+import comfy.options
+
+comfy.options.enable_args_parsing()
+import utils.extra_config  # noqa: F401  (before a module named utils is found elsewhere)
+import execution
+import nodes
+import server
+from comfy_execution.progress import ProgressHandler, get_progress_state
+
+
+class Nothing(ProgressHandler):  # type: ignore[misc]
+    """A handler that does nothing."""
+
+    def start_handler(self, *_: Any) -> None: ...
+    def finish_handler(self, *_: Any) -> None: ...
+
+
+class Blocks:
+    """Puts a handler into the running prompt's registry for some nodes, and out for as many."""
+
+    def __init__(self) -> None:
+        self.handler: ProgressHandler | None = None
+        self._count = 0
+        self._recorded = False
+        self._marks: list[tuple[bool, float]] = []
+
+    def begin(self, handler: ProgressHandler | None, recorded: bool = False) -> None:
+        """A run begins, and its first block has the handler or not (no handler: no blocks)."""
+        self.handler, self._recorded = handler, recorded
+        self._count, self._marks = 0, []
+
+    def node(self) -> None:
+        """A node runs."""
+        if self.handler is not None and self._count % NODES_PER_BLOCK == 0:
+            self._marks.append((self._recorded, time.perf_counter()))
+            handlers = get_progress_state().handlers
+            if self._recorded:
+                handlers["headroom"] = self.handler
+            else:
+                handlers.pop("headroom", None)
+            self._recorded = not self._recorded
+        self._count += 1
+
+    def ratios(self) -> Iterator[float]:
+        """How much longer a block takes with the handler: each against its two neighbours."""
+        marks = self._marks
+        blocks = [(kind, end - start)
+                  for (kind, start), (_, end) in zip(marks, marks[1:], strict=False)]
+        threes = zip(blocks, blocks[1:], blocks[2:], strict=False)
+        for (_, before), (recorded, seconds), (_, after) in threes:
+            ratio = seconds / ((before + after) / 2)
+            yield ratio if recorded else 1 / ratio
+
+
+class Stopwatch:
+    """CPU time in the methods it was put around, less what that takes for one that is empty."""
+
+    def __init__(self) -> None:
+        self._spent = 0.0
+        self._calls = 0
+        self._each = 0.0
+
+    def around(self, method: Callable[..., None]) -> Callable[..., None]:
+        def call(*args: Any) -> None:
+            began = time.thread_time()
+            try:
+                method(*args)
+            finally:
+                self._spent += time.thread_time() - began
+                self._calls += 1
+
+        return call
+
+    def reset(self) -> None:
+        """Start from 0, after looking again at what the clock costs at this moment."""
+        self._spent, self._calls = 0.0, 0
+        nothing = self.around(lambda *_: None)
+        for _ in range(1000):
+            nothing("node", "prompt")
+        self._each = self._spent / self._calls
+        self._spent, self._calls = 0.0, 0
+
+    @property
+    def seconds(self) -> float:
+        return self._spent - self._calls * self._each
+
+
+class Trivial:
+    """One number more."""
+
+    CATEGORY, RETURN_TYPES, FUNCTION, OUTPUT_NODE = "benchmark", ("INT",), "run", False
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:  # noqa: N802
+        return {"required": {"value": ("INT", {"default": 0})}}
+
+    def run(self, value: int) -> tuple[int]:
+        blocks.node()
+        return (value + 1,)
+
+
+class TrivialEnd(Trivial):
+    """The last of a chain."""
+
+    OUTPUT_NODE = True
+
+
+class Runs:
+    """Runs graphs of trivial nodes in ComfyUI's executor, one after the other."""
+
+    def __init__(self) -> None:
+        loop = asyncio.new_event_loop()
+        self._server = server.PromptServer(loop)
+        threading.Thread(
+            target=loop.run_until_complete, args=(self._server.publish_loop(),), daemon=True
+        ).start()
+        self._executor = execution.PromptExecutor(
+            self._server, cache_type=execution.CacheType.CLASSIC,
+            cache_args={"lru": 0, "ram": 0.0, "ram_inactive": 0.0},
+        )
+        self._count = 0
+
+    def once(self, depth: int, complete: bool = True) -> tuple[float, float, float]:
+        """Run a graph; return CPU seconds in the recorder, outside of it, and in it afterwards."""
+        self._count += 1
+        recorder.attach()
+        prompt_id = f"run-{self._count}"
+        prompt, ends = _graph(self._count, depth)
+        queue = self._server.prompt_queue
+        queue.put((0, prompt_id, prompt, {}, ends, {}))
+        item, item_id = queue.get()
+        cpu = time.process_time()
+        self._executor.execute(item[2], prompt_id, {}, item[4])
+        cpu, inside = time.process_time() - cpu, watch.seconds
+        status = execution.PromptQueue.ExecutionStatus(
+            "success", True, self._executor.status_messages
+        )
+        queue.task_done(item_id, self._executor.history_result, status)
+        time.sleep(0.06)  # the recorder's thread finishes with the run
+        afterwards = watch.seconds - inside
+        recorded = recorder.run(prompt_id)["nodes"]
+        assert len(recorded) == NODES or not complete, f"{len(recorded)} nodes recorded"
+        return inside, cpu - inside, afterwards
+
+
+def _graph(salt: int, depth: int) -> tuple[dict[str, Any], list[str]]:
+    prompt: dict[str, Any] = {}
+    for chain in range(NODES // depth):
+        for i in range(depth):
+            value = salt * 1000 + chain if i == 0 else [f"{chain}.{i - 1}", 0]
+            kind = "Trivial" if i < depth - 1 else "TrivialEnd"
+            prompt[f"{chain}.{i}"] = {"class_type": kind, "inputs": {"value": value}}
+    return prompt, [f"{chain}.{depth - 1}" for chain in range(NODES // depth)]
+
+
+def _load_pack() -> Any:
+    spec = importlib.util.spec_from_file_location(
+        "headroom_pack", ROOT / "__init__.py", submodule_search_locations=[str(ROOT)]
+    )
+    assert spec is not None and spec.loader is not None
+    pack = importlib.util.module_from_spec(spec)
+    sys.modules["headroom_pack"] = pack
+    spec.loader.exec_module(pack)
+    asyncio.run(pack.comfy_entrypoint())
+    return sys.modules["headroom_pack.headroom.start"].recorder()
+
+
+def _idle(seconds: float = 5.0) -> float:
+    began = time.process_time()
+    time.sleep(seconds)
+    return (time.process_time() - began) * 1000 / seconds
+
+
+def _block_ratios() -> dict[str, list[float]]:
+    handlers = {"recorder": watcher, "none": Nothing("headroom")}
+    ratios: dict[str, list[float]] = {name: [] for name in handlers}
+    for turn in range(TURNS * 4):
+        for name, handler in handlers.items():
+            blocks.begin(handler, recorded=turn % 2 == 0)
+            runs.once(DEPTHS[0], complete=False)
+            ratios[name].extend(blocks.ratios())
+    blocks.begin(None)
+    return ratios
+
+
+def _inside() -> list[list[tuple[float, float, float]]]:
+    for name in TOLD:
+        setattr(watcher, name, watch.around(getattr(watcher, name)))
+    recorder._look = watch.around(recorder._look)
+    found: list[list[tuple[float, float, float]]] = [[] for _ in DEPTHS]
+    for _ in range(TURNS):
+        for depth, several in zip(DEPTHS, found, strict=True):
+            watch.reset()
+            several.append(runs.once(depth))
+    return found
+
+
+nodes.NODE_CLASS_MAPPINGS.update(Trivial=Trivial, TrivialEnd=TrivialEnd)
+blocks, watch, runs = Blocks(), Stopwatch(), Runs()
+idle_without = _idle()
+recorder = _load_pack()
+for _ in range(6):
+    runs.once(DEPTHS[0])
+watcher = get_progress_state().handlers["headroom"]
+answer: dict[str, Any] = {"blocks": _block_ratios()}
+time.sleep(1)
+answer.update(idle_without=idle_without, idle_with=_idle(), inside=_inside())
+print(json.dumps(answer), flush=True)
+os._exit(0)  # threads of ComfyUI's server have no end
