@@ -106,10 +106,15 @@ def published_prompt(name: str) -> Json:
     return prompt
 
 
-def small_prompt(name: str, **more: Any) -> Json:
-    """The prompt with the smaller values, then `more` of them, and the small text encoder."""
-    prompt = with_settings(published_prompt(name), {**SMALLER[name], **more})
+def full_prompt(name: str, **changes: Any) -> Json:
+    """The prompt at the sizes it is bundled with, after `changes`, and the small text encoder."""
+    prompt = with_settings(published_prompt(name), changes)
     return swap_text_encoder(prompt, ENCODERS[name]) if name in ENCODERS else prompt
+
+
+def small_prompt(name: str, **more: Any) -> Json:
+    """The same with the smaller values, then `more` of them."""
+    return full_prompt(name, **{**SMALLER[name], **more})
 
 
 def write_example_picture(input_folder: Path) -> None:

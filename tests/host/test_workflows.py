@@ -1,8 +1,9 @@
-"""The bundled workflows run as they are in a real ComfyUI on a simulated GPU.
+"""The bundled workflows in a real ComfyUI on a simulated GPU, with all of their arithmetic.
 
 Model files have the names and classes that each workflow asks for, with random weights. What a
 small machine cannot do is named in `devtools/workflow_trials.py`: fewer steps and pixels, and a
-small text encoder in place of those whose class has no small form.
+small text encoder in place of those whose class has no small form. At their own sizes they run in
+`test_workflows_unmodified.py`.
 """
 
 import json
@@ -74,14 +75,6 @@ def allocated(client):
     status, figures = client.post_json("/simgpu/collect", {})
     assert status == 200
     return figures["allocated_bytes"]
-
-
-@pytest.mark.parametrize("name", WORKFLOWS)
-def test_every_node_of_the_workflow_runs_and_none_runs_out_of_memory(client, name):
-    prompt = workflow_trials.small_prompt(name)
-    run_record = record(client, run(client, name))
-    assert run_record["status"] == "success" and run_record["oom"] == []
-    assert {node["node_id"] for node in run_record["nodes"]} == set(prompt)
 
 
 SEARCHED = [name for name, case in workflow_trials.CASES.items() if case.searched]

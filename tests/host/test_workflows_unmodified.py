@@ -1,0 +1,47 @@
+"""The bundled workflows at the sizes and steps that they are published with.
+
+On the simulated GPU with the arithmetic left out (`simgpu.shapes`): every tensor is allocated and
+freed as in a computed run, so 50 steps at 1280x720 take seconds. Model files have the names and
+classes that each workflow asks for; encoders whose class has no small form are swapped (see
+`devtools/workflow_trials.py`). The pictures are not looked at here: `test_workflows.py` computes.
+(EasyCache sees values that do not change, and leaves out more steps than it otherwise would.)
+"""
+
+import pytest
+
+from devtools import workflow_trials
+from devtools.bench_device import PROBES
+from devtools.workflow_models import make_workflow_models
+from devtools.workflows import WORKFLOWS
+
+pytestmark = pytest.mark.host
+
+CAPACITY_MIB = 16384
+LIMIT_S = 900  # two busy cores
+# 16 pictures by 20 steps are 320 calls of SDXL: minutes, even without arithmetic.
+CHANGED = {"onediff_mixed_sizes": {"KSampler.steps": 1}}
+
+
+@pytest.fixture(scope="session")
+def models_dir():
+    return make_workflow_models()
+
+
+@pytest.fixture(scope="module")
+def client(serve):
+    server = serve(
+        simulate_mib=CAPACITY_MIB,
+        packs=[PROBES / "headroom_small_encoders", PROBES / "headroom_shapes_only"],
+        env=workflow_trials.ENVIRONMENT,
+    )
+    workflow_trials.write_example_picture(server.base_dir / "input")
+    return server.client()
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_every_node_of_the_workflow_runs_and_none_runs_out_of_memory(client, name):
+    prompt = workflow_trials.full_prompt(name, **CHANGED.get(name, {}))
+    entry = client.run(prompt, timeout=LIMIT_S)
+    record = client.get_json(f"/headroom/runs/{entry['prompt_id']}")
+    assert record["status"] == "success" and record["oom"] == []
+    assert {node["node_id"] for node in record["nodes"]} == set(prompt)
