@@ -49,14 +49,9 @@ class NodeInfo(NamedTuple):
 
 @dataclass(slots=True)
 class NodeRecord:
-    """One node of a run: when it ran and what memory did meanwhile.
+    """One node of a run: when it ran and what memory did meanwhile."""
 
-    What the node is called is looked up when somebody asks, or when the run is settled: trivial
-    nodes come by the thousand a second, and the executor must not wait for names.
-    """
-
-    node_id: str
-    describe: Callable[[str], NodeInfo] | None
+    info: NodeInfo
     status: NodeStatus = "running"
     spans: list[tuple[float, float]] = field(default_factory=list)
     opened: Reading | None = None
@@ -64,19 +59,6 @@ class NodeRecord:
     before: Reading | None = None
     after: Reading | None = None
     peak_vram_bytes: int | None = None
-    _info: NodeInfo | None = None
-
-    @property
-    def info(self) -> NodeInfo:
-        """What the node is called."""
-        return self._info or self.look_up()
-
-    def look_up(self) -> NodeInfo:
-        """Ask the graph what the node is called, and let go of the graph."""
-        if self._info is None:
-            assert self.describe is not None
-            self._info, self.describe = self.describe(self.node_id), None
-        return self._info
 
     @property
     def seconds(self) -> float:
@@ -156,20 +138,18 @@ class NodeTable:
                 record.status = "failed"
 
     def settle(self, failed_node_id: str | None, cached_node_ids: Iterable[str] = ()) -> None:
-        """End the record, as long as there is a graph to ask for names.
+        """Say how the nodes ended that never came to their end, and add those never looked at.
 
         ComfyUI tells which node raised, and which had outputs in the cache: it does not even look
         at those whose outputs nobody needs any more.
         """
-        for record in self.records.values():
+        for node_id, record in self.records.items():
             if record.status in ("running", "waiting"):
-                record.status = "failed" if record.node_id == failed_node_id else "stopped"
+                record.status = "failed" if node_id == failed_node_id else "stopped"
         for node_id in cached_node_ids:
             unseen = self._record(node_id) if node_id not in self.records else None
             if unseen is not None:
                 unseen.status = "cached"
-        for record in self.records.values():
-            record.look_up()
 
     def _others_end(self, node_id: str, record: NodeRecord | None, reading: Reading) -> None:
         if not self._open or (len(self._open) == 1 and node_id in self._open):
@@ -191,5 +171,5 @@ class NodeTable:
         if record is None:
             if len(self.records) >= self._limit:
                 return None
-            record = self.records[node_id] = NodeRecord(node_id, self._describe)
+            record = self.records[node_id] = NodeRecord(self._describe(node_id))
         return record

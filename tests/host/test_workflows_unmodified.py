@@ -1,4 +1,4 @@
-"""The bundled workflows at the sizes and steps that they are published with.
+"""The bundled workflows at their published sizes, and steps (but for one: see CHANGED).
 
 On the simulated GPU with the arithmetic left out (`simgpu.shapes`): every tensor is allocated and
 freed as in a computed run, so 50 steps at 1280x720 take seconds. Model files have the names and
