@@ -106,15 +106,15 @@ def published_prompt(name: str) -> Json:
     return prompt
 
 
-def full_prompt(name: str, **changes: Any) -> Json:
-    """The prompt at the sizes it is bundled with, after `changes`, and the small text encoder."""
-    prompt = with_settings(published_prompt(name), changes)
+def full_prompt(name: str, changes: Json | None = None) -> Json:
+    """The prompt as it is bundled, or after `changes`, with the small text encoder."""
+    prompt = with_settings(published_prompt(name), changes or {})
     return swap_text_encoder(prompt, ENCODERS[name]) if name in ENCODERS else prompt
 
 
 def small_prompt(name: str, **more: Any) -> Json:
     """The same with the smaller values, then `more` of them."""
-    return full_prompt(name, **{**SMALLER[name], **more})
+    return full_prompt(name, {**SMALLER[name], **more})
 
 
 def write_example_picture(input_folder: Path) -> None:
