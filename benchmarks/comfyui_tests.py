@@ -24,8 +24,9 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
 from devtools.links import link_folder  # noqa: E402
+from devtools.ports import free_port  # noqa: E402
 from devtools.processes import end_process, start_process  # noqa: E402
-from devtools.server import PACK_NAME, free_port  # noqa: E402
+from devtools.server import PACK_NAME  # noqa: E402
 
 SUITE = "tests/execution"
 PATIENCE = ROOT / "benchmarks" / "patience" / "comfyui_tests_patience.py"

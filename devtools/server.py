@@ -6,7 +6,6 @@ import atexit
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from types import TracebackType
 
 from .client import Client
 from .links import link_folder
+from .ports import free_port, port_is_free
 from .processes import end_process, start_process
 
 PACK_ROOT = Path(__file__).resolve().parent.parent
@@ -226,33 +226,18 @@ class ComfyServer:
 
     # -- stopping -----------------------------------------------------------------------------
 
-    def stop(self) -> None:
-        """End the server and everything it started, and wait for that; does nothing twice."""
+    def stop(self, grace_seconds: float = 10.0) -> None:
+        """End the server and everything it started, and wait for that; does nothing twice.
+
+        It is given `grace_seconds` for a clean-up of its own, which takes two seconds of CPU time.
+        """
         process, self.process = self.process, None
         atexit.unregister(self.stop)
         if process is not None:
-            end_process(process)
+            end_process(process, grace_seconds)
 
 
 def known_flags(comfyui: Path) -> set[str]:
     """The command line flags of a ComfyUI tree, read from its source without running it."""
     source = (comfyui / "comfy" / "cli_args.py").read_text(encoding="utf-8")
     return set(re.findall(r"""["'](--[a-z][a-z0-9_-]*)["']""", source))
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def port_is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        if os.name != "nt":  # as the server itself does; on Windows it would share the port
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

@@ -86,7 +86,7 @@ def serve(comfyui, models_dir, tmp_path_factory):
 
     yield start
     for server in running.values():
-        server.stop()
+        server.stop(grace_seconds=0)  # its folders are temporary
 
 
 @pytest.fixture(scope="module")
