@@ -100,3 +100,16 @@ def test_what_cannot_be_guarded_is_refused_in_one_sentence(gpu):
         "EmptyImage", width=8, height=8, batch_size=1, color=0), **GUARD))
     with pytest.raises(PromptFailed, match="expects a MODEL, VAE, CLIP, CONTROL_NET"):
         gpu.client.run(graph.prompt)
+
+
+def test_weight_streaming_is_cleaned_up_and_the_model_loaded_again_before_the_retry(gpu):
+    graph = Graph()
+    streamed = graph.add("OomStreamed", model=checkpoint(graph)[0])
+    events = answer_of(
+        gpu, graph, graph.add("OomStreamingEvents", guarded=add_guard(graph, streamed[0]))
+    )
+    assert events.pop() == "failed: 1"
+    assert events[events.index("step"):] == [
+        "step", "cleanup_prefetch_queues", "reset_cast_buffers", "vbars_reset_watermark_limits",
+        "load_models_gpu", "step",
+    ]
