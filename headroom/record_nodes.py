@@ -89,7 +89,7 @@ class NodeTable:
     """The nodes of one run in the order in which they began, bounded to `limit` nodes."""
 
     def __init__(self, describe: Callable[[str], NodeInfo], limit: int = MAX_NODES) -> None:
-        self._describe = describe
+        self._describe: Callable[[str], NodeInfo] | None = describe
         self._limit = limit
         self._open: dict[str, NodeRecord] = {}
         self.records: dict[str, NodeRecord] = {}
@@ -141,7 +141,7 @@ class NodeTable:
         """Say how the nodes ended that never came to their end, and add those never looked at.
 
         ComfyUI tells which node raised, and which had outputs in the cache: it does not even look
-        at those whose outputs nobody needs any more.
+        at those whose outputs nobody needs any more. No node can be added afterwards.
         """
         for node_id, record in self.records.items():
             if record.status in ("running", "waiting"):
@@ -150,6 +150,7 @@ class NodeTable:
             unseen = self._record(node_id) if node_id not in self.records else None
             if unseen is not None:
                 unseen.status = "cached"
+        self._describe = None  # it holds the prompt's graph with all its inputs
 
     def _others_end(self, node_id: str, record: NodeRecord | None, reading: Reading) -> None:
         if not self._open or (len(self._open) == 1 and node_id in self._open):
@@ -169,7 +170,7 @@ class NodeTable:
     def _record(self, node_id: str) -> NodeRecord | None:
         record = self.records.get(node_id)
         if record is None:
-            if len(self.records) >= self._limit:
+            if self._describe is None or len(self.records) >= self._limit:
                 return None
             record = self.records[node_id] = NodeRecord(self._describe(node_id))
         return record

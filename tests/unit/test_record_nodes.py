@@ -1,5 +1,8 @@
 """Events of the executor become the right spans, whatever way the nodes run."""
 
+import gc
+import weakref
+
 import pytest
 
 from headroom.record_nodes import NodeInfo, NodeTable, Reading
@@ -193,3 +196,19 @@ def test_a_run_of_endless_nodes_stays_bounded_and_says_so():
         nodes.finished(str(index), at(index + 0.5))
     assert len(nodes.records) == 10 and nodes.left_out == 15
     assert spans(nodes)["9"] == [(9, 9.5)]
+
+
+def test_a_settled_run_does_not_keep_the_graph_of_its_prompt():
+    class Graph:
+        def describe(self, node_id):
+            return NodeInfo(node_id, "Kind", "Title", node_id)
+
+    graph = Graph()
+    nodes, kept = NodeTable(graph.describe), weakref.ref(graph)
+    nodes.started("1", at(1))
+    nodes.finished("1", at(2))
+    nodes.settle(None, ["2"])
+    del graph
+    gc.collect()
+    assert kept() is None
+    assert statuses(nodes) == {"1": "done", "2": "cached"}
