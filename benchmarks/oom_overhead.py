@@ -1,21 +1,27 @@
-"""What the guard costs a model call while nothing fails: guarded and plain, in turns, in one run.
+"""What the guard costs a model call while nothing fails: switched off and on within one sampling.
 
     python benchmarks/oom_overhead.py --comfyui PATH [--gpu]
 
-The same sampling alternates between the guarded and the plain model in one process. Process CPU
-time decides, because wall-clock time on a shared machine says more about the neighbours. The cost
-of the guard is a fixed time per step: it is measured where a step is short (an SD1.5-class UNet
-of 44 M parameters at 64x64), so that it is not lost in the noise of a long one. A real step takes
-longer, so the percentage here is an upper bound.
+Between the steps of one sampling of a guarded model the guard's wrappers are taken out and put
+back in, and each step is set against its two neighbours. `empty` is the same with wrappers that
+do nothing, `none` with no wrapper at all: what these show is the method's own error. On the CPU,
+CPU time of the process decides, because wall-clock time on a shared machine says more about the
+neighbours; on a GPU the wall clock, after the device has finished.
+
+`own_us` is the CPU time that passes in the guard's own wrappers in a step, read from clocks right
+before and right behind them.
+
+The cost is a fixed time per step, whatever the model. So it is measured where a step is short (an
+SD1.5-class UNet of 44 M parameters at 64x64), and the percentage is an upper bound for real ones.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,49 +40,73 @@ from oom_common import (  # noqa: E402
     models,
 )
 
+from devtools.switched import added  # noqa: E402
+
 NAME = "oom_overhead"
 TIMEOUT = 7200.0
+KEYS = {"guard": "headroom_oom_guard", "empty": "headroom_empty_wrappers", "none": ""}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu", action="store_true", help="on the machine's own GPU, not the CPU")
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=8, help="samplings of each kind")
+    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--size", type=int, default=64)
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the CPU time of a plain step and what the guard adds, as medians over the rounds."""
+    """Return the time of a plain step and what the guard adds to it, as medians (see module)."""
     folder = models.models_folder()
     models.make_models(folder, [models.DEMO_CHECKPOINT])
-    graph = Graph()
-    model = loader(graph, models.DEMO_CHECKPOINT)
-    node = graph.add(
-        "OomOverhead", guarded=guarded(graph, model[0], EVERYTHING), plain=model[0],
-        rounds=args.rounds, steps=args.steps, size=args.size,
-    )
+    steps: dict[str, list[tuple[bool, list[float]]]] = {name: [] for name in KEYS}
+    own: list[float] = []
     with tempfile.TemporaryDirectory() as base:
         with ComfyServer(Path(args.comfyui), Path(base), models_dir=folder, packs=[PACK],
                          gpu=args.gpu) as started:
-            times = answer(started.client().run(graph.prompt, timeout=TIMEOUT), node)
-    plain = statistics.median(times["plain"])
-    added = [under_guard - alone for under_guard, alone in
-             zip(times["guarded"], times["plain"], strict=True)]
+            for _ in range(args.rounds):
+                for name in KEYS:
+                    told = _sampled(started.client(), name, args)
+                    steps[name].append((False, told["seconds"]))
+                told = _sampled(started.client(), "stopwatch", args)
+                own.append(1e6 * told["own_seconds"] / args.steps)
     return {
         "device": "GPU" if args.gpu else "CPU", "steps": args.steps, "size": args.size,
-        "rounds": args.rounds, "plain_ms": round(plain * 1e3, 3),
-        "added_ms": round(statistics.median(added) * 1e3, 3),
-        "added_percent": round(statistics.median(added) / plain * 100, 3),
-        "spread_percent": round(_uncertainty(added) / plain * 100, 3),
-        "times_ms": {name: [round(t * 1e3, 3) for t in values] for name, values in times.items()},
+        "rounds": args.rounds, "own_us": round(statistics.median(own), 1),
+        **{name: added(runs) for name, runs in steps.items()},
     }
 
 
-def _uncertainty(values: list[float]) -> float:
-    """Half the 95 % interval of the median, from the range of the middle half of the values."""
-    quarters = statistics.quantiles(values, n=4)
-    deviation = (quarters[2] - quarters[0]) / 1.349  # of a normal distribution
-    return 1.96 * 1.2533 * deviation / math.sqrt(len(values))
+def _sampled(client: Any, name: str, args: argparse.Namespace) -> dict[str, Any]:
+    """What OomOverhead tells of one sampling with the wrappers of that name."""
+    graph = Graph()
+    model = MODELS[name](graph, loader(graph, models.DEMO_CHECKPOINT)[0])
+    node = graph.add("OomOverhead", model=model, steps=args.steps, key=KEYS.get(name, ""),
+                     size=args.size)
+    told = answer(client.run(graph.prompt, timeout=TIMEOUT), node)
+    expected = 3 * ((args.steps + 1) // 2) if name == "empty" else 0
+    if told["empty_calls"] != expected:
+        raise RuntimeError(f"{told['empty_calls']} calls of wrappers that do nothing, expected "
+                           f"{expected}: they were not there in every other step alone")
+    return told
+
+
+def _guarded(graph: Graph, model: Any) -> Any:
+    return guarded(graph, model, EVERYTHING)[0]
+
+
+def _timed(graph: Graph, model: Any) -> Any:
+    model = graph.add("OomStopwatch", model=model, behind=False)[0]
+    return graph.add("OomStopwatch", model=_guarded(graph, model), behind=True)[0]
+
+
+def _emptily_wrapped(graph: Graph, model: Any) -> Any:
+    return graph.add("OomEmptyWrappers", model=model)[0]
+
+
+MODELS: dict[str, Callable[[Graph, Any], Any]] = {
+    "guard": _guarded, "empty": _emptily_wrapped, "none": lambda graph, model: model,
+    "stopwatch": _timed,
+}
 
 
 if __name__ == "__main__":

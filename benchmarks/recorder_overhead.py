@@ -7,9 +7,9 @@ of 10 (like a workflow), and one chain of them all (where ComfyUI itself takes s
 long before it begins). Two ways to see the cost:
 
 - `inside_the_recorder`: CPU time in the recorder's own methods and thread while the prompt ran,
-  less what reading the clock around them takes, set against the rest of the very same run.
-  `afterwards_ms` is what its thread does when the prompt has left: the record is put together and
-  the nodes' names are looked up.
+  less what reading the clock takes around the methods of an empty handler of the same run, set
+  against the rest of that run. `afterwards_ms` is what its thread does when nothing runs any more:
+  the record is put together and the nodes' names are looked up.
 - `recorded_blocks`: within one run the handler is taken out and put in again every 20 nodes, and
   each block is set against the mean of its two neighbours. This sees what the first does not (cold
   caches, turns of the interpreter's lock between threads). `none` is the same with a handler that
@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import statistics
 import subprocess
 import sys
@@ -38,6 +37,7 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
 from devtools.bench_run import alone  # noqa: E402
+from devtools.switched import added  # noqa: E402
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,14 +58,7 @@ def run(args: argparse.Namespace) -> dict[str, object]:
             "middle_half_percent": _middle_half(shares),
             "afterwards_ms": _median_ms(after for _, _, after in runs),
         }
-    result["recorded_blocks"] = blocks = {}
-    for name, ratios in found["blocks"].items():
-        added = [100 * (ratio - 1) for ratio in ratios]
-        blocks[name] = {
-            "added_percent": round(statistics.median(added), 2),
-            "interval_95_percent": _interval(added),
-            "blocks": len(added),
-        }
+    result["recorded_blocks"] = {name: added(runs) for name, runs in found["blocks"].items()}
     result["idle_cpu_ms_per_s"] = {
         "with": round(found["idle_with"], 3), "without": round(found["idle_without"], 3)
     }
@@ -79,15 +72,6 @@ def _median_ms(seconds: Iterable[float]) -> float:
 def _middle_half(values: list[float]) -> list[float]:
     quarters = statistics.quantiles(values, n=4)
     return [round(quarters[0], 2), round(quarters[2], 2)]
-
-
-def _interval(values: list[float], draws: int = 1000) -> list[float]:
-    """Return where the median lies with 95 % certainty, by drawing from `values` again."""
-    chance = random.Random(0)
-    medians = sorted(
-        statistics.median(chance.choices(values, k=len(values))) for _ in range(draws)
-    )
-    return [round(medians[draws // 40], 2), round(medians[-draws // 40], 2)]
 
 
 def _measure(args: argparse.Namespace) -> dict[str, Any]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import itertools
 import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -70,48 +71,57 @@ class Blocks:
             self._recorded = not self._recorded
         self._count += 1
 
-    def ratios(self) -> Iterator[float]:
-        """How much longer a block takes with the handler: each against its two neighbours."""
-        marks = self._marks
-        blocks = [(kind, end - start)
-                  for (kind, start), (_, end) in zip(marks, marks[1:], strict=False)]
-        threes = zip(blocks, blocks[1:], blocks[2:], strict=False)
-        for (_, before), (recorded, seconds), (_, after) in threes:
-            ratio = seconds / ((before + after) / 2)
-            yield ratio if recorded else 1 / ratio
+    def seconds(self) -> tuple[bool, list[float]]:
+        """Whether the first block had the handler, and the seconds of each."""
+        times = [at for _, at in self._marks]
+        return self._marks[0][0], [after - before for before, after in itertools.pairwise(times)]
 
 
 class Stopwatch:
-    """CPU time in the methods it was put around, less what that takes for one that is empty."""
+    """CPU time in the methods it was put around, less what that takes around an empty one.
+
+    Reading the clock takes longer between two nodes than in a loop, so the empty one (`nothing`) is
+    a handler of the same runs.
+    """
 
     def __init__(self) -> None:
-        self._spent = 0.0
-        self._calls = 0
-        self._each = 0.0
+        self._runs = False
+        self._nothing = Nothing("nothing")
+        for name in ("start_handler", "finish_handler"):
+            setattr(self._nothing, name, self.around(getattr(self._nothing, name), empty=True))
+        self.reset()
 
-    def around(self, method: Callable[..., None]) -> Callable[..., None]:
+    def put_around(self, owner: Any, names: Iterable[str]) -> None:
+        """Watch these methods of `owner` from now on."""
+        self._runs = True
+        for name in names:
+            setattr(owner, name, self.around(getattr(owner, name)))
+
+    def node(self) -> None:
+        """A node runs."""
+        if self._runs and self._nothing.name not in get_progress_state().handlers:
+            get_progress_state().register_handler(self._nothing)
+
+    def reset(self) -> None:
+        """Start from 0."""
+        self._spent = {False: 0.0, True: 0.0}
+        self._calls = {False: 0, True: 0}
+
+    def around(self, method: Callable[..., None], empty: bool = False) -> Callable[..., None]:
         def call(*args: Any) -> None:
             began = time.thread_time()
             try:
                 method(*args)
             finally:
-                self._spent += time.thread_time() - began
-                self._calls += 1
+                self._spent[empty] += time.thread_time() - began
+                self._calls[empty] += 1
 
         return call
 
-    def reset(self) -> None:
-        """Start from 0, after looking again at what the clock costs at this moment."""
-        self._spent, self._calls = 0.0, 0
-        nothing = self.around(lambda *_: None)
-        for _ in range(1000):
-            nothing("node", "prompt")
-        self._each = self._spent / self._calls
-        self._spent, self._calls = 0.0, 0
-
     @property
     def seconds(self) -> float:
-        return self._spent - self._calls * self._each
+        each = self._spent[True] / max(self._calls[True], 1)
+        return self._spent[False] - self._calls[False] * each
 
 
 class Trivial:
@@ -125,6 +135,7 @@ class Trivial:
 
     def run(self, value: int) -> tuple[int]:
         blocks.node()
+        watch.node()
         return (value + 1,)
 
 
@@ -165,7 +176,7 @@ class Runs:
             "success", True, self._executor.status_messages
         )
         queue.task_done(item_id, self._executor.history_result, status)
-        time.sleep(0.06)  # the recorder's thread finishes with the run
+        time.sleep(0.16)  # the recorder's thread finishes with the run
         afterwards = watch.seconds - inside
         recorded = recorder.run(prompt_id)["nodes"]
         assert len(recorded) == NODES or not complete, f"{len(recorded)} nodes recorded"
@@ -200,22 +211,21 @@ def _idle(seconds: float = 5.0) -> float:
     return (time.process_time() - began) * 1000 / seconds
 
 
-def _block_ratios() -> dict[str, list[float]]:
+def _blocks() -> dict[str, list[tuple[bool, list[float]]]]:
     handlers = {"recorder": watcher, "none": Nothing("headroom")}
-    ratios: dict[str, list[float]] = {name: [] for name in handlers}
+    found: dict[str, list[tuple[bool, list[float]]]] = {name: [] for name in handlers}
     for turn in range(TURNS * 4):
         for name, handler in handlers.items():
             blocks.begin(handler, recorded=turn % 2 == 0)
             runs.once(DEPTHS[0], complete=False)
-            ratios[name].extend(blocks.ratios())
+            found[name].append(blocks.seconds())
     blocks.begin(None)
-    return ratios
+    return found
 
 
 def _inside() -> list[list[tuple[float, float, float]]]:
-    for name in TOLD:
-        setattr(watcher, name, watch.around(getattr(watcher, name)))
-    recorder._look = watch.around(recorder._look)
+    watch.put_around(watcher, TOLD)
+    watch.put_around(recorder, ["_look"])
     found: list[list[tuple[float, float, float]]] = [[] for _ in DEPTHS]
     for _ in range(TURNS):
         for depth, several in zip(DEPTHS, found, strict=True):
@@ -231,7 +241,7 @@ recorder = _load_pack()
 for _ in range(6):
     runs.once(DEPTHS[0])
 watcher = get_progress_state().handlers["headroom"]
-answer: dict[str, Any] = {"blocks": _block_ratios()}
+answer: dict[str, Any] = {"blocks": _blocks()}
 time.sleep(1)
 answer.update(idle_without=idle_without, idle_with=_idle(), inside=_inside())
 print(json.dumps(answer), flush=True)

@@ -29,9 +29,9 @@ from comfy_execution.graph import DynamicPrompt
 from comfy_execution.progress import ProgressHandler, get_progress_state, reset_progress_state
 
 from .record_nodes import NodeInfo
+from .record_probe import NodeTold
 
 log = logging.getLogger("headroom")
-FAILED = "[Headroom] recording this prompt failed; the prompt itself goes on"
 
 # ComfyUI's module, not the folder of this pack that has the same name.
 core_nodes: Any = importlib.import_module("nodes")
@@ -46,9 +46,11 @@ class PromptListener(Protocol):
 
     def prompt_leaves(self) -> None: ...
 
-    def node_starts(self, node_id: str, prompt_id: str) -> None: ...
+    @property
+    def node_starts(self) -> NodeTold: ...
 
-    def node_finishes(self, node_id: str, prompt_id: str) -> None: ...
+    @property
+    def node_finishes(self) -> NodeTold: ...
 
 
 class Graph:
@@ -95,7 +97,7 @@ def _never_fails(method: Callable[..., None]) -> Callable[..., None]:
         try:
             method(*args, **kwargs)
         except Exception:
-            log.exception(FAILED)
+            log.exception("[Headroom] recording this prompt failed; the prompt itself goes on")
 
     return guarded
 
@@ -105,6 +107,9 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
 
     def __init__(self, listener: PromptListener, is_running: Callable[[str], bool]) -> None:
         super().__init__("headroom")
+        # ComfyUI calls these for every node, so nothing of ours stands between.
+        self.start_handler = listener.node_starts
+        self.finish_handler = listener.node_finishes
         self._listener = listener
         self._is_running = is_running
         self._open_prompt: str | None = None
@@ -160,20 +165,6 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
     def _leave(self, _task: Any) -> None:
         self._open_prompt = None
         self._listener.prompt_leaves()
-
-    # These two are called for every node, so they do without the wrapper.
-
-    def start_handler(self, node_id: str, state: Any, prompt_id: str) -> None:
-        try:
-            self._listener.node_starts(node_id, prompt_id)
-        except Exception:
-            log.exception(FAILED)
-
-    def finish_handler(self, node_id: str, state: Any, prompt_id: str) -> None:
-        try:
-            self._listener.node_finishes(node_id, prompt_id)
-        except Exception:
-            log.exception(FAILED)
 
 
 def _running_nodes(registry: Any) -> list[str]:

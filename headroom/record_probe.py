@@ -1,12 +1,13 @@
 """Read VRAM in use and RSS as cheaply as the system allows: the recorder asks at every node."""
 
 import ctypes
+import logging
 import os
 import sys
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -15,19 +16,27 @@ from .measure import measure_device, rss_bytes, used_devices
 from .record import Place
 from .record_nodes import Reading
 
+log = logging.getLogger("headroom")
+
+T = TypeVar("T")
+# Node id, its state (not looked at) and prompt id: what ComfyUI tells a progress handler.
+NodeTold = Callable[[str, Any, str], None]
+
 SHORT_SECONDS = 0.005
-CREDIT_SECONDS = 0.0002
+CREDIT_SECONDS = 0.0001
 MAX_CREDIT_SECONDS = 0.005
-SHARE = 0.001
+SHARE = 0.0005
+RETRY_SECONDS = 1.0
 
 
 class Probe:
     """Measures the device that models run on, at every node as long as that costs next to nothing.
 
     What takes more than 5 ms is always measured as it ends, and what follows it as it begins.
-    For shorter nodes measuring may cost a thousandth of the time that passes, with a small credit
-    to begin with; in a graph of hundreds of trivial nodes that runs out, and the last figures are
-    used again. (The recorder's thread measures too, so they are never older than its tick.)
+    For shorter nodes measuring may cost a two-thousandth of the time that passes, with a small
+    credit to begin with; in a graph of hundreds of trivial nodes that runs out, and the last
+    figures are used again. (The recorder's thread measures too, so they are never older than its
+    tick.)
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -53,12 +62,25 @@ class Probe:
             self._places[self._device] = _place(self._device)
         return self._places[self._device]
 
-    def glance(self) -> tuple[float, Reading]:
-        """Return the time, exact, and memory as it is now or was when last measured (see class)."""
-        now = self._clock()
-        ran, self._asked = now - self._asked, now
-        renew = ran > SHORT_SECONDS or now > self._good_until
-        return now, self._renewed() if renew else self._last
+    def teller(
+        self, tell: Callable[[tuple[T, str, str, float, Reading]], None], what: T
+    ) -> NodeTold:
+        """Return what the executor calls when something has happened to a node.
+
+        It tells `(what, node_id, prompt_id, time, memory)`: the time exact, memory as it is now or
+        was when last measured (see class). One function, because that is called twice for every
+        node and a further call in it costs as much as all the rest.
+        """
+        clock = self._clock
+
+        def told(node_id: str, _state: Any, prompt_id: str) -> None:
+            now = clock()
+            if now > self._good_until or now - self._asked > SHORT_SECONDS:
+                self._renew()
+            self._asked = now
+            tell((what, node_id, prompt_id, now, self._last))
+
+        return told
 
     def expire(self) -> None:
         """Memory has just been moved: measure at the next chance."""
@@ -75,11 +97,15 @@ class Probe:
         self._credit = min(self._credit + earned, MAX_CREDIT_SECONDS)
         return self._last
 
-    def _renewed(self) -> Reading:
+    def _renew(self) -> None:
         """Measure, and say for how long short nodes go without: until that is earned again."""
-        last = self.measured()
+        try:
+            last = self.measured()
+        except Exception:  # an error of ours must not end the prompt that is watched
+            log.exception("[Headroom] reading memory failed; the prompt goes on")
+            self._good_until = self._clock() + RETRY_SECONDS
+            return
         self._good_until = last.at + max(-self._credit / SHARE, 0.0)
-        return last
 
     def _used(self) -> int | None:
         assert self._device is not None

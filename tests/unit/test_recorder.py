@@ -43,9 +43,11 @@ class Probe:
         self.readings += 1
         return Reading(time.perf_counter(), next(self.count) * MIB, 7 * MIB)
 
-    def glance(self):
-        at = time.perf_counter()
-        return at, self.measured()
+    def teller(self, tell, what):
+        def told(node_id, _state, prompt_id):
+            tell((what, node_id, prompt_id, time.perf_counter(), self.measured()))
+
+        return told
 
     def expire(self):
         self.expired = True
@@ -70,8 +72,8 @@ def play(recorder, prompt_id, *node_ids, end=True):
     recorder.prompt_resets()
     recorder.prompt_begins(prompt_id, Graph(*node_ids), [])
     for node_id in node_ids:
-        recorder.node_starts(node_id, prompt_id)
-        recorder.node_finishes(node_id, prompt_id)
+        recorder.node_starts(node_id, None, prompt_id)
+        recorder.node_finishes(node_id, None, prompt_id)
     if end:
         recorder.prompt_leaves()
 
@@ -114,8 +116,8 @@ def test_a_run_is_running_until_comfyui_tells_its_outcome(recorder, outcomes):
 
 def test_cached_nodes_of_the_outcome_are_added_when_they_are_in_the_prompt(recorder, outcomes):
     recorder.prompt_begins("p", Graph("1", "2"), [])
-    recorder.node_starts("2", "p")
-    recorder.node_finishes("2", "p")
+    recorder.node_starts("2", None, "p")
+    recorder.node_finishes("2", None, "p")
     recorder.prompt_leaves()
     outcomes["p"] = Outcome("success", None, ("1", "gone"))
     nodes = {node["node_id"]: node for node in recorder.run("p")["nodes"]}
@@ -124,14 +126,14 @@ def test_cached_nodes_of_the_outcome_are_added_when_they_are_in_the_prompt(recor
 
 def test_events_of_another_prompt_are_not_mixed_in(recorder):
     recorder.prompt_begins("p", Graph("1"), [])
-    recorder.node_starts("1", "some other prompt")
+    recorder.node_starts("1", None, "some other prompt")
     assert recorder.run("p")["nodes"] == []
 
 
 def test_a_node_that_began_before_the_prompt_was_seen_counts_from_the_reset(recorder):
     recorder.prompt_resets()
     recorder.prompt_begins("p", Graph("1"), ["1"])
-    recorder.node_finishes("1", "p")
+    recorder.node_finishes("1", None, "p")
     node = recorder.run("p")["nodes"][0]
     assert node["start_seconds"] == 0 and node["status"] == "done"
 
@@ -140,7 +142,7 @@ def test_the_next_prompt_closes_a_run_whose_end_nobody_told(recorder):
     play(recorder, "p", "1", end=False)
     play(recorder, "q", "1", end=False)
     assert recorder.run("p")["status"] == "success"
-    recorder.node_starts("2", "q")
+    recorder.node_starts("2", None, "q")
     play(recorder, "r", "1")
     assert recorder.run("q")["status"] == "error"
 
@@ -151,6 +153,46 @@ def test_only_the_last_fifty_runs_are_kept_newest_first(recorder):
     assert [run["prompt_id"] for run in recorder.runs()] == [str(i) for i in range(59, 9, -1)]
     assert recorder.run("9") is None
     assert len(recorder.runs(3)) == 3
+
+
+class CountingGraph(Graph):
+    described = 0
+
+    def describe(self, node_id):
+        CountingGraph.described += 1
+        return super().describe(node_id)
+
+
+@pytest.fixture
+def described(monkeypatch):
+    """How many nodes have been entered into records."""
+    monkeypatch.setattr(CountingGraph, "described", 0)
+    monkeypatch.setitem(globals(), "Graph", CountingGraph)
+    return lambda: CountingGraph.described
+
+
+def test_no_record_is_put_together_while_prompts_follow_each_other(recorder, outcomes, described):
+    for prompt_id in ("p", "q"):
+        play(recorder, prompt_id, "1", "2")
+        recorder._look()
+        outcomes[prompt_id] = Outcome("success")
+        recorder._look()
+    assert described() == 0
+    recorder._look()
+    assert described() == 4
+
+
+def test_asking_for_a_record_puts_it_together_at_once(recorder, described):
+    play(recorder, "p", "1", end=False)
+    assert described() == 0
+    assert [node["status"] for node in recorder.run("p")["nodes"]] == ["done"]
+
+
+def test_no_record_is_put_together_that_nobody_can_ask_for_any_more(recorder, described):
+    for index in range(60):
+        play(recorder, str(index), "1")
+    recorder.runs()
+    assert described() == 50
 
 
 def test_a_prompt_id_that_comes_again_replaces_its_older_run(recorder):
@@ -180,7 +222,7 @@ def listening(outcomes, monkeypatch):
 def test_actions_and_attempts_of_the_running_prompt_are_recorded(listening):
     recorder, told = listening
     recorder.prompt_begins("p", Graph("1"), [])
-    recorder.node_starts("1", "p")
+    recorder.node_starts("1", None, "p")
     journal.note_action("purge", 10.0, "10.0 MiB of VRAM freed")
     journal.note_oom(1, "collected garbage", 0.0, "Allocation failed", False)
     journal.note_oom(2, "unloaded every other model", 9.0, "Allocation failed", True)

@@ -1,9 +1,8 @@
-"""How small a GPU the stages of a workflow fit on, and what the guard costs while nothing fails."""
+"""How small a GPU the stages of a workflow fit on, and the largest layer of each."""
 
 import gc
 import hashlib
 import json
-import time
 from contextlib import nullcontext
 
 import comfy.model_management as mm
@@ -126,23 +125,3 @@ def _largest_layer(root, run):
     for hook in hooks:
         hook.remove()
     return largest
-
-
-class OomOverhead(ProbeNode):
-    """Time per model call, guarded and plain in turns within one run; nothing fails."""
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"guarded": ("MODEL",), "plain": ("MODEL",), "rounds": ("INT",),
-                             "steps": ("INT",), "size": ("INT",)}}
-
-    def execute(self, guarded, plain, rounds, steps, size):
-        times = {"plain": [], "guarded": []}
-        sample(plain, size, 1, steps)
-        for turn in range(rounds):
-            order = [("plain", plain), ("guarded", guarded)]
-            for name, model in order if turn % 2 else reversed(order):
-                started = time.process_time()
-                sample(model, size, 1, steps)
-                times[name].append((time.process_time() - started) / steps)
-        return {"ui": {"text": [json.dumps(times)]}}

@@ -1,0 +1,90 @@
+"""What happened in the prompts, in order, until somebody has the time to enter it into records."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from .record import Outcome, Run
+from .record_nodes import Reading
+from .record_store import RunStore
+
+MAX_EVENTS = 25_000
+
+# What to do with the run, for which node, in which prompt, when, and memory then (or just before).
+Enter = Callable[[Run, str, float, Reading], None]
+Event = tuple[Enter, str, str, float, Reading]
+
+
+class Prompt(Protocol):
+    """The nodes that a prompt has."""
+
+    def has(self, node_id: str) -> bool: ...
+
+
+class Events:
+    """A queue that the executor only appends to, which needs no lock; reading it needs one.
+
+    A run stands in it before what happened in that run.
+    """
+
+    def __init__(self) -> None:
+        self._queue: deque[Run | Event] = deque()
+        self._entering: Run | None = None  # the run that the next event belongs to
+        self.append: Callable[[Event], None] = self._queue.append
+
+    def begin(self, run: Run) -> None:
+        self._queue.append(run)
+
+    def look(self, run: Run, reading: Reading) -> None:
+        """Memory was read."""
+        self.append((_looks, "", run.prompt_id, reading.at, reading))
+
+    def end(self, run: Run, reading: Reading) -> None:
+        """The prompt has left the executor."""
+        self.append((_ends, "", run.prompt_id, reading.at, reading))
+
+    def settle(
+        self, run: Run, reading: Reading, outcome: Outcome | None, prompt: Prompt | None
+    ) -> None:
+        """Nothing more happens in this run; an outcome that nobody tells is guessed."""
+        self.append((_settles(outcome, prompt), "", run.prompt_id, reading.at, reading))
+
+    @property
+    def are_many(self) -> bool:
+        return len(self._queue) > MAX_EVENTS
+
+    def enter(self, store: RunStore) -> None:
+        """Enter everything into the records; what nobody can ask for any more is skipped."""
+        while self._queue:
+            event = self._queue.popleft()
+            if isinstance(event, Run):
+                self._entering = event if store.get(event.prompt_id) is event else None
+                continue
+            enter, node_id, prompt_id, at, memory = event
+            if self._entering is not None and prompt_id == self._entering.prompt_id:
+                enter(self._entering, node_id, at, memory)
+
+
+def _looks(run: Run, _node_id: str, _at: float, memory: Reading) -> None:
+    run.observe(memory)
+
+
+def _ends(run: Run, _node_id: str, _at: float, memory: Reading) -> None:
+    run.end(memory)
+
+
+def _settles(outcome: Outcome | None, prompt: Prompt | None) -> Enter:
+    def settle(run: Run, _node_id: str, _at: float, _memory: Reading) -> None:
+        told = outcome or _guess(run)
+        cached = [n for n in told.cached_node_ids if prompt is not None and prompt.has(n)]
+        run.settle(Outcome(told.status, told.failed_node_id, tuple(cached)))
+
+    return settle
+
+
+def _guess(run: Run) -> Outcome:
+    """Tell the outcome from the record: the history that would tell was cleared."""
+    unfinished = any(
+        record.status not in ("done", "cached") for record in run.nodes.records.values()
+    )
+    return Outcome("error" if unfinished else "success")
