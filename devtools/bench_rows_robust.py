@@ -56,12 +56,19 @@ def _needs(found: Json, most_gib: float, say: Say) -> str:
 
 
 def oom_overhead(r: Json, say: Say) -> list[Row]:
-    return [(say(f"Time that OOM Guard adds to a step while nothing fails ({r['device']})",
-                 f"没有失败时 OOM Guard 每步增加的时间（{r['device']}）"),
-             say(f"{r['added_ms']:+.2f} ms on {r['plain_ms']:.0f} ms "
-                 f"({r['added_percent']:+.2f} % ± {r['spread_percent']:.2f} %)",
-                 f"{r['plain_ms']:.0f} ms 中的 {r['added_ms']:+.2f} ms"
-                 f"（{r['added_percent']:+.2f} % ± {r['spread_percent']:.2f} %）"))]
+    device, guard = r["device"], r["guard"]
+    low, high = guard["interval_95_percent"]
+    return [
+        (say(f"CPU time that OOM Guard itself takes in a step while nothing fails ({device})",
+             f"没有失败时 OOM Guard 自身每步占用的 CPU 时间（{device}）"),
+         f"{r['own_us'] / 1000:.2f} ms"),
+        (say("Time that a guarded step takes longer than an unguarded one of the same sampling",
+             "同一次采样中受保护的步骤比未保护的步骤多用的时间"),
+         say(f"{guard['added_percent']:+.2f} % of {guard['plain_ms']:.0f} ms "
+             f"(95 %: {low:+.2f} to {high:+.2f})",
+             f"{guard['plain_ms']:.0f} ms 的 {guard['added_percent']:+.2f} %"
+             f"（95 %：{low:+.2f} 到 {high:+.2f}）")),
+    ]
 
 
 def oom_sweep(r: Json, say: Say) -> list[Row]:
