@@ -43,26 +43,25 @@ export function runFigures(run, words) {
   );
 }
 
-/** Chart, out-of-memory attempts, actions and table of one run. */
+/** Chart, out-of-memory attempts, table of one run, and what the memory nodes did in it. */
 export function runDetails(run, { words, width, sort, onSort, onPick }) {
-  return [
-    runFigures(run, words),
-    timeline(run, width, words, onPick),
-    happened(run, words),
-    nodeTable(run, { words, width, sort, onSort, onPick }),
-  ].filter((part) => part !== null);
-}
-
-function happened(run, words) {
   const titles = new Map(run.nodes.map((node) => [node.node_id, node.title || node.class_type]));
   const name = (entry) => titles.get(entry.node_id) ?? entry.class_type ?? "HTTP";
   const oom = (run.oom ?? []).map((entry) => oomLine(entry, name(entry), words));
   const actions = (run.actions ?? []).map((entry) =>
     h("li.headroom-action", {}, `${name(entry)}: ${entry.text}`),
   );
-  const all = [...oom, ...actions];
-  if (!all.length) return null;
-  return h("ul.headroom-happened", { "aria-label": words.actions }, all);
+  return [
+    runFigures(run, words),
+    timeline(run, width, words, onPick),
+    happened(oom, words.oomTried),
+    nodeTable(run, { words, width, sort, onSort, onPick }),
+    happened(actions, words.actions),
+  ].filter((part) => part !== null);
+}
+
+function happened(lines, label) {
+  return lines.length ? h("ul.headroom-happened", { "aria-label": label }, lines) : null;
 }
 
 function oomLine(entry, node, words) {

@@ -177,6 +177,17 @@ def test_an_out_of_memory_recovery_is_a_message_that_names_the_node(gpu, open_pa
     assert panel.locator(".headroom-mark-oom").count() == len(run["oom"])
 
 
+def test_the_table_of_nodes_stands_above_what_the_memory_nodes_did(gpu, open_page):
+    comfy = open_page(gpu).load_prompt(picture(seed=45))
+    panel = comfy.open_panel()
+    run = comfy.run()
+    assert run["actions"]
+    comfy.until(lambda: panel.locator(".headroom-action").count() == len(run["actions"]))
+    table = panel.locator(".headroom-table").bounding_box()
+    first = panel.locator(".headroom-action").first.bounding_box()
+    assert table["y"] + table["height"] <= first["y"]
+
+
 @pytest.mark.parametrize("light", [False, True], ids=["dark", "light"])
 def test_the_panel_is_readable_in_this_theme(gpu, open_page, light):
     comfy = open_page(gpu, light=light).load_prompt(picture(seed=43 + light))
