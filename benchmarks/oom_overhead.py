@@ -11,8 +11,8 @@ neighbours; on a GPU the wall clock, after the device has finished.
 `own_us` is the CPU time that passes in the guard's own wrappers in a step, read from clocks right
 before and right behind them.
 
-The cost is a fixed time per step, whatever the model. So it is measured where a step is short (an
-SD1.5-class UNet of 44 M parameters at 64x64), and the percentage is an upper bound for real ones.
+The cost is a fixed time per step, whatever the model: the percentage is one of the step measured
+here (an SD1.5-class UNet of 44 M parameters at 64x64), less for longer steps and more for shorter.
 """
 
 from __future__ import annotations

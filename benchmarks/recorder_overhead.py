@@ -27,7 +27,6 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
 from devtools.bench_run import alone  # noqa: E402
-from devtools.switched import added  # noqa: E402
+from devtools.switched import added, median_ms  # noqa: E402
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,21 +51,17 @@ def run(args: argparse.Namespace) -> dict[str, object]:
     for name, runs in zip(("chains_of_10", "one_chain"), found["inside"], strict=True):
         shares = [100 * during / rest for during, rest, _ in runs]
         result[name] = {
-            "run_cpu_ms": _median_ms(rest for _, rest, _ in runs),
-            "inside_the_recorder_ms": _median_ms(during for during, _, _ in runs),
+            "run_cpu_ms": median_ms(rest for _, rest, _ in runs),
+            "inside_the_recorder_ms": median_ms(during for during, _, _ in runs),
             "percent_of_run": round(statistics.median(shares), 2),
             "middle_half_percent": _middle_half(shares),
-            "afterwards_ms": _median_ms(after for _, _, after in runs),
+            "afterwards_ms": median_ms(after for _, _, after in runs),
         }
     result["recorded_blocks"] = {name: added(runs) for name, runs in found["blocks"].items()}
     result["idle_cpu_ms_per_s"] = {
         "with": round(found["idle_with"], 3), "without": round(found["idle_without"], 3)
     }
     return result
-
-
-def _median_ms(seconds: Iterable[float]) -> float:
-    return round(1000 * statistics.median(seconds), 3)
 
 
 def _middle_half(values: list[float]) -> list[float]:

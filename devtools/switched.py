@@ -23,8 +23,8 @@ def added(runs: Iterable[tuple[bool, Sequence[float]]]) -> dict[str, Any]:
     pairs = [pair for first_on, seconds in runs for pair in _pairs(first_on, seconds)]
     percents = [100 * (on / off - 1) for on, off in pairs]
     return {
-        "plain_ms": _ms(off for _, off in pairs),
-        "added_ms": _ms(on - off for on, off in pairs),
+        "plain_ms": median_ms(off for _, off in pairs),
+        "added_ms": median_ms(on - off for on, off in pairs),
         "added_percent": round(statistics.median(percents), 2),
         "interval_95_percent": _interval(percents),
         "blocks": len(pairs),
@@ -48,5 +48,5 @@ def _interval(values: Sequence[float]) -> list[float]:
     return [round(medians[DRAWS // 40], 2), round(medians[-DRAWS // 40], 2)]
 
 
-def _ms(seconds: Iterable[float]) -> float:
+def median_ms(seconds: Iterable[float]) -> float:
     return round(1000 * statistics.median(seconds), 3)

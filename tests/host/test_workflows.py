@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.trials import CAPACITY_MIB, LIMIT_S, trial_server
 
 from devtools import draw, figures, results, workflow_trials
 from devtools.client import cached_nodes, node_texts
@@ -23,9 +24,6 @@ from devtools.workflows import WORKFLOWS
 pytestmark = pytest.mark.host
 
 ROOT = Path(__file__).resolve().parents[2]
-PACK = Path(__file__).parent / "packs" / "headroom_small_encoders"
-CAPACITY_MIB = 16384
-LIMIT_S = 900  # two busy cores
 
 
 @pytest.fixture(scope="session")
@@ -40,10 +38,7 @@ def start(serve):
     """A factory of servers on a simulated GPU with room, by ComfyUI's flags."""
 
     def start(*flags):
-        server = serve(*flags, simulate_mib=CAPACITY_MIB, packs=[PACK],
-                       env=workflow_trials.ENVIRONMENT)
-        workflow_trials.write_example_picture(server.base_dir / "input")
-        return server
+        return trial_server(serve, *flags)
 
     return start
 

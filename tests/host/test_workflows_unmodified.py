@@ -9,16 +9,13 @@ change, and leaves out more steps than it otherwise would.)
 """
 
 import pytest
+from support.trials import LIMIT_S, trial_server
 
 from devtools import workflow_trials
-from devtools.bench_device import PROBES
 from devtools.workflow_models import make_workflow_models
 from devtools.workflows import WORKFLOWS
 
 pytestmark = pytest.mark.host
-
-CAPACITY_MIB = 16384
-LIMIT_S = 900  # two busy cores
 
 
 @pytest.fixture(scope="session")
@@ -28,13 +25,7 @@ def models_dir():
 
 @pytest.fixture(scope="module")
 def client(serve):
-    server = serve(
-        simulate_mib=CAPACITY_MIB,
-        packs=[PROBES / "headroom_small_encoders", PROBES / "headroom_shapes_only"],
-        env=workflow_trials.ENVIRONMENT,
-    )
-    workflow_trials.write_example_picture(server.base_dir / "input")
-    return server.client()
+    return trial_server(serve, packs=["headroom_shapes_only"]).client()
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)

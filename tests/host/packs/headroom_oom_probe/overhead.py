@@ -11,7 +11,7 @@ import torch
 from comfy.patcher_extension import WrappersMP
 
 from .capacity import conditioning
-from .sweep import ProbeNode
+from .sweep import ModelNode, ProbeNode
 
 EMPTY = "headroom_empty_wrappers"
 KINDS = (WrappersMP.PREDICT_NOISE, WrappersMP.CALC_COND_BATCH, WrappersMP.APPLY_MODEL)
@@ -24,10 +24,8 @@ def empty(executor, *args, **kwargs):
     return executor(*args, **kwargs)
 
 
-class OomStopwatch(ProbeNode):
+class OomStopwatch(ModelNode):
     """Before a guard and behind it: the guard's own time is what passes between the two."""
-
-    RETURN_TYPES = ("MODEL",)
 
     @classmethod
     def INPUT_TYPES(cls):
@@ -49,14 +47,8 @@ class OomStopwatch(ProbeNode):
         return (clone,)
 
 
-class OomEmptyWrappers(ProbeNode):
+class OomEmptyWrappers(ModelNode):
     """The wrappers that OOM Guard has around every step, with nothing in them."""
-
-    RETURN_TYPES = ("MODEL",)
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": ("MODEL",)}}
 
     def execute(self, model):
         clone = model.clone()
@@ -89,6 +81,8 @@ class Switch:
             self._taken = []
         else:
             found = [by_key for by_key in self._places if self._key in by_key]
+            if self._key and not found:
+                raise RuntimeError(f"this sampling has no wrappers under {self._key!r}")
             self._taken = [(by_key, by_key.pop(self._key)) for by_key in found]
 
 

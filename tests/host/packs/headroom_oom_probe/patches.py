@@ -10,18 +10,11 @@ import comfy.sd
 import torch
 from comfy.patcher_extension import WrappersMP
 
-from .sweep import ProbeNode
+from .sweep import ModelNode, ProbeNode
 
 
-class OomNestedPatch(ProbeNode):
+class OomNestedPatch(ModelNode):
     """A model patch that brings a small model of its own, which ComfyUI loads beside the first."""
-
-    RETURN_TYPES = ("MODEL",)
-    OUTPUT_NODE = False
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": ("MODEL",)}}
 
     @classmethod
     def IS_CHANGED(cls, **_):
@@ -54,16 +47,10 @@ class _Nested:
         return [self.patcher]
 
 
-class OomInterruptOnce(ProbeNode):
+class OomInterruptOnce(ModelNode):
     """The user interrupts in the very call that runs out of memory."""
 
-    RETURN_TYPES = ("MODEL",)
-    OUTPUT_NODE = False
     calls = 0
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": ("MODEL",)}}
 
     def execute(self, model):
         OomInterruptOnce.calls = 0

@@ -16,7 +16,7 @@ import comfy.model_patcher
 from comfy.patcher_extension import WrappersMP
 
 from .capacity import sample
-from .sweep import ProbeNode, disarm, fault
+from .sweep import ModelNode, ProbeNode, disarm, fault
 
 CLEAN_UP = {
     "comfy.model_prefetch": "cleanup_prefetch_queues",
@@ -33,14 +33,8 @@ class Streamed(comfy.model_patcher.ModelPatcher):
         """Newer hosts tell dynamic patchers this around every prompt; there is nothing to pin."""
 
 
-class OomStreamed(ProbeNode):
+class OomStreamed(ModelNode):
     """A MODEL that says that it streams its weights."""
-
-    RETURN_TYPES = ("MODEL",)
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": ("MODEL",)}}
 
     def execute(self, model):
         return (Streamed(model.model, model.load_device, model.offload_device),)

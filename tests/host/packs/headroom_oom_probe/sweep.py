@@ -105,3 +105,14 @@ class ProbeNode:
     @classmethod
     def IS_CHANGED(cls, **_):
         return float("nan")
+
+
+class ModelNode(ProbeNode):
+    """A probe node between a loader and what samples: a MODEL in, a MODEL out."""
+
+    RETURN_TYPES = ("MODEL",)
+    OUTPUT_NODE = False
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": ("MODEL",)}}
