@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 
 from .allocator import return_cache
+from .choices import expect_choice
 from .embedding_lookup import EmbeddingLookup
 from .find import find_models
 from .journal import note_action
@@ -34,8 +35,10 @@ class Encoded:
 def split_prompts(text: str, split: Split) -> list[str]:
     """Return the prompts in `text`: itself, or one a line without blank lines.
 
-    Raises ValueError when no line is left; one empty prompt is a prompt, as in ComfyUI's node.
+    Raises ValueError for an unknown `split` or when no line is left; one empty prompt is a prompt,
+    as in ComfyUI's node.
     """
+    expect_choice("Encode to CPU", "split", split, Split)
     if split == "one prompt":
         return [text]
     prompts = [line.strip() for line in text.splitlines() if line.strip()]

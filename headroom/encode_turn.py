@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .choices import expect_choice
 from .embedding_lookup import EmbeddingLookup, look_up
 from .encode import Encoded, encode_to_cpu
 
@@ -25,6 +26,7 @@ class Turn:
 
     def reads(self, cache: Cache, graph: Any, node_id: str) -> EmbeddingLookup | None:
         """Return the lookup of the disk cache, None where it is off."""
+        expect_choice("Encode to CPU", "cache", cache, Cache)
         if cache == "disk" and self.lookup is None:
             self.lookup = look_up(graph, node_id)
         return self.lookup if cache == "disk" else None

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from .allocator import return_cache
 from .ancestry import files_of_values, host_lookup
+from .choices import expect_choice
 from .find import FoundModel, find_models
 from .journal import note_action
 from .mapping import Mapped, check_mappable, map_modules
@@ -26,9 +27,11 @@ def offload(value: Any, scope: Scope = "this model", to: Target = "CPU") -> Repo
 
     `to` = "disk" also frees the copy in RAM: the weights end up memory-mapped, bit-identical.
     They return to the device when something uses them, which costs one load from RAM or disk.
-    Raises ValueError when `value` holds no model or a model cannot be mapped, OSError when the
-    disk refuses; the model is then as it was, at most moved to RAM.
+    Raises ValueError for an unknown word, when `value` holds no model or a model cannot be mapped,
+    OSError when the disk refuses; the model is then as it was, at most moved to RAM.
     """
+    expect_choice("Offload Model", "scope", scope, Scope)
+    expect_choice("Offload Model", "to", to, Target)
     models = _models_in(value)
     before = snapshot()
     targets = others(models) if scope == "every other model" else models

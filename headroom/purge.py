@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from .allocator import return_cache
+from .choices import expect_choice
 from .device import MIB
 from .find import FoundModel, find_models
 from .journal import note_action
@@ -30,8 +31,9 @@ def purge(
     nothing is done while the compute device has at least that much room. `free_ram` also returns
     unused heap pages of this process. `reset_node_cache` takes effect after the running prompt.
     Models come back when something uses them; that reload is the cost.
-    Raises ValueError when `all but keep` has no model to keep.
+    Raises ValueError for an unknown `unload`, and when `all but keep` has no model to keep.
     """
+    expect_choice("Purge VRAM", "unload", unload, Unload)
     before = snapshot()
     kept = _models_to_keep(unload, keep)
     room = _room_bytes()

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from .choices import expect_choice
+
 Order = Literal["largest first", "smallest first"]
 Fit = Literal["keep each size", "pad up to largest", "round up to bucket"]
 
@@ -106,16 +108,12 @@ def sort_sizes(
 
 
 def _fit(sizes: list[Size], fit: Fit, bucket: int) -> list[Size]:
+    expect_choice("Size Sorter", "fit", fit, Fit)
     if fit == "keep each size" or not sizes:
         return sizes
     if fit == "pad up to largest":
         largest = Size(max(size.width for size in sizes), max(size.height for size in sizes))
         return [largest] * len(sizes)
-    if fit != "round up to bucket":
-        raise ValueError(
-            "Size Sorter expects fit = 'keep each size', 'pad up to largest' or "
-            f"'round up to bucket', but got {fit!r}."
-        )
     if bucket < 1:
         raise ValueError(f"Size Sorter expects a bucket of at least 1 px, but got {bucket}.")
     return [Size(_round_up(size.width, bucket), _round_up(size.height, bucket)) for size in sizes]
@@ -126,11 +124,7 @@ def _round_up(pixels: int, bucket: int) -> int:
 
 
 def _sort(sizes: list[Size], order: Order) -> list[Placed]:
-    if order not in ("largest first", "smallest first"):
-        raise ValueError(
-            "Size Sorter expects order = 'largest first' or 'smallest first', "
-            f"but got {order!r}."
-        )
+    expect_choice("Size Sorter", "order", order, Order)
     sign = -1 if order == "largest first" else 1
     first: dict[Size, int] = {}
     for index, size in enumerate(sizes):
