@@ -11,10 +11,10 @@ allocations take place, but the arithmetic is left out and weights are zeros tha
 test shows that the bytes are the same), so that the largest model runs in some GiB. Capacity there
 is all there is: no CUDA context, no library workspaces, no dynamic VRAM.
 
-On a real GPU weights are random numbers made on the device, and the capacities are 8, 12, 16, 24
-and 32 GiB, tried from small to large until one completes: torch's limit of the process
-(`set_per_process_memory_fraction`), with another process holding the rest, so that ComfyUI sees
-what it would see on such a card.
+On a real GPU weights are random numbers made on the device, and the capacities are those of 8, 12,
+16, 24 and 32 GiB that it has, tried from small to large until one completes: torch's limit of the
+process (`set_per_process_memory_fraction`), with another process holding the rest, so that ComfyUI
+sees what it would see on such a card.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 NAME = "capacity_classes"
+REHEARSAL = ("--classes", "SD1.5", "--divide", "8", "--batch", "2", "--gib", "0.5", "1")
 ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
@@ -36,6 +37,7 @@ if __name__ == "__main__":
 from devtools.bench_device import Device, add_gpu, serve  # noqa: E402
 from devtools.bench_run import alone  # noqa: E402
 from devtools.client import PromptFailed  # noqa: E402
+from devtools.errors import NotHere  # noqa: E402
 from devtools.graph import Graph, Node, add_purge, forget_everything  # noqa: E402
 
 BATCHES = {"SD1.5": 64, "SDXL": 16, "Flux": 8, "Wan": 2}
@@ -52,7 +54,6 @@ FIRST_MIB = 128  # where the search begins
 MAKING_MIB = 256
 FINENESS = 1.04
 TIMEOUT = 3600.0
-OUT_OF_MEMORY = ("OutOfMemoryError", "OomGuardError")
 # Memory of glibc that was used before is not mapped lazily; above this size it gives back and
 # takes anew. Without it the simulated weights would take RAM after all.
 LAZY_RAM = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
@@ -81,7 +82,7 @@ def run(args: argparse.Namespace) -> Json:
         env = LAZY_RAM if shapes_only(args) else {}
         with serve(args, base, ROOM_GIB * 1024, packs=packs, env=env) as server:
             bench = ClassBench(Device(server.client(), args.gpu), args)
-            return {"steps": 2, "depth": args.depth, **({"gib": args.gib} if args.gpu else {}),
+            return {"steps": 2, "depth": args.depth, **({"gib": bench.gib()} if args.gpu else {}),
                     "classes": {kind: bench.smallest(kind) for kind in args.classes}}
 
 
@@ -109,10 +110,18 @@ class ClassBench:
         return {**about, "smallest_mib": needs, "tries": {w: o["tries"] for w, o in found.items()},
                 "guard_of_stock": round(needs["guarded"] / needs["stock"], 3)}
 
+    def gib(self) -> list[float]:
+        """The capacities to try: those given that this GPU can show."""
+        total_gib = self.device.total_mib() / 1024
+        found = sorted(gib for gib in self.args.gib if gib < total_gib)
+        if not found:
+            raise NotHere(f"this GPU has {total_gib:.1f} GiB, less than any capacity to be tried")
+        return found
+
     def of_those_given(self, kind: str) -> Json:
         """The smallest of the given capacities that completes, in GiB, for each way."""
         found: Json = dict.fromkeys(WAYS)
-        for gib in sorted(self.args.gib):
+        for gib in self.gib():
             for way in [name for name, need in found.items() if need is None]:
                 if self.completes(kind, way, gib * 1024):
                     found[way] = gib
@@ -139,7 +148,7 @@ class ClassBench:
         try:
             self.client.run(self.sampling(kind, way), timeout=TIMEOUT)
         except PromptFailed as error:
-            if not error.exception_type.endswith(OUT_OF_MEMORY):
+            if not error.out_of_memory:
                 raise
             return False
         return True

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 NAME = "cast_bytes"
+REHEARSAL = ("--turns", "1", "--size", "64")
 ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)

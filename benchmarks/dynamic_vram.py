@@ -18,18 +18,24 @@ from pathlib import Path
 from typing import Any
 
 NAME = "dynamic_vram"
+REHEARSAL = ("--turns", "1", "--size", "64")
 ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
 from devtools import models  # noqa: E402
-from devtools.bench_device import Device, add_gpu, serve  # noqa: E402
+from devtools.bench_device import (  # noqa: E402
+    NATIVE_ALLOCATOR,
+    NO_DYNAMIC_VRAM,
+    Device,
+    add_gpu,
+    serve,
+)
 from devtools.bench_run import alone  # noqa: E402
 from devtools.errors import NotHere  # noqa: E402
 from devtools.graph import Graph, add_purge, add_sampler, forget_everything  # noqa: E402
 from devtools.server import known_flags  # noqa: E402
 
-FLAG = "--disable-dynamic-vram"
 CAPACITY_MIB = 8192
 TIMEOUT = 1800.0
 Json = dict[str, Any]
@@ -45,25 +51,34 @@ def run(args: argparse.Namespace) -> Json:
     """Return bytes by the driver's count and median seconds for both."""
     if not args.gpu:
         raise NotHere("dynamic VRAM needs a real NVIDIA GPU (--gpu)")
-    if FLAG not in known_flags(Path(args.comfyui)):
+    if NO_DYNAMIC_VRAM not in known_flags(Path(args.comfyui)):
         raise NotHere("this ComfyUI has no dynamic VRAM")
     models.make_models(models.models_folder(), [models.DEMO_CHECKPOINT])
-    off = measured(args, [FLAG])
-    return {"turns": args.turns, "size": args.size, "on": measured(args, []), "off": off}
+    off = measured(args, [NATIVE_ALLOCATOR, NO_DYNAMIC_VRAM])
+    on = measured(args, [NATIVE_ALLOCATOR])
+    return {"turns": args.turns, "size": args.size, "on": on, "off": off}
 
 
 def measured(args: argparse.Namespace, flags: list[str]) -> Json:
     with tempfile.TemporaryDirectory() as base:
-        server = serve(args, base, CAPACITY_MIB, flags=["--disable-cuda-malloc", *flags],
-                       plain=False, models_dir=models.models_folder())
+        server = serve(args, base, CAPACITY_MIB, plain=flags, models_dir=models.models_folder())
         with server:
             device = Device(server.client(), args.gpu)
+            if is_on(device) == (NO_DYNAMIC_VRAM in flags):
+                raise NotHere(f"the server with {' '.join(flags)} has dynamic VRAM "
+                              f"{'on' if is_on(device) else 'off'}")
             turns = [one_run(device, args.size, turn) for turn in range(args.turns + 1)][1:]
     return {
         "peak_used_bytes": max(turn["peak"] for turn in turns),
         "left_used_bytes": turns[-1]["left"],
         "seconds": round(statistics.median(turn["seconds"] for turn in turns), 3),
     }
+
+
+def is_on(device: Device) -> bool:
+    """Whether this server streams weights through dynamic VRAM."""
+    devices = device.client.get_json("/headroom/memory")["devices"]
+    return any(one["dynamic_mib"] is not None for one in devices)
 
 
 def one_run(device: Device, size: int, seed: int) -> Json:

@@ -28,6 +28,7 @@ from pathlib import Path
 import psutil
 
 NAME = "encode_loop"
+REHEARSAL = ("--prompts", "5", "--turns", "2", "--per-turn", "3")
 ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)

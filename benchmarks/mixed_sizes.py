@@ -25,12 +25,13 @@ from pathlib import Path
 from typing import Any
 
 NAME = "mixed_sizes"
+REHEARSAL = ("--divide", "8", "--step-mib", "64", "--modes", "native", "expandable_segments")
 ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
 from devtools import models  # noqa: E402
-from devtools.bench_device import Device, add_gpu, serve  # noqa: E402
+from devtools.bench_device import NO_DYNAMIC_VRAM, PLAIN, Device, add_gpu, serve  # noqa: E402
 from devtools.bench_run import alone  # noqa: E402
 from devtools.client import PromptFailed  # noqa: E402
 from devtools.graph import Graph, forget_everything  # noqa: E402
@@ -46,6 +47,7 @@ TIMEOUT = 1800.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_gpu(parser)
     parser.add_argument("--divide", type=int, default=2, help="the published sizes by this")
+    parser.add_argument("--modes", nargs="+", choices=MODES, help="default: all that there are")
     parser.add_argument("--step-mib", type=int, default=4, help="of the search for the capacity")
 
 
@@ -56,7 +58,7 @@ def run(args: argparse.Namespace) -> dict[str, object]:
         "model": "SD1.5-class UNet and TAESD, random weights",
         "sizes": [f"{width}x{height}" for width, height in sizes],
     }
-    for mode in MODES[:3] if args.gpu else MODES[:2]:
+    for mode in args.modes or (MODES if args.gpu else MODES[:2]):
         result[mode] = _orders(args, sizes, mode)
     result["torch_compile"] = compiled_graphs()
     return result
@@ -70,13 +72,15 @@ def _orders(
     with tempfile.TemporaryDirectory() as base:
         own = mode == "cudaMallocAsync"
         server = serve(
-            args, base, ROOM_MIB, expandable=mode == "expandable_segments", plain=not own,
+            args, base, ROOM_MIB, expandable=mode == "expandable_segments",
+            plain=(NO_DYNAMIC_VRAM,) if own else PLAIN,
             flags=("--highvram", *(["--cuda-malloc"] if own else [])),
             models_dir=models.models_folder(),
             packs=() if args.gpu else ("headroom_shapes_only",),
         )
         with server:
             bench = SizeBench(Device(server.client(), args.gpu), sizes)
+            bench.check_allocator(mode)
             found = {order: bench.measure(order, args.step_mib) for order in ORDERS}
             tight = max(float(one["smallest_capacity_mib"]) for one in found.values())
             for order, one in found.items():
@@ -91,6 +95,16 @@ class SizeBench:
         self.device = device
         self.client = device.client
         self.text = "\n".join(f"{width}x{height}" for width, height in sizes)
+
+    def check_allocator(self, mode: str) -> None:
+        """Run the prompt once; RuntimeError when the server's allocator is another than asked."""
+        assert self.completes(ORDERS[0], ROOM_MIB)
+        figures = self.device.ledger()
+        seen = figures["allocator"]
+        if seen == "native" and figures["expandable_segments"]:
+            seen = "expandable_segments"
+        if seen != mode:
+            raise RuntimeError(f"the server was asked for {mode} and its allocator is {seen}")
 
     def measure(self, order: str, step_mib: int) -> dict[str, Any]:
         retries = self.retries(order, ROOM_MIB)
@@ -128,7 +142,7 @@ class SizeBench:
         try:
             self.client.run(self.prompt(order), timeout=TIMEOUT)
         except PromptFailed as error:
-            if "OutOfMemory" not in error.exception_type:
+            if not error.out_of_memory:
                 raise
             return False
         return True

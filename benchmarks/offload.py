@@ -6,9 +6,9 @@ A model of plain bfloat16 layers is loaded, offloaded to the CPU and loaded agai
 offloaded to disk and loaded again, once with weights that are those of its file (they are mapped
 from there) and once with weights that are nowhere on disk (they are written to a scratch file).
 Beside it, in the same run, the plain way of moving the same bytes: `tensor.to()` for each layer,
-one pinned buffer copied as fast as the bus goes (real GPU), reading the file, writing a file. Files
-are in the page cache after the first read, for both sides. Offloading is timed as the whole node,
-with its report; loading as ComfyUI's own loading.
+one pinned buffer copied both ways as fast as the bus goes (real GPU), reading the file, writing a
+file. Files are in the page cache after the first read, for both sides. Offloading is timed as the
+whole node, with its report; loading as ComfyUI's own loading.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 NAME = "offload"
+REHEARSAL = ("--gib", "0.1", "--turns", "1")
 ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)

@@ -31,7 +31,6 @@ if __name__ == "__main__":
 from oom_common import (  # noqa: E402
     EVERYTHING,
     PACK,
-    ComfyServer,
     Graph,
     alone,
     answer,
@@ -40,15 +39,17 @@ from oom_common import (  # noqa: E402
     models,
 )
 
+from devtools.bench_device import add_gpu, serve  # noqa: E402
 from devtools.switched import added  # noqa: E402
 
 NAME = "oom_overhead"
+REHEARSAL = ("--rounds", "2", "--steps", "6")
 TIMEOUT = 7200.0
 KEYS = {"guard": "headroom_oom_guard", "empty": "headroom_empty_wrappers", "none": ""}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--gpu", action="store_true", help="on the machine's own GPU, not the CPU")
+    add_gpu(parser)
     parser.add_argument("--rounds", type=int, default=8, help="samplings of each kind")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--size", type=int, default=64)
@@ -61,8 +62,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     steps: dict[str, list[tuple[bool, list[float]]]] = {name: [] for name in KEYS}
     own: list[float] = []
     with tempfile.TemporaryDirectory() as base:
-        with ComfyServer(Path(args.comfyui), Path(base), models_dir=folder, packs=[PACK],
-                         gpu=args.gpu) as started:
+        with serve(args, base, None, packs=[PACK.name], models_dir=folder) as started:
             for _ in range(args.rounds):
                 for name in KEYS:
                     told = _sampled(started.client(), name, args)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 NAME = "purge"
+REHEARSAL = ()
 ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)

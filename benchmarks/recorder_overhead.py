@@ -1,10 +1,11 @@
 """What recording costs a run of 200 trivial nodes, and an idle server.
 
-    python benchmarks/recorder_overhead.py --comfyui PATH
+    python benchmarks/recorder_overhead.py --comfyui PATH [--gpu]
 
-Runs ComfyUI's own executor on the CPU with the pack loaded, two graphs of trivial nodes: 20 chains
-of 10 (like a workflow), and one chain of them all (where ComfyUI itself takes several times as
-long before it begins). Two ways to see the cost:
+Runs ComfyUI's own executor with the pack loaded, on the CPU or on the GPU, where the recorder also
+asks torch and the driver for their figures; two graphs of trivial nodes: 20 chains of 10 (like a
+workflow), and one chain of them all (where ComfyUI itself takes several times as long before it
+begins). Two ways to see the cost:
 
 - `inside_the_recorder`: CPU time in the recorder's own methods and thread while the prompt ran,
   less what reading the clock takes around the methods of an empty handler of the same run, set
@@ -31,15 +32,19 @@ from pathlib import Path
 from typing import Any
 
 NAME = "recorder_overhead"
+REHEARSAL = ("--turns", "2")
 ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
+from devtools.bench_device import add_gpu, plain_flags  # noqa: E402
 from devtools.bench_run import alone  # noqa: E402
+from devtools.rehearsal import rehearsed_mib, simulated  # noqa: E402
 from devtools.switched import added, median_ms  # noqa: E402
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_gpu(parser)
     parser.add_argument("--turns", type=int, default=40, help="runs of each kind")
     parser.add_argument("--nodes", type=int, default=200)
 
@@ -76,8 +81,12 @@ def _measure(args: argparse.Namespace) -> dict[str, Any]:
         for name in ("custom_nodes", "models", "input", "output", "user"):
             (Path(base) / name).mkdir()
         words = [str(args.comfyui), base, str(args.turns), str(args.nodes)]
+        words += plain_flags(args.comfyui) if args.gpu else ["--cpu"]
+        script = [str(Path(__file__).with_name("recorder_run.py"))]
+        if args.gpu and (mib := rehearsed_mib()):
+            script = [*simulated(mib), *script, "--"]
         done = subprocess.run(
-            [sys.executable, str(Path(__file__).with_name("recorder_run.py")), *words],
+            [sys.executable, *script, *words],
             capture_output=True, text=True, check=False, cwd=base,
         )
     if done.returncode != 0:

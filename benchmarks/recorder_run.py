@@ -1,8 +1,9 @@
-"""ComfyUI's own executor on the CPU with the pack loaded: what `recorder_overhead` measures.
+"""ComfyUI's own executor with the pack loaded: what `recorder_overhead` measures.
 
-    python benchmarks/recorder_run.py COMFYUI BASE_DIRECTORY TURNS NODES
+    python benchmarks/recorder_run.py COMFYUI BASE_DIRECTORY TURNS NODES FLAG...
 
-Prints one line of JSON. Run by `recorder_overhead`, in a process of its own.
+Prints one line of JSON; the flags are ComfyUI's. Run by `recorder_overhead`, in a process of its
+own.
 """
 
 # ruff: noqa: E402, I001
@@ -27,7 +28,7 @@ DEPTHS = (10, NODES)
 TOLD = ("reset", "attach", "start_handler", "finish_handler", "_leave")
 
 sys.path[0] = COMFYUI
-sys.argv = ["main.py", "--cpu", "--base-directory", BASE]
+sys.argv = ["main.py", "--base-directory", BASE, *sys.argv[5:]]
 import comfy.options
 
 comfy.options.enable_args_parsing()

@@ -24,6 +24,7 @@ from typing import Any
 import psutil
 
 NAME = "second_run"
+REHEARSAL = ("--turns", "1")
 ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)

@@ -23,9 +23,13 @@ def names() -> list[str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu", action="store_true", help="on this machine's GPU, not a simulated")
+    parser.add_argument("--rehearse", action="store_true",
+                        help="do what --gpu does on a simulated GPU, in small; record nothing")
     parser.add_argument("--only", nargs="+", action="extend", choices=names(), metavar="NAME",
                         help=f"of {', '.join(names())}")
     parser.add_argument("--comfyui", metavar="PATH", help="a ComfyUI tree; default: 0.3.75")
+    parser.add_argument("--python", metavar="PATH",
+                        help="a Python that this ComfyUI runs with; default: our environment's")
     parser.add_argument("--readme", action="store_true",
                         help="measure nothing, only write the tables from the recorded results")
 
@@ -33,10 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     code = 0
     if not args.readme:
-        environment = ensure_environment()
-        tree = locate_comfyui(args.comfyui, python=environment.python)
-        words = ["--gpu"] if args.gpu else []
-        command = [environment.python, "-m", "devtools.bench_run", *words, *(args.only or names())]
+        python = Path(args.python).absolute() if args.python else ensure_environment().python
+        tree = locate_comfyui(args.comfyui, python=python)
+        words = [f"--{name}" for name in ("gpu", "rehearse") if getattr(args, name)]
+        command = [python, "-m", "devtools.bench_run", *words, *(args.only or names())]
         code = run_in_foreground(command, cwd=ROOT, env={**os.environ, VARIABLE: str(tree)})
     for path in bench_tables.publish():
         print(f"Wrote {path}", flush=True)

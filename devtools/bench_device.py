@@ -16,8 +16,9 @@ from .server import ComfyServer, known_flags
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 REAL_PACK = TESTS / "gpu" / "packs" / "headroom_real_gpu"
 PROBES = TESTS / "host" / "packs"
+NATIVE_ALLOCATOR, NO_DYNAMIC_VRAM = "--disable-cuda-malloc", "--disable-dynamic-vram"
 # What the simulated GPU does not have either, so that figures can be compared.
-PLAIN = ("--disable-cuda-malloc", "--disable-dynamic-vram")
+PLAIN = (NATIVE_ALLOCATOR, NO_DYNAMIC_VRAM)
 Json = dict[str, Any]
 
 
@@ -27,22 +28,31 @@ def add_gpu(parser: argparse.ArgumentParser) -> None:
 
 
 def serve(
-    args: argparse.Namespace, base: str | Path, capacity_mib: int, *,
+    args: argparse.Namespace, base: str | Path, capacity_mib: int | None, *,
     packs: Iterable[str] = (), flags: Iterable[str] = (), expandable: bool = False,
-    env: Mapping[str, str] | None = None, plain: bool = True, **options: Any,
+    env: Mapping[str, str] | None = None, plain: Iterable[str] = PLAIN, **options: Any,
 ) -> ComfyServer:
-    """A ComfyUI with our probe packs on a simulated GPU of that size, or on the whole real one."""
+    """A ComfyUI with our probe packs on a simulated GPU of that size, or on the whole real one.
+
+    With None for the size it runs on the CPU where it is not the real one.
+    `plain` are flags for the real one, given where this ComfyUI knows them.
+    """
     folders = [PROBES / name for name in packs]
     tree = Path(args.comfyui)
     if not getattr(args, "gpu", False):
         return ComfyServer(tree, Path(base), simulate_mib=capacity_mib, packs=folders,
                            args=list(flags), expandable_segments=expandable, env=env, **options)
-    known = known_flags(tree)
-    wanted = [flag for flag in PLAIN if flag in known] if plain else []
     setting = f"expandable_segments:{expandable}"
     settings = {"PYTORCH_CUDA_ALLOC_CONF": setting, "PYTORCH_ALLOC_CONF": setting}
     return ComfyServer(tree, Path(base), gpu=True, packs=[*folders, REAL_PACK],
-                       args=[*wanted, *flags], env={**settings, **(env or {})}, **options)
+                       args=[*plain_flags(tree, plain), *flags],
+                       env={**settings, **(env or {})}, **options)
+
+
+def plain_flags(tree: str | Path, wanted: Iterable[str] = PLAIN) -> list[str]:
+    """Those of the flags that this ComfyUI knows."""
+    known = known_flags(Path(tree))
+    return [flag for flag in wanted if flag in known]
 
 
 class Device:
@@ -67,6 +77,10 @@ class Device:
     def set_capacity(self, mib: float) -> None:
         """Make the device that large; what is on it stays."""
         self.post("capacity", {"mib": mib})
+
+    def total_mib(self) -> float:
+        """The size of the GPU itself, without a limit."""
+        return float(self.post("capacity", {"mib": 1 << 30})["capacity_bytes"]) / 2**20
 
     def free_is_pending(self) -> bool:
         """Whether ComfyUI has yet to act on a `POST /free`."""

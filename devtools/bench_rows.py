@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from . import bench_rows_robust as robust
 from .bench_rows_robust import Json, Row, Say
-from .results import Part
 
 MIB = 2**20
 
@@ -19,10 +18,10 @@ def chinese(_english: str, text: str) -> str:
     return text
 
 
-def rows_of(part: Part, say: Say) -> list[Row]:
+def rows_of(name: str, result: Json, say: Say) -> list[Row]:
     """The lines of one benchmark; none for one that has no line in the tables."""
-    make = ROWS.get(part.name)
-    return [] if make is None else make(part.result, say)
+    make = ROWS.get(name)
+    return [] if make is None else make(result, say)
 
 
 def mib(nbytes: float) -> str:
@@ -69,6 +68,14 @@ WAYS = {
 }
 
 
+LIMITS = {
+    "pinned_to_device_s": ("PCIe onto the GPU", "PCIe 装入 GPU"),
+    "pinned_to_cpu_s": ("PCIe off the GPU", "PCIe 移出 GPU"),
+    "read_s": ("reading a file", "读文件"),
+    "write_s": ("writing a file", "写文件"),
+}
+
+
 def _offload(r: Json, say: Say) -> list[Row]:
     rows = []
     for name, words in WAYS.items():
@@ -81,7 +88,12 @@ def _offload(r: Json, say: Say) -> list[Row]:
                 f"{ours:.2f} GB/s，直接复制同样的字节 {plain:.2f} GB/s"
                 f"（{way['speed_of_plain']:.2f}）"),
         ))
-    return rows
+    speeds = {name: r["bytes"] / seconds / 1e9 for name, seconds in r["seconds"].items() if seconds}
+    limits = [
+        f"{say(*words)} {speeds[name]:.2f} GB/s" for name, words in LIMITS.items() if name in speeds
+    ]
+    return [*rows, (say("What the same machine can do at most, in the same run",
+                        "同一次运行中本机的极限"), ", ".join(limits))]
 
 
 def _encode_loop(r: Json, say: Say) -> list[Row]:

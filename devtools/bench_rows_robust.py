@@ -106,7 +106,9 @@ def import_time(r: Json, say: Say) -> list[Row]:
 
 
 def soak(r: Json, say: Say) -> list[Row]:
-    outcomes = ", ".join(f"{count} {name}" for name, count in r["outcomes"].items())
+    right = ("identical", "within")  # what gave a picture first, then what failed and why
+    ordered = sorted(r["outcomes"].items(), key=lambda item: not item[0].startswith(right))
+    outcomes = ", ".join(f"{count} {name}" for name, count in ordered)
     return [(say(f"{r['prompts']} prompts of mixed kinds under injected faults: outcomes",
                  f"{r['prompts']} 个混合提示词在注入故障下的结果"),
              outcomes + say(f"; {len(r['problems'])} things wrong",

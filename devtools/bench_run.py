@@ -2,7 +2,8 @@
 
 A benchmark is a module of `benchmarks/` with NAME, `add_arguments(parser)` and
 `run(args) -> dict`, raising NotHere where this machine or this ComfyUI cannot show it. What it
-lists under `problems` is recorded as well, and the benchmark has failed.
+lists under `problems` is recorded as well, and the benchmark has failed. One that measures a real
+GPU too has REHEARSAL, the arguments with which it takes seconds.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from . import bench_tables, results
+from . import bench_rows, bench_tables, results
 from .errors import NotHere
+from .rehearsal import VARIABLE
 
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
+REHEARSAL_MIB = 16384
 
 
 def load(name: str) -> ModuleType:
@@ -50,8 +53,10 @@ def arguments(module: Any, words: Sequence[str], gpu: bool = False) -> argparse.
     return parser.parse_args([*words, *(["--gpu"] if gpu else [])])
 
 
-def run_one(module: Any, words: Sequence[str], gpu: bool = False) -> bool:
-    """Measure one benchmark and record it; False when it failed."""
+def run_one(
+    module: Any, words: Sequence[str], gpu: bool = False, keep: bool = True
+) -> bool:
+    """Measure one benchmark and record it, unless told not to `keep` it; False when it failed."""
     started = time.monotonic()
     print(f"{module.NAME}: running", flush=True)
     try:
@@ -64,8 +69,13 @@ def run_one(module: Any, words: Sequence[str], gpu: bool = False) -> bool:
         traceback.print_exc()
         print(f"{module.NAME}: FAILED after {time.monotonic() - started:.0f} s", flush=True)
         return False
-    path = results.record(module.NAME, found, args.comfyui, getattr(args, "gpu", False))
-    print(f"{module.NAME}: {time.monotonic() - started:.0f} s, recorded in {path.name}", flush=True)
+    kept = "not recorded"
+    if keep:
+        path = results.record(module.NAME, found, args.comfyui, getattr(args, "gpu", False))
+        kept = f"recorded in {path.name}"
+    print(f"{module.NAME}: {time.monotonic() - started:.0f} s, {kept}", flush=True)
+    for what, figure in bench_rows.rows_of(module.NAME, found, bench_rows.english):
+        print(f"  {what}: {figure}", flush=True)
     problems = found.get("problems", ())
     for problem in problems:
         print(f"{module.NAME}: PROBLEM {problem}", flush=True)
@@ -87,17 +97,28 @@ def alone(module: Any) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--rehearse", action="store_true")
     parser.add_argument("names", nargs="+")
     options = parser.parse_args()
+    if options.rehearse:
+        return _rehearse(options.names)
     if options.gpu and not _has_gpu():
         print("Error: --gpu needs a GPU that torch can use, and this machine shows none.",
               file=sys.stderr)
         return 2
-    failed = []
-    for name in options.names:
-        module = load(name)
-        if not run_one(module, [], options.gpu):
-            failed.append(name)
+    return _failures(options.names, lambda module: run_one(module, [], options.gpu))
+
+
+def _rehearse(names: Iterable[str]) -> int:
+    """Do in small, on a simulated GPU, what `--gpu` does, and record nothing."""
+    os.environ[VARIABLE] = str(REHEARSAL_MIB)
+    return _failures(names, lambda module: run_one(
+        module, getattr(module, "REHEARSAL", ()), gpu=True, keep=False
+    ))
+
+
+def _failures(names: Iterable[str], run: Callable[[ModuleType], bool]) -> int:
+    failed = [name for name in names if not run(load(name))]
     if failed:
         print(f"FAILED: {', '.join(failed)}", flush=True)
     return int(bool(failed))

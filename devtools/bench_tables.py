@@ -92,5 +92,5 @@ def _head(say: Say) -> list[str]:
 def _rows(part: Part, say: Say) -> list[str]:
     return [
         f"| {what} | {figure} | `{part.name}` | {part.commit} | {part.date} |"
-        for what, figure in rows_of(part, say)
+        for what, figure in rows_of(part.name, part.result, say)
     ]

@@ -46,6 +46,16 @@ class PromptFailed(RuntimeError):
         )
 
 
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether the GPU's memory ran out, also where a library or OOM Guard says so."""
+        kind = self.exception_type.rpartition(".")[2]
+        words = self.exception_message.lower()
+        return kind in ("OutOfMemoryError", "OomGuardError") or any(
+            sign in words for sign in ("cuda error: out of memory", "alloc_failed")
+        )
+
+
 class PromptInterrupted(PromptFailed):
     """The prompt was interrupted before its end."""
 

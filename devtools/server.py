@@ -19,6 +19,7 @@ from .client import Client
 from .links import link_folder
 from .ports import free_port, port_is_free
 from .processes import end_process, start_process
+from .rehearsal import rehearsed_mib, simulated
 
 PACK_ROOT = Path(__file__).resolve().parent.parent
 PACK_NAME = "headroom"
@@ -146,13 +147,11 @@ class ComfyServer:
 
     def command(self) -> list[str]:
         """The command line that starts the server."""
-        if self.simulate_mib is None:
+        simulate_mib = rehearsed_mib() if self.gpu else self.simulate_mib
+        if simulate_mib is None:
             mode = [] if self.gpu else ["--cpu"]
             return [self.python, str(self.comfyui / "main.py"), *mode, *self._comfy_args()]
-        launcher = [str(PACK_ROOT / "tests" / "simgpu" / "main.py")]
-        launcher += ["--capacity-mib", str(self.simulate_mib)]
-        if self.expandable_segments:
-            launcher.append("--expandable-segments")
+        launcher = simulated(simulate_mib, self.expandable_segments)
         return [self.python, *launcher, str(self.comfyui), "--", *self._comfy_args()]
 
     def _comfy_args(self) -> list[str]:

@@ -9,7 +9,6 @@ from .graph import forget_everything
 
 ROOM_MIB = 16384
 TIMEOUT_S = 1800.0
-OUT_OF_MEMORY = ("OutOfMemoryError", "OomGuardError")
 Json = dict[str, Any]
 
 
@@ -27,9 +26,9 @@ class TrialDevice:
         try:
             self.client.run(prompt, timeout=TIMEOUT_S)
         except PromptFailed as error:
-            kind = error.exception_type.rpartition(".")[2]
-            if kind not in OUT_OF_MEMORY:
+            if not error.out_of_memory:
                 raise
+            kind = error.exception_type.rpartition(".")[2]
             words = error.exception_message.strip().splitlines()[0]
             return f"{error.node_type}: {kind}: {words}"
         return None

@@ -1,4 +1,8 @@
-"""One fixture for both devices: the simulated GPU, and this machine's own where there is one."""
+"""One fixture for both devices: the simulated GPU, and this machine's own where there is one.
+
+With HEADROOM_REHEARSE_GPU=16384 a simulated GPU of so many MiB stands for this machine's own, and
+all that is done on a real one is done on it.
+"""
 
 import os
 import sys
@@ -6,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from devtools.rehearsal import rehearsed_mib
 from devtools.server import known_flags
 from simgpu import SimServer
 
@@ -37,6 +42,8 @@ class RealServer(SimServer):
 
 def real_capacity_mib() -> int:
     """The size of this machine's GPU, or a skip that says why it cannot be used."""
+    if rehearsed := rehearsed_mib():
+        return rehearsed
     torch = pytest.importorskip("torch", reason="a real GPU is used through torch")
     if not torch.cuda.is_available() or torch.version.hip:
         pytest.skip("needs a real NVIDIA GPU: this machine has none that torch can use")

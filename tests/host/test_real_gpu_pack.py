@@ -1,5 +1,9 @@
-"""The test pack that reads a real GPU, tried on the simulated one: both give the same figures."""
+"""What reads, limits and measures a real GPU, tried on the simulated one."""
 
+import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +12,8 @@ from support.timed import wait_until
 from devtools.bench_device import REAL_PACK, Device
 from devtools.graph import Graph, add_sampler
 from devtools.models import TEST_CHECKPOINT
+from devtools.rehearsal import simulated
+from devtools.results import RESULTS, ROOT
 
 pytestmark = pytest.mark.host
 
@@ -48,3 +54,39 @@ def test_a_bad_size_is_refused(sim):
     for body in ({}, {"mib": -1}, {"mib": "much"}, {"mib": True}):
         status, answer = gpu.client.post_json("/realgpu/capacity", body)
         assert status == 400 and "a number from 0 up" in answer["error"]
+
+
+def test_a_smaller_gpu_is_shown_by_what_is_free_and_by_what_the_allocator_gives(sim):
+    gpu = sim(2048, packs=[Path(REAL_PACK)])
+    real = Device(gpu.client, gpu=True)
+    gpu.unload()
+    real.set_capacity(300)
+    figures = real.ledger()
+    assert figures["capacity_bytes"] == figures["free_bytes"] == 300 << 20
+    assert real.total_mib() == 2048
+    assert real.ledger()["free_bytes"] == 2048 << 20
+
+
+def test_the_process_that_holds_memory_leaves_as_much_free_as_each_line_says(tmp_path):
+    spec = importlib.util.spec_from_file_location("holder", Path(REAL_PACK) / "other_process.py")
+    holder = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(holder)
+    script = tmp_path / "hold.py"
+    script.write_text(holder.HOLD, encoding="utf-8")
+    wanted = [40 << 20, 10 << 20, 1 << 30]
+    done = subprocess.run(
+        [sys.executable, *simulated(64), str(script)], capture_output=True, text=True,
+        input="".join(f"{nbytes}\n" for nbytes in wanted), check=True,
+    )
+    assert done.stdout.split() == [str(40 << 20), str(10 << 20), str(64 << 20)]
+
+
+def test_a_benchmark_for_a_real_gpu_can_be_rehearsed_and_records_nothing(comfyui):
+    recorded = {path: path.read_bytes() for path in RESULTS.glob("*")}
+    command = [sys.executable, "-m", "devtools.bench_run", "--rehearse", "offload", "soak"]
+    env = {**os.environ, "COMFYUI_PATH": str(comfyui)}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "not recorded" in done.stdout and "Offload Model to disk" in done.stdout
+    assert "soak: skipped" in done.stdout
+    assert {path: path.read_bytes() for path in RESULTS.glob("*")} == recorded

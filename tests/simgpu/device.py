@@ -74,6 +74,7 @@ class Figures:
     alloc_retries: int
     ooms: int
     expandable_segments: bool
+    allocator: str = "native"
 
 
 class SimDevice:

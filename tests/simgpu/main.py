@@ -1,6 +1,7 @@
-"""Start ComfyUI on the simulated GPU.
+"""Start ComfyUI, or a Python script, on the simulated GPU.
 
 python tests/simgpu/main.py --capacity-mib N [--expandable-segments] COMFYUI_DIR -- <its arguments>
+python tests/simgpu/main.py --capacity-mib N [--expandable-segments] SCRIPT.py -- <its arguments>
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ FLAGS = (
 
 
 def main() -> None:
-    """Switch the device on, then become ComfyUI's main.py."""
-    own, comfy_args = _split(sys.argv[1:])
+    """Switch the device on, then become ComfyUI's main.py or that script."""
+    own, program_args = _split(sys.argv[1:])
     options = _options(own)
     # A real GPU in this machine must stay out of it.
     os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["HIP_VISIBLE_DEVICES"] = ""
@@ -36,11 +37,17 @@ def main() -> None:
     simgpu = load_package()
     expandable = options.expandable_segments or _asked_by_environment()
     simgpu.switch_on(options.capacity_mib << 20, expandable)
-    tree: Path = options.comfyui
-    sys.argv = [str(tree / "main.py"), *_flags(tree)]
-    sys.argv += ["--extra-model-paths-config", str(HERE / "custom_nodes.yaml"), *comfy_args]
-    sys.path[0] = str(tree)
+    sys.argv = [*_program(options.program), *program_args]
+    sys.path[0] = str(Path(sys.argv[0]).parent)
     runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def _program(path: Path) -> list[str]:
+    """The script to become, and the arguments that ComfyUI needs here."""
+    if path.is_file():
+        return [str(path)]
+    our_node = ["--extra-model-paths-config", str(HERE / "custom_nodes.yaml")]
+    return [str(path / "main.py"), *_flags(path), *our_node]
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
@@ -49,14 +56,17 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _options(words: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Start ComfyUI on a simulated GPU.")
+    parser = argparse.ArgumentParser(
+        description="Start ComfyUI or a script on a simulated GPU."
+    )
     parser.add_argument("--capacity-mib", type=int, required=True)
     parser.add_argument("--expandable-segments", action="store_true")
-    parser.add_argument("comfyui", type=Path, help="a ComfyUI folder; after -- its own arguments")
+    parser.add_argument("program", type=Path, metavar="COMFYUI_DIR_OR_SCRIPT",
+                        help="after -- its own arguments")
     options = parser.parse_args(words)
-    options.comfyui = options.comfyui.resolve()
-    if not (options.comfyui / "main.py").exists():
-        parser.error(f"expected a ComfyUI folder with a main.py, got {options.comfyui}")
+    path = options.program = options.program.resolve()
+    if not (path.is_file() or (path / "main.py").exists()):
+        parser.error(f"expected a ComfyUI folder with a main.py, or a script, got {path}")
     return options
 
 

@@ -9,25 +9,15 @@ A chosen allocation cannot be made to fail here: there is no /realgpu/fault.
 
 import asyncio
 import gc
-import subprocess
-import sys
 
 import torch
 from aiohttp import web
 from server import PromptServer
 
+from .other_process import other_process
+
 NODE_CLASS_MAPPINGS: dict[str, type] = {}
 MIB = 2**20
-# Takes memory until only the given bytes are free, says so, and holds it until its input closes.
-BALLAST = """
-import sys, torch
-torch.cuda.init()
-wanted = int(sys.argv[1])
-spare = torch.cuda.mem_get_info()[0] - wanted
-held = torch.empty(max(spare, 0), dtype=torch.uint8, device="cuda")
-print("held", flush=True)
-sys.stdin.read()
-"""
 
 
 class Limits:
@@ -35,7 +25,7 @@ class Limits:
 
     def __init__(self):
         self.capacity_bytes = None
-        self.ballast = None
+        self.other = other_process()
 
     def set_capacity(self, nbytes):
         """Behave like a GPU of `nbytes`: the allocator's limit, and as much taken by another."""
@@ -43,19 +33,7 @@ class Limits:
         self.capacity_bytes = None if nbytes >= total else nbytes
         torch.cuda.set_per_process_memory_fraction(min(nbytes / total, 1.0))
         reserved = torch.cuda.memory_reserved()
-        self.leave_free(None if nbytes >= total else max(nbytes - reserved, 0))
-
-    def leave_free(self, nbytes):
-        """Let another process take all but `nbytes` of the device; None ends that process."""
-        if self.ballast is not None:
-            self.ballast.communicate()
-            self.ballast = None
-        if nbytes is None:
-            return
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self.ballast = subprocess.Popen([sys.executable, "-c", BALLAST, str(nbytes)], **pipes)
-        if self.ballast.stdout.readline().strip() != "held":
-            raise ValueError("the process that should hold memory could not take it")
+        self.other.leave_free(None if nbytes >= total else max(nbytes - reserved, 0))
 
 
 LIMITS = Limits()
@@ -80,7 +58,10 @@ def ledger(body=None):
         "frees": stats.get("allocation.all.freed", 0),
         "alloc_retries": stats.get("num_alloc_retries", 0),
         "ooms": stats.get("num_ooms", 0),
-        "expandable_segments": False,
+        "expandable_segments": torch.cuda.get_allocator_backend() == "native" and any(
+            segment["is_expandable"] for segment in torch.cuda.memory_snapshot()
+        ),
+        "allocator": torch.cuda.get_allocator_backend(),
     }
 
 
@@ -103,7 +84,7 @@ def capacity(body):
 def other(body):
     free, _ = torch.cuda.mem_get_info()
     taken = _bytes(body)
-    LIMITS.leave_free(None if taken == 0 else max(free - taken, 0))
+    LIMITS.other.leave_free(None if taken == 0 else max(free - taken, 0))
     return ledger()
 
 
