@@ -33,7 +33,7 @@ from devtools import models  # noqa: E402
 from devtools.bench_device import add_gpu, serve  # noqa: E402
 from devtools.bench_run import alone  # noqa: E402
 from devtools.client import Client, node_texts  # noqa: E402
-from devtools.graph import Graph, Node, add_sampler, forget_everything  # noqa: E402
+from devtools.graph import Graph, Node, add_checkpoint, add_sampler, forget_everything  # noqa: E402
 
 CAPACITY_MIB = 8192
 FLOAT32 = ("--fp32-unet", "--fp32-vae", "--fp32-text-enc")
@@ -154,8 +154,7 @@ class CastBench:
 
 
 def _checkpoint(graph: Graph) -> Node:
-    name = models.DEMO_CHECKPOINT.split("/")[1]
-    return graph.add("CheckpointLoaderSimple", ckpt_name=name)
+    return add_checkpoint(graph, models.DEMO_CHECKPOINT)
 
 
 def _source(graph: Graph, kind: str) -> Any:

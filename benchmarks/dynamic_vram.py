@@ -33,7 +33,7 @@ from devtools.bench_device import (  # noqa: E402
 )
 from devtools.bench_run import alone  # noqa: E402
 from devtools.errors import NotHere  # noqa: E402
-from devtools.graph import Graph, add_purge, add_sampler, forget_everything  # noqa: E402
+from devtools.graph import Graph, add_checkpoint, add_purge, add_sampler, forget_everything  # noqa: E402
 from devtools.server import known_flags  # noqa: E402
 
 CAPACITY_MIB = 8192
@@ -85,8 +85,7 @@ def one_run(device: Device, size: int, seed: int) -> Json:
     forget_everything(device.client)
     idle = device.collect()
     graph = Graph()
-    checkpoint = graph.add("CheckpointLoaderSimple",
-                           ckpt_name=models.DEMO_CHECKPOINT.split("/")[1])
+    checkpoint = add_checkpoint(graph, models.DEMO_CHECKPOINT)
     latent = add_sampler(graph, checkpoint[0], checkpoint[1], seed=seed, size=size)
     add_purge(graph, value=graph.add("VAEDecode", samples=latent, vae=checkpoint[2]))
     started = time.monotonic()

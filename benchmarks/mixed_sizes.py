@@ -34,7 +34,7 @@ from devtools import models  # noqa: E402
 from devtools.bench_device import NO_DYNAMIC_VRAM, PLAIN, Device, add_gpu, serve  # noqa: E402
 from devtools.bench_run import alone  # noqa: E402
 from devtools.client import PromptFailed  # noqa: E402
-from devtools.graph import Graph, forget_everything  # noqa: E402
+from devtools.graph import Graph, add_checkpoint, forget_everything  # noqa: E402
 
 PUBLISHED = ((1024, 1024), (1024, 1152), (1360, 1536))
 SIXTEEN = tuple((w, h) for h in (960, 720, 896, 768) for w in (960, 720, 896, 768))
@@ -149,8 +149,7 @@ class SizeBench:
 
     def prompt(self, order: str) -> dict[str, Any]:
         graph = Graph()
-        name = models.TEST_CHECKPOINT.split("/")[1]
-        checkpoint = graph.add("CheckpointLoaderSimple", ckpt_name=name)
+        checkpoint = add_checkpoint(graph, models.TEST_CHECKPOINT)
         sorter = graph.add("HeadroomSizeSorter", sizes=self.text, order=order,
                            fit="keep each size", bucket=64)
         latent = graph.add("EmptyLatentImage", width=sorter[0], height=sorter[1], batch_size=1)

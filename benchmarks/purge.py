@@ -32,7 +32,7 @@ from devtools import models  # noqa: E402
 from devtools.bench_device import Device, add_gpu, serve  # noqa: E402
 from devtools.bench_run import alone  # noqa: E402
 from devtools.client import node_texts  # noqa: E402
-from devtools.graph import Graph, Node, add_purge, add_sampler, forget_everything  # noqa: E402
+from devtools.graph import Graph, Node, add_checkpoint, add_purge, add_sampler, forget_everything  # noqa: E402
 
 CAPACITY_MIB = 8192
 FILES = (models.DEMO_CHECKPOINT, models.TEST_CHECKPOINT)
@@ -101,7 +101,7 @@ class PurgeBench:
         first: Any = self.used(graph, FILES[0])
         if purge:
             first = add_purge(graph, value=first)
-        checkpoint = self.checkpoint(graph, FILES[1])
+        checkpoint = add_checkpoint(graph, FILES[1])
         second = self.encoded(graph, checkpoint, first)
         graph.add("PreviewImage", images=second)
         prompt_id = self.client.queue(graph.prompt)
@@ -120,14 +120,10 @@ class PurgeBench:
 
     def used(self, graph: Graph, file: str) -> Node:
         """A picture that every part of a checkpoint took part in."""
-        checkpoint = self.checkpoint(graph, file)
+        checkpoint = add_checkpoint(graph, file)
         latent = add_sampler(graph, checkpoint[0], checkpoint[1], size=self.args.size)
         image = graph.add("VAEDecode", samples=latent, vae=checkpoint[2])
         return image
-
-    @staticmethod
-    def checkpoint(graph: Graph, file: str) -> Node:
-        return graph.add("CheckpointLoaderSimple", ckpt_name=file.split("/")[1])
 
     def start_empty(self) -> None:
         forget_everything(self.client)

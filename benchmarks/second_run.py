@@ -33,7 +33,7 @@ from devtools import models  # noqa: E402
 from devtools.bench_device import Device, add_gpu, serve  # noqa: E402
 from devtools.bench_run import alone  # noqa: E402
 from devtools.client import cached_nodes  # noqa: E402
-from devtools.graph import Graph, Node, add_purge, add_sampler, forget_everything  # noqa: E402
+from devtools.graph import Graph, Node, add_checkpoint, add_purge, add_sampler, forget_everything  # noqa: E402
 
 CAPACITY_MIB = 8192
 TIMEOUT = 1800.0
@@ -129,8 +129,7 @@ class SecondRuns:
 
     def graph(self, kind: str, seed: int) -> Graph:
         graph = Graph()
-        checkpoint = graph.add("CheckpointLoaderSimple",
-                               ckpt_name=models.DEMO_CHECKPOINT.split("/")[1])
+        checkpoint = add_checkpoint(graph, models.DEMO_CHECKPOINT)
         parts = [checkpoint[output] for output in range(3)]
         if kind != "stock":
             parts[0] = graph.add("HeadroomOOMGuard", model=parts[0], **GUARD)[0]

@@ -63,6 +63,11 @@ def add_offload(graph: Graph, **inputs: Any) -> Node:
     return graph.add("HeadroomOffloadModel", **{**OFFLOAD_DEFAULTS, **inputs})
 
 
+def add_checkpoint(graph: Graph, file: str) -> Node:
+    """Add the loader of a checkpoint, named as in `devtools.models`: its folder and its name."""
+    return graph.add("CheckpointLoaderSimple", ckpt_name=file.rpartition("/")[2])
+
+
 def add_sampler(graph: Graph, model: Any, clip: Any, seed: int = 1, size: int = 64) -> Node:
     """Add the encoders, an empty latent and a two-step KSampler for an SD1.5-class model."""
     positive = graph.add("CLIPTextEncode", clip=clip, text="a red cube on a table")

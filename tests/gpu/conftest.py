@@ -6,18 +6,17 @@ all that is done on a real one is done on it.
 
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
+from devtools import bench_device
+from devtools.bench_device import NATIVE_ALLOCATOR, REAL_PACK, plain_flags
 from devtools.rehearsal import rehearsed_mib
-from devtools.server import known_flags
 from simgpu import SimServer
 
-REAL_PACK = Path(__file__).parent / "packs" / "headroom_real_gpu"
 # What the simulated GPU does not have either: with them, figures would not be the allocator's.
-PLAIN = ("--disable-cuda-malloc", "--disable-dynamic-vram", "--disable-async-offload",
-         "--disable-pinned-memory", "--disable-cuda-graphs")
+PLAIN = (*bench_device.PLAIN, "--disable-async-offload", "--disable-pinned-memory",
+         "--disable-cuda-graphs")
 # A library may keep a workspace on a real GPU as long as the process lives (cuBLAS: 8 to 32 MiB).
 WORKSPACE_BYTES = 64 << 20
 DEVICES = [
@@ -54,6 +53,8 @@ def real_capacity_mib() -> int:
 def gpu(request, comfyui, serve):
     """A factory of servers: `gpu(capacity_mib, *comfy_args, **options)`, empty, on either device.
 
+    `dynamic_vram=True` leaves ComfyUI's dynamic VRAM on, where a real GPU has it.
+
     On the real GPU the capacity is a limit on the server's memory, and another process takes the
     rest, so that the driver tells what it would tell on a smaller card.
     """
@@ -61,12 +62,11 @@ def gpu(request, comfyui, serve):
     total_mib = real_capacity_mib() if request.param == "real" else 0
     started = []
 
-    def start(capacity_mib, *args, **options):
+    def start(capacity_mib, *args, dynamic_vram=False, **options):
         if request.param == "simulated":
             server = SimServer(serve(*args, simulate_mib=capacity_mib, **options), capacity_mib)
         else:
-            known = known_flags(comfyui)
-            flags = [flag for flag in PLAIN if flag in known]
+            flags = plain_flags(comfyui, [NATIVE_ALLOCATOR] if dynamic_vram else PLAIN)
             packs = [*options.pop("packs", ()), REAL_PACK]
             setting = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}
             env = {**setting, **options.pop("env", {})}

@@ -5,13 +5,13 @@ one. What differs between them is said at the place.
 """
 
 import json
-import re
 from pathlib import Path
 
 import pytest
+from support.facts import figure
 
 from devtools.client import PromptFailed, node_texts
-from devtools.graph import Graph, add_offload, add_purge, add_sampler
+from devtools.graph import Graph, add_checkpoint, add_offload, add_purge, add_sampler
 from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
 
 MIB = 2**20
@@ -23,18 +23,12 @@ GUARD = {"free_other_models": True, "offload_weights": True, "split_batch": True
 
 
 def load(graph, file=TEST_CHECKPOINT):
-    return graph.add("CheckpointLoaderSimple", ckpt_name=file.split("/")[1])
+    return add_checkpoint(graph, file)
 
 
 def leftovers(gpu):
     """The bytes that may stay although no model and no result is there."""
     return getattr(gpu, "workspace_bytes", 0)
-
-
-def row(report, name):
-    """The (before, after) of one row of a report, in MiB."""
-    found = re.search(rf"^  {name} +([\d,.]+) -> +([\d,.]+) MiB", report, re.MULTILINE)
-    return tuple(float(number.replace(",", "")) for number in found.groups())
 
 
 def test_after_a_purge_nothing_of_the_models_stays_and_the_report_says_what_is_there(gpu):
@@ -45,10 +39,11 @@ def test_after_a_purge_nothing_of_the_models_stays_and_the_report_says_what_is_t
     report = node_texts(device.client.run(graph.prompt))[purge.id]
     figures = device.collect()
     assert figures.allocated_bytes <= leftovers(device)
-    before, after = row(report, "torch allocated")
+    before, after = figure(report, "torch allocated")
     assert before > 100
     assert after == pytest.approx(figures.allocated_bytes / MIB, abs=0.1)
-    assert row(report, "torch reserved")[1] == pytest.approx(figures.reserved_bytes / MIB, abs=0.1)
+    after = figure(report, "torch reserved")[1]
+    assert after == pytest.approx(figures.reserved_bytes / MIB, abs=0.1)
 
 
 def test_a_tensor_that_something_needs_stays_and_no_byte_more(gpu):
@@ -77,7 +72,7 @@ def test_offloading_one_of_two_models_frees_its_bytes_and_leaves_the_other(gpu, 
     offload = add_offload(graph, model=a[0], after=tidy, to=to)
     last = graph.add("ProbeLoaded", after=offload[1], model=b[0])
     texts = node_texts(device.client.run(graph.prompt))
-    before, after = row(texts[offload.id], "torch allocated")
+    before, after = figure(texts[offload.id], "torch allocated")
     spare = leftovers(device) / MIB
     assert before / 2 <= after + 0.1 and after <= (before + spare) / 2 + 0.1
     shown = json.loads(texts[last.id])
@@ -180,7 +175,7 @@ def test_what_the_driver_shows_is_what_the_report_shows_while_another_process_ho
     graph = Graph()
     purge = add_purge(graph)
     report = node_texts(device.client.run(graph.prompt))[purge.id]
-    shown = row(report, "driver free")
+    shown = figure(report, "driver free")
     free_mib = device.collect().free_bytes / MIB
     slack = 0.1 if device.prefix == "/simgpu" else 64  # others may use a real GPU meanwhile
     assert shown[1] == pytest.approx(free_mib, abs=slack)

@@ -5,7 +5,14 @@ import json
 import pytest
 
 from devtools.client import PromptFailed, node_texts
-from devtools.graph import Graph, add_offload, add_purge, add_sampler, forget_everything
+from devtools.graph import (
+    Graph,
+    add_checkpoint,
+    add_offload,
+    add_purge,
+    add_sampler,
+    forget_everything,
+)
 from devtools.models import (
     DEMO_UPSCALER,
     TEST_CHECKPOINT,
@@ -22,7 +29,7 @@ def file_name(model):
 
 
 def load(graph, checkpoint=TEST_CHECKPOINT):
-    return graph.add("CheckpointLoaderSimple", ckpt_name=file_name(checkpoint))
+    return add_checkpoint(graph, checkpoint)
 
 
 def with_lora(graph, model):

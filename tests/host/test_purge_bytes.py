@@ -4,9 +4,17 @@ import json
 import re
 
 import pytest
+from support.facts import figure
 
 from devtools.client import node_texts
-from devtools.graph import Graph, add_offload, add_purge, add_sampler, forget_everything
+from devtools.graph import (
+    Graph,
+    add_checkpoint,
+    add_offload,
+    add_purge,
+    add_sampler,
+    forget_everything,
+)
 from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_CHECKPOINT_FP16
 
 pytestmark = pytest.mark.host
@@ -27,13 +35,7 @@ def ledger(client):
 
 
 def load(graph, checkpoint=TEST_CHECKPOINT):
-    return graph.add("CheckpointLoaderSimple", ckpt_name=checkpoint.split("/")[1])
-
-
-def figure(report, name):
-    """The (before, after) of one row of a report, in MiB."""
-    row = re.search(rf"^  {name} +([\d,.]+) -> +([\d,.]+) MiB", report, re.MULTILINE)
-    return tuple(float(number.replace(",", "")) for number in row.groups())
+    return add_checkpoint(graph, checkpoint)
 
 
 def test_after_a_purge_no_byte_stays_on_the_device(client):

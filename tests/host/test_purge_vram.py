@@ -5,7 +5,7 @@ import json
 import pytest
 
 from devtools.client import PromptFailed, cached_nodes, node_texts
-from devtools.graph import Graph, add_purge, add_sampler, forget_everything
+from devtools.graph import Graph, add_checkpoint, add_purge, add_sampler, forget_everything
 from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_LORA
 from devtools.server import known_flags
 
@@ -25,7 +25,7 @@ def file_name(model):
 
 
 def load(graph, checkpoint=TEST_CHECKPOINT):
-    return graph.add("CheckpointLoaderSimple", ckpt_name=file_name(checkpoint))
+    return add_checkpoint(graph, checkpoint)
 
 
 def answers(entry):

@@ -10,7 +10,7 @@ import pytest
 from support.timed import wait_until
 
 from devtools.bench_device import REAL_PACK, Device
-from devtools.graph import Graph, add_sampler
+from devtools.graph import Graph, add_checkpoint, add_sampler
 from devtools.models import TEST_CHECKPOINT
 from devtools.rehearsal import simulated
 from devtools.results import RESULTS, ROOT
@@ -24,7 +24,7 @@ SAME = ("allocated_bytes", "reserved_bytes", "peak_allocated_bytes", "peak_reser
 def test_what_is_read_of_a_real_gpu_is_what_the_simulated_one_says_of_itself(sim):
     gpu = sim(2048, packs=[Path(REAL_PACK)])
     graph = Graph()
-    checkpoint = graph.add("CheckpointLoaderSimple", ckpt_name=TEST_CHECKPOINT.split("/")[1])
+    checkpoint = add_checkpoint(graph, TEST_CHECKPOINT)
     graph.add("PreviewAny", source=add_sampler(graph, checkpoint[0], checkpoint[1]))
     gpu.client.run(graph.prompt)
     simulated, real = (Device(gpu.client, gpu=kind) for kind in (False, True))
