@@ -38,14 +38,12 @@ from devtools.bench_device import Device, add_gpu, serve  # noqa: E402
 from devtools.bench_run import alone  # noqa: E402
 from devtools.client import PromptFailed  # noqa: E402
 from devtools.errors import NotHere  # noqa: E402
-from devtools.graph import Graph, Node, add_purge, forget_everything  # noqa: E402
+from devtools.graph import Graph, Node, add_guard, add_purge, forget_everything  # noqa: E402
 
 BATCHES = {"SD1.5": 64, "SDXL": 16, "Flux": 8, "Wan": 2}
 # Of the picture in pixels; the last is the number of a video's frames.
 PICTURES = {"SD1.5": (512, 512, 1), "SDXL": (1024, 1024, 1), "Flux": (1024, 1024, 1),
             "Wan": (832, 480, 81)}
-GUARD = {"free_other_models": True, "offload_weights": True, "split_batch": True,
-         "tile_vae": True, "max_attempts": 8}
 WAYS = ("stock", "guarded")
 ROOM_GIB = 80
 FIRST_MIB = 128  # where the search begins
@@ -166,7 +164,7 @@ class ClassBench:
         parts = self.parts(graph, kind)
         model: Any = parts[0]
         if way == "guarded":
-            model = graph.add("HeadroomOOMGuard", model=model, **GUARD)
+            model = add_guard(graph, model)
         latent = graph.add(
             "KSampler", model=model, positive=parts[1], negative=parts[1], latent_image=parts[2],
             seed=1, steps=2, cfg=1.0 if kind == "Flux" else 4.0, sampler_name="euler",

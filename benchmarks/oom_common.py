@@ -15,7 +15,7 @@ if str(ROOT) not in sys.path:
 from devtools import models  # noqa: E402
 from devtools.bench_run import alone  # noqa: E402
 from devtools.errors import NotHere  # noqa: E402
-from devtools.graph import Graph, Node  # noqa: E402
+from devtools.graph import GUARD_DEFAULTS, Graph, Node  # noqa: E402
 from devtools.server import ComfyServer  # noqa: E402
 
 __all__ = [
@@ -24,8 +24,7 @@ __all__ = [
 ]
 
 PACK = ROOT / "tests" / "host" / "packs" / "headroom_oom_probe"
-EVERYTHING = {"free_other_models": True, "offload_weights": True, "split_batch": True,
-              "tile_vae": True, "max_attempts": 8}
+EVERYTHING = GUARD_DEFAULTS
 WITHOUT_SPLIT = {**EVERYTHING, "split_batch": False, "tile_vae": False}
 
 

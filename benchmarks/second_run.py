@@ -33,13 +33,19 @@ from devtools import models  # noqa: E402
 from devtools.bench_device import Device, add_gpu, serve  # noqa: E402
 from devtools.bench_run import alone  # noqa: E402
 from devtools.client import cached_nodes  # noqa: E402
-from devtools.graph import Graph, Node, add_checkpoint, add_purge, add_sampler, forget_everything  # noqa: E402
+from devtools.graph import (  # noqa: E402
+    Graph,
+    Node,
+    add_checkpoint,
+    add_guard,
+    add_purge,
+    add_sampler,
+    forget_everything,
+)
 
 CAPACITY_MIB = 8192
 TIMEOUT = 1800.0
 KINDS = ("stock", "ours", "ours with purge")
-GUARD = {"free_other_models": True, "offload_weights": True, "split_batch": True,
-         "tile_vae": True, "max_attempts": 8}
 Json = dict[str, Any]
 
 
@@ -132,8 +138,8 @@ class SecondRuns:
         checkpoint = add_checkpoint(graph, models.DEMO_CHECKPOINT)
         parts = [checkpoint[output] for output in range(3)]
         if kind != "stock":
-            parts[0] = graph.add("HeadroomOOMGuard", model=parts[0], **GUARD)[0]
-            parts[2] = graph.add("HeadroomOOMGuard", model=parts[2], **GUARD)[0]
+            parts[0] = add_guard(graph, parts[0])[0]
+            parts[2] = add_guard(graph, parts[2])[0]
         latent = add_sampler(graph, parts[0], parts[1], seed=seed, size=self.size)
         if kind != "stock":
             self._encode_with_ours(graph, latent)

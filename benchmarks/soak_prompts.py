@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from devtools import models
-from devtools.graph import Graph, Node, add_offload, add_purge
+from devtools.graph import Graph, Node, add_checkpoint, add_guard, add_offload, add_purge
 
-GUARD = {"free_other_models": True, "offload_weights": True, "split_batch": True,
-         "tile_vae": True, "max_attempts": 8}
 FILES = (models.TEST_CHECKPOINT, models.TEST_LORA, models.TEST_CONTROLNET, models.DEMO_UPSCALER)
 Fault = dict[str, Any]
 NO_FAULT: Fault = {"at": 0, "times": 0, "kind": "oom"}
@@ -19,12 +17,16 @@ NO_FAULT: Fault = {"at": 0, "times": 0, "kind": "oom"}
 
 @dataclass
 class Soaked:
-    """One prompt under construction. `guarded` is False where a fault may end it."""
+    """One prompt under construction. `guarded` is False where a fault may end it.
+
+    With `tiled` pictures are made in the tiles that OOM Guard would take, by ComfyUI's own means.
+    """
 
     tag: str
     seed: int
     fault: Fault
     guarded: bool = True
+    tiled: bool = False
     graph: Graph = field(default_factory=Graph)
     kept: list[str] = field(default_factory=list)
 
@@ -39,15 +41,14 @@ class Soaked:
 
     def checkpoint(self) -> tuple[Any, Any, Any]:
         """MODEL, CLIP, VAE: the very objects of the loader, cached by ComfyUI."""
-        name = models.TEST_CHECKPOINT.split("/")[1]
-        loader = self.graph.add("CheckpointLoaderSimple", ckpt_name=name)
+        loader = add_checkpoint(self.graph, models.TEST_CHECKPOINT)
         return loader[0], loader[1], loader[2]
 
     def guard(self, value: Any, **options: Any) -> Any:
         """OOM Guard, in prompts that use it."""
         if not self.guarded:
             return value
-        return self.graph.add("HeadroomOOMGuard", model=value, **{**GUARD, **options})
+        return add_guard(self.graph, value, **options)
 
     def words(self, clip: Any, text: str) -> Node:
         return self.graph.add("CLIPTextEncode", clip=clip, text=text)
@@ -63,6 +64,9 @@ class Soaked:
         )
 
     def decode(self, samples: Any, vae: Any) -> Node:
+        if self.tiled:
+            return self.graph.add("VAEDecodeTiled", samples=samples, vae=vae, tile_size=64,
+                                  overlap=16, temporal_size=64, temporal_overlap=8)
         return self.graph.add("VAEDecode", samples=samples, vae=vae)
 
 
@@ -200,7 +204,8 @@ def upscale(soaked: Soaked) -> None:
     image = soaked.graph.add("EmptyImage", width=64, height=64, batch_size=1,
                              color=soaked.seed * 4321)
     model = soaked.guard(soaked.through(loaded))
-    soaked.keep(soaked.graph.add("ImageUpscaleWithModel", upscale_model=model, image=image))
+    node = "SoakUpscaleInTiles" if soaked.tiled else "ImageUpscaleWithModel"
+    soaked.keep(soaked.graph.add(node, upscale_model=model, image=image))
 
 
 def control(soaked: Soaked) -> None:
@@ -230,16 +235,16 @@ def lora(soaked: Soaked) -> None:
 
 KINDS: dict[str, Callable[[Soaked], None]] = {
     build.__name__: build
-    for build in (
-        picture, batch, unguarded, encode_from_disk, encode_lines, encode_without_cache, cast,
-        offload_to_cpu, offload_to_disk, offload_the_others, purge, keep_one, sizes, to_cpu,
-        reported, upscale, control, lora,
-    )
+    for build in (picture, batch, unguarded, encode_from_disk, encode_lines, encode_without_cache,
+                  cast, offload_to_cpu, offload_to_disk, offload_the_others, purge, keep_one, sizes,
+                  to_cpu, reported, upscale, control, lora)
 }
 
 
-def build(kind: str, seed: int, tag: str, fault: Fault | None = None) -> Soaked:
+def build(
+    kind: str, seed: int, tag: str, fault: Fault | None = None, tiled: bool = False
+) -> Soaked:
     """The prompt of one kind and seed; `tag` has to be new."""
-    soaked = Soaked(tag, seed, {**NO_FAULT, **(fault or {})})
+    soaked = Soaked(tag, seed, {**NO_FAULT, **(fault or {})}, guarded=not tiled, tiled=tiled)
     KINDS[kind](soaked)
     return soaked

@@ -12,7 +12,7 @@ from typing import Any
 
 import soak_server
 from soak_chaos import CacheVandal, DiskFull, Hammer, Listener, cache_folder, rss_bytes
-from soak_judge import PERSISTENT, Done, Judge, Reference, slope
+from soak_judge import PERSISTENT, Done, Judge, Kept, Reference, slope
 from soak_prompts import Soaked, build
 
 from devtools.client import Client, was_interrupted
@@ -158,11 +158,17 @@ class Soak:
 
 
 def reference(client: Client, kind: str, seed: int) -> Reference:
-    """The results and the number of allocations of an undisturbed run."""
+    """The results and the number of allocations of an undisturbed run, and the results in tiles."""
     soaked = build(kind, seed, f"reference-{kind}-{seed}")
+    kept = _kept(client, soaked)
+    allocations = client.get_json("/soak/faults")[soaked.tag]["seen"]
+    tiled = _kept(client, build(kind, seed, f"tiles-{kind}-{seed}", tiled=True))
+    return Reference(kept, allocations, tiled)
+
+
+def _kept(client: Client, soaked: Soaked) -> Kept:
     outputs = client.run(soaked.graph.prompt, timeout=TIMEOUT)["outputs"]
-    kept = [outputs[node]["text"] for node in soaked.kept]
-    return Reference(kept, client.get_json("/soak/faults")[soaked.tag]["seen"])
+    return [outputs[node]["text"] for node in soaked.kept]
 
 
 def emptied(client: Client) -> dict[str, Any]:

@@ -40,12 +40,21 @@ PURGE_DEFAULTS = {
     "reset_node_cache": False,
     "run": "when inputs change",
 }
+GUARD_DEFAULTS = {
+    "free_other_models": True, "offload_weights": True, "split_batch": True, "tile_vae": True,
+    "max_attempts": 8,
+}
 OFFLOAD_DEFAULTS = {"scope": "this model", "to": "CPU"}
 
 
 def add_purge(graph: Graph, **inputs: Any) -> Node:
     """Add a Purge VRAM node with its default settings."""
     return graph.add("HeadroomPurgeVRAM", **{**PURGE_DEFAULTS, **inputs})
+
+
+def add_guard(graph: Graph, model: Any, **inputs: Any) -> Node:
+    """Add an OOM Guard node with its default settings."""
+    return graph.add("HeadroomOOMGuard", model=model, **{**GUARD_DEFAULTS, **inputs})
 
 
 def forget_everything(client: Client) -> None:

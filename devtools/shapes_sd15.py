@@ -8,12 +8,14 @@ encoder configuration fix are constants; the depth is the caller's choice.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 Shape = tuple[int, ...]
 Shapes = dict[str, Shape]
 
 CHANNELS = 320  # ComfyUI recognises SD1.5 by this width
 CONTEXT = 768  # the width of CLIP-L
+CLIP_LAYERS = 12
 TIME = 4 * CHANNELS
 LATENT = 4
 
@@ -146,14 +148,19 @@ def controlnet(multipliers: Sequence[int]) -> Shapes:
 
 
 def lora(multipliers: Sequence[int], rank: int) -> Shapes:
-    """A LoRA on every attention projection of `unet(multipliers)`."""
-    shapes: Shapes = {}
+    """A LoRA on every attention projection of `unet(multipliers)` and of the text encoder."""
+    wanted: Shapes = {}
     for name, shape in unet(multipliers).items():
         if ".attn" in name and name.endswith(".weight"):
-            key = "lora_unet_" + name.removesuffix(".weight").replace(".", "_")
-            shapes[f"{key}.lora_up.weight"] = (shape[0], rank)
-            shapes[f"{key}.lora_down.weight"] = (rank, shape[1])
-            shapes[f"{key}.alpha"] = ()
+            wanted["lora_unet_" + name.removesuffix(".weight").replace(".", "_")] = shape
+    for layer, part in product(range(CLIP_LAYERS), ("q", "k", "v", "out")):
+        wanted[f"lora_te_text_model_encoder_layers_{layer}_self_attn_{part}_proj"] = (
+            CONTEXT, CONTEXT)
+    shapes: Shapes = {}
+    for key, shape in wanted.items():
+        shapes[f"{key}.lora_up.weight"] = (shape[0], rank)
+        shapes[f"{key}.lora_down.weight"] = (rank, shape[1])
+        shapes[f"{key}.alpha"] = ()
     return shapes
 
 
@@ -167,7 +174,7 @@ def clip_l() -> Shapes:
         "embeddings.position_embedding": {"weight": (77, CONTEXT)},
         "final_layer_norm": affine(CONTEXT),
     }
-    for layer in range(12):
+    for layer in range(CLIP_LAYERS):
         parts[f"encoder.layers.{layer}"] = _clip_layer(CONTEXT)
     return joined(parts)
 

@@ -5,7 +5,9 @@ in the same situation; what only newer hosts have is asked for first.
 """
 
 import importlib
+import logging
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import comfy.controlnet
@@ -39,6 +41,16 @@ def is_host_oom(error: BaseException) -> bool:
         return bool(ask(error))
     # With a torch too old to have the class, everything would look like an OOM.
     return mm.OOM_EXCEPTION is not Exception and isinstance(error, mm.OOM_EXCEPTION)
+
+
+def says_left_out(record: logging.LogRecord) -> bool:
+    """Return whether ComfyUI says in this line that it goes on without a LoRA or a ControlNet.
+
+    Its adapters catch every error while they work out a weight, and so does what adds a
+    ControlNet's output; both log it.
+    """
+    adapts_weights = Path(record.pathname).parent.name == "weight_adapter"
+    return adapts_weights or record.funcName == "apply_control"
 
 
 def check_interrupt() -> None:
@@ -134,6 +146,15 @@ def _has_stranded_weights(patcher: Any) -> bool:
 def currently_used() -> list[Any]:
     """Return the patchers that the running computation uses, as ComfyUI keeps count."""
     return [patcher for patcher in mm.loaded_models(only_currently_used=True) if patcher]
+
+
+def load_anew(patchers: Sequence[Any]) -> None:
+    """Unload `patchers` and load them again, their patches with them; safe between two steps.
+
+    ComfyUI does the same in the middle of sampling when a ControlNet needs the room for a VAE.
+    """
+    host.unload(host.entries_of(patchers))
+    mm.load_models_gpu(list(patchers))
 
 
 def load_reserving(patchers: Sequence[Any], reserve_bytes: float) -> None:

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from .seam import current_host
 
 log = logging.getLogger("headroom")
+LEFT_OUT = (
+    "ComfyUI went on without a part of a LoRA or ControlNet, so the result is not what was asked "
+    "for; with OOM Guard the call would have been repeated"
+)
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,10 @@ class Action:
 
 @dataclass(frozen=True)
 class OomAttempt:
-    """One rung of the recovery ladder after an out-of-memory error."""
+    """One rung of the recovery ladder after an out-of-memory error.
+
+    `attempt` 0: nobody recovers, ComfyUI left something out and went on.
+    """
 
     prompt_id: str | None
     node_id: str | None
@@ -82,6 +89,13 @@ def note_oom(attempt: int, action: str, freed_mib: float, error: str, recovered:
         node_id or "-", attempt, action, freed_mib, outcome,
     )
     _tell(OomAttempt(prompt_id, node_id, attempt, action, freed_mib, error, recovered))
+
+
+def note_left_out(error: str) -> None:
+    """Tell the listeners and the log that ComfyUI went on without something, out of memory."""
+    prompt_id, node_id = executing_node()
+    log.warning("[Headroom] node %s: %s (%s)", node_id or "-", LEFT_OUT, error)
+    _tell(OomAttempt(prompt_id, node_id, 0, LEFT_OUT, 0.0, error, recovered=False))
 
 
 def _tell(entry: Entry) -> None:

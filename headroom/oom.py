@@ -120,9 +120,12 @@ class Failure:
     where: Where
     requested_bytes: int | None
     memory: Snapshot | None = None  # while the failed call still held what it had
+    is_incomplete: bool = False  # the call went on without a part, a weight without its LoRA
 
     @classmethod
-    def of(cls, error: BaseException, memory: Snapshot | None = None) -> "Failure":
+    def of(
+        cls, error: BaseException, memory: Snapshot | None = None, is_incomplete: bool = False
+    ) -> "Failure":
         """Describe `error` and let go of what its traceback keeps alive.
 
         Call it after the `except` block has been left. File names and lines of the traceback
@@ -130,7 +133,8 @@ class Failure:
         """
         release_frames(error)
         text = str(error)
-        return cls(error, where_of(error) or "device", requested_bytes(text), memory)
+        where = where_of(error) or "device"
+        return cls(error, where, requested_bytes(text), memory, is_incomplete)
 
     @property
     def text(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from .device import MIB
 from .journal import note_oom
+from .left_out import LeftOut, watching
 from .measure import Snapshot, freed_mib, snapshot
 from .oom import CANDIDATES, Failure, OomGuardError, is_out_of_memory
 
@@ -65,8 +66,9 @@ class Ladder:
     """How to recover: the levers in order, how often, and what surrounds every try.
 
     `before_retry` runs inside each retried call and makes it the very same call (random state,
-    options); an out-of-memory error in it counts as a failed try. `tidy` runs after every lever.
-    `explain` writes the text of the final error.
+    options); an out-of-memory error in it counts as a failed try. So does one in `repair`, which
+    runs before it where the failed call may have left weights without their LoRA. `tidy` runs
+    after every lever. `explain` writes the text of the final error.
     """
 
     levers: Sequence[Lever]
@@ -74,6 +76,7 @@ class Ladder:
     tidy: Callable[[], None]
     explain: Callable[[Climb, Snapshot], str]
     before_retry: Callable[[], None] = lambda: None
+    repair: Callable[[], None] = lambda: None
     check_interrupt: Callable[[], None] = lambda: None
 
 
@@ -99,6 +102,7 @@ def guarded(
 ) -> T:
     """Return `call()`, retried up the ladder while it runs out of memory.
 
+    A call in which ComfyUI left something out because memory ran out has failed as well.
     Inside another guarded call of the same thread this is just `call()`: the outermost ladder
     handles what fails, so guards inside guards do not multiply attempts. A call with `is_outer`
     leaves failures to the guarded calls inside it and climbs only for what fails between them.
@@ -115,15 +119,22 @@ def guarded(
 
 
 def _try(call: Callable[[], T]) -> "_Done[T] | Failure":
-    try:
-        return _Done(call())
-    except CANDIDATES as error:
-        if isinstance(error, OomGuardError) or not is_out_of_memory(error):
-            raise
-        failed = error
+    failed: Exception
+    with watching() as left_out:
+        try:
+            result = call()
+        except CANDIDATES as error:
+            if isinstance(error, OomGuardError) or not is_out_of_memory(error):
+                raise
+            failed = error
+        else:
+            if not left_out:
+                return _Done(result)
+            del result
+            failed = LeftOut(left_out[0])
     # Only here, outside the handler, can the frames of the failed call be released.
     try:
-        return Failure.of(failed, snapshot())
+        return Failure.of(failed, snapshot(), is_incomplete=bool(left_out))
     finally:
         del failed
 
@@ -132,6 +143,8 @@ def _climb(call: Callable[[], T], ladder: Ladder, climb: Climb) -> T:
     levers = list(ladder.levers)
 
     def again() -> T:
+        if climb.last.is_incomplete:
+            ladder.repair()
         ladder.before_retry()
         return call()
 

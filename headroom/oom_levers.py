@@ -31,13 +31,18 @@ def tidy() -> None:
 
 
 def ladder_of(
-    subject: Subject, levers: Sequence[Lever], before_retry: Callable[[], None] = lambda: None
+    subject: Subject, levers: Sequence[Lever], before_retry: Callable[[], None] = lambda: None,
+    repair: Callable[[], None] | None = None,
 ) -> Ladder:
-    """Return the ladder of `levers` for one call, with what surrounds every rung."""
+    """Return the ladder of `levers` for one call, with what surrounds every rung.
+
+    Without a `repair` of its own the models of `subject` are unloaded: the call loads them anew.
+    """
     guard = guard_host()
     return Ladder(
         levers=levers, max_attempts=subject.options.max_attempts, tidy=tidy,
         explain=explain(subject), before_retry=before_retry,
+        repair=repair or (lambda: _unload(subject.patchers)),
         check_interrupt=guard.check_interrupt if guard is not None else lambda: None,
     )
 
@@ -106,6 +111,12 @@ class OffloadWeights:
         self._stage += 1
         freed = guard.offload_weights(patchers, wanted)
         return f"offloaded {mib(freed)} of its own weights" if freed > 0 else None
+
+
+def _unload(patchers: Sequence[Any]) -> None:
+    host = current_host()
+    if host is not None:
+        host.unload(host.entries_of(patchers))
 
 
 def _found(patchers: Sequence[Any]) -> list[FoundModel]:

@@ -130,6 +130,9 @@ class _Guard:
             self._guard.revive_dynamic(run.in_use)
             self._guard.reset_conditioning(model, conds())
 
+        def load_anew() -> None:
+            self._guard.load_anew(run.in_use)
+
         def ladder() -> Ladder:
             run.in_use = run.in_use or [model.current_patcher]
             words = f"a step of sampling with {type(model).__name__}"
@@ -137,7 +140,7 @@ class _Guard:
             levers = self._levers(run, weights)
             if self._options.offload_weights:
                 levers.append(OffloadWeights(lambda: run.in_use))
-            return self._ladder(levers, words, x.shape, run, as_at_first)
+            return self._ladder(levers, words, x.shape, run, as_at_first, load_anew)
 
         return guarded(call, ladder)
 
@@ -155,12 +158,13 @@ class _Guard:
     def _ladder(
         self, levers: Sequence[Lever], words: str, shape: Sequence[int], run: Run,
         before_retry: Callable[[], None] = lambda: None,
+        repair: Callable[[], None] | None = None,
     ) -> Ladder:
         size = "x".join(str(side) for side in reversed(shape[2:]))
         subject = Subject(
             words, self._options, shape[0], f"{size} in latent pixels", list(run.in_use)
         )
-        return ladder_of(subject, levers, before_retry)
+        return ladder_of(subject, levers, before_retry, repair)
 
 
 def _run_of(model_options: dict[str, Any] | None) -> Run:

@@ -46,6 +46,9 @@ def _text(subject: Subject, climb: Climb, now: Snapshot) -> str:
 
 def _asked(climb: Climb) -> str:
     asked = climb.last.requested_bytes
+    if climb.last.is_incomplete:
+        amount = f", which asked for {mib(asked)}," if asked else ""
+        return f"still went on without a part of a LoRA or ControlNet{amount}"
     return f"still asked for {mib(asked)}" if asked else "still asked for more memory than there is"
 
 

@@ -57,11 +57,13 @@ def _line(row: list[str], widths: list[int]) -> str:
 def _events(run: dict[str, Any]) -> list[str]:
     lines = []
     for entry in run["oom"]:
+        where = f"- out of memory at {entry['at_seconds']:,.1f} s in #{entry['node_id']}"
+        if entry["attempt"] == 0:  # nobody recovers
+            lines.append(f"{where}: {entry['action']}")
+            continue
         end = "recovered" if entry["recovered"] else "not enough yet"
-        lines.append(
-            f"- out of memory at {entry['at_seconds']:,.1f} s in #{entry['node_id']}, attempt "
-            f"{entry['attempt']}: {entry['action']}, {entry['freed_mib']:,.1f} MiB freed, {end}"
-        )
+        lines.append(f"{where}, attempt {entry['attempt']}: {entry['action']}, "
+                     f"{entry['freed_mib']:,.1f} MiB freed, {end}")
     for entry in run["actions"]:
         lines.append(
             f"- {entry['action']} at {entry['at_seconds']:,.1f} s in #{entry['node_id']}: "

@@ -2,7 +2,7 @@
 
 import logging
 
-from . import file_watch
+from . import file_watch, left_out
 from .gate import Gate
 from .record_probe import Probe
 from .recorder import Recorder
@@ -56,4 +56,5 @@ def _start() -> None:
     host_server.on_prompt_posted(watcher.attach)
     watcher.attach()
     found.start()
+    left_out.listen()
     _recorder = found

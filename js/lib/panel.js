@@ -1,9 +1,8 @@
 // The panel: what it knows, when it asks, and which part it draws again.
 import { h } from "./dom.js";
-import { mib } from "./format.js";
 import { memoryCards, modelList } from "./memory_view.js";
 import { createPoll } from "./poll.js";
-import { runDetails, runPicker } from "./run_view.js";
+import { oomText, runDetails, runPicker } from "./run_view.js";
 import { firstColumn, isRunning } from "./runs.js";
 import { fill } from "./words.js";
 
@@ -188,7 +187,7 @@ function section(title, ...content) {
 /** The sentence of a toast for one recovery. */
 export function oomMessage(event, words) {
   const node = `${event.title || event.class_type} #${event.display_node_id ?? event.node_id}`;
-  const detail = fill(words.oomDetail, { ...event, node, freed: mib(event.freed_mib) });
+  const detail = oomText(event, node, words);
   return event.recovered
     ? { severity: "success", summary: words.oomRecovered, detail }
     : { severity: "warn", summary: words.oomTried, detail };

@@ -64,10 +64,15 @@ function happened(lines, label) {
   return lines.length ? h("ul.headroom-happened", { "aria-label": label }, lines) : null;
 }
 
+/** What happened at one out-of-memory error; attempt 0: nobody recovers. */
+export function oomText(entry, node, words) {
+  const what = entry.attempt === 0 ? words.oomLeftOut : words.oomDetail;
+  return fill(what, { ...entry, node, freed: mib(entry.freed_mib) });
+}
+
 function oomLine(entry, node, words) {
-  const values = { ...entry, node, freed: mib(entry.freed_mib) };
   const outcome = entry.recovered ? words.oomRecovered : words.oomTried;
-  const text = `${outcome} · ${fill(words.oomDetail, values)}`;
+  const text = `${outcome} · ${oomText(entry, node, words)}`;
   return h(`li.headroom-oom${entry.recovered ? ".headroom-recovered" : ""}`, { title: entry.error }, text);
 }
 

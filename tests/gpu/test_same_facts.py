@@ -11,15 +11,13 @@ import pytest
 from support.facts import figure
 
 from devtools.client import PromptFailed, node_texts
-from devtools.graph import Graph, add_checkpoint, add_offload, add_purge, add_sampler
+from devtools.graph import Graph, add_checkpoint, add_guard, add_offload, add_purge, add_sampler
 from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
 
 MIB = 2**20
 ROOMY_MIB = 4096
 PACKS = Path(__file__).resolve().parents[1] / "host" / "packs"
 FLOAT32 = ("--fp32-unet", "--fp32-vae", "--fp32-text-enc")
-GUARD = {"free_other_models": True, "offload_weights": True, "split_batch": True,
-         "tile_vae": True, "max_attempts": 8}
 
 
 def load(graph, file=TEST_CHECKPOINT):
@@ -145,7 +143,7 @@ class Batch:
         checkpoint = load(graph)
         model = checkpoint[0]
         if guard:
-            model = graph.add("HeadroomOOMGuard", model=model, **GUARD)
+            model = add_guard(graph, model)
         latent = add_sampler(graph, model, checkpoint[1], size=128, seed=self.seed)
         inputs = graph.prompt[latent.id]["inputs"]
         inputs["steps"] = 1

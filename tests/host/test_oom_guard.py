@@ -113,6 +113,24 @@ def test_one_failed_allocation_anywhere_in_sampling_gives_the_same_bits(gpu, bui
     assert answer["tried"] >= 3
 
 
+def test_one_failed_allocation_while_a_model_with_a_lora_is_loaded_gives_the_same_bits(gpu):
+    """ComfyUI catches what fails while it works out a LoRA, and would sample without it."""
+    answer = sweep_sampling(gpu, patched, fresh=True, last=160, stride=9)
+    assert answer["problems"] == []
+    assert answer["identical_unfailed"]
+    assert answer["largest_difference"] == 0
+    assert answer["tried"] >= 10
+
+
+def test_one_failed_allocation_while_streamed_weights_get_their_lora_gives_the_same_bits(gpu):
+    gpu.set_capacity(400)  # ComfyUI keeps more than that free, so weights and LoRA are streamed
+    answer = sweep_sampling(gpu, patched, fresh=True, begins="PREDICT_NOISE", stride=61)
+    assert answer["problems"] == []
+    assert answer["identical_unfailed"]
+    assert answer["largest_difference"] == 0
+    assert answer["tried"] >= 10
+
+
 @pytest.mark.parametrize("build", VARIANTS, ids=lambda build: build.__name__)
 def test_a_split_batch_agrees_within_a_thousandth_of_the_range(gpu, build):
     answer = sweep_sampling(gpu, build, ONLY_SPLIT, batch=3, first=150, stride=400, **IN_STEPS)

@@ -45,6 +45,20 @@ def test_one_failed_allocation_anywhere_in_the_text_encoder_gives_the_same_bits(
     assert answer["tried"] >= 5
 
 
+def test_one_failed_allocation_while_a_text_encoder_with_a_lora_is_loaded_gives_the_same_bits(gpu):
+    """ComfyUI catches what fails while it works out a LoRA, and would encode without it."""
+    graph = Graph()
+    loader = checkpoint(graph)
+    clip = graph.add("LoraLoader", model=loader[0], clip=loader[1], strength_model=1.0,
+                     strength_clip=1.0, lora_name="headroom_test_lora.safetensors")[1]
+    answer = run_sweep(gpu, graph, "OomSweepEncoder", add_guard(graph, clip), clip, fresh=True,
+                       last=290, stride=22)
+    assert answer["problems"] == []
+    assert answer["identical_unfailed"]
+    assert answer["largest_difference"] == 0
+    assert answer["tried"] >= 10
+
+
 def upscaling(gpu, options, **settings):
     graph = Graph()
     net = graph.add("UpscaleModelLoader", model_name="headroom_demo_upscale.safetensors")

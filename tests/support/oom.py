@@ -3,21 +3,21 @@
 import json
 from pathlib import Path
 
+from devtools.graph import GUARD_DEFAULTS, add_checkpoint, add_guard
+from devtools.models import TEST_CHECKPOINT
+
+__all__ = ["GUARD", "add_guard"]
+
 PACK = Path(__file__).resolve().parent.parent / "host" / "packs" / "headroom_oom_probe"
-GUARD = {"free_other_models": True, "offload_weights": True, "split_batch": True,
-         "tile_vae": True, "max_attempts": 8}
+GUARD = GUARD_DEFAULTS
 ONLY_SPLIT = {**GUARD, "free_other_models": False, "offload_weights": False}
 # Returning memory answers the first failure, a split the second; loading cannot be split.
 IN_STEPS = {"times": 2, "begins": "PREDICT_NOISE"}
 SPLIT_TOLERANCE = 1e-3  # of the latent's range
 
 
-def add_guard(graph, model, **options):
-    return graph.add("HeadroomOOMGuard", model=model, **{**GUARD, **options})
-
-
 def checkpoint(graph):
-    return graph.add("CheckpointLoaderSimple", ckpt_name="headroom_test_sd15.safetensors")
+    return add_checkpoint(graph, TEST_CHECKPOINT)
 
 
 def text(graph, loader, words):
@@ -36,9 +36,10 @@ def answer_of(gpu, graph, node):
 
 def run_sweep(gpu, graph, node, guarded, plain, **settings):
     """The answer of a sweep node; by default it fails every allocation once."""
-    defaults = {"first": 1, "stride": 1, "times": 1, "kind": "oom"}
+    defaults = {"first": 1, "last": 10**9, "stride": 1, "times": 1, "kind": "oom"}
     sweep = graph.add(node, guarded=guarded, plain=plain, **{**defaults, **settings})
     answer = answer_of(gpu, graph, sweep)
+    print(f"differing after the failure of {answer['differing']}")
     print(f"{answer['tried']} of {answer['allocations']} allocations failed in turn, "
           f"largest difference {answer['largest_difference']:.3g} "
           f"of a range of {answer['range']:.3g}")

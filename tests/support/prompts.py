@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from devtools.graph import GUARD_DEFAULTS
+
 Prompt = dict[str, dict[str, Any]]
 PURGE = {
     "unload": "all models", "only_below_free_mib": 0, "free_ram": False,
     "reset_node_cache": False, "run": "when inputs change",
-}
-GUARD = {
-    "free_other_models": True, "offload_weights": True, "split_batch": True, "tile_vae": True,
-    "max_attempts": 8,
 }
 # Few steps and pixels, for a machine without a GPU: the first widgets of a node, by its title.
 QUICKER = {"Size Sorter": ["192x192\n256x192"], "KSampler": [3, "fixed", 4]}
@@ -44,6 +42,6 @@ def sampling(seed: int = 1, size: int = 64, guarded: bool = False) -> Prompt:
         "6": node("PreviewImage", images=["5", 0]),
     }
     if guarded:
-        prompt["7"] = node("HeadroomOOMGuard", model=["1", 0], **GUARD)
+        prompt["7"] = node("HeadroomOOMGuard", model=["1", 0], **GUARD_DEFAULTS)
         prompt["4"]["inputs"]["model"] = ["7", 0]
     return prompt

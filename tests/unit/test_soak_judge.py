@@ -87,20 +87,27 @@ def test_results_are_compared_bit_for_bit_and_within_a_thousandth_after_a_split(
 ):
     numpy = pytest.importorskip("numpy")
     values = numpy.linspace(0, 1, 11)
-    for name, array in {"a": values, "near": values + 5e-4, "far": values + 0.1}.items():
+    arrays = {"a": values, "near": values + 5e-4, "far": values + 0.1, "tiled": values + 0.2}
+    for name, array in arrays.items():
         numpy.save(tmp_path / f"{name}.npy", array)
-    judge = judging.Judge({("picture", 1): judging.Reference([["a"], ["a"]], 1)}, tmp_path)
+    reference = judging.Reference([["a"], ["a"]], 1, [["a"], ["tiled"]])
+    judge = judging.Judge({("picture", 1): reference}, tmp_path)
 
-    def word(name, *actions):
+    def word(name, *actions, latent=None):
         done = finished("picture", "", failed=1)
-        outputs = {node: {"text": [name]} for node in done.soaked.kept}
+        texts = [latent or name, name]
+        outputs = {node: {"text": [text]}
+                   for node, text in zip(done.soaked.kept, texts, strict=True)}
         done.entry = {"status": {"status_str": "success", "messages": []}, "outputs": outputs}
         done.record = {"oom": [{"action": action} for action in actions]}
         return judge.judge(done)
 
     assert word("a") == "identical after recovery"
     assert word("near", "split the batch of 2") == "within a thousandth after a split"
+    assert word("tiled", "computed in tiles of 8", latent="a").startswith("identical to ComfyUI")
     assert judge.problems == []
     assert word("near").startswith("other bits")
     assert word("far", "split the batch of 2").startswith("wrong")
-    assert len(judge.problems) == 2 and json.dumps(judge.by_kind)
+    assert word("tiled", latent="a").startswith("wrong")
+    assert word("tiled", "computed in tiles of 8").startswith("wrong")  # no latent is in tiles
+    assert len(judge.problems) == 4 and json.dumps(judge.by_kind)

@@ -5,7 +5,7 @@ import json
 import comfy.model_management as mm
 import torch
 
-from .sweep import SWEEP, ProbeNode, Sweep
+from .sweep import FRESH, SWEEP, ProbeNode, Sweep, start
 
 
 class OomSweepControl(ProbeNode):
@@ -18,7 +18,7 @@ class OomSweepControl(ProbeNode):
             "batch": ("INT", {"default": 1}), **SWEEP,
         }}
 
-    def execute(self, guarded, plain, model, batch, first, stride, times, kind):
+    def execute(self, guarded, plain, model, batch, first, last, stride, times, kind):
         device = mm.get_torch_device()
         generator = torch.Generator().manual_seed(9)
         picture = torch.rand(1, 3, 64, 64, generator=generator)
@@ -39,7 +39,7 @@ class OomSweepControl(ProbeNode):
 
         reference = control(plain, lambda: None)
         sweep = Sweep(lambda arm: control(guarded, arm), {"times": times, "kind": kind})
-        return {"ui": {"text": [json.dumps(sweep(reference, (first, None, stride)))]}}
+        return {"ui": {"text": [json.dumps(sweep(reference, (first, last, stride)))]}}
 
 
 class OomSweepUpscale(ProbeNode):
@@ -50,7 +50,7 @@ class OomSweepUpscale(ProbeNode):
         return {"required": {"guarded": ("UPSCALE_MODEL",), "plain": ("UPSCALE_MODEL",),
                              "batch": ("INT", {"default": 1}), **SWEEP}}
 
-    def execute(self, guarded, plain, batch, first, stride, times, kind):
+    def execute(self, guarded, plain, batch, first, last, stride, times, kind):
         device = mm.get_torch_device()
         generator = torch.Generator().manual_seed(9)
         picture = torch.rand(batch, 3, 96, 96, generator=generator)
@@ -65,7 +65,7 @@ class OomSweepUpscale(ProbeNode):
 
         reference = upscale(plain, lambda: None)
         sweep = Sweep(lambda arm: upscale(guarded, arm), {"times": times, "kind": kind})
-        return {"ui": {"text": [json.dumps(sweep(reference, (first, None, stride)))]}}
+        return {"ui": {"text": [json.dumps(sweep(reference, (first, last, stride)))]}}
 
 
 class OomSweepDecode(ProbeNode):
@@ -74,7 +74,7 @@ class OomSweepDecode(ProbeNode):
         return {"required": {"guarded": ("VAE",), "plain": ("VAE",), "latent": ("LATENT",),
                              "encode": ("BOOLEAN", {"default": False}), **SWEEP}}
 
-    def execute(self, guarded, plain, latent, encode, first, stride, times, kind):
+    def execute(self, guarded, plain, latent, encode, first, last, stride, times, kind):
         generator = torch.Generator().manual_seed(3)
         latents = torch.randn(latent["samples"].shape, generator=generator)
         reference = pixels = plain.decode(latents)
@@ -85,22 +85,24 @@ class OomSweepDecode(ProbeNode):
             arm()
             return guarded.encode(pixels) if encode else guarded.decode(latents)
 
-        answer = Sweep(run, {"times": times, "kind": kind})(reference, (first, None, stride))
+        answer = Sweep(run, {"times": times, "kind": kind})(reference, (first, last, stride))
         return {"ui": {"text": [json.dumps(answer)]}}
 
 
 class OomSweepEncoder(ProbeNode):
     @classmethod
     def INPUT_TYPES(cls):
-        return {"required": {"guarded": ("CLIP",), "plain": ("CLIP",), **SWEEP}}
+        return {"required": {"guarded": ("CLIP",), "plain": ("CLIP",), **SWEEP},
+                "optional": {"fresh": FRESH}}
 
-    def execute(self, guarded, plain, first, stride, times, kind):
+    def execute(self, guarded, plain, first, last, stride, times, kind, fresh=False):
         def encode(clip):
             return clip.encode_from_tokens_scheduled(clip.tokenize("a red cube"))[0][0]
 
         def run(arm):
+            start(fresh)
             arm()
             return encode(guarded)
 
-        answer = Sweep(run, {"times": times, "kind": kind})(encode(plain), (first, None, stride))
+        answer = Sweep(run, {"times": times, "kind": kind})(encode(plain), (first, last, stride))
         return {"ui": {"text": [json.dumps(answer)]}}

@@ -8,7 +8,7 @@ from comfy_extras import nodes_custom_sampler as custom
 
 import nodes
 
-from .sweep import SWEEP, ProbeNode, Sweep, armed
+from .sweep import FRESH, SWEEP, ProbeNode, Sweep, armed, start
 
 
 class OomSweepSampling(ProbeNode):
@@ -20,11 +20,12 @@ class OomSweepSampling(ProbeNode):
             "steps": ("INT", {"default": 2}), "cfg": ("FLOAT", {"default": 4.0}),
             "sampler": ("STRING", {"default": "euler_ancestral"}), **SWEEP,
             "begins": ("STRING", {"default": "OUTER_SAMPLE"}),
-        }, "optional": {"guider": ("STRING", {"default": ""})}}
+        }, "optional": {"guider": ("STRING", {"default": ""}), "fresh": FRESH}}
 
     def execute(self, guarded, plain, positive, negative, latent, steps, cfg, sampler, first,
-                stride, times, kind, begins, guider=""):
+                last, stride, times, kind, begins, guider="", fresh=False):
         def sample(model):
+            start(fresh)
             if guider:
                 own = _guider(guider, model, positive, negative, cfg)
                 return _custom_sample(own, sampler, steps, latent["samples"])
@@ -35,7 +36,7 @@ class OomSweepSampling(ProbeNode):
         reference = sample(plain)
         settings = {"times": times, "kind": kind}
         sweep = Sweep(lambda arm: sample(armed(guarded, arm, begins)), settings)
-        answer = sweep(reference, (first, None, stride))
+        answer = sweep(reference, (first, last, stride))
         return {"ui": {"text": [json.dumps(answer)]}}
 
 

@@ -3,6 +3,7 @@
 import gc
 import sys
 
+import comfy.model_management as mm
 import torch
 from comfy.patcher_extension import WrappersMP
 
@@ -51,10 +52,11 @@ class Sweep:
             "allocations": seen,
             "identical_unfailed": bool(torch.equal(result, reference)),
             "range": float(reference.max() - reference.min()),
-            "problems": [], "tried": 0, "largest_difference": 0.0,
+            "problems": [], "tried": 0, "largest_difference": 0.0, "differing": [],
         }
         clean = allocated()
-        for k in range(*slice(*ks).indices(seen + 1)):
+        first, last, stride = ks
+        for k in range(first, min(last, seen) + 1, stride):
             self._one(k, reference, clean, answer)
         return answer
 
@@ -64,6 +66,8 @@ class Sweep:
             result = self.run(lambda: fault(at=k, **self.settings))
             difference = float((result - reference).abs().max())
             answer["largest_difference"] = max(answer["largest_difference"], difference)
+            if difference:
+                answer["differing"].append(k)
         except RuntimeError as error:
             answer["problems"].append([k, f"{type(error).__name__}: {str(error)[:600]}"])
         finally:
@@ -90,10 +94,22 @@ def armed(model, arm, begins):
     return clone
 
 
+EVERY = 10**9
 SWEEP = {
-    "first": ("INT", {"default": 1}), "stride": ("INT", {"default": 1}),
+    "first": ("INT", {"default": 1}), "last": ("INT", {"default": EVERY, "max": EVERY}),
+    "stride": ("INT", {"default": 1}),
     "times": ("INT", {"default": 1}), "kind": ("STRING", {"default": "oom"}),
 }
+
+
+# With it every run begins with loading the model, whose allocations can fail then too.
+FRESH = ("BOOLEAN", {"default": False})
+
+
+def start(fresh):
+    if fresh:
+        mm.unload_all_models()
+        mm.soft_empty_cache()
 
 
 class ProbeNode:

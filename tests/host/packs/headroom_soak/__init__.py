@@ -5,6 +5,8 @@ import json
 import sys
 from pathlib import Path
 
+import comfy.model_management as mm
+import comfy.utils
 import folder_paths
 import numpy
 import torch
@@ -91,9 +93,31 @@ class SoakKeep:
         return {"ui": {"text": [digest.hexdigest()]}}
 
 
+class SoakUpscaleInTiles:
+    """What ImageUpscaleWithModel gives when it works in tiles of 32 pixels."""
+
+    CATEGORY = "headroom tests"
+    RETURN_TYPES = ("IMAGE",)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"upscale_model": ("UPSCALE_MODEL",), "image": ("IMAGE",)}}
+
+    def run(self, upscale_model, image):
+        device = mm.get_torch_device()
+        upscale_model.to(device)
+        scaled = comfy.utils.tiled_scale(
+            image.movedim(-1, -3).to(device), upscale_model, tile_x=32, tile_y=32, overlap=16,
+            upscale_amount=upscale_model.scale, output_device=device,
+        )
+        upscale_model.to("cpu")
+        return (torch.clamp(scaled.movedim(-3, -1), min=0, max=1.0).cpu(),)
+
+
 @PromptServer.instance.routes.get("/soak/faults")
 async def told(request):
     return web.json_response({tag: fault.as_dict() for tag, fault in faults.items()})
 
 
-NODE_CLASS_MAPPINGS = {cls.__name__: cls for cls in (SoakPass, SoakKeep)}
+NODE_CLASS_MAPPINGS = {cls.__name__: cls for cls in (SoakPass, SoakKeep, SoakUpscaleInTiles)}

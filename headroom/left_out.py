@@ -1,0 +1,77 @@
+"""What ComfyUI leaves out when memory runs out: it catches the error, logs it and goes on.
+
+That happens to parts of a LoRA (every adapter in `comfy/weight_adapter/`) and to a ControlNet's
+addition, in 0.3.75 as in 0.33.0. The result is then wrong and only a line in the log says so; that
+line, written while the out-of-memory error is being handled, is what is listened to here.
+"""
+
+import logging
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .journal import executing_node, note_left_out
+from .oom import is_out_of_memory
+from .seam import guard_host
+
+
+class LeftOut(RuntimeError):
+    """Memory ran out in a part of the work, and ComfyUI went on without that part."""
+
+
+class _Listener(logging.Handler):
+    """Tells the innermost watcher of a thread what was left out there; with none, the journal."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._watchers = threading.local()
+        self._told: tuple[str | None, str | None] | None = None
+
+    def watchers(self) -> list[list[str]]:
+        """The watchers of this thread, the innermost last."""
+        found: list[list[str]] | None = getattr(self._watchers, "found", None)
+        if found is None:
+            found = self._watchers.found = []
+            listen()
+        return found
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error, guard = sys.exc_info()[1], guard_host()
+        if error is None or guard is None or not guard.says_left_out(record):
+            return
+        if not is_out_of_memory(error):
+            return
+        if watchers := self.watchers():
+            watchers[-1].append(record.getMessage())
+        else:
+            self._tell(record.getMessage())
+
+    def _tell(self, words: str) -> None:
+        node = executing_node()
+        if node != self._told:  # once for a node, not for each of hundreds of weights
+            self._told = node
+            note_left_out(words)
+
+
+_listener = _Listener()
+
+
+def listen() -> None:
+    """Hear from now on what ComfyUI logs; a second time changes nothing."""
+    logging.getLogger().addHandler(_listener)
+
+
+@contextmanager
+def watching() -> Iterator[list[str]]:
+    """Collect ComfyUI's words about everything that it leaves out in this thread meanwhile.
+
+    Inside another watch only the inner one is told. Costs a few microseconds.
+    """
+    watchers = _listener.watchers()
+    found: list[str] = []
+    watchers.append(found)
+    try:
+        yield found
+    finally:
+        watchers.pop()

@@ -1,0 +1,134 @@
+"""What a host catches, logs and leaves out when memory runs out counts as a failed call."""
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from headroom import journal, left_out
+from headroom.left_out import LeftOut, listen, watching
+from headroom.oom import OomGuardError
+from headroom.oom_ladder import Ladder, guarded
+
+OOM = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 64.00 MiB.")
+
+
+@pytest.fixture(autouse=True)
+def host(monkeypatch):
+    """A host whose function `leaves_out` catches and logs, as ComfyUI's LoRA adapters do."""
+    seam = SimpleNamespace(says_left_out=lambda record: record.funcName == "leaves_out")
+    monkeypatch.setattr(left_out, "guard_host", lambda: seam)
+    monkeypatch.setattr(left_out._listener, "_told", None)
+
+
+@pytest.fixture
+def entries():
+    found = []
+    stop = journal.listen(found.append)
+    yield found
+    stop()
+
+
+def leaves_out(error):
+    try:
+        raise error
+    except (RuntimeError, ValueError) as caught:
+        logging.error("ERROR lora key %s", caught)
+
+
+class Call:
+    """Leaves something out in its first `times` calls."""
+
+    def __init__(self, times, error=OOM):
+        self.left, self.error, self.log = times, error, []
+
+    def __call__(self):
+        self.log.append("call")
+        if self.left > 0:
+            self.left -= 1
+            leaves_out(self.error)
+        return "done"
+
+
+class Lever:
+    def pull(self, failure, tries_left):
+        return "did something"
+
+
+def ladder(log, limit=3):
+    return lambda: Ladder(
+        levers=[Lever()], max_attempts=limit, tidy=lambda: None,
+        explain=lambda climb, now: f"gave up: {climb.last.requested_bytes} bytes",
+        repair=lambda: log.append("repair"), before_retry=lambda: log.append("again"),
+    )
+
+
+def test_a_call_that_left_something_out_is_repaired_and_repeated(entries):
+    call = Call(1)
+    assert guarded(call, ladder(call.log)) == "done"
+    assert call.log == ["call", "repair", "again", "call"]
+    (attempt,) = entries
+    assert attempt.attempt == 1 and attempt.recovered
+    assert "Tried to allocate 64.00 MiB" in attempt.error
+
+
+def test_a_call_that_leaves_something_out_again_and_again_ends_in_an_error():
+    call = Call(99)
+    with pytest.raises(OomGuardError, match=f"gave up: {64 << 20} bytes") as caught:
+        guarded(call, ladder(call.log))
+    assert isinstance(caught.value.__cause__, LeftOut)
+    assert call.log.count("call") == 4
+
+
+def test_a_call_that_left_something_out_and_then_ran_out_itself_is_repaired_too():
+    call = Call(1)
+
+    def run():
+        call()
+        if len(call.log) == 1:
+            raise OOM
+        return "done"
+
+    assert guarded(run, ladder(call.log)) == "done"
+    assert call.log == ["call", "repair", "again", "call"]
+
+
+@pytest.mark.parametrize("error", [ValueError("wrong shape"), RuntimeError("a size mismatch")])
+def test_what_is_left_out_for_another_reason_is_none_of_our_business(error, entries):
+    call = Call(1, error)
+    assert guarded(call, ladder(call.log)) == "done"
+    leaves_out(error)
+    assert call.log == ["call"] and entries == []
+
+
+def test_what_others_log_while_they_recover_by_themselves_is_left_to_them():
+    def recovers():
+        try:
+            raise OOM
+        except torch.OutOfMemoryError:
+            logging.error("slower but right")
+        return "done"
+
+    assert guarded(recovers, ladder([])) == "done"
+
+
+def test_without_a_guard_it_is_noted_once_for_a_node(entries, monkeypatch, caplog):
+    listen()
+    node = ["1"]
+    monkeypatch.setattr(left_out, "executing_node", lambda: ("prompt", node[0]))
+    for number in ("1", "1", "2"):
+        node[0] = number
+        leaves_out(OOM)
+    assert [(e.attempt, e.recovered, e.action) for e in entries] == [
+        (0, False, journal.LEFT_OUT)] * 2
+    assert "result is not what was asked for" in caplog.text
+
+
+def test_only_the_inner_of_two_watches_is_told():
+    with watching() as outer:
+        with watching() as inner:
+            leaves_out(OOM)
+        assert len(inner) == 1 and outer == []
+        leaves_out(OOM)
+    assert len(outer) == 1
