@@ -3,14 +3,16 @@
 import json
 
 import comfy.ldm.wan.model
+import comfy.lora
 import comfy.model_management as mm
 import comfy.model_patcher
 import comfy.ops
 import comfy.sd
+import comfy.weight_adapter
 import torch
 from comfy.patcher_extension import WrappersMP
 
-from .sweep import ModelNode, ProbeNode
+from .sweep import ModelNode, ProbeNode, disarm, fault
 
 
 class OomNestedPatch(ModelNode):
@@ -72,6 +74,26 @@ class OomInterruptCalls(ProbeNode):
 
     def execute(self):
         return {"ui": {"text": [json.dumps(OomInterruptOnce.calls)]}}
+
+
+class OomLoraLeftOut(ProbeNode):
+    """ComfyUI works out two weights with a LoRA, without a guard, and memory runs out in both."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {}}
+
+    def execute(self):
+        up, down = torch.ones(64, 4), torch.ones(4, 64)
+        adapter = comfy.weight_adapter.lora.LoRAAdapter(set(), (up, down, 4.0, None, None, None))
+        weight = torch.zeros(64, 64, device=mm.get_torch_device())
+        failed = 0
+        for name in ("first", "second"):
+            fault(at=3)  # the product of the two, which are on the device by then
+            comfy.lora.calculate_weight([(1.0, adapter, 1.0, None, None)], weight, name)
+            failed += disarm().failed
+        answer = {"failed": failed, "patched": bool(weight.any())}
+        return {"ui": {"text": [json.dumps(answer)]}}
 
 
 class OomTinyWan(ProbeNode):
