@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 NAME = "capacity_classes"
-REHEARSAL = ("--classes", "SD1.5", "--divide", "8", "--batch", "2", "--gib", "0.5", "1")
+REHEARSAL = ("--classes", "SD1.5", "--divide", "8", "--batch", "2", "--gib", "0.05", "1")
 ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
