@@ -24,7 +24,7 @@ def names() -> list[str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu", action="store_true", help="on this machine's GPU, not a simulated")
     parser.add_argument("--rehearse", action="store_true",
-                        help="do what --gpu does on a simulated GPU, in small; record nothing")
+                        help="rehearse --gpu on a simulated GPU, in small; record nothing")
     parser.add_argument("--only", nargs="+", action="extend", choices=names(), metavar="NAME",
                         help=f"of {', '.join(names())}")
     parser.add_argument("--comfyui", metavar="PATH", help="a ComfyUI tree; default: 0.3.75")

@@ -76,7 +76,7 @@ class Ladder:
     tidy: Callable[[], None]
     explain: Callable[[Climb, Snapshot], str]
     before_retry: Callable[[], None] = lambda: None
-    repair: Callable[[], None] = lambda: None
+    repair: Callable[[], object] = lambda: None
     check_interrupt: Callable[[], None] = lambda: None
 
 
@@ -141,10 +141,13 @@ def _try(call: Callable[[], T]) -> "_Done[T] | Failure":
 
 def _climb(call: Callable[[], T], ladder: Ladder, climb: Climb) -> T:
     levers = list(ladder.levers)
+    is_incomplete = climb.first.is_incomplete  # until a repair has come to its end
 
     def again() -> T:
-        if climb.last.is_incomplete:
+        nonlocal is_incomplete
+        if is_incomplete:
             ladder.repair()
+            is_incomplete = False
         ladder.before_retry()
         return call()
 
@@ -163,6 +166,7 @@ def _climb(call: Callable[[], T], ladder: Ladder, climb: Climb) -> T:
         if isinstance(outcome, _Done):
             return outcome.result
         climb.failures.append(outcome)
+        is_incomplete = is_incomplete or outcome.is_incomplete
     raise _give_up(ladder, climb) from climb.first.error
 
 

@@ -32,7 +32,7 @@ def tidy() -> None:
 
 def ladder_of(
     subject: Subject, levers: Sequence[Lever], before_retry: Callable[[], None] = lambda: None,
-    repair: Callable[[], None] | None = None,
+    repair: Callable[[], object] | None = None,
 ) -> Ladder:
     """Return the ladder of `levers` for one call, with what surrounds every rung.
 
@@ -42,7 +42,7 @@ def ladder_of(
     return Ladder(
         levers=levers, max_attempts=subject.options.max_attempts, tidy=tidy,
         explain=explain(subject), before_retry=before_retry,
-        repair=repair or (lambda: _unload(subject.patchers)),
+        repair=repair or (lambda: unload_models(_found(subject.patchers))),
         check_interrupt=guard.check_interrupt if guard is not None else lambda: None,
     )
 
@@ -111,12 +111,6 @@ class OffloadWeights:
         self._stage += 1
         freed = guard.offload_weights(patchers, wanted)
         return f"offloaded {mib(freed)} of its own weights" if freed > 0 else None
-
-
-def _unload(patchers: Sequence[Any]) -> None:
-    host = current_host()
-    if host is not None:
-        host.unload(host.entries_of(patchers))
 
 
 def _found(patchers: Sequence[Any]) -> list[FoundModel]:

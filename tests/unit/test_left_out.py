@@ -56,11 +56,11 @@ class Lever:
         return "did something"
 
 
-def ladder(log, limit=3):
+def ladder(log, limit=3, repair=None):
     return lambda: Ladder(
         levers=[Lever()], max_attempts=limit, tidy=lambda: None,
         explain=lambda climb, now: f"gave up: {climb.last.requested_bytes} bytes",
-        repair=lambda: log.append("repair"), before_retry=lambda: log.append("again"),
+        repair=repair or (lambda: log.append("repair")), before_retry=lambda: log.append("again"),
     )
 
 
@@ -92,6 +92,18 @@ def test_a_call_that_left_something_out_and_then_ran_out_itself_is_repaired_too(
 
     assert guarded(run, ladder(call.log)) == "done"
     assert call.log == ["call", "repair", "again", "call"]
+
+
+def test_a_repair_that_runs_out_of_memory_itself_is_made_again():
+    call = Call(1)
+
+    def repair():
+        call.log.append("repair")
+        if call.log.count("repair") == 1:
+            raise OOM
+
+    assert guarded(call, ladder(call.log, repair=repair)) == "done"
+    assert call.log == ["call", "repair", "repair", "again", "call"]
 
 
 @pytest.mark.parametrize("error", [ValueError("wrong shape"), RuntimeError("a size mismatch")])
