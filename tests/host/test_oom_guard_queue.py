@@ -95,13 +95,19 @@ def test_attempts_appear_in_the_run_of_the_prompt(gpu):
     assert attempt["attempt"] == 1
 
 
-def test_a_lora_that_comfyui_leaves_out_without_a_guard_is_told_once_for_the_node(gpu):
+@pytest.mark.parametrize(("node", "failures", "words"), [
+    ("OomLoraLeftOut", 2, "first"),
+    ("OomControlLeftOut", 1, "control could not be applied"),
+])
+def test_what_comfyui_leaves_out_without_a_guard_is_told_once_for_the_node(
+    gpu, node, failures, words
+):
     graph = Graph()
-    node = graph.add("OomLoraLeftOut", node_id="unguarded")
+    node = graph.add(node, node_id="unguarded")
     entry = gpu.client.run(graph.prompt)
     told = json.loads(entry["outputs"][node.id]["text"][0])
-    assert told == {"failed": 2, "patched": False}  # and the prompt is a success all the same
+    assert told == {"failed": failures, "patched": False}  # and the prompt is a success
     (event,) = gpu.client.get_json(f"/headroom/runs/{entry['prompt_id']}")["oom"]
     assert (event["node_id"], event["attempt"], event["recovered"]) == ("unguarded", 0, False)
     assert "went on without a part of a LoRA" in event["action"]
-    assert "first" in event["error"]
+    assert words in event["error"]

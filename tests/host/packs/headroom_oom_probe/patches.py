@@ -2,6 +2,7 @@
 
 import json
 
+import comfy.ldm.modules.diffusionmodules.openaimodel as unet
 import comfy.ldm.wan.model
 import comfy.lora
 import comfy.model_management as mm
@@ -93,6 +94,27 @@ class OomLoraLeftOut(ProbeNode):
             comfy.lora.calculate_weight([(1.0, adapter, 1.0, None, None)], weight, name)
             failed += disarm().failed
         answer = {"failed": failed, "patched": bool(weight.any())}
+        return {"ui": {"text": [json.dumps(answer)]}}
+
+
+class _Unaddable:
+    shape = (1,)
+
+    def __radd__(self, other):
+        raise torch.OutOfMemoryError("Allocation on device 0 would exceed allowed memory.")
+
+
+class OomControlLeftOut(ProbeNode):
+    """ComfyUI adds a ControlNet's output, without a guard, and memory runs out in that."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {}}
+
+    def execute(self):
+        hidden = torch.zeros(1, device=mm.get_torch_device())
+        result = unet.apply_control(hidden, {"middle": [_Unaddable()]}, "middle")
+        answer = {"failed": 1, "patched": bool(result.any())}
         return {"ui": {"text": [json.dumps(answer)]}}
 
 
