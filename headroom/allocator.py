@@ -1,6 +1,6 @@
 """Give the allocator's unused blocks back to the driver: through ComfyUI, or torch without it."""
 
-from . import device as devices
+from .base import device as devices
 from .seam import current_host
 
 

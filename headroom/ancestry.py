@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from .file_identity import identities_of
-from .graph import GetNode, Node, ancestors, constants, getter, is_link, strings, title
+from .base.file_identity import identities_of
+from .base.prompt_graph import GetNode, Node, ancestors, constants, getter, is_link, strings, title
 
 MODEL_SUFFIXES = (
     ".safetensors", ".sft", ".ckpt", ".pt", ".pt2", ".pth", ".bin", ".gguf", ".pkl", ".onnx",

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from .base.tensors import storage_key
 from .cast_layers import forget
 from .cast_rules import FLOATS, Wanted
 from .cast_tensor import Rounding, cast_tensor
 from .comeback import is_comeback
-from .tensors import storage_key
 
 Twins = dict[int, Any]
 

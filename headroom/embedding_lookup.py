@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from .ancestry import identify
+from .base.file_identity import identities_of
 from .embedding_cache import EmbeddingCache
-from .file_identity import identities_of
 from .file_watch import SEEN
 from .stored_value import Unstorable
 

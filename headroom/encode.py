@@ -8,14 +8,14 @@ from typing import Any, Literal
 import torch
 
 from .allocator import return_cache
-from .choices import expect_choice
+from .base.choices import expect_choice
+from .base.tensors import storage_bytes, tensors_within
 from .embedding_lookup import EmbeddingLookup
 from .find import find_models
 from .journal import note_action
 from .measure import snapshot
 from .report import Report, mib
 from .seam import current_host
-from .tensors import storage_bytes, tensors_within
 from .tocpu import OnCpu, to_cpu
 from .unload import unload_models
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .choices import expect_choice
+from .base.choices import expect_choice
 from .embedding_lookup import EmbeddingLookup, look_up
 from .encode import Encoded, encode_to_cpu
 

@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 
 from .ancestry import MODEL_SUFFIXES, Lookup, files_of_values, host_lookup
-from .file_identity import State, state_of
-from .graph import constants
+from .base.file_identity import State, state_of
+from .base.prompt_graph import constants
 
 _PROCESS_START_NS = int(psutil.Process().create_time() * 1e9)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from .device import MIB
+from .base.device import MIB
 from .loaded import LoadedModel
 from .measure import DeviceMemory, Snapshot
 

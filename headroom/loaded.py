@@ -6,7 +6,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
-from .device import MIB
+from .base.device import MIB
 from .seam import current_host
 from .unload import loaded_bytes
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from .base.safetensors_file import DTYPES, Slot, read_slots, write_storages
+from .base.tensors import module_tensors, storage_bytes, storage_key
 from .report import mib
-from .safefile import DTYPES, Slot, read_slots, write_storages
-from .tensors import module_tensors, storage_bytes, storage_key
 
 log = logging.getLogger("headroom")
 

@@ -7,8 +7,8 @@ from typing import Any
 import psutil
 import torch
 
-from . import device as devices
-from .device import MIB
+from .base import device as devices
+from .base.device import MIB
 from .seam import current_host
 
 

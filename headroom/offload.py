@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from .allocator import return_cache
 from .ancestry import files_of_values, host_lookup
-from .choices import expect_choice
+from .base.choices import expect_choice
+from .base.ram import trim_heap
 from .find import FoundModel, find_models
 from .journal import note_action
 from .mapping import Mapped, check_mappable, map_modules
 from .measure import freed_rss_mib, snapshot
-from .ram import trim_heap
 from .report import Report, mib
 from .seam import current_host
 from .unload import others, unload_models

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import torch
 
-from .device import MIB
+from .base.device import MIB
 from .measure import Snapshot
 from .seam import guard_host
 

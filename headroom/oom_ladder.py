@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from .device import MIB
+from .base.device import MIB
 from .journal import note_oom
 from .left_out import LeftOut, watching
 from .measure import Snapshot, freed_mib, snapshot

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from .allocator import return_cache
+from .base.ram import trim_heap
 from .find import FoundModel
 from .oom import Failure
 from .oom_ladder import Ladder, Lever
 from .oom_text import Subject, explain
-from .ram import trim_heap
 from .report import mib
 from .seam import current_host, guard_host
 from .unload import loaded_bytes, others, unload_models

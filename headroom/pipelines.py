@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
+from .base.tensors import module_bytes
 from .comeback import come_back_on_use
 from .find import pipeline_modules
-from .tensors import module_bytes
 
 
 def to_cpu(pipeline: Any) -> str:

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from .allocator import return_cache
-from .choices import expect_choice
-from .device import MIB
+from .base.choices import expect_choice
+from .base.device import MIB
+from .base.ram import trim_heap
 from .find import FoundModel, find_models
 from .journal import note_action
 from .measure import Snapshot, snapshot
-from .ram import trim_heap
 from .report import Report, mib
 from .seam import current_host
 from .unload import Unloaded, others, unload_models

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from . import device as devices
+from .base import device as devices
 from .measure import measure_device, rss_bytes, used_devices
 from .record import Place
 from .record_nodes import Reading

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .device import MIB
+from .base.device import MIB
 from .measure import DeviceMemory, Snapshot, freed_mib, freed_rss_mib
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .numpy_backed import is_plain, numpy_backed
+from .base.numpy_backed import is_plain, numpy_backed
 from .report import mib
 
 _LEAVES = (

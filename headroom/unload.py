@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from . import pipelines
+from .base.tensors import module_bytes
 from .comeback import come_back_on_use
 from .find import FoundModel
 from .report import mib
 from .seam import current_host
-from .tensors import module_bytes
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import headroom
-from headroom.tensors import module_bytes
+from headroom.base.tensors import module_bytes
 
 pytest.importorskip("diffsynth", reason="needs diffsynth from PyPI")
 

@@ -9,10 +9,10 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import headroom.mapping as mapping
+from headroom.base.ram import trim_heap
+from headroom.base.safetensors_file import read_slots
 from headroom.mapping import check_mappable, map_modules
 from headroom.measure import rss_bytes
-from headroom.ram import trim_heap
-from headroom.safefile import read_slots
 
 MIB = 1024 * 1024
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import headroom
+from headroom.base.tensors import module_bytes
 from headroom.find import find_models
-from headroom.tensors import module_bytes
 
 pytest.importorskip("diffusers", reason="needs diffusers and transformers from PyPI")
 pytest.importorskip("transformers", reason="needs diffusers and transformers from PyPI")

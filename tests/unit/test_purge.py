@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from headroom import purge, snapshot
-from headroom.device import MIB
+from headroom.base.device import MIB
 from headroom.journal import Action, listen
 from headroom.measure import DeviceMemory, Snapshot, freed_mib
 from headroom.report import Report

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from headroom.base.numpy_backed import numpy_backed
 from headroom.moving import move_to_cpu
-from headroom.numpy_backed import numpy_backed
 from headroom.tocpu import to_cpu
 
 DTYPES = [
