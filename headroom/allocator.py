@@ -1,7 +1,7 @@
 """Give the allocator's unused blocks back to the driver: through ComfyUI, or torch without it."""
 
 from .base import device as devices
-from .seam import current_host
+from .host.seam import current_host
 
 
 def return_cache() -> None:

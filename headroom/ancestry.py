@@ -103,7 +103,7 @@ def identify(prompt: Any, node_id: str, input: str, lookup: Lookup | None = None
 
 def host_lookup() -> Lookup:
     """Return the lookup of the ComfyUI that runs in this process."""
-    from . import host_graph
+    from .host import graph as host_graph
 
     lookup: Lookup = host_graph.HostLookup()
     return lookup

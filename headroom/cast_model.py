@@ -20,8 +20,8 @@ from .cast_rules import (
     unmatched,
 )
 from .cast_tensor import CastOverflow, Rounding, check_tensor
+from .host.seam import current_host
 from .pipelines import has_offload_hook
-from .seam import current_host
 
 
 @dataclass
@@ -112,7 +112,7 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
 def _host_cast() -> Any:
     if current_host() is None:
         raise RuntimeError("a ComfyUI patcher can only be cast inside ComfyUI")
-    from . import host_cast
+    from .host import cast as host_cast
 
     return host_cast
 

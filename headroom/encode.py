@@ -12,10 +12,10 @@ from .base.choices import expect_choice
 from .base.tensors import storage_bytes, tensors_within
 from .embedding_lookup import EmbeddingLookup
 from .find import find_models
+from .host.seam import current_host
 from .journal import note_action
 from .measure import snapshot
 from .report import Report, mib
-from .seam import current_host
 from .tocpu import OnCpu, to_cpu
 from .unload import unload_models
 
@@ -117,7 +117,7 @@ def _progress(total: int) -> Any:
     """Return what to call after each prompt: it moves the bar on and honours an interrupt."""
     if current_host() is None or total == 0:
         return lambda: None
-    from . import host_graph
+    from .host import graph as host_graph
 
     bar = host_graph.progress(total)
     host_graph.stop_if_interrupted()

@@ -86,6 +86,6 @@ def run(
 
 def _place() -> tuple[str | None, str, int]:
     """Return (prompt id, node id, place in the list) of the node that runs in this thread."""
-    from . import host_graph
+    from .host import graph as host_graph
 
     return host_graph.place()

@@ -58,6 +58,6 @@ SEEN = SeenFiles()
 
 def watch() -> None:
     """Look at every prompt that ComfyUI queues from now on; call once, where ComfyUI runs."""
-    from . import host_graph
+    from .host import graph as host_graph
 
     host_graph.on_prompt(SEEN.note_prompt)

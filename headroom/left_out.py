@@ -11,9 +11,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from .host.seam import guard_host
 from .journal import executing_node, note_left_out
 from .oom import is_out_of_memory
-from .seam import guard_host
 
 
 class LeftOut(RuntimeError):

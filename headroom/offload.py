@@ -11,11 +11,11 @@ from .ancestry import files_of_values, host_lookup
 from .base.choices import expect_choice
 from .base.ram import trim_heap
 from .find import FoundModel, find_models
+from .host.seam import current_host
 from .journal import note_action
 from .mapping import Mapped, check_mappable, map_modules
 from .measure import freed_rss_mib, snapshot
 from .report import Report, mib
-from .seam import current_host
 from .unload import others, unload_models
 
 Scope = Literal["this model", "every other model"]
@@ -91,7 +91,7 @@ def _source_files(model: FoundModel) -> list[Path]:
     host = current_host()
     if host is None:
         return []
-    from . import host_graph
+    from .host import graph as host_graph
 
     remembered: list[Path] = host.source_files(model.handle)
     running = host_graph.running_prompt()

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import torch
 
 from .base.device import MIB
+from .host.seam import guard_host
 from .measure import Snapshot
-from .seam import guard_host
 
 Where = Literal["device", "RAM"]
 

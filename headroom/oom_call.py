@@ -6,9 +6,9 @@ from typing import Any
 import torch
 
 from . import oom_batch
+from .host.seam import guard_host
 from .oom_batch import Piece, Unsplittable
 from .oom_run import KEY, Run
-from .seam import guard_host
 
 
 def forward(

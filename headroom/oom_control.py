@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from .host.seam import guard_host
 from .oom_batch import Unsplittable, join_rows, rows_of
 from .oom_copies import Guarded, guarded_copy
 from .oom_ladder import Ladder, Lever, guarded, is_climbing
@@ -14,7 +15,6 @@ from .oom_options import GuardOptions
 from .oom_replay import RandomState
 from .oom_run import Run, SplitBatch
 from .oom_text import Subject
-from .seam import guard_host
 
 
 class InPieces:

@@ -9,11 +9,11 @@ import torch
 from .allocator import return_cache
 from .base.ram import trim_heap
 from .find import FoundModel
+from .host.seam import current_host, guard_host
 from .oom import Failure
 from .oom_ladder import Ladder, Lever
 from .oom_text import Subject, explain
 from .report import mib
-from .seam import current_host, guard_host
 from .unload import loaded_bytes, others, unload_models
 
 Patchers = Callable[[], Sequence[Any]]

@@ -8,11 +8,11 @@ import torch
 
 from .base.device import MIB
 from .base.tensors import module_tensors
+from .host.seam import current_host
 from .measure import DeviceMemory, Snapshot, other_processes_mib
 from .oom_ladder import Climb, tried_text
 from .oom_options import GuardOptions
 from .report import mib
-from .seam import current_host
 
 _NOTABLE_MIB = 256.0  # another process below this is hardly the reason
 

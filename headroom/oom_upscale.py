@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from .host.seam import guard_host
 from .oom_copies import Guarded, guarded_copy
 from .oom_ladder import Ladder, Lever, guarded, is_climbing
 from .oom_levers import ReturnMemory, UnloadOthers, ladder_of
@@ -11,7 +12,6 @@ from .oom_options import GuardOptions
 from .oom_replay import RandomState
 from .oom_text import Subject
 from .oom_tiles import FewerImages, Plan, SmallerTiles, images_apart, joined
-from .seam import guard_host
 
 _SMALLEST_TILE = 32
 _OVERLAP = 16

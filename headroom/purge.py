@@ -9,10 +9,10 @@ from .base.choices import expect_choice
 from .base.device import MIB
 from .base.ram import trim_heap
 from .find import FoundModel, find_models
+from .host.seam import current_host
 from .journal import note_action
 from .measure import Snapshot, snapshot
 from .report import Report, mib
-from .seam import current_host
 from .unload import Unloaded, others, unload_models
 
 Unload = Literal["all models", "all but keep", "no models"]

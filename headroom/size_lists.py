@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .seam import current_host
+from .host.seam import current_host
 from .work_order import sort_work
 
 

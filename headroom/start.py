@@ -4,9 +4,9 @@ import logging
 
 from . import file_watch, left_out
 from .gate import Gate
+from .host.seam import current_host
 from .record_probe import Probe
 from .recorder import Recorder
-from .seam import current_host
 
 log = logging.getLogger("headroom")
 
@@ -33,12 +33,12 @@ def start() -> None:
 
 def _start() -> None:
     global _recorder
-    from . import host_server
+    from .host import server as host_server
 
     if not host_server.has_server():
         return
     file_watch.watch()
-    from .host_recording import PromptWatcher
+    from .host.recording import PromptWatcher
     from .routes import Routes
 
     gate = Gate(host_server.prompts_waiting)

@@ -10,8 +10,8 @@ from . import pipelines
 from .base.tensors import module_bytes
 from .comeback import come_back_on_use
 from .find import FoundModel
+from .host.seam import current_host
 from .report import mib
-from .seam import current_host
 
 
 @dataclass(frozen=True)

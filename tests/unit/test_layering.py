@@ -14,7 +14,7 @@ def run_python(code):
 
 
 def test_the_package_imports_without_comfyui_and_does_not_import_the_seam():
-    code = "import headroom, sys; print([m for m in sys.modules if m.startswith('headroom.host')])"
+    code = "import headroom, sys; print([m for m in sys.modules if m == 'headroom.host.core'])"
     assert run_python(code) == "[]"
 
 

@@ -15,7 +15,7 @@ import torch
 from comfy_execution.graph_utils import ExecutionBlocker
 from comfy_execution.utils import get_executing_context
 
-from .base import device as devices
+from ..base import device as devices
 
 # ---------------------------------------------------------------- devices and memory
 

@@ -9,8 +9,8 @@ from typing import Any
 from aiohttp import web
 from server import PromptServer
 
-from .host import accepts
-from .record import Outcome
+from ..record import Outcome
+from .core import accepts
 
 Handler = Callable[[Any], Awaitable[Any]]
 

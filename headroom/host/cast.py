@@ -11,8 +11,8 @@ from typing import Any
 import comfy.model_management as mm
 import torch
 
-from . import host
-from .cast_module import Twins, follow
+from ..cast_module import Twins, follow
+from . import core as host
 
 COMPILE_KEY = "torch.compile"
 

@@ -12,7 +12,7 @@ def current_host() -> ModuleType | None:
     """
     if "comfy.model_management" not in sys.modules:
         return None
-    from . import host
+    from . import core as host
 
     return host
 
@@ -21,6 +21,6 @@ def guard_host() -> ModuleType | None:
     """Return the `host_guard` module, the part of the seam that OOM Guard needs, or None."""
     if current_host() is None:
         return None
-    from . import host_guard
+    from . import guard as host_guard
 
     return host_guard

@@ -19,7 +19,7 @@ import comfy.utils
 import torch
 from comfy.patcher_extension import WrappersMP
 
-from . import host
+from . import core as host
 
 WRAPPERS = (
     WrappersMP.OUTER_SAMPLE, WrappersMP.PREPARE_SAMPLING, WrappersMP.PREDICT_NOISE,

@@ -1,0 +1,1 @@
+"""The adapter to ComfyUI: the only folder that imports it."""
