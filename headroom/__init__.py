@@ -6,10 +6,10 @@
 
 from .cast import Cast, cast
 from .find import FoundModel, find_models
-from .measure import DeviceMemory, Snapshot, snapshot
+from .measure.report import Report
+from .measure.snapshot import DeviceMemory, Snapshot, snapshot
 from .offload import offload
 from .purge import purge
-from .report import Report
 from .sizes import Size
 from .tocpu import OnCpu, to_cpu
 from .work_order import restore_order, sort_work

@@ -12,9 +12,9 @@ from .cast_module import Twins
 from .cast_rules import CastRules, parse_keep, short
 from .find import is_patcher, is_pipeline
 from .host.seam import current_host
-from .journal import note_action
-from .measure import snapshot
-from .report import Report, mib
+from .measure.journal import note_action
+from .measure.report import Report, mib
+from .measure.snapshot import snapshot
 
 Dtype = Literal["bfloat16", "float16", "float32"]
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}

@@ -13,9 +13,9 @@ from .base.tensors import storage_bytes, tensors_within
 from .embedding_lookup import EmbeddingLookup
 from .find import find_models
 from .host.seam import current_host
-from .journal import note_action
-from .measure import snapshot
-from .report import Report, mib
+from .measure.journal import note_action
+from .measure.report import Report, mib
+from .measure.snapshot import snapshot
 from .tocpu import OnCpu, to_cpu
 from .unload import unload_models
 

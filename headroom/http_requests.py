@@ -9,7 +9,7 @@ import psutil
 
 from .base.device import MIB
 from .loaded import LoadedModel
-from .measure import DeviceMemory, Snapshot
+from .measure.snapshot import DeviceMemory, Snapshot
 
 UNLOADS = ("all models", "all but keep", "no models")
 SCOPES = ("this model", "every other model")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .host.seam import guard_host
-from .journal import executing_node, note_left_out
+from .measure.journal import executing_node, note_left_out
 from .oom import is_out_of_memory
 
 

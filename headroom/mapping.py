@@ -20,7 +20,7 @@ import torch
 
 from .base.safetensors_file import DTYPES, Slot, read_slots, write_storages
 from .base.tensors import module_tensors, storage_bytes, storage_key
-from .report import mib
+from .measure.report import mib
 
 log = logging.getLogger("headroom")
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from .journal import executing_node
+from .measure.journal import executing_node
 from .run_text import run_text
 from .start import recorder
 

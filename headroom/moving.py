@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from .journal import note_action
-from .measure import snapshot
-from .report import Report
+from .measure.journal import note_action
+from .measure.report import Report
+from .measure.snapshot import snapshot
 from .tocpu import to_cpu
 
 MAX_NAMED = 10

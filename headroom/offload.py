@@ -12,10 +12,10 @@ from .base.choices import expect_choice
 from .base.ram import trim_heap
 from .find import FoundModel, find_models
 from .host.seam import current_host
-from .journal import note_action
 from .mapping import Mapped, check_mappable, map_modules
-from .measure import freed_rss_mib, snapshot
-from .report import Report, mib
+from .measure.journal import note_action
+from .measure.report import Report, mib
+from .measure.snapshot import freed_rss_mib, snapshot
 from .unload import others, unload_models
 
 Scope = Literal["this model", "every other model"]

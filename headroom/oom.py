@@ -14,7 +14,7 @@ import torch
 
 from .base.device import MIB
 from .host.seam import guard_host
-from .measure import Snapshot
+from .measure.snapshot import Snapshot
 
 Where = Literal["device", "RAM"]
 

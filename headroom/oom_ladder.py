@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from .base.device import MIB
-from .journal import note_oom
 from .left_out import LeftOut, watching
-from .measure import Snapshot, freed_mib, snapshot
+from .measure.journal import note_oom
+from .measure.snapshot import Snapshot, freed_mib, snapshot
 from .oom import CANDIDATES, Failure, OomGuardError, is_out_of_memory
 
 T = TypeVar("T")

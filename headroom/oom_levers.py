@@ -10,10 +10,10 @@ from .allocator import return_cache
 from .base.ram import trim_heap
 from .find import FoundModel
 from .host.seam import current_host, guard_host
+from .measure.report import mib
 from .oom import Failure
 from .oom_ladder import Ladder, Lever
 from .oom_text import Subject, explain
-from .report import mib
 from .unload import loaded_bytes, others, unload_models
 
 Patchers = Callable[[], Sequence[Any]]

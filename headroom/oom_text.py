@@ -9,10 +9,10 @@ import torch
 from .base.device import MIB
 from .base.tensors import module_tensors
 from .host.seam import current_host
-from .measure import DeviceMemory, Snapshot, other_processes_mib
+from .measure.report import mib
+from .measure.snapshot import DeviceMemory, Snapshot, other_processes_mib
 from .oom_ladder import Climb, tried_text
 from .oom_options import GuardOptions
-from .report import mib
 
 _NOTABLE_MIB = 256.0  # another process below this is hardly the reason
 

@@ -10,9 +10,9 @@ from .base.device import MIB
 from .base.ram import trim_heap
 from .find import FoundModel, find_models
 from .host.seam import current_host
-from .journal import note_action
-from .measure import Snapshot, snapshot
-from .report import Report, mib
+from .measure.journal import note_action
+from .measure.report import Report, mib
+from .measure.snapshot import Snapshot, snapshot
 from .unload import Unloaded, others, unload_models
 
 Unload = Literal["all models", "all but keep", "no models"]

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .base.device import MIB
-from .journal import Action, Entry, OomAttempt
+from .measure.journal import Action, Entry, OomAttempt
 from .record_nodes import NodeRecord, NodeTable, Reading
 from .record_samples import Samples
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import torch
 
 from .base import device as devices
-from .measure import measure_device, rss_bytes, used_devices
+from .measure.snapshot import measure_device, rss_bytes, used_devices
 from .record import Place
 from .record_nodes import Reading
 

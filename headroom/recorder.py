@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from .journal import Entry, OomAttempt, listen
+from .measure.journal import Entry, OomAttempt, listen
 from .record import Outcome, Place, Run
 from .record_events import Enter, Event, Events
 from .record_nodes import NodeInfo, NodeTable, Reading

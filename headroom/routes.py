@@ -18,7 +18,7 @@ from .http_requests import (
     runs_asked,
 )
 from .loaded import loaded_models, patchers_named
-from .measure import snapshot
+from .measure.snapshot import snapshot
 from .offload import offload
 from .purge import purge
 from .recorder import Recorder

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from .base.numpy_backed import is_plain, numpy_backed
-from .report import mib
+from .measure.report import mib
 
 _LEAVES = (
     str, bytes, int, float, complex, bool, type(None), type, torch.dtype, torch.device, torch.Size,

@@ -11,7 +11,7 @@ from .base.tensors import module_bytes
 from .comeback import come_back_on_use
 from .find import FoundModel
 from .host.seam import current_host
-from .report import mib
+from .measure.report import mib
 
 
 @dataclass(frozen=True)

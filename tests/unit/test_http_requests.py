@@ -14,7 +14,7 @@ from headroom.http_requests import (
     runs_asked,
 )
 from headroom.loaded import LoadedModel
-from headroom.measure import DeviceMemory, Snapshot
+from headroom.measure.snapshot import DeviceMemory, Snapshot
 
 MIB = 1024 * 1024
 

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from headroom import journal, left_out
+from headroom import left_out
 from headroom.left_out import LeftOut, listen, watching
+from headroom.measure import journal
 from headroom.oom import OomGuardError
 from headroom.oom_ladder import Ladder, guarded
 

@@ -12,7 +12,7 @@ import headroom.mapping as mapping
 from headroom.base.ram import trim_heap
 from headroom.base.safetensors_file import read_slots
 from headroom.mapping import check_mappable, map_modules
-from headroom.measure import rss_bytes
+from headroom.measure.snapshot import rss_bytes
 
 MIB = 1024 * 1024
 

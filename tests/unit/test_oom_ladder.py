@@ -7,7 +7,8 @@ import weakref
 import pytest
 import torch
 
-from headroom import journal, oom_ladder
+from headroom import oom_ladder
+from headroom.measure import journal
 from headroom.oom import OomGuardError
 from headroom.oom_ladder import Ladder, guarded, is_climbing, tried_text
 

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from headroom import measure, oom_text
-from headroom.measure import DeviceMemory, Snapshot
+from headroom import oom_text
+from headroom.measure import snapshot as measure
+from headroom.measure.snapshot import DeviceMemory, Snapshot
 from headroom.oom import Failure
 from headroom.oom_ladder import Climb, Step
 from headroom.oom_options import GuardOptions

@@ -7,9 +7,9 @@ import torch
 
 from headroom import purge, snapshot
 from headroom.base.device import MIB
-from headroom.journal import Action, listen
-from headroom.measure import DeviceMemory, Snapshot, freed_mib
-from headroom.report import Report
+from headroom.measure.journal import Action, listen
+from headroom.measure.report import Report
+from headroom.measure.snapshot import DeviceMemory, Snapshot, freed_mib
 
 purge_module = sys.modules["headroom.purge"]
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from headroom import journal
+from headroom.measure import journal
 from headroom.record import Outcome, Place
 from headroom.record_nodes import NodeInfo, Reading
 from headroom.recorder import Recorder

@@ -243,7 +243,7 @@ class TimedNote(Timed):
         began = time.time()
         journal = next(
             module for name, module in list(sys.modules.items())
-            if name.replace("\\", "/").endswith("headroom.headroom.journal")
+            if name.replace("\\", "/").endswith("headroom.headroom.measure.journal")
         )
         journal.note_action("purge", 12.5, "12.5 MiB of VRAM freed")
         journal.note_oom(1, "unloaded every other model", 3.0, "Allocation failed", False)

@@ -7,9 +7,9 @@ from typing import Any
 import psutil
 import torch
 
-from .base import device as devices
-from .base.device import MIB
-from .host.seam import current_host
+from ..base import device as devices
+from ..base.device import MIB
+from ..host.seam import current_host
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from .base.device import MIB
-from .measure import DeviceMemory, Snapshot, freed_mib, freed_rss_mib
+from ..base.device import MIB
+from .snapshot import DeviceMemory, Snapshot, freed_mib, freed_rss_mib
 
 
 @dataclass(frozen=True)

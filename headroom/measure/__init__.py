@@ -1,0 +1,1 @@
+"""What memory is in use, and the reports and journal that say so."""
