@@ -10,9 +10,9 @@ from .measure.report import Report
 from .measure.snapshot import DeviceMemory, Snapshot, snapshot
 from .offload import offload
 from .purge import purge
-from .sizes import Size
+from .sizes.plan import Size
+from .sizes.work import restore_order, sort_work
 from .tocpu import OnCpu, to_cpu
-from .work_order import restore_order, sort_work
 
 __all__ = [
     "Cast",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .host.seam import current_host
-from .work_order import sort_work
+from .sizes.work import sort_work
 
 
 def sorted_lists(

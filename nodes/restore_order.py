@@ -4,7 +4,7 @@ from typing import Any
 
 from comfy_api.latest import io
 
-from ..headroom.work_order import restore_order
+from ..headroom.sizes.work import restore_order
 from ._schema import any_wire, schema
 
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from headroom.size_items import item_size, latent_scale
-from headroom.sizes import Size
+from headroom.sizes.items import item_size, latent_scale
+from headroom.sizes.plan import Size
 
 
 class Video:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headroom.size_text import parse_sizes
-from headroom.sizes import Size
+from headroom.sizes.plan import Size
+from headroom.sizes.text import parse_sizes
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from headroom.sizes import Size, sort_sizes
+from headroom.sizes.plan import Size, sort_sizes
 
 PUBLISHED = [Size(1024, 1024), Size(1024, 1152), Size(1360, 1536)]
 

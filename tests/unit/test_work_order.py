@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from headroom.size_lists import sorted_lists
-from headroom.work_order import restore_order, sort_work
+from headroom.sizes.work import restore_order, sort_work
 
 
 def pictures(*sizes):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from .sizes import Size
+from .plan import Size
 
 LATENT_SCALE = 8
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .size_items import item_size, latent_scale
-from .size_text import parse_sizes
-from .sizes import Fit, Order, SizePlan, sort_sizes
+from .items import item_size, latent_scale
+from .plan import Fit, Order, SizePlan, sort_sizes
+from .text import parse_sizes
 
 
 class SortedWork(NamedTuple):

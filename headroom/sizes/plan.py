@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from .base.choices import expect_choice
+from ..base.choices import expect_choice
 
 Order = Literal["largest first", "smallest first"]
 Fit = Literal["keep each size", "pad up to largest", "round up to bucket"]

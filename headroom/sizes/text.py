@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .sizes import Size
+from .plan import Size
 
 # `1024x1152`, `1024 × 1152`, `1024, 1152`, `1024 1152`
 _PAIR = re.compile(

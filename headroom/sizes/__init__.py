@@ -1,0 +1,1 @@
+"""Image sizes: read from text, sorted, and the work that goes with them."""
