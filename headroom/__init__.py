@@ -5,9 +5,9 @@
 """
 
 from .cast import Cast, cast
-from .find import FoundModel, find_models
 from .measure.report import Report
 from .measure.snapshot import DeviceMemory, Snapshot, snapshot
+from .models.find import FoundModel, find_models
 from .offload import offload
 from .purge import purge
 from .sizes.plan import Size

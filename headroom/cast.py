@@ -10,11 +10,11 @@ from .cast_carriers import carried_models, carry, self_casting_reason
 from .cast_model import CastModel, cast_module, cast_patcher
 from .cast_module import Twins
 from .cast_rules import CastRules, parse_keep, short
-from .find import is_patcher, is_pipeline
 from .host.seam import current_host
 from .measure.journal import note_action
 from .measure.report import Report, mib
 from .measure.snapshot import snapshot
+from .models.find import is_patcher, is_pipeline
 
 Dtype = Literal["bfloat16", "float16", "float32"]
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}

@@ -9,7 +9,7 @@ import torch
 
 from .cast_module import Twins, follow
 from .cast_rules import FLOATS
-from .find import is_patcher, is_pipeline, pipeline_modules
+from .models.find import is_patcher, is_pipeline, pipeline_modules
 
 DEPTH = 3
 

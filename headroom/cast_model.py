@@ -21,7 +21,7 @@ from .cast_rules import (
 )
 from .cast_tensor import CastOverflow, Rounding, check_tensor
 from .host.seam import current_host
-from .pipelines import has_offload_hook
+from .models.pipelines import has_offload_hook
 
 
 @dataclass

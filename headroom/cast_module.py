@@ -11,7 +11,7 @@ from .base.tensors import storage_key
 from .cast_layers import forget
 from .cast_rules import FLOATS, Wanted
 from .cast_tensor import Rounding, cast_tensor
-from .comeback import is_comeback
+from .models.lazy_restore import is_comeback
 
 Twins = dict[int, Any]
 

@@ -11,13 +11,13 @@ from .allocator import return_cache
 from .base.choices import expect_choice
 from .base.tensors import storage_bytes, tensors_within
 from .embedding_lookup import EmbeddingLookup
-from .find import find_models
 from .host.seam import current_host
 from .measure.journal import note_action
 from .measure.report import Report, mib
 from .measure.snapshot import snapshot
+from .models.find import find_models
+from .models.unload import unload_models
 from .tocpu import OnCpu, to_cpu
-from .unload import unload_models
 
 Split = Literal["one prompt", "one prompt per line"]
 MAX_NAMED = 10

@@ -10,13 +10,13 @@ from .allocator import return_cache
 from .ancestry import files_of_values, host_lookup
 from .base.choices import expect_choice
 from .base.ram import trim_heap
-from .find import FoundModel, find_models
 from .host.seam import current_host
 from .mapping import Mapped, check_mappable, map_modules
 from .measure.journal import note_action
 from .measure.report import Report, mib
 from .measure.snapshot import freed_rss_mib, snapshot
-from .unload import others, unload_models
+from .models.find import FoundModel, find_models
+from .models.unload import others, unload_models
 
 Scope = Literal["this model", "every other model"]
 Target = Literal["CPU", "disk"]

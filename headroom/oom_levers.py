@@ -8,13 +8,13 @@ import torch
 
 from .allocator import return_cache
 from .base.ram import trim_heap
-from .find import FoundModel
 from .host.seam import current_host, guard_host
 from .measure.report import mib
+from .models.find import FoundModel
+from .models.unload import loaded_bytes, others, unload_models
 from .oom import Failure
 from .oom_ladder import Ladder, Lever
 from .oom_text import Subject, explain
-from .unload import loaded_bytes, others, unload_models
 
 Patchers = Callable[[], Sequence[Any]]
 

@@ -17,8 +17,8 @@ from .http_requests import (
     purge_request,
     runs_asked,
 )
-from .loaded import loaded_models, patchers_named
 from .measure.snapshot import snapshot
+from .models.loaded import loaded_models, patchers_named
 from .offload import offload
 from .purge import purge
 from .recorder import Recorder

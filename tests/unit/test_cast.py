@@ -318,7 +318,7 @@ def test_following_leaves_what_has_no_twin_as_the_same_object():
 
 
 def test_come_back_hooks_of_the_original_do_not_travel(module):
-    from headroom import comeback
+    from headroom.models import lazy_restore as comeback
 
     hook_owner = module.linear
     comeback._armed.add(hook := (lambda *_: None))

@@ -2,7 +2,7 @@
 
 import torch
 
-from headroom.comeback import come_back_on_use
+from headroom.models.lazy_restore import come_back_on_use
 
 
 class Encoder(torch.nn.Module):

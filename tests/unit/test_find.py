@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from headroom.find import FoundModel, find_models
+from headroom.models.find import FoundModel, find_models
 
 
 class Patcher:

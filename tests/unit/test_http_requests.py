@@ -13,8 +13,8 @@ from headroom.http_requests import (
     purge_request,
     runs_asked,
 )
-from headroom.loaded import LoadedModel
 from headroom.measure.snapshot import DeviceMemory, Snapshot
+from headroom.models.loaded import LoadedModel
 
 MIB = 1024 * 1024
 

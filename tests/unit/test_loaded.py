@@ -5,7 +5,7 @@ import gc
 import pytest
 import torch
 
-from headroom.loaded import Names, kind_of
+from headroom.models.loaded import Names, kind_of
 
 
 def made(class_name, module, *bases):

@@ -7,7 +7,7 @@ import torch
 
 import headroom
 from headroom.base.tensors import module_bytes
-from headroom.find import find_models
+from headroom.models.find import find_models
 
 pytest.importorskip("diffusers", reason="needs diffusers and transformers from PyPI")
 pytest.importorskip("transformers", reason="needs diffusers and transformers from PyPI")

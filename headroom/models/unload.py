@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
+from ..base.tensors import module_bytes
+from ..host.seam import current_host
+from ..measure.report import mib
 from . import pipelines
-from .base.tensors import module_bytes
-from .comeback import come_back_on_use
 from .find import FoundModel
-from .host.seam import current_host
-from .measure.report import mib
+from .lazy_restore import come_back_on_use
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
-from .base.device import MIB
-from .host.seam import current_host
+from ..base.device import MIB
+from ..host.seam import current_host
 from .unload import loaded_bytes
 
 _KINDS = (

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from .base.tensors import module_tensors, tensors_within
+from ..base.tensors import module_tensors, tensors_within
 
 _armed: weakref.WeakSet[Any] = weakref.WeakSet()
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
-from .base.tensors import module_bytes
-from .comeback import come_back_on_use
+from ..base.tensors import module_bytes
 from .find import pipeline_modules
+from .lazy_restore import come_back_on_use
 
 
 def to_cpu(pipeline: Any) -> str:

@@ -1,0 +1,1 @@
+"""The models in any value: found, unloaded, and restored when used again."""
