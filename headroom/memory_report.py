@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from .measure.journal import executing_node
-from .run_text import run_text
+from .record.text import run_text
 from .start import recorder
 
 NOT_RECORDED = "Nothing was recorded: this node needs a ComfyUI server that runs the prompt."

@@ -1,6 +1,6 @@
 """A bounded line of memory readings over a run of any length; peaks are never lost."""
 
-from .record_nodes import Reading
+from .record.nodes import Reading
 
 MAX_POINTS = 1000
 FIRST_STEP_SECONDS = 0.002

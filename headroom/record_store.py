@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from .record import Run
+from .record.run import Run
 
 MAX_RUNS = 50
 

@@ -21,7 +21,7 @@ from .measure.snapshot import snapshot
 from .models.loaded import loaded_models, patchers_named
 from .offload import offload
 from .purge import purge
-from .recorder import Recorder
+from .record.recorder import Recorder
 
 log = logging.getLogger("headroom")
 

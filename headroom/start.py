@@ -5,8 +5,8 @@ import logging
 from . import file_watch, left_out
 from .gate import Gate
 from .host.seam import current_host
-from .record_probe import Probe
-from .recorder import Recorder
+from .record.probe import Probe
+from .record.recorder import Recorder
 
 log = logging.getLogger("headroom")
 

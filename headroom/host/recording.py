@@ -28,8 +28,8 @@ from typing import Any, Protocol
 from comfy_execution.graph import DynamicPrompt
 from comfy_execution.progress import ProgressHandler, get_progress_state, reset_progress_state
 
-from ..record_nodes import NodeInfo
-from ..record_probe import NodeTold
+from ..record.nodes import NodeInfo
+from ..record.probe import NodeTold
 
 log = logging.getLogger("headroom")
 

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 from server import PromptServer
 
-from ..record import Outcome
+from ..record.run import Outcome
 from .core import accepts
 
 Handler = Callable[[Any], Awaitable[Any]]

@@ -6,7 +6,7 @@ import warnings
 import pytest
 import torch
 
-from headroom import chart
+from headroom.record import chart
 
 
 def node(title="KSampler", spans=((0.0, 1.0),)):

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from headroom.record_nodes import NodeInfo, NodeTable, Reading
+from headroom.record.nodes import NodeInfo, NodeTable, Reading
 
 MIB = 1024 * 1024
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headroom import record_probe
-from headroom.record_probe import CREDIT_SECONDS, SHORT_SECONDS, Probe
+from headroom.record import probe as record_probe
+from headroom.record.probe import CREDIT_SECONDS, SHORT_SECONDS, Probe
 
 
 def is_measured(told):

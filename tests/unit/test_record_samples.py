@@ -2,7 +2,7 @@
 
 import random
 
-from headroom.record_nodes import Reading
+from headroom.record.nodes import Reading
 from headroom.record_samples import Samples
 
 

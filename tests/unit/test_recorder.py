@@ -7,9 +7,9 @@ import time
 import pytest
 
 from headroom.measure import journal
-from headroom.record import Outcome, Place
-from headroom.record_nodes import NodeInfo, Reading
-from headroom.recorder import Recorder
+from headroom.record.nodes import NodeInfo, Reading
+from headroom.record.recorder import Recorder
+from headroom.record.run import Outcome, Place
 
 MIB = 1024 * 1024
 

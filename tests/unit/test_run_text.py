@@ -1,6 +1,6 @@
 """The record as text: every node's figures, and nothing that was not measured."""
 
-from headroom.run_text import MAX_LINES, run_text
+from headroom.record.text import MAX_LINES, run_text
 
 
 def node(node_id="1", **changes):

@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from .record import Outcome, Run
-from .record_nodes import Reading
-from .record_store import RunStore
+from ..record_store import RunStore
+from .nodes import Reading
+from .run import Outcome, Run
 
 MAX_EVENTS = 25_000
 

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from .measure.journal import Entry, OomAttempt, listen
-from .record import Outcome, Place, Run
-from .record_events import Enter, Event, Events
-from .record_nodes import NodeInfo, NodeTable, Reading
-from .record_probe import NodeTold
-from .record_store import MAX_RUNS, RunStore
+from ..measure.journal import Entry, OomAttempt, listen
+from ..record_store import MAX_RUNS, RunStore
+from .events import Enter, Event, Events
+from .nodes import NodeInfo, NodeTable, Reading
+from .probe import NodeTold
+from .run import Outcome, Place, Run
 
 log = logging.getLogger("headroom")
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from .base import device as devices
-from .measure.snapshot import measure_device, rss_bytes, used_devices
-from .record import Place
-from .record_nodes import Reading
+from ..base import device as devices
+from ..measure.snapshot import measure_device, rss_bytes, used_devices
+from .nodes import Reading
+from .run import Place
 
 log = logging.getLogger("headroom")
 

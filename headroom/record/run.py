@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .base.device import MIB
-from .measure.journal import Action, Entry, OomAttempt
-from .record_nodes import NodeRecord, NodeTable, Reading
-from .record_samples import Samples
+from ..base.device import MIB
+from ..measure.journal import Action, Entry, OomAttempt
+from ..record_samples import Samples
+from .nodes import NodeRecord, NodeTable, Reading
 
 RunStatus = Literal["running", "success", "error", "interrupted"]
 MAX_ENTRIES = 500

@@ -1,0 +1,1 @@
+"""What each node of a run took, kept while and after it runs."""
