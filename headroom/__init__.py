@@ -4,15 +4,15 @@
     print(headroom.offload(pipeline).text)
 """
 
+from .actions.offload import offload
+from .actions.purge import purge
+from .actions.to_cpu import OnCpu, to_cpu
 from .cast import Cast, cast
 from .measure.report import Report
 from .measure.snapshot import DeviceMemory, Snapshot, snapshot
 from .models.find import FoundModel, find_models
-from .offload import offload
-from .purge import purge
 from .sizes.plan import Size
 from .sizes.work import restore_order, sort_work
-from .tocpu import OnCpu, to_cpu
 
 __all__ = [
     "Cast",

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import torch
 
+from .actions.to_cpu import OnCpu, to_cpu
 from .allocator import return_cache
 from .base.choices import expect_choice
 from .base.tensors import storage_bytes, tensors_within
@@ -17,7 +18,6 @@ from .measure.report import Report, mib
 from .measure.snapshot import snapshot
 from .models.find import find_models
 from .models.unload import unload_models
-from .tocpu import OnCpu, to_cpu
 
 Split = Literal["one prompt", "one prompt per line"]
 MAX_NAMED = 10

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from .actions.to_cpu import to_cpu
 from .measure.journal import note_action
 from .measure.report import Report
 from .measure.snapshot import snapshot
-from .tocpu import to_cpu
 
 MAX_NAMED = 10
 

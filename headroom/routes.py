@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from aiohttp import web
 
+from .actions.offload import offload
+from .actions.purge import purge
 from .gate import Busy, Gate
 from .http_requests import (
     memory_answer,
@@ -19,8 +21,6 @@ from .http_requests import (
 )
 from .measure.snapshot import snapshot
 from .models.loaded import loaded_models, patchers_named
-from .offload import offload
-from .purge import purge
 from .record.recorder import Recorder
 
 log = logging.getLogger("headroom")

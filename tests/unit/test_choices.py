@@ -4,10 +4,10 @@ import re
 
 import pytest
 
+from headroom.actions.offload import offload
+from headroom.actions.purge import purge
 from headroom.encode import split_prompts
 from headroom.encode_turn import Turn
-from headroom.offload import offload
-from headroom.purge import purge
 
 
 @pytest.mark.parametrize(("act", "message"), [

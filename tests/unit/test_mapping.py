@@ -8,10 +8,10 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-import headroom.mapping as mapping
+import headroom.actions.mapping as mapping
+from headroom.actions.mapping import check_mappable, map_modules
 from headroom.base.ram import trim_heap
 from headroom.base.safetensors_file import read_slots
-from headroom.mapping import check_mappable, map_modules
 from headroom.measure.snapshot import rss_bytes
 
 MIB = 1024 * 1024

@@ -11,7 +11,7 @@ from headroom.measure.journal import Action, listen
 from headroom.measure.report import Report
 from headroom.measure.snapshot import DeviceMemory, Snapshot, freed_mib
 
-purge_module = sys.modules["headroom.purge"]
+purge_module = sys.modules["headroom.actions.purge"]
 
 
 def device(**changes):

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from .base.safetensors_file import DTYPES, Slot, read_slots, write_storages
-from .base.tensors import module_tensors, storage_bytes, storage_key
-from .measure.report import mib
+from ..base.safetensors_file import DTYPES, Slot, read_slots, write_storages
+from ..base.tensors import module_tensors, storage_bytes, storage_key
+from ..measure.report import mib
 
 log = logging.getLogger("headroom")
 

@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from .allocator import return_cache
-from .ancestry import files_of_values, host_lookup
-from .base.choices import expect_choice
-from .base.ram import trim_heap
-from .host.seam import current_host
+from ..allocator import return_cache
+from ..ancestry import files_of_values, host_lookup
+from ..base.choices import expect_choice
+from ..base.ram import trim_heap
+from ..host.seam import current_host
+from ..measure.journal import note_action
+from ..measure.report import Report, mib
+from ..measure.snapshot import freed_rss_mib, snapshot
+from ..models.find import FoundModel, find_models
+from ..models.unload import others, unload_models
 from .mapping import Mapped, check_mappable, map_modules
-from .measure.journal import note_action
-from .measure.report import Report, mib
-from .measure.snapshot import freed_rss_mib, snapshot
-from .models.find import FoundModel, find_models
-from .models.unload import others, unload_models
 
 Scope = Literal["this model", "every other model"]
 Target = Literal["CPU", "disk"]
@@ -91,7 +91,7 @@ def _source_files(model: FoundModel) -> list[Path]:
     host = current_host()
     if host is None:
         return []
-    from .host import graph as host_graph
+    from ..host import graph as host_graph
 
     remembered: list[Path] = host.source_files(model.handle)
     running = host_graph.running_prompt()

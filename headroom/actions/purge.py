@@ -4,16 +4,16 @@ import gc
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from .allocator import return_cache
-from .base.choices import expect_choice
-from .base.device import MIB
-from .base.ram import trim_heap
-from .host.seam import current_host
-from .measure.journal import note_action
-from .measure.report import Report, mib
-from .measure.snapshot import Snapshot, snapshot
-from .models.find import FoundModel, find_models
-from .models.unload import Unloaded, others, unload_models
+from ..allocator import return_cache
+from ..base.choices import expect_choice
+from ..base.device import MIB
+from ..base.ram import trim_heap
+from ..host.seam import current_host
+from ..measure.journal import note_action
+from ..measure.report import Report, mib
+from ..measure.snapshot import Snapshot, snapshot
+from ..models.find import FoundModel, find_models
+from ..models.unload import Unloaded, others, unload_models
 
 Unload = Literal["all models", "all but keep", "no models"]
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .base.numpy_backed import is_plain, numpy_backed
-from .measure.report import mib
+from ..base.numpy_backed import is_plain, numpy_backed
+from ..measure.report import mib
 
 _LEAVES = (
     str, bytes, int, float, complex, bool, type(None), type, torch.dtype, torch.device, torch.Size,
