@@ -7,7 +7,7 @@
 from .actions.offload import offload
 from .actions.purge import purge
 from .actions.to_cpu import OnCpu, to_cpu
-from .cast import Cast, cast
+from .cast.cast import Cast, cast
 from .measure.report import Report
 from .measure.snapshot import DeviceMemory, Snapshot, snapshot
 from .models.find import FoundModel, find_models

@@ -11,7 +11,7 @@ from typing import Any
 import comfy.model_management as mm
 import torch
 
-from ..cast_module import Twins, follow
+from ..cast.copy_module import Twins, follow
 from . import core as host
 
 COMPILE_KEY = "torch.compile"

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import headroom
-from headroom.cast_layers import join_layers
-from headroom.cast_module import follow
+from headroom.cast.copy_module import follow
+from headroom.cast.layers import join_layers
 
 MIB = 2**20
 

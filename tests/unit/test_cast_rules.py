@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from headroom.cast_rules import (
+from headroom.cast.rules import (
     CastRules,
     is_layer,
     parse_keep,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headroom.cast_tensor import (
+from headroom.cast.tensor import (
     PIECE_VALUES,
     CastOverflow,
     Rounding,

@@ -6,15 +6,15 @@ from typing import Any, Literal
 
 import torch
 
-from .cast_carriers import carried_models, carry, self_casting_reason
-from .cast_model import CastModel, cast_module, cast_patcher
-from .cast_module import Twins
-from .cast_rules import CastRules, parse_keep, short
-from .host.seam import current_host
-from .measure.journal import note_action
-from .measure.report import Report, mib
-from .measure.snapshot import snapshot
-from .models.find import is_patcher, is_pipeline
+from ..host.seam import current_host
+from ..measure.journal import note_action
+from ..measure.report import Report, mib
+from ..measure.snapshot import snapshot
+from ..models.find import is_patcher, is_pipeline
+from .carriers import carried_models, carry, self_casting_reason
+from .copy_module import Twins
+from .model import CastModel, cast_module, cast_patcher
+from .rules import CastRules, parse_keep, short
 
 Dtype = Literal["bfloat16", "float16", "float32"]
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
@@ -86,7 +86,7 @@ def _carried(value: Any, twins: Twins, dtype: torch.dtype) -> Any:
     twin = carry(value, twins, dtype)
     is_model = is_patcher(twin) or isinstance(twin, torch.nn.Module)
     if current_host() is not None and not is_model:
-        from .host import cast as host_cast
+        from ..host import cast as host_cast
 
         host_cast.forget_carrier_state(twin)
     return twin
@@ -116,7 +116,7 @@ def _steps(value: Any, models: tuple[CastModel, ...], rules: CastRules) -> list[
         steps.append(_cost(models))
     host = current_host()
     if host is not None and any(model.twins for model in models):
-        from .host import cast as host_cast
+        from ..host import cast as host_cast
 
         if not host_cast.accepts_dtype(value, rules.dtype):
             steps.append(f"ComfyUI never runs this VAE in {short(rules.dtype)} by itself: pictures "

@@ -6,9 +6,11 @@ from typing import Any
 
 import torch
 
-from .cast_layers import join_layers
-from .cast_module import Twins, copy_module, retell_dtype
-from .cast_rules import (
+from ..host.seam import current_host
+from ..models.pipelines import has_offload_hook
+from .copy_module import Twins, copy_module, retell_dtype
+from .layers import join_layers
+from .rules import (
     FLOATS,
     CastRules,
     DtypeOf,
@@ -19,9 +21,7 @@ from .cast_rules import (
     short,
     unmatched,
 )
-from .cast_tensor import CastOverflow, Rounding, check_tensor
-from .host.seam import current_host
-from .models.pipelines import has_offload_hook
+from .tensor import CastOverflow, Rounding, check_tensor
 
 
 @dataclass
@@ -112,7 +112,7 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
 def _host_cast() -> Any:
     if current_host() is None:
         raise RuntimeError("a ComfyUI patcher can only be cast inside ComfyUI")
-    from .host import cast as host_cast
+    from ..host import cast as host_cast
 
     return host_cast
 

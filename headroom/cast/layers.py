@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .cast_rules import FLOATS, DtypeOf, layers, own_dtype
+from .rules import FLOATS, DtypeOf, layers, own_dtype
 
 
 class _CastInputs:

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from .cast_module import Twins, follow
-from .cast_rules import FLOATS
-from .models.find import is_patcher, is_pipeline, pipeline_modules
+from ..models.find import is_patcher, is_pipeline, pipeline_modules
+from .copy_module import Twins, follow
+from .rules import FLOATS
 
 DEPTH = 3
 

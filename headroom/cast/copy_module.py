@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from .base.tensors import storage_key
-from .cast_layers import forget
-from .cast_rules import FLOATS, Wanted
-from .cast_tensor import Rounding, cast_tensor
-from .models.lazy_restore import is_comeback
+from ..base.tensors import storage_key
+from ..models.lazy_restore import is_comeback
+from .layers import forget
+from .rules import FLOATS, Wanted
+from .tensor import Rounding, cast_tensor
 
 Twins = dict[int, Any]
 
