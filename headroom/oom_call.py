@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
-from . import oom_batch
+from .guard import split_batch as oom_batch
+from .guard.run import KEY, Run
+from .guard.split_batch import Piece, Unsplittable
 from .host.seam import guard_host
-from .oom_batch import Piece, Unsplittable
-from .oom_run import KEY, Run
 
 
 def forward(

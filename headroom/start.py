@@ -2,8 +2,9 @@
 
 import logging
 
-from . import file_watch, left_out
+from . import file_watch
 from .gate import Gate
+from .guard import left_out
 from .host.seam import current_host
 from .record.probe import Probe
 from .record.recorder import Recorder

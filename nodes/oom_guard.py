@@ -47,8 +47,8 @@ class OOMGuard(io.ComfyNode):
         tile_vae: bool, max_attempts: int,
     ) -> io.NodeOutput:
         # A quarter of the pack's import time, which a ComfyUI without this node need not pay.
-        from ..headroom.oom_guard import guard
-        from ..headroom.oom_options import GuardOptions
+        from ..headroom.guard.guard import guard
+        from ..headroom.guard.options import GuardOptions
 
         options = GuardOptions(
             free_other_models, offload_weights, split_batch, tile_vae, max_attempts

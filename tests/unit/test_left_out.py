@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from headroom import left_out
-from headroom.left_out import LeftOut, listen, watching
+from headroom.guard import left_out
+from headroom.guard.errors import OomGuardError
+from headroom.guard.ladder import Ladder, guarded
+from headroom.guard.left_out import LeftOut, listen, watching
 from headroom.measure import journal
-from headroom.oom import OomGuardError
-from headroom.oom_ladder import Ladder, guarded
 
 OOM = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 64.00 MiB.")
 

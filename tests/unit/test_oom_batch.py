@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from headroom import oom_batch
-from headroom.oom import Failure
-from headroom.oom_batch import Piece, Unsplittable, pieces, rows_of
-from headroom.oom_control import InPieces
-from headroom.oom_run import ReserveMore, Run, SplitBatch
+from headroom.guard import split_batch as oom_batch
+from headroom.guard.controlnet import InPieces
+from headroom.guard.errors import Failure
+from headroom.guard.run import ReserveMore, Run, SplitBatch
+from headroom.guard.split_batch import Piece, Unsplittable, pieces, rows_of
 
 FAILURE = Failure(torch.OutOfMemoryError(), "device", None)
 

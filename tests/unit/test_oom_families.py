@@ -5,7 +5,7 @@ import errno
 import pytest
 import torch
 
-from headroom.oom import Failure, OomGuardError, is_out_of_memory, requested_bytes
+from headroom.guard.errors import Failure, OomGuardError, is_out_of_memory, requested_bytes
 
 MIB = 1024 * 1024
 

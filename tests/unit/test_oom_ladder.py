@@ -7,10 +7,10 @@ import weakref
 import pytest
 import torch
 
-from headroom import oom_ladder
+from headroom.guard import ladder as oom_ladder
+from headroom.guard.errors import OomGuardError
+from headroom.guard.ladder import Ladder, guarded, is_climbing, tried_text
 from headroom.measure import journal
-from headroom.oom import OomGuardError
-from headroom.oom_ladder import Ladder, guarded, is_climbing, tried_text
 
 OOM_TEXT = "CUDA out of memory. Tried to allocate 64.00 MiB."
 

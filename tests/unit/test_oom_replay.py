@@ -2,7 +2,7 @@
 
 import torch
 
-from headroom.oom_replay import Containers, RandomState
+from headroom.guard.replay import Containers, RandomState
 
 
 def test_random_numbers_repeat_after_a_restore():

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from headroom import oom_text
+from headroom.guard import explain as oom_text
+from headroom.guard.errors import Failure
+from headroom.guard.explain import Subject, explain
+from headroom.guard.ladder import Climb, Step
+from headroom.guard.options import GuardOptions
 from headroom.measure import snapshot as measure
 from headroom.measure.snapshot import DeviceMemory, Snapshot
-from headroom.oom import Failure
-from headroom.oom_ladder import Climb, Step
-from headroom.oom_options import GuardOptions
-from headroom.oom_text import Subject, explain
 
 GIB = 1 << 30
 GPU = DeviceMemory("cuda:0", "a card", 8 * GIB, GIB // 2, 7 * GIB, 7 * GIB, None)

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from headroom.oom import Failure
-from headroom.oom_copies import Guarded, guarded_copy, plain_class
-from headroom.oom_options import GuardOptions
-from headroom.oom_tiles import FewerImages, Plan, SmallerTiles, images_apart, joined
+from headroom.guard.copies import Guarded, guarded_copy, plain_class
+from headroom.guard.errors import Failure
+from headroom.guard.options import GuardOptions
+from headroom.guard.tiles import FewerImages, Plan, SmallerTiles, images_apart, joined
 
 DEVICE = Failure(torch.OutOfMemoryError(), "device", None)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from .base import device as devices
+from ..base import device as devices
 
 
 class RandomState:

@@ -2,7 +2,7 @@
 
 from typing import Any, TypeVar
 
-from .oom_options import GuardOptions
+from .options import GuardOptions
 
 M = TypeVar("M", bound="Guarded")
 

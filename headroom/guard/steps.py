@@ -6,15 +6,15 @@ from typing import Any
 
 import torch
 
-from .allocator import return_cache
-from .base.ram import trim_heap
-from .host.seam import current_host, guard_host
-from .measure.report import mib
-from .models.find import FoundModel
-from .models.unload import loaded_bytes, others, unload_models
-from .oom import Failure
-from .oom_ladder import Ladder, Lever
-from .oom_text import Subject, explain
+from ..allocator import return_cache
+from ..base.ram import trim_heap
+from ..host.seam import current_host, guard_host
+from ..measure.report import mib
+from ..models.find import FoundModel
+from ..models.unload import loaded_bytes, others, unload_models
+from .errors import Failure
+from .explain import Subject, explain
+from .ladder import Ladder, Lever
 
 Patchers = Callable[[], Sequence[Any]]
 

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from .host.seam import guard_host
-from .oom_clip import guard_clip
-from .oom_control import guard_control
-from .oom_model import guard_model
-from .oom_options import GuardOptions
-from .oom_upscale import guard_upscaler
-from .oom_vae import guard_vae
+from ..host.seam import guard_host
+from .clip import guard_clip
+from .controlnet import guard_control
+from .model import guard_model
+from .options import GuardOptions
+from .upscaler import guard_upscaler
+from .vae import guard_vae
 
 
 def guard(value: Any, options: GuardOptions) -> Any:

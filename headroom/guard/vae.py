@@ -5,14 +5,14 @@ from typing import Any
 
 import torch
 
-from .oom_copies import Guarded, guarded_copy
-from .oom_ladder import Ladder, Lever, guarded, is_climbing
-from .oom_levers import ReturnMemory, UnloadOthers, ladder_of
-from .oom_options import GuardOptions
-from .oom_replay import RandomState
-from .oom_text import Subject
-from .oom_tiles import FewerImages, MoreRoom, Plan, SmallerTiles
-from .oom_vae_call import in_tiles, whole
+from .copies import Guarded, guarded_copy
+from .explain import Subject
+from .ladder import Ladder, Lever, guarded, is_climbing
+from .options import GuardOptions
+from .replay import RandomState
+from .steps import ReturnMemory, UnloadOthers, ladder_of
+from .tiles import FewerImages, MoreRoom, Plan, SmallerTiles
+from .vae_call import in_tiles, whole
 
 _SMALLEST_TILE = 64  # pixels of the picture: below, the overlaps cost more than the tile
 _SMALLEST_LATENT_TILE = 4

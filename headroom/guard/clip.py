@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from .host.seam import guard_host
-from .oom_copies import Guarded, guarded_copy
-from .oom_ladder import Ladder, Lever, guarded, is_climbing
-from .oom_levers import ReturnMemory, UnloadOthers, ladder_of
-from .oom_options import GuardOptions
-from .oom_replay import RandomState
-from .oom_text import Subject
-from .oom_tiles import MoreRoom, Plan
+from ..host.seam import guard_host
+from .copies import Guarded, guarded_copy
+from .explain import Subject
+from .ladder import Ladder, Lever, guarded, is_climbing
+from .options import GuardOptions
+from .replay import RandomState
+from .steps import ReturnMemory, UnloadOthers, ladder_of
+from .tiles import MoreRoom, Plan
 
 _ALL_BYTES = 1e15  # more than any card has: nothing but what cannot stream is loaded
 

@@ -11,11 +11,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from .base.device import MIB
+from ..base.device import MIB
+from ..measure.journal import note_oom
+from ..measure.snapshot import Snapshot, freed_mib, snapshot
+from .errors import CANDIDATES, Failure, OomGuardError, is_out_of_memory
 from .left_out import LeftOut, watching
-from .measure.journal import note_oom
-from .measure.snapshot import Snapshot, freed_mib, snapshot
-from .oom import CANDIDATES, Failure, OomGuardError, is_out_of_memory
 
 T = TypeVar("T")
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from . import oom_call
-from .oom_control import with_splitting_controls
-from .oom_ladder import Ladder, Lever, guarded, is_climbing
-from .oom_levers import OffloadWeights, ReturnMemory, UnloadOthers, ladder_of
-from .oom_options import GuardOptions
-from .oom_replay import Containers, RandomState
-from .oom_run import KEY, ReserveMore, Run, SplitBatch
-from .oom_text import Subject
+from .. import oom_call
+from .controlnet import with_splitting_controls
+from .explain import Subject
+from .ladder import Ladder, Lever, guarded, is_climbing
+from .options import GuardOptions
+from .replay import Containers, RandomState
+from .run import KEY, ReserveMore, Run, SplitBatch
+from .steps import OffloadWeights, ReturnMemory, UnloadOthers, ladder_of
 
 Conds = dict[str, list[dict[str, Any]]]
 

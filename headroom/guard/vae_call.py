@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import torch
 
-from .oom import CANDIDATES, TORCH_OOM, is_out_of_memory
-from .oom_copies import Guarded, plain_copy
-from .oom_tiles import Plan, images_apart, joined
+from .copies import Guarded, plain_copy
+from .errors import CANDIDATES, TORCH_OOM, is_out_of_memory
+from .tiles import Plan, images_apart, joined
 
 T = TypeVar("T")
 

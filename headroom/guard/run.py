@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .oom import Failure
+from .errors import Failure
 
 KEY = "headroom_oom_guard"
 

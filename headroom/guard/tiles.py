@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .oom import Failure
+from .errors import Failure
 
 
 @dataclass

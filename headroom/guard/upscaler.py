@@ -4,14 +4,14 @@ from typing import Any
 
 import torch
 
-from .host.seam import guard_host
-from .oom_copies import Guarded, guarded_copy
-from .oom_ladder import Ladder, Lever, guarded, is_climbing
-from .oom_levers import ReturnMemory, UnloadOthers, ladder_of
-from .oom_options import GuardOptions
-from .oom_replay import RandomState
-from .oom_text import Subject
-from .oom_tiles import FewerImages, Plan, SmallerTiles, images_apart, joined
+from ..host.seam import guard_host
+from .copies import Guarded, guarded_copy
+from .explain import Subject
+from .ladder import Ladder, Lever, guarded, is_climbing
+from .options import GuardOptions
+from .replay import RandomState
+from .steps import ReturnMemory, UnloadOthers, ladder_of
+from .tiles import FewerImages, Plan, SmallerTiles, images_apart, joined
 
 _SMALLEST_TILE = 32
 _OVERLAP = 16

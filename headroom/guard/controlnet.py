@@ -6,15 +6,15 @@ from typing import Any
 
 import torch
 
-from .host.seam import guard_host
-from .oom_batch import Unsplittable, join_rows, rows_of
-from .oom_copies import Guarded, guarded_copy
-from .oom_ladder import Ladder, Lever, guarded, is_climbing
-from .oom_levers import OffloadWeights, ReturnMemory, UnloadOthers, ladder_of
-from .oom_options import GuardOptions
-from .oom_replay import RandomState
-from .oom_run import Run, SplitBatch
-from .oom_text import Subject
+from ..host.seam import guard_host
+from .copies import Guarded, guarded_copy
+from .explain import Subject
+from .ladder import Ladder, Lever, guarded, is_climbing
+from .options import GuardOptions
+from .replay import RandomState
+from .run import Run, SplitBatch
+from .split_batch import Unsplittable, join_rows, rows_of
+from .steps import OffloadWeights, ReturnMemory, UnloadOthers, ladder_of
 
 
 class InPieces:

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from .base.device import MIB
-from .base.tensors import module_tensors
-from .host.seam import current_host
-from .measure.report import mib
-from .measure.snapshot import DeviceMemory, Snapshot, other_processes_mib
-from .oom_ladder import Climb, tried_text
-from .oom_options import GuardOptions
+from ..base.device import MIB
+from ..base.tensors import module_tensors
+from ..host.seam import current_host
+from ..measure.report import mib
+from ..measure.snapshot import DeviceMemory, Snapshot, other_processes_mib
+from .ladder import Climb, tried_text
+from .options import GuardOptions
 
 _NOTABLE_MIB = 256.0  # another process below this is hardly the reason
 

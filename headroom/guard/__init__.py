@@ -1,0 +1,1 @@
+"""OOM Guard: a failed call is repeated with less memory."""
