@@ -2,7 +2,7 @@
 
 import logging
 
-from . import file_watch
+from .encode import file_watch
 from .gate import Gate
 from .guard import left_out
 from .host.seam import current_host

@@ -4,7 +4,9 @@ from typing import Any
 
 from comfy_api.latest import io, ui
 
-from ..headroom import embedding_lookup, encode, encode_turn
+from ..headroom.encode import cache_key as embedding_lookup
+from ..headroom.encode import encode
+from ..headroom.encode import turn as encode_turn
 from ._schema import named_output, report_output, schema
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..allocator import return_cache
-from ..ancestry import files_of_values, host_lookup
 from ..base.choices import expect_choice
 from ..base.ram import trim_heap
+from ..encode.ancestry import files_of_values, host_lookup
 from ..host.seam import current_host
 from ..measure.journal import note_action
 from ..measure.report import Report, mib

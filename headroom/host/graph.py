@@ -22,7 +22,7 @@ from comfy_execution.utils import get_executing_context
 from execution import nodes as core_nodes
 from server import PromptServer
 
-from ..ancestry import NodeInfo
+from ..encode.ancestry import NodeInfo
 
 CORE_MODULES = ("nodes", "comfy_extras")
 NUMERIC_FLAGS = (

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headroom.ancestry import NodeInfo, files, identify
-from headroom.file_watch import SeenFiles
+from headroom.encode.ancestry import NodeInfo, files, identify
+from headroom.encode.file_watch import SeenFiles
 
 CORE, CUSTOM = NodeInfo(), NodeInfo(code="pack code 1", is_core=False)
 

@@ -6,8 +6,8 @@ import pytest
 
 from headroom.actions.offload import offload
 from headroom.actions.purge import purge
-from headroom.encode import split_prompts
-from headroom.encode_turn import Turn
+from headroom.encode.encode import split_prompts
+from headroom.encode.turn import Turn
 
 
 @pytest.mark.parametrize(("act", "message"), [

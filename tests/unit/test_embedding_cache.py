@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from headroom.embedding_cache import EmbeddingCache, limit_bytes
-from headroom.stored_value import Unstorable
+from headroom.encode.disk_cache import EmbeddingCache, limit_bytes
+from headroom.encode.stored_value import Unstorable
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,7 +82,7 @@ def test_the_least_recently_used_files_leave_first(cache):
 
 
 def test_writing_much_trims_on_the_way(cache, monkeypatch):
-    monkeypatch.setattr("headroom.embedding_cache.TRIM_EVERY_BYTES", 300 * 1024)
+    monkeypatch.setattr("headroom.encode.disk_cache.TRIM_EVERY_BYTES", 300 * 1024)
     cache.limit_bytes = 350 * 1024
     for index in range(12):
         cache.put(f"k{index}", value(index, kib=100))
@@ -112,7 +112,7 @@ def test_a_folder_that_may_only_be_read_serves_hits(cache, monkeypatch):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("headroom.embedding_cache.os.utime", refuse)
+    monkeypatch.setattr("headroom.encode.disk_cache.os.utime", refuse)
     assert number_of(cache.get("a")) == 1
 
 
@@ -128,7 +128,7 @@ WORKER = """
 import sys, torch, random
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from headroom.embedding_cache import EmbeddingCache
+from headroom.encode.disk_cache import EmbeddingCache
 cache = EmbeddingCache(Path(sys.argv[2]), limit_bytes=600 * 1024)
 random.seed(int(sys.argv[3]))
 hits = 0

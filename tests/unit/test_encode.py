@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from headroom import encode_turn
-from headroom.embedding_cache import EmbeddingCache
-from headroom.embedding_lookup import EmbeddingLookup
-from headroom.encode import encode_to_cpu, split_prompts
+from headroom.encode import turn as encode_turn
+from headroom.encode.cache_key import EmbeddingLookup
+from headroom.encode.disk_cache import EmbeddingCache
+from headroom.encode.encode import encode_to_cpu, split_prompts
 
 
 class Encoder:

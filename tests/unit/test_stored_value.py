@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load
 
-from headroom.stored_value import Damaged, Unstorable, from_bytes, to_bytes
+from headroom.encode.stored_value import Damaged, Unstorable, from_bytes, to_bytes
 
 KEY = "k" * 64
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .base.device import MIB
+from ..base.device import MIB
 from .stored_value import Damaged, from_bytes, to_bytes
 
 log = logging.getLogger("headroom")

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from .base.file_identity import identities_of
-from .base.prompt_graph import GetNode, Node, ancestors, constants, getter, is_link, strings, title
+from ..base.file_identity import identities_of
+from ..base.prompt_graph import GetNode, Node, ancestors, constants, getter, is_link, strings, title
 
 MODEL_SUFFIXES = (
     ".safetensors", ".sft", ".ckpt", ".pt", ".pt2", ".pth", ".bin", ".gguf", ".pkl", ".onnx",
@@ -103,7 +103,7 @@ def identify(prompt: Any, node_id: str, input: str, lookup: Lookup | None = None
 
 def host_lookup() -> Lookup:
     """Return the lookup of the ComfyUI that runs in this process."""
-    from .host import graph as host_graph
+    from ..host import graph as host_graph
 
     lookup: Lookup = host_graph.HostLookup()
     return lookup

@@ -11,9 +11,9 @@ from typing import Any
 
 import psutil
 
+from ..base.file_identity import State, state_of
+from ..base.prompt_graph import constants
 from .ancestry import MODEL_SUFFIXES, Lookup, files_of_values, host_lookup
-from .base.file_identity import State, state_of
-from .base.prompt_graph import constants
 
 _PROCESS_START_NS = int(psutil.Process().create_time() * 1e9)
 
@@ -58,6 +58,6 @@ SEEN = SeenFiles()
 
 def watch() -> None:
     """Look at every prompt that ComfyUI queues from now on; call once, where ComfyUI runs."""
-    from .host import graph as host_graph
+    from ..host import graph as host_graph
 
     host_graph.on_prompt(SEEN.note_prompt)

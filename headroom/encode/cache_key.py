@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..base.file_identity import identities_of
 from .ancestry import identify
-from .base.file_identity import identities_of
-from .embedding_cache import EmbeddingCache
+from .disk_cache import EmbeddingCache
 from .file_watch import SEEN
 from .stored_value import Unstorable
 
@@ -64,14 +64,14 @@ def embeddings_in(prompt: str) -> list[dict[str, object]]:
     """Return the identities of the textual-inversion files that a prompt may name."""
     if "embedding:" not in prompt:
         return []
-    from .host import graph as host_graph
+    from ..host import graph as host_graph
 
     return identities_of(path for path in host_graph.embedding_files() if path.stem in prompt)
 
 
 def look_up(prompt: Any, node_id: str, input: str = "clip") -> EmbeddingLookup:
     """Return the lookup for the encoder on `input` of a node in the running ComfyUI."""
-    from .host import graph as host_graph
+    from ..host import graph as host_graph
 
     cache = EmbeddingCache(host_graph.cache_folder())
     ancestry = identify(prompt, node_id, input)
@@ -98,7 +98,7 @@ def fingerprint() -> str:
 
     ComfyUI's node cache then runs the node again, as it does when a widget changes.
     """
-    from .host import graph as host_graph
+    from ..host import graph as host_graph
 
     running = host_graph.running_prompt()
     if running is None:

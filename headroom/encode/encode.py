@@ -7,17 +7,17 @@ from typing import Any, Literal
 
 import torch
 
-from .actions.to_cpu import OnCpu, to_cpu
-from .allocator import return_cache
-from .base.choices import expect_choice
-from .base.tensors import storage_bytes, tensors_within
-from .embedding_lookup import EmbeddingLookup
-from .host.seam import current_host
-from .measure.journal import note_action
-from .measure.report import Report, mib
-from .measure.snapshot import snapshot
-from .models.find import find_models
-from .models.unload import unload_models
+from ..actions.to_cpu import OnCpu, to_cpu
+from ..allocator import return_cache
+from ..base.choices import expect_choice
+from ..base.tensors import storage_bytes, tensors_within
+from ..host.seam import current_host
+from ..measure.journal import note_action
+from ..measure.report import Report, mib
+from ..measure.snapshot import snapshot
+from ..models.find import find_models
+from ..models.unload import unload_models
+from .cache_key import EmbeddingLookup
 
 Split = Literal["one prompt", "one prompt per line"]
 MAX_NAMED = 10
@@ -117,7 +117,7 @@ def _progress(total: int) -> Any:
     """Return what to call after each prompt: it moves the bar on and honours an interrupt."""
     if current_host() is None or total == 0:
         return lambda: None
-    from .host import graph as host_graph
+    from ..host import graph as host_graph
 
     bar = host_graph.progress(total)
     host_graph.stop_if_interrupted()

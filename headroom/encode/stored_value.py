@@ -13,8 +13,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from .base.numpy_backed import is_plain, numpy_backed
-from .base.safetensors_file import DTYPES
+from ..base.numpy_backed import is_plain, numpy_backed
+from ..base.safetensors_file import DTYPES
 
 FORMAT = 1
 METADATA_KEY = "headroom"

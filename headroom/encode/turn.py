@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .base.choices import expect_choice
-from .embedding_lookup import EmbeddingLookup, look_up
+from ..base.choices import expect_choice
+from .cache_key import EmbeddingLookup, look_up
 from .encode import Encoded, encode_to_cpu
 
 Cache = Literal["off", "disk"]
@@ -86,6 +86,6 @@ def run(
 
 def _place() -> tuple[str | None, str, int]:
     """Return (prompt id, node id, place in the list) of the node that runs in this thread."""
-    from .host import graph as host_graph
+    from ..host import graph as host_graph
 
     return host_graph.place()

@@ -1,0 +1,1 @@
+"""Text encoded into conditioning in RAM, and its cache on disk."""
