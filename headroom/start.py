@@ -2,8 +2,8 @@
 
 import logging
 
+from .api.gate import Gate
 from .encode import file_watch
-from .gate import Gate
 from .guard import left_out
 from .host.seam import current_host
 from .record.probe import Probe
@@ -39,8 +39,8 @@ def _start() -> None:
     if not host_server.has_server():
         return
     file_watch.watch()
+    from .api.routes import Routes
     from .host.recording import PromptWatcher
-    from .routes import Routes
 
     gate = Gate(host_server.prompts_waiting)
     found = Recorder(

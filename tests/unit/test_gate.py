@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from headroom.gate import Busy, Gate
+from headroom.api.gate import Busy, Gate
 
 
 def test_an_action_is_refused_while_a_prompt_waits_or_runs():

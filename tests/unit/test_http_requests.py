@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headroom.http_requests import (
+from headroom.api.requests import (
     BadRequest,
     OffloadRequest,
     PurgeRequest,

@@ -10,18 +10,18 @@ from typing import Any
 import torch
 from aiohttp import web
 
-from .actions.offload import offload
-from .actions.purge import purge
+from ..actions.offload import offload
+from ..actions.purge import purge
+from ..measure.snapshot import snapshot
+from ..models.loaded import loaded_models, patchers_named
+from ..record.recorder import Recorder
 from .gate import Busy, Gate
-from .http_requests import (
+from .requests import (
     memory_answer,
     offload_request,
     purge_request,
     runs_asked,
 )
-from .measure.snapshot import snapshot
-from .models.loaded import loaded_models, patchers_named
-from .record.recorder import Recorder
 
 log = logging.getLogger("headroom")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import psutil
 
-from .base.device import MIB
-from .measure.snapshot import DeviceMemory, Snapshot
-from .models.loaded import LoadedModel
+from ..base.device import MIB
+from ..measure.snapshot import DeviceMemory, Snapshot
+from ..models.loaded import LoadedModel
 
 UNLOADS = ("all models", "all but keep", "no models")
 SCOPES = ("this model", "every other model")
