@@ -203,7 +203,7 @@ def _load_pack() -> Any:
     sys.modules["headroom_pack"] = pack
     spec.loader.exec_module(pack)
     asyncio.run(pack.comfy_entrypoint())
-    return sys.modules["headroom_pack.headroom.start"].recorder()
+    return sys.modules["headroom_pack.headroom.record.recorder"].current_recorder()
 
 
 def _idle(seconds: float = 5.0) -> float:

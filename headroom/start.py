@@ -7,16 +7,9 @@ from .encode import file_watch
 from .guard import left_out
 from .host.seam import current_host
 from .record.probe import Probe
-from .record.recorder import Recorder
+from .record.recorder import Recorder, current_recorder, use_recorder
 
 log = logging.getLogger("headroom")
-
-_recorder: Recorder | None = None
-
-
-def recorder() -> Recorder | None:
-    """Return the recorder of this server, None where none was started."""
-    return _recorder
 
 
 def start() -> None:
@@ -24,7 +17,7 @@ def start() -> None:
 
     The nodes work without either, so a host that offers less than expected costs a log entry.
     """
-    if _recorder is not None or current_host() is None:
+    if current_recorder() is not None or current_host() is None:
         return
     try:
         _start()
@@ -33,7 +26,6 @@ def start() -> None:
 
 
 def _start() -> None:
-    global _recorder
     from .host import server as host_server
 
     if not host_server.has_server():
@@ -58,4 +50,4 @@ def _start() -> None:
     watcher.attach()
     found.start()
     left_out.listen()
-    _recorder = found
+    use_recorder(found)

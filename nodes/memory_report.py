@@ -4,8 +4,8 @@ from typing import Any
 
 from comfy_api.latest import io, ui
 
-from ..headroom.memory_report import record_json, record_text, running_record
 from ..headroom.record.chart import report_image
+from ..headroom.record.text import record_json, record_text, running_record
 from ._schema import any_wire, named_output, report_output, schema
 
 

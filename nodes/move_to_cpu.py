@@ -4,7 +4,7 @@ from typing import Any
 
 from comfy_api.latest import io, ui
 
-from ..headroom import moving
+from ..headroom.actions import to_cpu as moving
 from ._schema import any_wire, report_output, schema
 
 

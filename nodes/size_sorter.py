@@ -4,7 +4,7 @@ from typing import Any
 
 from comfy_api.latest import io
 
-from ..headroom import size_lists
+from ..headroom.sizes import work as size_lists
 from ._schema import named_output, report_output, schema
 
 

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from ..allocator import return_cache
 from ..base.choices import expect_choice
 from ..base.ram import trim_heap
 from ..encode.ancestry import files_of_values, host_lookup
-from ..host.seam import current_host
+from ..host.seam import current_host, return_cache
 from ..measure.journal import note_action
 from ..measure.report import Report, mib
 from ..measure.snapshot import freed_rss_mib, snapshot

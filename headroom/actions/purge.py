@@ -4,11 +4,10 @@ import gc
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from ..allocator import return_cache
 from ..base.choices import expect_choice
 from ..base.device import MIB
 from ..base.ram import trim_heap
-from ..host.seam import current_host
+from ..host.seam import current_host, return_cache
 from ..measure.journal import note_action
 from ..measure.report import Report, mib
 from ..measure.snapshot import Snapshot, snapshot

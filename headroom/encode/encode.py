@@ -8,10 +8,9 @@ from typing import Any, Literal
 import torch
 
 from ..actions.to_cpu import OnCpu, to_cpu
-from ..allocator import return_cache
 from ..base.choices import expect_choice
 from ..base.tensors import storage_bytes, tensors_within
-from ..host.seam import current_host
+from ..host.seam import current_host, return_cache
 from ..measure.journal import note_action
 from ..measure.report import Report, mib
 from ..measure.snapshot import snapshot

@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 
-from ..allocator import return_cache
 from ..base.ram import trim_heap
-from ..host.seam import current_host, guard_host
+from ..host.seam import current_host, guard_host, return_cache
 from ..measure.report import mib
 from ..models.find import FoundModel
 from ..models.unload import loaded_bytes, others, unload_models

@@ -3,6 +3,8 @@
 import sys
 from types import ModuleType
 
+from ..base import device as devices
+
 
 def current_host() -> ModuleType | None:
     """Return the `host` module where ComfyUI is running in this process, else None.
@@ -24,3 +26,16 @@ def guard_host() -> ModuleType | None:
     from . import guard as host_guard
 
     return host_guard
+
+
+def return_cache() -> None:
+    """Return cached blocks on every device in use; what is still referenced stays.
+
+    Call after the garbage collection: dead objects would keep their blocks. The price is that
+    the next allocations go to the driver again.
+    """
+    host = current_host()
+    if host is not None:
+        host.empty_cache()
+    else:
+        devices.empty_cache()

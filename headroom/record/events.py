@@ -1,18 +1,40 @@
 """What happened in the prompts, in order, until somebody has the time to enter it into records."""
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Protocol
 
-from ..record_store import RunStore
 from .nodes import Reading
 from .run import Outcome, Run
 
 MAX_EVENTS = 25_000
+MAX_RUNS = 50
 
 # What to do with the run, for which node, in which prompt, when, and memory then (or just before).
 Enter = Callable[[Run, str, float, Reading], None]
 Event = tuple[Enter, str, str, float, Reading]
+
+
+class RunStore:
+    """The newest `limit` runs by prompt id; an older one makes room for a new one."""
+
+    def __init__(self, limit: int = MAX_RUNS) -> None:
+        self._limit = limit
+        self._runs: OrderedDict[str, Run] = OrderedDict()
+
+    def add(self, run: Run) -> None:
+        """Keep `run`; a prompt id that comes again replaces its older run."""
+        self._runs.pop(run.prompt_id, None)
+        self._runs[run.prompt_id] = run
+        while len(self._runs) > self._limit:
+            self._runs.popitem(last=False)
+
+    def get(self, prompt_id: str) -> Run | None:
+        return self._runs.get(prompt_id)
+
+    def newest(self, count: int = MAX_RUNS) -> list[Run]:
+        """Return at most `count` runs, newest first."""
+        return list(reversed(self._runs.values()))[:count]
 
 
 class Prompt(Protocol):

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..measure.journal import Entry, OomAttempt, listen
-from ..record_store import MAX_RUNS, RunStore
-from .events import Enter, Event, Events
+from .events import MAX_RUNS, Enter, Event, Events, RunStore
 from .nodes import NodeInfo, NodeTable, Reading
 from .probe import NodeTold
 from .run import Outcome, Place, Run
@@ -212,3 +211,17 @@ class Recorder:
             self._events.end(run, left)
         self._events.settle(run, left, outcome, self._graph)
         self._run = self._graph = self._left = None
+
+
+_current: Recorder | None = None
+
+
+def current_recorder() -> Recorder | None:
+    """Return the recorder of this server, None where none was started."""
+    return _current
+
+
+def use_recorder(recorder: Recorder) -> None:
+    """Make `recorder` the one of this server."""
+    global _current
+    _current = recorder

@@ -3,7 +3,7 @@
 import random
 
 from headroom.record.nodes import Reading
-from headroom.record_samples import Samples
+from headroom.record.run import Samples
 
 
 def test_a_long_run_stays_within_the_limit_and_keeps_its_peaks():

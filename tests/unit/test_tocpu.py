@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from headroom.actions.to_cpu import to_cpu
+from headroom.actions.to_cpu import move_to_cpu, to_cpu
 from headroom.base.numpy_backed import numpy_backed
-from headroom.moving import move_to_cpu
 
 DTYPES = [
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn,

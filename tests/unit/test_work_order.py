@@ -5,8 +5,7 @@ import random
 import pytest
 import torch
 
-from headroom.size_lists import sorted_lists
-from headroom.sizes.work import restore_order, sort_work
+from headroom.sizes.work import restore_order, sort_work, sorted_lists
 
 
 def pictures(*sizes):
