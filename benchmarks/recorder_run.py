@@ -226,7 +226,7 @@ def _blocks() -> dict[str, list[tuple[bool, list[float]]]]:
 
 def _inside() -> list[list[tuple[float, float, float]]]:
     watch.put_around(watcher, TOLD)
-    watch.put_around(recorder, ["_look"])
+    watch.put_around(recorder, ["_sample"])
     found: list[list[tuple[float, float, float]]] = [[] for _ in DEPTHS]
     for _ in range(TURNS):
         for depth, several in zip(DEPTHS, found, strict=True):

@@ -19,14 +19,20 @@ ROOT = Path(__file__).resolve().parent.parent
 JS_TESTS = ROOT / "tests" / "js"
 MOST_PROCESSES = 4  # each with its servers takes up to 4 GiB of RAM
 OLDEST_NODE = 18  # the first release with the test runner
+CHECKS = {
+    "ruff": ("-m", "ruff", "check", "."),
+    "mypy": ("-m", "mypy"),
+    # Its contracts, the floors of headroom/, are in pyproject.toml. (It has no `-m`.)
+    "import-linter": ("-c", "from importlinter.cli import lint_imports_command as lint; lint()"),
+}
 PASS_THROUGH = True  # everything after `test` belongs to pytest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Any arguments go to pytest, which then runs alone; without arguments ruff, mypy and the "
-        "JavaScript tests run first. HEADROOM_DEV_HOME moves the cache, COMFYUI_PATH names the "
-        "ComfyUI to test in."
+        "Any arguments go to pytest, which then runs alone; without arguments ruff, mypy, "
+        "import-linter and the JavaScript tests run first. HEADROOM_DEV_HOME moves the cache, "
+        "COMFYUI_PATH names the ComfyUI to test in."
     )
     parser.add_argument("rest", nargs="*", metavar="PYTEST_ARGUMENT")
 
@@ -36,9 +42,7 @@ def main(args: argparse.Namespace) -> int:
     tree = locate_comfyui(python=environment.python)
     warn_of_missing_packages(environment, tree)
     print(f"Environment {environment.folder}\nComfyUI {tree}", flush=True)
-    failed = (
-        [] if args.rest else [name for name in ("ruff", "mypy") if not _check(environment, name)]
-    )
+    failed = [] if args.rest else [name for name in CHECKS if not _check(environment, name)]
     if not args.rest and not _javascript():
         failed.append("the JavaScript tests")
     if failed:
@@ -48,8 +52,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _check(environment: Environment, name: str) -> bool:
-    words = {"ruff": ["check", "."], "mypy": []}[name]
-    return _stage(name, [environment.python, "-m", name, *words])
+    return _stage(name, [environment.python, *CHECKS[name]], only_failures=True)
 
 
 def _stage(name: str, command: Sequence[str | Path], only_failures: bool = False) -> bool:

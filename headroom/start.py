@@ -5,7 +5,7 @@ import logging
 from .api.gate import Gate
 from .encode import file_watch
 from .guard import left_out
-from .host.seam import current_host
+from .host.adapter import current_host
 from .record.probe import Probe
 from .record.recorder import Recorder, current_recorder, use_recorder
 

@@ -20,7 +20,7 @@ import torch
 
 from ..base.safetensors_file import DTYPES, Slot, read_slots, write_storages
 from ..base.tensors import module_tensors, storage_bytes, storage_key
-from ..measure.report import mib
+from ..measure.report import mib_text
 
 log = logging.getLogger("headroom")
 
@@ -70,8 +70,8 @@ def check_mappable(modules: Iterable[torch.nn.Module], folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < wanted:
         raise OSError(
-            f"Offload Model with to = 'disk' needs {mib(wanted)} in ComfyUI's temp folder, but "
-            f"only {mib(free)} are free there: make room or choose to = 'CPU'."
+            f"Offload Model with to = 'disk' needs {mib_text(wanted)} in ComfyUI's temp folder, "
+            f"but only {mib_text(free)} are free there: make room or choose to = 'CPU'."
         )
 
 
@@ -188,7 +188,7 @@ def _write_scratch(
     except OSError as error:
         _delete(path)
         raise OSError(
-            f"Offload Model could not write {mib(sum(block.nbytes for block in blocks))} to "
+            f"Offload Model could not write {mib_text(sum(block.nbytes for block in blocks))} to "
             f"ComfyUI's temp folder ({error.strerror}): the weights are still in RAM, nothing "
             "is lost; make room there or choose to = 'CPU'."
         ) from error

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..base.choices import expect_choice
+from ..base.named_files import files_of_values
 from ..base.ram import trim_heap
-from ..encode.ancestry import files_of_values, host_lookup
-from ..host.seam import current_host, return_cache
+from ..host.adapter import current_host, host_lookup, return_cache
 from ..measure.journal import note_action
-from ..measure.report import Report, mib
+from ..measure.report import Report, mib_text
 from ..measure.snapshot import freed_rss_mib, snapshot
 from ..models.find import FoundModel, find_models
 from ..models.unload import others, unload_models
@@ -101,8 +101,8 @@ def _source_files(model: FoundModel) -> list[Path]:
 
 def _where(mapped: Mapped) -> str:
     return (
-        f"{mib(mapped.own_bytes)} mapped from the model's own file, "
-        f"{mib(mapped.scratch_bytes)} from a scratch file in ComfyUI's temp folder"
+        f"{mib_text(mapped.own_bytes)} mapped from the model's own file, "
+        f"{mib_text(mapped.scratch_bytes)} from a scratch file in ComfyUI's temp folder"
     )
 
 
@@ -111,4 +111,4 @@ def _headline(moved_bytes: int, to: Target, scope: Scope) -> str:
     place = "RAM" if to == "CPU" else "disk"
     if moved_bytes == 0:
         return f"0.0 MiB of weights left the GPU: {which} was not on it"
-    return f"{mib(moved_bytes)} of weights left the GPU for {place}"
+    return f"{mib_text(moved_bytes)} of weights left the GPU for {place}"

@@ -7,9 +7,9 @@ from typing import Any, Literal
 from ..base.choices import expect_choice
 from ..base.device import MIB
 from ..base.ram import trim_heap
-from ..host.seam import current_host, return_cache
+from ..host.adapter import current_host, return_cache
 from ..measure.journal import note_action
-from ..measure.report import Report, mib
+from ..measure.report import Report, mib_text
 from ..measure.snapshot import Snapshot, snapshot
 from ..models.find import FoundModel, find_models
 from ..models.unload import Unloaded, others, unload_models
@@ -38,7 +38,7 @@ def purge(
     room = _room_bytes()
     wanted = only_below_free_mib * MIB
     if only_below_free_mib > 0 and room is not None and room >= wanted:
-        reason = f"left alone: {mib(room)} are free, the limit is {mib(wanted)}"
+        reason = f"left alone: {mib_text(room)} are free, the limit is {mib_text(wanted)}"
         return _finish("nothing was purged", (reason,), before)
     done = [] if unload == "no models" else unload_models(others(kept))
     steps = [*_unload_steps(unload, done), _collect(), _return_cache()]
@@ -91,7 +91,7 @@ def _return_cache() -> str:
     return_cache()
     buffers = ", cast buffers dropped" if dropped else ""
     returned = reserved - _reserved_bytes()
-    return f"allocator cache: {mib(returned)} returned to the driver{buffers}"
+    return f"allocator cache: {mib_text(returned)} returned to the driver{buffers}"
 
 
 def _reserved_bytes() -> int:

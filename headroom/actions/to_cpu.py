@@ -18,7 +18,7 @@ import torch
 
 from ..base.numpy_backed import is_plain, numpy_backed
 from ..measure.journal import note_action
-from ..measure.report import Report, mib
+from ..measure.report import Report, mib_text
 from ..measure.snapshot import snapshot
 
 _LEAVES = (
@@ -53,13 +53,13 @@ class OnCpu:
     @property
     def text(self) -> str:
         """Where the tensors came from, in one sentence."""
-        counted = f"{self.tensors} tensors ({mib(self.total_bytes)})"
+        counted = f"{self.tensors} tensors ({mib_text(self.total_bytes)})"
         if not self.tensors:
             return "0.0 MiB moved: there is no tensor in the value"
         if not self.moved_bytes:
             return f"0.0 MiB moved: all {counted} were already on the CPU"
-        moved = ", ".join(f"{mib(size)} from {name}" for name, size in self.moved_bytes.items())
-        return f"{moved} moved to the CPU, of {counted} in all"
+        moved = [f"{mib_text(size)} from {name}" for name, size in self.moved_bytes.items()]
+        return f"{', '.join(moved)} moved to the CPU, of {counted} in all"
 
 
 def to_cpu(value: Any) -> OnCpu:

@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from ..base.device import MIB
+from ..base.device import in_mib
 from ..measure.snapshot import DeviceMemory, Snapshot
 from ..models.loaded import LoadedModel
 
@@ -88,9 +88,9 @@ def memory_answer(
         "busy": busy,
         "devices": [_device_json(device, models) for device in memory.devices],
         "ram": {
-            "rss_mib": _mib(memory.rss_bytes),
-            "available_mib": _mib(memory.ram_available_bytes),
-            "total_mib": _mib(int(psutil.virtual_memory().total)),
+            "rss_mib": in_mib(memory.rss_bytes),
+            "available_mib": in_mib(memory.ram_available_bytes),
+            "total_mib": in_mib(int(psutil.virtual_memory().total)),
         },
         "models": [model.as_json() for model in models],
     }
@@ -105,15 +105,15 @@ def _device_json(device: DeviceMemory, models: list[LoadedModel]) -> dict[str, A
     return {
         "device": device.device,
         "name": device.name,
-        "total_mib": _mib(device.total_bytes),
-        "free_mib": _mib(device.driver_free_bytes),
-        "used_mib": _mib(device.used_bytes),
-        "models_mib": _mib(in_models),
-        "other_torch_mib": _mib(device.held_bytes - in_models),
-        "other_processes_mib": _mib(others),
-        "allocated_mib": _mib(device.allocated_bytes),
-        "reserved_mib": _mib(device.reserved_bytes),
-        "dynamic_mib": _mib(device.dynamic_bytes),
+        "total_mib": in_mib(device.total_bytes),
+        "free_mib": in_mib(device.driver_free_bytes),
+        "used_mib": in_mib(device.used_bytes),
+        "models_mib": in_mib(in_models),
+        "other_torch_mib": in_mib(device.held_bytes - in_models),
+        "other_processes_mib": in_mib(others),
+        "allocated_mib": in_mib(device.allocated_bytes),
+        "reserved_mib": in_mib(device.reserved_bytes),
+        "dynamic_mib": in_mib(device.dynamic_bytes),
     }
 
 
@@ -165,7 +165,3 @@ def _shown(value: Any) -> str:
     """Return a sender's value as text that stays short."""
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _mib(amount_bytes: int | None) -> float | None:
-    return None if amount_bytes is None else round(amount_bytes / MIB, 3)

@@ -11,6 +11,11 @@ import torch
 MIB = 1024 * 1024
 
 
+def in_mib(amount_bytes: int | None) -> float | None:
+    """Return an amount as MiB, as records and HTTP answers give it; None stays None."""
+    return None if amount_bytes is None else round(amount_bytes / MIB, 3)
+
+
 def backend(device: torch.device) -> Any | None:
     """Return torch's module for the kind of `device` (`torch.cuda`, `torch.xpu`, `torch.mps`).
 

@@ -1,10 +1,38 @@
 """Reading a prompt's graph: nodes in API format, the links between them, and widget values."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 Node = Mapping[str, Any]
 GetNode = Callable[[str], Node]
+
+
+@dataclass(frozen=True)
+class ClassInfo:
+    """What the host knows of a node class.
+
+    `code` identifies the code that runs ("" for the host's own nodes, which `Lookup.code` covers).
+    `own_changes`: the class itself decides when it counts as changed. `wants_id`: it may behave
+    differently under another node id. `repeatable`: the same inputs give the same outputs.
+    """
+
+    code: str = ""
+    is_core: bool = True
+    own_changes: bool = False
+    wants_id: bool = False
+    repeatable: bool = True
+
+
+class Lookup(Protocol):
+    """How classes and files are looked up; the host's own, or a double in tests."""
+
+    def node_info(self, class_type: str) -> ClassInfo | None:
+        """Return what is known of a class, None for an unknown one."""
+
+    def files_named(self, name: str) -> list[Path]:
+        """Return the existing files that a widget value names, in any models folder."""
 
 
 def getter(prompt: Any) -> GetNode:

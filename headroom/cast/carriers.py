@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from ..base.copies import Copies, follow
 from ..models.find import is_patcher, is_pipeline, pipeline_modules
-from .copy_module import Twins, follow
 from .rules import FLOATS
 
 DEPTH = 3
@@ -59,42 +59,42 @@ def self_casting_reason(value: Any) -> str:
     return ""
 
 
-def carry(value: Any, twins: Twins, dtype: torch.dtype) -> Any:
-    """Return a copy of `value` that carries the twins of its models instead of them.
+def carry(value: Any, copies: Copies, dtype: torch.dtype) -> Any:
+    """Return a copy of `value` that carries the copies of its models instead of them.
 
     The copy is shallow: tokenizers, schedulers and settings are shared, containers are not. Helper
     objects that hold a model themselves are copied too. Attributes naming a floating-point dtype
     (`vae_dtype`, `torch_dtype`) name the new one.
     """
-    if id(value) in twins:
-        return twins[id(value)]
-    twin = copy.copy(value)
-    twins[id(value)] = twin
+    if id(value) in copies:
+        return copies[id(value)]
+    copied = copy.copy(value)
+    copies[id(value)] = copied
     for name, item in list(vars(value).items()):
-        vars(twin)[name] = _carry_attribute(item, twins, dtype)
-    return twin
+        vars(copied)[name] = _carry_attribute(item, copies, dtype)
+    return copied
 
 
-def _carry_attribute(item: Any, twins: Twins, dtype: torch.dtype) -> Any:
+def _carry_attribute(item: Any, copies: Copies, dtype: torch.dtype) -> Any:
     if isinstance(item, torch.dtype):
         return dtype if item in FLOATS else item
-    if _has_attributes(item) and id(item) not in twins and _refers(item, twins, DEPTH):
-        return carry(item, twins, dtype)
-    new = follow(item, twins)
+    if _has_attributes(item) and id(item) not in copies and _refers(item, copies, DEPTH):
+        return carry(item, copies, dtype)
+    new = follow(item, copies)
     return copy.copy(new) if new is item and type(item) in (dict, list, set) else new
 
 
-def _refers(value: Any, twins: Twins, depth: int) -> bool:
+def _refers(value: Any, copies: Copies, depth: int) -> bool:
     """Return whether a helper object holds one of the old models, directly or a few steps in."""
-    if id(value) in twins:
+    if id(value) in copies:
         return True
     if type(value) in (list, tuple, set):
-        return any(_refers(item, twins, depth) for item in value)
+        return any(_refers(item, copies, depth) for item in value)
     if type(value) is dict:
-        return any(_refers(item, twins, depth) for item in value.values())
+        return any(_refers(item, copies, depth) for item in value.values())
     if depth == 0 or not _has_attributes(value):
         return False
-    return any(_refers(item, twins, depth - 1) for item in vars(value).values())
+    return any(_refers(item, copies, depth - 1) for item in vars(value).values())
 
 
 def _has_attributes(value: Any) -> bool:

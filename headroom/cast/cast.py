@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 import torch
 
-from ..host.seam import current_host
+from ..base.copies import Copies
+from ..host.adapter import current_host
 from ..measure.journal import note_action
-from ..measure.report import Report, mib
+from ..measure.report import Report, mib_text
 from ..measure.snapshot import snapshot
 from ..models.find import is_patcher, is_pipeline
 from .carriers import carried_models, carry, self_casting_reason
-from .copy_module import Twins
 from .model import CastModel, cast_module, cast_patcher
 from .rules import CastRules, parse_keep, short
 
@@ -32,7 +32,7 @@ class Cast:
     @property
     def saved_bytes(self) -> int:
         """Bytes by which the weights became smaller; negative where they grew."""
-        return sum(model.saved_bytes for model in self.models if model.twins)
+        return sum(model.saved_bytes for model in self.models if model.copies)
 
 
 def cast(value: Any, dtype: Dtype = "bfloat16", keep_float32: str = "") -> Cast:
@@ -56,8 +56,8 @@ def cast(value: Any, dtype: Dtype = "bfloat16", keep_float32: str = "") -> Cast:
             "MODEL, CLIP, VAE, CONTROL_NET, CLIP_VISION, UPSCALE_MODEL or a pipeline there."
         )
     models = tuple(_cast_one(item, rules, is_pipeline(value)) for item in found)
-    twins = {key: twin for model in models for key, twin in model.twins.items()}
-    result = _carried(value, twins, rules.dtype) if twins else value
+    copies = {key: copied for model in models for key, copied in model.copies.items()}
+    result = _carried(value, copies, rules.dtype) if copies else value
     gc.collect()
     report = Report(_headline(models, rules), tuple(_steps(value, models, rules)), before,
                     snapshot())
@@ -82,28 +82,29 @@ def _cast_one(item: Any, rules: CastRules, is_component: bool) -> CastModel:
     return cast_module(item, rules, joins_layers=not is_component)
 
 
-def _carried(value: Any, twins: Twins, dtype: torch.dtype) -> Any:
-    twin = carry(value, twins, dtype)
-    is_model = is_patcher(twin) or isinstance(twin, torch.nn.Module)
+def _carried(value: Any, copies: Copies, dtype: torch.dtype) -> Any:
+    copied = carry(value, copies, dtype)
+    is_model = is_patcher(copied) or isinstance(copied, torch.nn.Module)
     if current_host() is not None and not is_model:
         from ..host import cast as host_cast
 
-        host_cast.forget_carrier_state(twin)
-    return twin
+        host_cast.forget_carrier_state(copied)
+    return copied
 
 
 # ---------------------------------------------------------------- the report
 
 
 def _headline(models: tuple[CastModel, ...], rules: CastRules) -> str:
-    done = [model for model in models if model.twins]
+    done = [model for model in models if model.copies]
     if not done:
         reasons = list(dict.fromkeys(model.reason for model in models))
         return f"0 MiB saved: {'; '.join(reasons)}" if reasons else "0 MiB saved: not cast"
     saved = sum(model.saved_bytes for model in done)
     before = sum(sum(model.before.values()) for model in done)
-    verb = f"{mib(saved)} saved" if saved >= 0 else f"{mib(-saved)} more needed"
-    return f"{verb}: {mib(before)} of weights are {mib(before - saved)} in {short(rules.dtype)}"
+    verb = f"{mib_text(saved)} saved" if saved >= 0 else f"{mib_text(-saved)} more needed"
+    after = mib_text(before - saved)
+    return f"{verb}: {mib_text(before)} of weights are {after} in {short(rules.dtype)}"
 
 
 def _steps(value: Any, models: tuple[CastModel, ...], rules: CastRules) -> list[str]:
@@ -112,10 +113,10 @@ def _steps(value: Any, models: tuple[CastModel, ...], rules: CastRules) -> list[
         steps.extend(_model_steps(model, rules))
     if not models:
         steps.append(self_casting_reason(value))
-    if any(model.twins for model in models):
+    if any(model.copies for model in models):
         steps.append(_cost(models))
     host = current_host()
-    if host is not None and any(model.twins for model in models):
+    if host is not None and any(model.copies for model in models):
         from ..host import cast as host_cast
 
         if not host_cast.accepts_dtype(value, rules.dtype):
@@ -138,7 +139,7 @@ def _model_steps(model: CastModel, rules: CastRules) -> list[str]:
 
 def _counted(sizes: dict[str, int]) -> str:
     largest_first = sorted(sizes.items(), key=lambda item: -item[1])
-    return " + ".join(f"{mib(size)} {name}" for name, size in largest_first if size)
+    return " + ".join(f"{mib_text(size)} {name}" for name, size in largest_first if size)
 
 
 def _kept(model: CastModel) -> list[str]:
@@ -150,11 +151,13 @@ def _kept(model: CastModel) -> list[str]:
         names = ", ".join(item.name for item in items[:NAMED_TENSORS])
         more = f" and {len(items) - NAMED_TENSORS} more" if len(items) > NAMED_TENSORS else ""
         dtypes = "/".join(sorted({short(item.target) for item in items}))
-        sentences.append(f"kept in {dtypes} ({reason}): {mib(size)} in {names}{more}")
+        sentences.append(f"kept in {dtypes} ({reason}): {mib_text(size)} in {names}{more}")
     return sentences
 
 
 def _cost(models: tuple[CastModel, ...]) -> str:
-    copies = sum(sum(model.after.values()) for model in models if model.twins)
-    return (f"until nothing uses the original any more, the copy costs {mib(copies)} of RAM on top "
-            "of it")
+    copies = sum(sum(model.after.values()) for model in models if model.copies)
+    return (
+        "until nothing uses the original any more, the copy costs "
+        f"{mib_text(copies)} of RAM on top of it"
+    )

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
-from ..host.seam import current_host
+from ..base.copies import Copies
+from ..host.adapter import current_host
 from ..models.pipelines import has_offload_hook
-from .copy_module import Twins, copy_module, retell_dtype
+from .copy_module import copy_module, retell_dtype
 from .layers import join_layers
 from .rules import (
     FLOATS,
@@ -28,13 +29,13 @@ from .tensor import CastOverflow, Rounding, check_tensor
 class CastModel:
     """What became of one set of weights.
 
-    `twins` maps the id of each old object to its new one; empty where nothing was cast, and then
+    `copies` maps the id of each old object to its new one; empty where nothing was cast, and then
     `reason` says why. Bytes are counted per dtype, over weights and buffers.
     """
 
     label: str
     reason: str = ""
-    twins: Twins = field(default_factory=dict)
+    copies: Copies = field(default_factory=dict)
     before: dict[str, int] = field(default_factory=dict)
     after: dict[str, int] = field(default_factory=dict)
     kept: list[Wanted] = field(default_factory=list)
@@ -64,10 +65,10 @@ def cast_module(
             f"Cast bf16 expects a {result.label} without offload hooks, which speak for the old "
             "weights: cast first, then enable offloading on the result."
         )
-    twin, result.twins = _copied(module, wanted, result.rounding, rules)
-    retell_dtype(twin, rules.dtype)
+    copied, result.copies = _copied(module, wanted, result.rounding, rules)
+    retell_dtype(copied, rules.dtype)
     if joins_layers or _is_mixed(wanted):
-        join_layers(twin, rules.dtype)
+        join_layers(copied, rules.dtype)
     return result
 
 
@@ -95,14 +96,14 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
         return result
     host_cast.unload(patcher)
     make = _reread if is_dynamic else _copy_patched
-    module, twins = make(patcher, rules, result.rounding)
+    module, copies = make(patcher, rules, result.rounding)
     retell_dtype(module, rules.dtype)
     host_cast.use_compute_dtype(module, rules.dtype)
     if _is_mixed(wanted):
         join_layers(module, rules.dtype, dtype_of)
     again = partial(_patcher_of, rules)
-    twins[id(patcher)] = host_cast.private_patcher(patcher, module, twins, again)
-    result.twins = twins
+    copies[id(patcher)] = host_cast.private_patcher(patcher, module, copies, again)
+    result.copies = copies
     result.notes.extend(host_cast.compute_notes(patcher, rules.dtype))
     if is_dynamic:
         result.notes.append("dynamic VRAM reads the weights from the file: no copy in RAM")
@@ -118,7 +119,7 @@ def _host_cast() -> Any:
 
 
 def _patcher_of(rules: CastRules, patcher: Any) -> Any:
-    return cast_patcher(patcher, rules).twins.get(id(patcher), patcher)
+    return cast_patcher(patcher, rules).copies.get(id(patcher), patcher)
 
 
 def _planned(
@@ -181,7 +182,7 @@ def _refuse_compiled(label: str, reason: str) -> None:
 def _copied(
     module: torch.nn.Module, wanted: list[Wanted], rounding: Rounding, rules: CastRules,
     **options: Any,
-) -> tuple[torch.nn.Module, Twins]:
+) -> tuple[torch.nn.Module, Copies]:
     try:
         return copy_module(module, wanted, rounding, **options)
     except CastOverflow as error:
@@ -197,19 +198,19 @@ def _refused(module: torch.nn.Module, error: Exception, rules: CastRules) -> Val
 
 def _copy_patched(
     patcher: Any, rules: CastRules, rounding: Rounding
-) -> tuple[torch.nn.Module, Twins]:
+) -> tuple[torch.nn.Module, Copies]:
     """Copy the module under a classic patcher, as it is without patches."""
     host_cast = _host_cast()
     module = patcher.model
     wanted = plan(module, rules)
     values, shared = host_cast.weight_backups(patcher), host_cast.shared_parts(module)
-    twin, twins = _copied(module, wanted, rounding, rules, values=values, shared=shared)
-    host_cast.start_unloaded(twin)
-    host_cast.stamp(twin, {item.name: item.target for item in wanted})
-    return twin, twins
+    copied, copies = _copied(module, wanted, rounding, rules, values=values, shared=shared)
+    host_cast.start_unloaded(copied)
+    host_cast.stamp(copied, {item.name: item.target for item in wanted})
+    return copied, copies
 
 
-def _reread(patcher: Any, rules: CastRules, rounding: Rounding) -> tuple[torch.nn.Module, Twins]:
+def _reread(patcher: Any, rules: CastRules, rounding: Rounding) -> tuple[torch.nn.Module, Copies]:
     """Read a dynamic model from its file again, to reach the GPU in the wanted dtypes."""
     host_cast = _host_cast()
     module = patcher.model
@@ -220,10 +221,10 @@ def _reread(patcher: Any, rules: CastRules, rounding: Rounding) -> tuple[torch.n
                 check_tensor(item.name, item.parameter.detach(), item.target, rounding)
     except CastOverflow as error:
         raise _refused(module, error, rules) from error
-    twin = host_cast.reload(host_cast.loader_recipe(patcher)).model
-    new = dict(twin.named_modules())
-    twins: Twins = {
+    copied = host_cast.reload(host_cast.loader_recipe(patcher)).model
+    new = dict(copied.named_modules())
+    copies: Copies = {
         id(part): new[name] for name, part in module.named_modules() if name in new
     }
-    host_cast.stamp(twin, {item.name: item.target for item in wanted})
-    return twin, twins
+    host_cast.stamp(copied, {item.name: item.target for item in wanted})
+    return copied, copies

@@ -6,45 +6,25 @@ one, today or next week. Where that cannot be promised, the identity says why.
 
 import hashlib
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ..base.file_identity import identities_of
-from ..base.prompt_graph import GetNode, Node, ancestors, constants, getter, is_link, strings, title
-
-MODEL_SUFFIXES = (
-    ".safetensors", ".sft", ".ckpt", ".pt", ".pt2", ".pth", ".bin", ".gguf", ".pkl", ".onnx",
-    ".yaml",
+from ..base.named_files import MODEL_SUFFIXES, files_named, unique
+from ..base.prompt_graph import (
+    ClassInfo,
+    GetNode,
+    Lookup,
+    Node,
+    ancestors,
+    constants,
+    getter,
+    is_link,
+    strings,
+    title,
 )
-MAX_NAME_LENGTH = 1024
-
-
-@dataclass(frozen=True)
-class NodeInfo:
-    """What the host knows of a node class.
-
-    `code` identifies the code that runs ("" for the host's own nodes, which `Lookup.code` covers).
-    `own_changes`: the class itself decides when it counts as changed. `wants_id`: it may behave
-    differently under another node id. `repeatable`: the same inputs give the same outputs.
-    """
-
-    code: str = ""
-    is_core: bool = True
-    own_changes: bool = False
-    wants_id: bool = False
-    repeatable: bool = True
-
-
-class Lookup(Protocol):
-    """How classes and files are looked up; the host's own, or a double in tests."""
-
-    def node_info(self, class_type: str) -> NodeInfo | None:
-        """Return what is known of a class, None for an unknown one."""
-
-    def files_named(self, name: str) -> list[Path]:
-        """Return the existing files that a widget value names, in any models folder."""
+from ..host.adapter import host_lookup
 
 
 @dataclass(frozen=True)
@@ -58,26 +38,6 @@ class Ancestry:
     digest: str
     files: tuple[Path, ...]
     problem: str | None
-
-
-def files(prompt: Any, node_id: str, input: str, lookup: Lookup | None = None) -> list[Path]:
-    """Return the files that the nodes above an input name, the nearest nodes' first.
-
-    `prompt` is an API prompt or a DynamicPrompt. A widget that is no link names its own files.
-    """
-    look = lookup or host_lookup()
-    value = getter(prompt)(node_id)["inputs"].get(input)
-    if not is_link(value):
-        return files_of_values(look, value)
-    get_node = getter(prompt)
-    nearest_first = reversed(ancestors(get_node, value[0]))
-    return files_of_values(look, [constants(get_node(node)) for node in nearest_first])
-
-
-def files_of_values(lookup: Lookup, values: Any, suffixes: tuple[str, ...] = ()) -> list[Path]:
-    """Return the files that the strings in widget `values` name; with `suffixes` only such."""
-    names = [name for name in strings(values) if name.lower().endswith(suffixes or ("",))]
-    return _unique(path for name in names for path in _files_named(lookup, name))
 
 
 def identify(prompt: Any, node_id: str, input: str, lookup: Lookup | None = None) -> Ancestry:
@@ -98,15 +58,7 @@ def identify(prompt: Any, node_id: str, input: str, lookup: Lookup | None = None
     except OSError as error:
         return Ancestry("", (), f"a file above `{input}` cannot be read: {error}")
     text = json.dumps([survey.digests[value[0]], value[1]])
-    return Ancestry(_hash(text), tuple(_unique(survey.files)), survey.problem)
-
-
-def host_lookup() -> Lookup:
-    """Return the lookup of the ComfyUI that runs in this process."""
-    from ..host import graph as host_graph
-
-    lookup: Lookup = host_graph.HostLookup()
-    return lookup
+    return Ancestry(_hash(text), tuple(unique(survey.files)), survey.problem)
 
 
 @dataclass
@@ -144,17 +96,17 @@ class _Survey:
     def _named_files(self, node_id: str, node: Node) -> list[Path]:
         found: list[Path] = []
         for name in strings(constants(node)):
-            paths = _files_named(self.lookup, name)
+            paths = files_named(self.lookup, name)
             found.extend(paths)
             if not paths and name.lower().endswith(MODEL_SUFFIXES) and "\n" not in name:
                 self.problem = self.problem or (
                     f"{title(node_id, node)} names {name!r}, which is in no models folder of this "
                     "ComfyUI"
                 )
-        return _unique(found)
+        return unique(found)
 
     def _problem_with(
-        self, node_id: str, node: Node, info: NodeInfo | None, named: list[Path]
+        self, node_id: str, node: Node, info: ClassInfo | None, named: list[Path]
     ) -> str | None:
         name_of_node = title(node_id, node)
         if info is None:
@@ -175,12 +127,6 @@ class _Survey:
         return None
 
 
-def _files_named(lookup: Lookup, name: str) -> list[Path]:
-    if not name.strip(" ./\\") or len(name) > MAX_NAME_LENGTH or "\n" in name or "\0" in name:
-        return []
-    return lookup.files_named(name)
-
-
 def _is_json(value: Any) -> bool:
     try:
         json.dumps(value)
@@ -196,7 +142,3 @@ def _is_settled(value: Any) -> bool:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _unique(paths: Iterable[Path]) -> list[Path]:
-    return list(dict.fromkeys(paths))

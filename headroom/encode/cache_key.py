@@ -64,16 +64,17 @@ def embeddings_in(prompt: str) -> list[dict[str, object]]:
     """Return the identities of the textual-inversion files that a prompt may name."""
     if "embedding:" not in prompt:
         return []
-    from ..host import graph as host_graph
+    from ..host import files as host_files
 
-    return identities_of(path for path in host_graph.embedding_files() if path.stem in prompt)
+    return identities_of(path for path in host_files.embedding_files() if path.stem in prompt)
 
 
 def look_up(prompt: Any, node_id: str, input: str = "clip") -> EmbeddingLookup:
     """Return the lookup for the encoder on `input` of a node in the running ComfyUI."""
+    from ..host import files as host_files
     from ..host import graph as host_graph
 
-    cache = EmbeddingCache(host_graph.cache_folder())
+    cache = EmbeddingCache(host_files.cache_folder())
     ancestry = identify(prompt, node_id, input)
     if ancestry.problem is not None:
         return EmbeddingLookup(cache, "", ancestry.problem)

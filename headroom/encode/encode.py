@@ -10,9 +10,9 @@ import torch
 from ..actions.to_cpu import OnCpu, to_cpu
 from ..base.choices import expect_choice
 from ..base.tensors import storage_bytes, tensors_within
-from ..host.seam import current_host, return_cache
+from ..host.adapter import current_host, return_cache
 from ..measure.journal import note_action
-from ..measure.report import Report, mib
+from ..measure.report import Report, mib_text
 from ..measure.snapshot import snapshot
 from ..models.find import find_models
 from ..models.unload import unload_models
@@ -165,7 +165,7 @@ def _count(prompts: int) -> str:
 
 def _headline(conditionings: list[Any]) -> str:
     total = sum(_tensor_bytes(item) for item in {id(c): c for c in conditionings}.values())
-    return f"{_count(len(conditionings))} as conditioning in RAM, {mib(total)}"
+    return f"{_count(len(conditionings))} as conditioning in RAM, {mib_text(total)}"
 
 
 def _tensor_bytes(value: Any) -> int:

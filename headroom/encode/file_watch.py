@@ -12,8 +12,9 @@ from typing import Any
 import psutil
 
 from ..base.file_identity import State, state_of
-from ..base.prompt_graph import constants
-from .ancestry import MODEL_SUFFIXES, Lookup, files_of_values, host_lookup
+from ..base.named_files import MODEL_SUFFIXES, files_of_values
+from ..base.prompt_graph import Lookup, constants
+from ..host.adapter import host_lookup
 
 _PROCESS_START_NS = int(psutil.Process().create_time() * 1e9)
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..host.seam import guard_host
+from ..host.adapter import guard_host
 from .copies import Guarded, guarded_copy
 from .explain import Subject
-from .ladder import Ladder, Lever, guarded, is_climbing
+from .ladder import Ladder, RecoveryStep, guarded, is_recovering
 from .options import GuardOptions
 from .replay import RandomState
 from .steps import ReturnMemory, UnloadOthers, ladder_of
@@ -47,7 +47,7 @@ class GuardedCLIP(Guarded):
         return patcher
 
     def _guarded(self, call: Callable[[], Any]) -> Any:
-        if is_climbing():
+        if is_recovering():
             return call()
         clip: Any = self
         plan, state = Plan(), RandomState()
@@ -64,11 +64,11 @@ class GuardedCLIP(Guarded):
 
 def _ladder(clip: Any, plan: Plan, state: RandomState) -> Ladder:
     options = clip.guard_options
-    levers: list[Lever] = [ReturnMemory()]
+    steps: list[RecoveryStep] = [ReturnMemory()]
     if options.free_other_models:
-        levers.append(UnloadOthers(lambda: [clip.patcher]))
+        steps.append(UnloadOthers(lambda: [clip.patcher]))
     if options.offload_weights:
-        levers.append(MoreRoom(plan, clip.patcher.load_device))
+        steps.append(MoreRoom(plan, clip.patcher.load_device))
     words = f"text encoding with {type(clip.cond_stage_model).__name__}"
     subject = Subject(words, options, 1, "", [clip.patcher])
-    return ladder_of(subject, levers, state.restore)
+    return ladder_of(subject, steps, state.restore)

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from ..host.seam import guard_host
+from ..host.adapter import guard_host
 from .copies import Guarded, guarded_copy
 from .explain import Subject
-from .ladder import Ladder, Lever, guarded, is_climbing
+from .ladder import Ladder, RecoveryStep, guarded, is_recovering
 from .options import GuardOptions
 from .replay import RandomState
-from .run import Run, SplitBatch
+from .run import GuardedRun, SplitBatch
 from .split_batch import Unsplittable, join_rows, rows_of
 from .steps import OffloadWeights, ReturnMemory, UnloadOthers, ladder_of
 
@@ -52,33 +52,33 @@ class InPieces:
         return join_rows([self._network(*some, **named) for some, named in calls])
 
 
-def splitting_twin(control: Any, run: Run) -> Any:
+def splitting_copy(control: Any, run: GuardedRun) -> Any:
     """Return our own copy of a ControlNet chain that runs its networks in the run's pieces.
 
     The copy shares weights and hint with the original, which is not touched. Made once a run.
     """
-    known = run.twins.get(id(control))
+    known = run.copies.get(id(control))
     if known is not None:
         return known[1]
-    twin = copy.copy(control)
+    copied = copy.copy(control)
     network = getattr(control, "control_model", None)
     if isinstance(network, torch.nn.Module):
-        twin.control_model = InPieces(network, lambda: run.limit)
+        copied.control_model = InPieces(network, lambda: run.limit)
     previous = getattr(control, "previous_controlnet", None)
     if previous is not None:
-        twin.previous_controlnet = splitting_twin(previous, run)
-    run.twins[id(control)] = (control, twin)
-    return twin
+        copied.previous_controlnet = splitting_copy(previous, run)
+    run.copies[id(control)] = (control, copied)
+    return copied
 
 
-def with_splitting_controls(conds: list[Any], run: Run) -> list[Any]:
-    """Return `conds` (lists of dicts, or None) with each ControlNet replaced by its twin."""
-    return [cond if cond is None else [_with_twin(entry, run) for entry in cond] for cond in conds]
+def with_splitting_controls(conds: list[Any], run: GuardedRun) -> list[Any]:
+    """Return `conds` (lists of dicts, or None) with each ControlNet replaced by its copy."""
+    return [cond if cond is None else [_with_copy(entry, run) for entry in cond] for cond in conds]
 
 
-def _with_twin(entry: dict[str, Any], run: Run) -> dict[str, Any]:
+def _with_copy(entry: dict[str, Any], run: GuardedRun) -> dict[str, Any]:
     control = entry.get("control")
-    return entry if control is None else {**entry, "control": splitting_twin(control, run)}
+    return entry if control is None else {**entry, "control": splitting_copy(control, run)}
 
 
 def guard_control(control: Any, options: GuardOptions) -> Any:
@@ -91,7 +91,7 @@ def guard_control(control: Any, options: GuardOptions) -> Any:
 class GuardedControl(Guarded):
     """The methods of a ControlNet that the guard stands before."""
 
-    guard_run: Run | None = None  # of the sampling in progress
+    guard_run: GuardedRun | None = None  # of the sampling in progress
     previous_controlnet: Any = None
 
     def copy(self) -> Any:
@@ -111,9 +111,9 @@ class GuardedControl(Guarded):
 
     def get_control(self, x_noisy: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """x_noisy: (B, ...) joined as for the model; returns the control tensors."""
-        if is_climbing():
+        if is_recovering():
             return super().get_control(x_noisy, *args, **kwargs)  # type: ignore[misc]
-        run = self.guard_run = self.guard_run or Run()
+        run = self.guard_run = self.guard_run or GuardedRun()
         run.start_step(x_noisy.shape[0])
         state = RandomState()
 
@@ -121,11 +121,11 @@ class GuardedControl(Guarded):
             if run.limit is None:
                 return super(GuardedControl, self).get_control(  # type: ignore[misc]
                     x_noisy, *args, **kwargs)
-            return splitting_twin(self, run).get_control(x_noisy, *args, **kwargs)
+            return splitting_copy(self, run).get_control(x_noisy, *args, **kwargs)
 
         def as_at_first() -> None:
             state.restore()
-            run.twins.clear()
+            run.copies.clear()
             _forget_hints(self)
             guard = guard_host()
             if guard is not None:
@@ -142,17 +142,17 @@ def _forget_hints(control: Any) -> None:
 
 
 def _ladder(
-    control: Any, run: Run, x: torch.Tensor, before_retry: Callable[[], None]
+    control: Any, run: GuardedRun, x: torch.Tensor, before_retry: Callable[[], None]
 ) -> Ladder:
     guard, options = guard_host(), control.guard_options
-    levers: list[Lever] = [ReturnMemory()]
+    steps: list[RecoveryStep] = [ReturnMemory()]
     if guard is not None and options.free_other_models:
-        levers.append(UnloadOthers(lambda: [*guard.currently_used(), *control.get_models()]))
+        steps.append(UnloadOthers(lambda: [*guard.currently_used(), *control.get_models()]))
     if options.offload_weights:
-        levers.append(OffloadWeights(control.get_models))
+        steps.append(OffloadWeights(control.get_models))
     if options.split_batch:
-        levers.append(SplitBatch(run))
+        steps.append(SplitBatch(run))
     size = "x".join(str(side) for side in reversed(x.shape[2:]))
     subject = Subject("a ControlNet", options, x.shape[0], f"{size} in latent pixels",
                       control.get_models())
-    return ladder_of(subject, levers, before_retry)
+    return ladder_of(subject, steps, before_retry)

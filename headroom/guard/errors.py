@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 
 from ..base.device import MIB
-from ..host.seam import guard_host
+from ..host.adapter import guard_host
 from ..measure.snapshot import Snapshot
 
 Where = Literal["device", "RAM"]

@@ -8,10 +8,10 @@ import torch
 
 from ..base.device import MIB
 from ..base.tensors import module_tensors
-from ..host.seam import current_host
-from ..measure.report import mib
+from ..host.adapter import current_host
+from ..measure.report import mib_text
 from ..measure.snapshot import DeviceMemory, Snapshot, other_processes_mib
-from .ladder import Climb, tried_text
+from .ladder import Recovery, tried_text
 from .options import GuardOptions
 
 _NOTABLE_MIB = 256.0  # another process below this is hardly the reason
@@ -29,38 +29,40 @@ class Subject:
     can_tile: bool = False
 
 
-def explain(subject: Subject) -> Callable[[Climb, Snapshot], str]:
+def explain(subject: Subject) -> Callable[[Recovery, Snapshot], str]:
     """Return the writer of the final error for `subject`."""
-    return lambda climb, now: _text(subject, climb, now)
+    return lambda recovery, now: _text(subject, recovery, now)
 
 
-def _text(subject: Subject, climb: Climb, now: Snapshot) -> str:
-    count = len(climb.steps)
+def _text(subject: Subject, recovery: Recovery, now: Snapshot) -> str:
+    count = len(recovery.attempts)
     advice = list(_advice(subject, now))[:2]
     return (
         f"OOM Guard could not finish {subject.what}: after {count} "
-        f"attempt{'' if count == 1 else 's'} the call {_asked(climb)} while {_free(climb, now)}. "
-        f"Tried: {tried_text(climb)}. Most likely to help: {', or '.join(advice)}."
+        f"attempt{'' if count == 1 else 's'} the call {_asked(recovery)} while "
+        f"{_free(recovery, now)}. "
+        f"Tried: {tried_text(recovery)}. Most likely to help: {', or '.join(advice)}."
     )
 
 
-def _asked(climb: Climb) -> str:
-    asked = climb.last.requested_bytes
-    if climb.last.is_incomplete:
-        amount = f", which asked for {mib(asked)}," if asked else ""
+def _asked(recovery: Recovery) -> str:
+    asked = recovery.last.requested_bytes
+    if recovery.last.is_incomplete:
+        amount = f", which asked for {mib_text(asked)}," if asked else ""
         return f"still went on without a part of a LoRA or ControlNet{amount}"
-    return f"still asked for {mib(asked)}" if asked else "still asked for more memory than there is"
+    amount = mib_text(asked) if asked else "more memory than there is"
+    return f"still asked for {amount}"
 
 
-def _free(climb: Climb, now: Snapshot) -> str:
-    if climb.last.where == "RAM" or not now.devices:
-        return f"{mib(now.ram_available_bytes)} of RAM were available"
+def _free(recovery: Recovery, now: Snapshot) -> str:
+    if recovery.last.where == "RAM" or not now.devices:
+        return f"{mib_text(now.ram_available_bytes)} of RAM were available"
     device = now.devices[0]
     free = device.available_bytes
     if free is None:
         return f"the free memory of {device.device} is not known"
-    total = f" of {mib(device.total_bytes)}" if device.total_bytes else ""
-    return f"{mib(free)}{total} were free on {device.device}"
+    total = f" of {mib_text(device.total_bytes)}" if device.total_bytes else ""
+    return f"{mib_text(free)}{total} were free on {device.device}"
 
 
 def _advice(subject: Subject, now: Snapshot) -> Iterator[str]:

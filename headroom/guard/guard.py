@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..host.seam import guard_host
+from ..host.adapter import guard_host
 from .clip import guard_clip
 from .controlnet import guard_control
 from .model import guard_model

@@ -1,6 +1,6 @@
 """The ladder: retry a call that ran out of memory, one rung at a time, cheapest first.
 
-Independent of ComfyUI and of any model: the call, the levers and the tidying up are given. A
+Independent of ComfyUI and of any model: the call, the steps and the tidying up are given. A
 failed try is left completely before anything is freed, because a live exception keeps every
 frame's tensors alive.
 """
@@ -20,30 +20,30 @@ from .left_out import LeftOut, watching
 T = TypeVar("T")
 
 
-class Lever(Protocol):
+class RecoveryStep(Protocol):
     """One rung of the ladder."""
 
-    def pull(self, failure: Failure, tries_left: int) -> str | None:
+    def take(self, failure: Failure, tries_left: int) -> str | None:
         """Do one thing that could let the call succeed, and return it as a phrase.
 
-        None when nothing (more) can be done here; the ladder then goes on to the next lever.
+        None when nothing (more) can be done here; the ladder then goes on to the next step.
         """
 
 
 @dataclass(frozen=True)
-class Step:
-    """One attempt of a finished climb: what was done and what it freed."""
+class Attempt:
+    """One attempt of a finished recovery: what was done and what it freed."""
 
     action: str
     freed_mib: float
 
 
 @dataclass
-class Climb:
+class Recovery:
     """What happened on the ladder so far; the final error is written from it."""
 
     failures: list[Failure]
-    steps: list[Step] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
 
     @property
     def first(self) -> Failure:
@@ -63,18 +63,18 @@ class _Done(Generic[T]):
 
 @dataclass(frozen=True)
 class Ladder:
-    """How to recover: the levers in order, how often, and what surrounds every try.
+    """How to recover: the steps in order, how often, and what surrounds every try.
 
     `before_retry` runs inside each retried call and makes it the very same call (random state,
     options); an out-of-memory error in it counts as a failed try. So does one in `repair`, which
     runs before it where the failed call may have left weights without their LoRA. `tidy` runs
-    after every lever. `explain` writes the text of the final error.
+    after every step. `explain` writes the text of the final error.
     """
 
-    levers: Sequence[Lever]
+    steps: Sequence[RecoveryStep]
     max_attempts: int
     tidy: Callable[[], None]
-    explain: Callable[[Climb, Snapshot], str]
+    explain: Callable[[Recovery, Snapshot], str]
     before_retry: Callable[[], None] = lambda: None
     repair: Callable[[], object] = lambda: None
     check_interrupt: Callable[[], None] = lambda: None
@@ -83,7 +83,7 @@ class Ladder:
 _active = threading.local()
 
 
-def is_climbing() -> bool:
+def is_recovering() -> bool:
     """Return whether a guarded call is in progress in this thread."""
     return bool(getattr(_active, "depth", 0))
 
@@ -109,13 +109,13 @@ def guarded(
     `ladder` is asked for only after a failure. Raises OomGuardError with the first failure as
     its cause; every other exception, interrupts included, passes untouched.
     """
-    if is_climbing():
+    if is_recovering():
         return call()
     with nullcontext() if is_outer else _guarding():
         outcome = _try(call)
         if isinstance(outcome, _Done):
             return outcome.result
-        return _climb(call, ladder(), Climb([outcome]))
+        return _recover(call, ladder(), Recovery([outcome]))
 
 
 def _try(call: Callable[[], T]) -> "_Done[T] | Failure":
@@ -139,9 +139,9 @@ def _try(call: Callable[[], T]) -> "_Done[T] | Failure":
         del failed
 
 
-def _climb(call: Callable[[], T], ladder: Ladder, climb: Climb) -> T:
-    levers = list(ladder.levers)
-    is_incomplete = climb.first.is_incomplete  # until a repair has come to its end
+def _recover(call: Callable[[], T], ladder: Ladder, recovery: Recovery) -> T:
+    steps = list(ladder.steps)
+    is_incomplete = recovery.first.is_incomplete  # until a repair has come to its end
 
     def again() -> T:
         nonlocal is_incomplete
@@ -151,39 +151,39 @@ def _climb(call: Callable[[], T], ladder: Ladder, climb: Climb) -> T:
         ladder.before_retry()
         return call()
 
-    while len(climb.steps) < ladder.max_attempts:
+    while len(recovery.attempts) < ladder.max_attempts:
         ladder.check_interrupt()
         before = snapshot()
-        action = _pull(levers, climb.last, ladder.max_attempts - len(climb.steps))
+        action = _take(steps, recovery.last, ladder.max_attempts - len(recovery.attempts))
         if action is None:
             break
         ladder.tidy()
         freed = freed_mib(before, snapshot())
-        climb.steps.append(Step(action, freed))
+        recovery.attempts.append(Attempt(action, freed))
         outcome = _try(again)
         recovered = isinstance(outcome, _Done)
-        note_oom(len(climb.steps), action, freed, climb.last.text, recovered)
+        note_oom(len(recovery.attempts), action, freed, recovery.last.text, recovered)
         if isinstance(outcome, _Done):
             return outcome.result
-        climb.failures.append(outcome)
+        recovery.failures.append(outcome)
         is_incomplete = is_incomplete or outcome.is_incomplete
-    raise _give_up(ladder, climb) from climb.first.error
+    raise _give_up(ladder, recovery) from recovery.first.error
 
 
-def _pull(levers: list[Lever], failure: Failure, tries_left: int) -> str | None:
-    """Pull the first lever that has something left to do; drop those that have not."""
-    while levers:
-        outcome = _try(lambda: levers[0].pull(failure, tries_left))
-        # A lever that itself runs out of memory has nothing more to give.
+def _take(steps: list[RecoveryStep], failure: Failure, tries_left: int) -> str | None:
+    """Take the first step that has something left to do; drop those that have not."""
+    while steps:
+        outcome = _try(lambda: steps[0].take(failure, tries_left))
+        # A step that itself runs out of memory has nothing more to give.
         if isinstance(outcome, _Done) and outcome.result is not None:
             return outcome.result
-        levers.pop(0)
+        steps.pop(0)
     return None
 
 
-def _give_up(ladder: Ladder, climb: Climb) -> OomGuardError:
+def _give_up(ladder: Ladder, recovery: Recovery) -> OomGuardError:
     ladder.tidy()
-    return OomGuardError(ladder.explain(climb, climb.last.memory or snapshot()))
+    return OomGuardError(ladder.explain(recovery, recovery.last.memory or snapshot()))
 
 
 def freed_text(amount_mib: float) -> str:
@@ -191,10 +191,10 @@ def freed_text(amount_mib: float) -> str:
     return f"{amount_mib:,.1f} MiB" if abs(amount_mib) * MIB >= 1 else "nothing"
 
 
-def tried_text(climb: Climb) -> str:
+def tried_text(recovery: Recovery) -> str:
     """Return the sentence part that lists what was tried, equal steps once with their number."""
     counted: dict[str, list[Any]] = {}
-    for step in climb.steps:
+    for step in recovery.attempts:
         entry = counted.setdefault(step.action, [0, 0.0])
         entry[0] += 1
         entry[1] += step.freed_mib

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..host.seam import guard_host
+from ..host.adapter import guard_host
 from ..measure.journal import executing_node, note_left_out
 from .errors import is_out_of_memory
 

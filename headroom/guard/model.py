@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from ..host.seam import guard_host
+from ..host.adapter import guard_host
 from . import split_batch
 from .controlnet import with_splitting_controls
 from .explain import Subject
-from .ladder import Ladder, Lever, guarded, is_climbing
+from .ladder import Ladder, RecoveryStep, guarded, is_recovering
 from .options import GuardOptions
 from .replay import Containers, RandomState
-from .run import KEY, ReserveMore, Run, SplitBatch
+from .run import KEY, GuardedRun, ReserveMore, SplitBatch
 from .split_batch import Piece, Unsplittable
 from .steps import OffloadWeights, ReturnMemory, UnloadOthers, ladder_of
 
@@ -45,20 +45,20 @@ class _Guard:
     def sample(self, executor: Any, noise: Any, *args: Any, **kwargs: Any) -> Any:
         """OUTER_SAMPLE: one sampling run; restarted only for failures between its steps."""
         guider = executor.class_obj
-        run = Run()
+        run = GuardedRun()
         guider.model_options.setdefault("transformer_options", {})[KEY] = run
         state, containers = RandomState(), Containers(guider.model_options)
 
         def as_at_first() -> None:
             self._guard.end_sampling(guider)
-            run.twins.clear()
+            run.copies.clear()
             containers.restore()
             state.restore()
 
         def ladder() -> Ladder:
-            levers = self._levers(run, [ReserveMore(run)])
+            steps = self._steps(run, [ReserveMore(run)])
             words = f"sampling with {type(guider.model_patcher.model).__name__}"
-            return self._ladder(levers, words, noise.shape, run, as_at_first)
+            return self._ladder(steps, words, noise.shape, run, as_at_first)
 
         try:
             return guarded(lambda: executor(noise, *args, **kwargs), ladder, is_outer=True)
@@ -82,7 +82,7 @@ class _Guard:
 
         def ladder() -> Ladder:
             words = f"loading {type(patcher.model).__name__} for sampling"
-            return self._ladder(self._levers(run, [ReserveMore(run)], False), words, shape, run)
+            return self._ladder(self._steps(run, [ReserveMore(run)], False), words, shape, run)
 
         loaded = guarded(load, ladder)
         run.in_use = [patcher, *loaded[2], *patcher.model_patches_models()]
@@ -115,12 +115,12 @@ class _Guard:
             own = conds if run.limit is None else with_splitting_controls(conds, run)
             return executor(model, own, x, timestep, model_options, *args, **kwargs)
 
-        if is_climbing():
+        if is_recovering():
             return call()
         return self._step(call, run, model, lambda: conds, x, model_options)
 
     def _step(
-        self, call: Callable[[], Any], run: Run, model: Any, conds: Callable[[], list[Any]],
+        self, call: Callable[[], Any], run: GuardedRun, model: Any, conds: Callable[[], list[Any]],
         x: torch.Tensor, options: dict[str, Any],
     ) -> Any:
         state, containers = RandomState(), Containers(options)
@@ -128,7 +128,7 @@ class _Guard:
         def as_at_first() -> None:
             containers.restore()
             state.restore()
-            run.twins.clear()
+            run.copies.clear()
             self._guard.revive_dynamic(run.in_use)
             self._guard.reset_conditioning(model, conds())
 
@@ -139,26 +139,28 @@ class _Guard:
             run.in_use = run.in_use or [model.current_patcher]
             words = f"a step of sampling with {type(model).__name__}"
             weights = [OffloadWeights(lambda: run.in_use, if_enough=True)]
-            levers = self._levers(run, weights)
+            steps = self._steps(run, weights)
             if self._options.offload_weights:
-                levers.append(OffloadWeights(lambda: run.in_use))
-            return self._ladder(levers, words, x.shape, run, as_at_first, load_anew)
+                steps.append(OffloadWeights(lambda: run.in_use))
+            return self._ladder(steps, words, x.shape, run, as_at_first, load_anew)
 
         return guarded(call, ladder)
 
-    def _levers(self, run: Run, weights: Sequence[Lever], split: bool = True) -> list[Lever]:
+    def _steps(
+        self, run: GuardedRun, weights: Sequence[RecoveryStep], split: bool = True
+    ) -> list[RecoveryStep]:
         options = self._options
-        levers: list[Lever] = [ReturnMemory()]
+        steps: list[RecoveryStep] = [ReturnMemory()]
         if options.free_other_models:
-            levers.append(UnloadOthers(lambda: run.in_use))
+            steps.append(UnloadOthers(lambda: run.in_use))
         if options.offload_weights:
-            levers.extend(weights)
+            steps.extend(weights)
         if options.split_batch and split:
-            levers.append(SplitBatch(run))
-        return levers
+            steps.append(SplitBatch(run))
+        return steps
 
     def _ladder(
-        self, levers: Sequence[Lever], words: str, shape: Sequence[int], run: Run,
+        self, steps: Sequence[RecoveryStep], words: str, shape: Sequence[int], run: GuardedRun,
         before_retry: Callable[[], None] = lambda: None,
         repair: Callable[[], None] | None = None,
     ) -> Ladder:
@@ -166,13 +168,13 @@ class _Guard:
         subject = Subject(
             words, self._options, shape[0], f"{size} in latent pixels", list(run.in_use)
         )
-        return ladder_of(subject, levers, before_retry, repair)
+        return ladder_of(subject, steps, before_retry, repair)
 
 
-def _run_of(model_options: dict[str, Any] | None) -> Run:
+def _run_of(model_options: dict[str, Any] | None) -> GuardedRun:
     """Return the run that travels in the options; a fresh one outside a guarded sampling."""
     run = ((model_options or {}).get("transformer_options") or {}).get(KEY)
-    return run if isinstance(run, Run) else Run()
+    return run if isinstance(run, GuardedRun) else GuardedRun()
 
 
 def _copied(conds: Conds) -> Conds:
@@ -193,7 +195,7 @@ def forward(
     options: dict[str, Any] = {} if transformer_options is None else transformer_options
     given = (x, t, c_concat, c_crossattn, control)
     run = options.get(KEY)
-    if not isinstance(run, Run):
+    if not isinstance(run, GuardedRun):
         return executor(*given, options, **kwargs)
     batch = x.shape[0]
     chunks = split_batch.chunks_of(batch, options)

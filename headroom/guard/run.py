@@ -7,7 +7,7 @@ from .errors import Failure
 KEY = "headroom_oom_guard"
 
 
-class Run:
+class GuardedRun:
     """The state of one sampling: the split found necessary stays for its remaining steps.
 
     It travels in the run's own transformer options, so a run in another thread or inside this one
@@ -22,7 +22,7 @@ class Run:
         self.expected = 0  # the most rows a call of the present step can have
         self.in_use: list[Any] = []  # patchers this sampling needs
         self.conds: dict[str, list[dict[str, Any]]] | None = None
-        self.twins: dict[int, tuple[Any, Any]] = {}  # ControlNet -> our splitting copy of it
+        self.copies: dict[int, tuple[Any, Any]] = {}  # ControlNet -> our splitting copy of it
 
     def start_step(self, expected: int = 0) -> None:
         self.rows, self.smallest, self.expected = 0, 1, expected
@@ -34,7 +34,7 @@ class Run:
 
     def end(self) -> None:
         """Let go of everything; the options that carry this object may live on."""
-        self.in_use, self.conds, self.twins = [], None, {}
+        self.in_use, self.conds, self.copies = [], None, {}
 
     @property
     def widest(self) -> int:
@@ -46,10 +46,10 @@ class Run:
 class SplitBatch:
     """Rung 4: run joined calls in pieces, halving down to the smallest sound one."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: GuardedRun) -> None:
         self._run = run
 
-    def pull(self, failure: Failure, tries_left: int) -> str | None:
+    def take(self, failure: Failure, tries_left: int) -> str | None:
         run = self._run
         widest = run.widest
         if widest <= run.smallest:
@@ -65,10 +65,10 @@ class ReserveMore:
 
     _FACTORS = (4, 1_000_000)  # the last leaves no room for weights at all: everything streams
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: GuardedRun) -> None:
         self._run = run
 
-    def pull(self, failure: Failure, tries_left: int) -> str | None:
+    def take(self, failure: Failure, tries_left: int) -> str | None:
         larger = [factor for factor in self._FACTORS if factor > self._run.reserve]
         if not larger or failure.where == "RAM":
             return None

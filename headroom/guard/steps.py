@@ -7,13 +7,13 @@ from typing import Any
 import torch
 
 from ..base.ram import trim_heap
-from ..host.seam import current_host, guard_host, return_cache
-from ..measure.report import mib
+from ..host.adapter import current_host, guard_host, return_cache
+from ..measure.report import mib_text
 from ..models.find import FoundModel
 from ..models.unload import loaded_bytes, others, unload_models
 from .errors import Failure
 from .explain import Subject, explain
-from .ladder import Ladder, Lever
+from .ladder import Ladder, RecoveryStep
 
 Patchers = Callable[[], Sequence[Any]]
 
@@ -30,16 +30,17 @@ def tidy() -> None:
 
 
 def ladder_of(
-    subject: Subject, levers: Sequence[Lever], before_retry: Callable[[], None] = lambda: None,
+    subject: Subject, steps: Sequence[RecoveryStep],
+    before_retry: Callable[[], None] = lambda: None,
     repair: Callable[[], object] | None = None,
 ) -> Ladder:
-    """Return the ladder of `levers` for one call, with what surrounds every rung.
+    """Return the ladder of `steps` for one call, with what surrounds every rung.
 
     Without a `repair` of its own the models of `subject` are unloaded: the call loads them anew.
     """
     guard = guard_host()
     return Ladder(
-        levers=levers, max_attempts=subject.options.max_attempts, tidy=tidy,
+        steps=steps, max_attempts=subject.options.max_attempts, tidy=tidy,
         explain=explain(subject), before_retry=before_retry,
         repair=repair or (lambda: unload_models(_found(subject.patchers))),
         check_interrupt=guard.check_interrupt if guard is not None else lambda: None,
@@ -52,7 +53,7 @@ class ReturnMemory:
     def __init__(self) -> None:
         self._done = False
 
-    def pull(self, failure: Failure, tries_left: int) -> str | None:
+    def take(self, failure: Failure, tries_left: int) -> str | None:
         if self._done:
             return None
         self._done = True
@@ -71,7 +72,7 @@ class UnloadOthers:
         self._in_use = in_use
         self._done = False
 
-    def pull(self, failure: Failure, tries_left: int) -> str | None:
+    def take(self, failure: Failure, tries_left: int) -> str | None:
         if self._done or failure.where == "RAM":
             return None
         self._done = True
@@ -86,7 +87,7 @@ class OffloadWeights:
     """Rung 3: offload part of the weights of the models in use, then all that can be streamed.
 
     With `if_enough` it passes while all the weights together could not make the room that the
-    failed call asked for; splitting then comes first and a second lever takes its turn after.
+    failed call asked for; splitting then comes first and a second step takes its turn after.
     """
 
     def __init__(self, in_use: Patchers, if_enough: bool = False) -> None:
@@ -94,7 +95,7 @@ class OffloadWeights:
         self._if_enough = if_enough
         self._stage = 0
 
-    def pull(self, failure: Failure, tries_left: int) -> str | None:
+    def take(self, failure: Failure, tries_left: int) -> str | None:
         guard = guard_host()
         if guard is None or failure.where == "RAM" or self._stage > 1:
             return None
@@ -109,7 +110,7 @@ class OffloadWeights:
         wanted = part if self._stage == 0 else None
         self._stage += 1
         freed = guard.offload_weights(patchers, wanted)
-        return f"offloaded {mib(freed)} of its own weights" if freed > 0 else None
+        return f"offloaded {mib_text(freed)} of its own weights" if freed > 0 else None
 
 
 def _found(patchers: Sequence[Any]) -> list[FoundModel]:

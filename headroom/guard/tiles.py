@@ -33,7 +33,7 @@ class MoreRoom:
         self._plan = plan
         self._device = device
 
-    def pull(self, failure: Failure, tries_left: int) -> str | None:
+    def take(self, failure: Failure, tries_left: int) -> str | None:
         if self._plan.room > 1 or failure.where == "RAM" or self._device.type == "cpu":
             return None
         self._plan.room = self._ROOM
@@ -46,7 +46,7 @@ class FewerImages:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    def pull(self, failure: Failure, tries_left: int) -> str | None:
+    def take(self, failure: Failure, tries_left: int) -> str | None:
         plan = self._plan
         at_once = plan.seen if plan.images is None else min(plan.images, plan.seen)
         if at_once <= 1:
@@ -67,7 +67,7 @@ class SmallerTiles:
         self._sizes = list(_halvings(side, smallest))
         self._spans = list(_halvings(frames, 2))
 
-    def pull(self, failure: Failure, tries_left: int) -> str | None:
+    def take(self, failure: Failure, tries_left: int) -> str | None:
         plan = self._plan
         if self._sizes:
             plan.tile = self._sizes[-1] if tries_left == 1 else self._sizes[0]

@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from ..host.seam import guard_host
+from ..host.adapter import guard_host
 from .copies import Guarded, guarded_copy
 from .explain import Subject
-from .ladder import Ladder, Lever, guarded, is_climbing
+from .ladder import Ladder, RecoveryStep, guarded, is_recovering
 from .options import GuardOptions
 from .replay import RandomState
 from .steps import ReturnMemory, UnloadOthers, ladder_of
@@ -36,7 +36,7 @@ class GuardedUpscaler(Guarded):
     def __call__(self, image: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """image: (B, C, H, W); returns (B, C, H * scale, W * scale)."""
         base = super().__call__  # type: ignore[misc]
-        if is_climbing():
+        if is_recovering():
             return base(image, *args, **kwargs)
         plan, state = Plan(seen=int(image.shape[0])), RandomState()
 
@@ -63,22 +63,22 @@ def _in_tiles(descriptor: Any, image: torch.Tensor, tile: int, function: Any) ->
 
 def _loading(descriptor: Any) -> Ladder:
     options = descriptor.guard_options
-    levers: list[Lever] = [ReturnMemory()]
+    steps: list[RecoveryStep] = [ReturnMemory()]
     if options.free_other_models:
-        levers.append(UnloadOthers(lambda: []))
-    return ladder_of(Subject("loading an upscale model", options), levers)
+        steps.append(UnloadOthers(lambda: []))
+    return ladder_of(Subject("loading an upscale model", options), steps)
 
 
 def _ladder(descriptor: Any, plan: Plan, image: torch.Tensor, state: RandomState) -> Ladder:
     guard, options = guard_host(), descriptor.guard_options
     patchers = [p for p in [getattr(descriptor, "patcher", None)] if p is not None]
-    levers: list[Lever] = [ReturnMemory()]
+    steps: list[RecoveryStep] = [ReturnMemory()]
     if options.free_other_models:
-        levers.append(UnloadOthers(lambda: patchers))
+        steps.append(UnloadOthers(lambda: patchers))
     if options.split_batch:
-        levers.append(FewerImages(plan))
+        steps.append(FewerImages(plan))
     if options.tile_vae:
-        levers.append(SmallerTiles(plan, max(image.shape[-2:]), _SMALLEST_TILE))
+        steps.append(SmallerTiles(plan, max(image.shape[-2:]), _SMALLEST_TILE))
     size = f"{image.shape[-1]}x{image.shape[-2]}"
     subject = Subject("upscaling", options, image.shape[0], size, patchers, can_tile=True)
 
@@ -87,4 +87,4 @@ def _ladder(descriptor: Any, plan: Plan, image: torch.Tensor, state: RandomState
         if guard is not None:
             guard.revive_dynamic(patchers)
 
-    return ladder_of(subject, levers, as_at_first)
+    return ladder_of(subject, steps, as_at_first)

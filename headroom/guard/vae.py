@@ -7,7 +7,7 @@ import torch
 
 from .copies import Guarded, guarded_copy
 from .explain import Subject
-from .ladder import Ladder, Lever, guarded, is_climbing
+from .ladder import Ladder, RecoveryStep, guarded, is_recovering
 from .options import GuardOptions
 from .replay import RandomState
 from .steps import ReturnMemory, UnloadOthers, ladder_of
@@ -34,7 +34,7 @@ class GuardedVAE(Guarded):
 
     def decode(self, samples_in: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """samples_in: (B, C, ...) latents; returns (B, ..., channels) pixels."""
-        if is_climbing():
+        if is_recovering():
             return super().decode(samples_in, *args, **kwargs)  # type: ignore[misc]
         plan = Plan()
 
@@ -43,14 +43,14 @@ class GuardedVAE(Guarded):
                 return in_tiles(self, plan, "decode_tiled", _as_decoded(self, samples_in))
             return whole(self, plan, "decode", samples_in, *args, **kwargs)
 
-        levers = [FewerImages(plan)] if _images_are_apart(self) else []
+        steps = [FewerImages(plan)] if _images_are_apart(self) else []
         tiles = _latent_tiles(self, plan, samples_in, _LARGEST_TILE)
-        return _climbing(self, "decode", call, plan, levers, tiles, samples_in.shape[2:],
+        return _recovering(self, "decode", call, plan, steps, tiles, samples_in.shape[2:],
                          samples_in.shape[0])
 
     def encode(self, pixel_samples: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """pixel_samples: (B, H, W, channels) or (B, T, H, W, channels); returns latents."""
-        if is_climbing():
+        if is_recovering():
             return super().encode(pixel_samples, *args, **kwargs)  # type: ignore[misc]
         plan = Plan()
 
@@ -59,18 +59,18 @@ class GuardedVAE(Guarded):
                 return in_tiles(self, plan, "encode_tiled", pixel_samples)
             return whole(self, plan, "encode", pixel_samples, *args, **kwargs)
 
-        levers = [FewerImages(plan)] if _batch_is_images(self, pixel_samples) else []
+        steps = [FewerImages(plan)] if _batch_is_images(self, pixel_samples) else []
         tiles = _pixel_tiles(plan, pixel_samples, _LARGEST_TILE)
-        return _climbing(self, "encode", call, plan, levers, tiles, pixel_samples.shape[1:-1],
+        return _recovering(self, "encode", call, plan, steps, tiles, pixel_samples.shape[1:-1],
                          pixel_samples.shape[0])
 
     def decode_tiled(self, samples: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """samples: (B, C, ...) latents; the tiles asked for, and smaller ones only if they fail."""
-        if is_climbing():
+        if is_recovering():
             return super().decode_tiled(samples, *args, **kwargs)  # type: ignore[misc]
         plan = Plan()
         asked = kwargs.get("tile_x") or next(iter(args), None) or _LARGEST_TILE
-        return _climbing(
+        return _recovering(
             self, "decode", lambda: in_tiles(self, plan, "decode_tiled", samples, *args, **kwargs),
             plan, [], _latent_tiles(self, plan, samples, int(asked) * _compression(self)),
             samples.shape[2:], samples.shape[0],
@@ -78,11 +78,11 @@ class GuardedVAE(Guarded):
 
     def encode_tiled(self, pixel_samples: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """pixel_samples: (B, ..., channels); the tiles asked for, smaller if they fail."""
-        if is_climbing():
+        if is_recovering():
             return super().encode_tiled(pixel_samples, *args, **kwargs)  # type: ignore[misc]
         plan = Plan()
         asked = kwargs.get("tile_x") or next(iter(args), None) or _LARGEST_TILE
-        return _climbing(
+        return _recovering(
             self, "encode",
             lambda: in_tiles(self, plan, "encode_tiled", pixel_samples, *args, **kwargs),
             plan, [], _pixel_tiles(plan, pixel_samples, int(asked)),
@@ -90,27 +90,27 @@ class GuardedVAE(Guarded):
         )
 
 
-def _climbing(
-    vae: Any, doing: str, call: Callable[[], Any], plan: Plan, images: Sequence[Lever],
-    tiles: Lever, shape: Sequence[int], batch: int,
+def _recovering(
+    vae: Any, doing: str, call: Callable[[], Any], plan: Plan, images: Sequence[RecoveryStep],
+    tiles: RecoveryStep, shape: Sequence[int], batch: int,
 ) -> Any:
     state, options = RandomState(), vae.guard_options
 
     def ladder() -> Ladder:
-        levers: list[Lever] = [ReturnMemory()]
+        steps: list[RecoveryStep] = [ReturnMemory()]
         if options.free_other_models:
-            levers.append(UnloadOthers(lambda: [vae.patcher]))
+            steps.append(UnloadOthers(lambda: [vae.patcher]))
         if options.offload_weights:
-            levers.append(MoreRoom(plan, vae.patcher.load_device))
+            steps.append(MoreRoom(plan, vae.patcher.load_device))
         if options.split_batch:
-            levers.extend(images)
+            steps.extend(images)
         if options.tile_vae:
-            levers.append(tiles)
+            steps.append(tiles)
         size = "x".join(str(side) for side in reversed(shape))
         unit = " in latent pixels" if doing == "decode" else ""
         words = f"a VAE {doing} with {type(vae.first_stage_model).__name__}"
         subject = Subject(words, options, batch, f"{size}{unit}", [vae.patcher], can_tile=True)
-        return ladder_of(subject, levers, state.restore)
+        return ladder_of(subject, steps, state.restore)
 
     return guarded(call, ladder)
 

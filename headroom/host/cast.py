@@ -1,4 +1,4 @@
-"""The seam to ComfyUI for Cast bf16: a patcher of its own for a private copy of the weights.
+"""The host adapter for Cast bf16: a patcher of its own for a private copy of the weights.
 
 Only objects made here are changed; the given patcher and everything it shares stay as they are.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import comfy.model_management as mm
 import torch
 
-from ..cast.copy_module import Twins, follow
+from ..base.copies import Copies, follow
 from . import core as host
 
 COMPILE_KEY = "torch.compile"
@@ -118,7 +118,7 @@ def use_compute_dtype(module: torch.nn.Module, dtype: torch.dtype) -> None:
 
 
 def private_patcher(
-    patcher: Any, module: torch.nn.Module, twins: Twins, recast: Callable[[Any], Any]
+    patcher: Any, module: torch.nn.Module, copies: Copies, recast: Callable[[Any], Any]
 ) -> Any:
     """Return a clone of `patcher`, patches and all, over `module` and tied to nothing else.
 
@@ -127,22 +127,22 @@ def private_patcher(
     for hosts that load a model again by its recipe.
     """
     if host.accepts(patcher.clone, "model_override"):
-        twin = patcher.clone(model_override=(module, ({}, {}, {}, set())))
+        copied = patcher.clone(model_override=(module, ({}, {}, {}, set())))
     else:
-        twin = patcher.clone()
-        twin.model = module
-        twin.backup, twin.object_patches_backup, twin.pinned = {}, {}, set()
-    twin.parent, twin.size = None, 0
-    twin.hook_backup, twin.cached_hook_patches = {}, {}
-    if hasattr(twin, "clone_base_uuid"):
-        twin.clone_base_uuid = uuid.uuid4()
+        copied = patcher.clone()
+        copied.model = module
+        copied.backup, copied.object_patches_backup, copied.pinned = {}, {}, set()
+    copied.parent, copied.size = None, 0
+    copied.hook_backup, copied.cached_hook_patches = {}, {}
+    if hasattr(copied, "clone_base_uuid"):
+        copied.clone_base_uuid = uuid.uuid4()
     recipe = loader_recipe(patcher)
     if recipe is not None:
-        twin.cached_patcher_init = (reload_and_cast, (recipe, recast))
-    twin.object_patches = follow(twin.object_patches, twins)
-    twin.model_options = follow(twin.model_options, twins)
-    twin.additional_models.pop("multigpu", None)
-    return twin
+        copied.cached_patcher_init = (reload_and_cast, (recipe, recast))
+    copied.object_patches = follow(copied.object_patches, copies)
+    copied.model_options = follow(copied.model_options, copies)
+    copied.additional_models.pop("multigpu", None)
+    return copied
 
 
 def reload_and_cast(
@@ -152,12 +152,12 @@ def reload_and_cast(
     return recast(reload(recipe, disable_dynamic))
 
 
-def forget_carrier_state(twin: Any) -> None:
+def forget_carrier_state(copied: Any) -> None:
     """Clear what a copied VAE or ControlNet object remembers of the old weights."""
-    if "size" in vars(twin) and callable(getattr(twin, "model_size", None)):
-        twin.size = None
-    if "multigpu_clones" in vars(twin):
-        twin.multigpu_clones = {}
+    if "size" in vars(copied) and callable(getattr(copied, "model_size", None)):
+        copied.size = None
+    if "multigpu_clones" in vars(copied):
+        copied.multigpu_clones = {}
 
 
 # ---------------------------------------------------------------- what to say

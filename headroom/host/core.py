@@ -1,4 +1,4 @@
-"""The seam to ComfyUI: the only file that imports it.
+"""The host adapter: ComfyUI's devices, loaded models and execution.
 
 Supports every ComfyUI from 0.3.75 on by asking for features, never for versions. Nothing of
 ComfyUI is replaced: these are calls to its own functions, flags and registries.

@@ -1,11 +1,8 @@
-"""The seam to ComfyUI's graph: node classes, the files widgets name, and the running prompt.
-
-Part of the seam like host.py, and imported only where ComfyUI runs.
+"""The host adapter to ComfyUI's graph: node classes and the running prompt.
 """
 
 import hashlib
 import inspect
-import os
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -22,7 +19,8 @@ from comfy_execution.utils import get_executing_context
 from execution import nodes as core_nodes
 from server import PromptServer
 
-from ..encode.ancestry import NodeInfo
+from ..base.prompt_graph import ClassInfo
+from . import files as host_files
 
 CORE_MODULES = ("nodes", "comfy_extras")
 NUMERIC_FLAGS = (
@@ -38,16 +36,16 @@ ENCODER_CODE = (
 
 
 class HostLookup:
-    """ComfyUI's node classes and model folders, as `ancestry.Lookup` wants them."""
+    """ComfyUI's node classes and model folders, as `prompt_graph.Lookup` wants them."""
 
-    def node_info(self, class_type: str) -> NodeInfo | None:
+    def node_info(self, class_type: str) -> ClassInfo | None:
         """Return what is known of a class, None for one that is not installed."""
         found = core_nodes.NODE_CLASS_MAPPINGS.get(class_type)
         if found is None:
             return None
         is_core = _module_of(found).split(".")[0] in CORE_MODULES
         hidden = found.INPUT_TYPES().get("hidden", {})
-        return NodeInfo(
+        return ClassInfo(
             code="" if is_core else _pack_code(_pack_folder(found)),
             is_core=is_core,
             own_changes=_decides_changes(found),
@@ -57,7 +55,7 @@ class HostLookup:
 
     def files_named(self, name: str) -> list[Path]:
         """Return the existing files that a widget value may mean, in every models folder."""
-        return files_named(name)
+        return host_files.files_named(name)
 
 
 def _module_of(node_class: Any) -> str:
@@ -99,53 +97,6 @@ def _code_hash(files: Iterable[Path]) -> str:
     for file in files:
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
-
-
-# ---------------------------------------------------------------- files
-
-
-def files_named(name: str) -> list[Path]:
-    """Return the existing files that `name` means: in a models folder, as input, or in full.
-
-    A folder counts when it holds a model in parts, the way Hugging Face lays it out.
-    """
-    relative = os.path.relpath(os.path.join(os.sep, name), os.sep)
-    places = [Path(root) for kind in folder_paths.folder_names_and_paths.values()
-              for root in kind[0]]
-    candidates = [place / relative for place in places]
-    if Path(name).is_absolute():
-        candidates.append(Path(name))
-    if Path(name).suffix and folder_paths.exists_annotated_filepath(name):
-        candidates.append(Path(folder_paths.get_annotated_filepath(name)))
-    return list(dict.fromkeys(file for path in candidates for file in _files_at(path)))
-
-
-def _files_at(path: Path) -> list[Path]:
-    try:
-        if path.is_file():
-            return [path]
-        if (path / "model_index.json").is_file() or (path / "config.json").is_file():
-            return sorted(file for file in path.rglob("*") if file.is_file())
-    except (OSError, ValueError):
-        pass  # not a name this file system can have, so no file has it
-    return []
-
-
-def embedding_files() -> list[Path]:
-    """Return every textual-inversion embedding that a prompt can name."""
-    if "embeddings" not in folder_paths.folder_names_and_paths:
-        return []
-    return [
-        Path(folder) / name
-        for root in folder_paths.get_folder_paths("embeddings")
-        for folder, _, names in os.walk(root, followlinks=True)
-        for name in sorted(names)
-    ]
-
-
-def cache_folder() -> Path:
-    """Return Headroom's own folder below ComfyUI's user folder, out of reach of its HTTP API."""
-    return Path(folder_paths.get_user_directory()) / "__headroom" / "embeddings"
 
 
 # ---------------------------------------------------------------- what encoding depends on

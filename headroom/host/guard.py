@@ -1,4 +1,4 @@
-"""The seam to ComfyUI for OOM Guard: its own loading, offloading, wrappers and clean-up.
+"""The host adapter for OOM Guard: its own loading, offloading, wrappers and clean-up.
 
 Nothing of ComfyUI is replaced. Everything here is a call to a function that ComfyUI itself calls
 in the same situation; what only newer hosts have is asked for first.

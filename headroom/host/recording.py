@@ -1,4 +1,4 @@
-"""The seam to ComfyUI's execution: learn when prompts and nodes begin and end.
+"""The host adapter to ComfyUI's execution: learn when prompts and nodes begin and end.
 
 ComfyUI builds a new progress registry for every prompt and tells its handlers about each node,
 but nothing announces the new registry, so a handler registered once would see one prompt only.
@@ -17,7 +17,6 @@ and by the recorder's own thread; then at most the first milliseconds are seen l
 
 import asyncio
 import functools
-import importlib
 import inspect
 import logging
 import threading
@@ -27,14 +26,11 @@ from typing import Any, Protocol
 
 from comfy_execution.graph import DynamicPrompt
 from comfy_execution.progress import ProgressHandler, get_progress_state, reset_progress_state
+from execution import nodes as core_nodes
 
-from ..record.nodes import NodeInfo
-from ..record.probe import NodeTold
+from .types import NodeCallback, NodeLabel
 
 log = logging.getLogger("headroom")
-
-# ComfyUI's module, not the folder of this pack that has the same name.
-core_nodes: Any = importlib.import_module("nodes")
 
 
 class PromptListener(Protocol):
@@ -47,10 +43,10 @@ class PromptListener(Protocol):
     def prompt_leaves(self) -> None: ...
 
     @property
-    def node_starts(self) -> NodeTold: ...
+    def node_starts(self) -> NodeCallback: ...
 
     @property
-    def node_finishes(self) -> NodeTold: ...
+    def node_finishes(self) -> NodeCallback: ...
 
 
 class Graph:
@@ -63,15 +59,15 @@ class Graph:
     def has(self, node_id: str) -> bool:
         return bool(self._prompt.has_node(node_id))
 
-    def describe(self, node_id: str) -> NodeInfo:
+    def describe(self, node_id: str) -> NodeLabel:
         """Return what a node is: its title is the one its user gave, else its display name."""
         if not self.has(node_id):
-            return NodeInfo(node_id, "", node_id, node_id)
+            return NodeLabel(node_id, "", node_id, node_id)
         node = self._prompt.get_node(node_id)
         class_type = node["class_type"]
         title = (node.get("_meta") or {}).get("title")
         parent = self._prompt.get_parent_node_id(node_id)
-        return NodeInfo(
+        return NodeLabel(
             node_id=node_id,
             class_type=class_type,
             title=str(title or core_nodes.NODE_DISPLAY_NAME_MAPPINGS.get(class_type, class_type)),

@@ -1,4 +1,4 @@
-"""The seam to ComfyUI's server: its queue, its event channel and its routes."""
+"""The host adapter to ComfyUI's server: its queue, its event channel and its routes."""
 
 import asyncio
 import threading
@@ -9,8 +9,8 @@ from typing import Any
 from aiohttp import web
 from server import PromptServer
 
-from ..record.run import Outcome
 from .core import accepts
+from .types import Outcome
 
 Handler = Callable[[Any], Awaitable[Any]]
 

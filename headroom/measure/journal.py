@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..host.seam import current_host
+from ..host.adapter import current_host
 
 log = logging.getLogger("headroom")
 LEFT_OUT = (

@@ -45,7 +45,7 @@ class Report:
         }
 
 
-def mib(amount_bytes: float) -> str:
+def mib_text(amount_bytes: float) -> str:
     """Return `amount_bytes` as text in MiB with one decimal."""
     return f"{amount_bytes / MIB:,.1f} MiB"
 

@@ -9,7 +9,7 @@ import torch
 
 from ..base import device as devices
 from ..base.device import MIB
-from ..host.seam import current_host
+from ..host.adapter import current_host
 
 
 @dataclass(frozen=True)

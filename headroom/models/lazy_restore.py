@@ -11,7 +11,7 @@ from ..base.tensors import module_tensors, tensors_within
 _armed: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def come_back_on_use(module: torch.nn.Module) -> None:
+def restore_on_use(module: torch.nn.Module) -> None:
     """Arm `module` to return to its present device when it next receives a tensor on it.
 
     For models that ComfyUI does not manage: nobody else would bring them back. Any part of the
@@ -36,7 +36,7 @@ def come_back_on_use(module: torch.nn.Module) -> None:
         handles.append(part.register_forward_pre_hook(return_home, with_kwargs=True))
 
 
-def is_comeback(hook: Any) -> bool:
+def is_restore_hook(hook: Any) -> bool:
     """Return whether `hook` brings a module back: it speaks for that module, not for a copy."""
     return hook in _armed
 

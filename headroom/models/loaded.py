@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base.device import MIB
-from ..host.seam import current_host
+from ..host.adapter import current_host
 from .unload import loaded_bytes
 
 _KINDS = (

@@ -7,10 +7,10 @@ import torch
 
 from ..base.tensors import module_bytes
 from .find import pipeline_modules
-from .lazy_restore import come_back_on_use
+from .lazy_restore import restore_on_use
 
 
-def to_cpu(pipeline: Any) -> str:
+def offload_pipeline(pipeline: Any) -> str:
     """Move every component of `pipeline` to the CPU and say which way it went.
 
     A diffusers pipeline with model offload keeps the last component that ran on the device until
@@ -45,7 +45,7 @@ def _move(module: torch.nn.Module) -> bool:
     """Move one component if it still holds device memory and nothing else looks after it."""
     if has_offload_hook(module) or not any(name != "cpu" for name in module_bytes([module])):
         return False
-    come_back_on_use(module)
+    restore_on_use(module)
     module.to("cpu")
     return True
 

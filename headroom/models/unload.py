@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from ..base.tensors import module_bytes
-from ..host.seam import current_host
-from ..measure.report import mib
+from ..host.adapter import current_host
+from ..measure.report import mib_text
 from . import pipelines
 from .find import FoundModel
-from .lazy_restore import come_back_on_use
+from .lazy_restore import restore_on_use
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ def _unload(model: FoundModel) -> Unloaded:
     if model.kind == "patcher":
         return _unload_patcher(model)
     if model.kind == "pipeline":
-        moved, how = _measured(model.modules, lambda: pipelines.to_cpu(model.handle))
+        moved, how = _measured(model.modules, lambda: pipelines.offload_pipeline(model.handle))
         return Unloaded(model.label, moved, _sentence(model.label, moved, how))
-    moved, how = _measured(model.modules, lambda: _module_to_cpu(model.handle))
+    moved, how = _measured(model.modules, lambda: _offload_module(model.handle))
     return Unloaded(model.label, moved, _sentence(model.label, moved, how))
 
 
@@ -52,7 +52,7 @@ def _unload_patcher(model: FoundModel) -> Unloaded:
     if all(entry.device.type == "cpu" for entry in entries):
         return Unloaded(model.label, 0, f"{model.label}: 0 MiB, it runs on the CPU")
     moved = loaded - sum(loaded_bytes(entry) for entry in entries)
-    return Unloaded(model.label, moved, f"{model.label}: {mib(moved)} of weights unloaded")
+    return Unloaded(model.label, moved, f"{model.label}: {mib_text(moved)} of weights unloaded")
 
 
 def loaded_bytes(entry: Any) -> int:
@@ -87,8 +87,8 @@ def _measured(modules: list[torch.nn.Module], move: Callable[[], str]) -> tuple[
     return before - device_bytes(modules), how
 
 
-def _module_to_cpu(module: torch.nn.Module) -> str:
-    come_back_on_use(module)
+def _offload_module(module: torch.nn.Module) -> str:
+    restore_on_use(module)
     module.to("cpu")
     return "moved with .to('cpu')"
 
@@ -96,4 +96,4 @@ def _module_to_cpu(module: torch.nn.Module) -> str:
 def _sentence(label: str, moved: int, how: str) -> str:
     if moved == 0:
         return f"{label}: 0 MiB, it was already on the CPU (not managed by ComfyUI)"
-    return f"{label}: {mib(moved)} of weights unloaded (not managed by ComfyUI: {how})"
+    return f"{label}: {mib_text(moved)} of weights unloaded (not managed by ComfyUI: {how})"

@@ -4,8 +4,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Protocol
 
+from ..host.types import Outcome
 from .nodes import Reading
-from .run import Outcome, Run
+from .run import Run
 
 MAX_EVENTS = 25_000
 MAX_RUNS = 50
@@ -57,9 +58,9 @@ class Events:
     def begin(self, run: Run) -> None:
         self._queue.append(run)
 
-    def look(self, run: Run, reading: Reading) -> None:
+    def sample(self, run: Run, reading: Reading) -> None:
         """Memory was read."""
-        self.append((_looks, "", run.prompt_id, reading.at, reading))
+        self.append((_samples, "", run.prompt_id, reading.at, reading))
 
     def end(self, run: Run, reading: Reading) -> None:
         """The prompt has left the executor."""
@@ -87,7 +88,7 @@ class Events:
                 enter(self._entering, node_id, at, memory)
 
 
-def _looks(run: Run, _node_id: str, _at: float, memory: Reading) -> None:
+def _samples(run: Run, _node_id: str, _at: float, memory: Reading) -> None:
     run.observe(memory)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from ..host.types import NodeLabel
+
 NodeStatus = Literal["running", "waiting", "done", "cached", "failed", "stopped"]
 MAX_NODES = 2000
 
@@ -36,22 +38,11 @@ class Reading(NamedTuple):
         return max(self.vram_bytes, self.peak_bytes)
 
 
-class NodeInfo(NamedTuple):
-    """What a node is called, and to which node on the canvas it belongs."""
-
-    node_id: str
-    class_type: str
-    title: str
-    display_node_id: str
-    parent_node_id: str | None = None
-    is_async: bool = False
-
-
 @dataclass(slots=True)
 class NodeRecord:
     """One node of a run: when it ran and what memory did meanwhile."""
 
-    info: NodeInfo
+    info: NodeLabel
     status: NodeStatus = "running"
     spans: list[tuple[float, float]] = field(default_factory=list)
     opened: Reading | None = None
@@ -88,8 +79,8 @@ class NodeRecord:
 class NodeTable:
     """The nodes of one run in the order in which they began, bounded to `limit` nodes."""
 
-    def __init__(self, describe: Callable[[str], NodeInfo], limit: int = MAX_NODES) -> None:
-        self._describe: Callable[[str], NodeInfo] | None = describe
+    def __init__(self, describe: Callable[[str], NodeLabel], limit: int = MAX_NODES) -> None:
+        self._describe: Callable[[str], NodeLabel] | None = describe
         self._limit = limit
         self._open: dict[str, NodeRecord] = {}
         self.records: dict[str, NodeRecord] = {}

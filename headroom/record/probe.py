@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import torch
 
 from ..base import device as devices
+from ..host.types import NodeCallback
 from ..measure.snapshot import measure_device, rss_bytes, used_devices
 from .nodes import Reading
 from .run import Place
@@ -19,8 +20,6 @@ from .run import Place
 log = logging.getLogger("headroom")
 
 T = TypeVar("T")
-# Node id, its state (not looked at) and prompt id: what ComfyUI tells a progress handler.
-NodeTold = Callable[[str, Any, str], None]
 
 SHORT_SECONDS = 0.005
 CREDIT_SECONDS = 0.0001
@@ -64,7 +63,7 @@ class Probe:
 
     def teller(
         self, tell: Callable[[tuple[T, str, str, float, Reading]], None], what: T
-    ) -> NodeTold:
+    ) -> NodeCallback:
         """Return what the executor calls when something has happened to a node.
 
         It tells `(what, node_id, prompt_id, time, memory)`: the time exact, memory as it is now or

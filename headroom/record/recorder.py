@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ..host.types import NodeCallback, NodeLabel, Outcome
 from ..measure.journal import Entry, OomAttempt, listen
 from .events import MAX_RUNS, Enter, Event, Events, RunStore
-from .nodes import NodeInfo, NodeTable, Reading
-from .probe import NodeTold
-from .run import Outcome, Place, Run
+from .nodes import NodeTable, Reading
+from .run import Place, Run
 
 log = logging.getLogger("headroom")
 
@@ -22,7 +22,7 @@ ASK_SECONDS = 1.0
 class GraphView(Protocol):
     """What the recorder asks about the nodes of a prompt."""
 
-    def describe(self, node_id: str) -> NodeInfo: ...
+    def describe(self, node_id: str) -> NodeLabel: ...
     def has(self, node_id: str) -> bool: ...
 
 
@@ -30,7 +30,7 @@ class ProbeView(Protocol):
     """What the recorder asks about memory."""
 
     def begin_run(self) -> Place: ...
-    def teller(self, tell: Callable[[Event], None], what: Enter) -> NodeTold: ...
+    def teller(self, tell: Callable[[Event], None], what: Enter) -> NodeCallback: ...
     def measured(self) -> Reading: ...
     def expire(self) -> None: ...
 
@@ -155,11 +155,11 @@ class Recorder:
             while self._awake.is_set():
                 self._pause.wait(TICK_SECONDS)
                 try:
-                    self._look()
+                    self._sample()
                 except Exception:
                     log.exception("[Headroom] reading memory for the record of this prompt failed")
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         reading = self._probe.measured()
         with self._lock:
             if self._began is not None and reading.at - self._began[0].at > SETTLE_SECONDS:
@@ -170,7 +170,7 @@ class Recorder:
                 return
             unannounced = self._began is not None
             if self._run is not None and self._left is None:
-                self._events.look(self._run, reading)
+                self._events.sample(self._run, reading)
             if self._events.are_many:
                 self._events.enter(self._store)
             if self._is_time_to_settle(reading.at):

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..base.device import MIB
+from ..base.device import in_mib
+from ..host.types import Outcome, RunStatus
 from ..measure.journal import Action, Entry, OomAttempt
 from .nodes import NodeRecord, NodeTable, Reading
 
@@ -46,17 +47,7 @@ def larger(earlier: Reading, later: Reading) -> Reading:
     )
 
 
-RunStatus = Literal["running", "success", "error", "interrupted"]
 MAX_ENTRIES = 500
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How ComfyUI says a prompt ended, which node raised, and what came from the cache."""
-
-    status: RunStatus
-    failed_node_id: str | None = None
-    cached_node_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,9 +125,9 @@ class Run:
             "device": self.place.device,
             "started_at": round(self.started_at, 3),
             "seconds": _seconds(end - self.began.at),
-            "peak_vram_mib": _mib(self.peak_vram_bytes),
-            "peak_rss_mib": _mib(self.peak_rss_bytes),
-            "vram_total_mib": _mib(self.place.vram_total_bytes),
+            "peak_vram_mib": in_mib(self.peak_vram_bytes),
+            "peak_rss_mib": in_mib(self.peak_rss_bytes),
+            "vram_total_mib": in_mib(self.place.vram_total_bytes),
             "vram_source": self.place.vram_source,
             "nodes": self._nodes_json(now),
             "nodes_left_out": self.nodes.left_out,
@@ -184,8 +175,8 @@ class Run:
         points = self.samples.points
         return {
             "seconds": [_seconds(point.at - self.began.at) for point in points],
-            "vram_mib": [_mib(point.largest_bytes) for point in points],
-            "rss_mib": [_mib(point.rss_bytes) for point in points],
+            "vram_mib": [in_mib(point.largest_bytes) for point in points],
+            "rss_mib": [in_mib(point.rss_bytes) for point in points],
         }
 
 
@@ -205,11 +196,11 @@ def _node_json(record: NodeRecord, began: float, now: float) -> dict[str, Any]:
         "seconds": _seconds(sum((end - start for start, end in spans), 0.0)),
         "spans": [[_seconds(start - began), _seconds(end - began)] for start, end in spans],
         "cached": record.status == "cached",
-        "vram_before_mib": _mib(_vram(record.before)),
-        "vram_after_mib": _mib(_vram(record.after)),
-        "peak_vram_mib": _mib(record.peak_vram_bytes),
-        "rss_before_mib": _mib(_rss(record.before)),
-        "rss_after_mib": _mib(_rss(record.after)),
+        "vram_before_mib": in_mib(_vram(record.before)),
+        "vram_after_mib": in_mib(_vram(record.after)),
+        "peak_vram_mib": in_mib(record.peak_vram_bytes),
+        "rss_before_mib": in_mib(_rss(record.before)),
+        "rss_after_mib": in_mib(_rss(record.after)),
     }
 
 
@@ -229,10 +220,6 @@ def _vram(reading: Reading | None) -> int | None:
 
 def _rss(reading: Reading | None) -> int | None:
     return reading.rss_bytes if reading is not None else None
-
-
-def _mib(amount_bytes: int | None) -> float | None:
-    return None if amount_bytes is None else round(amount_bytes / MIB, 3)
 
 
 def _seconds(value: float) -> float:

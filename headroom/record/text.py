@@ -67,7 +67,7 @@ def _cells(node: dict[str, Any], has_vram: bool) -> list[str]:
     seconds = "cached" if node["cached"] else f"{node['seconds']:,.3f}"
     named = f"{node['title']} (#{node['node_id']})".replace("|", "\\|")
     mark = f" [{node['status']}]" if node["status"] not in ("done", "cached") else ""
-    return [f"{named}{mark}", seconds, *(_mib(node[figure]) for figure in figures)]
+    return [f"{named}{mark}", seconds, *(_mib_text(node[figure]) for figure in figures)]
 
 
 def _line(row: list[str], widths: list[int]) -> str:
@@ -93,5 +93,5 @@ def _events(run: dict[str, Any]) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def _mib(value: float | None) -> str:
+def _mib_text(value: float | None) -> str:
     return "-" if value is None else f"{value:,.1f}"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..host.seam import current_host
+from ..host.adapter import current_host
 from .items import item_size, latent_scale
 from .plan import Fit, Order, SizePlan, sort_sizes
 from .text import parse_sizes

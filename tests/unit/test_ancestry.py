@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from headroom.encode.ancestry import NodeInfo, files, identify
+from headroom.base.prompt_graph import ClassInfo
+from headroom.encode.ancestry import identify
 from headroom.encode.file_watch import SeenFiles
 
-CORE, CUSTOM = NodeInfo(), NodeInfo(code="pack code 1", is_core=False)
+CORE, CUSTOM = ClassInfo(), ClassInfo(code="pack code 1", is_core=False)
 
 
 class Lookup:
@@ -109,12 +110,12 @@ def test_a_file_keeps_its_identity_in_another_folder(folder, tmp_path_factory):
 
 def test_a_custom_class_is_known_by_its_code(folder):
     first = Lookup(folder, Load=CUSTOM)
-    second = Lookup(folder, Load=NodeInfo(code="pack code 2", is_core=False))
+    second = Lookup(folder, Load=ClassInfo(code="pack code 2", is_core=False))
     assert identity(prompt(), first) != identity(prompt(), second)
 
 
 def test_a_class_that_wants_its_id_is_known_by_it(folder):
-    lookup = Lookup(folder, Load=NodeInfo(wants_id=True))
+    lookup = Lookup(folder, Load=ClassInfo(wants_id=True))
     moved = {**prompt(), "9": prompt()["1"]}
     moved["2"] = {**moved["2"], "inputs": {**moved["2"]["inputs"], "clip": ["9", 1]}}
     assert identity(prompt(), lookup) != identity(moved, lookup)
@@ -127,8 +128,8 @@ def test_a_class_that_wants_its_id_is_known_by_it(folder):
      "'gone.safetensors', which is in no models folder"),
     ({"1": {"class_type": "Load", "inputs": {"options": {"files": ["x.gguf"]}}}}, {},
      "'x.gguf', which is in no models folder"),
-    ({}, {"Load": NodeInfo(own_changes=True)}, "decides itself when it has changed"),
-    ({}, {"Lora": NodeInfo(repeatable=False)}, "differ from run to run"),
+    ({}, {"Load": ClassInfo(own_changes=True)}, "decides itself when it has changed"),
+    ({}, {"Lora": ClassInfo(repeatable=False)}, "differ from run to run"),
     ({"1": {"class_type": "Load", "inputs": {"repo": "google/t5"}}}, {"Load": CUSTOM},
      "a custom node that names no file"),
     ({"2": {"class_type": "Lora", "inputs": {"clip": ["99", 0]}}}, {}, "loose end"),
@@ -141,7 +142,7 @@ def test_what_cannot_be_identified_says_why(folder, change, classes, text):
 
 
 def test_a_node_that_decides_its_own_changes_is_known_by_its_mark(folder):
-    lookup = Lookup(folder, Load=NodeInfo(own_changes=True))
+    lookup = Lookup(folder, Load=ClassInfo(own_changes=True))
 
     def marked(mark):
         return prompt(**{"1": {**prompt()["1"], "is_changed": mark}})
@@ -154,13 +155,6 @@ def test_a_node_that_decides_its_own_changes_is_known_by_its_mark(folder):
 
 def test_a_custom_loader_with_a_file_and_custom_nodes_behind_it_are_fine(folder):
     identity(prompt(), Lookup(folder, Load=CUSTOM, Lora=CUSTOM))
-
-
-def test_the_files_are_listed_nearest_first(folder):
-    found = files(prompt(), "3", "clip", Lookup(folder))
-    assert [path.name for path in found] == ["style.safetensors", "model.safetensors"]
-    assert files(prompt(), "1", "name", Lookup(folder)) == [folder / "model.safetensors"]
-    assert files(prompt(), "3", "missing", Lookup(folder)) == []
 
 
 def test_a_dynamic_prompt_serves_as_well_as_a_dict(folder):

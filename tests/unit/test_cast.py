@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import headroom
-from headroom.cast.copy_module import follow
+from headroom.base.copies import follow
 from headroom.cast.layers import join_layers
 
 MIB = 2**20
@@ -56,13 +56,13 @@ def same_state(module, before):
 def test_a_module_gets_a_private_copy_and_stays_bit_identical(module, x):
     before, answer = state(module), module(x)
     done = headroom.cast(module)
-    twin = done.value
-    assert twin is not module and type(twin) is Block
-    assert {p.dtype for p in twin.parameters()} == {torch.bfloat16}
-    assert twin.table.dtype == torch.float32 and twin.dtype == torch.bfloat16
-    for parameter in twin.parameters():
+    copied = done.value
+    assert copied is not module and type(copied) is Block
+    assert {p.dtype for p in copied.parameters()} == {torch.bfloat16}
+    assert copied.table.dtype == torch.float32 and copied.dtype == torch.bfloat16
+    for parameter in copied.parameters():
         parameter.zero_()
-    twin.table.zero_()
+    copied.table.zero_()
     assert same_state(module, before) and torch.equal(module(x), answer)
     assert module.dtype == torch.float32
 
@@ -70,8 +70,8 @@ def test_a_module_gets_a_private_copy_and_stays_bit_identical(module, x):
 @pytest.mark.parametrize("feed", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("keep", ["", "norm", "attention.out_proj", "linear, gain"])
 def test_whatever_is_kept_the_copy_takes_inputs_of_any_dtype(module, x, feed, keep):
-    twin = headroom.cast(module, keep_float32=keep).value
-    error = (twin(x.to(feed)).float() - module(x)).norm() / module(x).norm()
+    copied = headroom.cast(module, keep_float32=keep).value
+    error = (copied(x.to(feed)).float() - module(x)).norm() / module(x).norm()
     assert error < 0.02
 
 
@@ -83,12 +83,12 @@ def test_where_everything_is_kept_the_module_is_the_same_object(module):
 
 def test_kept_layers_compute_in_float32(module, x):
     seen = []
-    twin = headroom.cast(module, keep_float32="norm").value
-    twin.norm.register_forward_pre_hook(lambda _m, args: seen.append(args[0].dtype))
-    twin.linear.register_forward_pre_hook(lambda _m, args: seen.append(args[0].dtype))
-    twin(x.to(torch.bfloat16))
+    copied = headroom.cast(module, keep_float32="norm").value
+    copied.norm.register_forward_pre_hook(lambda _m, args: seen.append(args[0].dtype))
+    copied.linear.register_forward_pre_hook(lambda _m, args: seen.append(args[0].dtype))
+    copied(x.to(torch.bfloat16))
     assert seen == [torch.float32, torch.bfloat16]
-    assert twin.norm.weight.dtype == torch.float32
+    assert copied.norm.weight.dtype == torch.float32
 
 
 def test_bytes_fall_to_half_and_the_report_counts_them_by_dtype(module):
@@ -145,40 +145,40 @@ def test_a_float16_overflow_is_refused_by_name_and_nothing_changes(module):
 def test_tied_weights_stay_tied(module):
     module.head = torch.nn.Linear(64, 64, bias=False)
     module.head.weight = module.linear.weight
-    twin = headroom.cast(module).value
-    assert twin.head.weight is twin.linear.weight
+    copied = headroom.cast(module).value
+    assert copied.head.weight is copied.linear.weight
 
 
 def test_separate_parameters_over_one_storage_stay_over_one_storage(module):
     module.head = torch.nn.Linear(64, 64, bias=False)
     module.head.weight = torch.nn.Parameter(module.linear.weight.data, requires_grad=False)
-    twin = headroom.cast(module).value
-    assert twin.head.weight.data_ptr() == twin.linear.weight.data_ptr()
+    copied = headroom.cast(module).value
+    assert copied.head.weight.data_ptr() == copied.linear.weight.data_ptr()
 
 
 def test_gradients_flags_and_modes_are_carried_over(module):
     module.linear.weight.requires_grad_(True)
-    twin = headroom.cast(module.train()).value
-    assert twin.training and twin.linear.weight.requires_grad
-    assert not twin.linear.bias.requires_grad
+    copied = headroom.cast(module.train()).value
+    assert copied.training and copied.linear.weight.requires_grad
+    assert not copied.linear.bias.requires_grad
 
 
 def test_methods_bound_inside_the_module_speak_for_the_copy(module):
     module.again = module.forward
-    twin = headroom.cast(module).value
-    assert twin.again.__self__ is twin
+    copied = headroom.cast(module).value
+    assert copied.again.__self__ is copied
 
 
 def test_a_copy_can_be_copied_and_saved(module, x):
-    twin = headroom.cast(module, keep_float32="norm").value
-    assert torch.equal(copy.deepcopy(twin)(x), twin(x))
+    copied = headroom.cast(module, keep_float32="norm").value
+    assert torch.equal(copy.deepcopy(copied)(x), copied(x))
 
 
 def test_a_second_cast_arms_each_layer_once(module):
-    twin = headroom.cast(headroom.cast(module).value, "float16").value
-    assert len(twin.linear._forward_pre_hooks) == 1
-    join_layers(twin, torch.float16)
-    assert len(twin.linear._forward_pre_hooks) == 1
+    copied = headroom.cast(headroom.cast(module).value, "float16").value
+    assert len(copied.linear._forward_pre_hooks) == 1
+    join_layers(copied, torch.float16)
+    assert len(copied.linear._forward_pre_hooks) == 1
 
 
 def test_a_module_that_python_cannot_copy_is_refused_in_words(module):
@@ -235,15 +235,15 @@ class Wrapper:
 
 def test_an_object_with_a_module_is_copied_around_the_copy(module, x):
     wrapper = Wrapper(module)
-    twin = headroom.cast(wrapper).value
-    assert type(twin) is Wrapper and twin is not wrapper
-    assert wrapper.model is module and twin.model is not module
-    assert twin.run.__self__ is twin and twin.estimate() is twin.model
+    copied = headroom.cast(wrapper).value
+    assert type(copied) is Wrapper and copied is not wrapper
+    assert wrapper.model is module and copied.model is not module
+    assert copied.run.__self__ is copied and copied.estimate() is copied.model
     assert wrapper.run.__self__ is wrapper and wrapper.estimate() is module
-    assert twin.model_dtype == torch.bfloat16 and wrapper.model_dtype == torch.float32
-    twin.sizes.append(3)
+    assert copied.model_dtype == torch.bfloat16 and wrapper.model_dtype == torch.float32
+    copied.sizes.append(3)
     assert wrapper.sizes == [1, 2]
-    assert twin.call(x).isfinite().all()
+    assert copied.call(x).isfinite().all()
 
 
 def test_a_t2i_adapter_and_a_control_lora_pass_through_with_the_reason():
@@ -276,11 +276,12 @@ class Pipeline:
 def test_every_component_of_a_pipeline_is_cast_and_helpers_follow(module):
     pipeline = Pipeline(module, Block())
     done = headroom.cast(pipeline)
-    twin = done.value
-    assert twin.text_encoder.linear.weight.dtype == twin.dit.linear.weight.dtype == torch.bfloat16
-    assert twin.prompter.text_encoder is twin.text_encoder
-    assert twin.tokenizer is pipeline.tokenizer is twin.prompter.tokenizer
-    assert twin.torch_dtype == torch.bfloat16
+    copied = done.value
+    dtypes = {copied.text_encoder.linear.weight.dtype, copied.dit.linear.weight.dtype}
+    assert dtypes == {torch.bfloat16}
+    assert copied.prompter.text_encoder is copied.text_encoder
+    assert copied.tokenizer is pipeline.tokenizer is copied.prompter.tokenizer
+    assert copied.torch_dtype == torch.bfloat16
     assert pipeline.prompter.text_encoder is module and module.dtype == torch.float32
     assert len(done.models) == 2
 
@@ -307,9 +308,9 @@ def test_a_pipeline_that_is_a_module_itself_is_copied_around_its_components(modu
             return names
 
     pipeline = ModulePipeline(module)
-    twin = headroom.cast(pipeline).value
-    assert twin.dit.linear.weight.dtype == torch.bfloat16 and pipeline.dit is module
-    assert twin.torch_dtype == torch.bfloat16
+    copied = headroom.cast(pipeline).value
+    assert copied.dit.linear.weight.dtype == torch.bfloat16 and pipeline.dit is module
+    assert copied.torch_dtype == torch.bfloat16
 
 
 def test_following_leaves_what_has_no_twin_as_the_same_object():
@@ -323,6 +324,6 @@ def test_come_back_hooks_of_the_original_do_not_travel(module):
     hook_owner = module.linear
     comeback._armed.add(hook := (lambda *_: None))
     hook_owner.register_forward_pre_hook(hook)
-    twin = headroom.cast(module).value
-    assert hook not in twin.linear._forward_pre_hooks.values()
+    copied = headroom.cast(module).value
+    assert hook not in copied.linear._forward_pre_hooks.values()
     assert hook in hook_owner._forward_pre_hooks.values()

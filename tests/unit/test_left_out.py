@@ -18,8 +18,8 @@ OOM = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 64.00 MiB.")
 @pytest.fixture(autouse=True)
 def host(monkeypatch):
     """A host whose function `leaves_out` catches and logs, as ComfyUI's LoRA adapters do."""
-    seam = SimpleNamespace(says_left_out=lambda record: record.funcName == "leaves_out")
-    monkeypatch.setattr(left_out, "guard_host", lambda: seam)
+    adapter = SimpleNamespace(says_left_out=lambda record: record.funcName == "leaves_out")
+    monkeypatch.setattr(left_out, "guard_host", lambda: adapter)
     monkeypatch.setattr(left_out._listener, "_told", None)
 
 
@@ -52,15 +52,15 @@ class Call:
         return "done"
 
 
-class Lever:
-    def pull(self, failure, tries_left):
+class RecoveryStep:
+    def take(self, failure, tries_left):
         return "did something"
 
 
 def ladder(log, limit=3, repair=None):
     return lambda: Ladder(
-        levers=[Lever()], max_attempts=limit, tidy=lambda: None,
-        explain=lambda climb, now: f"gave up: {climb.last.requested_bytes} bytes",
+        steps=[RecoveryStep()], max_attempts=limit, tidy=lambda: None,
+        explain=lambda recovery, now: f"gave up: {recovery.last.requested_bytes} bytes",
         repair=repair or (lambda: log.append("repair")), before_retry=lambda: log.append("again"),
     )
 

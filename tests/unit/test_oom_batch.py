@@ -6,7 +6,7 @@ import torch
 from headroom.guard import split_batch as oom_batch
 from headroom.guard.controlnet import InPieces
 from headroom.guard.errors import Failure
-from headroom.guard.run import ReserveMore, Run, SplitBatch
+from headroom.guard.run import GuardedRun, ReserveMore, SplitBatch
 from headroom.guard.split_batch import Piece, Unsplittable, pieces, rows_of
 
 FAILURE = Failure(torch.OutOfMemoryError(), "device", None)
@@ -103,35 +103,35 @@ def test_joining_keeps_shared_tensors_shared():
 
 
 def test_the_split_halves_down_to_the_smallest_sound_piece():
-    run = Run()
+    run = GuardedRun()
     run.start_step()
     run.saw(8, 1)
-    lever = SplitBatch(run)
+    step = SplitBatch(run)
     limits = []
-    while lever.pull(FAILURE, 8) is not None:
+    while step.take(FAILURE, 8) is not None:
         limits.append(run.limit)
     assert limits == [4, 2, 1]
 
 
 def test_the_last_attempt_splits_as_far_as_possible():
-    run = Run()
+    run = GuardedRun()
     run.saw(16, 4)
-    assert SplitBatch(run).pull(FAILURE, 1) is not None
+    assert SplitBatch(run).take(FAILURE, 1) is not None
     assert run.limit == 4
-    assert SplitBatch(run).pull(FAILURE, 1) is None
+    assert SplitBatch(run).take(FAILURE, 1) is None
 
 
 def test_a_split_before_the_first_call_of_a_step_goes_by_what_is_expected():
-    run = Run()
+    run = GuardedRun()
     run.start_step(expected=4)
-    assert "batch of 4 into pieces of at most 2" in SplitBatch(run).pull(FAILURE, 8)
+    assert "batch of 4 into pieces of at most 2" in SplitBatch(run).take(FAILURE, 8)
 
 
 def test_loading_keeps_more_and_more_room():
-    run = Run()
-    lever = ReserveMore(run)
+    run = GuardedRun()
+    step = ReserveMore(run)
     rooms = []
-    while lever.pull(FAILURE, 8) is not None:
+    while step.take(FAILURE, 8) is not None:
         rooms.append(run.reserve)
     assert rooms == sorted(rooms)
     assert len(rooms) == 2

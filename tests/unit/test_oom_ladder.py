@@ -9,19 +9,19 @@ import torch
 
 from headroom.guard import ladder as oom_ladder
 from headroom.guard.errors import OomGuardError
-from headroom.guard.ladder import Ladder, guarded, is_climbing, tried_text
+from headroom.guard.ladder import Ladder, guarded, is_recovering, tried_text
 from headroom.measure import journal
 
 OOM_TEXT = "CUDA out of memory. Tried to allocate 64.00 MiB."
 
 
-class Lever:
-    """Notes its pulls; has `times` things to do."""
+class RecoveryStep:
+    """Notes what is taken; has `times` things to do."""
 
     def __init__(self, name, log, times=1):
         self.name, self.log, self.times = name, log, times
 
-    def pull(self, failure, tries_left):
+    def take(self, failure, tries_left):
         if self.times == 0:
             return None
         self.times -= 1
@@ -29,10 +29,10 @@ class Lever:
         return f"did {self.name}"
 
 
-def ladder(levers=(), limit=8, **more):
+def ladder(steps=(), limit=8, **more):
     return lambda: Ladder(
-        levers=list(levers), max_attempts=limit, tidy=more.pop("tidy", lambda: None),
-        explain=lambda climb, now: f"gave up: {tried_text(climb)}", **more,
+        steps=list(steps), max_attempts=limit, tidy=more.pop("tidy", lambda: None),
+        explain=lambda recovery, now: f"gave up: {tried_text(recovery)}", **more,
     )
 
 
@@ -67,11 +67,12 @@ def test_a_call_that_does_not_fail_never_sees_the_ladder():
     assert guarded(lambda: 5, never) == 5
 
 
-def test_levers_are_pulled_in_order_each_until_it_has_nothing_left():
+def test_steps_are_taken_in_order_each_until_it_has_nothing_left():
     log = []
-    levers = [Lever("a", log), Lever("b", log, 2), Lever("c", log, 0), Lever("d", log)]
+    steps = [RecoveryStep("a", log), RecoveryStep("b", log, 2), RecoveryStep("c", log, 0),
+             RecoveryStep("d", log)]
     call = Failing(4)
-    assert guarded(call, ladder(levers)) == "done"
+    assert guarded(call, ladder(steps)) == "done"
     assert log == [("a", 8), ("b", 7), ("b", 6), ("d", 5)]
     assert call.calls == 5
 
@@ -79,7 +80,7 @@ def test_levers_are_pulled_in_order_each_until_it_has_nothing_left():
 def test_the_limit_of_attempts_is_kept():
     log = []
     with pytest.raises(OomGuardError):
-        guarded(Failing(99), ladder([Lever("a", log, 99)], limit=3))
+        guarded(Failing(99), ladder([RecoveryStep("a", log, 99)], limit=3))
     assert [left for _, left in log] == [3, 2, 1]
 
 
@@ -90,16 +91,16 @@ def test_memory_is_tidied_after_every_rung_and_before_the_retry():
         order.append("call")
         raise torch.OutOfMemoryError(OOM_TEXT)
 
-    class Rung(Lever):
-        def pull(self, failure, tries_left):
-            action = super().pull(failure, tries_left)
-            order.append("lever") if action else None
+    class Rung(RecoveryStep):
+        def take(self, failure, tries_left):
+            action = super().take(failure, tries_left)
+            order.append("step") if action else None
             return action
 
     with pytest.raises(OomGuardError):
         guarded(call, ladder([Rung("a", [], 2)], tidy=lambda: order.append("tidy"),
                              before_retry=lambda: order.append("same call")))
-    again = ["lever", "tidy", "same call", "call"]
+    again = ["step", "tidy", "same call", "call"]
     assert order == ["call", *again, *again, "tidy"]
 
 
@@ -111,7 +112,7 @@ def test_the_error_says_what_was_tried_and_has_the_first_failure_as_its_cause():
         raise next(errors)
 
     with pytest.raises(OomGuardError, match="did a .2 times.") as caught:
-        guarded(call, ladder([Lever("a", [], 2)]))
+        guarded(call, ladder([RecoveryStep("a", [], 2)]))
     assert caught.value.__cause__ is first
     assert "in call" in "".join(traceback.format_tb(first.__traceback__))
 
@@ -130,8 +131,8 @@ def test_the_error_tells_what_was_free_while_the_failed_call_held_its_tensors(mo
 
     monkeypatch.setattr(oom_ladder, "snapshot", look)
     monkeypatch.setattr(oom_ladder, "freed_mib", lambda before, after: 0.0)
-    made = Ladder(levers=[Lever("a", [])], max_attempts=8, tidy=lambda: None,
-                  explain=lambda climb, now: f"the memory was {now}")
+    made = Ladder(steps=[RecoveryStep("a", [])], max_attempts=8, tidy=lambda: None,
+                  explain=lambda recovery, now: f"the memory was {now}")
     with pytest.raises(OomGuardError, match="the memory was full"):
         guarded(call, lambda: made)
     assert look() == "free again"
@@ -150,7 +151,7 @@ def test_any_other_error_passes_untouched_with_its_traceback(error):
         raise error if kept is local else AssertionError
 
     with pytest.raises(type(error)) as caught:
-        guarded(lambda: deep(), ladder([Lever("a", [], 5)]))
+        guarded(lambda: deep(), ladder([RecoveryStep("a", [], 5)]))
     assert caught.value is error
     frames = {frame.name: frame for frame in caught.traceback}
     assert "deep" in frames
@@ -164,7 +165,7 @@ def test_another_error_in_a_retry_passes_untouched():
         raise next(errors)
 
     with pytest.raises(ValueError, match="the second try"):
-        guarded(call, ladder([Lever("a", [], 5)]))
+        guarded(call, ladder([RecoveryStep("a", [], 5)]))
 
 
 def test_an_interrupt_between_attempts_ends_the_ladder():
@@ -176,7 +177,7 @@ def test_an_interrupt_between_attempts_ends_the_ladder():
 
     call = Failing(99)
     with pytest.raises(Interrupt):
-        guarded(call, ladder([Lever("a", [], 5)], check_interrupt=check))
+        guarded(call, ladder([RecoveryStep("a", [], 5)], check_interrupt=check))
     assert call.calls == 1
 
 
@@ -205,7 +206,7 @@ def test_no_tensor_of_the_failed_call_is_alive_when_memory_is_tidied():
         gc.collect()
         alive.append([ref() for ref in watched])
 
-    assert guarded(call, ladder([Lever("a", [])], tidy=tidy)) == "done"
+    assert guarded(call, ladder([RecoveryStep("a", [])], tidy=tidy)) == "done"
     assert alive == [[None, None, None]]
 
 
@@ -214,13 +215,13 @@ def test_a_guard_inside_a_guard_leaves_the_climbing_to_the_outermost():
     call = Failing(2)
 
     def inner():
-        assert is_climbing()
-        return guarded(call, ladder([Lever("inner", inner_log, 9)]))
+        assert is_recovering()
+        return guarded(call, ladder([RecoveryStep("inner", inner_log, 9)]))
 
-    assert guarded(inner, ladder([Lever("outer", outer_log, 9)])) == "done"
+    assert guarded(inner, ladder([RecoveryStep("outer", outer_log, 9)])) == "done"
     assert inner_log == []
     assert len(outer_log) == 2
-    assert not is_climbing()
+    assert not is_recovering()
 
 
 def test_an_outer_call_leaves_failures_to_the_guards_inside_it():
@@ -229,27 +230,27 @@ def test_an_outer_call_leaves_failures_to_the_guards_inside_it():
     between = Failing(1)
 
     def run():
-        result = guarded(call, ladder([Lever("inner", inner_log, 9)]))
+        result = guarded(call, ladder([RecoveryStep("inner", inner_log, 9)]))
         between()
         return result
 
-    assert guarded(run, ladder([Lever("outer", outer_log, 9)]), is_outer=True) == "done"
+    assert guarded(run, ladder([RecoveryStep("outer", outer_log, 9)]), is_outer=True) == "done"
     assert len(inner_log) == 2
     assert len(outer_log) == 1
 
 
 def test_a_lever_that_runs_out_of_memory_gives_way_to_the_next():
-    class Broken(Lever):
-        def pull(self, failure, tries_left):
+    class Broken(RecoveryStep):
+        def take(self, failure, tries_left):
             raise torch.OutOfMemoryError("while offloading")
 
     log = []
-    assert guarded(Failing(1), ladder([Broken("x", log), Lever("b", log)])) == "done"
+    assert guarded(Failing(1), ladder([Broken("x", log), RecoveryStep("b", log)])) == "done"
     assert log == [("b", 8)]
 
 
 def test_every_attempt_is_noted_with_what_it_did_and_whether_it_helped(attempts):
-    guarded(Failing(2), ladder([Lever("a", []), Lever("b", [])]))
+    guarded(Failing(2), ladder([RecoveryStep("a", []), RecoveryStep("b", [])]))
     assert [(e.attempt, e.action, e.recovered) for e in attempts] == [
         (1, "did a", False), (2, "did b", True),
     ]
@@ -259,5 +260,5 @@ def test_every_attempt_is_noted_with_what_it_did_and_whether_it_helped(attempts)
 def test_after_a_failure_the_thread_is_ready_for_the_next_call():
     with pytest.raises(OomGuardError):
         guarded(Failing(9), ladder([]))
-    assert not is_climbing()
-    assert guarded(Failing(1), ladder([Lever("a", [])])) == "done"
+    assert not is_recovering()
+    assert guarded(Failing(1), ladder([RecoveryStep("a", [])])) == "done"

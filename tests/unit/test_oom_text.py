@@ -6,7 +6,7 @@ import torch
 from headroom.guard import explain as oom_text
 from headroom.guard.errors import Failure
 from headroom.guard.explain import Subject, explain
-from headroom.guard.ladder import Climb, Step
+from headroom.guard.ladder import Attempt, Recovery
 from headroom.guard.options import GuardOptions
 from headroom.measure import snapshot as measure
 from headroom.measure.snapshot import DeviceMemory, Snapshot
@@ -16,18 +16,19 @@ GPU = DeviceMemory("cuda:0", "a card", 8 * GIB, GIB // 2, 7 * GIB, 7 * GIB, None
 NOW = Snapshot((GPU,), 2 * GIB, 16 * GIB)
 
 
-def climb(text="CUDA out of memory. Tried to allocate 3.00 GiB.", steps=()):
-    return Climb([Failure.of(torch.OutOfMemoryError(text))], list(steps))
+def recovery(text="CUDA out of memory. Tried to allocate 3.00 GiB.", steps=()):
+    return Recovery([Failure.of(torch.OutOfMemoryError(text))], list(steps))
 
 
 def text_of(now=NOW, batch=1, failed=None, **options):
     subject = Subject("a step", GuardOptions(**options), batch, "64x64 in latent pixels")
-    return explain(subject)(failed or climb(), now)
+    return explain(subject)(failed or recovery(), now)
 
 
 def test_the_error_says_what_was_asked_for_what_was_free_and_what_was_tried():
-    steps = [Step("returned cached and dead memory", 12.5), Step("split", 0.0), Step("split", 0.0)]
-    text = text_of(failed=climb(steps=steps))
+    split = Attempt("split", 0.0)
+    steps = [Attempt("returned cached and dead memory", 12.5), split, split]
+    text = text_of(failed=recovery(steps=steps))
     assert "after 3 attempts the call still asked for 3,072.0 MiB" in text
     assert "512.0 MiB of 8,192.0 MiB were free on cuda:0" in text
     assert "returned cached and dead memory: 12.5 MiB freed; split (2 times): nothing freed" in text
@@ -75,11 +76,12 @@ def test_a_float32_model_on_a_gpu_gets_the_advice_to_cast_it(monkeypatch):
 
     monkeypatch.setattr(oom_text, "current_host", lambda: object())
     subject = Subject("a step", GuardOptions(), 1, "", [Patcher()])
-    assert "the node Cast bf16 on this model" in explain(subject)(climb(), NOW)
+    assert "the node Cast bf16 on this model" in explain(subject)(recovery(), NOW)
     Patcher.model = torch.nn.Linear(1024, 1024, dtype=torch.bfloat16)
-    assert "Cast bf16" not in explain(subject)(climb(), NOW)
+    assert "Cast bf16" not in explain(subject)(recovery(), NOW)
 
 
 def test_without_ram_the_error_speaks_of_ram():
-    failed = climb("DefaultCPUAllocator: can't allocate memory: you tried to allocate 100 bytes.")
+    text = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 100 bytes."
+    failed = recovery(text)
     assert "of RAM were available" in text_of(failed=failed)

@@ -11,20 +11,20 @@ from headroom.guard.tiles import FewerImages, Plan, SmallerTiles, images_apart, 
 DEVICE = Failure(torch.OutOfMemoryError(), "device", None)
 
 
-def pulled(lever, read, tries=8):
+def taken(step, read, tries=8):
     seen = []
-    while lever.pull(DEVICE, tries) is not None:
+    while step.take(DEVICE, tries) is not None:
         seen.append(read())
     return seen
 
 
 def test_images_halve_down_to_one():
     plan = Plan(seen=8)
-    assert pulled(FewerImages(plan), lambda: plan.images) == [4, 2, 1]
+    assert taken(FewerImages(plan), lambda: plan.images) == [4, 2, 1]
 
 
 def test_a_single_image_cannot_be_halved():
-    assert FewerImages(Plan(seen=1)).pull(DEVICE, 8) is None
+    assert FewerImages(Plan(seen=1)).take(DEVICE, 8) is None
 
 
 @pytest.mark.parametrize(("side", "smallest", "sizes"), [
@@ -32,18 +32,18 @@ def test_a_single_image_cannot_be_halved():
 ])
 def test_tiles_halve_from_below_the_side_to_the_smallest(side, smallest, sizes):
     plan = Plan()
-    assert pulled(SmallerTiles(plan, side, smallest), lambda: plan.tile) == sizes
+    assert taken(SmallerTiles(plan, side, smallest), lambda: plan.tile) == sizes
 
 
 def test_the_last_attempt_takes_the_smallest_tiles():
     plan = Plan()
-    SmallerTiles(plan, 128, 8).pull(DEVICE, 1)
+    SmallerTiles(plan, 128, 8).take(DEVICE, 1)
     assert plan.tile == 8
 
 
 def test_a_video_is_cut_in_time_after_its_tiles():
     plan = Plan()
-    steps = pulled(SmallerTiles(plan, 16, 8, frames=8), lambda: (plan.tile, plan.frames))
+    steps = taken(SmallerTiles(plan, 16, 8, frames=8), lambda: (plan.tile, plan.frames))
     assert steps == [(8, None), (8, 4), (8, 2)]
 
 

@@ -5,7 +5,8 @@ import weakref
 
 import pytest
 
-from headroom.record.nodes import NodeInfo, NodeTable, Reading
+from headroom.host.types import NodeLabel
+from headroom.record.nodes import NodeTable, Reading
 
 MIB = 1024 * 1024
 
@@ -15,7 +16,8 @@ def table(parents=None, async_nodes=(), limit=2000):
 
     def describe(node_id):
         parent = parents.get(node_id)
-        return NodeInfo(node_id, "Kind", "Title", parent or node_id, parent, node_id in async_nodes)
+        is_async = node_id in async_nodes
+        return NodeLabel(node_id, "Kind", "Title", parent or node_id, parent, is_async)
 
     return NodeTable(describe, limit)
 
@@ -201,7 +203,7 @@ def test_a_run_of_endless_nodes_stays_bounded_and_says_so():
 def test_a_settled_run_does_not_keep_the_graph_of_its_prompt():
     class Graph:
         def describe(self, node_id):
-            return NodeInfo(node_id, "Kind", "Title", node_id)
+            return NodeLabel(node_id, "Kind", "Title", node_id)
 
     graph = Graph()
     nodes, kept = NodeTable(graph.describe), weakref.ref(graph)

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+from headroom.host.types import NodeLabel
 from headroom.measure import journal
-from headroom.record.nodes import NodeInfo, Reading
+from headroom.record.nodes import Reading
 from headroom.record.recorder import Recorder
 from headroom.record.run import Outcome, Place
 
@@ -23,7 +24,7 @@ class Graph:
     def describe(self, node_id):
         top = node_id.split(".")[0]
         parent = top if "." in node_id else None
-        return NodeInfo(node_id, f"Kind{node_id}", f"Title {node_id}", top, parent)
+        return NodeLabel(node_id, f"Kind{node_id}", f"Title {node_id}", top, parent)
 
     def has(self, node_id):
         return node_id in self.node_ids
@@ -174,11 +175,11 @@ def described(monkeypatch):
 def test_no_record_is_put_together_while_prompts_follow_each_other(recorder, outcomes, described):
     for prompt_id in ("p", "q"):
         play(recorder, prompt_id, "1", "2")
-        recorder._look()
+        recorder._sample()
         outcomes[prompt_id] = Outcome("success")
-        recorder._look()
+        recorder._sample()
     assert described() == 0
-    recorder._look()
+    recorder._sample()
     assert described() == 4
 
 

@@ -274,10 +274,10 @@ def test_a_module_can_change_its_number_type_on_the_device(device, mode):
 def test_a_deep_copy_is_charged_and_independent(device, mode):
     net = Net().to(GPU)
     before = used(device)
-    twin = copy.deepcopy(net)
+    copied = copy.deepcopy(net)
     assert used(device) == 2 * before
-    assert isinstance(twin.first.weight, torch.nn.Parameter)
-    twin.first.weight.data.fill_(3)
+    assert isinstance(copied.first.weight, torch.nn.Parameter)
+    copied.first.weight.data.fill_(3)
     assert net.first.weight.max().item() < 3
     shared = floats(1)
     pair = copy.deepcopy([shared, shared])
@@ -344,15 +344,15 @@ def test_a_module_keeps_what_requires_gradients_wherever_it_moves_with_gradients
     wanted = [p.requires_grad for p in net.parameters()]
     plain = {name: value.clone() for name, value in net.state_dict().items()}
     net.to(GPU)
-    twin = copy.deepcopy(net)
-    for module in (net, twin, twin.to("cpu"), net.to(torch.float64).to(torch.float32)):
+    copied = copy.deepcopy(net)
+    for module in (net, copied, copied.to("cpu"), net.to(torch.float64).to(torch.float32)):
         assert [p.requires_grad for p in module.parameters()] == wanted
         assert all(isinstance(p, torch.nn.Parameter) for p in module.parameters())
         state = module.state_dict()
         assert not any(value.requires_grad for value in state.values())
         assert all(torch.equal(value.cpu(), plain[name]) for name, value in state.items())
-    twin.convolution(torch.ones(4, 4)).sum().backward()
-    assert twin.convolution.weight.grad is not None
+    copied.convolution(torch.ones(4, 4)).sum().backward()
+    assert copied.convolution.weight.grad is not None
 
 
 def test_a_weight_that_requires_gradients_is_copied_and_read_with_gradients_on(device):

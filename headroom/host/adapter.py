@@ -1,9 +1,10 @@
-"""Is there a ComfyUI in this process? The one question the package asks before using `host`."""
+"""The way to ComfyUI: asked first whether there is one, so that the package works without it."""
 
 import sys
 from types import ModuleType
 
 from ..base import device as devices
+from ..base.prompt_graph import Lookup
 
 
 def current_host() -> ModuleType | None:
@@ -20,7 +21,7 @@ def current_host() -> ModuleType | None:
 
 
 def guard_host() -> ModuleType | None:
-    """Return the `host_guard` module, the part of the seam that OOM Guard needs, or None."""
+    """Return `host.guard`, the part of the host adapter that OOM Guard needs, or None."""
     if current_host() is None:
         return None
     from . import guard as host_guard
@@ -39,3 +40,11 @@ def return_cache() -> None:
         host.empty_cache()
     else:
         devices.empty_cache()
+
+
+def host_lookup() -> Lookup:
+    """Return the lookup of the ComfyUI that runs in this process."""
+    from . import graph as host_graph
+
+    lookup: Lookup = host_graph.HostLookup()
+    return lookup

@@ -13,7 +13,7 @@ def run_python(code):
     return done.stdout.strip()
 
 
-def test_the_package_imports_without_comfyui_and_does_not_import_the_seam():
+def test_the_package_imports_without_comfyui_and_does_not_import_it():
     code = "import headroom, sys; print([m for m in sys.modules if m == 'headroom.host.core'])"
     assert run_python(code) == "[]"
 

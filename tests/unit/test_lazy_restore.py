@@ -2,7 +2,7 @@
 
 import torch
 
-from headroom.models.lazy_restore import come_back_on_use
+from headroom.models.lazy_restore import restore_on_use
 
 
 class Encoder(torch.nn.Module):
@@ -20,13 +20,13 @@ def hooks(module):
 
 def test_a_model_on_the_cpu_needs_no_return_and_gets_no_hook():
     module = Encoder()
-    come_back_on_use(module)
+    restore_on_use(module)
     assert hooks(module) == 0
 
 
 def test_the_first_use_moves_it_back_also_through_a_method_that_is_not_forward():
     module = Encoder().to("meta")
-    come_back_on_use(module)
+    restore_on_use(module)
     module.to_empty(device="cpu")
     module.encode(torch.zeros(1, 2, device="meta"))
     assert module.layer.weight.device.type == "meta" and hooks(module) == 0
@@ -34,7 +34,7 @@ def test_the_first_use_moves_it_back_also_through_a_method_that_is_not_forward()
 
 def test_use_on_the_cpu_leaves_it_there():
     module = Encoder().to("meta")
-    come_back_on_use(module)
+    restore_on_use(module)
     module.to_empty(device="cpu")
     module.encode(torch.zeros(1, 2))
     assert module.layer.weight.device.type == "cpu" and hooks(module) == 0

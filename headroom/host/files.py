@@ -1,0 +1,50 @@
+"""The host adapter to ComfyUI's folders: the files that widgets name, and where ours go."""
+
+import os
+from pathlib import Path
+
+import folder_paths
+
+
+def files_named(name: str) -> list[Path]:
+    """Return the existing files that `name` means: in a models folder, as input, or in full.
+
+    A folder counts when it holds a model in parts, the way Hugging Face lays it out.
+    """
+    relative = os.path.relpath(os.path.join(os.sep, name), os.sep)
+    places = [Path(root) for kind in folder_paths.folder_names_and_paths.values()
+              for root in kind[0]]
+    candidates = [place / relative for place in places]
+    if Path(name).is_absolute():
+        candidates.append(Path(name))
+    if Path(name).suffix and folder_paths.exists_annotated_filepath(name):
+        candidates.append(Path(folder_paths.get_annotated_filepath(name)))
+    return list(dict.fromkeys(file for path in candidates for file in _files_at(path)))
+
+
+def _files_at(path: Path) -> list[Path]:
+    try:
+        if path.is_file():
+            return [path]
+        if (path / "model_index.json").is_file() or (path / "config.json").is_file():
+            return sorted(file for file in path.rglob("*") if file.is_file())
+    except (OSError, ValueError):
+        pass  # not a name this file system can have, so no file has it
+    return []
+
+
+def embedding_files() -> list[Path]:
+    """Return every textual-inversion embedding that a prompt can name."""
+    if "embeddings" not in folder_paths.folder_names_and_paths:
+        return []
+    return [
+        Path(folder) / name
+        for root in folder_paths.get_folder_paths("embeddings")
+        for folder, _, names in os.walk(root, followlinks=True)
+        for name in sorted(names)
+    ]
+
+
+def cache_folder() -> Path:
+    """Return Headroom's own folder below ComfyUI's user folder, out of reach of its HTTP API."""
+    return Path(folder_paths.get_user_directory()) / "__headroom" / "embeddings"

@@ -1,0 +1,29 @@
+"""What the host tells about runs and their nodes, in types of our own."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+RunStatus = Literal["running", "success", "error", "interrupted"]
+# Node id, its state (not looked at) and prompt id: what ComfyUI tells a progress handler.
+NodeCallback = Callable[[str, Any, str], None]
+
+
+class NodeLabel(NamedTuple):
+    """What a node is called, and to which node on the canvas it belongs."""
+
+    node_id: str
+    class_type: str
+    title: str
+    display_node_id: str
+    parent_node_id: str | None = None
+    is_async: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How ComfyUI says a prompt ended, which node raised, and what came from the cache."""
+
+    status: RunStatus
+    failed_node_id: str | None = None
+    cached_node_ids: tuple[str, ...] = ()
