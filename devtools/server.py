@@ -49,7 +49,8 @@ class ComfyServer:
 
     By default it runs on the CPU. `simulate_mib` gives it a simulated GPU of that many MiB,
     `gpu=True` the machine's own, `fake_cuda` the fake CUDA devices that these arguments of their
-    launcher describe (see tests/fakecuda/README.md). `models_dir` is a further models folder that it reads.
+    launcher describe (see tests/fakecuda/README.md). `models_dir` is a further models folder that
+    it reads.
     Use it as a context manager, or pair `start()` with `stop()`; it also ends with its parent.
     """
 

@@ -3,6 +3,7 @@
 from .build import CannotBuild, why_not
 from .ledger import Ledger, Moment
 from .remote import FakeServer
-from .settings import FakeCuda
+from .settings import FakeCuda, command
 
-__all__ = ["CannotBuild", "FakeCuda", "FakeServer", "Ledger", "Moment", "why_not"]
+__all__ = ["CannotBuild", "FakeCuda", "FakeServer", "Ledger", "Moment", "command",
+           "why_not"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from .build import libraries
 
+LAUNCHER = Path(__file__).resolve().parent / "main.py"
 ALLOCATORS = {
     "native": "backend:native,expandable_segments:False",
     "expandable": "backend:native,expandable_segments:True",
@@ -27,17 +29,17 @@ def _setting(variable: str, default: Any, text: str) -> Any:
 class FakeCuda:
     """Fake devices. A number with a comma in it, "8192,4096", sets each device of its own."""
 
-    capacity_mib: float | str = _setting("FAKECUDA_CAPACITY_MIB", 8192, "memory of a device")
-    devices: int = _setting("FAKECUDA_DEVICES", 1, "how many devices (CUDA_VISIBLE_DEVICES holds)")
-    other_mib: float | str = _setting("FAKECUDA_OTHER_MIB", 0, "memory that another process holds")
-    context_mib: float | str = _setting("FAKECUDA_CONTEXT_MIB", 0, "what a CUDA context costs")
+    capacity_mib: float | str = _setting("FAKECUDA_CAPACITY_MIB", "8192", "memory of a device")
+    devices: int = _setting("FAKECUDA_DEVICES", 1, "how many; CUDA_VISIBLE_DEVICES holds")
+    other_mib: float | str = _setting("FAKECUDA_OTHER_MIB", "0", "what another process holds")
+    context_mib: float | str = _setting("FAKECUDA_CONTEXT_MIB", "0", "what a CUDA context costs")
     cudnn_workspace_mib: float = _setting(
-        "FAKECUDA_CUDNN_WORKSPACE_MIB", 0, "workspace that every cuDNN plan asks for"
+        "FAKECUDA_CUDNN_WORKSPACE_MIB", 0.0, "workspace that every cuDNN plan asks for"
     )
     capability: str = _setting("FAKECUDA_CAPABILITY", "8.6", "compute capability")
     fail_in: int = _setting("FAKECUDA_FAIL_IN", 0, "which allocation from now fails, 0 none")
     fail_times: int = _setting("FAKECUDA_FAIL_TIMES", 1, "how many fail from then on, 0 all")
-    fail_above_mib: float = _setting("FAKECUDA_FAIL_ABOVE_MIB", 0, "count only such large ones")
+    fail_above_mib: float = _setting("FAKECUDA_FAIL_ABOVE_MIB", 0.0, "count only such large ones")
     ledger: str = _setting("FAKECUDA_LEDGER", "", "file of the ledger, for others to read and set")
     allocator: str = _setting("PYTORCH_CUDA_ALLOC_CONF", "program", " | ".join(ALLOCATORS))
 
@@ -61,8 +63,15 @@ class FakeCuda:
 
     def words(self) -> list[str]:
         """The launcher's arguments that give these devices."""
-        changed = [one for one in fields(self) if getattr(self, one.name) != one.default]
-        return [word for one in changed for word in (_flag(one.name), str(getattr(self, one.name)))]
+        given = {one: str(getattr(self, one.name)) for one in fields(self)}
+        changed = {_flag(one.name): word for one, word in given.items() if word != str(one.default)}
+        return [part for pair in changed.items() for part in pair]
+
+
+def command(devices: FakeCuda, program: Path, *arguments: str) -> list[str]:
+    """The command line that runs a program on these devices."""
+    words = [sys.executable, str(LAUNCHER), *devices.words(), str(program), "--"]
+    return [*words, *arguments]
 
 
 def _flag(name: str) -> str:
@@ -75,9 +84,8 @@ def parse_command(words: list[str]) -> tuple[FakeCuda, Path, list[str]]:
     parser = argparse.ArgumentParser(description="Start ComfyUI or a script on fake CUDA devices.")
     for one in fields(FakeCuda):
         choices = list(ALLOCATORS) if one.name == "allocator" else None
-        kind = int if isinstance(one.default, int) and one.name.startswith(("dev", "fail_")) else str
         parser.add_argument(_flag(one.name), default=one.default, choices=choices,
-                            type=kind, help=one.metadata["text"])
+                            type=type(one.default), help=one.metadata["text"])
     parser.add_argument("program", type=Path, metavar="COMFYUI_DIR_OR_SCRIPT",
                         help="after -- its own arguments")
     found = vars(parser.parse_args(words[:cut]))
