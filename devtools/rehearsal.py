@@ -6,7 +6,9 @@ import os
 from pathlib import Path
 
 VARIABLE = "HEADROOM_REHEARSE_GPU"  # the simulated GPU's MiB
-LAUNCHER = Path(__file__).resolve().parent.parent / "tests" / "simgpu" / "main.py"
+TESTS = Path(__file__).resolve().parent.parent / "tests"
+LAUNCHER = TESTS / "simgpu" / "main.py"
+FAKE_CUDA_LAUNCHER = TESTS / "fakecuda" / "main.py"
 
 
 def rehearsed_mib() -> int | None:

@@ -19,7 +19,7 @@ from .client import Client
 from .links import link_folder
 from .ports import free_port, port_is_free
 from .processes import end_process, start_process
-from .rehearsal import rehearsed_mib, simulated
+from .rehearsal import FAKE_CUDA_LAUNCHER, rehearsed_mib, simulated
 
 PACK_ROOT = Path(__file__).resolve().parent.parent
 PACK_NAME = "headroom"
@@ -48,7 +48,9 @@ class ComfyServer:
     """A ComfyUI server on 127.0.0.1 with its own base folder and this pack linked into it.
 
     By default it runs on the CPU. `simulate_mib` gives it a simulated GPU of that many MiB,
-    `gpu=True` the machine's own. `models_dir` is a further models folder that it reads.
+    `gpu=True` the machine's own, `fake_cuda` the fake CUDA devices that these arguments of their
+    launcher describe (see tests/fakecuda/README.md). `models_dir` is a further models folder that
+    it reads.
     Use it as a context manager, or pair `start()` with `stop()`; it also ends with its parent.
     """
 
@@ -65,6 +67,7 @@ class ComfyServer:
         packs: Iterable[Path] = (),
         log_path: Path | None = None,
         gpu: bool = False,
+        fake_cuda: Sequence[str] | None = None,
         models_dir: Path | None = None,
         port: int = 0,
         pack: Path | None = PACK_ROOT,
@@ -80,6 +83,8 @@ class ComfyServer:
         self.packs = tuple(Path(folder) for folder in packs)
         self.log_path = log_path or self.base_dir / "comfyui.log"
         self.gpu = gpu
+        self.fake_cuda = fake_cuda
+        self.fake_ledger = self.base_dir / "fake_cuda.ledger"  # what its driver tells others
         self.models_dir = models_dir
         self.pack = pack
         self.start_timeout = start_timeout
@@ -147,6 +152,9 @@ class ComfyServer:
 
     def command(self) -> list[str]:
         """The command line that starts the server."""
+        if self.fake_cuda is not None:
+            words = [*self.fake_cuda, "--ledger", str(self.fake_ledger), str(self.comfyui)]
+            return [self.python, str(FAKE_CUDA_LAUNCHER), *words, "--", *self._comfy_args()]
         simulate_mib = rehearsed_mib() if self.gpu else self.simulate_mib
         if simulate_mib is None:
             mode = [] if self.gpu else ["--cpu"]

@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+REAL_GPU_PACK = ROOT / "tests" / "gpu" / "packs" / "headroom_real_gpu"
 PROBE_PACK = ROOT / "tests" / "host" / "packs" / "headroom_probe"
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 sys.dont_write_bytecode = True
@@ -37,6 +38,7 @@ for _name, _folder in (
     ("headroom", ROOT / "headroom"),
     ("devtools", ROOT / "devtools"),
     ("simgpu", ROOT / "tests" / "simgpu"),
+    ("fakecuda", ROOT / "tests" / "fakecuda"),
     ("support", ROOT / "tests" / "support"),
 ):
     _load_package(_name, _folder)
@@ -107,5 +109,27 @@ def sim(serve):
     def start(capacity_mib: int, *args: str, **options) -> SimServer:
         server = serve(*args, simulate_mib=capacity_mib, **options)
         return SimServer(server, capacity_mib).restore()
+
+    return start
+
+
+@pytest.fixture
+def fake(serve):
+    """A factory of servers on fake CUDA devices: `fake(capacity_mib, *comfy_args, **settings)`.
+
+    The settings are those of `fakecuda.FakeCuda`, and `packs` and `env` those of a server. Equal
+    arguments share one server within a module; a test gets it with its own capacity, no other
+    process and nothing that fails.
+    """
+    from fakecuda import FakeCuda, FakeServer, why_not
+
+    if reason := why_not():
+        pytest.skip(reason)
+
+    def start(capacity_mib: int, *args: str, packs=(), env=None, **settings) -> FakeServer:
+        words = FakeCuda(capacity_mib=capacity_mib, **settings).words()
+        packs = (*packs, REAL_GPU_PACK)
+        server = serve(*args, fake_cuda=words, packs=packs, env=env or {})
+        return FakeServer(server, capacity_mib).restore()
 
     return start

@@ -100,7 +100,11 @@ class Ledger:
         stats.inactive_split_bytes.change((block.size if split else 0) - sum(gained), small)
 
     def empty_cache(self) -> None:
-        """Give every segment without a used block back to the driver."""
+        """Give every segment without a used block back to the driver.
+
+        PyTorch waits for all streams first, and counts that.
+        """
+        self.stats.num_sync_all_streams += 1
         for pool in (self._large, self._small):
             for block in pool.blocks():
                 if block.expandable is not None:

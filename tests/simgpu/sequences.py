@@ -14,12 +14,15 @@ from .blocks import KIB, MIB
 Step = tuple[Any, ...]
 
 
-def _random_walk(seed: int, steps: int) -> list[Step]:
-    """Takes and frees at random, below 160 MiB in use; the same for equal arguments."""
+def random_walk(seed: int, steps: int, below_mib: int = 160, top: float = 24.5) -> list[Step]:
+    """Takes of up to 2**top bytes and frees at random, below so many MiB in use.
+
+    The same for equal arguments.
+    """
     source, walk, live, used = random.Random(seed), [], {}, 0
     for number in range(steps):
-        nbytes = int(2 ** source.uniform(4, 24.5))
-        if live and (source.random() < 0.45 or used + nbytes > 160 * MIB):
+        nbytes = int(2 ** source.uniform(4, top))
+        if live and (source.random() < 0.45 or used + nbytes > below_mib * MIB):
             name = source.choice(sorted(live))
             used -= live.pop(name)
             walk.append(("free", name))
@@ -69,15 +72,16 @@ SEQUENCES: dict[str, list[Step]] = {
         ("free", "a"),
         ("empty_cache",),
     ],
-    "a random walk": _random_walk(1, 600),
-    "another random walk": _random_walk(2, 600),
+    "a random walk": random_walk(1, 600),
+    "another random walk": random_walk(2, 600),
 }
 
 
-def replay(steps: list[Step], device: Any) -> list[tuple[int, int]]:
-    """Carry the steps out; (allocated, reserved) bytes after each.
+def replay(steps: list[Step], device: Any) -> list[Any]:
+    """Carry the steps out; what `device.figures()` says after each.
 
-    `device` offers take(nbytes) -> handle, free(handle), empty_cache() and figures().
+    `device` offers take(nbytes) -> handle, None where there is no room, free(handle),
+    empty_cache() and figures().
     """
     live: dict[str, Any] = {}
     seen = []
@@ -85,12 +89,15 @@ def replay(steps: list[Step], device: Any) -> list[tuple[int, int]]:
         if action == "take":
             live[details[0]] = device.take(details[1])
         elif action == "free":
-            device.free(live.pop(details[0]))
+            handle = live.pop(details[0])
+            if handle is not None:
+                device.free(handle)
         else:
             device.empty_cache()
         seen.append(device.figures())
     for handle in live.values():
-        device.free(handle)
+        if handle is not None:
+            device.free(handle)
     device.empty_cache()
     return seen
 

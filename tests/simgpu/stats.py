@@ -9,6 +9,8 @@ KEPT = ("allocation", "segment", "inactive_split", "allocated_bytes", "reserved_
 KEPT += ("inactive_split_bytes", "requested_bytes")
 # One stream and no pending events: a freed block is inactive at once, so "active" is "allocated".
 ALIASES = {"active": "allocation", "active_bytes": "allocated_bytes"}
+COUNTS = ("num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free")
+COUNTS += ("num_sync_all_streams",)
 
 
 @dataclass(slots=True)
@@ -84,6 +86,7 @@ class AllocatorStats:
         self.num_ooms = 0
         self.num_device_alloc = 0
         self.num_device_free = 0
+        self.num_sync_all_streams = 0
 
     def _each(self) -> list[Stat]:
         return [part for name in KEPT for part in getattr(self, name).parts().values()]
@@ -97,7 +100,7 @@ class AllocatorStats:
         """Start the in and out totals, the retries and the failures again at zero."""
         for stat in self._each():
             stat.allocated = stat.freed = 0
-        self.num_alloc_retries = self.num_ooms = 0
+        self.num_alloc_retries = self.num_ooms = self.num_sync_all_streams = 0
 
     def nested(self) -> dict[str, object]:
         """The nested dictionary of `torch.cuda.memory_stats_as_nested_dict()`."""
@@ -107,8 +110,7 @@ class AllocatorStats:
         found["oversize_allocations"] = Stat().as_dict()
         found["oversize_segments"] = Stat().as_dict()
         found["max_split_size"] = -1
-        found["num_sync_all_streams"] = 0
-        for name in ("num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free"):
+        for name in COUNTS:
             found[name] = getattr(self, name)
         return found
 

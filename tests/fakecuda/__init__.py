@@ -1,0 +1,9 @@
+"""Fake CUDA devices: PyTorch's own allocator and ComfyUI's own pager run on them. See README.md."""
+
+from .build import CannotBuild, why_not
+from .ledger import Ledger, Moment
+from .remote import FakeServer
+from .settings import FakeCuda, command
+
+__all__ = ["CannotBuild", "FakeCuda", "FakeServer", "Ledger", "Moment", "command",
+           "why_not"]

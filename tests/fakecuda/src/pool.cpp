@@ -1,0 +1,272 @@
+// Stream-ordered allocation (cudaMallocAsync). The rules of the real pool belong to NVIDIA's driver;
+// this is a model of them: slabs of 32 MiB, the best fit among free blocks, neighbours merge, whole
+// slabs go back when trimmed or when the memory is wanted.
+#include <cuda.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "context.h"
+#include "ledger.h"
+#include "memory.h"
+#include "space.h"
+
+namespace {
+
+constexpr uint64_t SLAB = 32u << 20, UNIT = 512;
+
+struct Part {
+    uint64_t bytes, slab;
+    bool taken;
+};
+
+struct Pool {
+    int device;
+    uint64_t threshold = 0, reserved = 0, used = 0, peak_reserved = 0, peak_used = 0;
+    std::map<uint64_t, Part> parts;                    // by address; they fill the slabs
+    std::set<std::pair<uint64_t, uint64_t>> free;      // (bytes, address) of those not taken
+    std::map<uint64_t, uint64_t> slabs;                // address -> bytes
+
+    void add_free(uint64_t at, Part part) {
+        part.taken = false;
+        parts[at] = part;
+        free.insert({part.bytes, at});
+    }
+
+    void join(uint64_t at) {  // with the free neighbours in the same slab
+        auto here = parts.find(at);
+        auto next = std::next(here);
+        if (next != parts.end() && !next->second.taken && next->second.slab == here->second.slab) {
+            free.erase({next->second.bytes, next->first});
+            here->second.bytes += next->second.bytes;
+            parts.erase(next);
+        }
+        if (here != parts.begin()) {
+            auto before = std::prev(here);
+            if (!before->second.taken && before->second.slab == here->second.slab) {
+                free.erase({before->second.bytes, before->first});
+                before->second.bytes += here->second.bytes;
+                parts.erase(here);
+                here = before;
+            }
+        }
+        free.insert({here->second.bytes, here->first});
+    }
+
+    bool add_slab(uint64_t bytes) {
+        if (!take(device, bytes, &DeviceWords::pool_reserved_bytes)) return false;
+        uint64_t at = new_addresses(bytes);
+        if (!at || !commit(at, bytes)) {
+            give(device, bytes, &DeviceWords::pool_reserved_bytes);
+            return false;
+        }
+        slabs[at] = bytes;
+        reserved += bytes;
+        peak_reserved = std::max(peak_reserved, reserved);
+        add_free(at, {bytes, at, false});
+        return true;
+    }
+
+    // Give whole free slabs back until no more than `keep` bytes are reserved.
+    void trim(uint64_t keep) {
+        for (auto slab = slabs.begin(); slab != slabs.end() && reserved > keep;) {
+            auto part = parts.find(slab->first);
+            if (part->second.taken || part->second.bytes != slab->second) {
+                ++slab;
+                continue;
+            }
+            free.erase({part->second.bytes, part->first});
+            parts.erase(part);
+            decommit(slab->first, slab->second);
+            give(device, slab->second, &DeviceWords::pool_reserved_bytes);
+            reserved -= slab->second;
+            slab = slabs.erase(slab);
+        }
+    }
+
+    bool grow(uint64_t bytes) {
+        if (add_slab(round_up(bytes, SLAB))) return true;
+        trim(0);
+        return add_slab(round_up(bytes, SLAB)) || add_slab(round_up(bytes, PAGE));
+    }
+
+    uint64_t allocate(uint64_t asked) {
+        uint64_t bytes = round_up(std::max<uint64_t>(asked, 1), UNIT);
+        auto fit = free.lower_bound({bytes, 0});
+        if (fit == free.end()) {
+            if (!grow(bytes)) return 0;
+            fit = free.lower_bound({bytes, 0});
+        }
+        uint64_t at = fit->second;
+        Part &part = parts[at];
+        free.erase(fit);
+        if (part.bytes > bytes) add_free(at + bytes, {part.bytes - bytes, part.slab, false});
+        part.bytes = bytes;
+        part.taken = true;
+        used += bytes;
+        peak_used = std::max(peak_used, used);
+        words(device).pool_used_bytes += bytes;
+        return at;
+    }
+
+    bool release(uint64_t at) {
+        auto part = parts.find(at);
+        if (part == parts.end() || !part->second.taken) return false;
+        part->second.taken = false;
+        used -= part->second.bytes;
+        words(device).pool_used_bytes -= part->second.bytes;
+        words(device).frees += 1;
+        join(at);
+        return true;
+    }
+};
+
+std::set<Pool *> &pools() { static auto *all = new std::set<Pool *>(); return *all; }
+
+Pool *new_pool(int device) {
+    Pool *pool = new Pool();
+    pool->device = device;
+    pools().insert(pool);
+    return pool;
+}
+
+Pool *default_pool(int device) {
+    static auto *all = new std::map<int, Pool *>();
+    Pool *&pool = (*all)[device];
+    if (!pool) pool = new_pool(device);
+    return pool;
+}
+
+Pool *&chosen_pool(int device) {
+    static auto *all = new std::map<int, Pool *>();
+    Pool *&pool = (*all)[device];
+    if (!pool) pool = default_pool(device);
+    return pool;
+}
+
+CUresult allocate(CUdeviceptr *pointer, size_t bytes, Pool *pool) {
+    std::lock_guard<std::mutex> held(driver_lock());
+    int device = pool ? pool->device : current_device();
+    if (device < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!pool) pool = chosen_pool(device);
+    if (!may_allocate(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t before = words(device).refused;
+    uint64_t at = pool->allocate(bytes);
+    words(device).refused = before + (at ? 0 : 1);  // attempts at slabs are not the caller's
+    if (!at) return CUDA_ERROR_OUT_OF_MEMORY;
+    *pointer = at;
+    return CUDA_SUCCESS;
+}
+
+CUresult release(CUdeviceptr pointer) {
+    if (!pointer) return CUDA_SUCCESS;
+    std::lock_guard<std::mutex> held(driver_lock());
+    // Memory of cudaMalloc may be freed in this way too.
+    return free_in_pool(pointer) == CUDA_SUCCESS ? CUDA_SUCCESS : free_plain(pointer);
+}
+
+}  // namespace
+
+bool find_in_pools(uint64_t address, Found *found) {
+    for (Pool *pool : pools()) {
+        auto part = pool->parts.upper_bound(address);
+        if (part == pool->parts.begin()) continue;
+        --part;
+        if (address >= part->first + part->second.bytes || !part->second.taken) continue;
+        *found = {part->first, part->second.bytes, pool->device};
+        return true;
+    }
+    return false;
+}
+
+CUresult free_in_pool(uint64_t address) {
+    for (Pool *pool : pools())
+        if (pool->release(address)) return CUDA_SUCCESS;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+void trim_at_synchronization(int device) {
+    for (Pool *pool : pools())
+        if (pool->device == device) pool->trim(pool->threshold);
+}
+
+extern "C" {
+
+// comfy-aimdo puts a hook of its own into each of these four, so none may call another.
+CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream) {
+    return allocate(pointer, bytes, nullptr);
+}
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream) {
+    return allocate(pointer, bytes, nullptr);
+}
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream) { return release(pointer); }
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream) { return release(pointer); }
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream) {
+    return allocate(pointer, bytes, (Pool *)pool);
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device) {
+    std::lock_guard<std::mutex> held(driver_lock());
+    *pool = (CUmemoryPool)default_pool(device);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device) {
+    std::lock_guard<std::mutex> held(driver_lock());
+    *pool = (CUmemoryPool)chosen_pool(device);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
+    std::lock_guard<std::mutex> held(driver_lock());
+    chosen_pool(device) = (Pool *)pool;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props) {
+    std::lock_guard<std::mutex> held(driver_lock());
+    *pool = (CUmemoryPool)new_pool(props->location.id);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+    std::lock_guard<std::mutex> held(driver_lock());
+    ((Pool *)pool)->threshold = 0;  // what is still taken stays, as with the real one
+    ((Pool *)pool)->trim(0);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
+    std::lock_guard<std::mutex> held(driver_lock());
+    ((Pool *)pool)->trim(keep);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool, const CUmemAccessDesc *, size_t) { return CUDA_SUCCESS; }
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute which, void *value) {
+    std::lock_guard<std::mutex> held(driver_lock());
+    Pool *pool = (Pool *)handle;
+    switch (which) {
+        case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: *(uint64_t *)value = pool->threshold; break;
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: *(uint64_t *)value = pool->reserved; break;
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: *(uint64_t *)value = pool->peak_reserved; break;
+        case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: *(uint64_t *)value = pool->used; break;
+        case CU_MEMPOOL_ATTR_USED_MEM_HIGH: *(uint64_t *)value = pool->peak_used; break;
+        default: *(int *)value = 1;  // what may be used again: all of it
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute which, void *value) {
+    std::lock_guard<std::mutex> held(driver_lock());
+    Pool *pool = (Pool *)handle;
+    if (which == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) pool->threshold = *(uint64_t *)value;
+    if (which == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) pool->peak_reserved = pool->reserved;
+    if (which == CU_MEMPOOL_ATTR_USED_MEM_HIGH) pool->peak_used = pool->used;
+    return CUDA_SUCCESS;
+}
+}

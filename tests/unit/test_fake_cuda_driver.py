@@ -1,0 +1,169 @@
+"""PyTorch's own allocators on the fake driver: what it counts, and the model beside them."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import fakecuda
+from fakecuda import FakeCuda
+
+pytestmark = [
+    pytest.mark.fakecuda,
+    pytest.mark.skipif(bool(fakecuda.why_not()), reason=fakecuda.why_not() or ""),
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+MIB = 1 << 20
+START = f"""
+import json, sys, torch
+from pathlib import Path
+sys.path.insert(0, {str(ROOT / "tests" / "fakecuda")!r})
+from ledger import Ledger
+MIB = 1 << 20
+def opened():
+    torch.cuda.mem_get_info()
+    return Ledger(Path(sys.argv[1]))
+def take(mib, device=0):
+    return torch.empty(int(mib * MIB), dtype=torch.uint8, device=f"cuda:{{device}}")
+def fails(mib, device=0):
+    try:
+        return take(mib, device) is None
+    except torch.OutOfMemoryError:
+        return True
+def show(**found):
+    print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """What a script prints as JSON; it runs in a process on such devices."""
+
+    def start(body, **settings):
+        script = tmp_path / "script.py"
+        script.write_text(START + body, encoding="utf-8")
+        ledger = str(tmp_path / "ledger")
+        return ask(script, ledger, ledger=ledger, **settings)
+
+    return start
+
+
+def ask(script, *arguments, **settings):
+    command = fakecuda.command(FakeCuda(**settings), script, *arguments)
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("allocator", ["native", "expandable"])
+def test_the_model_says_what_pytorchs_own_allocator_says_in_every_statistic(allocator):
+    script = ROOT / "tests" / "simgpu" / "compare_with_torch.py"
+    setting = f"expandable_segments:{allocator == 'expandable'}"
+    found = ask(script, "256", setting, capacity_mib=256, allocator=allocator)
+    assert found["steps"] > 9000 and found["keys"] > 100 and found["out_of_memory"] > 100
+    assert found["differing"] == 0, found
+
+
+@pytest.mark.parametrize("allocator", ["native", "expandable", "async"])
+def test_what_pytorch_reserves_is_what_the_driver_gave(run, allocator):
+    found = run("""
+held = [take(n) for n in (0.3, 3, 17, 100)]
+del held[2]
+full = opened().device().words | {"reserved": torch.cuda.memory_reserved()}
+driver = torch.cuda.mem_get_info()
+held.clear()
+torch.cuda.empty_cache()
+show(full=full, driver=driver, empty=opened().device().words)
+""", capacity_mib=512, allocator=allocator)
+    full = found["full"]
+    kinds = {"native": "malloc_bytes", "expandable": "handle_bytes", "async": "pool_reserved_bytes"}
+    assert full["used_bytes"] == full[kinds[allocator]] == full["reserved"] > 103 * MIB
+    assert found["driver"] == [512 * MIB - full["used_bytes"], 512 * MIB]
+    assert found["empty"]["used_bytes"] == 0
+    assert found["empty"]["peak_used_bytes"] == full["used_bytes"]
+
+
+def test_an_allocation_fails_where_another_process_holds_the_memory(run):
+    found = run("""
+book = opened()
+before = fails(200)
+torch.cuda.empty_cache()
+book.set(other_process_bytes=400 * MIB)
+after, words = fails(150), book.device().words
+book.set(other_process_bytes=0)
+show(before=before, after=after, again=fails(150), refused=words["refused"])
+""", capacity_mib=512, other_mib=100, allocator="native")
+    assert found == {"before": False, "after": True, "again": False, "refused": 2}
+
+
+def test_the_allocation_that_is_asked_to_fail_fails_and_no_other(run):
+    found = run("""
+book = opened()
+book.fail(2, times=2, above_mib=20)  # the second of at least 20 MiB, and PyTorch's try after it
+tried = [fails(n) for n in (10, 30, 10, 40, 40)]
+show(tried=tried, failed=book.device().failed_on_purpose)
+""", capacity_mib=512, allocator="native")
+    assert found == {"tried": [False, False, False, True, False], "failed": 2}
+
+
+def test_the_setting_lets_an_allocation_fail_from_the_start(run):
+    found = run("show(tried=[fails(30), fails(30)])", fail_in=1, fail_times=2, allocator="native")
+    assert found == {"tried": [True, False]}
+
+
+def test_a_context_and_a_workspace_cost_what_was_set(run):
+    found = run("""
+held = take(2)  # PyTorch asks the driver for 20 MiB
+before = opened().device()
+with torch.no_grad():
+    torch.nn.Conv2d(4, 4, 3).cuda()(torch.zeros(1, 4, 8, 8, device="cuda"))
+show(context=before.context_used_bytes, used=before.used_bytes,
+     peak=torch.cuda.max_memory_allocated())
+""", capacity_mib=1024, context_mib=300, cudnn_workspace_mib=64, allocator="native")
+    assert found["context"] == 300 * MIB
+    assert found["used"] == 320 * MIB
+    assert 67 * MIB > found["peak"] >= 66 * MIB
+
+
+def test_two_devices_keep_their_memory_apart(run):
+    found = run("""
+first, second = take(30, 0), take(50, 1)
+book = opened()
+show(used=[book.device(n).used_bytes for n in (0, 1)], failed=[fails(300, 0), fails(300, 1)],
+     total=[torch.cuda.mem_get_info(n)[1] for n in (0, 1)])
+""", capacity_mib="512,256", devices=2, allocator="native")
+    assert found["used"] == [30 * MIB, 50 * MIB]
+    assert found["failed"] == [False, True]
+    assert found["total"] == [512 * MIB, 256 * MIB]
+
+
+def test_the_capability_is_the_one_set(run):
+    found = run("show(found=torch.cuda.get_device_capability())", capability="8.9")
+    assert found == {"found": [8, 9]}
+
+
+def test_data_come_back_as_they_went_and_a_number_that_no_kernel_wrote_is_zero(run):
+    found = run("""
+there = torch.arange(100000, dtype=torch.int32)
+device = there.cuda()
+back = torch.equal(device.cpu(), there)
+first, book = device[7].item(), opened().device()
+computed = (device * 3)[7].item()
+show(back=back, first=first, computed=computed, copied=[book.htod_bytes, book.dtoh_bytes],
+     launched=opened().device().launches - book.launches)
+""")
+    assert found["back"] and found["first"] == 7 and found["computed"] == 0
+    assert found["copied"][0] >= 400000 and found["copied"][1] >= 400000
+    assert found["launched"] == 1
+
+
+def test_pinned_memory_is_counted(run):
+    found = run("""
+before = opened().pinned_bytes
+held = torch.empty(8 * MIB, dtype=torch.uint8).pin_memory()
+show(pinned=opened().pinned_bytes - before, known=held.is_pinned(),
+     other=torch.empty(8).is_pinned())
+""")
+    assert found == {"pinned": 8 * MIB, "known": True, "other": False}
