@@ -79,13 +79,13 @@ def base_folder() -> Path:
     return cache_home() / f"demo-{hashlib.sha256(str(PACK_ROOT).encode()).hexdigest()[:8]}"
 
 
-def make_demo_models() -> Path:
+def make_demo_models(comfyui: Path) -> Path:
     folder = models.models_folder()
     if not all((folder / name).exists() for name in models.DEMO_MODELS):
         print("Making small random-weight models (once)", flush=True)
         with process_lock(cache_home() / "locks" / f"{folder.name}.lock"):
             try:
-                models.make_models(folder, models.DEMO_MODELS)
+                models.make_models(folder, models.DEMO_MODELS, comfyui=comfyui)
             except OSError as error:
                 raise as_dev_error(error, "making of the models") from error
     return folder
@@ -141,7 +141,7 @@ def demo(args: argparse.Namespace) -> None:
     options, device = device_options(args.cpu)
     base = base_folder()
     server = ComfyServer(
-        args.comfyui, base, models_dir=make_demo_models(), port=args.port, **options
+        args.comfyui, base, models_dir=make_demo_models(args.comfyui), port=args.port, **options
     )
     prompt = json.loads(PROMPT.read_text(encoding="utf-8"))
     print(f"Starting ComfyUI on {device}", flush=True)

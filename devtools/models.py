@@ -11,22 +11,25 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import math
 import os
+import subprocess
+import sys
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from . import shapes_image, shapes_sd15
 from .cache import cache_home
-from .shapes_sd15 import Shape, Shapes, prefixed
+from .comfyui import locate_comfyui
+from .errors import DevError
 
 if TYPE_CHECKING:
     import torch
 
-RECIPE_VERSION = 1  # raise it when the values of the weights change without their shapes
+RECIPE_VERSION = 2  # raise it when names, shapes or values of the weights change
 
 DEMO_CHECKPOINT = "checkpoints/headroom_demo_sd15.safetensors"
 DEMO_LORA = "loras/headroom_demo_lora.safetensors"
@@ -40,48 +43,46 @@ TEST_CONTROLNET = "controlnet/headroom_test_controlnet.safetensors"
 TAESD_ENCODER = "vae_approx/taesd_encoder.safetensors"
 TAESD_DECODER = "vae_approx/taesd_decoder.safetensors"
 
-DEMO_LEVELS = (1, 1)
-TEST_LEVELS = (1,)
+DEMO_LEVELS, TEST_LEVELS = 2, 1
 LORA_RANK = 4
+ARCHITECTURES = Path(__file__).with_name("architectures.py")
+Parts = Mapping[str, tuple[Any, ...]]
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One file: the shapes of its weights, the seed they are drawn from, and their number type."""
+    """One file: what is in it, the seed its weights are drawn from, and their number type.
 
-    shapes: Callable[[], Shapes]
+    `parts`: for each prefix of names a function of `architectures.py` and its arguments.
+    """
+
+    parts: Parts
     seed: int
     dtype: str = "bfloat16"
 
 
-def _checkpoint(levels: tuple[int, ...], vae: Shapes) -> Shapes:
+def checkpoint(levels: int, *vae: Any) -> Parts:
+    """An SD1.5-class checkpoint."""
     return {
-        **prefixed("model.diffusion_model.", shapes_sd15.unet(levels)),
-        **prefixed("cond_stage_model.transformer.text_model.", shapes_sd15.clip_l()),
-        **prefixed("first_stage_model.", vae),
+        "model.diffusion_model.": ("sd15_unet", levels),
+        "cond_stage_model.transformer.text_model.": ("clip_l",),
+        "first_stage_model.": vae,
     }
 
 
-def _demo_checkpoint() -> Shapes:
-    return _checkpoint(DEMO_LEVELS, shapes_image.vae())
-
-
-def _test_checkpoint() -> Shapes:
-    return _checkpoint(TEST_LEVELS, shapes_image.taesd())
-
-
 RECIPES: dict[str, Recipe] = {
-    DEMO_CHECKPOINT: Recipe(_demo_checkpoint, seed=1),
-    DEMO_LORA: Recipe(lambda: shapes_sd15.lora(DEMO_LEVELS, LORA_RANK), seed=2),
-    DEMO_CONTROLNET: Recipe(lambda: shapes_sd15.controlnet(DEMO_LEVELS), seed=3),
-    DEMO_UPSCALER: Recipe(lambda: shapes_image.compact_upscaler(16, 2, 2), seed=4, dtype="float32"),
-    TEST_CHECKPOINT: Recipe(_test_checkpoint, seed=5),
-    TEST_CHECKPOINT_B: Recipe(_test_checkpoint, seed=6),
-    TEST_CHECKPOINT_FP16: Recipe(_test_checkpoint, seed=11, dtype="float16"),
-    TEST_LORA: Recipe(lambda: shapes_sd15.lora(TEST_LEVELS, LORA_RANK), seed=7),
-    TEST_CONTROLNET: Recipe(lambda: shapes_sd15.controlnet(TEST_LEVELS), seed=8),
-    TAESD_ENCODER: Recipe(shapes_image.taesd_encoder, seed=9),
-    TAESD_DECODER: Recipe(shapes_image.taesd_decoder, seed=10),
+    DEMO_CHECKPOINT: Recipe(checkpoint(DEMO_LEVELS, "sd15_vae"), seed=1),
+    DEMO_LORA: Recipe({"": ("sd15_lora", DEMO_LEVELS, LORA_RANK)}, seed=2),
+    DEMO_CONTROLNET: Recipe({"": ("sd15_controlnet", DEMO_LEVELS)}, seed=3),
+    DEMO_UPSCALER: Recipe({"": ("compact_upscaler", 16, 2, 2)}, seed=4, dtype="float32"),
+    TEST_CHECKPOINT: Recipe(checkpoint(TEST_LEVELS, "taesd"), seed=5),
+    TEST_CHECKPOINT_B: Recipe(checkpoint(TEST_LEVELS, "taesd"), seed=6),
+    TEST_CHECKPOINT_FP16: Recipe(checkpoint(TEST_LEVELS, "taesd"), seed=11, dtype="float16"),
+    TEST_LORA: Recipe({"": ("sd15_lora", TEST_LEVELS, LORA_RANK)}, seed=7),
+    TEST_CONTROLNET: Recipe({"": ("sd15_controlnet", TEST_LEVELS)}, seed=8),
+    TAESD_ENCODER: Recipe({"": ("taesd", "taesd_encoder.")}, seed=9),
+    TAESD_DECODER: Recipe({"": ("taesd", "taesd_decoder.")}, seed=10),
 }
 DEMO_MODELS = (DEMO_CHECKPOINT, DEMO_LORA, DEMO_CONTROLNET, DEMO_UPSCALER)
 
@@ -92,31 +93,51 @@ def models_folder() -> Path:
 
 
 def recipes_key(recipes: Mapping[str, Recipe] = RECIPES) -> str:
-    digest = hashlib.sha256(str(RECIPE_VERSION).encode())
-    for name, recipe in recipes.items():
-        digest.update(repr((name, recipe.seed, recipe.dtype, recipe.shapes())).encode())
-    return digest.hexdigest()[:12]
+    return hashlib.sha256(repr((RECIPE_VERSION, recipes)).encode()).hexdigest()[:12]
 
 
 def make_models(
     models_dir: Path,
     which: Iterable[str] | None = None,
     recipes: Mapping[str, Recipe] = RECIPES,
+    comfyui: Path | None = None,
 ) -> dict[str, Path]:
     """Make the missing ones of the named files (default: all) and return the path of each.
 
-    A file appears under its name only when it is complete. Needs torch and safetensors;
-    the largest takes about 500 MB on disk, 1 GB of RAM and some seconds. OSError when a file
-    cannot be written.
+    A file appears under its name only when it is complete. Needs torch, safetensors and a
+    ComfyUI tree (default: COMFYUI_PATH or 0.3.75), which names the weights; the largest takes about
+    500 MB on disk, 1 GB of RAM and some seconds. OSError when a file cannot be written.
     """
     paths = {name: Path(models_dir) / name for name in (recipes if which is None else which)}
-    for name, path in paths.items():
-        if not path.exists():
-            _make(path, recipes[name])
+    missing = [name for name, path in paths.items() if not path.exists()]
+    if missing:
+        all_shapes = read_shapes([recipes[name].parts for name in missing], comfyui)
+        for name, shapes in zip(missing, all_shapes, strict=True):
+            _make(paths[name], recipes[name], shapes)
     return paths
 
 
-def _make(path: Path, recipe: Recipe) -> None:
+def read_shapes(several: Iterable[Parts], comfyui: Path | None = None) -> list[dict[str, Shape]]:
+    """The shape of every weight of these files by its name, as ComfyUI's own classes have them.
+
+    Starts a process that imports ComfyUI, some 5 s; DevError with its words when it fails.
+    """
+    several = list(several)
+    wanted = list(dict.fromkeys(part for parts in several for part in parts.values()))
+    comfyui = locate_comfyui(comfyui)
+    command = [sys.executable, ARCHITECTURES, comfyui, json.dumps(wanted)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise DevError(f"{comfyui} could not name its models' weights:\n{done.stderr[-2000:]}")
+    known = dict(zip(wanted, json.loads(done.stdout.splitlines()[-1]), strict=True))
+    return [
+        {prefix + name: tuple(shape) for prefix, part in parts.items()
+         for name, shape in known[part].items()}
+        for parts in several
+    ]
+
+
+def _make(path: Path, recipe: Recipe, shapes: Mapping[str, Shape]) -> None:
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import save_file
@@ -124,7 +145,7 @@ def _make(path: Path, recipe: Recipe) -> None:
     dtype = getattr(torch, recipe.dtype)
     weights = {
         name: random_weight(name, shape, recipe.seed).to(dtype)
-        for name, shape in recipe.shapes().items()
+        for name, shape in shapes.items()
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")

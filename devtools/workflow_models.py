@@ -11,46 +11,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from . import models, shapes_flux, shapes_image, shapes_sd15, shapes_sdxl, shapes_wan
+from . import models
 from .cache import cache_home
 from .canvas import ModelFile
-from .models import Recipe
-from .shapes_sd15 import Shapes, prefixed
+from .models import Recipe, checkpoint
 from .workflows import files
 
-SD15_LEVELS = (1, 1)
+SD15_LEVELS = 2
 LARGE_ENCODERS = (files.UMT5, files.QWEN, files.CLIP_L, files.T5)  # files that hold one number
 SMALL_ENCODER = "SmallTextEncoder"  # a node of tests/host/packs/headroom_small_encoders
-
-
-def _sd15() -> Shapes:
-    return {
-        **prefixed("model.diffusion_model.", shapes_sd15.unet(SD15_LEVELS)),
-        **prefixed("cond_stage_model.transformer.text_model.", shapes_sd15.clip_l()),
-        **prefixed("first_stage_model.", shapes_image.vae()),
-    }
-
-
-def _sdxl() -> Shapes:
-    return {
-        **prefixed("model.diffusion_model.", shapes_sdxl.unet()),
-        **prefixed("first_stage_model.", shapes_image.vae()),
-    }
-
-
-def _flux_vae() -> Shapes:
-    """The VAE of SD1.5 with the 16 latent channels of Flux, and without its two 1x1 layers."""
-    shapes = {n: s for n, s in shapes_image.vae().items() if "quant_conv" not in n}
-    latent = shapes_flux.LATENT // 4
-    for name, position, width in (
-        ("encoder.conv_out.weight", 0, 2 * latent),
-        ("encoder.conv_out.bias", 0, 2 * latent),
-        ("decoder.conv_in.weight", 1, latent),
-    ):
-        shape = list(shapes[name])
-        shape[position] = width
-        shapes[name] = tuple(shape)
-    return shapes
+SDXL = {"model.diffusion_model.": ("sdxl_unet",), "first_stage_model.": ("sd15_vae",)}
 
 
 def _path(file: ModelFile) -> str:
@@ -58,19 +28,17 @@ def _path(file: ModelFile) -> str:
 
 
 RECIPES: dict[str, Recipe] = {
-    _path(files.SD15): Recipe(_sd15, seed=21, dtype="float16"),
-    _path(files.SD15_CANNY): Recipe(
-        lambda: shapes_sd15.controlnet(SD15_LEVELS), seed=22, dtype="float16"
-    ),
-    _path(files.SDXL): Recipe(_sdxl, seed=23, dtype="float16"),
-    _path(files.WAN_T2V): Recipe(
-        lambda: shapes_wan.text_to_video(heads=4, layers=4), seed=24, dtype="float16"
-    ),
-    _path(files.WAN_VAE): Recipe(lambda: shapes_wan.vae(32), seed=25),
-    _path(files.FLUX): Recipe(lambda: shapes_flux.transformer(1), seed=26),
-    _path(files.FLUX_CANNY): Recipe(lambda: shapes_flux.controlnet(1), seed=27),
-    _path(files.FLUX_VAE): Recipe(_flux_vae, seed=28, dtype="float32"),
-    **{_path(file): Recipe(lambda: {"stand_in": (1,)}, seed=0) for file in LARGE_ENCODERS},
+    _path(file): Recipe(parts, seed, dtype) for file, parts, seed, dtype in (
+        (files.SD15, checkpoint(SD15_LEVELS, "sd15_vae"), 21, "float16"),
+        (files.SD15_CANNY, {"": ("sd15_controlnet", SD15_LEVELS)}, 22, "float16"),
+        (files.SDXL, SDXL, 23, "float16"),
+        (files.WAN_T2V, {"": ("wan", 4, 4)}, 24, "float16"),
+        (files.WAN_VAE, {"": ("wan_vae", 32)}, 25, "bfloat16"),
+        (files.FLUX, {"": ("flux", 1)}, 26, "bfloat16"),
+        (files.FLUX_CANNY, {"": ("flux_controlnet", 1)}, 27, "bfloat16"),
+        (files.FLUX_VAE, {"": ("flux_vae",)}, 28, "float32"),
+        *((file, {"": ("one_number",)}, 0, "bfloat16") for file in LARGE_ENCODERS),
+    )
 }
 
 

@@ -57,12 +57,12 @@ def comfyui() -> Path:
 
 
 @pytest.fixture(scope="session")
-def models_dir() -> Path:
+def models_dir(comfyui) -> Path:
     """A models folder with the small random-weight files that the host tests load."""
     from devtools import models
 
     folder = models.models_folder()
-    models.make_models(folder)
+    models.make_models(folder, comfyui=comfyui)
     return folder
 
 
