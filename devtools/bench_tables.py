@@ -14,8 +14,7 @@ from . import figures, results
 from .bench_rows import Say, chinese, english, rows_of
 from .results import Part
 
-BEGIN = "<!-- figures: begin; written by `python dev.py bench` -->"
-END = "<!-- figures: end -->"
+BEGIN, END = "<!-- {}: begin; written by `python dev.py bench` -->", "<!-- {}: end -->"
 READMES = {"README.md": english, "README.zh-CN.md": chinese}
 
 
@@ -24,8 +23,8 @@ def publish(root: Path = results.ROOT, folder: Path = results.RESULTS) -> list[P
     wanted = {path.with_suffix(".md"): file_table(path) for path in sorted(folder.glob("*.json"))}
     for name, say in READMES.items():
         text = (root / name).read_text(encoding="utf-8")
-        text = with_figures(text, section(results.newest(folder), say))
-        wanted[root / name] = figures.with_table(text, say)
+        text = with_part(text, "figures", section(results.newest(folder), say))
+        wanted[root / name] = with_part(text, "workflows", figures.table(say))
     changed = [path for path, text in wanted.items() if text and not _holds(path, text)]
     for path in changed:
         path.write_text(wanted[path], encoding="utf-8")
@@ -44,13 +43,15 @@ def file_table(path: Path) -> str:
     return f"# {parts[0].device}, {parts[0].date}\n\n{section(parts, english)}\n"
 
 
-def with_figures(text: str, figures: str) -> str:
-    """The README with the part between the markers replaced; ValueError where they are missing."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"The README has no part between {BEGIN} and {END}.")
-    return f"{before}{BEGIN}\n{figures}\n{END}{after}"
+def with_part(text: str, part: str, written: str) -> str:
+    """The README with what is between the markers of that part replaced; ValueError without them.
+    """
+    begin, end = BEGIN.format(part), END.format(part)
+    before, found, rest = text.partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not found or not found_end:
+        raise ValueError(f"The README has no part between {begin} and {end}.")
+    return f"{before}{begin}\n{written}\n{end}{after}"
 
 
 def section(parts: Iterable[Part], say: Say) -> str:

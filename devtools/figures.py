@@ -5,8 +5,7 @@ What `benchmarks/workflows.py` recorded is the only source: nothing here is writ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import results
@@ -14,18 +13,9 @@ from .bench_rows import Say, english
 from .workflows import WORKFLOWS
 
 PART = "workflows"
-BEGIN = "<!-- workflows: begin; written by `python dev.py bench` -->"
-END = "<!-- workflows: end -->"
+KINDS = ("stock", "headroom")
 Json = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One measured thing, without our nodes and with them."""
-
-    what: str
-    stock: str
-    ours: str
+Comparison = tuple[str, str, str]  # what was measured, without our nodes and with them
 
 
 def recorded(comfyui: str | None = None) -> Json:
@@ -43,50 +33,40 @@ def comparisons(found: Mapping[str, Any], say: Say = english) -> list[Comparison
     """What was compared for one workflow."""
     if "loop" in found:
         return _loop(found["loop"], say)
-    if "same_capacity" in found:
-        return _capacity(found, say)
-    return [_left(found, say)]
-
-
-def _left(found: Mapping[str, Any], say: Say) -> Comparison:
-    what = say("stays on the GPU after the prompt", "任务结束后仍留在 GPU 上")
-    return _both(found, what, "left_reserved_mib")
-
-
-def _peak(found: Mapping[str, Any], say: Say) -> Comparison:
-    what = say("reserved at most, on a GPU with room", "在空间充足的 GPU 上最多占用")
-    return _both(found, what, "peak_reserved_mib")
-
-
-def _both(found: Mapping[str, Any], what: str, figure: str) -> Comparison:
-    return Comparison(what, *(_mib(found[kind][figure]) for kind in ("stock", "headroom")))
+    left = _both(say("stays on the GPU after the prompt", "任务结束后仍留在 GPU 上"),
+                 lambda kind: _mib(found[kind]["left_reserved_mib"]))
+    if "same_capacity" not in found:
+        return [left]
+    peak = _both(say("reserved at most, on a GPU with room", "在空间充足的 GPU 上最多占用"),
+                 lambda kind: _mib(found[kind]["peak_reserved_mib"]))
+    least = _both(say("smallest GPU that completes it", "能完成的最小 GPU"),
+                  lambda kind: _mib(found[kind]["smallest_capacity_mib"]))
+    shared = found["same_capacity"]
+    capacity = _mib(shared["capacity_mib"])
+    at_it = _both(say(f"on a GPU of {capacity}", f"在 {capacity} 的 GPU 上"),
+                  lambda kind: _outcome(shared[kind], say))
+    return [least, peak, left] if at_it[1] == at_it[2] else [least, at_it]
 
 
 def _loop(loop: Mapping[str, Any], say: Say) -> list[Comparison]:
     few, many = loop["prompts"]
-    grown = []
-    for kind in ("stock", "headroom"):
-        first, last = loop[f"{kind}_left_allocated_mib"]
-        grown.append(_mib((last - first) / (many - few), digits=2))
     capacity = _mib(loop["capacity_mib"])
+
+    def growth(kind: str) -> str:
+        first, last = loop[f"{kind}_left_allocated_mib"]
+        return _mib((last - first) / (many - few), digits=2)
+
     return [
-        Comparison(say("each further prompt adds", "每多一条提示词增加"), *grown),
-        Comparison(
+        _both(say("each further prompt adds", "每多一条提示词增加"), growth),
+        _both(
             say(f"{many} prompts on a GPU of {capacity}", f"{capacity} 的 GPU 上 {many} 条提示词"),
-            *(_outcome(loop[f"{kind}_{many}_prompts"], say) for kind in ("stock", "headroom")),
+            lambda kind: _outcome(loop[f"{kind}_{many}_prompts"], say),
         ),
     ]
 
 
-def _capacity(found: Mapping[str, Any], say: Say) -> list[Comparison]:
-    shared = found["same_capacity"]
-    smallest = (_mib(found[kind]["smallest_capacity_mib"]) for kind in ("stock", "headroom"))
-    capacity = _mib(shared["capacity_mib"])
-    ends = [_outcome(shared[kind], say) for kind in ("stock", "headroom")]
-    at_it = Comparison(say(f"on a GPU of {capacity}", f"在 {capacity} 的 GPU 上"), *ends)
-    least = Comparison(say("smallest GPU that completes it", "能完成的最小 GPU"), *smallest)
-    same = ends[0] == ends[1]
-    return [least, _peak(found, say), _left(found, say)] if same else [least, at_it]
+def _both(what: str, figure: Callable[[str], str]) -> Comparison:
+    return (what, *map(figure, KINDS))  # type: ignore[return-value]
 
 
 def _outcome(words: str, say: Say) -> str:
@@ -105,7 +85,6 @@ def note_text(name: str) -> str:
     found = recorded().get(name)
     if not found:
         return ""
-    rows = [f"| {c.what} | {c.stock} | {c.ours} |" for c in comparisons(found)]
     flags = f" and `{' '.join(found['flags'])}`" if found["flags"] else ""
     return "\n".join([
         f"**Measured** on a simulated GPU, with small random-weight models{flags}, so the bytes "
@@ -113,7 +92,7 @@ def note_text(name: str) -> str:
         "",
         "| | ComfyUI's own nodes | This workflow |",
         "|---|---|---|",
-        *rows,
+        *(f"| {' | '.join(compared)} |" for compared in comparisons(found)),
     ])
 
 
@@ -125,13 +104,6 @@ def table(say: Say) -> str:
     known = recorded()
     for name in (name for name in WORKFLOWS if name in known):
         for number, each in enumerate(comparisons(known[name], say)):
-            label = f"`{name}`" if number == 0 else ""
-            rows.append(f"| {label} | {each.what} | {each.stock} | {each.ours} |")
-    return "\n".join([f"| {' | '.join(head)} |", "|---|---|---|---|", *rows])
-
-
-def with_table(text: str, say: Say) -> str:
-    """A README with the table between its markers written anew; without markers as it is."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table(say)}\n{END}{after}" if begin and end else text
+            rows.append((f"`{name}`" if number == 0 else "", *each))
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
+    return "\n".join([lines[0], "|---|---|---|---|", *lines[1:]])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from devtools import bench, bench_tables, results
-from devtools.bench_rows import chinese, english
+from devtools.bench_rows import ROWS, chinese, english, rows_of
 from devtools.results import ROOT
 
 ENCODE_LOOP = {
@@ -42,7 +42,7 @@ def test_the_readmes_show_exactly_what_the_newest_recorded_results_give():
     for name, say in bench_tables.READMES.items():
         text = (ROOT / name).read_text(encoding="utf-8")
         figures = bench_tables.section(results.newest(), say)
-        assert text == bench_tables.with_figures(text, figures), (
+        assert text == bench_tables.with_part(text, "figures", figures), (
             f"{name} is not what the recorded results give: run `python dev.py bench --readme`."
         )
 
@@ -96,17 +96,35 @@ def test_a_table_of_the_simulated_gpu_says_so_plainly(folder, say, words):
 
 
 def test_only_the_part_between_the_markers_of_a_readme_is_written():
-    text = f"before\n{bench_tables.BEGIN}\nold\n{bench_tables.END}\nafter\n"
-    written = bench_tables.with_figures(text, "new")
+    markers = [form.format("workflows") for form in (bench_tables.BEGIN, bench_tables.END)]
+    text = f"before\n{markers[0]}\nold\n{markers[1]}\nafter\n"
+    written = bench_tables.with_part(text, "workflows", "new")
     assert written == text.replace("old", "new")
-    with pytest.raises(ValueError, match="no part between"):
-        bench_tables.with_figures("no markers", "new")
+    for name, unmarked in (("workflows", "no markers"), ("figures", text)):
+        with pytest.raises(ValueError, match="no part between"):
+            bench_tables.with_part(unmarked, name, "new")
 
 
 def test_every_module_with_a_name_is_a_benchmark_and_its_helpers_are_not():
     names = bench.names()
     assert {"purge", "offload", "encode_loop", "cast_bytes", "second_run"} <= set(names)
     assert "oom_common" not in names
+
+
+def test_what_only_a_real_gpu_shows_is_told_where_it_was_measured_and_nowhere_else():
+    way = {"seconds": 2.0, "plain_seconds": 1.0, "speed_of_plain": 0.5}
+    names = ROWS["offload"][0]["each"]
+    found = {"bytes": 8e9, "ways": dict.fromkeys(names, way),
+             "seconds": {"pinned_to_device_s": 1.0, "read_s": 4.0, "write_s": None}}
+    assert rows_of("offload", found, english)[-1][1] == (
+        "PCIe onto the GPU 8.00 GB/s, reading a file 2.00 GB/s"
+    )
+    used = {"peak_used_bytes": 3 << 20, "seconds": 1.0, "left_used_bytes": 0}
+    assert [line[1] for line in rows_of("dynamic_vram", {"on": used, "off": used}, chinese)] == [
+        "3.0 MiB / 3.0 MiB, 1.00 / 1.00 s, 0.0 MiB / 0.0 MiB"
+    ]
+    with pytest.raises(KeyError):
+        rows_of("dynamic_vram", {"on": used}, english)
 
 
 FLUX = {"batch": 8, "picture": [1024, 1024, 1]}
