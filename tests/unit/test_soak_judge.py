@@ -46,9 +46,11 @@ def test_noise_around_a_level_is_flat_and_a_leak_in_the_noise_is_not(judging):
     assert not found.is_flat and found.per_hundred == pytest.approx(5, abs=2)
 
 
-@pytest.mark.parametrize(("freedom", "quantile"), [(5, 2.571), (10, 2.228), (30, 2.042)])
-def test_the_quantile_of_students_t_is_that_of_the_tables(judging, freedom, quantile):
-    assert judging._student(freedom) == pytest.approx(quantile, rel=0.005)
+def test_the_uncertainty_of_a_slope_is_95_percent_by_students_t(judging):
+    # Of 5 points: the slope is 0.6, its standard error sqrt(2.4 / 3 / 10), t for 3 is 3.1824.
+    found = judging.slope([1, 2, 3, 4, 5], [2, 4, 5, 4, 5])
+    assert found.per_hundred == pytest.approx(60)
+    assert found.uncertainty == pytest.approx(100 * 3.1824 * 0.08**0.5, rel=1e-4)
 
 
 def test_a_traceback_outside_of_a_failed_node_is_a_problem(judging):

@@ -1,0 +1,81 @@
+"""Nodes that take memory and give it back, with what they keep in between."""
+
+import time
+
+import comfy.model_management as mm
+import torch
+from comfy.model_patcher import ModelPatcher
+from comfy.patcher_extension import CallbacksMP
+
+from .waiting import Timed
+
+KEPT = []
+
+
+class TimedMemory(Timed):
+    """Takes `mib` of memory on `device`, and keeps it or gives it back before it ends."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        types = Timed.INPUT_TYPES()
+        types["required"]["mib"] = ("INT", {"default": 64, "max": 100000})
+        types["required"]["keep"] = ("BOOLEAN", {"default": False})
+        return types
+
+    def run(self, seconds, salt, mib, keep, value=None):
+        began = time.time()
+        block = torch.ones(mib * 2**20, dtype=torch.uint8, device=mm.get_torch_device())
+        time.sleep(seconds)
+        if keep:
+            KEPT.append(block)
+        else:
+            del block
+            mm.soft_empty_cache()
+        return self.told(began, value)
+
+
+class TimedForget(Timed):
+    """Drops what TimedMemory kept."""
+
+    def run(self, seconds, salt, value=None):
+        began = time.time()
+        KEPT.clear()
+        time.sleep(seconds)
+        mm.soft_empty_cache()
+        return self.told(began, value)
+
+
+class TimedDrop(Timed):
+    """Drops what TimedMemory kept, and leaves it in the allocator's cache."""
+
+    def run(self, seconds, salt, value=None):
+        KEPT.clear()
+        return self.told(time.time(), value)
+
+
+class TimedSlowModel(Timed):
+    """Loads a model whose unloading takes `seconds`, and tells when the last such one began."""
+
+    DETACHED = []
+
+    def run(self, seconds, salt, value=None):
+        linear = torch.nn.Linear(256, 256)
+        cpu = torch.device("cpu")
+        patcher = ModelPatcher(linear, load_device=mm.get_torch_device(), offload_device=cpu)
+
+        def detaching(*_):
+            began = time.time()
+            time.sleep(seconds)
+            self.DETACHED.append((began, time.time()))
+
+        patcher.add_callback(CallbacksMP.ON_DETACH, detaching)
+        mm.load_models_gpu([patcher])
+        KEPT.append(patcher)
+        return self.told(time.time(), value)
+
+
+class TimedDetached(Timed):
+    """When slow models were unloaded."""
+
+    def run(self, seconds, salt, value=None):
+        return self.told(time.time(), value, detached=list(TimedSlowModel.DETACHED))

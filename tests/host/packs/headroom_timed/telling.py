@@ -1,0 +1,40 @@
+"""Nodes that tell what is in the server, and tell the pack under test what happened."""
+
+import sys
+import time
+
+from .waiting import Timed
+
+
+class TimedRegistry(Timed):
+    """What ComfyUI's progress registry holds while the prompt runs."""
+
+    def run(self, seconds, salt, value=None):
+        from comfy_execution.progress import get_progress_state
+
+        registry = get_progress_state()
+        names = {name: type(handler).__name__ for name, handler in registry.handlers.items()}
+        return self.told(time.time(), value, handlers=names, prompt_id=registry.prompt_id)
+
+
+class TimedModules(Timed):
+    """Which parts of matplotlib this server has imported."""
+
+    def run(self, seconds, salt, value=None):
+        found = sorted(name for name in sys.modules if name.split(".")[0] == "matplotlib")
+        return self.told(time.time(), value, matplotlib=found)
+
+
+class TimedNote(Timed):
+    """Tells the pack under test about an action and a recovery, as its own nodes do."""
+
+    def run(self, seconds, salt, value=None):
+        began = time.time()
+        journal = next(
+            module for name, module in list(sys.modules.items())
+            if name.replace("\\", "/").endswith("headroom.headroom.measure.journal")
+        )
+        journal.note_action("purge", 12.5, "12.5 MiB of VRAM freed")
+        journal.note_oom(1, "unloaded every other model", 3.0, "Allocation failed", False)
+        journal.note_oom(2, "gave the allocator's cache back", 4.0, "Allocation failed", True)
+        return self.told(began, value)

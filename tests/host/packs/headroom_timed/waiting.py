@@ -1,0 +1,106 @@
+"""Nodes that wait, in every way that ComfyUI runs nodes, and tell when they ran."""
+
+import asyncio
+import json
+import time
+
+import comfy.model_management as mm
+
+
+class AnyType(str):
+    def __ne__(self, other):
+        return False
+
+
+ANY = AnyType("*")
+KEPT = []
+
+
+ANY = AnyType("*")
+
+
+class Timed:
+    CATEGORY = "headroom_timed"
+    RETURN_TYPES = (ANY,)
+    FUNCTION = "run"
+    OUTPUT_NODE = True
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        seconds = ("FLOAT", {"default": 0.01, "min": 0.0, "max": 60.0, "step": 0.001})
+        salt = ("INT", {"default": 0})
+        return {"required": {"seconds": seconds, "salt": salt}, "optional": {"value": (ANY,)}}
+
+    @staticmethod
+    def told(began, value=None, **more):
+        shown = {"began": began, "ended": time.time(), **more}
+        return {"ui": {"text": [json.dumps(shown)]}, "result": (value,)}
+
+
+class TimedWork(Timed):
+    """Waits, and stops at once when it is interrupted."""
+
+    def run(self, seconds, salt, value=None):
+        began = time.time()
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            mm.throw_exception_if_processing_interrupted()
+            time.sleep(min(0.005, max(0.0, deadline - time.monotonic())))
+        return self.told(began, value)
+
+
+class TimedFail(TimedWork):
+    """Waits, then raises."""
+
+    def run(self, seconds, salt, value=None):
+        super().run(seconds, salt, value)
+        raise RuntimeError("this node fails on purpose")
+
+
+class TimedAsync(Timed):
+    """Waits without holding up other nodes."""
+
+    async def run(self, seconds, salt, value=None):
+        began = time.time()
+        await asyncio.sleep(seconds)
+        return self.told(began, value)
+
+
+class TimedAsyncFail(TimedAsync):
+    async def run(self, seconds, salt, value=None):
+        await asyncio.sleep(seconds)
+        raise RuntimeError("this async node fails on purpose")
+
+
+class TimedLazy(Timed):
+    """Asks for its input only when it is looked at."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        types = Timed.INPUT_TYPES()
+        types["optional"] = {"value": (ANY, {"lazy": True})}
+        return types
+
+    def check_lazy_status(self, seconds, salt, value=None):
+        return ["value"]
+
+    def run(self, seconds, salt, value=None):
+        began = time.time()
+        time.sleep(seconds)
+        return self.told(began, value)
+
+
+class TimedLazyAsync(TimedLazy):
+    async def run(self, seconds, salt, value=None):
+        began = time.time()
+        await asyncio.sleep(seconds)
+        return self.told(began, value)
+
+
+class TimedList(Timed):
+    """Hands on a list, so that what follows runs once for each item."""
+
+    OUTPUT_IS_LIST = (True,)
+
+    def run(self, seconds, salt, value=None):
+        return self.told(time.time(), list(range(4)))

@@ -1,0 +1,80 @@
+"""Injected faults, and threads that charge the device at once."""
+
+import gc
+import threading
+
+import pytest
+from support.ledgers import KIB, MIB
+
+from simgpu import Fault, Ledger, LedgerFull, SimDevice
+
+
+def strikes(fault: Fault, *sizes: int) -> list[int]:
+    return [number for number, size in enumerate(sizes, 1) if fault.strikes(size)]
+
+
+def test_a_fault_strikes_the_kth_allocation_once():
+    assert strikes(Fault(at=3), *[KIB] * 9) == [3]
+
+
+def test_a_fault_strikes_every_kth_allocation():
+    assert strikes(Fault(every=3), *[KIB] * 9) == [3, 6, 9]
+
+
+def test_a_fault_counts_only_allocations_above_its_size():
+    fault = Fault(every=2, above_bytes=KIB)
+    assert strikes(fault, KIB, 2 * KIB, KIB, 2 * KIB, 3 * KIB, KIB + 1) == [4, 6]
+    assert (fault.seen, fault.failed) == (4, 2)
+
+
+def test_a_fault_without_a_number_strikes_all_and_stops_after_its_times():
+    assert strikes(Fault(above_bytes=KIB, times=2), *[2 * KIB] * 5) == [1, 2]
+
+
+@pytest.mark.parametrize("settings", [{"kind": "fire"}, {"at": 1, "every": 2}, {"at": -1}])
+def test_a_fault_with_impossible_settings_is_refused(settings):
+    with pytest.raises(ValueError, match="expected"):
+        Fault(**settings)
+
+
+def test_an_injected_fault_releases_the_cache_and_is_counted_like_a_real_one():
+    ledger = Ledger(64 * MIB)
+    ledger.free(ledger.malloc(40 * MIB))
+    with pytest.raises(LedgerFull):
+        ledger.malloc(KIB, refuse=True)
+    assert ledger.reserved_bytes == 0
+    assert (ledger.stats.num_alloc_retries, ledger.stats.num_ooms) == (1, 1)
+
+
+def test_a_charge_is_given_back_when_it_dies_even_while_the_ledger_is_busy():
+    device = SimDevice(64 * MIB)
+    charge = device.charge(KIB)
+    with device.locked() as ledger:
+        del charge  # as the garbage collector may do in the middle of an allocation
+        assert ledger.allocated_bytes == KIB
+    assert device.figures().allocated_bytes == 0
+
+
+def test_the_collector_rests_while_the_ledger_is_held_and_runs_again_afterwards():
+    device = SimDevice(64 * MIB)
+    with device.locked():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_threads_charge_and_release_without_losing_a_byte():
+    device = SimDevice(64 * MIB)
+
+    def work() -> None:
+        for number in range(300):
+            charges = [device.charge(KIB * (1 + number % 5)) for _ in range(5)]
+            del charges
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    figures = device.figures()
+    assert figures.allocated_bytes == 0 and figures.allocations == figures.frees == 4 * 300 * 5
+    assert gc.isenabled()
