@@ -14,7 +14,7 @@ from devtools.client import failure_of, was_interrupted
 PERSISTENT = 10**9
 SPLIT_TOLERANCE = 1e-3  # of the range of the reference
 PACK_FRAME = "custom_nodes/headroom/"
-GUARD_FRAME = "custom_nodes/headroom/headroom/oom_"
+GUARD_FRAME = f"{PACK_FRAME}headroom/guard/"
 Kept = list[list[str]]
 
 
