@@ -17,29 +17,22 @@ process (`set_per_process_memory_fraction`), with another process holding the re
 sees what it would see on such a card.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
+
+import on_path  # noqa: F401
+
+from devtools.bench_device import Device, add_gpu, narrowed, served
+from devtools.bench_run import alone
+from devtools.errors import NotHere
+from devtools.graph import Graph, Node, add_guard, add_ksampler, add_purge, forget_everything
 
 NAME = "capacity_classes"
 REHEARSAL = ("--classes", "SD1.5", "--divide", "8", "--batch", "2", "--gib", "0.05", "1")
-ROOT = Path(__file__).resolve().parent.parent
-if __name__ == "__main__":
-    sys.path[0] = str(ROOT)
-
-from devtools.bench_device import Device, add_gpu, serve  # noqa: E402
-from devtools.bench_run import alone  # noqa: E402
-from devtools.client import PromptFailed  # noqa: E402
-from devtools.errors import NotHere  # noqa: E402
-from devtools.graph import Graph, Node, add_guard, add_purge, forget_everything  # noqa: E402
-
 BATCHES = {"SD1.5": 64, "SDXL": 16, "Flux": 8, "Wan": 2}
 # Of the picture in pixels; the last is the number of a video's frames.
 PICTURES = {"SD1.5": (512, 512, 1), "SDXL": (1024, 1024, 1), "Flux": (1024, 1024, 1),
@@ -51,7 +44,6 @@ FIRST_MIB = 128  # where the search begins
 # small one it never does, whatever the RAM of this machine.
 MAKING_MIB = 256
 FINENESS = 1.04
-TIMEOUT = 3600.0
 # Memory of glibc that was used before is not mapped lazily; above this size it gives back and
 # takes anew. Without it the simulated weights would take RAM after all.
 LAZY_RAM = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
@@ -76,12 +68,11 @@ def run(args: argparse.Namespace) -> Json:
     On a real GPU in GiB, None where none of those tried sufficed; on the simulated one in MiB.
     """
     packs = ["headroom_bench"] + ["headroom_shapes_only"] * shapes_only(args)
-    with tempfile.TemporaryDirectory() as base:
-        env = LAZY_RAM if shapes_only(args) else {}
-        with serve(args, base, ROOM_GIB * 1024, packs=packs, env=env) as server:
-            bench = ClassBench(Device(server.client(), args.gpu), args)
-            return {"steps": 2, "depth": args.depth, **({"gib": bench.gib()} if args.gpu else {}),
-                    "classes": {kind: bench.smallest(kind) for kind in args.classes}}
+    env = LAZY_RAM if shapes_only(args) else {}
+    with served(args, ROOM_GIB * 1024, packs=packs, env=env) as server:
+        bench = ClassBench(server, args)
+        return {"steps": 2, "depth": args.depth, **({"gib": bench.gib()} if args.gpu else {}),
+                "classes": {kind: bench.smallest(kind) for kind in args.classes}}
 
 
 def shapes_only(args: argparse.Namespace) -> bool:
@@ -94,11 +85,10 @@ class ClassBench:
 
     def __init__(self, device: Device, args: argparse.Namespace) -> None:
         self.device = device
-        self.client = device.client
         self.args = args
 
     def smallest(self, kind: str) -> Json:
-        forget_everything(self.client)
+        forget_everything(self.device.client)
         about = {"batch": self.batch(kind),
                  "picture": [side // self.args.divide or 1 for side in PICTURES[kind]]}
         if self.args.gpu:
@@ -142,21 +132,14 @@ class ClassBench:
     def completes(self, kind: str, way: str, mib: float) -> bool:
         """Sample on an empty device of that capacity; False when memory ran out."""
         self.make(kind)
-        self.device.set_capacity(mib)
-        try:
-            self.client.run(self.sampling(kind, way), timeout=TIMEOUT)
-        except PromptFailed as error:
-            if not error.out_of_memory:
-                raise
-            return False
-        return True
+        return self.device.attempt_as_it_is(self.sampling(kind, way), mib) is None
 
     def make(self, kind: str) -> None:
         """Have the model made, once, and nothing on the device."""
         self.device.set_capacity(ROOM_GIB * 1024 if self.args.gpu else MAKING_MIB)
         graph = Graph()
         add_purge(graph, value=self.parts(graph, kind), run="every time")
-        self.client.run(graph.prompt, timeout=TIMEOUT)
+        self.device.run(graph)
         self.device.collect()
 
     def sampling(self, kind: str, way: str) -> Json:
@@ -165,11 +148,8 @@ class ClassBench:
         model: Any = parts[0]
         if way == "guarded":
             model = add_guard(graph, model)
-        latent = graph.add(
-            "KSampler", model=model, positive=parts[1], negative=parts[1], latent_image=parts[2],
-            seed=1, steps=2, cfg=1.0 if kind == "Flux" else 4.0, sampler_name="euler",
-            scheduler="simple", denoise=1.0,
-        )
+        latent = add_ksampler(graph, model, parts[1], parts[1], parts[2], scheduler="simple",
+                              cfg=1.0 if kind == "Flux" else 4.0)
         graph.add("PreviewAny", source=latent)
         return graph.prompt
 
@@ -185,12 +165,13 @@ class ClassBench:
 
 def least(completes: Callable[[int], bool]) -> int:
     """The smallest capacity in MiB that suffices, or up to FINENESS times as much."""
-    low, high = between_doublings(completes)
-    while high - low > 1 and high > low * FINENESS:
+    return narrowed(
+        completes, *between_doublings(completes),
+        near=lambda low, high: high - low <= 1 or high <= low * FINENESS,
         # Nearer to the low end: what fails fails soon, what completes samples to the end.
-        middle = min(max(round(low ** (2 / 3) * high ** (1 / 3)), low + 1), high - 1)
-        low, high = (low, middle) if completes(middle) else (middle, high)
-    return high
+        middle=lambda low, high: min(max(round(low ** (2 / 3) * high ** (1 / 3)), low + 1),
+                                     high - 1),
+    )
 
 
 def between_doublings(completes: Callable[[int], bool]) -> tuple[int, int]:
@@ -208,4 +189,4 @@ def between_doublings(completes: Callable[[int], bool]) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    alone()

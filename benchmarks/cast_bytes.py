@@ -13,33 +13,33 @@ The weights are random, in the shapes of an SD1.5-class UNet, the full CLIP-L, t
 an SD1.5-class ControlNet.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import statistics
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
+import on_path  # noqa: F401
+
+from devtools import models
+from devtools.bench_device import MIB, Bench, add_gpu, served
+from devtools.bench_run import alone
+from devtools.client import node_texts
+from devtools.graph import (
+    Graph,
+    Node,
+    add_checkpoint,
+    add_controlnet,
+    add_sampler,
+    forget_everything,
+)
+
 NAME = "cast_bytes"
 REHEARSAL = ("--turns", "1", "--size", "64")
-ROOT = Path(__file__).resolve().parent.parent
-if __name__ == "__main__":
-    sys.path[0] = str(ROOT)
-
-from devtools import models  # noqa: E402
-from devtools.bench_device import add_gpu, serve  # noqa: E402
-from devtools.bench_run import alone  # noqa: E402
-from devtools.client import Client, node_texts  # noqa: E402
-from devtools.graph import Graph, Node, add_checkpoint, add_sampler, forget_everything  # noqa: E402
-
+FILES = (models.DEMO_CHECKPOINT, models.DEMO_CONTROLNET)
+PACKS = ("headroom_probe", "headroom_probe_cast")
 CAPACITY_MIB = 8192
 FLOAT32 = ("--fp32-unet", "--fp32-vae", "--fp32-text-enc")
 OUTPUTS = {"MODEL": 0, "CLIP": 1, "VAE": 2}
-TIMEOUT = 1800.0
-MIB = 2**20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,45 +51,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, object]:
     """Return the figures; bytes on the device are exact, RSS is as measured."""
-    folder = models.models_folder()
-    models.make_models(folder, [models.DEMO_CHECKPOINT, models.DEMO_CONTROLNET])
-    with tempfile.TemporaryDirectory() as base:
-        server = serve(
-            args, base, CAPACITY_MIB, flags=FLOAT32, models_dir=folder,
-            packs=("headroom_probe", "headroom_probe_cast"),
-        )
-        with server:
-            assert server.process is not None
-            bench = CastBench(server.client(), server.process.pid)
-            result: dict[str, object] = {
-                kind: bench.bytes_of(kind) for kind in (*OUTPUTS, "CONTROL_NET")
-            }
-            result["sampled_latent_relative_distance"] = bench.distance()
-            result["step"] = bench.step_times(args.turns, args.steps, args.size)
-            return result
+    with served(args, CAPACITY_MIB, files=FILES, packs=PACKS, flags=FLOAT32) as server:
+        bench = CastBench(server)
+        return {
+            **{kind: bench.bytes_of(kind) for kind in (*OUTPUTS, "CONTROL_NET")},
+            "sampled_latent_relative_distance": bench.distance(),
+            "step": bench.step_times(args.turns, args.steps, args.size),
+        }
 
 
 class CastBench:
     """The measurements on one running server."""
 
-    def __init__(self, client: Client, pid: int) -> None:
-        self.client = client
-        self.pid = pid
+    def __init__(self, server: Bench) -> None:
+        self.server = server
 
     def bytes_of(self, kind: str) -> dict[str, object]:
-        forget_everything(self.client)
+        forget_everything(self.server.client)
         graph = Graph()
         model = _source(graph, kind)
         full = graph.add("CastLoad", model=model)
-        shown = self.texts(graph)
-        before, rss_before = json.loads(shown[full.id]), self._status("VmRSS")
+        before, rss_before = self.server.told(graph, full), self._status("VmRSS")
         self._forget_peak()
         cast = _add_cast(graph, model)
         graph.add("PreviewAny", source=cast[1])
-        report = self.texts(graph)[cast.id]
+        report = node_texts(self.server.run(graph))[cast.id]
         rss_after, rss_peak = self._status("VmRSS"), self._status("VmHWM")
         half = graph.add("CastLoad", model=cast)
-        after = json.loads(self.texts(graph)[half.id])
+        after = self.server.told(graph, half)
         return {
             "loaded_mib_float32": round(before["loaded"] / MIB, 3),
             "loaded_mib_bfloat16": round(after["loaded"] / MIB, 3),
@@ -106,11 +95,11 @@ class CastBench:
         exact = add_sampler(graph, checkpoint[0], checkpoint[1])
         rounded = add_sampler(graph, _add_cast(graph, checkpoint[0]), checkpoint[1])
         near = graph.add("CastNear", a=exact, b=rounded)
-        return round(float(json.loads(self.texts(graph)[near.id])["error"]), 5)
+        return round(float(self.server.told(graph, near)["error"]), 5)
 
     def step_times(self, turns: int, steps: int, size: int) -> dict[str, object]:
         """Seconds a step of both models in turns, loaded before; on a CPU they say little."""
-        forget_everything(self.client)
+        forget_everything(self.server.client)
         found: dict[str, list[float]] = {"float32": [], "bfloat16": []}
         for turn in range(turns + 1):
             for kind in ("float32", "bfloat16") if turn % 2 else ("bfloat16", "float32"):
@@ -126,29 +115,19 @@ class CastBench:
         graph = Graph()
         checkpoint = _checkpoint(graph)
         model = checkpoint[0] if kind == "float32" else _add_cast(graph, checkpoint[0])[0]
-        latent = add_sampler(graph, model, checkpoint[1], seed=seed, size=size)
-        graph.prompt[latent.id]["inputs"]["steps"] = steps
+        latent = add_sampler(graph, model, checkpoint[1], seed=seed, size=size, steps=steps)
         graph.add("ProbeTensor", value=latent)
-        prompt_id = self.client.run(graph.prompt, timeout=TIMEOUT)["prompt_id"]
-        nodes = self.client.get_json(f"/headroom/runs/{prompt_id}")["nodes"]
-        (took,) = [node["seconds"] for node in nodes if node["class_type"] == "KSampler"]
-        return float(took) / steps
-
-    def texts(self, graph: Graph) -> dict[str, str]:
-        return node_texts(self.client.run(graph.prompt, timeout=TIMEOUT))
+        return self.server.seconds(self.server.run(graph))[latent.id] / steps
 
     def _status(self, field: str) -> float | None:
-        path = Path(f"/proc/{self.pid}/status")
-        if not path.exists():
-            return None
-        for line in path.read_text().splitlines():
-            if line.startswith(f"{field}:"):
-                return int(line.split()[1]) / 1024
-        return None
+        path = Path(f"/proc/{self.server.process.pid}/status")
+        lines = path.read_text().splitlines() if path.exists() else []
+        return next((int(line.split()[1]) / 1024 for line in lines
+                     if line.startswith(f"{field}:")), None)
 
     def _forget_peak(self) -> None:
         """Let VmHWM start again at the present RSS (proc(5), clear_refs)."""
-        path = Path(f"/proc/{self.pid}/clear_refs")
+        path = Path(f"/proc/{self.server.process.pid}/clear_refs")
         if path.exists():
             path.write_text("5")
 
@@ -159,8 +138,7 @@ def _checkpoint(graph: Graph) -> Node:
 
 def _source(graph: Graph, kind: str) -> Any:
     if kind == "CONTROL_NET":
-        name = models.DEMO_CONTROLNET.split("/")[1]
-        return graph.add("ControlNetLoader", control_net_name=name)
+        return add_controlnet(graph, models.DEMO_CONTROLNET)
     return _checkpoint(graph)[OUTPUTS[kind]]
 
 
@@ -173,4 +151,4 @@ def _difference(before: float | None, after: float | None) -> float | None:
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    alone()

@@ -7,8 +7,6 @@ an empty `custom_nodes` folder, or with one that leads to this pack. Their packs
 along in the copy. Needs what those tests need: pytest and websocket-client.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -18,16 +16,13 @@ import tempfile
 import xml.etree.ElementTree
 from pathlib import Path
 
+from on_path import ROOT
+
+from devtools.links import link_folder
+from devtools.processes import end_process, start_process
+from devtools.server import PACK_NAME, free_port
+
 NAME = "comfyui_tests"
-ROOT = Path(__file__).resolve().parent.parent
-if __name__ == "__main__":
-    sys.path[0] = str(ROOT)
-
-from devtools.links import link_folder  # noqa: E402
-from devtools.ports import free_port  # noqa: E402
-from devtools.processes import end_process, start_process  # noqa: E402
-from devtools.server import PACK_NAME  # noqa: E402
-
 SUITE = "tests/execution"
 PATIENCE = ROOT / "benchmarks" / "patience" / "comfyui_tests_patience.py"
 LEFT_OUT = (".git", "models", "output", "input", "temp", "user", "custom_nodes", "__pycache__")

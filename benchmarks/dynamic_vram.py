@@ -7,37 +7,31 @@ The same prompt (SD1.5 class: encode, sample, decode, Purge VRAM) on two servers
 are not torch's, so the driver is asked, ten times a second while the prompt runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
-import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-NAME = "dynamic_vram"
-REHEARSAL = ("--turns", "1", "--size", "64")
-ROOT = Path(__file__).resolve().parent.parent
-if __name__ == "__main__":
-    sys.path[0] = str(ROOT)
+import on_path  # noqa: F401
 
-from devtools import models  # noqa: E402
-from devtools.bench_device import (  # noqa: E402
+from devtools import models
+from devtools.bench_device import (
     NATIVE_ALLOCATOR,
     NO_DYNAMIC_VRAM,
+    TIMEOUT_S,
     Device,
     add_gpu,
-    serve,
+    served,
 )
-from devtools.bench_run import alone  # noqa: E402
-from devtools.errors import NotHere  # noqa: E402
-from devtools.graph import Graph, add_checkpoint, add_purge, add_sampler, forget_everything  # noqa: E402
-from devtools.server import known_flags  # noqa: E402
+from devtools.bench_run import alone
+from devtools.errors import NotHere
+from devtools.graph import Graph, add_checkpoint, add_purge, add_sampler, forget_everything
+from devtools.server import known_flags
 
+NAME = "dynamic_vram"
+REHEARSAL = ("--turns", "1", "--size", "64")
 CAPACITY_MIB = 8192
-TIMEOUT = 1800.0
 Json = dict[str, Any]
 
 
@@ -53,21 +47,17 @@ def run(args: argparse.Namespace) -> Json:
         raise NotHere("dynamic VRAM needs a real NVIDIA GPU (--gpu)")
     if NO_DYNAMIC_VRAM not in known_flags(Path(args.comfyui)):
         raise NotHere("this ComfyUI has no dynamic VRAM")
-    models.make_models(models.models_folder(), [models.DEMO_CHECKPOINT])
     off = measured(args, [NATIVE_ALLOCATOR, NO_DYNAMIC_VRAM])
     on = measured(args, [NATIVE_ALLOCATOR])
     return {"turns": args.turns, "size": args.size, "on": on, "off": off}
 
 
 def measured(args: argparse.Namespace, flags: list[str]) -> Json:
-    with tempfile.TemporaryDirectory() as base:
-        server = serve(args, base, CAPACITY_MIB, plain=flags, models_dir=models.models_folder())
-        with server:
-            device = Device(server.client(), args.gpu)
-            if is_on(device) == (NO_DYNAMIC_VRAM in flags):
-                raise NotHere(f"the server with {' '.join(flags)} has dynamic VRAM "
-                              f"{'on' if is_on(device) else 'off'}")
-            turns = [one_run(device, args.size, turn) for turn in range(args.turns + 1)][1:]
+    with served(args, CAPACITY_MIB, files=[models.DEMO_CHECKPOINT], plain=flags) as device:
+        if is_on(device) == (NO_DYNAMIC_VRAM in flags):
+            raise NotHere(f"the server with {' '.join(flags)} has dynamic VRAM "
+                          f"{'on' if is_on(device) else 'off'}")
+        turns = [one_run(device, args.size, turn) for turn in range(args.turns + 1)][1:]
     return {
         "peak_used_bytes": max(turn["peak"] for turn in turns),
         "left_used_bytes": turns[-1]["left"],
@@ -93,14 +83,14 @@ def one_run(device: Device, size: int, seed: int) -> Json:
     lowest = idle["free_bytes"]
     while device.client.history(prompt_id) is None:
         lowest = min(lowest, device.ledger()["free_bytes"])
-        if time.monotonic() - started > TIMEOUT:
-            raise TimeoutError(f"The prompt did not finish within {TIMEOUT:g} s")
+        if time.monotonic() - started > TIMEOUT_S:
+            raise TimeoutError(f"The prompt did not finish within {TIMEOUT_S:g} s")
         time.sleep(0.1)
-    device.client.wait(prompt_id, TIMEOUT)
+    device.client.wait(prompt_id, TIMEOUT_S)
     record = device.client.get_json(f"/headroom/runs/{prompt_id}")
     left = idle["free_bytes"] - device.collect()["free_bytes"]
     return {"seconds": record["seconds"], "peak": idle["free_bytes"] - lowest, "left": left}
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    alone()

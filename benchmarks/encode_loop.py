@@ -14,34 +14,23 @@ The text encoder is CLIP-L in its full width with 2 of its 12 layers and random 
 share of the time is larger here than with any real encoder.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics
-import sys
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
-import psutil
+import on_path  # noqa: F401
+
+from devtools.bench_device import Bench, add_gpu, served
+from devtools.bench_run import alone
+from devtools.client import node_texts
+from devtools.graph import Graph, Node, forget_everything
 
 NAME = "encode_loop"
 REHEARSAL = ("--prompts", "5", "--turns", "2", "--per-turn", "3")
-ROOT = Path(__file__).resolve().parent.parent
-if __name__ == "__main__":
-    sys.path[0] = str(ROOT)
-
-from devtools.bench_device import Device, add_gpu, serve  # noqa: E402
-from devtools.bench_run import alone  # noqa: E402
-from devtools.client import Client, node_texts  # noqa: E402
-from devtools.graph import Graph, Node, forget_everything  # noqa: E402
-from devtools.server import ComfyServer  # noqa: E402
-
 CAPACITY_MIB = 4096
 ENCODER = "sd15_wide"
-TIMEOUT = 1800.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,19 +42,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, object]:
     """Return the figures; bytes are exact, RSS and time are as measured."""
-    with tempfile.TemporaryDirectory() as base:
-        server = serve(
-            args, base, CAPACITY_MIB, packs=("headroom_probe", "headroom_probe_encoders"),
-            env={"OMP_NUM_THREADS": "1"},
-        )
-        with server:
-            bench = Bench(server, args.gpu)
-            return {
-                "encoder": "CLIP-L, full width, 2 layers, random weights",
-                "growth": bench.growth(args.prompts),
-                "throughput": bench.throughput(args.turns, args.per_turn),
-                "disk_cache": bench.disk_cache(min(args.prompts, 200)),
-            }
+    with served(args, CAPACITY_MIB, packs=("headroom_probe", "headroom_probe_encoders"),
+                env={"OMP_NUM_THREADS": "1"}) as server:
+        bench = EncodeBench(server)
+        return {
+            "encoder": "CLIP-L, full width, 2 layers, random weights",
+            "growth": bench.growth(args.prompts),
+            "throughput": bench.throughput(args.turns, args.per_turn),
+            "disk_cache": bench.disk_cache(min(args.prompts, 200)),
+        }
 
 
 @dataclass(frozen=True)
@@ -78,22 +63,18 @@ class Done:
     ran: tuple[str, ...]
 
 
-class Bench:
+class EncodeBench:
     """The measurements on one running server."""
 
-    def __init__(self, server: ComfyServer, gpu: bool = False) -> None:
-        self.client: Client = server.client()
-        assert server.process is not None
-        self.process = psutil.Process(server.process.pid)
-        self.base = server.base_dir
-        self.device = Device(self.client, gpu)
+    def __init__(self, server: Bench) -> None:
+        self.server, self.client = server, server.client
         self._next = 0
 
     def growth(self, prompts: int) -> dict[str, object]:
         self.encode(1)
-        first, rss_before = self.device.collect(), self.used_rss()
+        first, rss_before = self.server.collect(), self.used_rss()
         done, shown = self.encode(prompts)
-        last, untrimmed = self.device.collect(), self.rss()
+        last, untrimmed = self.server.collect(), self.rss()
         rss_after = self.used_rss()
         told = [json.loads(line) for line in done.texts[shown.id].splitlines()]
         embeddings = sum(item["bytes"] for item in told)
@@ -130,10 +111,10 @@ class Bench:
         start = self._next
         written, shown = self.encode(prompts, cache="disk", start=start)
         forget_everything(self.client)
-        self.device.collect()
-        idle = self.device.reset_peaks()
+        self.server.collect()
+        idle = self.server.reset_peaks()
         read, shown = self.encode(prompts, cache="disk", start=start)
-        after = self.device.collect()
+        after = self.server.collect()
         return {
             "prompts": prompts,
             "first_run_s": round(written.wall_s, 2), "second_run_s": round(read.wall_s, 2),
@@ -166,13 +147,11 @@ class Bench:
 
     def _run(self, graph: Graph, encoded: Node) -> tuple[Done, Node]:
         shown = graph.add("ProbeConditioning", a=encoded)
-        cpu, wall = self._cpu_s(), time.perf_counter()
-        prompt_id = self.client.run(graph.prompt, timeout=TIMEOUT)["prompt_id"]
+        cpu, wall = self.server.cpu_s(), time.perf_counter()
+        entry = self.server.run(graph)
         took = time.perf_counter() - wall
-        used = self._cpu_s() - cpu
-        entry = self.client.history(prompt_id)
-        assert entry is not None
-        record = self.client.get_json(f"/headroom/runs/{prompt_id}")
+        used = self.server.cpu_s() - cpu
+        record = self.client.get_json(f"/headroom/runs/{entry['prompt_id']}")
         ran = tuple(node["class_type"] for node in record["nodes"] if not node["cached"])
         return Done(node_texts(entry), took, used, ran), shown
 
@@ -185,13 +164,9 @@ class Bench:
         import torch
         from safetensors.torch import save_file
 
-        folder = self.base / "models" / "text_encoders"
+        folder = self.server.base / "models" / "text_encoders"
         folder.mkdir(parents=True, exist_ok=True)
         save_file({"seed": torch.tensor(0)}, str(folder / "bench.safetensors"))
-
-    def _cpu_s(self) -> float:
-        times = self.process.cpu_times()
-        return float(times.user + times.system)
 
     def used_rss(self) -> int:
         """RSS without the heap's free pages, which the C library keeps for its next use.
@@ -203,8 +178,7 @@ class Bench:
         return self.rss()
 
     def rss(self) -> int:
-        return int(self.process.memory_info().rss)
-
+        return int(self.server.process.memory_info().rss)
 
 
 def _rates(kind: str, ours: list[float], core: list[float], per_turn: int) -> dict[str, object]:
@@ -218,4 +192,4 @@ def _rates(kind: str, ours: list[float], core: list[float], per_turn: int) -> di
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    alone()

@@ -3,8 +3,6 @@
     python benchmarks/import_time.py --comfyui PATH
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -12,15 +10,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
+
+from on_path import ROOT
+
+from devtools.bench_run import alone
 
 NAME = "import_time"
-ROOT = Path(__file__).resolve().parent.parent
-if __name__ == "__main__":
-    sys.path[0] = str(ROOT)
-
-from devtools.bench_run import alone  # noqa: E402
-
 CHILD = """
 import json, sys, time, importlib.util
 sys.path.insert(0, {comfyui!r})
@@ -66,4 +61,4 @@ def _once(code: str, bytecode: str) -> list[float]:
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    alone()

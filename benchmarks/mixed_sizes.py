@@ -15,33 +15,32 @@ Without ComfyUI, on the CPU: how many graphs torch.compile makes for sixteen pub
 sorted and rounded up to buckets, with static shapes, with its default limit, and dynamic.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
+
+import on_path
+
+from devtools import models
+from devtools.bench_device import (
+    MIB,
+    NO_DYNAMIC_VRAM,
+    PLAIN,
+    Device,
+    add_gpu,
+    narrowed,
+    served,
+)
+from devtools.bench_run import alone
+from devtools.graph import Graph, add_checkpoint, add_ksampler
 
 NAME = "mixed_sizes"
 REHEARSAL = ("--divide", "8", "--step-mib", "64", "--modes", "native", "expandable_segments")
-ROOT = Path(__file__).resolve().parent.parent
-if __name__ == "__main__":
-    sys.path[0] = str(ROOT)
-
-from devtools import models  # noqa: E402
-from devtools.bench_device import NO_DYNAMIC_VRAM, PLAIN, Device, add_gpu, serve  # noqa: E402
-from devtools.bench_run import alone  # noqa: E402
-from devtools.client import PromptFailed  # noqa: E402
-from devtools.graph import Graph, add_checkpoint, forget_everything  # noqa: E402
-
 PUBLISHED = ((1024, 1024), (1024, 1152), (1360, 1536))
 SIXTEEN = tuple((w, h) for h in (960, 720, 896, 768) for w in (960, 720, 896, 768))
 ROOM_MIB = 8192
 MODES = ("native", "expandable_segments", "cudaMallocAsync")  # the last needs a real GPU
 ORDERS = ("smallest first", "largest first")
-TIMEOUT = 1800.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,25 +66,21 @@ def run(args: argparse.Namespace) -> dict[str, object]:
 def _orders(
     args: argparse.Namespace, sizes: list[tuple[int, ...]], mode: str
 ) -> dict[str, object]:
-    wanted = [models.TEST_CHECKPOINT, models.TAESD_ENCODER, models.TAESD_DECODER]
-    models.make_models(models.models_folder(), wanted)
-    with tempfile.TemporaryDirectory() as base:
-        own = mode == "cudaMallocAsync"
-        server = serve(
-            args, base, ROOM_MIB, expandable=mode == "expandable_segments",
-            plain=(NO_DYNAMIC_VRAM,) if own else PLAIN,
-            flags=("--highvram", *(["--cuda-malloc"] if own else [])),
-            models_dir=models.models_folder(),
-            packs=() if args.gpu else ("headroom_shapes_only",),
-        )
-        with server:
-            bench = SizeBench(Device(server.client(), args.gpu), sizes)
-            bench.check_allocator(mode)
-            found = {order: bench.measure(order, args.step_mib) for order in ORDERS}
-            tight = max(float(one["smallest_capacity_mib"]) for one in found.values())
-            for order, one in found.items():
-                one |= {"tight_capacity_mib": tight, "tight_retries": bench.retries(order, tight)}
-            return dict(found)
+    own = mode == "cudaMallocAsync"
+    with served(
+        args, ROOM_MIB, expandable=mode == "expandable_segments",
+        files=[models.TEST_CHECKPOINT, models.TAESD_ENCODER, models.TAESD_DECODER],
+        plain=(NO_DYNAMIC_VRAM,) if own else PLAIN,
+        flags=("--highvram", *(["--cuda-malloc"] if own else [])),
+        packs=() if args.gpu else ("headroom_shapes_only",),
+    ) as device:
+        bench = SizeBench(device, sizes)
+        bench.check_allocator(mode)
+        found = {order: bench.measure(order, args.step_mib) for order in ORDERS}
+        tight = max(float(one["smallest_capacity_mib"]) for one in found.values())
+        for order, one in found.items():
+            one |= {"tight_capacity_mib": tight, "tight_retries": bench.retries(order, tight)}
+        return dict(found)
 
 
 class SizeBench:
@@ -93,7 +88,6 @@ class SizeBench:
 
     def __init__(self, device: Device, sizes: list[tuple[int, ...]]) -> None:
         self.device = device
-        self.client = device.client
         self.text = "\n".join(f"{width}x{height}" for width, height in sizes)
 
     def check_allocator(self, mode: str) -> None:
@@ -109,21 +103,19 @@ class SizeBench:
     def measure(self, order: str, step_mib: int) -> dict[str, Any]:
         retries = self.retries(order, ROOM_MIB)
         figures = self.device.collect()
-        peak_mib = figures["peak_reserved_bytes"] / 2**20
+        peak_mib = figures["peak_reserved_bytes"] / MIB
+
+        def completes(steps: int) -> bool:
+            return self.completes(order, steps * step_mib)
+
         low, high = 0, int(peak_mib / step_mib) + 1
-        while not self.completes(order, high * step_mib):
+        while not completes(high):
             low, high = high, high * 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.completes(order, middle * step_mib):
-                high = middle
-            else:
-                low = middle
         return {
             "peak_reserved_mib": round(peak_mib, 3),
-            "peak_allocated_mib": round(figures["peak_allocated_bytes"] / 2**20, 3),
+            "peak_allocated_mib": round(figures["peak_allocated_bytes"] / MIB, 3),
             "alloc_retries": retries,
-            "smallest_capacity_mib": high * step_mib,
+            "smallest_capacity_mib": narrowed(completes, low, high) * step_mib,
         }
 
     def retries(self, order: str, capacity_mib: float) -> int:
@@ -134,18 +126,7 @@ class SizeBench:
 
     def completes(self, order: str, capacity_mib: float) -> bool:
         """Run the prompt on an empty device of that capacity; False when memory ran out."""
-        self.device.set_capacity(ROOM_MIB)
-        forget_everything(self.client)
-        self.device.collect()
-        self.device.set_capacity(capacity_mib)
-        self.device.reset_peaks()
-        try:
-            self.client.run(self.prompt(order), timeout=TIMEOUT)
-        except PromptFailed as error:
-            if not error.out_of_memory:
-                raise
-            return False
-        return True
+        return self.device.attempt(self.prompt(order), capacity_mib) is None
 
     def prompt(self, order: str) -> dict[str, Any]:
         graph = Graph()
@@ -154,10 +135,7 @@ class SizeBench:
                            fit="keep each size", bucket=64)
         latent = graph.add("EmptyLatentImage", width=sorter[0], height=sorter[1], batch_size=1)
         positive = graph.add("CLIPTextEncode", clip=checkpoint[1], text="a red cube")
-        sampled = graph.add(
-            "KSampler", model=checkpoint[0], positive=positive, negative=positive, seed=1, steps=1,
-            latent_image=latent, cfg=4.0, sampler_name="euler", scheduler="normal", denoise=1.0,
-        )
+        sampled = add_ksampler(graph, checkpoint[0], positive, positive, latent, steps=1)
         decoded = graph.add("VAEDecode", samples=sampled, vae=checkpoint[2])
         graph.add("PreviewImage", images=decoded)
         return graph.prompt
@@ -180,28 +158,15 @@ def compiled_graphs() -> dict[str, object]:
 
 
 def _size_lists() -> dict[str, list[Any]]:
-    from importlib import util
-
-    spec = util.spec_from_file_location(
-        "headroom", ROOT / "headroom" / "__init__.py",
-        submodule_search_locations=[str(ROOT / "headroom")],
-    )
-    assert spec is not None and spec.loader is not None
-    headroom = sys.modules.setdefault("headroom", util.module_from_spec(spec))
-    spec.loader.exec_module(headroom)
+    headroom = on_path.loaded("headroom", on_path.ROOT / "headroom")
     mixed = [headroom.Size(*size) for size in SIXTEEN]
     random.Random(1).shuffle(mixed)
     text = "\n".join(str(size) for size in mixed)
-    return {
-        "mixed": mixed,
-        "sorted": [item.size for item in headroom.sort_work(text).plan.placed],
-        "bucket 128": [
-            item.size
-            for item in headroom.sort_work(text, fit="round up to bucket", bucket=128).plan.placed
-        ],
-        "padded": [
-            item.size for item in headroom.sort_work(text, fit="pad up to largest").plan.placed
-        ],
+    bucketed = {"fit": "round up to bucket", "bucket": 128}
+    ways = {"sorted": {}, "bucket 128": bucketed, "padded": {"fit": "pad up to largest"}}
+    return {"mixed": mixed} | {
+        name: [item.size for item in headroom.sort_work(text, **way).plan.placed]
+        for name, way in ways.items()
     }
 
 
@@ -239,4 +204,4 @@ def _graphs(sizes: list[Any], dynamic: bool | None, limit: int | None = 64) -> d
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    alone()

@@ -11,31 +11,25 @@ file. Files are in the page cache after the first read, for both sides. Offloadi
 whole node, with its report; loading as ComfyUI's own loading.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics
-import sys
-import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import on_path  # noqa: F401
+
+from devtools.bench_device import Bench, add_gpu, served
+from devtools.bench_run import alone
+from devtools.client import node_texts
+from devtools.graph import Graph, Node, add_offload, forget_everything
+
 NAME = "offload"
 REHEARSAL = ("--gib", "0.1", "--turns", "1")
-ROOT = Path(__file__).resolve().parent.parent
-if __name__ == "__main__":
-    sys.path[0] = str(ROOT)
-
-from devtools.bench_device import Device, add_gpu, serve  # noqa: E402
-from devtools.bench_run import alone  # noqa: E402
-from devtools.client import node_texts  # noqa: E402
-from devtools.graph import Graph, Node, add_offload, forget_everything  # noqa: E402
-
 FILE = "headroom_bench.safetensors"
 SIDE = 4096
 LAYER_BYTES = SIDE * SIDE * 2
-TIMEOUT = 1800.0
 Json = dict[str, Any]
 
 
@@ -49,21 +43,20 @@ def run(args: argparse.Namespace) -> Json:
     """Return seconds as medians over the turns, ours and the plain way's, and their ratios."""
     gib = args.gib or (10 if args.gpu else 1)
     layers = max(int(gib * 2**30) // LAYER_BYTES, 1)
-    with tempfile.TemporaryDirectory() as base:
-        write_model(Path(base) / "models" / "diffusion_models" / FILE, layers)
-        server = serve(args, base, int(gib * 2048 + 2048), packs=("headroom_bench",))
-        with server:
-            bench = OffloadBench(Device(server.client(), args.gpu), layers)
-            turns = [bench.turn(number) for number in range(args.turns)]
+    with served(args, int(gib * 2048 + 2048), packs=("headroom_bench",),
+                prepare=partial(write_model, layers=layers)) as server:
+        bench = OffloadBench(server, layers)
+        turns = [bench.turn(number) for number in range(args.turns)]
     return {"bytes": layers * LAYER_BYTES, "turns": args.turns, **summary(turns)}
 
 
-def write_model(path: Path, layers: int) -> None:
-    """A file of that many layers with random weights."""
+def write_model(base: Path, layers: int) -> None:
+    """A file of that many layers with random weights, where ComfyUI looks for it."""
     import torch
     from safetensors.torch import save_file
 
-    path.parent.mkdir(parents=True)
+    folder = base / "models" / "diffusion_models"
+    folder.mkdir(parents=True)
     generator = torch.Generator().manual_seed(1)
     weights = {
         f"layer{index:04d}.weight":
@@ -71,15 +64,14 @@ def write_model(path: Path, layers: int) -> None:
             .to(torch.bfloat16)
         for index in range(layers)
     }
-    save_file(weights, str(path))
+    save_file(weights, str(folder / FILE))
 
 
 class OffloadBench:
     """The measurements on one running server."""
 
-    def __init__(self, device: Device, layers: int) -> None:
-        self.client = device.client
-        self.layers = layers
+    def __init__(self, server: Bench, layers: int) -> None:
+        self.server, self.layers = server, layers
 
     def turn(self, number: int) -> dict[str, float | None]:
         """Seconds of every way, each model new in every turn."""
@@ -93,13 +85,13 @@ class OffloadBench:
         graph = Graph()
         file = graph.add("BenchFile", unet_name=FILE)
         copy = graph.add("BenchCopy", tensors=self.layers, each_bytes=LAYER_BYTES, after=file)
-        texts = node_texts(self.client.run(graph.prompt, timeout=TIMEOUT))
+        texts = node_texts(self.server.run(graph))
         answers = {**json.loads(texts[file.id]), **json.loads(texts[copy.id])}
         return {name: value for name, value in answers.items() if name != "bytes"}
 
     def ours(self, as_in_file: bool, turn: int) -> dict[str, float]:
         """Load, offload to CPU, load, offload to disk, load: the seconds of each."""
-        forget_everything(self.client)
+        forget_everything(self.server.client)
         graph = Graph()
         model = graph.add("BenchModel", unet_name=FILE, as_in_file=as_in_file, turn=turn)
         steps: dict[str, Node] = {"load_first": graph.add("BenchLoad", model=model)}
@@ -107,10 +99,8 @@ class OffloadBench:
             before = list(steps.values())[-1]
             steps[f"to_{to.lower()}"] = add_offload(graph, model=before, to=to)
             steps[f"from_{to.lower()}"] = graph.add("BenchLoad", model=steps[f"to_{to.lower()}"])
-        entry = self.client.run(graph.prompt, timeout=TIMEOUT)
-        texts = node_texts(entry)
-        record = self.client.get_json(f"/headroom/runs/{entry['prompt_id']}")
-        by_node = {str(node["node_id"]): node["seconds"] for node in record["nodes"]}
+        entry = self.server.run(graph)
+        texts, by_node = node_texts(entry), self.server.seconds(entry)
         return {
             name: float(by_node[node.id]) if name.startswith("to_")
             else self._loaded(json.loads(texts[node.id]))
@@ -155,4 +145,4 @@ def _median(values: list[Any]) -> float | None:
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    alone()

@@ -17,39 +17,26 @@ that the bytes are the same); afterwards each stage is computed for real at the 
 found for the whole workflow under the guard with everything (decoding: one image, to save time).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parent)
+import on_path  # noqa: F401
 
-from oom_common import (  # noqa: E402
-    EVERYTHING,
-    WITHOUT_SPLIT,
-    Graph,
-    alone,
-    answer,
-    guarded,
-    loader,
-    models,
-    only_simulated,
-    server,
-)
-
-from devtools.results import Part, newest  # noqa: E402
+from devtools import models
+from devtools.bench_device import Bench, narrowed, served
+from devtools.bench_run import alone
+from devtools.graph import Graph, add_checkpoint, add_guard
+from devtools.results import Part, newest
 
 NAME = "oom_capacity"
-MODES = {"stock": None, "guard without split": WITHOUT_SPLIT, "guard with everything": EVERYTHING}
 BEST = "guard with everything"
+MODES: dict[str, dict[str, Any] | None] = {
+    "stock": None, "guard without split": {"split_batch": False, "tile_vae": False}, BEST: {},
+}
 STAGES = ("encode", "sample", "decode")
-TIMEOUT = 7200.0
 START_MIB = 2048
 
 
@@ -63,19 +50,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return the smallest capacity in MiB for each mode and stage, and the floor."""
-    only_simulated(args)
-    with tempfile.TemporaryDirectory() as base:
-        with server(args.comfyui, Path(base), START_MIB, [models.DEMO_CHECKPOINT]) as started:
-            bench = _Bench(started.client(), args)
-            floors = bench.floors()
-            single = bench.bisect("stock", "sample", batch=1, cfg=1.0)
-            found = {mode: bench.smallest(mode) for mode in MODES}
-            needs = {mode: max(stages.values()) for mode, stages in found.items()}
-            computed = {
-                stage: bench.completes(BEST, stage, needs[BEST], computed=True,
-                                       **({"batch": 1} if stage == "decode" else {}))
-                for stage in STAGES
-            }
+    with served(args, START_MIB, files=[models.DEMO_CHECKPOINT],
+                packs=["headroom_oom_probe"]) as server:
+        bench = _Capacities(server, args)
+        floors = bench.floors()
+        single = bench.smallest("stock", "sample", batch=1, cfg=1.0)
+        # Each stage on its own: the models of the others are unloaded in between.
+        found = {mode: {stage: bench.smallest(mode, stage) for stage in STAGES} for mode in MODES}
+        needs = {mode: max(stages.values()) for mode, stages in found.items()}
+        computed = {
+            stage: bench.completes(BEST, stage, needs[BEST], computed=True,
+                                   **({"batch": 1} if stage == "decode" else {}))
+            for stage in STAGES
+        }
     floor = max(floors.values(), key=lambda layer: layer["mib"])
     return {
         "size": args.size, "batch": args.batch, "step_mib": args.step,
@@ -125,41 +112,31 @@ def _bar(mib: float) -> str:
     return "█" * max(1, round(mib / 16))
 
 
-class _Bench:
-    def __init__(self, client: Any, args: argparse.Namespace) -> None:
-        self.client = client
-        self.args = args
+class _Capacities:
+    def __init__(self, server: Bench, args: argparse.Namespace) -> None:
+        self.server, self.args = server, args
         self.probes: list[dict[str, Any]] = []
 
-    def smallest(self, mode: str) -> dict[str, int]:
-        """Bisect each stage on its own: the models of the others are unloaded in between."""
-        return {stage: self.bisect(mode, stage) for stage in STAGES}
-
-    def bisect(self, mode: str, stage: str, **changed: Any) -> int:
+    def smallest(self, mode: str, stage: str, **changed: Any) -> int:
         """The smallest capacity in MiB at which the stage completes."""
         step = self.args.step
-        low, high = self.args.low // step, -(-self.args.high // step)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.completes(mode, stage, middle * step, **changed):
-                high = middle
-            else:
-                low = middle
-        return high * step
+        return step * narrowed(
+            lambda steps: self.completes(mode, stage, steps * step, **changed),
+            self.args.low // step, -(-self.args.high // step),
+        )
 
     def completes(
         self, mode: str, stage: str, mib: int, computed: bool = False, **changed: Any
     ) -> bool:
         graph = Graph()
-        model = loader(graph, models.DEMO_CHECKPOINT)
-        wires = [guarded(graph, model[output], MODES[mode]) for output in range(3)]
-        node = graph.add(
-            "OomCapacityProbe", model=wires[0], clip=wires[1], vae=wires[2], stage=stage,
-            mib=mib, steps=2, computed=computed,
-            **{"size": self.args.size, "batch": self.args.batch, **changed},
-        )
+        parts, options = self.parts(graph), MODES[mode]
+        if options is not None:
+            parts = {name: add_guard(graph, part, **options) for name, part in parts.items()}
+        node = graph.add("OomCapacityProbe", **parts, stage=stage, mib=mib, steps=2,
+                         computed=computed,
+                         **{"size": self.args.size, "batch": self.args.batch, **changed})
         started = time.monotonic()
-        outcome = answer(self.client.run(graph.prompt, timeout=TIMEOUT), node)
+        outcome = self.server.told(graph, node)
         probe = {"mode": mode, "stage": stage, "mib": mib, "computed": computed, **changed,
                  **outcome, "seconds": round(time.monotonic() - started, 1)}
         self.probes.append(probe)
@@ -168,14 +145,17 @@ class _Bench:
 
     def floors(self) -> dict[str, Any]:
         graph = Graph()
-        model = loader(graph, models.DEMO_CHECKPOINT)
-        node = graph.add("OomLargestLayer", model=model[0], clip=model[1], vae=model[2],
-                         size=self.args.size)
-        return answer(self.client.run(graph.prompt, timeout=TIMEOUT), node)
+        layers = graph.add("OomLargestLayer", **self.parts(graph), size=self.args.size)
+        found: dict[str, Any] = self.server.told(graph, layers)
+        return found
+
+    def parts(self, graph: Graph) -> dict[str, Any]:
+        loaded = add_checkpoint(graph, models.DEMO_CHECKPOINT)
+        return {name: loaded[output] for output, name in enumerate(("model", "clip", "vae"))}
 
 
 if __name__ == "__main__":
     if "--chart" in sys.argv:
         print("\n".join(chart(part) for part in newest() if part.name == NAME))
     else:
-        alone(sys.modules[__name__])
+        alone()

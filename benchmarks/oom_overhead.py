@@ -15,36 +15,21 @@ The cost is a fixed time per step, whatever the model: the percentage is one of 
 here (an SD1.5-class UNet of 44 M parameters at 64x64), less for longer steps and more for shorter.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
-import sys
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parent)
+import on_path  # noqa: F401
 
-from oom_common import (  # noqa: E402
-    EVERYTHING,
-    PACK,
-    Graph,
-    alone,
-    answer,
-    guarded,
-    loader,
-    models,
-)
-
-from devtools.bench_device import add_gpu, serve  # noqa: E402
-from devtools.switched import added  # noqa: E402
+from devtools import models
+from devtools.bench_device import Bench, add_gpu, served
+from devtools.bench_run import alone
+from devtools.graph import Graph, add_checkpoint, add_guard
+from devtools.switched import added
 
 NAME = "oom_overhead"
 REHEARSAL = ("--rounds", "2", "--steps", "6")
-TIMEOUT = 7200.0
 KEYS = {"guard": "headroom_oom_guard", "empty": "headroom_empty_wrappers", "none": ""}
 
 
@@ -57,18 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return the time of a plain step and what the guard adds to it, as medians (see module)."""
-    folder = models.models_folder()
-    models.make_models(folder, [models.DEMO_CHECKPOINT])
     steps: dict[str, list[tuple[bool, list[float]]]] = {name: [] for name in KEYS}
     own: list[float] = []
-    with tempfile.TemporaryDirectory() as base:
-        with serve(args, base, None, packs=[PACK.name], models_dir=folder) as started:
-            for _ in range(args.rounds):
-                for name in KEYS:
-                    told = _sampled(started.client(), name, args)
-                    steps[name].append((False, told["seconds"]))
-                told = _sampled(started.client(), "stopwatch", args)
-                own.append(1e6 * told["own_seconds"] / args.steps)
+    with served(args, None, files=[models.DEMO_CHECKPOINT], packs=["headroom_oom_probe"]) as server:
+        for _ in range(args.rounds):
+            for name in KEYS:
+                steps[name].append((False, _sampled(server, name, args)["seconds"]))
+            told = _sampled(server, "stopwatch", args)
+            own.append(1e6 * told["own_seconds"] / args.steps)
     return {
         "device": "GPU" if args.gpu else "CPU", "steps": args.steps, "size": args.size,
         "rounds": args.rounds, "own_us": round(statistics.median(own), 1),
@@ -76,13 +57,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _sampled(client: Any, name: str, args: argparse.Namespace) -> dict[str, Any]:
+def _sampled(server: Bench, name: str, args: argparse.Namespace) -> Any:
     """What OomOverhead tells of one sampling with the wrappers of that name."""
     graph = Graph()
-    model = MODELS[name](graph, loader(graph, models.DEMO_CHECKPOINT)[0])
+    model = MODELS[name](graph, add_checkpoint(graph, models.DEMO_CHECKPOINT)[0])
     node = graph.add("OomOverhead", model=model, steps=args.steps, key=KEYS.get(name, ""),
                      size=args.size)
-    told = answer(client.run(graph.prompt, timeout=TIMEOUT), node)
+    told = server.told(graph, node)
     expected = 3 * ((args.steps + 1) // 2) if name == "empty" else 0
     if told["empty_calls"] != expected:
         raise RuntimeError(f"{told['empty_calls']} calls of wrappers that do nothing, expected "
@@ -91,7 +72,7 @@ def _sampled(client: Any, name: str, args: argparse.Namespace) -> dict[str, Any]
 
 
 def _guarded(graph: Graph, model: Any) -> Any:
-    return guarded(graph, model, EVERYTHING)[0]
+    return add_guard(graph, model)[0]
 
 
 def _timed(graph: Graph, model: Any) -> Any:
@@ -110,4 +91,4 @@ MODELS: dict[str, Callable[[Graph, Any], Any]] = {
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    alone()

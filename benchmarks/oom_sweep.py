@@ -12,37 +12,26 @@ video latents). What ComfyUI computes before a sampling begins (the noise schedu
 allocations of a few bytes) is outside any wrapper and not counted.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
-if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parent)
+import on_path  # noqa: F401
 
-from oom_common import (  # noqa: E402
-    EVERYTHING,
-    Graph,
-    alone,
-    answer,
-    guarded,
-    loader,
-    models,
-    only_simulated,
-    server,
-)
+from devtools import models
+from devtools.bench_device import Bench, served
+from devtools.bench_run import alone
+from devtools.graph import Graph, add_checkpoint, add_guard, add_lora
 
 NAME = "oom_sweep"
-TIMEOUT = 7200.0
 EVERY = {"first": 1, "last": 10**9, "kind": "oom"}
 Build = Callable[[Graph, int], Any]
 SPLIT_TOLERANCE = 1e-3  # of the latent's range
-SPLIT = {**EVERYTHING, "free_other_models": False, "offload_weights": False}
+SPLIT = {"free_other_models": False, "offload_weights": False}
+FILES = (models.TEST_CHECKPOINT, models.TEST_LORA)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,14 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return for each part how many allocations failed in turn and what went wrong."""
-    only_simulated(args)
     parts: dict[str, Any] = {}
     # In float32 ComfyUI keeps the text encoder on the CPU: it has a server of its own.
     for flags, builds in ((["--force-fp32"], PARTS), ([], TEXT)):
-        with tempfile.TemporaryDirectory() as base:
-            with server(args.comfyui, Path(base), 2048,
-                        [models.TEST_CHECKPOINT, models.TEST_LORA], flags) as started:
-                parts.update(_swept(started.client(), builds, args.stride))
+        with served(args, 2048, files=FILES, packs=["headroom_oom_probe"], flags=flags) as server:
+            parts.update(_swept(server, builds, args.stride))
     return {
         "stride": args.stride, "parts": parts,
         "allocations_failed": sum(part["tried"] for part in parts.values()),
@@ -66,12 +52,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _swept(client: Any, builds: dict[str, Build], stride: int) -> Iterator[tuple[str, Any]]:
+def _swept(server: Bench, builds: dict[str, Build], stride: int) -> Iterator[tuple[str, Any]]:
     for name, build in builds.items():
         graph = Graph()
         node = build(graph, stride)
         started = time.monotonic()
-        found = answer(client.run(graph.prompt, timeout=TIMEOUT), node)
+        found = server.told(graph, node)
         found["seconds"] = round(time.monotonic() - started, 1)
         allowed = SPLIT_TOLERANCE * found["range"] if "split" in name else 0
         if found["largest_difference"] > allowed:
@@ -84,63 +70,58 @@ def _swept(client: Any, builds: dict[str, Build], stride: int) -> Iterator[tuple
         yield name, found
 
 
-def _sd15(graph: Graph, stride: int, options: dict[str, Any] = EVERYTHING, batch: int = 1,
-          times: int = 1) -> Any:
+def _sd15(graph: Graph, stride: int, batch: int = 1, **options: Any) -> Any:
     model = _with_lora(graph)
     words = [graph.add("CLIPTextEncode", clip=model[1], text=text) for text in ("a cube", "bad")]
     latent = graph.add("EmptyLatentImage", width=64, height=64, batch_size=batch)
-    return _sampling(graph, model[0], words[0], words[1], latent, stride, options, times)
+    return _sampling(graph, (model[0], words[0], words[1], latent), stride, **options)
 
 
 def _with_lora(graph: Graph) -> Any:
-    model = loader(graph, models.TEST_CHECKPOINT)
-    return graph.add("LoraLoader", model=model[0], clip=model[1], strength_model=1.0,
-                     strength_clip=1.0, lora_name=Path(models.TEST_LORA).name)
+    model = add_checkpoint(graph, models.TEST_CHECKPOINT)
+    return add_lora(graph, model[0], model[1], models.TEST_LORA)
 
 
-def _wan(graph: Graph, stride: int, options: dict[str, Any] = EVERYTHING, batch: int = 1,
-         times: int = 1) -> Any:
+def _wan(graph: Graph, stride: int, batch: int = 1, **options: Any) -> Any:
     video = graph.add("OomTinyWan", batch=batch)
-    return _sampling(graph, video[0], video[1], video[2], video[3], stride, options, times)
+    return _sampling(graph, [video[output] for output in range(4)], stride, **options)
 
 
-def _sampling(graph: Graph, model: Any, positive: Any, negative: Any, latent: Any, stride: int,
-              options: dict[str, Any], times: int) -> Any:
+def _sampling(graph: Graph, parts: Sequence[Any], stride: int, every: int = 1, times: int = 1,
+              **options: Any) -> Any:
+    """`parts`: model, positive, negative and latent; with `times` the retry is failed too."""
+    model, positive, negative, latent = parts
     return graph.add(
-        "OomSweepSampling", guarded=guarded(graph, model, options), plain=model,
+        "OomSweepSampling", guarded=add_guard(graph, model, **options), plain=model,
         positive=positive, negative=negative, latent=latent, steps=2, cfg=4.0,
-        sampler="euler_ancestral", **EVERY, stride=stride, times=times, fresh=times == 1,
+        sampler="euler_ancestral", **EVERY, stride=stride * every, times=times, fresh=times == 1,
         begins="OUTER_SAMPLE" if times == 1 else "PREDICT_NOISE",
     )
 
 
 def _vae(graph: Graph, stride: int, encode: bool) -> Any:
-    model = loader(graph, models.TEST_CHECKPOINT)
+    vae = add_checkpoint(graph, models.TEST_CHECKPOINT)[2]
     latent = graph.add("EmptyLatentImage", width=64, height=64, batch_size=1)
-    return graph.add(
-        "OomSweepDecode", guarded=guarded(graph, model[2], EVERYTHING), plain=model[2],
-        latent=latent, encode=encode, **EVERY, stride=stride, times=1,
-    )
+    return graph.add("OomSweepDecode", guarded=add_guard(graph, vae), plain=vae, latent=latent,
+                     encode=encode, **EVERY, stride=stride, times=1)
 
 
 def _text(graph: Graph, stride: int) -> Any:
-    model = _with_lora(graph)
-    return graph.add(
-        "OomSweepEncoder", guarded=guarded(graph, model[1], EVERYTHING), plain=model[1],
-        **EVERY, stride=stride, times=1, fresh=True,
-    )
+    clip = _with_lora(graph)[1]
+    return graph.add("OomSweepEncoder", guarded=add_guard(graph, clip), plain=clip, **EVERY,
+                     stride=stride, times=1, fresh=True)
 
 
 PARTS: dict[str, Build] = {
     "SD1.5 sampling": _sd15,
     "Wan sampling": _wan,
-    "VAE decode": lambda graph, stride: _vae(graph, stride, False),
-    "VAE encode": lambda graph, stride: _vae(graph, stride, True),
-    "SD1.5 sampling, batch 3, split": lambda graph, stride: _sd15(graph, stride * 7, SPLIT, 3, 2),
-    "Wan sampling, batch 2, split": lambda graph, stride: _wan(graph, stride * 3, SPLIT, 2, 2),
+    "VAE decode": partial(_vae, encode=False),
+    "VAE encode": partial(_vae, encode=True),
+    "SD1.5 sampling, batch 3, split": partial(_sd15, every=7, batch=3, times=2, **SPLIT),
+    "Wan sampling, batch 2, split": partial(_wan, every=3, batch=2, times=2, **SPLIT),
 }
 TEXT: dict[str, Build] = {"text encoding": _text}
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    alone()

@@ -12,31 +12,24 @@ the allocator's steps of 512 bytes (a real GPU adds the workspace that cuBLAS ke
   `POST /free` that came in the middle waits for the prompt's end.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
-import sys
-import tempfile
 import time
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
+
+import on_path  # noqa: F401
+
+from devtools import models
+from devtools.bench_device import TIMEOUT_S, Bench, add_gpu, served
+from devtools.bench_run import alone
+from devtools.client import node_texts
+from devtools.graph import Graph, Node, add_checkpoint, add_purge, add_sampler, forget_everything
 
 NAME = "purge"
 REHEARSAL = ()
-ROOT = Path(__file__).resolve().parent.parent
-if __name__ == "__main__":
-    sys.path[0] = str(ROOT)
-
-from devtools import models  # noqa: E402
-from devtools.bench_device import Device, add_gpu, serve  # noqa: E402
-from devtools.bench_run import alone  # noqa: E402
-from devtools.client import node_texts  # noqa: E402
-from devtools.graph import Graph, Node, add_checkpoint, add_purge, add_sampler, forget_everything  # noqa: E402
-
 CAPACITY_MIB = 8192
 FILES = (models.DEMO_CHECKPOINT, models.TEST_CHECKPOINT)
-TIMEOUT = 1800.0
 FIGURES = ("allocated_bytes", "reserved_bytes")
 Json = dict[str, Any]
 
@@ -50,29 +43,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Json:
     """Return the figures in bytes; none of them is a time."""
-    models.make_models(models.models_folder(), FILES)
-    with tempfile.TemporaryDirectory() as base:
-        server = serve(args, base, CAPACITY_MIB, packs=("headroom_bench",),
-                       models_dir=models.models_folder())
-        with server:
-            device = Device(server.client(), args.gpu)
-            bench = PurgeBench(device, args)
-            ways = {"nothing": bench.left(lambda: None),
-                    "purge": bench.left(None),
-                    "free_models": bench.left(lambda: bench.free(False)),
-                    "free_models_and_cache": bench.left(lambda: bench.free(True))}
-            return {"left": ways, "two_models": bench.two_models()}
+    with served(args, CAPACITY_MIB, files=FILES, packs=("headroom_bench",)) as server:
+        bench = PurgeBench(server, args)
+        ways = {"nothing": bench.left(lambda: None),
+                "purge": bench.left(None),
+                "free_models": bench.left(lambda: bench.free(False)),
+                "free_models_and_cache": bench.left(lambda: bench.free(True))}
+        peaks = {"with_purge_between": bench.peak(True), "without": bench.peak(False)}
+        return {"left": ways, "two_models": peaks}
 
 
 class PurgeBench:
     """The measurements on one running server."""
 
-    def __init__(self, device: Device, args: argparse.Namespace) -> None:
-        self.device = device
-        self.client = device.client
-        self.args = args
+    def __init__(self, device: Bench, args: argparse.Namespace) -> None:
+        self.device, self.client, self.args = device, device.client, args
 
-    def left(self, after: Any) -> Json:
+    def left(self, after: Callable[[], None] | None) -> Json:
         """The bytes left; `after` runs when the prompt has ended, None puts a purge into it."""
         self.start_empty()
         graph = Graph()
@@ -82,7 +69,7 @@ class PurgeBench:
         graph.add("PreviewImage", images=image)
         if after is None:
             add_purge(graph, value=graph.add("BenchBoth", a=image, b=known))
-        answer = self.client.run(graph.prompt, timeout=TIMEOUT)
+        answer = self.device.run(graph)
         if after is not None:
             after()
         floor = json.loads(node_texts(answer)[known.id])["bytes"]
@@ -91,11 +78,8 @@ class PurgeBench:
         return {**found, "floor_bytes": floor,
                 "allocated_of_floor": round(figures["allocated_bytes"] / floor, 5)}
 
-    def two_models(self) -> Json:
-        """The peaks of a prompt over two checkpoints."""
-        return {"with_purge_between": self.peak(True), "without": self.peak(False)}
-
     def peak(self, purge: bool) -> Json:
+        """The peaks of a prompt over two checkpoints."""
         self.start_empty()
         graph = Graph()
         first: Any = self.used(graph, FILES[0])
@@ -107,23 +91,22 @@ class PurgeBench:
         prompt_id = self.client.queue(graph.prompt)
         if not purge:
             self.client.free(unload_models=True, free_memory=False)
-        self.client.wait(prompt_id, TIMEOUT)
+        self.client.wait(prompt_id, TIMEOUT_S)
         figures = self.device.collect()
         return {name: figures[f"peak_{name}"] for name in FIGURES}
 
     def encoded(self, graph: Graph, checkpoint: Node, image: Any) -> Node:
         """The first model's picture, sampled again by the second one."""
         latent = graph.add("VAEEncode", pixels=image, vae=checkpoint[2])
-        sampled = add_sampler(graph, checkpoint[0], checkpoint[1])
-        graph.prompt[sampled.id]["inputs"].update(latent_image=latent[0], denoise=0.5)
+        sampled = add_sampler(graph, checkpoint[0], checkpoint[1], denoise=0.5)
+        graph.prompt[sampled.id]["inputs"]["latent_image"] = latent[0]
         return graph.add("VAEDecode", samples=sampled, vae=checkpoint[2])
 
     def used(self, graph: Graph, file: str) -> Node:
         """A picture that every part of a checkpoint took part in."""
         checkpoint = add_checkpoint(graph, file)
         latent = add_sampler(graph, checkpoint[0], checkpoint[1], size=self.args.size)
-        image = graph.add("VAEDecode", samples=latent, vae=checkpoint[2])
-        return image
+        return graph.add("VAEDecode", samples=latent, vae=checkpoint[2])
 
     def start_empty(self) -> None:
         forget_everything(self.client)
@@ -146,4 +129,4 @@ class PurgeBench:
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    alone()

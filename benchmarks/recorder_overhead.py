@@ -21,26 +21,24 @@ own, and show nothing. `idle_cpu_ms_per_s` is the CPU time of the process while 
 the pack and without.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import on_path  # noqa: F401
+
+from devtools.bench_device import add_gpu, plain_flags
+from devtools.bench_run import alone
+from devtools.rehearsal import rehearsed_mib, simulated
+from devtools.switched import added, median_ms
+
 NAME = "recorder_overhead"
 REHEARSAL = ("--turns", "2")
-ROOT = Path(__file__).resolve().parent.parent
-if __name__ == "__main__":
-    sys.path[0] = str(ROOT)
-
-from devtools.bench_device import add_gpu, plain_flags  # noqa: E402
-from devtools.bench_run import alone  # noqa: E402
-from devtools.rehearsal import rehearsed_mib, simulated  # noqa: E402
-from devtools.switched import added, median_ms  # noqa: E402
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,8 +73,6 @@ def _middle_half(values: list[float]) -> list[float]:
 
 
 def _measure(args: argparse.Namespace) -> dict[str, Any]:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as base:
         for name in ("custom_nodes", "models", "input", "output", "user"):
             (Path(base) / name).mkdir()
@@ -96,4 +92,4 @@ def _measure(args: argparse.Namespace) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    alone()

@@ -7,10 +7,7 @@ own.
 """
 
 # ruff: noqa: E402, I001
-from __future__ import annotations
-
 import asyncio
-import importlib.util
 import itertools
 import json
 import os
@@ -18,16 +15,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
+from on_path import ROOT, loaded
+
 COMFYUI, BASE, TURNS, NODES = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-ROOT = Path(__file__).resolve().parent.parent
 NODES_PER_BLOCK = 20
 DEPTHS = (10, NODES)
 TOLD = ("reset", "attach", "start_handler", "finish_handler", "_leave")
 
-sys.path[0] = COMFYUI
+sys.path[0] = COMFYUI  # in the place of this repository, whose `nodes` would hide ComfyUI's
 sys.argv = ["main.py", "--base-directory", BASE, *sys.argv[5:]]
 import comfy.options
 
@@ -195,14 +192,7 @@ def _graph(salt: int, depth: int) -> tuple[dict[str, Any], list[str]]:
 
 
 def _load_pack() -> Any:
-    spec = importlib.util.spec_from_file_location(
-        "headroom_pack", ROOT / "__init__.py", submodule_search_locations=[str(ROOT)]
-    )
-    assert spec is not None and spec.loader is not None
-    pack = importlib.util.module_from_spec(spec)
-    sys.modules["headroom_pack"] = pack
-    spec.loader.exec_module(pack)
-    asyncio.run(pack.comfy_entrypoint())
+    asyncio.run(loaded("headroom_pack", ROOT).comfy_entrypoint())
     return sys.modules["headroom_pack.headroom.record.recorder"].current_recorder()
 
 

@@ -11,29 +11,18 @@ OOM Guard and Memory Report, `ours with purge` a Purge VRAM at the end too. In t
   the same; the peak shows whether the text encoder was loaded.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
-import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
-import psutil
+import on_path  # noqa: F401
 
-NAME = "second_run"
-REHEARSAL = ("--turns", "1")
-ROOT = Path(__file__).resolve().parent.parent
-if __name__ == "__main__":
-    sys.path[0] = str(ROOT)
-
-from devtools import models  # noqa: E402
-from devtools.bench_device import Device, add_gpu, serve  # noqa: E402
-from devtools.bench_run import alone  # noqa: E402
-from devtools.client import cached_nodes  # noqa: E402
-from devtools.graph import (  # noqa: E402
+from devtools import models
+from devtools.bench_device import Bench, add_gpu, served
+from devtools.bench_run import alone
+from devtools.client import cached_nodes
+from devtools.graph import (
     Graph,
     Node,
     add_checkpoint,
@@ -43,8 +32,9 @@ from devtools.graph import (  # noqa: E402
     forget_everything,
 )
 
+NAME = "second_run"
+REHEARSAL = ("--turns", "1")
 CAPACITY_MIB = 8192
-TIMEOUT = 1800.0
 KINDS = ("stock", "ours", "ours with purge")
 Json = dict[str, Any]
 
@@ -57,38 +47,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Json:
     """Return medians over the turns, and each kind against stock."""
-    models.make_models(models.models_folder(), [models.DEMO_CHECKPOINT])
-    with tempfile.TemporaryDirectory() as base:
-        server = serve(args, base, CAPACITY_MIB, models_dir=models.models_folder(),
-                       packs=("headroom_probe",))
-        with server:
-            assert server.process is not None
-            device = Device(server.client(), args.gpu)
-            bench = SecondRuns(device, psutil.Process(server.process.pid), args.size)
-            return {
-                "turns": args.turns, "size": args.size,
-                "same_prompt_again": {kind: bench.again(kind) for kind in KINDS},
-                "another_seed": bench.compared(args.turns, forget=False),
-                "another_seed_after_a_restart": bench.compared(args.turns, forget=True),
-            }
+    with served(args, CAPACITY_MIB, files=[models.DEMO_CHECKPOINT],
+                packs=("headroom_probe",)) as server:
+        bench = SecondRuns(server, args.size)
+        return {
+            "turns": args.turns, "size": args.size,
+            "same_prompt_again": {kind: bench.again(kind) for kind in KINDS},
+            "another_seed": bench.compared(args.turns, forget=False),
+            "another_seed_after_a_restart": bench.compared(args.turns, forget=True),
+        }
 
 
 class SecondRuns:
     """The measurements on one running server."""
 
-    def __init__(self, device: Device, process: psutil.Process, size: int) -> None:
-        self.client = device.client
-        self.device = device
-        self.process = process
-        self.size = size
+    def __init__(self, server: Bench, size: int) -> None:
+        self.server, self.size = server, size
         self._seed = 0
 
     def again(self, kind: str) -> Json:
         """Queue the same prompt twice: the nodes that ran the second time."""
-        forget_everything(self.client)
+        forget_everything(self.server.client)
         graph = self.graph(kind, self.seed())
-        self.client.run(graph.prompt, timeout=TIMEOUT)
-        entry = self.client.run(graph.prompt, timeout=TIMEOUT)
+        self.server.run(graph)
+        entry = self.server.run(graph)
         ran = set(graph.prompt) - cached_nodes(entry)
         return {"nodes": len(graph.prompt),
                 "ran_again": sorted(graph.prompt[node]["class_type"] for node in ran)}
@@ -102,18 +84,18 @@ class SecondRuns:
 
     def second(self, kind: str, forget: bool) -> Json:
         """The seconds of a second run, and what is on the device after it."""
-        forget_everything(self.client)
-        self.client.run(self.graph(kind, self.seed()).prompt, timeout=TIMEOUT)
+        forget_everything(self.server.client)
+        self.server.run(self.graph(kind, self.seed()))
         if forget:
-            forget_everything(self.client)
-        self.device.collect()
-        self.device.reset_peaks()
+            forget_everything(self.server.client)
+        self.server.collect()
+        self.server.reset_peaks()
         graph = self.graph(kind, self.seed())
-        cpu, wall = self.cpu_s(), time.perf_counter()
-        entry = self.client.run(graph.prompt, timeout=TIMEOUT)
+        cpu, wall = self.server.cpu_s(), time.perf_counter()
+        entry = self.server.run(graph)
         wall = time.perf_counter() - wall
-        cpu = self.cpu_s() - cpu
-        figures = self.device.collect()
+        cpu = self.server.cpu_s() - cpu
+        figures = self.server.collect()
         ran = {graph.prompt[n]["class_type"] for n in set(graph.prompt) - cached_nodes(entry)}
         return {"cpu_s": cpu, "wall_s": wall, "nodes_that_ran": len(ran),
                 "peak_reserved_bytes": figures["peak_reserved_bytes"],
@@ -163,10 +145,6 @@ class SecondRuns:
         self._seed += 1
         return self._seed
 
-    def cpu_s(self) -> float:
-        times = self.process.cpu_times()
-        return float(times.user + times.system)
-
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    alone()

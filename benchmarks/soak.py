@@ -20,33 +20,26 @@ must then be the same to the byte, and a straight line by least squares through 
 contains 0.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import on_path  # noqa: F401
+import soak_server
+from soak_judge import PACK_FRAME, Reference, log_problems
+from soak_prompts import FILES, KINDS, build
+from soak_run import Soak
+
+from devtools import models
+from devtools.bench_device import PROBES, TIMEOUT_S
+from devtools.bench_run import alone
+from devtools.client import PromptFailed
+from devtools.server import ServerError
+
 NAME = "soak"
-ROOT = Path(__file__).resolve().parent.parent
-if __name__ == "__main__":
-    sys.path[0] = str(ROOT)
-    sys.path.append(str(ROOT / "benchmarks"))
-
-import soak_server  # noqa: E402
-from soak_judge import PACK_FRAME, Reference, log_problems  # noqa: E402
-from soak_prompts import FILES, KINDS, build  # noqa: E402
-from soak_run import TIMEOUT, Soak  # noqa: E402
-
-from devtools import models  # noqa: E402
-from devtools.bench_run import alone  # noqa: E402
-from devtools.client import PromptFailed  # noqa: E402
-from devtools.server import ServerError  # noqa: E402
-
 CAPACITY_MIB = 2048
-PACK = ROOT / "tests" / "host" / "packs" / "headroom_soak"
 SERVER_ARGS = ("--force-fp32",)  # a split is judged in float32 terms
 
 
@@ -63,10 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return what became of the prompts, and everything that is wrong."""
     folder = models.models_folder()
-    models.make_models(folder, FILES)
-    options: dict[str, Any] = {
-        "simulate_mib": CAPACITY_MIB, "args": SERVER_ARGS, "packs": [PACK], "models_dir": folder,
-    }
+    models.make_models(folder, FILES, comfyui=args.comfyui)
+    options: dict[str, Any] = {"simulate_mib": CAPACITY_MIB, "args": SERVER_ARGS,
+                               "packs": [PROBES / "headroom_soak"], "models_dir": folder}
     env = {"OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as scratch:
         tree = Path(args.comfyui)
@@ -106,7 +98,7 @@ def without_libraries(
         if not {node["class_type"] for node in soaked.graph.prompt.values()} <= known:
             left_out.append(kind)
             continue
-        outputs = client.run(soaked.graph.prompt, timeout=TIMEOUT)["outputs"]
+        outputs = client.run(soaked.graph.prompt, timeout=TIMEOUT_S)["outputs"]
         compared += 1
         if [outputs[node]["text"] for node in soaked.kept] != references[kind, 1].kept:
             differing.append(kind)
@@ -120,4 +112,4 @@ def without_libraries(
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    alone()

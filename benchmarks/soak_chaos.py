@@ -1,11 +1,10 @@
 """What goes on around the prompts of the soak, each in a thread of its own."""
 
-from __future__ import annotations
-
 import collections
 import random
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -113,51 +112,19 @@ class CacheVandal(Worker):
 
     def damage(self, most: int) -> None:
         """Damage up to `most` files, each in some way."""
-        ways = (self._flip, self._cut, self._empty, self._swap, self._junk, self._remove,
-                self._folder, self._dangle)
         with self._one_at_a_time:
             found = sorted(self.folder.glob("*.safetensors"))
             for path in self.random.sample(found, min(most, len(found))):
-                way = self.random.choice(ways)
+                way = self.random.choice(list(WAYS))
                 try:
-                    way(path, found)
-                    self.counts[way.__name__.strip("_")] += 1
+                    WAYS[way](path, found, self.random)
+                    self.counts[way] += 1
                 except OSError as error:  # the server was faster
                     self.counts[f"too late: {type(error).__name__}"] += 1
 
     def end(self) -> None:
         for path in self.folder.glob("*.safetensors"):
             _clear(path)
-
-    def _flip(self, path: Path, found: list[Path]) -> None:
-        data = bytearray(_content(path))
-        if data:
-            data[self.random.randrange(len(data))] ^= 1 << self.random.randrange(8)
-            _put(path, bytes(data))
-
-    def _cut(self, path: Path, found: list[Path]) -> None:
-        data = _content(path)
-        _put(path, data[: self.random.randrange(len(data) + 1)])
-
-    def _empty(self, path: Path, found: list[Path]) -> None:
-        _put(path, b"")
-
-    def _swap(self, path: Path, found: list[Path]) -> None:
-        _put(path, _content(self.random.choice(found)))
-
-    def _junk(self, path: Path, found: list[Path]) -> None:
-        _put(path, self.random.randbytes(self.random.randrange(1, 300_000)))
-
-    def _remove(self, path: Path, found: list[Path]) -> None:
-        _clear(path)
-
-    def _folder(self, path: Path, found: list[Path]) -> None:
-        _clear(path)
-        path.mkdir(exist_ok=True)
-
-    def _dangle(self, path: Path, found: list[Path]) -> None:
-        _clear(path)
-        path.symlink_to(self.folder / "nowhere" / "at all")
 
 
 def _content(path: Path) -> bytes:
@@ -175,6 +142,36 @@ def _put(path: Path, data: bytes) -> None:
     if path.is_symlink() or path.is_dir():
         _clear(path)
     path.write_bytes(data)
+
+
+def _flip(path: Path, found: list[Path], chance: random.Random) -> None:
+    if data := bytearray(_content(path)):
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        _put(path, bytes(data))
+
+
+def _cut(path: Path, found: list[Path], chance: random.Random) -> None:
+    data = _content(path)
+    _put(path, data[: chance.randrange(len(data) + 1)])
+
+
+def _folder(path: Path, found: list[Path], chance: random.Random) -> None:
+    _clear(path)
+    path.mkdir(exist_ok=True)
+
+
+def _dangle(path: Path, found: list[Path], chance: random.Random) -> None:
+    _clear(path)
+    path.symlink_to(path.parent / "nowhere" / "at all")
+
+
+WAYS: dict[str, Callable[[Path, list[Path], random.Random], None]] = {
+    "flip": _flip, "cut": _cut, "folder": _folder, "dangle": _dangle,
+    "empty": lambda path, found, chance: _put(path, b""),
+    "swap": lambda path, found, chance: _put(path, _content(chance.choice(found))),
+    "junk": lambda path, found, chance: _put(path, chance.randbytes(chance.randrange(1, 300_000))),
+    "remove": lambda path, found, chance: _clear(path),
+}
 
 
 class DiskFull(Worker):

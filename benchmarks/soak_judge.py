@@ -1,10 +1,7 @@
 """What became of each prompt of the soak, and whether anything is wrong with it."""
 
-from __future__ import annotations
-
 import math
 import re
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +14,7 @@ from devtools.client import failure_of, was_interrupted
 PERSISTENT = 10**9
 SPLIT_TOLERANCE = 1e-3  # of the range of the reference
 PACK_FRAME = "custom_nodes/headroom/"
-GUARD_FRAME = "custom_nodes/headroom/headroom/oom_"
+GUARD_FRAME = f"{PACK_FRAME}headroom/guard/"
 Kept = list[list[str]]
 
 
@@ -166,23 +163,11 @@ class Slope:
 
 def slope(prompts: Sequence[int], values: Sequence[float]) -> Slope:
     """Ordinary least squares over the points; the uncertainty is 95 % (Student's t)."""
-    count, mean_x, mean_y = len(prompts), statistics.fmean(prompts), statistics.fmean(values)
-    spread = sum((x - mean_x) ** 2 for x in prompts)
-    tilt = sum((x - mean_x) * (y - mean_y) for x, y in zip(prompts, values, strict=True)) / spread
-    rest = sum(
-        (y - mean_y - tilt * (x - mean_x)) ** 2 for x, y in zip(prompts, values, strict=True)
-    )
-    error = math.sqrt(rest / (count - 2) / spread)
-    return Slope(100 * tilt, 100 * error * _student(count - 2))
+    from scipy import stats
 
-
-def _student(freedom: int) -> float:
-    """The 97.5 % quantile of Student's t, by its expansion around the normal one (from 3 up)."""
-    z = statistics.NormalDist().inv_cdf(0.975)
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / freedom + second / freedom**2 + third / freedom**3
+    line = stats.linregress(prompts, values)
+    spread = stats.t.ppf(0.975, len(prompts) - 2) * line.stderr
+    return Slope(100 * float(line.slope), 100 * float(spread))
 
 
 NODE_ERROR, PROMPT_END = "!!! Exception during processing", "Prompt executed in"

@@ -1,14 +1,13 @@
 """The prompts of the soak: each kind uses this pack in another way, with small models."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from devtools import graph as nodes
 from devtools import models
-from devtools.graph import Graph, Node, add_checkpoint, add_guard, add_offload, add_purge
+from devtools.graph import Graph, Node
 
 FILES = (models.TEST_CHECKPOINT, models.TEST_LORA, models.TEST_CONTROLNET, models.DEMO_UPSCALER)
 Fault = dict[str, Any]
@@ -41,14 +40,16 @@ class Soaked:
 
     def checkpoint(self) -> tuple[Any, Any, Any]:
         """MODEL, CLIP, VAE: the very objects of the loader, cached by ComfyUI."""
-        loader = add_checkpoint(self.graph, models.TEST_CHECKPOINT)
+        loader = nodes.add_checkpoint(self.graph, models.TEST_CHECKPOINT)
         return loader[0], loader[1], loader[2]
 
     def guard(self, value: Any, **options: Any) -> Any:
         """OOM Guard, in prompts that use it."""
-        if not self.guarded:
-            return value
-        return add_guard(self.graph, value, **options)
+        return nodes.add_guard(self.graph, value, **options) if self.guarded else value
+
+    def parts(self) -> Iterator[Any]:
+        """MODEL, CLIP, VAE, each armed and guarded."""
+        return (self.guard(self.through(part)) for part in self.checkpoint())
 
     def words(self, clip: Any, text: str) -> Node:
         return self.graph.add("CLIPTextEncode", clip=clip, text=text)
@@ -57,11 +58,13 @@ class Soaked:
                size: tuple[Any, Any] = (64, 64), **settings: Any) -> Node:
         latent = self.graph.add("EmptyLatentImage", width=size[0], height=size[1],
                                 batch_size=batch)
-        return self.graph.add(
-            "KSampler", model=model, positive=positive, negative=negative, latent_image=latent,
-            **{"seed": self.seed, "steps": 2, "cfg": 4.0, "sampler_name": "euler",
-               "scheduler": "normal", "denoise": 1.0, **settings},
-        )
+        return nodes.add_ksampler(self.graph, model, positive, negative, latent,
+                            **{"seed": self.seed, **settings})
+
+    def sample_words(self, model: Any, clip: Any, positive: str, negative: str = "bad",
+                     **settings: Any) -> Node:
+        return self.sample(model, self.words(clip, positive), self.words(clip, negative),
+                           **settings)
 
     def decode(self, samples: Any, vae: Any) -> Node:
         if self.tiled:
@@ -69,14 +72,17 @@ class Soaked:
                                   overlap=16, temporal_size=64, temporal_overlap=8)
         return self.graph.add("VAEDecode", samples=samples, vae=vae)
 
+    def keep_both(self, latent: Any, vae: Any) -> None:
+        """Compare the latent and its picture."""
+        self.keep(latent)
+        self.keep(self.decode(latent, vae))
 
-def picture(soaked: Soaked, batch: int = 1, **settings: Any) -> None:
+
+def picture(soaked: Soaked, **settings: Any) -> None:
     """Load, encode, sample, decode, everything through `guard`."""
-    model, clip, vae = (soaked.guard(soaked.through(part)) for part in soaked.checkpoint())
-    positive = soaked.words(clip, f"a red cube, number {soaked.seed}")
-    latent = soaked.sample(model, positive, soaked.words(clip, "blurry"), batch, **settings)
-    soaked.keep(latent)
-    soaked.keep(soaked.decode(latent, vae))
+    model, clip, vae = soaked.parts()
+    words = f"a red cube, number {soaked.seed}"
+    soaked.keep_both(soaked.sample_words(model, clip, words, "blurry", **settings), vae)
 
 
 def batch(soaked: Soaked) -> None:
@@ -101,8 +107,7 @@ def encode_from_disk(soaked: Soaked) -> None:
     soaked.guarded = False
     encoded = _encoded(soaked, "disk")
     soaked.keep(encoded)
-    latent = soaked.sample(soaked.checkpoint()[0], encoded, encoded)
-    soaked.keep(latent)
+    soaked.keep(soaked.sample(soaked.checkpoint()[0], encoded, encoded))
 
 
 def encode_lines(soaked: Soaked) -> None:
@@ -126,9 +131,7 @@ def cast(soaked: Soaked) -> None:
         )
         for part in parts
     )
-    latent = soaked.sample(model, soaked.words(clip, "a cone"), soaked.words(clip, "bad"))
-    soaked.keep(latent)
-    soaked.keep(soaked.decode(latent, vae))
+    soaked.keep_both(soaked.sample_words(model, clip, "a cone"), vae)
 
 
 def _offloaded(soaked: Soaked, **options: Any) -> None:
@@ -137,7 +140,7 @@ def _offloaded(soaked: Soaked, **options: Any) -> None:
     model, clip, _ = (soaked.through(part) for part in soaked.checkpoint())
     positive, negative = soaked.words(clip, "a tree"), soaked.words(clip, "bad")
     first = soaked.sample(model, positive, negative)
-    moved = add_offload(soaked.graph, model=model, after=first, **options)
+    moved = nodes.add_offload(soaked.graph, model=model, after=first, **options)
     again = soaked.sample(moved, positive, negative)
     soaked.keep(moved[1])
     soaked.keep(again)
@@ -158,21 +161,21 @@ def offload_the_others(soaked: Soaked) -> None:
 def purge(soaked: Soaked) -> None:
     options = ({}, {"free_ram": True}, {"reset_node_cache": True},
                {"only_below_free_mib": 1000, "run": "every time"})[soaked.seed % 4]
-    model, clip, vae = (soaked.guard(soaked.through(part)) for part in soaked.checkpoint())
-    latent = soaked.sample(model, soaked.words(clip, "a lake"), soaked.words(clip, "bad"))
-    purged = add_purge(soaked.graph, value=latent, **options)
+    model, clip, vae = soaked.parts()
+    latent = soaked.sample_words(model, clip, "a lake")
+    purged = nodes.add_purge(soaked.graph, value=latent, **options)
     soaked.keep(soaked.decode(purged, vae))
 
 
 def keep_one(soaked: Soaked) -> None:
-    model, clip, vae = (soaked.guard(soaked.through(part)) for part in soaked.checkpoint())
-    latent = soaked.sample(model, soaked.words(clip, "a road"), soaked.words(clip, "bad"))
-    purged = add_purge(soaked.graph, value=latent, unload="all but keep", keep=vae)
+    model, clip, vae = soaked.parts()
+    latent = soaked.sample_words(model, clip, "a road")
+    purged = nodes.add_purge(soaked.graph, value=latent, unload="all but keep", keep=vae)
     soaked.keep(soaked.decode(purged, vae))
 
 
 def sizes(soaked: Soaked) -> None:
-    model, clip, vae = (soaked.guard(soaked.through(part)) for part in soaked.checkpoint())
+    model, clip, vae = soaked.parts()
     sorter = soaked.graph.add(
         "HeadroomSizeSorter", sizes="64x64\n96x64\n64x96", order="largest first",
         fit="keep each size", bucket=64,
@@ -184,15 +187,14 @@ def sizes(soaked: Soaked) -> None:
 
 
 def to_cpu(soaked: Soaked) -> None:
-    model, clip, vae = (soaked.guard(soaked.through(part)) for part in soaked.checkpoint())
+    model, clip, vae = soaked.parts()
     words = soaked.graph.add("HeadroomMoveToCPU", value=soaked.words(clip, "a boat"))
-    latent = soaked.graph.add("HeadroomMoveToCPU", value=soaked.sample(model, words, words))
-    soaked.keep(latent)
-    soaked.keep(soaked.decode(latent, vae))
+    sampled = soaked.sample(model, words, words)
+    soaked.keep_both(soaked.graph.add("HeadroomMoveToCPU", value=sampled), vae)
 
 
 def reported(soaked: Soaked) -> None:
-    model, clip, vae = (soaked.guard(soaked.through(part)) for part in soaked.checkpoint())
+    model, clip, vae = soaked.parts()
     words = soaked.words(clip, "a bird")
     image = soaked.decode(soaked.sample(model, words, words), vae)
     soaked.keep(soaked.graph.add("HeadroomMemoryReport", value=image))
@@ -209,25 +211,20 @@ def upscale(soaked: Soaked) -> None:
 
 
 def control(soaked: Soaked) -> None:
-    model, clip, vae = (soaked.guard(soaked.through(part)) for part in soaked.checkpoint())
-    name = models.TEST_CONTROLNET.split("/")[1]
-    net = soaked.guard(soaked.graph.add("ControlNetLoader", control_net_name=name))
+    model, clip, vae = soaked.parts()
+    net = soaked.guard(nodes.add_controlnet(soaked.graph, models.TEST_CONTROLNET))
     image = soaked.graph.add("EmptyImage", width=64, height=64, batch_size=1, color=8421504)
     words = soaked.words(clip, "a house")
     both = soaked.graph.add(
         "ControlNetApplyAdvanced", positive=words, negative=words, control_net=net, image=image,
         strength=0.7, start_percent=0.0, end_percent=1.0,
     )
-    latent = soaked.sample(model, both[0], both[1])
-    soaked.keep(latent)
-    soaked.keep(soaked.decode(latent, vae))
+    soaked.keep_both(soaked.sample(model, both[0], both[1]), vae)
 
 
 def lora(soaked: Soaked) -> None:
     model, clip, vae = (soaked.through(part) for part in soaked.checkpoint())
-    name = models.TEST_LORA.split("/")[1]
-    patched = soaked.graph.add("LoraLoader", model=model, clip=clip, lora_name=name,
-                               strength_model=0.8, strength_clip=0.5)
+    patched = nodes.add_lora(soaked.graph, model, clip, models.TEST_LORA, (0.8, 0.5))
     words = soaked.words(soaked.guard(patched[1]), "a cloud")
     latent = soaked.sample(soaked.guard(patched[0]), words, words)
     soaked.keep(soaked.decode(latent, soaked.guard(vae)))

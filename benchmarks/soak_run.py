@@ -1,7 +1,5 @@
 """The long run of the soak: prompts in bursts on one server, everything going wrong around them."""
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys
@@ -15,14 +13,13 @@ from soak_chaos import CacheVandal, DiskFull, Hammer, Listener, cache_folder, rs
 from soak_judge import PERSISTENT, Done, Judge, Kept, Reference, slope
 from soak_prompts import Soaked, build
 
+from devtools.bench_device import MIB, TIMEOUT_S
 from devtools.client import Client, was_interrupted
 from devtools.graph import Graph, add_purge
 
 SHORTAGES = ("oom", "runtime", "async_pool", "cublas", "cudnn", "mps", "accelerator", "host")
 FOUND_DAMAGED = "is not usable and will be replaced"
 USE_CACHE = ("encode_from_disk", "encode_lines")
-TIMEOUT = 900.0
-MIB = 2**20
 
 
 class Soak:
@@ -69,7 +66,7 @@ class Soak:
     def _burst(self, count: int) -> None:
         """Queue some prompts at once, wait for all of them, and judge them."""
         queued = [self._queue(self.done + number) for number in range(count)]
-        entries = [self.client.wait(prompt_id, TIMEOUT) for prompt_id, _, _ in queued]
+        entries = [self.client.wait(prompt_id, TIMEOUT_S) for prompt_id, _, _ in queued]
         faults = self.client.get_json("/soak/faults")
         for (prompt_id, kind, soaked), entry in zip(queued, entries, strict=True):
             status, record = self.client.get(f"/headroom/runs/{prompt_id}")
@@ -167,7 +164,7 @@ def reference(client: Client, kind: str, seed: int) -> Reference:
 
 
 def _kept(client: Client, soaked: Soaked) -> Kept:
-    outputs = client.run(soaked.graph.prompt, timeout=TIMEOUT)["outputs"]
+    outputs = client.run(soaked.graph.prompt, timeout=TIMEOUT_S)["outputs"]
     return [outputs[node]["text"] for node in soaked.kept]
 
 
@@ -177,7 +174,7 @@ def emptied(client: Client) -> dict[str, Any]:
     while emptied_times < 2:  # the request to forget may come from /headroom/purge at that moment
         graph = Graph()
         add_purge(graph, reset_node_cache=True, free_ram=True, run="every time")
-        entry = client.wait(client.queue(graph.prompt), TIMEOUT)
+        entry = client.wait(client.queue(graph.prompt), TIMEOUT_S)
         if not was_interrupted(entry):  # a browser's interrupt may come after the prompt it meant
             emptied_times += 1
     client.post_json("/history", {"clear": True})

@@ -1,7 +1,5 @@
 """The servers of the soak: one whose files can be limited in size, one that lacks libraries."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

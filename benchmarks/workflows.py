@@ -12,28 +12,19 @@ the bytes that each further prompt adds. `--write` records the figures; those of
 are not in `--only` stay as they were recorded. `python -m devtools.draw` puts them into the notes.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-NAME = "workflows"
-ROOT = Path(__file__).resolve().parent.parent
-if __name__ == "__main__":
-    sys.path[0] = str(ROOT)
+import on_path  # noqa: F401
 
-from devtools import bench_run, figures, results  # noqa: E402
-from devtools.client import Client  # noqa: E402
-from devtools.server import ComfyServer  # noqa: E402
-from devtools.trial_device import ROOM_MIB, TrialDevice  # noqa: E402
-from devtools.workflow_models import make_workflow_models  # noqa: E402
-from devtools.workflow_trials import (  # noqa: E402
+from devtools import figures, results
+from devtools.bench_device import MIB, ROOM_MIB, Device, narrowed, served
+from devtools.bench_run import alone
+from devtools.workflow_models import make_workflow_models
+from devtools.workflow_trials import (
     CASES,
     ENVIRONMENT,
     Case,
@@ -41,10 +32,9 @@ from devtools.workflow_trials import (  # noqa: E402
     prompt_lines,
     write_example_picture,
 )
-from devtools.workflows import WORKFLOWS  # noqa: E402
+from devtools.workflows import WORKFLOWS
 
-PACK = ROOT / "tests" / "host" / "packs" / "headroom_small_encoders"
-MIB = 2**20
+NAME = "workflows"
 Json = dict[str, Any]
 
 
@@ -61,8 +51,12 @@ def run(args: argparse.Namespace) -> Json:
 
 
 def measure(name: str, case: Case, args: argparse.Namespace) -> Json:
-    with served(Path(args.comfyui), case.flags) as client:
-        trials = Trials(client, args.step)
+    with served(
+        args, ROOM_MIB, flags=case.flags, packs=["headroom_small_encoders"],
+        models_dir=make_workflow_models(args.comfyui), env={"OMP_NUM_THREADS": "2", **ENVIRONMENT},
+        prepare=lambda base: write_example_picture(base / "input"),
+    ) as device:
+        trials = Trials(device, args.step)
         prompts = both_prompts(name)
         result: Json = {"flags": list(case.flags), "changes": case.changes}
         for kind, prompt in prompts.items():
@@ -74,36 +68,21 @@ def measure(name: str, case: Case, args: argparse.Namespace) -> Json:
         return result
 
 
-@contextmanager
-def served(comfyui: Path, flags: tuple[str, ...]) -> Iterator[Client]:
-    models = make_workflow_models()
-    with tempfile.TemporaryDirectory() as base:
-        write_example_picture(Path(base) / "input")
-        with ComfyServer(
-            comfyui, Path(base), args=flags, simulate_mib=ROOM_MIB, packs=[PACK],
-            models_dir=models, env={"OMP_NUM_THREADS": "2", **ENVIRONMENT},
-        ) as server:
-            yield server.client()
-
-
 class Trials:
     """What is measured on one device."""
 
-    def __init__(self, client: Client, step: float) -> None:
-        self.device = TrialDevice(client)
-        self.step = step
+    def __init__(self, device: Device, step: float) -> None:
+        self.device, self.step = device, step
 
     def with_room(self, prompt: Json) -> Json:
         """Peak and what stays, on an empty device with room for everything."""
         error = self.device.attempt(prompt, ROOM_MIB)
         assert error is None, error
         figures = self.device.collect()
-        return {
-            "peak_reserved_mib": _mib(figures["peak_reserved_bytes"]),
-            "peak_allocated_mib": _mib(figures["peak_allocated_bytes"]),
-            "left_allocated_mib": _mib(figures["allocated_bytes"]),
-            "left_reserved_mib": _mib(figures["reserved_bytes"]),
-        }
+        names = {"peak_reserved": "peak_reserved", "peak_allocated": "peak_allocated",
+                 "left_allocated": "allocated", "left_reserved": "reserved"}
+        return {f"{name}_mib": round(figures[f"{figure}_bytes"] / MIB, 1)
+                for name, figure in names.items()}
 
     def search(self, prompts: dict[str, Json], result: Json) -> None:
         """Add the smallest capacities, and what both say at the smallest of ours."""
@@ -122,16 +101,15 @@ class Trials:
     def smallest(self, prompt: Json, high: int) -> int:
         """The smallest capacity that completes, found by halving the interval below `high`."""
         low = 0
-        while self.device.attempt(prompt, high) is not None:
+
+        def completes(mib: int) -> bool:
+            print(f"  {mib} MiB", file=sys.stderr, flush=True)
+            return self.device.attempt(prompt, mib) is None
+
+        while not completes(high):
             low, high = high, int(high * 1.25)
-        while high - low > max(4, self.step * high):
-            middle = (low + high) // 2
-            if self.device.attempt(prompt, middle) is None:
-                high = middle
-            else:
-                low = middle
-            print(f"  {low}..{high} MiB", file=sys.stderr, flush=True)
-        return high
+        return narrowed(completes, low, high,
+                        near=lambda low, high: high - low <= max(4, self.step * high))
 
     def loop(self, name: str) -> Json:
         """The growth per further prompt, and both at a capacity between."""
@@ -151,9 +129,5 @@ class Trials:
         return grown
 
 
-def _mib(nbytes: int) -> float:
-    return round(nbytes / MIB, 1)
-
-
 if __name__ == "__main__":
-    bench_run.alone(sys.modules[__name__])
+    alone()

@@ -8,8 +8,6 @@ names such as `nodes` and `utils`. Widths that ComfyUI's detection needs to reco
 constants here; the depth is the caller's.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

@@ -1,7 +1,5 @@
 """`python dev.py bench`: measure the README's figures, record them, write the tables."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from pathlib import Path

@@ -9,8 +9,6 @@ the result (or of the part named by `in`) that are there, `*` for all: `{each}` 
 its value, `{words}` its words. `joined` puts these into one row.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import string

@@ -6,8 +6,6 @@ lists under `problems` is recorded as well, and the benchmark has failed. One th
 GPU too has REHEARSAL, the arguments with which it takes seconds.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json
@@ -82,8 +80,9 @@ def run_one(
     return not problems
 
 
-def alone(module: Any) -> None:
+def alone() -> None:
     """What `python benchmarks/NAME.py` does: print the figures; `--write` records them too."""
+    module = sys.modules["__main__"]
     words = [word for word in sys.argv[1:] if word != "--write"]
     if len(words) < len(sys.argv) - 1:
         done = run_one(module, words)

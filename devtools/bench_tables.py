@@ -4,8 +4,6 @@ The README's part lies between two marker comments and is never written by hand.
 the device, ComfyUI, torch and the commit that were measured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path

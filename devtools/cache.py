@@ -1,11 +1,15 @@
-"""Where the development tools keep what they download and make."""
+"""Where the development tools keep what they download and make, and locks between processes.
 
-from __future__ import annotations
+Two runs never build the same thing at once.
+"""
 
 import os
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 HOME_VARIABLE = "HEADROOM_DEV_HOME"
 
@@ -24,3 +28,49 @@ def cache_home(
     if platform == "darwin":
         return home / "Library" / "Caches" / "headroom"
     return Path(env.get("XDG_CACHE_HOME") or home / ".cache") / "headroom"
+
+
+@contextmanager
+def process_lock(path: Path) -> Iterator[None]:
+    """Hold the lock file `path`; says so once when another process has it, and waits.
+
+    The system gives the lock back when its holder ends, however it ends.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as stream:
+        if not _try_lock(stream):
+            print(f"Waiting for another run to finish (lock {path})", flush=True)
+            while not _try_lock(stream):
+                time.sleep(0.5)
+        try:
+            yield
+        finally:
+            _unlock(stream)
+
+
+def _try_lock(stream: IO[bytes]) -> bool:
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            stream.seek(0)
+            msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        else:
+            import fcntl
+
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _unlock(stream: IO[bytes]) -> None:
+    if os.name == "nt":
+        import msvcrt
+
+        stream.seek(0)
+        msvcrt.locking(stream.fileno(), msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined]
+    else:
+        import fcntl
+
+        fcntl.flock(stream, fcntl.LOCK_UN)

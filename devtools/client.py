@@ -1,7 +1,5 @@
 """A small HTTP client for one ComfyUI server."""
 
-from __future__ import annotations
-
 import json
 import time
 import urllib.error
@@ -45,7 +43,6 @@ class PromptFailed(RuntimeError):
             f"{self.exception_message.strip()}"
         )
 
-
     @property
     def out_of_memory(self) -> bool:
         """Whether the GPU's memory ran out, also where a library or OOM Guard says so."""
@@ -71,6 +68,11 @@ def failure_of(entry: Mapping[str, Any]) -> dict[str, Any]:
 def was_interrupted(entry: Mapping[str, Any]) -> bool:
     messages = entry.get("status", {}).get("messages", [])
     return any(name == "execution_interrupted" for name, _ in messages)
+
+
+def failed(entry: Mapping[str, Any]) -> bool:
+    """Whether a node raised, or the prompt was interrupted."""
+    return bool(entry.get("status", {}).get("status_str") == "error")
 
 
 class Client:
@@ -184,21 +186,21 @@ class Client:
         entry["prompt_id"] = prompt_id
         if was_interrupted(entry):
             raise PromptInterrupted(entry)
-        if entry.get("status", {}).get("status_str") == "error":
+        if failed(entry):
             raise PromptFailed(entry)
         return entry
 
     def free(self, unload_models: bool = True, free_memory: bool = True) -> None:
         """Ask for the models, the node cache or both to be dropped after the current prompt."""
-        body = {"unload_models": unload_models, "free_memory": free_memory}
-        status, answer = self.post_json("/free", body)
-        if status != 200:
-            raise RuntimeError(f"POST /free answered {status}: {answer}")
+        self._post("/free", {"unload_models": unload_models, "free_memory": free_memory})
 
     def interrupt(self) -> None:
-        status, answer = self.post_json("/interrupt", {})
+        self._post("/interrupt", {})
+
+    def _post(self, path: str, body: Any) -> None:
+        status, answer = self.post_json(path, body)
         if status != 200:
-            raise RuntimeError(f"POST /interrupt answered {status}: {answer}")
+            raise RuntimeError(f"POST {path} answered {status}: {answer}")
 
     def events(self, client_id: str | None = None) -> EventStream:
         """Connect to the server's events; ImportError without the `websocket-client` package.

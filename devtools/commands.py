@@ -1,7 +1,5 @@
 """Run a long command with its output in a log file, and explain it when it fails."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -4,8 +4,6 @@ Its folder is named after a hash of everything that decides what is in it, so th
 with the same pins starts at once and changed pins get an environment of their own.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -17,11 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .cache import cache_home
+from .cache import cache_home, process_lock
 from .comfyui import WHEEL, floor_tree, required_packages
 from .commands import as_dev_error, run_logged
 from .errors import DevError
-from .locks import process_lock
 
 HERE = Path(__file__).resolve().parent
 CONSTRAINTS = HERE / "constraints.txt"
@@ -137,16 +134,8 @@ def _lines_of(command: Sequence[str]) -> list[str]:
 
 def _pip(python: Path, what: str, words: Sequence[str]) -> None:
     """`pip install` under the constraints, with the user's own pip configuration."""
-    command: list[str | Path] = [
-        python,
-        "-m",
-        "pip",
-        "install",
-        "--constraint",
-        CONSTRAINTS,
-        "--retries",
-        "5",
-    ]
+    command: list[str | Path] = [python, "-m", "pip", "install", "--constraint", CONSTRAINTS,
+                                 "--retries", "5"]
     if what != "pip":  # the pip that a new environment starts with may not know it
         command += ["--resume-retries", "20"]
     run_logged([*command, *words], f"installation of {what}")

@@ -1,7 +1,5 @@
 """The one kind of error that `dev.py` prints as a sentence instead of a traceback."""
 
-from __future__ import annotations
-
 import re
 
 

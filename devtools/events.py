@@ -1,11 +1,8 @@
 """The events of a running ComfyUI, over its websocket."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any
 
 FINISHED = ("execution_success", "execution_error", "execution_interrupted")
@@ -22,15 +19,10 @@ class EventStream:
         self._timed_out: type[Exception] = websocket.WebSocketTimeoutException
         self._socket = websocket.create_connection(address, timeout=timeout)
 
-    def __enter__(self) -> EventStream:
+    def __enter__(self) -> "EventStream":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -3,8 +3,6 @@
 What `benchmarks/workflows.py` recorded is the only source: nothing here is written by hand.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

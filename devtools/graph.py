@@ -1,7 +1,5 @@
 """Write API-format prompts the way they are read: node by node."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .client import Client
@@ -77,21 +75,36 @@ def add_checkpoint(graph: Graph, file: str) -> Node:
     return graph.add("CheckpointLoaderSimple", ckpt_name=file.rpartition("/")[2])
 
 
-def add_sampler(graph: Graph, model: Any, clip: Any, seed: int = 1, size: int = 64) -> Node:
-    """Add the encoders, an empty latent and a two-step KSampler for an SD1.5-class model."""
+def add_controlnet(graph: Graph, file: str) -> Node:
+    """Add the loader of a ControlNet, named as in `devtools.models`."""
+    return graph.add("ControlNetLoader", control_net_name=file.rpartition("/")[2])
+
+
+def add_lora(
+    graph: Graph, model: Any, clip: Any, file: str, strengths: tuple[float, float] = (1.0, 1.0)
+) -> Node:
+    """Add a LoRA to a model and its text encoder, with the strength for each."""
+    return graph.add("LoraLoader", model=model, clip=clip, lora_name=file.rpartition("/")[2],
+                     strength_model=strengths[0], strength_clip=strengths[1])
+
+
+SAMPLER_DEFAULTS = {"seed": 1, "steps": 2, "cfg": 4.0, "sampler_name": "euler",
+                    "scheduler": "normal", "denoise": 1.0}
+
+
+def add_ksampler(
+    graph: Graph, model: Any, positive: Any, negative: Any, latent: Any, **settings: Any
+) -> Node:
+    """Add a KSampler, of two steps where the settings say nothing else."""
+    return graph.add("KSampler", model=model, positive=positive, negative=negative,
+                     latent_image=latent, **{**SAMPLER_DEFAULTS, **settings})
+
+
+def add_sampler(
+    graph: Graph, model: Any, clip: Any, seed: int = 1, size: int = 64, **settings: Any
+) -> Node:
+    """Add the encoders, an empty latent and a KSampler for an SD1.5-class model."""
     positive = graph.add("CLIPTextEncode", clip=clip, text="a red cube on a table")
     negative = graph.add("CLIPTextEncode", clip=clip, text="blurry")
     latent = graph.add("EmptyLatentImage", width=size, height=size, batch_size=1)
-    return graph.add(
-        "KSampler",
-        model=model,
-        positive=positive,
-        negative=negative,
-        latent_image=latent,
-        seed=seed,
-        steps=2,
-        cfg=4.0,
-        sampler_name="euler",
-        scheduler="normal",
-        denoise=1.0,
-    )
+    return add_ksampler(graph, model, positive, negative, latent, seed=seed, **settings)

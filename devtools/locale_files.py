@@ -4,8 +4,6 @@ They are the nodes' own: run `python -m devtools.locale_files URL` against a run
 name or a tooltip has changed.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

@@ -3,13 +3,8 @@
 They have the architecture, names and sizes that matter for memory; the pictures they make are
 noise. Every weight is drawn from a seed of its own name, so the files are the same bits wherever
 the same torch makes them, and whatever else is made with them.
-
-Run as `python -m devtools.models FOLDER [NAME ...]` inside the environment.
 """
 
-from __future__ import annotations
-
-import argparse
 import hashlib
 import json
 import math
@@ -100,7 +95,7 @@ def make_models(
     models_dir: Path,
     which: Iterable[str] | None = None,
     recipes: Mapping[str, Recipe] = RECIPES,
-    comfyui: Path | None = None,
+    comfyui: str | Path | None = None,
 ) -> dict[str, Path]:
     """Make the missing ones of the named files (default: all) and return the path of each.
 
@@ -117,7 +112,9 @@ def make_models(
     return paths
 
 
-def read_shapes(several: Iterable[Parts], comfyui: Path | None = None) -> list[dict[str, Shape]]:
+def read_shapes(
+    several: Iterable[Parts], comfyui: str | Path | None = None
+) -> list[dict[str, Shape]]:
     """The shape of every weight of these files by its name, as ComfyUI's own classes have them.
 
     Starts a process that imports ComfyUI, some 5 s; DevError with its words when it fails.
@@ -158,7 +155,7 @@ def _make(path: Path, recipe: Recipe, shapes: Mapping[str, Shape]) -> None:
         partial.unlink(missing_ok=True)
 
 
-def random_weight(name: str, shape: Shape, seed: int) -> torch.Tensor:
+def random_weight(name: str, shape: Shape, seed: int) -> "torch.Tensor":
     """Values that keep activations finite through a deep network; float32, on the CPU.
 
     Vectors are the identity of their layer (scale 1, bias 0), so that only matrices are random;
@@ -176,17 +173,3 @@ def random_weight(name: str, shape: Shape, seed: int) -> torch.Tensor:
     if name.endswith("_embedding.weight"):
         spread = 0.02  # a table has no inputs; the width CLIP itself starts from
     return torch.randn(shape, generator=generator) * spread
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Make small random-weight model files.")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all of them")
-    options = parser.parse_args()
-    for name in make_models(options.folder, options.names or None):
-        print(name, flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -4,8 +4,6 @@ Run inside an environment that has the `packaging` package: `python needs.py NAM
 the requirements of what is installed, extras and markers included.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import sys
 from collections.abc import Iterable

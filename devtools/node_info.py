@@ -1,7 +1,5 @@
 """What a server's `/object_info` says about its nodes, as a workflow file needs it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

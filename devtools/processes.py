@@ -1,7 +1,5 @@
 """Start and end child processes so that none outlives the program that started it."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal
@@ -34,20 +32,12 @@ def start_process(
 
     On Linux the kernel ends it when its parent dies, whatever the reason.
     """
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"start_new_session": True, "preexec_fn": _child_setup()}
     if os.name == "nt":
-        options["creationflags"] = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
-    else:
-        options["start_new_session"] = True
-        options["preexec_fn"] = _child_setup()
+        options = {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
     return subprocess.Popen(
-        list(command),
-        cwd=cwd,
-        env=dict(env),
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        **options,
+        list(command), cwd=cwd, env=dict(env), stdin=subprocess.DEVNULL, stdout=output,
+        stderr=subprocess.STDOUT, **options,
     )
 
 

@@ -1,7 +1,5 @@
 """A progress bar for one prompt, drawn in the terminal from the server's events."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from typing import Any, TextIO

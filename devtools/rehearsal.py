@@ -1,7 +1,5 @@
 """A simulated GPU in the place of this machine's own: what is done on a real one, rehearsed."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

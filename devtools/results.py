@@ -4,8 +4,6 @@ One file holds what was measured on one day, device and ComfyUI, a part for each
 commit it was measured at. A benchmark that runs again replaces its own part and no other.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import re
@@ -15,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .cache import cache_home
-from .locks import process_lock
+from .cache import cache_home, process_lock
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

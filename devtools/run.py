@@ -4,8 +4,6 @@ Needs only Python. With the `websocket-client` package the bar also shows the st
 without it, it follows the server's record of the run.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -14,7 +12,7 @@ import urllib.error
 from pathlib import Path
 from typing import Any
 
-from .client import Client, PromptFailed, PromptInvalid, failure_of, node_texts
+from .client import Client, PromptFailed, PromptInvalid, failed, failure_of, node_texts
 from .errors import DevError
 from .node_info import node_infos
 from .progress import ProgressBar
@@ -124,20 +122,25 @@ def _poll(client: Client, prompt_id: str, bar: ProgressBar, timeout: float) -> N
 
 def show(client: Client, entry: Json, prompt: Json) -> int:
     """Print reports, files and the memory table; 1 and the error's text when the run failed."""
-    titles = titles_of(prompt)
-    for node_id, text in node_texts(entry).items():
-        print(f"\n{titles.get(node_id, node_id)} ({node_id}):\n{text}")
+    show_texts(entry, prompt)
     for name in saved_files(entry):
         print(f"Saved: {name}")
     status, run = client.get(f"/headroom/runs/{entry['prompt_id']}")
     if status == 200:
-        print(f"\n{run_table(run, titles)}", flush=True)
+        print(f"\n{run_table(run, titles_of(prompt))}", flush=True)
     else:
         print("\nNo memory table: Headroom is not installed on this server.", flush=True)
-    if entry.get("status", {}).get("status_str") != "error":
+    if not failed(entry):
         return 0
     print(f"Error: {PromptFailed(entry)}", file=sys.stderr)
     return 1
+
+
+def show_texts(entry: Json, prompt: Json) -> None:
+    """Print what the nodes say of themselves."""
+    titles = titles_of(prompt)
+    for node_id, text in node_texts(entry).items():
+        print(f"\n{titles.get(node_id, node_id)} ({node_id}):\n{text}")
 
 
 def saved_files(entry: Json) -> list[str]:

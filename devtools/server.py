@@ -1,38 +1,28 @@
 """One real ComfyUI server, started for a test, a benchmark or the demo."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 from .client import Client
 from .links import link_folder
-from .ports import free_port, port_is_free
 from .processes import end_process, start_process
 from .rehearsal import FAKE_CUDA_LAUNCHER, rehearsed_mib, simulated
 
 PACK_ROOT = Path(__file__).resolve().parent.parent
 PACK_NAME = "headroom"
-MODEL_FOLDERS = (
-    "checkpoints",
-    "controlnet",
-    "diffusion_models",
-    "loras",
-    "text_encoders",
-    "upscale_models",
-    "vae",
-    "vae_approx",
-)
+MODEL_FOLDERS = ("checkpoints", "controlnet", "diffusion_models", "loras", "text_encoders",
+                 "upscale_models", "vae", "vae_approx")
 BIND_ATTEMPTS = 3
 
 
@@ -44,6 +34,7 @@ class PortTaken(ServerError):
     """The port asked for is in use by another program."""
 
 
+@dataclass(eq=False)
 class ComfyServer:
     """A ComfyUI server on 127.0.0.1 with its own base folder and this pack linked into it.
 
@@ -54,43 +45,30 @@ class ComfyServer:
     Use it as a context manager, or pair `start()` with `stop()`; it also ends with its parent.
     """
 
-    def __init__(
-        self,
-        comfyui: Path,
-        base_dir: Path,
-        *,
-        python: str | Path = sys.executable,
-        args: Sequence[str] = (),
-        env: Mapping[str, str] | None = None,
-        simulate_mib: int | None = None,
-        expandable_segments: bool = False,
-        packs: Iterable[Path] = (),
-        log_path: Path | None = None,
-        gpu: bool = False,
-        fake_cuda: Sequence[str] | None = None,
-        models_dir: Path | None = None,
-        port: int = 0,
-        pack: Path | None = PACK_ROOT,
-        start_timeout: float = 300.0,
-    ) -> None:
-        self.comfyui = Path(comfyui).resolve()
-        self.base_dir = Path(base_dir).resolve()
-        self.python = str(python)
-        self.args = tuple(args)
-        self.env = dict(env or {})
-        self.simulate_mib = simulate_mib
-        self.expandable_segments = expandable_segments
-        self.packs = tuple(Path(folder) for folder in packs)
-        self.log_path = log_path or self.base_dir / "comfyui.log"
-        self.gpu = gpu
-        self.fake_cuda = fake_cuda
+    comfyui: Path
+    base_dir: Path
+    _: KW_ONLY
+    python: str | Path = sys.executable
+    args: Sequence[str] = ()
+    env: Mapping[str, str] | None = None
+    simulate_mib: int | None = None
+    expandable_segments: bool = False
+    packs: Iterable[Path] = ()
+    log_path: Path | None = None
+    gpu: bool = False
+    fake_cuda: Sequence[str] | None = None
+    models_dir: Path | None = None
+    port: int = 0
+    pack: Path | None = PACK_ROOT
+    start_timeout: float = 300.0
+    process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.comfyui = Path(self.comfyui).resolve()
+        self.base_dir = Path(self.base_dir).resolve()
+        self.log_path = self.log_path or self.base_dir / "comfyui.log"
         self.fake_ledger = self.base_dir / "fake_cuda.ledger"  # what its driver tells others
-        self.models_dir = models_dir
-        self.pack = pack
-        self.start_timeout = start_timeout
-        self.process: subprocess.Popen[bytes] | None = None
-        self._fixed_port = port
-        self.port = port
+        self._fixed_port = self.port
 
     @property
     def url(self) -> str:
@@ -105,20 +83,15 @@ class ComfyServer:
             return ""
         return self.log_path.read_text(encoding="utf-8", errors="replace")
 
-    def __enter__(self) -> ComfyServer:
+    def __enter__(self) -> "ComfyServer":
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     # -- starting -----------------------------------------------------------------------------
 
-    def start(self) -> ComfyServer:
+    def start(self) -> "ComfyServer":
         """Start the server and wait until it answers; ServerError when it cannot."""
         self._prepare_base()
         for _ in range(BIND_ATTEMPTS - 1):
@@ -130,7 +103,7 @@ class ComfyServer:
                     raise
         return self._start_once()
 
-    def _start_once(self) -> ComfyServer:
+    def _start_once(self) -> "ComfyServer":
         self.port = self._fixed_port or free_port()
         if self._fixed_port and not port_is_free(self._fixed_port):
             raise PortTaken(
@@ -154,13 +127,13 @@ class ComfyServer:
         """The command line that starts the server."""
         if self.fake_cuda is not None:
             words = [*self.fake_cuda, "--ledger", str(self.fake_ledger), str(self.comfyui)]
-            return [self.python, str(FAKE_CUDA_LAUNCHER), *words, "--", *self._comfy_args()]
+            return [str(self.python), str(FAKE_CUDA_LAUNCHER), *words, "--", *self._comfy_args()]
         simulate_mib = rehearsed_mib() if self.gpu else self.simulate_mib
         if simulate_mib is None:
             mode = [] if self.gpu else ["--cpu"]
-            return [self.python, str(self.comfyui / "main.py"), *mode, *self._comfy_args()]
+            return [str(self.python), str(self.comfyui / "main.py"), *mode, *self._comfy_args()]
         launcher = simulated(simulate_mib, self.expandable_segments)
-        return [self.python, *launcher, str(self.comfyui), "--", *self._comfy_args()]
+        return [str(self.python), *launcher, str(self.comfyui), "--", *self._comfy_args()]
 
     def _comfy_args(self) -> list[str]:
         database = self.base_dir / "user" / "comfyui.db"
@@ -184,7 +157,7 @@ class ComfyServer:
         # On a busy machine threads that spin while they wait cost more than the work itself.
         env.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         env.pop("PYTHONPATH", None)  # this repository on the path would hide ComfyUI's `nodes`
-        return {**env, **self.env}
+        return {**env, **(self.env or {})}
 
     def _prepare_base(self) -> None:
         for name in ("custom_nodes", "models", "input", "output", "user"):
@@ -206,15 +179,9 @@ class ComfyServer:
         deadline = time.monotonic() + self.start_timeout
         while not self._answers():
             if process.poll() is not None:
-                raise ServerError(
-                    f"ComfyUI stopped with exit code {process.returncode} while starting; "
-                    f"its log {self.log_path} ends with:\n{self._log_tail()}"
-                )
+                raise self._error(f"stopped with exit code {process.returncode} while starting")
             if time.monotonic() > deadline:
-                raise ServerError(
-                    f"ComfyUI did not answer within {self.start_timeout:g} s; "
-                    f"its log {self.log_path} ends with:\n{self._log_tail()}"
-                )
+                raise self._error(f"did not answer within {self.start_timeout:g} s")
             time.sleep(0.1)
 
     def _answers(self) -> bool:
@@ -228,8 +195,9 @@ class ComfyServer:
         log = self.log_text().lower()
         return "error while attempting to bind" in log or "address already in use" in log
 
-    def _log_tail(self, lines: int = 40) -> str:
-        return "\n".join(self.log_text().splitlines()[-lines:])
+    def _error(self, what: str, lines: int = 40) -> ServerError:
+        tail = "\n".join(self.log_text().splitlines()[-lines:])
+        return ServerError(f"ComfyUI {what}; its log {self.log_path} ends with:\n{tail}")
 
     # -- stopping -----------------------------------------------------------------------------
 
@@ -248,3 +216,21 @@ def known_flags(comfyui: Path) -> set[str]:
     """The command line flags of a ComfyUI tree, read from its source without running it."""
     source = (comfyui / "comfy" / "cli_args.py").read_text(encoding="utf-8")
     return set(re.findall(r"""["'](--[a-z][a-z0-9_-]*)["']""", source))
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def port_is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        if os.name != "nt":  # as the server itself does; on Windows it would share the port
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

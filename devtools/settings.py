@@ -1,7 +1,5 @@
 """Change single values of an API prompt: `node.input=value`."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Mapping

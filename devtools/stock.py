@@ -5,8 +5,6 @@ prompts or sizes comes in the order in which it was written (from the test pack
 `headroom_small_encoders`: ComfyUI itself has no node that makes a list).
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The demo's table: what each node took, and the GPU memory around it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

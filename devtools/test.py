@@ -1,7 +1,5 @@
 """`python dev.py test`: every check and test that can run on this machine."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """Turn a workflow as the canvas saves it into the prompt that a server runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

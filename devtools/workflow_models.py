@@ -5,9 +5,6 @@ reduced. Text encoders of the T5-XXL and Qwen classes have no small form: those 
 swapped (see `swap_text_encoder`).
 """
 
-from __future__ import annotations
-
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +39,10 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
-def make_workflow_models() -> Path:
+def make_workflow_models(comfyui: str | Path | None = None) -> Path:
     """Make the missing files in their shared folder and return it; 2.8 GB on disk in all."""
     folder = cache_home() / f"workflow-models-{models.recipes_key(RECIPES)}"
-    models.make_models(folder, recipes=RECIPES)
+    models.make_models(folder, recipes=RECIPES, comfyui=comfyui)
     return folder
 
 
@@ -72,13 +69,3 @@ def _small_encoder(kind: str, loader: dict[str, Any]) -> dict[str, Any]:
     """The stand-in; it names the loader's file, so that a cache can tell encoders apart."""
     name = loader.get("clip_name", loader.get("clip_name1", ""))
     return {"class_type": SMALL_ENCODER, "inputs": {"kind": kind, "clip_name": name}}
-
-
-def main() -> int:
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    print(make_workflow_models())
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -4,8 +4,6 @@ What is changed, and nothing else: the values below, and the loader of each text
 class has no small form.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -5,8 +5,6 @@ kill a server and start the next on the same port without waiting for its end. N
 them changes.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -19,8 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from devtools.cache import cache_home
-from devtools.locks import process_lock
+from devtools.cache import cache_home, process_lock
 
 SOURCE = Path(__file__).resolve().parent / "src"
 # Optimised no further: comfy-aimdo writes hooks into functions that must stay apart.

@@ -15,9 +15,9 @@ import pytest
 from support.trials import CAPACITY_MIB, LIMIT_S, trial_server
 
 from devtools import draw, figures, results, workflow_trials
+from devtools.bench_device import Device
 from devtools.client import cached_nodes, node_texts
 from devtools.node_info import node_infos
-from devtools.trial_device import TrialDevice
 from devtools.ui_prompt import api_prompt
 from devtools.workflows import WORKFLOWS
 
@@ -90,7 +90,7 @@ def recorded(comfyui):
 
 @pytest.fixture
 def device(client):
-    device = TrialDevice(client)
+    device = Device(client)
     yield device
     device.empty()
 
@@ -104,7 +104,7 @@ def outcome(words):
 def test_at_the_recorded_size_of_gpu_both_end_as_recorded(start, recorded, name):
     same = recorded(name)["same_capacity"]
     flags = workflow_trials.CASES[name].flags
-    device = TrialDevice(start(*flags, packs=SHAPES_ONLY).client())
+    device = Device(start(*flags, packs=SHAPES_ONLY).client())
     prompts = workflow_trials.both_prompts(name)
     assert device.words(prompts["headroom"], same["capacity_mib"]) == "completed"
     if same["stock"] != "completed":
@@ -116,7 +116,7 @@ def test_at_the_recorded_size_of_gpu_both_end_as_recorded(start, recorded, name)
 def test_the_prompt_loop_fills_the_gpu_without_our_nodes_and_not_with_them(start, recorded):
     name = "diffsynth_prompt_loop"
     loop = recorded(name)["loop"]
-    device, most = TrialDevice(start("--gpu-only").client()), loop["prompts"][-1]
+    device, most = Device(start("--gpu-only").client()), loop["prompts"][-1]
     prompts = workflow_trials.both_prompts(name, **workflow_trials.prompt_lines(name, most))
     assert device.words(prompts["headroom"], loop["capacity_mib"]) == "completed"
     assert outcome(device.words(prompts["stock"], loop["capacity_mib"])) == [

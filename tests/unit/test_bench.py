@@ -108,7 +108,23 @@ def test_only_the_part_between_the_markers_of_a_readme_is_written():
 def test_every_module_with_a_name_is_a_benchmark_and_its_helpers_are_not():
     names = bench.names()
     assert {"purge", "offload", "encode_loop", "cast_bytes", "second_run"} <= set(names)
-    assert "oom_common" not in names
+    assert not {"on_path", "soak_judge", "recorder_run"} & set(names)
+
+
+def test_what_only_a_real_gpu_shows_is_told_where_it_was_measured_and_nowhere_else():
+    way = {"seconds": 2.0, "plain_seconds": 1.0, "speed_of_plain": 0.5}
+    names = ROWS["offload"][0]["each"]
+    found = {"bytes": 8e9, "ways": dict.fromkeys(names, way),
+             "seconds": {"pinned_to_device_s": 1.0, "read_s": 4.0, "write_s": None}}
+    assert rows_of("offload", found, english)[-1][1] == (
+        "PCIe onto the GPU 8.00 GB/s, reading a file 2.00 GB/s"
+    )
+    used = {"peak_used_bytes": 3 << 20, "seconds": 1.0, "left_used_bytes": 0}
+    assert [line[1] for line in rows_of("dynamic_vram", {"on": used, "off": used}, chinese)] == [
+        "3.0 MiB / 3.0 MiB, 1.00 / 1.00 s, 0.0 MiB / 0.0 MiB"
+    ]
+    with pytest.raises(KeyError):
+        rows_of("dynamic_vram", {"on": used}, english)
 
 
 def test_what_only_a_real_gpu_shows_is_told_where_it_was_measured_and_nowhere_else():

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from devtools import links, processes
-from devtools.ports import free_port, port_is_free
-from devtools.server import ComfyServer, PortTaken, ServerError
+from devtools.server import ComfyServer, PortTaken, ServerError, free_port, port_is_free
 
 FAKE = """
 import http.server, sys
