@@ -5,11 +5,11 @@ import torch
 
 from headroom.guard import split_batch as oom_batch
 from headroom.guard.controlnet import InPieces
-from headroom.guard.errors import Failure
+from headroom.guard.failure import Failure
 from headroom.guard.run import GuardedRun, ReserveMore, SplitBatch
 from headroom.guard.split_batch import Piece, Unsplittable, pieces, rows_of
 
-FAILURE = Failure(torch.OutOfMemoryError(), "device", None)
+FAILURE = Failure.of(torch.OutOfMemoryError())
 
 
 @pytest.mark.parametrize(("batch", "chunks", "limit", "independent", "spans"), [

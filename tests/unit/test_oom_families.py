@@ -5,7 +5,8 @@ import errno
 import pytest
 import torch
 
-from headroom.guard.errors import Failure, OomGuardError, is_out_of_memory, requested_bytes
+from headroom.guard.errors import OomGuardError, is_out_of_memory, requested_bytes
+from headroom.guard.failure import Failure
 
 MIB = 1024 * 1024
 
