@@ -40,9 +40,11 @@ _DEVICE_TEXTS = re.compile(
     r"|ze_result_error_out_of_device_memory"
     r"|not enough gpu video memory|could not allocate tensor with \d+ bytes"
     r"|failed to allocate \d+ bytes .*(device|gpu)"
-    r"|invalid buffer size",
+    r"|invalid buffer size|vram grow failed",
     re.IGNORECASE,
 )
+# comfy-aimdo: no address space for a model, or more of it than was set aside; memory is not short.
+_ADDRESS_SPACE = re.compile(r"vbar (oom|allocation failed)", re.IGNORECASE)
 _RAM_TEXTS = re.compile(
     r"defaultcpuallocator|not enough memory: you tried to allocate"
     r"|ur_result_error_out_of_host_memory|ze_result_error_out_of_host_memory"
@@ -51,7 +53,8 @@ _RAM_TEXTS = re.compile(
 )
 _AMOUNT = re.compile(
     r"(?:tried to allocate|tried to alloc|you tried to allocate|invalid buffer size:?"
-    r"|requested|could not allocate tensor with|failed to allocate|unable to allocate)"
+    r"|vram grow failed|requested|could not allocate tensor with|failed to allocate"
+    r"|unable to allocate)"
     r"\s*:?\s*([\d.,]+)\s*([kmgt]i?b|bytes?|b)\b",
     re.IGNORECASE,
 )
@@ -81,7 +84,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def where_of(error: BaseException) -> Where | None:
     """Return which memory ran out, by type and text alone; None where it was not memory."""
     if isinstance(error, MemoryError):
-        return "RAM"
+        return None if _ADDRESS_SPACE.match(str(error)) else "RAM"
     if isinstance(error, OSError):
         return "RAM" if error.errno == errno.ENOMEM else None
     if not isinstance(error, RuntimeError):
