@@ -6,15 +6,12 @@ RuntimeErrors that only their text tells apart.
 
 import errno
 import re
-import traceback
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from ..base.device import MIB
 from ..host.adapter import guard_host
-from ..measure.snapshot import Snapshot
 
 Where = Literal["device", "RAM"]
 
@@ -25,6 +22,11 @@ CANDIDATES: tuple[type[Exception], ...] = (RuntimeError, MemoryError, OSError)
 TORCH_OOM: type[Exception] = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
 _ACCELERATOR_ERROR: type[Exception] | None = getattr(torch, "AcceleratorError", None)
 _CUDA_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
+
+# The kinds by which others tell out-of-memory errors apart, the narrowest first.
+KINDS: tuple[type[Exception], ...] = tuple(
+    kind for kind in (TORCH_OOM, _ACCELERATOR_ERROR, MemoryError, OSError, RuntimeError) if kind
+)
 
 _DEVICE_TEXTS = re.compile(
     r"(cuda|hip|mps backend|xpu|npu|mlu|musa|gpu|device|accelerator)\w*( error)?:? out of memory"
@@ -38,9 +40,11 @@ _DEVICE_TEXTS = re.compile(
     r"|ze_result_error_out_of_device_memory"
     r"|not enough gpu video memory|could not allocate tensor with \d+ bytes"
     r"|failed to allocate \d+ bytes .*(device|gpu)"
-    r"|invalid buffer size",
+    r"|invalid buffer size|vram grow failed",
     re.IGNORECASE,
 )
+# comfy-aimdo: no address space for a model, or more of it than was set aside; memory is not short.
+_ADDRESS_SPACE = re.compile(r"vbar (oom|allocation failed)", re.IGNORECASE)
 _RAM_TEXTS = re.compile(
     r"defaultcpuallocator|not enough memory: you tried to allocate"
     r"|ur_result_error_out_of_host_memory|ze_result_error_out_of_host_memory"
@@ -49,7 +53,8 @@ _RAM_TEXTS = re.compile(
 )
 _AMOUNT = re.compile(
     r"(?:tried to allocate|tried to alloc|you tried to allocate|invalid buffer size:?"
-    r"|requested|could not allocate tensor with|failed to allocate|unable to allocate)"
+    r"|vram grow failed|requested|could not allocate tensor with|failed to allocate"
+    r"|unable to allocate)"
     r"\s*:?\s*([\d.,]+)\s*([kmgt]i?b|bytes?|b)\b",
     re.IGNORECASE,
 )
@@ -79,7 +84,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def where_of(error: BaseException) -> Where | None:
     """Return which memory ran out, by type and text alone; None where it was not memory."""
     if isinstance(error, MemoryError):
-        return "RAM"
+        return None if _ADDRESS_SPACE.match(str(error)) else "RAM"
     if isinstance(error, OSError):
         return "RAM" if error.errno == errno.ENOMEM else None
     if not isinstance(error, RuntimeError):
@@ -110,47 +115,3 @@ def requested_bytes(text: str) -> int | None:
     except ValueError:
         return None
     return int(amount * _UNIT_BYTES["b" if unit.startswith("byte") else unit[0]])
-
-
-@dataclass(frozen=True)
-class Failure:
-    """One out-of-memory error, held without the tensors of the frames it came through."""
-
-    error: BaseException
-    where: Where
-    requested_bytes: int | None
-    memory: Snapshot | None = None  # while the failed call still held what it had
-    is_incomplete: bool = False  # the call went on without a part, a weight without its LoRA
-
-    @classmethod
-    def of(
-        cls, error: BaseException, memory: Snapshot | None = None, is_incomplete: bool = False
-    ) -> "Failure":
-        """Describe `error` and let go of what its traceback keeps alive.
-
-        Call it after the `except` block has been left. File names and lines of the traceback
-        stay; the local variables of the finished frames, and with them the tensors, go.
-        """
-        release_frames(error)
-        text = str(error)
-        where = where_of(error) or "device"
-        return cls(error, where, requested_bytes(text), memory, is_incomplete)
-
-    @property
-    def text(self) -> str:
-        """The first line of the error, with its type: short enough for a log line."""
-        lines = str(self.error).strip().splitlines()
-        return f"{type(self.error).__name__}: {lines[0] if lines else 'no text'}"[:300]
-
-
-def release_frames(error: BaseException | None) -> None:
-    """Clear the local variables in every finished frame of `error` and of what it came from."""
-    seen: set[int] = set()
-    pending: list[Any] = [error]
-    while pending:
-        current = pending.pop()
-        if current is None or id(current) in seen:
-            continue
-        seen.add(id(current))
-        traceback.clear_frames(current.__traceback__)
-        pending += [current.__cause__, current.__context__]

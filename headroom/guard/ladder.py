@@ -14,7 +14,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from ..base.device import MIB
 from ..measure.journal import note_oom
 from ..measure.snapshot import Snapshot, freed_mib, snapshot
-from .errors import CANDIDATES, Failure, OomGuardError, is_out_of_memory
+from .errors import CANDIDATES, OomGuardError, is_out_of_memory
+from .failure import Failure
 from .left_out import LeftOut, watching
 
 T = TypeVar("T")
@@ -106,8 +107,8 @@ def guarded(
     Inside another guarded call of the same thread this is just `call()`: the outermost ladder
     handles what fails, so guards inside guards do not multiply attempts. A call with `is_outer`
     leaves failures to the guarded calls inside it and climbs only for what fails between them.
-    `ladder` is asked for only after a failure. Raises OomGuardError with the first failure as
-    its cause; every other exception, interrupts included, passes untouched.
+    `ladder` is asked for only after a failure. Raises OomGuardError whose
+    cause tells of the first failure; every other exception, interrupts included, passes untouched.
     """
     if is_recovering():
         return call()
@@ -132,7 +133,7 @@ def _try(call: Callable[[], T]) -> "_Done[T] | Failure":
                 return _Done(result)
             del result
             failed = LeftOut(left_out[0])
-    # Only here, outside the handler, can the frames of the failed call be released.
+    # Only here, outside the handler, can what the failed call holds be let go of.
     try:
         return Failure.of(failed, snapshot(), is_incomplete=bool(left_out))
     finally:
@@ -167,7 +168,7 @@ def _recover(call: Callable[[], T], ladder: Ladder, recovery: Recovery) -> T:
             return outcome.result
         recovery.failures.append(outcome)
         is_incomplete = is_incomplete or outcome.is_incomplete
-    raise _give_up(ladder, recovery) from recovery.first.error
+    raise _give_up(ladder, recovery) from recovery.first.as_cause()
 
 
 def _take(steps: list[RecoveryStep], failure: Failure, tries_left: int) -> str | None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .errors import Failure
+from .failure import Failure
 
 KEY = "headroom_oom_guard"
 

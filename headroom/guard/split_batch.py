@@ -6,11 +6,15 @@ joins them only when memory allows. Images of one chunk are separated only where
 call can mix or count them.
 """
 
+import copy
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from ..base.tensors import tensors_within
 
 # Patches of ComfyUI that treat every sample on its own. Any other patch may keep or mix what it
 # sees of a batch, so with it only whole conditionings are separated.
@@ -71,12 +75,38 @@ def rows_of(value: Any, start: int, stop: int, batch: int) -> Any:
     if isinstance(value, torch.Size):
         return value
     if isinstance(value, (list, tuple)):
-        return type(value)([rows_of(item, start, stop, batch) for item in value])
+        return _sequence_like(value, [rows_of(item, start, stop, batch) for item in value])
     if isinstance(value, dict):
-        return {key: rows_of(item, start, stop, batch) for key, item in value.items()}
-    if hasattr(value, "shape"):
+        return _dict_like(value, {k: rows_of(v, start, stop, batch) for k, v in value.items()})
+    if _may_have_rows(value):
         raise Unsplittable(f"a {type(value).__name__} in a batch of {batch}")
     return value
+
+
+def _sequence_like(value: Any, items: list[Any]) -> Any:
+    """Return `items` as what `value` is: a list, a tuple, one with named fields ..."""
+    make = getattr(type(value), "_make", type(value))
+    try:
+        return make(items)
+    except TypeError as error:
+        raise Unsplittable(f"a {type(value).__name__} that cannot be made of its items") from error
+
+
+def _dict_like(value: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
+    if type(value) is dict:
+        return items
+    made = copy.copy(value)
+    made.update(items)
+    return made
+
+
+def _may_have_rows(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(True for _ in tensors_within(dict(value)))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        held = [getattr(value, field.name, None) for field in dataclasses.fields(value)]
+        return any(True for _ in tensors_within(held))
+    return hasattr(value, "shape")
 
 
 def images_are_independent(options: Mapping[str, Any], kwargs: Mapping[str, Any]) -> bool:
@@ -159,7 +189,7 @@ def _join(parts: Sequence[Any], memo: dict[tuple[int, ...], torch.Tensor]) -> An
             memo[key] = torch.cat(list(parts))
         return memo[key]
     if isinstance(first, dict):
-        return {name: _join([part[name] for part in parts], memo) for name in first}
+        return _dict_like(first, {k: _join([part[k] for part in parts], memo) for k in first})
     if isinstance(first, (list, tuple)):
-        return type(first)([_join(items, memo) for items in zip(*parts, strict=True)])
+        return _sequence_like(first, [_join(items, memo) for items in zip(*parts, strict=True)])
     return first

@@ -11,8 +11,8 @@ from ..host.adapter import current_host, guard_host, return_cache
 from ..measure.report import mib_text
 from ..models.find import FoundModel
 from ..models.unload import loaded_bytes, others, unload_models
-from .errors import Failure
 from .explain import Subject, explain
+from .failure import Failure
 from .ladder import Ladder, RecoveryStep
 
 Patchers = Callable[[], Sequence[Any]]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .errors import Failure
+from .failure import Failure
 
 
 @dataclass

