@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..graph import INSERTED, is_link
-from .node_types import GUARD_CLASS, NodeType, Registry, is_guardable, is_wildcard
+from ..base.node_types import GUARD_CLASS, NodeType, Registry, is_guardable, is_wildcard
+from ..base.prompt_graph import INSERTED, is_link
 
 Prompt = Mapping[str, Mapping[str, Any]]
 Link = tuple[str, Any]

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..graph import ancestors, is_link
+from ..base.prompt_graph import ancestors, is_link
 
 Prompt = Mapping[str, Mapping[str, Any]]
 

@@ -3,8 +3,9 @@
 import copy
 
 import pytest
+
+from headroom.base.node_types import NodeType, from_object_info
 from headroom.rescue.guarded_prompt import OPTIONS, Left, guard_prompt
-from headroom.rescue.node_types import NodeType, from_object_info
 from headroom.rescue.wires import unfinished_nodes
 
 CORE = {"MODEL", "CLIP", "VAE", "CONTROL_NET", "UPSCALE_MODEL", "CONDITIONING", "LATENT", "IMAGE",

@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+
 from headroom.rescue import settings
 from headroom.rescue.settings import guards_all, rescue_of, with_browser_wish
 
