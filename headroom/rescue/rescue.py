@@ -57,6 +57,7 @@ class _Running:
     heard: Heard | None = None
     left_out: dict[str, str] = field(default_factory=dict)  # by node id: ComfyUI's words
     stopped: bool = False  # the queue was cleared or interrupted meanwhile
+    is_decided: bool = False
 
 
 @dataclass
@@ -130,19 +131,25 @@ class Rescue:
         """The prompt that ran has left the executor; decided once, however often it is told."""
         with self._deciding:
             running = self._running
-            if running is None or prompt_id not in (None, running.prompt_id):
+            if running is None or running.is_decided or prompt_id not in (None, running.prompt_id):
                 return
             item = self._host.running_item()
             if item is not None and str(item[1]) == running.prompt_id:
                 return
-            self._running = None
-            entry = self._host.history_entry(running.prompt_id)
-            uncacheable = self._host.uncacheable_nodes(running.prompt_id)
-            failure = None if entry is None else failure_of(
-                entry, running.heard, uncacheable, running.left_out
-            )
-            if failure is not None:
-                self._decide(failure, running)
+            running.is_decided = True
+            try:
+                self._look_back(running)
+            finally:
+                self._running = None  # only now: who asks for the facts meanwhile waits for them
+
+    def _look_back(self, running: _Running) -> None:
+        entry = self._host.history_entry(running.prompt_id)
+        if entry is None:
+            return  # somebody cleared the history
+        uncacheable = self._host.uncacheable_nodes(running.prompt_id)
+        failure = failure_of(entry, running.heard, uncacheable, running.left_out)
+        if failure is not None:
+            self._decide(failure, running)
 
     # ---------------------------------------------------- asked
 

@@ -1,5 +1,7 @@
 """When a prompt gets its second life, what is queued then, and who is told."""
 
+import threading
+
 import pytest
 import torch
 
@@ -356,6 +358,27 @@ def test_whoever_sees_the_failure_in_the_history_first_finds_the_decision(bench)
     bench.rescue.prompt_is_over = told
     assert bench.host.queued == []
     assert bench.rescue.facts("a")["rescued_as"] == bench.only_queued[1]
+
+
+def test_who_asks_while_the_decision_is_being_made_waits_for_it(bench):
+    asked, answers = threading.Event(), []
+
+    def ask():
+        asked.set()
+        answers.append(bench.rescue.facts("a")["rescued_as"])
+
+    asking = threading.Thread(target=ask)
+
+    def validated(prompt_id, prompt, outputs):  # in the middle of the decision
+        asking.start()
+        asked.wait(5)
+        asking.join(0.2)
+        return outputs
+
+    bench.host.validated = validated
+    bench.fail()
+    asking.join(5)
+    assert answers == [bench.only_queued[1]]
 
 
 def test_the_users_prompt_in_the_history_is_not_touched(bench):
