@@ -33,14 +33,25 @@ def _start() -> None:
     file_watch.watch()
     from .api.routes import Routes
     from .host.recording import PromptWatcher
+    from .rescue.attach import look_after_prompts
 
     gate = Gate(host_server.prompts_waiting)
+    rescue = look_after_prompts()
+
+    def before_prompt() -> None:
+        gate.wait_for_action()
+        rescue.prompt_begins()
+
     found = Recorder(
         Probe(), host_server.outcome_of,
         announce=lambda data: host_server.send_event("headroom.oom", data),
-        before_prompt=gate.wait_for_action,
+        before_prompt=before_prompt,
     )
-    routes = Routes(found, gate, host_server.prompts_waiting, host_server.worker_listens)
+    found.prompt_is_over = rescue.prompt_is_over
+    found.more_of = rescue.facts
+    routes = Routes(
+        found, gate, host_server.prompts_waiting, host_server.worker_listens, rescue.ask
+    )
     watcher = PromptWatcher(found, host_server.is_running)
     found.attach = watcher.attach
     for method, path, handler in routes.table():

@@ -4,10 +4,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ..base.refusals import Refused
+
 PATIENCE_SECONDS = 600.0
 
 
-class Busy(RuntimeError):
+class Busy(Refused):
     """A prompt runs or is queued, so the action was not done."""
 
 

@@ -70,6 +70,17 @@ def offload_request(body: bytes) -> OffloadRequest:
     )
 
 
+def rescue_request(body: bytes) -> str:
+    """Read the body of POST /headroom/rescue: the id of a prompt."""
+    prompt_id = _fields(body, ("prompt_id",)).get("prompt_id")
+    if not isinstance(prompt_id, str) or not prompt_id:
+        raise BadRequest(
+            "Expected `prompt_id` to be the id of a prompt that ran out of memory, "
+            f"but got {_shown(prompt_id)}."
+        )
+    return prompt_id
+
+
 def runs_asked(query: Mapping[str, str]) -> int:
     """Read `limit` of GET /headroom/runs."""
     given = query.get("limit", str(MAX_RUNS_ASKED))

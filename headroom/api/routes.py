@@ -12,14 +12,16 @@ from aiohttp import web
 
 from ..actions.offload import offload
 from ..actions.purge import purge
+from ..base.refusals import NotKnown, Refused
 from ..measure.snapshot import snapshot
 from ..models.loaded import loaded_models, patchers_named
 from ..record.recorder import Recorder
-from .gate import Busy, Gate
+from .gate import Gate
 from .requests import (
     memory_answer,
     offload_request,
     purge_request,
+    rescue_request,
     runs_asked,
 )
 
@@ -34,12 +36,13 @@ class Routes:
 
     def __init__(
         self, recorder: Recorder, gate: Gate, prompts_waiting: Callable[[], bool],
-        worker_listens: Callable[[], bool],
+        worker_listens: Callable[[], bool], rescue: Callable[[str], Any],
     ) -> None:
         self._recorder = recorder
         self._gate = gate
         self._prompts_waiting = prompts_waiting
         self._worker_listens = worker_listens
+        self._rescue = rescue
 
     def table(self) -> list[tuple[str, str, Handler]]:
         """Return (method, path, handler) of every route."""
@@ -49,6 +52,7 @@ class Routes:
             ("GET", "/headroom/runs/{prompt_id}", self.run),
             ("POST", "/headroom/purge", self.purge),
             ("POST", "/headroom/offload", self.offload),
+            ("POST", "/headroom/rescue", self.rescue),
         ]
 
     async def memory(self, request: web.Request) -> web.Response:
@@ -68,6 +72,10 @@ class Routes:
     async def offload(self, request: web.Request) -> web.Response:
         body = await request.read()
         return await _answered(lambda: self._offload(body))
+
+    async def rescue(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        return await _answered(lambda: self._rescue(rescue_request(body)))
 
     # ---------------------------------------------------- in a thread
 
@@ -109,10 +117,6 @@ class Routes:
             yield
 
 
-class NotKnown(LookupError):
-    """Nothing is recorded under this id."""
-
-
 async def _answered(work: Callable[[], Any]) -> web.Response:
     """Do `work` in a thread, write its JSON there too, and answer."""
     status, text = await asyncio.get_running_loop().run_in_executor(None, _written, work)
@@ -130,7 +134,7 @@ def outcome(work: Callable[[], Any]) -> Answer:
         return 200, work()
     except NotKnown as error:
         return 404, {"error": str(error)}
-    except Busy as error:
+    except Refused as error:
         return 409, {"error": str(error)}
     except ValueError as error:  # ours (BadRequest), and a model that cannot be offloaded so
         return 400, {"error": str(error)}

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 Node = Mapping[str, Any]
 GetNode = Callable[[str], Node]
 
+INSERTED = "headroom-"  # how the ids of nodes begin that no user has put into the prompt
+
 
 @dataclass(frozen=True)
 class ClassInfo:
@@ -42,6 +44,11 @@ def getter(prompt: Any) -> GetNode:
     """
     get_node: GetNode = prompt.get_node if hasattr(prompt, "get_node") else prompt.__getitem__
     return get_node
+
+
+def is_inserted(node_id: str | None) -> bool:
+    """Return whether this node was put in by us, not by the user."""
+    return node_id is not None and node_id.startswith(INSERTED)
 
 
 def is_link(value: Any) -> bool:

@@ -51,6 +51,8 @@ _RAM_TEXTS = re.compile(
     r"|cuda error: host memory allocation|cannot allocate memory",
     re.IGNORECASE,
 )
+_OOM_NAMES = ("OutOfMemoryError", "OomGuardError")
+_RUNTIME_NAMES = (*_OOM_NAMES, "RuntimeError", "AcceleratorError")
 _AMOUNT = re.compile(
     r"(?:tried to allocate|tried to alloc|you tried to allocate|invalid buffer size:?"
     r"|vram grow failed|requested|could not allocate tensor with|failed to allocate"
@@ -95,6 +97,27 @@ def where_of(error: BaseException) -> Where | None:
     if isinstance(error, TORCH_OOM) or _is_accelerator_oom(error, text):
         return "device"
     return "device" if _DEVICE_TEXTS.search(text) else None
+
+
+def where_of_text(type_name: str, text: str) -> Where | None:
+    """Return which memory ran out, by what ComfyUI's history says of an error; None: not memory.
+
+    Only a name and a text are left there, so subclasses that a pack made up are known by the
+    words that ComfyUI itself adds for an out-of-memory error.
+    """
+    name = type_name.rpartition(".")[2]
+    if name == "MemoryError" or name == "_ArrayMemoryError":
+        return "RAM"
+    if name == "OSError":
+        return "RAM" if f"[Errno {errno.ENOMEM}]" in text else None
+    told = "you ran out of memory on your GPU" in text
+    if not told and name not in _RUNTIME_NAMES:
+        return None
+    if _RAM_TEXTS.search(text):
+        return "RAM"
+    if told or name in _OOM_NAMES or _DEVICE_TEXTS.search(text):
+        return "device"
+    return None
 
 
 def _is_accelerator_oom(error: BaseException, text: str) -> bool:

@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from ..base.prompt_graph import is_inserted
 from ..host.adapter import guard_host
+from ..measure.journal import executing_node
 from .clip import guard_clip
 from .controlnet import guard_control
 from .model import guard_model
@@ -15,7 +17,8 @@ def guard(value: Any, options: GuardOptions) -> Any:
     """Return `value` guarded against out-of-memory errors; the same kind, the original untouched.
 
     MODEL, VAE, CLIP, CONTROL_NET or UPSCALE_MODEL. Guarding twice is guarding once.
-    Raises ValueError for anything else, and for a VAE or attempt count that cannot work.
+    Raises ValueError for anything else, and for a VAE or attempt count that cannot work; but where
+    a guard was put in without the user's doing, such a value passes as it would without it.
     """
     host = guard_host()
     kind = host.kind_of(value) if host is not None else None
@@ -24,6 +27,8 @@ def guard(value: Any, options: GuardOptions) -> Any:
             f"OOM Guard expects max_attempts of at least 1, but got {options.max_attempts}: "
             "remove the node to run without a guard."
         )
+    if is_inserted(executing_node()[1]) and not _can_be_guarded(value, kind):
+        return value
     if host is None or kind is None:
         came = "nothing" if value is None else f"a {type(value).__name__}"
         raise ValueError(
@@ -41,9 +46,17 @@ def guard(value: Any, options: GuardOptions) -> Any:
     return guard_upscaler(value, options)
 
 
+def _can_be_guarded(value: Any, kind: str | None) -> bool:
+    return kind is not None and (kind != "VAE" or _has_weights(value))
+
+
+def _has_weights(vae: Any) -> bool:
+    """Return whether there is a VAE: where the checkpoint has none, ComfyUI hands on a shell."""
+    return getattr(vae, "first_stage_model", None) is not None and hasattr(vae, "patcher")
+
+
 def _valid(vae: Any) -> Any:
-    """Return `vae`, unless the checkpoint had none: ComfyUI then passes on an empty one."""
-    if getattr(vae, "first_stage_model", None) is None or not hasattr(vae, "patcher"):
+    if not _has_weights(vae):
         raise ValueError(
             "OOM Guard got a VAE without weights on the input `model`: the checkpoint holds no "
             "VAE; connect the one of a Load VAE node."

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any
 
 from aiohttp import web
@@ -15,6 +16,8 @@ from .types import Outcome
 Handler = Callable[[Any], Awaitable[Any]]
 
 POLL_SECONDS = 0.002
+
+_posting: ContextVar[web.Request | None] = ContextVar("headroom_posting", default=None)
 
 
 def has_server() -> bool:
@@ -33,16 +36,72 @@ def before_free(wait: Callable[[], None]) -> None:
     What it asks for is done by the thread that runs prompts, at once when that one is idle: it
     would unload models while an action of ours unloads them, and neither expects the other.
     """
-    app = PromptServer.instance.app
-    if app.frozen:
-        return
-
     async def hold(request: web.Request, handler: Handler) -> Any:
         if request.method == "POST" and request.path in ("/free", "/api/free"):
             await asyncio.get_running_loop().run_in_executor(None, wait)
         return await handler(request)
 
-    app.middlewares.append(web.middleware(hold))
+    _add_middleware(hold)
+
+
+def on_queue_cleared(call: Callable[[], None]) -> None:
+    """Call `call` when somebody empties the queue or interrupts it (POST /queue, /interrupt).
+
+    ComfyUI itself keeps no trace of either once its queue is empty.
+    """
+
+    async def watch(request: web.Request, handler: Handler) -> Any:
+        if request.method == "POST" and await _stops_the_queue(request):
+            call()
+        return await handler(request)
+
+    _add_middleware(watch)
+
+
+async def _stops_the_queue(request: web.Request) -> bool:
+    path = request.path.removeprefix("/api")
+    if path == "/interrupt":
+        return True
+    if path != "/queue":
+        return False
+    try:
+        body = await request.json()  # aiohttp keeps it for the handler
+    except ValueError:
+        return False
+    return isinstance(body, dict) and bool(body.get("clear"))
+
+
+def before_prompt_is_validated(change: Callable[[Any, dict[str, Any]], Any]) -> None:
+    """Let `change(json, browser settings)` give the posted prompt that ComfyUI is to take.
+
+    The settings are those of the user who posts it, as the browser keeps them on the server.
+    """
+
+    async def remember(request: web.Request, handler: Handler) -> Any:
+        if request.method == "POST" and request.path.removeprefix("/api") == "/prompt":
+            _posting.set(request)
+        return await handler(request)
+
+    _add_middleware(remember)
+    PromptServer.instance.add_on_prompt_handler(lambda data: change(data, browser_settings()))
+
+
+def browser_settings() -> dict[str, Any]:
+    """Return what the user whose prompt is being posted has set in the browser; may read a file."""
+    manager = getattr(PromptServer.instance, "user_manager", None)
+    request = _posting.get()
+    if manager is None or request is None:
+        return {}
+    try:
+        return dict(manager.settings.get_settings(request))
+    except web.HTTPException:
+        return {}  # a user that ComfyUI does not know
+
+
+def _add_middleware(work: Callable[[web.Request, Handler], Awaitable[Any]]) -> None:
+    app = PromptServer.instance.app
+    if not app.frozen:
+        app.middlewares.append(web.middleware(work))
 
 
 def on_prompt_posted(call: Callable[[], None]) -> None:

@@ -43,7 +43,9 @@ class Recorder:
     somebody asks. (200 trivial nodes take ComfyUI 100 ms; putting their record together, 1 ms.)
 
     `outcome_of` tells how ComfyUI says a prompt ended, None while it does not know yet. `announce`
-    sends a recovery to the browsers. `attach` is asked to look for a prompt that was not announced.
+    sends a recovery to the browsers. `attach` is asked to look for a prompt that was not announced,
+    `prompt_is_over(id)` told when a record is closed, and `more_of(id)` gives what else belongs
+    into a record.
     """
 
     def __init__(
@@ -69,7 +71,10 @@ class Recorder:
         self._asked_outcome = 0.0
         self._awake = threading.Event()
         self._pause = threading.Event()  # never set
+        self._closed: str | None = None  # the run closed last, until that is told
         self.attach: Callable[[], None] = lambda: None
+        self.prompt_is_over: Callable[[str], None] = lambda _: None
+        self.more_of: Callable[[str], dict[str, Any]] = lambda _: {}
 
     def start(self) -> None:
         """Start to listen to our nodes, and the thread that reads memory while a prompt runs."""
@@ -116,7 +121,8 @@ class Recorder:
             self._settle()
             self._events.enter(self._store)
             now = time.perf_counter()
-            return [run.as_json(now) for run in self._store.newest(count)]
+            found = [run.as_json(now) for run in self._store.newest(count)]
+        return [{**run, **self.more_of(run["prompt_id"])} for run in found]
 
     def run(self, prompt_id: str) -> dict[str, Any] | None:
         """Return one record with its samples, None for a prompt that is not known (any more)."""
@@ -128,7 +134,8 @@ class Recorder:
                 return None
             if run.ended is None:
                 run.observe(self._probe.measured())
-            return run.as_json(time.perf_counter(), with_samples=True)
+            found = run.as_json(time.perf_counter(), with_samples=True)
+        return {**found, **self.more_of(prompt_id)}
 
     # ---------------------------------------------------- our nodes
 
@@ -155,9 +162,16 @@ class Recorder:
             while self._awake.is_set():
                 self._pause.wait(TICK_SECONDS)
                 try:
-                    self._sample()
+                    self._look()
                 except Exception:
                     log.exception("[Headroom] reading memory for the record of this prompt failed")
+
+    def _look(self) -> None:
+        self._sample()
+        with self._lock:
+            closed, self._closed = self._closed, None
+        if closed is not None:
+            self.prompt_is_over(closed)
 
     def _sample(self) -> None:
         reading = self._probe.measured()
@@ -210,6 +224,7 @@ class Recorder:
             left = self._probe.measured()
             self._events.end(run, left)
         self._events.settle(run, left, outcome, self._graph)
+        self._closed = run.prompt_id
         self._run = self._graph = self._left = None
 
 

@@ -1,0 +1,78 @@
+"""What a prompt's nodes take and give, as the server's node registry tells it."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+GUARDABLE = frozenset({"MODEL", "CLIP", "VAE", "CONTROL_NET", "UPSCALE_MODEL"})
+GUARD_CLASS = "HeadroomOOMGuard"
+_DYNAMIC = "COMFY_"  # V3 types that stand for others: COMFY_MATCHTYPE_V3, COMFY_AUTOGROW_V3 ...
+_SAME = "COMFY_MATCHTYPE"  # hands on what comes
+
+
+class NodeType(NamedTuple):
+    """The types of one node class: by input name, and by output number."""
+
+    inputs: Mapping[str, str]
+    outputs: tuple[str, ...]
+    is_output: bool = False
+
+    def output(self, number: Any) -> str:
+        """Return the type of an output; "*" for one that the class does not declare."""
+        known = isinstance(number, int) and 0 <= number < len(self.outputs)
+        return self.outputs[number] if known else "*"
+
+    def input(self, name: str) -> str:
+        """Return the type of an input; inputs that grow are declared by what precedes the dot."""
+        return self.inputs.get(name) or self.inputs.get(name.partition(".")[0], "*")
+
+    @property
+    def uses_models(self) -> bool:
+        """Whether the node may compute with a model, not only hand it on patched or merged."""
+        return self.is_output or any(not kinds(out) <= GUARDABLE for out in self.outputs)
+
+
+class Registry(Protocol):
+    """The node classes of a server."""
+
+    def node_type(self, class_type: str) -> NodeType | None: ...
+
+    def is_core(self, type_name: str) -> bool:
+        """Whether ComfyUI's own nodes give this type; any other may carry models unseen."""
+        ...
+
+
+def kinds(type_name: str) -> frozenset[str]:
+    """Return the types that a socket takes or gives: "MODEL,CLIP" is two."""
+    return frozenset(part.strip() for part in type_name.split(","))
+
+
+def is_wildcard(type_name: str) -> bool:
+    """Return whether the type says nothing: any value, or one that only other wires decide."""
+    return type_name == "*" or type_name.startswith(_DYNAMIC)
+
+
+def is_guardable(given: str, taken: str) -> bool:
+    """Return whether a wire between these types brings a node a model that can be guarded.
+
+    A wire that ComfyUI's validation would refuse is left to it.
+    """
+    if is_wildcard(given):
+        return kinds(taken) <= GUARDABLE
+    if not kinds(given) <= GUARDABLE:
+        return False
+    grows = taken.startswith(_DYNAMIC) and not taken.startswith(_SAME)
+    return grows or bool(kinds(given) & kinds(taken))
+
+
+def from_object_info(info: Mapping[str, Any]) -> NodeType:
+    """Return the types of a class as `GET /object_info` describes it."""
+    groups = [info.get("input", {}).get(group) or {} for group in ("required", "optional")]
+    inputs = {name: _named(spec) for group in groups for name, spec in group.items()}
+    outputs = tuple(_named([kind]) for kind in info.get("output", ()))
+    return NodeType(inputs, outputs, bool(info.get("output_node")))
+
+
+def _named(spec: Any) -> str:
+    """Return the name of a declared type; a list of choices is a combo box."""
+    kind = spec[0] if isinstance(spec, (list, tuple)) and spec else spec
+    return str.__str__(kind) if isinstance(kind, str) else "COMBO"

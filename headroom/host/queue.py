@@ -1,0 +1,118 @@
+"""ComfyUI's queue and history, used as its own /prompt route uses them."""
+
+import asyncio
+import copy
+import inspect
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import comfy.cli_args
+import comfy.model_management as mm
+import execution
+from comfy_execution.progress import get_progress_state
+from server import PromptServer
+
+from .core import accepts
+
+VALIDATE_SECONDS = 120.0
+
+
+class QueueError(ValueError):
+    """ComfyUI refuses the prompt; the message is one sentence."""
+
+
+def running_item() -> tuple[Any, ...] | None:
+    """Return the queue's entry of the prompt that runs: (number, id, prompt, extra, outputs, …)."""
+    running, _ = PromptServer.instance.prompt_queue.get_current_queue_volatile()
+    return tuple(running[0]) if running else None
+
+
+def history_entry(prompt_id: str) -> dict[str, Any] | None:
+    """Return what ComfyUI's history holds of a prompt; the very data, only to be read."""
+    queue = PromptServer.instance.prompt_queue
+    pick = {"map_function": dict} if accepts(queue.get_history, "map_function") else {}
+    found: dict[str, Any] | None = queue.get_history(prompt_id=prompt_id, **pick).get(prompt_id)
+    return found
+
+
+def is_known(prompt_id: str) -> bool:
+    """Return whether a prompt runs, is queued, or stands in the history."""
+    running, queued = PromptServer.instance.prompt_queue.get_current_queue_volatile()
+    listed = any(str(item[1]) == prompt_id for item in [*running, *queued])
+    return listed or history_entry(prompt_id) is not None
+
+
+def put_first(
+    after: float, prompt_id: str, prompt: Mapping[str, Any], extra_data: Mapping[str, Any],
+    outputs: list[str], sensitive: Mapping[str, Any],
+) -> None:
+    """Queue a prompt before all others. `after`: the number of the one that it takes up again.
+
+    Its own number lies between that one and the next, so that lists sorted by number keep it there.
+    """
+    queue = PromptServer.instance.prompt_queue
+    extra = {**extra_data, "create_time": int(time.time() * 1000)}
+    with queue.mutex:
+        _, queued = queue.get_current_queue_volatile()
+        number = number_between(after, [item[0] for item in queued])
+        queue.put((number, prompt_id, dict(prompt), extra, outputs, dict(sensitive)))
+
+
+def number_between(after: float, queued: list[float]) -> float:
+    """Return a number smaller than all of the queue, and larger than `after` where that goes."""
+    first = min(queued, default=after + 1)
+    return (after + first) / 2 if first > after else first - 0.5
+
+
+def validated(prompt_id: str, prompt: Mapping[str, Any], outputs: list[str]) -> list[str]:
+    """Return those of `outputs` that ComfyUI finds fit to run; QueueError when it refuses all.
+
+    As its /prompt route does, in the server's thread; not to be called from there.
+    """
+    work = execution.validate_prompt(prompt_id, prompt, outputs)
+    if not inspect.iscoroutine(work):
+        return _outcome(work)
+    waiting = asyncio.run_coroutine_threadsafe(work, PromptServer.instance.loop)
+    return _outcome(waiting.result(VALIDATE_SECONDS))
+
+
+def _outcome(answer: Any) -> list[str]:
+    fits, error, outputs = answer[:3]
+    if fits:
+        return list(outputs)
+    details = f" ({error['details']})" if error.get("details") else ""
+    raise QueueError(f"ComfyUI refuses the prompt: {error['message']}{details}"[:500])
+
+
+def interrupt_is_asked() -> bool:
+    """Return whether somebody asked for an interrupt that no node has noticed yet."""
+    return bool(mm.processing_interrupted())
+
+
+def keeps_no_results() -> bool:
+    """Return whether this server was started to keep no node's result."""
+    return bool(getattr(comfy.cli_args.args, "cache_none", False))
+
+
+def uncacheable_nodes(prompt_id: str) -> frozenset[str]:
+    """Return the nodes of the last prompt whose fingerprint was NaN: they always run again.
+
+    ComfyUI notes the fingerprint in the node itself while it makes the cache keys.
+    """
+    registry = get_progress_state()
+    if registry.prompt_id != prompt_id:
+        return frozenset()
+    prompt = copy.copy(registry.dynprompt.get_original_prompt())
+    return frozenset(name for name, node in prompt.items() if _is_nan(node.get("is_changed")))
+
+
+def _is_nan(fingerprint: Any) -> bool:
+    if isinstance(fingerprint, (list, tuple)):
+        return any(_is_nan(value) for value in fingerprint)
+    return isinstance(fingerprint, float) and fingerprint != fingerprint
+
+
+def send_event(event: str, data: dict[str, Any], client_id: str | None) -> None:
+    """Send an event to one client, to all where it is None."""
+    PromptServer.instance.send_sync(event, data, client_id)

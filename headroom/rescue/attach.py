@@ -1,0 +1,27 @@
+"""Connect the rescue with a running ComfyUI server."""
+
+from ..actions.purge import purge
+from ..host import prompt_log, queue
+from ..host import server as host_server
+from ..host.node_types import HostRegistry
+from ..measure.journal import listen
+from ..models.loaded import loaded_models
+from .posted import as_wished
+from .rescue import Rescue
+
+
+def look_after_prompts() -> Rescue:
+    """Return a Rescue that ComfyUI tells about its prompts from now on."""
+    registry = HostRegistry()
+    rescue = Rescue(queue, registry, _empty_gpu, loaded_models)
+    listen(rescue.note)
+    prompt_log.hear(rescue.error_is_handled, rescue.prompt_is_over)
+    host_server.on_queue_cleared(rescue.queue_is_cleared)
+    host_server.before_prompt_is_validated(
+        lambda posted, browser: as_wished(posted, browser, registry)
+    )
+    return rescue
+
+
+def _empty_gpu(free_ram: bool) -> None:
+    purge("all models", free_ram=free_ram)

@@ -1,0 +1,172 @@
+"""What is known of a prompt that ran out of memory: where, what for, and what had finished."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..base.device import in_mib
+from ..base.prompt_graph import is_link
+from ..guard.errors import Where, requested_bytes, where_of, where_of_text
+from ..models.loaded import LoadedModel
+from .wires import behind
+
+
+class Held(NamedTuple):
+    """A model that was loaded when memory ran out."""
+
+    kind: str
+    class_name: str
+    loaded_bytes: int
+
+
+class Heard(NamedTuple):
+    """What could be seen of the error itself, before ComfyUI unloaded everything."""
+
+    node_id: str | None
+    where: Where
+    kind: str
+    text: str
+    held: tuple[Held, ...]
+
+    @classmethod
+    def of(
+        cls, error: BaseException, node_id: str | None, models: list[LoadedModel]
+    ) -> "Heard":
+        held = [Held(m.kind, m.class_name, m.loaded_bytes) for m in models if m.loaded_bytes > 0]
+        held.sort(key=lambda model: -model.loaded_bytes)
+        kind = type(error).__name__
+        return cls(node_id, where_of(error) or "device", kind, str(error), tuple(held))
+
+    def is_cause_of(self, node_id: str, kind: str, text: str) -> bool:
+        """Return whether this is the error that a node ended in, or what led to it.
+
+        ComfyUI tries a VAE in tiles after an out-of-memory error. Where that one came while the
+        VAE was being loaded, the tiles fail because half of it is still on the CPU.
+        """
+        if node_id == self.node_id and kind == "RuntimeError":
+            return True
+        return kind.rpartition(".")[2] == self.kind and text.startswith(self.text)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A prompt that ended in an out-of-memory error, as it stood in the queue."""
+
+    prompt_id: str
+    number: float
+    prompt: Mapping[str, Any]
+    extra_data: Mapping[str, Any]
+    outputs: tuple[str, ...]
+    node_id: str
+    class_type: str
+    where: Where
+    error: str  # its first line, with its type
+    asked_bytes: int | None
+    held: tuple[Held, ...]
+    finished: frozenset[str]
+    volatile: frozenset[str] = frozenset()
+    is_incomplete: bool = False  # it ended in a success, but without a part of a LoRA or ControlNet
+
+    @property
+    def title(self) -> str:
+        """What the user calls the node that failed; its class where that is not told."""
+        meta = (self.prompt.get(self.node_id) or {}).get("_meta") or {}
+        return str(meta.get("title") or self.class_type)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "node_id": self.node_id,
+            "class_type": self.class_type,
+            "title": self.title,
+            "where": "RAM" if self.where == "RAM" else "GPU",
+            "asked_mib": in_mib(self.asked_bytes),
+            "held": [
+                {"kind": model.kind, "class": model.class_name,
+                 "loaded_mib": in_mib(model.loaded_bytes)} for model in self.held
+            ],
+            "error": self.error,
+            "is_incomplete": self.is_incomplete,
+        }
+
+
+def failure_of(
+    entry: Mapping[str, Any], heard: Heard | None, volatile: frozenset[str] = frozenset(),
+    left_out: Mapping[str, str] | None = None,
+) -> Failure | None:
+    """Return how a prompt of ComfyUI's history ran out of memory; None where it did not.
+
+    `heard` is what was seen of its error; without it the type and the text in the history tell.
+    `left_out` names the nodes in which ComfyUI went on without something: their results are wrong,
+    and so is what stands on them, whether or not another node failed afterwards.
+    """
+    messages = {name: data for name, data in (entry.get("status") or {}).get("messages") or []}
+    if "execution_interrupted" in messages:
+        return None
+    number, prompt_id, prompt, extra_data, outputs = entry["prompt"][:5]
+    cached = frozenset(map(str, messages.get("execution_cached", {}).get("nodes") or []))
+    wrong = tainted(prompt, left_out or {}, cached)
+    error = messages.get("execution_error")
+    found = _raised(error, heard) if error is not None else _left_out(prompt, left_out or {}, heard)
+    if found is None:
+        return None
+    ran = frozenset(prompt) if error is None else frozenset(map(str, error.get("executed") or []))
+    return Failure(
+        prompt_id=str(prompt_id), number=number, prompt=prompt, extra_data=extra_data,
+        outputs=tuple(outputs), finished=(cached | ran) - wrong, volatile=volatile, **found,
+    )
+
+
+def _raised(error: Mapping[str, Any], heard: Heard | None) -> dict[str, Any] | None:
+    """Return the facts of a node's error; None where it was not memory."""
+    kind, text = str(error.get("exception_type")), str(error.get("exception_message"))
+    node_id = str(error.get("node_id"))
+    if heard is not None and not heard.is_cause_of(node_id, kind, text):
+        heard = None  # that one was survived
+    where = heard.where if heard is not None else where_of_text(kind, text)
+    if where is None:
+        return None
+    if heard is not None:
+        kind, text = heard.kind, heard.text
+    return {
+        "node_id": node_id, "class_type": str(error.get("node_type")), "where": where,
+        "error": _first_line(kind, text), "asked_bytes": requested_bytes(text),
+        "held": () if heard is None else heard.held,
+    }
+
+
+def _left_out(
+    prompt: Mapping[str, Any], left_out: Mapping[str, str], heard: Heard | None
+) -> dict[str, Any] | None:
+    for node_id, text in left_out.items():
+        if node_id in prompt:
+            return {
+                "node_id": node_id, "class_type": str(prompt[node_id]["class_type"]),
+                "where": "device", "error": text, "asked_bytes": requested_bytes(text),
+                "held": () if heard is None else heard.held, "is_incomplete": True,
+            }
+    return None
+
+
+def tainted(
+    prompt: Mapping[str, Any], left_out: Mapping[str, str], cached: frozenset[str]
+) -> frozenset[str]:
+    """Return the nodes with wrong results: where something was left out, and behind it.
+
+    Weights without their LoRA stay loaded, so whatever ran with the same model is wrong as well.
+    """
+    starts = [node for node in left_out if node in prompt]
+    models = {tuple(link) for node in starts for link in _links(prompt[node])}
+    sharing = {
+        node_id for node_id, node in prompt.items() if node_id not in cached
+        and models & {tuple(link) for link in _links(node)}
+    }
+    return frozenset(behind(prompt, {*starts, *sharing})) if starts else frozenset()
+
+
+def _links(node: Mapping[str, Any]) -> list[list[Any]]:
+    return [value for value in node["inputs"].values() if is_link(value)]
+
+
+def _first_line(kind: str, text: str) -> str:
+    lines = text.strip().splitlines()
+    return f"{kind.rpartition('.')[2]}: {lines[0] if lines else 'no text'}"[:300]

@@ -1,0 +1,38 @@
+"""What happens to a prompt when it is posted, before ComfyUI validates it."""
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+from ..base.node_types import Registry
+from .guarded_prompt import guard_prompt
+from .settings import guards_all, with_browser_wish
+from .words import not_guarded
+
+log = logging.getLogger("headroom")
+
+
+def as_wished(posted: Any, browser: Mapping[str, Any], registry: Registry) -> Any:
+    """Return the posted JSON, guarded on every wire if that is wished for.
+
+    It takes along what the browser's user wants after an out-of-memory error. What is no prompt
+    at all is left as it is, for ComfyUI to refuse.
+    """
+    if not isinstance(posted, dict):
+        return posted
+    extra_data = with_browser_wish(posted.get("extra_data"), browser)
+    changed = {} if extra_data is posted.get("extra_data") else {"extra_data": extra_data}
+    prompt = posted.get("prompt")
+    if guards_all(extra_data, os.environ, browser) and _is_prompt(prompt):
+        guarded = guard_prompt(prompt, registry)
+        changed["prompt"] = guarded.prompt
+        if guarded.left:
+            log.warning("[Headroom] %s", not_guarded(guarded.left))
+    return {**posted, **changed}
+
+
+def _is_prompt(prompt: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(prompt, dict) and all(
+        isinstance(node, dict) and isinstance(node.get("inputs"), dict) for node in prompt.values()
+    )

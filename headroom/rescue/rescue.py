@@ -1,0 +1,289 @@
+"""Give a prompt that ran out of memory a second life: decide, purge, guard and queue it first."""
+
+import copy
+import logging
+import os
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..base.node_types import Registry
+from ..base.refusals import NotKnown, Refused
+from ..guard.errors import is_out_of_memory
+from ..measure.journal import Entry, OomAttempt, executing_node
+from ..models.loaded import LoadedModel
+from . import words
+from .failure import Failure, Heard, failure_of
+from .guarded_prompt import GuardedPrompt, guard_prompt
+from .settings import own_part, rescue_of
+from .wires import unfinished_nodes
+
+log = logging.getLogger("headroom")
+
+EVENT = "headroom.rescue"
+MAX_KEPT = 50  # as many as there are run records
+
+
+class Host(Protocol):
+    """ComfyUI's queue, as headroom/host/queue.py has it."""
+
+    def running_item(self) -> tuple[Any, ...] | None: ...
+    def history_entry(self, prompt_id: str) -> dict[str, Any] | None: ...
+    def is_known(self, prompt_id: str) -> bool: ...
+
+    def validated(
+        self, prompt_id: str, prompt: Mapping[str, Any], outputs: list[str]
+    ) -> list[str]: ...
+    def put_first(
+        self, after: float, prompt_id: str, prompt: Mapping[str, Any],
+        extra_data: Mapping[str, Any], outputs: list[str], sensitive: Mapping[str, Any],
+    ) -> None: ...
+
+    def interrupt_is_asked(self) -> bool: ...
+    def keeps_no_results(self) -> bool: ...
+    def uncacheable_nodes(self, prompt_id: str) -> frozenset[str]: ...
+    def send_event(self, event: str, data: dict[str, Any], client_id: str | None) -> None: ...
+
+
+@dataclass
+class _Running:
+    """The prompt that runs now, and what was seen of it."""
+
+    prompt_id: str
+    sensitive: Mapping[str, Any]  # keys for paid services, which the history does not keep
+    heard: Heard | None = None
+    left_out: dict[str, str] = field(default_factory=dict)  # by node id: ComfyUI's words
+    stopped: bool = False  # the queue was cleared or interrupted meanwhile
+    is_decided: bool = False
+
+
+@dataclass
+class _Kept:
+    """A prompt that ran out of memory, for as long as somebody may ask for it."""
+
+    failure: Failure
+    sensitive: Mapping[str, Any] = field(default_factory=dict)
+    rescued_as: str | None = None
+    text: str = ""
+
+
+class Rescue:
+    """Told of every prompt by the recorder and by ComfyUI's log; asked over HTTP.
+
+    `purge(free_ram)` empties the GPU in the thread that runs prompts; `models()` are those loaded.
+    """
+
+    def __init__(
+        self, host: Host, registry: Registry, purge: Callable[[bool], None],
+        models: Callable[[], list[LoadedModel]],
+    ) -> None:
+        self._host = host
+        self._registry = registry
+        self._purge = purge
+        self._models = models
+        self._running: _Running | None = None
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._first_of: OrderedDict[str, str] = OrderedDict()
+        self._deciding = threading.RLock()  # held while ComfyUI's server thread validates
+        self._lock = threading.Lock()  # for what facts() reads; never held for long
+
+    # ---------------------------------------------------- told, in the thread that runs prompts
+
+    def prompt_begins(self) -> None:
+        """A prompt is about to begin; before a second life everything is unloaded."""
+        self.prompt_is_over()
+        item = self._host.running_item()
+        if item is None:
+            return
+        prompt_id = str(item[1])
+        self._running = _Running(prompt_id, item[5] if len(item) > 5 else {})
+        kept = self._kept.get(self._first_of.get(prompt_id, ""))
+        if kept is not None:
+            self._purge(kept.failure.where == "RAM")
+
+    def error_is_handled(self, error: BaseException) -> None:
+        """ComfyUI handles an error: see what holds the memory before it is all unloaded."""
+        running = self._running
+        if running is None or not is_out_of_memory(error):
+            return
+        if running.heard is None or running.heard.text != str(error):
+            running.heard = Heard.of(error, executing_node()[1], self._models())
+
+    def note(self, entry: Entry) -> None:
+        """Something went on without a part of what it was to do."""
+        running = self._running
+        if running is None or not isinstance(entry, OomAttempt) or entry.attempt != 0:
+            return
+        if entry.prompt_id == running.prompt_id and entry.node_id is not None:
+            # Nodes that a node expanded to are named after it.
+            running.left_out[entry.node_id.partition(".")[0]] = entry.error
+
+    def queue_is_cleared(self) -> None:
+        """Somebody emptied or interrupted the queue (in the server's thread)."""
+        running = self._running
+        if running is not None:
+            running.stopped = True
+
+    def prompt_is_over(self, prompt_id: str | None = None) -> None:
+        """The prompt that ran has left the executor; decided once, however often it is told."""
+        with self._deciding:
+            running = self._running
+            if running is None or running.is_decided or prompt_id not in (None, running.prompt_id):
+                return
+            item = self._host.running_item()
+            if item is not None and str(item[1]) == running.prompt_id:
+                return
+            running.is_decided = True
+            try:
+                self._look_back(running)
+            finally:
+                self._running = None  # only now: who asks for the facts meanwhile waits for them
+
+    def _look_back(self, running: _Running) -> None:
+        entry = self._host.history_entry(running.prompt_id)
+        if entry is None:
+            return  # somebody cleared the history
+        uncacheable = self._host.uncacheable_nodes(running.prompt_id)
+        failure = failure_of(entry, running.heard, uncacheable, running.left_out)
+        if failure is not None:
+            self._decide(failure, running)
+
+    # ---------------------------------------------------- asked
+
+    def ask(self, prompt_id: str) -> dict[str, Any]:
+        """Queue a prompt that ran out of memory again, guarded, before all others.
+
+        Raises NotKnown, and Refused for one that did not, or that had its second life.
+        """
+        with self._deciding:
+            kept = self._kept.get(prompt_id) or self._from_history(prompt_id)
+            if prompt_id in self._first_of:
+                raise Refused(
+                    f"Prompt {prompt_id} was itself the second try of prompt "
+                    f"{self._first_of[prompt_id]}: a prompt is run again once."
+                )
+            if kept.rescued_as is not None and self._host.is_known(kept.rescued_as):
+                raise Refused(
+                    f"Prompt {prompt_id} was run again already, as prompt {kept.rescued_as}."
+                )
+            guarded = self._again(kept)
+            return {
+                "prompt_id": kept.rescued_as, "rescued_from": prompt_id, "text": kept.text,
+                "not_guarded": [wire._asdict() for wire in guarded.left],
+            }
+
+    def facts(self, prompt_id: str) -> dict[str, Any]:
+        """Return what the record of a run says of its first and second life.
+
+        Whoever has seen in ComfyUI's history that a prompt failed finds the decision here.
+        """
+        running = self._running
+        if running is not None and running.prompt_id == prompt_id:
+            self.prompt_is_over(prompt_id)
+        with self._lock:
+            kept = self._kept.get(prompt_id)
+            first = self._first_of.get(prompt_id)
+        return {
+            "rescued_as": kept.rescued_as if kept is not None else None,
+            "rescued_from": first,
+            "failure": self._failure_json(kept, first) if kept is not None else None,
+        }
+
+    # ---------------------------------------------------- the decision
+
+    def _decide(self, failure: Failure, running: _Running) -> None:
+        kept = _Kept(failure, running.sensitive, text=words.what_failed(failure))
+        with self._lock:
+            self._kept[failure.prompt_id] = kept
+            _forget_oldest(self._kept)
+        first = self._kept.get(self._first_of.get(failure.prompt_id, ""))
+        if failure.prompt_id in self._first_of:
+            kept.text = words.failed_twice(failure, first.failure) if first else kept.text
+            self._tell(kept)
+            return
+        wish = rescue_of(failure.extra_data, os.environ)
+        if wish == "off" or running.stopped or self._host.interrupt_is_asked():
+            return
+        if wish == "automatic":
+            self._again_or_say_why(kept)
+        else:
+            kept.text = words.can_run_again(failure)
+            self._tell(kept)
+
+    def _again_or_say_why(self, kept: _Kept) -> None:
+        try:
+            self._again(kept)
+        except Refused as error:
+            kept.text = f"{kept.text} It cannot run again: {error}"
+            self._tell(kept)
+
+    def _again(self, kept: _Kept) -> GuardedPrompt:
+        failure, new_id = kept.failure, str(uuid.uuid4())
+        guarded = self._guarded(failure)
+        if failure.is_incomplete and not guarded.inserted:
+            raise Refused("no wire there brings a model that OOM Guard knows.")
+        # What had finished is in the history of the first life, and is not written twice even
+        # where its cached result is lost.
+        wanted = [out for out in failure.outputs if out not in failure.finished]
+        try:
+            outputs = self._host.validated(
+                new_id, guarded.prompt, wanted or list(failure.outputs)
+            )
+        except ValueError as error:
+            raise Refused(str(error)) from error
+        own = {**own_part(failure.extra_data), "rescued_from": failure.prompt_id}
+        with self._lock:
+            self._first_of[new_id] = failure.prompt_id
+            _forget_oldest(self._first_of)
+            kept.rescued_as = new_id
+        kept.text = " ".join(filter(None, (
+            words.runs_again(failure, new_id, self._host.keeps_no_results()),
+            words.not_guarded(guarded.left),
+        )))
+        self._host.put_first(
+            failure.number, new_id, guarded.prompt, {**failure.extra_data, "headroom": own},
+            outputs, kept.sensitive,
+        )
+        self._tell(kept)
+        return guarded
+
+    def _guarded(self, failure: Failure) -> GuardedPrompt:
+        """Return the prompt with guards where they cost no finished node its cached result."""
+        prompt = copy.deepcopy(failure.prompt)  # ComfyUI writes into what it runs
+        into = None if self._host.keeps_no_results() else unfinished_nodes(
+            prompt, failure.node_id, failure.finished, failure.volatile
+        )
+        return guard_prompt(prompt, self._registry, into)
+
+    def _from_history(self, prompt_id: str) -> _Kept:
+        entry = self._host.history_entry(prompt_id)
+        failure = failure_of(entry, None) if entry is not None else None
+        if failure is not None:
+            kept = self._kept[prompt_id] = _Kept(failure, text=words.what_failed(failure))
+            return kept
+        if entry is None and not self._host.is_known(prompt_id):
+            raise NotKnown(f"No prompt {prompt_id} is known: it is not in ComfyUI's history.")
+        raise Refused(f"Prompt {prompt_id} did not end in an out-of-memory error.")
+
+    # ---------------------------------------------------- telling
+
+    def _tell(self, kept: _Kept) -> None:
+        log.warning("[Headroom] %s", kept.text)
+        failure = kept.failure
+        client = failure.extra_data.get("client_id")
+        self._host.send_event(EVENT, {
+            "prompt_id": failure.prompt_id,
+            **self.facts(failure.prompt_id),
+        }, client if isinstance(client, str) else None)
+
+    def _failure_json(self, kept: _Kept, first: str | None) -> dict[str, Any]:
+        may = first is None and kept.rescued_as is None
+        return {**kept.failure.as_json(), "can_rescue": may, "text": kept.text}
+
+
+def _forget_oldest(kept: OrderedDict[str, Any]) -> None:
+    while len(kept) > MAX_KEPT:
+        kept.popitem(last=False)

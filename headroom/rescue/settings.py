@@ -1,0 +1,95 @@
+"""What is to happen after an out-of-memory error, and whether every run is guarded: who decides.
+
+A prompt's own `extra_data.headroom` wins over the server's environment, which wins over the
+setting of the browser's user.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+log = logging.getLogger("headroom")
+
+Rescue = Literal["off", "offer", "automatic"]
+Guard = Literal["off", "all"]
+
+RESCUE_VARIABLE = "HEADROOM_RESCUE"
+GUARD_VARIABLE = "HEADROOM_GUARD"
+RESCUE_SETTING = "Headroom.Rescue.AfterOutOfMemory"
+GUARD_SETTING = "Headroom.Rescue.GuardEveryRun"
+BROWSER_RESCUE: dict[str, Rescue] = {
+    "nothing": "off", "offer to run it again": "offer", "run it again": "automatic",
+}
+# Where the browser user's wish travels with a prompt, from its post to its end.
+BROWSER_KEY = "browser_rescue"
+
+_told: set[tuple[str, str]] = set()
+
+
+def rescue_of(extra_data: Any, environment: Mapping[str, str]) -> Rescue:
+    """Return what happens after an out-of-memory error of a prompt with this `extra_data`."""
+    asked = _flag(extra_data, "rescue")
+    if asked is not None:
+        return "automatic" if asked else "off"
+    word = _word(environment, RESCUE_VARIABLE, get_args(Rescue))
+    if word is None:
+        kept = own_part(extra_data).get(BROWSER_KEY)
+        word = kept if kept in get_args(Rescue) else "offer"
+    return word  # type: ignore[return-value]
+
+
+def guards_all(
+    extra_data: Any, environment: Mapping[str, str], browser: Mapping[str, Any]
+) -> bool:
+    """Return whether a prompt is guarded on all its wires before it is validated."""
+    asked = _flag(extra_data, "guard")
+    if asked is not None:
+        return asked
+    word = _word(environment, GUARD_VARIABLE, get_args(Guard))
+    return browser.get(GUARD_SETTING) is True if word is None else word == "all"
+
+
+def with_browser_wish(extra_data: Any, browser: Mapping[str, Any]) -> Any:
+    """Return `extra_data` with what the browser's user wants, where that is not the default."""
+    wish = browser.get(RESCUE_SETTING)
+    word = BROWSER_RESCUE.get(wish, "offer") if isinstance(wish, str) else "offer"
+    own = {key: value for key, value in own_part(extra_data).items() if key != BROWSER_KEY}
+    if word != "offer":
+        own[BROWSER_KEY] = word
+    if own == own_part(extra_data) or not isinstance(extra_data, (dict, type(None))):
+        return extra_data
+    return {**(extra_data or {}), "headroom": own}
+
+
+def own_part(extra_data: Any) -> dict[str, Any]:
+    """Return `extra_data.headroom`; nothing where that is no object."""
+    own = extra_data.get("headroom") if isinstance(extra_data, dict) else None
+    if own is not None and not isinstance(own, dict):
+        _warn("extra_data.headroom", own, 'an object such as {"rescue": true, "guard": true}')
+        return {}
+    return own or {}
+
+
+def _flag(extra_data: Any, name: str) -> bool | None:
+    value = own_part(extra_data).get(name)
+    if value is None or isinstance(value, bool):
+        return value
+    _warn(f"extra_data.headroom.{name}", value, "true or false")
+    return None
+
+
+def _word(environment: Mapping[str, str], name: str, words: tuple[str, ...]) -> str | None:
+    value = environment.get(name, "").strip().lower()
+    if value in ("", *words):
+        return value or None
+    _warn(name, value, f"{', '.join(words[:-1])} or {words[-1]}")
+    return None
+
+
+def _warn(name: str, value: Any, expected: str) -> None:
+    """Tell once what was expected; the next in line decides then."""
+    came = repr(value)[:60]
+    if (name, came) not in _told:
+        _told.add((name, came))
+        log.warning("[Headroom] expected %s to be %s, but got %s: it is ignored",
+                    name, expected, came)

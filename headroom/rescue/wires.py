@@ -1,0 +1,39 @@
+"""Which nodes of a prompt may get guards without ComfyUI having to compute finished ones again."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ..base.prompt_graph import ancestors, is_link
+
+Prompt = Mapping[str, Mapping[str, Any]]
+
+
+def unfinished_nodes(
+    prompt: Prompt, failed: str, finished: Collection[str], volatile: Collection[str] = ()
+) -> set[str]:
+    """Return the nodes whose inputs may change: the failed one, and those that have not run.
+
+    What a finished node stands on keeps its inputs as well, or its cache key would change: a lazy
+    switch, for example, has finished without the branch that it did not take. `volatile` nodes
+    (fingerprint NaN) never come out of the cache, nor does anything behind them.
+    """
+    kept = {node for node in finished if node in prompt} - behind(prompt, volatile)
+    untouched = {above for node in kept for above in ancestors(prompt.__getitem__, node)}
+    return (set(prompt) - untouched) | ({failed} & set(prompt))
+
+
+def behind(prompt: Prompt, starts: Collection[str]) -> set[str]:
+    """Return `starts` and every node that anything of theirs reaches."""
+    takers: dict[str, list[str]] = {}
+    for node_id, node in prompt.items():
+        for value in node["inputs"].values():
+            if is_link(value):
+                takers.setdefault(value[0], []).append(node_id)
+    found: set[str] = set()
+    waiting = [node for node in starts if node in prompt]
+    while waiting:
+        node_id = waiting.pop()
+        if node_id not in found:
+            found.add(node_id)
+            waiting += takers.get(node_id, [])
+    return found

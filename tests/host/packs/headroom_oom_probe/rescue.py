@@ -1,0 +1,110 @@
+"""Nodes that run out of memory when asked, write something each time they run, or expand."""
+
+import json
+
+import torch
+from comfy_execution.graph_utils import GraphBuilder
+
+
+class AnyType(str):
+    def __ne__(self, other):
+        return False
+
+
+ANY = AnyType("*")
+_ran: dict[str, int] = {}
+
+
+def _count(key):
+    _ran[key] = _ran.get(key, 0) + 1
+    return _ran[key]
+
+
+class _Node:
+    CATEGORY = "headroom_oom_probe"
+    FUNCTION = "execute"
+    RETURN_TYPES = (ANY,)
+    OUTPUT_NODE = False
+
+
+class OomOnce(_Node):
+    """A third-party node: it hands `value` on, but runs out of memory the first `times` times.
+
+    Another word in `error` is the text of a RuntimeError.
+    """
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"value": (ANY,), "key": ("STRING", {}), "times": ("INT", {}),
+                             "error": ("STRING", {})}}
+
+    def execute(self, value, key, times, error):
+        if _count(key) > times:
+            return (value,)
+        if error:
+            raise RuntimeError(error)
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 ...")
+
+
+class OomWrites(_Node):
+    """An output node that tells how often it has run for its key."""
+
+    OUTPUT_NODE = True
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"value": (ANY,), "key": ("STRING", {})}}
+
+    def execute(self, value, key):
+        return {"ui": {"text": [json.dumps(_count(key))]}, "result": (value,)}
+
+
+class OomWritesAlways(OomWrites):
+    """The same, but ComfyUI keeps no result of it: it runs again in every queue."""
+
+    @classmethod
+    def IS_CHANGED(cls, **_):
+        return float("nan")
+
+
+class OomExpands(_Node):
+    """Stands for a KSampler and its VAEDecode, which it makes when it runs."""
+
+    RETURN_TYPES = ("IMAGE",)
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": ("MODEL",), "positive": ("CONDITIONING",),
+                             "latent": ("LATENT",), "vae": ("VAE",), "seed": ("INT", {})}}
+
+    def execute(self, model, positive, latent, vae, seed):
+        graph = GraphBuilder()
+        sample = graph.node(
+            "KSampler", model=model, positive=positive, negative=positive, latent_image=latent,
+            seed=seed, steps=2, cfg=4.0, sampler_name="euler", scheduler="normal", denoise=1.0)
+        image = graph.node("VAEDecode", samples=sample.out(0), vae=vae)
+        return {"result": (image.out(0),), "expand": graph.finalize()}
+
+
+class OomPipe(_Node):
+    """Wraps a model up in a type that only its own pack knows."""
+
+    RETURN_TYPES = ("OOM_PIPE",)
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": ("MODEL",)}}
+
+    def execute(self, model):
+        return (model,)
+
+
+class OomFromPipe(OomOnce):
+    """Takes such a pipe and runs out of memory once."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"pipe": ("OOM_PIPE",), "key": ("STRING", {})}}
+
+    def execute(self, pipe, key):
+        return super().execute(pipe, key, 1, "")

@@ -1,0 +1,279 @@
+"""Guards are put where a model is used, and nothing else of the prompt changes."""
+
+import copy
+
+import pytest
+
+from headroom.base.node_types import NodeType, from_object_info
+from headroom.rescue.guarded_prompt import OPTIONS, Left, guard_prompt
+from headroom.rescue.wires import unfinished_nodes
+
+CORE = {"MODEL", "CLIP", "VAE", "CONTROL_NET", "UPSCALE_MODEL", "CONDITIONING", "LATENT", "IMAGE",
+        "GUIDER", "SIGMAS", "STRING", "INT", "*"}
+
+
+def info(inputs, outputs, output_node=False, optional=None):
+    """A class as /object_info tells it."""
+    declared = {name: [kind, {}] for name, kind in inputs.items()}
+    more = {name: [kind, {}] for name, kind in (optional or {}).items()}
+    return {"input": {"required": declared, "optional": more}, "output": outputs,
+            "output_is_list": [False] * len(outputs), "output_node": output_node}
+
+
+CLASSES = {
+    "Checkpoint": info({"name": ["a", "b"]}, ["MODEL", "CLIP", "VAE"]),
+    "Lora": info({"model": "MODEL", "clip": "CLIP"}, ["MODEL", "CLIP"]),
+    "Encode": info({"clip": "CLIP", "text": "STRING"}, ["CONDITIONING"]),
+    "Empty": info({}, ["LATENT"]),
+    "Sample": info({"model": "MODEL", "positive": "CONDITIONING", "latent": "LATENT"}, ["LATENT"]),
+    "Decode": info({"samples": "LATENT", "vae": "VAE"}, ["IMAGE"]),
+    "Save": info({"images": "IMAGE"}, [], output_node=True),
+    "SaveModel": info({"model": "MODEL"}, [], output_node=True),
+    "Guider": info({"model": "MODEL", "positive": "CONDITIONING"}, ["GUIDER"]),
+    "GuiderTwice": info({"guider": "GUIDER"}, ["GUIDER"]),
+    "SampleGuided": info({"guider": "GUIDER", "latent": "LATENT"}, ["LATENT"]),
+    "Reroute": info({"": "*"}, ["*"]),
+    "Switch": info({"on": "*", "off": "*"}, ["*"]),
+    "Pipe": info({"model": "MODEL", "clip": "CLIP", "vae": "VAE"}, ["BASIC_PIPE"]),
+    "PipeSample": info({"pipe": "BASIC_PIPE"}, ["LATENT"]),
+    "Match": info({"value": "COMFY_MATCHTYPE_V3"}, ["COMFY_MATCHTYPE_V3"]),
+    "Grow": info({"models": "COMFY_AUTOGROW_V3"}, ["LATENT"]),
+    "Multi": info({"any_model": "MODEL,CLIP"}, ["STRING"]),
+    "SampleAndPass": info({"model": "MODEL"}, ["MODEL", "LATENT"]),
+    "Control": info({"positive": "CONDITIONING"}, ["CONDITIONING"],
+                    optional={"control_net": "CONTROL_NET", "vae": "VAE"}),
+    "ControlLoad": info({}, ["CONTROL_NET"]),
+    "UpscaleLoad": info({}, ["UPSCALE_MODEL"]),
+    "Upscale": info({"upscale_model": "UPSCALE_MODEL", "image": "IMAGE"}, ["IMAGE"]),
+    "HeadroomOOMGuard": info({"model": "*", "max_attempts": "INT"}, ["*"]),
+}
+
+
+class Registry:
+    def node_type(self, class_type):
+        found = CLASSES.get(class_type)
+        return from_object_info(found) if found else None
+
+    def is_core(self, type_name):
+        return type_name in CORE
+
+
+def node(class_type, **inputs):
+    return {"class_type": class_type, "inputs": inputs}
+
+
+def picture():
+    return {
+        "1": node("Checkpoint", name="a"),
+        "2": node("Encode", clip=["1", 1], text="x"),
+        "3": node("Empty"),
+        "4": node("Sample", model=["1", 0], positive=["2", 0], latent=["3", 0]),
+        "5": node("Decode", samples=["4", 0], vae=["1", 2]),
+        "6": node("Save", images=["5", 0]),
+    }
+
+
+def guarded(prompt, into=None):
+    before = copy.deepcopy(prompt)
+    found = guard_prompt(prompt, Registry(), into)
+    assert prompt == before
+    return found
+
+
+def guards(found):
+    """Where each guard takes its model from."""
+    return {name: found.prompt[name]["inputs"]["model"] for name in found.inserted}
+
+
+def test_every_model_on_its_way_into_a_node_that_uses_it_gets_one_guard():
+    found = guarded(picture())
+    assert guards(found) == {
+        "headroom-guard-1-1": ["1", 1], "headroom-guard-1-0": ["1", 0],
+        "headroom-guard-1-2": ["1", 2],
+    }
+    assert found.prompt["4"]["inputs"] == {
+        "model": ["headroom-guard-1-0", 0], "positive": ["2", 0], "latent": ["3", 0],
+    }
+    assert found.prompt["5"]["inputs"]["vae"] == ["headroom-guard-1-2", 0]
+    assert found.left == ()
+
+
+def test_a_guard_has_every_input_of_its_class_and_a_title():
+    new = guarded(picture()).prompt["headroom-guard-1-0"]
+    assert new["class_type"] == "HeadroomOOMGuard"
+    assert new["inputs"] == {"model": ["1", 0], **OPTIONS}
+    assert new["_meta"]["title"] == "OOM Guard"
+
+
+def test_two_takers_of_one_output_share_its_guard():
+    prompt = {**picture(), "7": node("Encode", clip=["1", 1], text="y")}
+    found = guarded(prompt)
+    assert len(found.inserted) == 3
+    assert found.prompt["2"]["inputs"]["clip"] == found.prompt["7"]["inputs"]["clip"]
+
+
+def test_what_only_patches_a_model_gets_none_and_what_it_gives_does():
+    prompt = {**picture(), "7": node("Lora", model=["1", 0], clip=["1", 1])}
+    prompt["4"]["inputs"]["model"] = ["7", 0]
+    prompt["2"]["inputs"]["clip"] = ["7", 1]
+    found = guarded(prompt)
+    assert found.prompt["7"] is prompt["7"]
+    assert sorted(guards(found).values()) == [["1", 2], ["7", 0], ["7", 1]]
+
+
+def test_a_node_that_samples_and_hands_its_model_on_is_a_user():
+    prompt = {"1": node("Checkpoint"), "2": node("SampleAndPass", model=["1", 0]),
+              "3": node("SaveModel", model=["2", 0])}
+    assert sorted(guards(guarded(prompt)).values()) == [["1", 0], ["2", 0]]
+
+
+@pytest.mark.parametrize("hop", [
+    node("Reroute", **{"": ["1", 0]}), node("Match", value=["1", 0]),
+    node("Switch", on=["1", 0], off=["9", 0]), node("GoneForGood", model=["1", 0]),
+])
+def test_behind_a_node_of_any_type_the_taker_says_what_comes(hop):
+    prompt = {**picture(), "7": hop, "9": node("Checkpoint")}
+    prompt["4"]["inputs"]["model"] = ["7", 0]
+    found = guarded(prompt)
+    assert found.prompt["7"] is prompt["7"]
+    assert found.prompt["4"]["inputs"]["model"] == ["headroom-guard-7-0", 0]
+
+
+def test_a_chain_of_reroutes_is_followed_to_its_end():
+    prompt = {**picture(), "7": node("Reroute", **{"": ["1", 0]}),
+              "8": node("Reroute", **{"": ["7", 0]})}
+    prompt["4"]["inputs"]["model"] = ["8", 0]
+    found = guarded(prompt)
+    assert found.prompt["4"]["inputs"]["model"] == ["headroom-guard-8-0", 0]
+    assert ["7", 0] not in guards(found).values()
+
+
+def test_optional_inputs_unions_and_growing_inputs_are_guarded():
+    prompt = {
+        "1": node("Checkpoint"), "2": node("ControlLoad"),
+        "3": node("Control", positive=["4", 0], control_net=["2", 0], vae=["1", 2]),
+        "4": node("Encode", clip=["1", 1], text="x"), "5": node("Multi", any_model=["1", 1]),
+        "6": {"class_type": "Grow", "inputs": {"models.model0": ["1", 0]}},
+        "7": node("UpscaleLoad"), "8": node("Upscale", upscale_model=["7", 0], image=["9", 0]),
+        "9": node("Decode", samples=["6", 0], vae=["1", 2]),
+    }
+    found = guarded(prompt)
+    assert sorted(guards(found).values()) == [["1", 0], ["1", 1], ["1", 2], ["2", 0], ["7", 0]]
+    assert found.prompt["6"]["inputs"] == {"models.model0": ["headroom-guard-1-0", 0]}
+
+
+def test_a_pipe_of_a_custom_type_is_left_and_named_and_what_goes_into_it_is_guarded():
+    prompt = {"1": node("Checkpoint"),
+              "2": node("Pipe", model=["1", 0], clip=["1", 1], vae=["1", 2]),
+              "3": node("PipeSample", pipe=["2", 0])}
+    found = guarded(prompt)
+    assert found.left == (Left("3", "pipe", "BASIC_PIPE"),)
+    assert len(found.inserted) == 3
+
+
+def test_a_wire_that_validation_refuses_is_left_to_validation():
+    prompt = picture()
+    prompt["4"]["inputs"]["model"] = ["1", 2]  # a VAE
+    assert guarded(prompt).prompt["4"] is prompt["4"]
+    prompt["4"]["inputs"]["model"] = ["1", 7]  # an output that is not there
+    assert guarded(prompt).prompt["1"] is prompt["1"]
+
+
+def test_a_wire_with_a_guard_of_the_user_stays_as_it_is():
+    prompt = {**picture(), "7": node("HeadroomOOMGuard", model=["1", 0], max_attempts=3)}
+    prompt["4"]["inputs"]["model"] = ["7", 0]
+    found = guarded(prompt)
+    assert found.prompt["4"] is prompt["4"]
+    assert found.prompt["7"] is prompt["7"]
+
+
+def test_guarding_twice_is_guarding_once():
+    once = guarded(picture()).prompt
+    again = guarded(once)
+    assert again.prompt == once
+    assert again.inserted == ()
+
+
+def test_ids_are_stable_cannot_collide_and_hold_no_colon_of_a_subgraph():
+    prompt = {**picture(), "headroom-guard-1-0": node("Empty")}
+    found = guarded(prompt)
+    assert "headroom-guard-1-0_" in found.inserted
+    assert found.prompt["headroom-guard-1-0"] is prompt["headroom-guard-1-0"]
+    assert guarded(prompt).inserted == found.inserted
+    inner = {f"57:{name}": {**n, "inputs": {
+        key: [f"57:{v[0]}", v[1]] if isinstance(v, list) else v for key, v in n["inputs"].items()
+    }} for name, n in picture().items()}
+    assert all(":" not in name for name in guarded(inner).inserted)
+    assert len(guarded(inner).inserted) == 3
+
+
+def test_two_subgraph_ids_that_look_alike_get_two_guards():
+    prompt = {"1:2": node("Checkpoint"), "1_2": node("Checkpoint"),
+              "a": node("SaveModel", model=["1:2", 0]), "b": node("SaveModel", model=["1_2", 0])}
+    found = guarded(prompt)
+    assert guards(found) == {"headroom-guard-1_2-0": ["1:2", 0],
+                             "headroom-guard-1_2-0_": ["1_2", 0]}
+
+
+def test_only_the_named_nodes_get_guards():
+    found = guarded(picture(), into={"5", "6"})
+    assert guards(found) == {"headroom-guard-1-2": ["1", 2]}
+    assert found.prompt["4"] == picture()["4"]
+
+
+def test_a_guider_that_was_finished_is_wrapped_up_again_in_a_copy():
+    prompt = {
+        "1": node("Checkpoint"), "2": node("Encode", clip=["1", 1], text="x"),
+        "3": node("Guider", model=["1", 0], positive=["2", 0]),
+        "4": node("GuiderTwice", guider=["3", 0]), "5": node("Empty"),
+        "6": node("SampleGuided", guider=["4", 0], latent=["5", 0]),
+        "7": node("SampleGuided", guider=["4", 0], latent=["6", 0]),
+    }
+    found = guarded(prompt, into={"7"})
+    assert {name: found.prompt[name] for name in "123456"} == {name: prompt[name]
+                                                              for name in "123456"}
+    assert found.prompt["7"]["inputs"]["guider"] == ["headroom-copy-4", 0]
+    assert found.prompt["headroom-copy-4"]["inputs"]["guider"] == ["headroom-copy-3", 0]
+    assert found.prompt["headroom-copy-3"]["inputs"] == {
+        "model": ["headroom-guard-1-0", 0], "positive": ["2", 0],
+    }
+
+
+def test_types_of_v1_classes_that_trick_their_equality_are_read_by_their_text():
+    class AnyType(str):
+        def __ne__(self, other):
+            return False
+
+    found = from_object_info({"input": {"required": {"x": (AnyType("*"), {}), "y": (["a"],)}},
+                              "output": (AnyType("*"), "MODEL"), "output_node": False})
+    assert found == NodeType({"x": "*", "y": "COMBO"}, ("*", "MODEL"))
+
+
+# ---------------------------------------------------------------- which nodes may get one
+
+
+def test_the_failed_node_and_what_had_not_run_may_change():
+    assert unfinished_nodes(picture(), "4", {"1", "2", "3"}) == {"4", "5", "6"}
+
+
+def test_what_a_finished_node_stands_on_is_kept_even_where_it_did_not_run_itself():
+    prompt = {**picture(), "7": node("Switch", on=["1", 0], off=["9", 0]), "9": node("Checkpoint")}
+    prompt["4"]["inputs"]["model"] = ["7", 0]
+    assert "9" not in unfinished_nodes(prompt, "4", {"1", "2", "3", "7"})
+
+
+def test_a_branch_that_came_out_of_the_cache_is_kept():
+    other = {f"b{name}": node(n["class_type"], **{
+        key: [f"b{v[0]}", v[1]] if isinstance(v, list) else v for key, v in n["inputs"].items()
+    }) for name, n in picture().items()}
+    found = unfinished_nodes({**picture(), **other}, "4", {"1", "2", "3", "b6"})
+    assert found == {"4", "5", "6"}
+
+
+def test_the_failed_node_may_change_even_if_something_behind_it_is_cached():
+    assert "4" in unfinished_nodes(picture(), "4", {"1", "2", "3", "6"})
+
+
+def test_what_never_comes_out_of_the_cache_may_change():
+    prompt = picture()
+    assert unfinished_nodes(prompt, "5", {"1", "2", "3", "4"}, {"2"}) == {"2", "4", "5", "6"}
