@@ -1,6 +1,6 @@
-"""Tables from the recorded figures: one beside each results file, and those of the two READMEs.
+"""Tables from the recorded figures: one beside each results file, and those of the pages.
 
-The README's part lies between two marker comments and is never written by hand. Every table names
+A page's part lies between two marker comments and is never written by hand. Every table names
 the device, ComfyUI, torch and the commit that were measured.
 """
 
@@ -13,16 +13,23 @@ from .bench_rows import Say, chinese, english, rows_of
 from .results import Part
 
 BEGIN, END = "<!-- {}: begin; written by `python dev.py bench` -->", "<!-- {}: end -->"
-READMES = {"README.md": english, "README.zh-CN.md": chinese}
+PAGES = {
+    "figures": {"benchmarks/README.md": english, "benchmarks/README.zh-CN.md": chinese},
+    "workflows": {"docs/workflows.md": english, "docs/workflows.zh-CN.md": chinese},
+}
 
 
 def publish(root: Path = results.ROOT, folder: Path = results.RESULTS) -> list[Path]:
     """Write every table anew from the recorded results; return the files that changed."""
     wanted = {path.with_suffix(".md"): file_table(path) for path in sorted(folder.glob("*.json"))}
-    for name, say in READMES.items():
-        text = (root / name).read_text(encoding="utf-8")
-        text = with_part(text, "figures", section(results.newest(folder), say))
-        wanted[root / name] = with_part(text, "workflows", figures.table(say))
+    written = {
+        "figures": lambda say: section(results.newest(folder), say),
+        "workflows": figures.table,
+    }
+    for part, pages in PAGES.items():
+        for name, say in pages.items():
+            text = (root / name).read_text(encoding="utf-8")
+            wanted[root / name] = with_part(text, part, written[part](say))
     changed = [path for path, text in wanted.items() if text and not _holds(path, text)]
     for path in changed:
         path.write_text(wanted[path], encoding="utf-8")
@@ -42,13 +49,13 @@ def file_table(path: Path) -> str:
 
 
 def with_part(text: str, part: str, written: str) -> str:
-    """The README with what is between the markers of that part replaced; ValueError without them.
+    """The page with what is between the markers of that part replaced; ValueError without them.
     """
     begin, end = BEGIN.format(part), END.format(part)
     before, found, rest = text.partition(begin)
     _, found_end, after = rest.partition(end)
     if not found or not found_end:
-        raise ValueError(f"The README has no part between {begin} and {end}.")
+        raise ValueError(f"The page has no part between {begin} and {end}.")
     return f"{before}{begin}\n{written}\n{end}{after}"
 
 
@@ -74,11 +81,14 @@ def _about(device: str, comfyui: str, torch: str, say: Say) -> str:
         return f"**{device}**, ComfyUI {comfyui}, torch {torch}"
     return say(
         f"**Simulated GPU** (no real GPU took part), ComfyUI {comfyui}, torch {torch}. Bytes are "
-        "exact to PyTorch's caching allocator, without CUDA context, streams or dynamic VRAM; "
-        "seconds are of a CPU, and only ratios within one run say something.",
-        f"**模拟 GPU**（没有真实 GPU 参与），ComfyUI {comfyui}，torch {torch}。字节数与 PyTorch "
-        "缓存分配器完全一致，但不含 CUDA 上下文、流和动态显存；秒数来自 CPU，只有同一次运行内的"
-        "比值有意义。",
+        "counted by a model of PyTorch's caching allocator, which agrees with the real one on a "
+        "fake CUDA driver (`tests/unit/test_fake_cuda_driver.py`); there is no CUDA context, no "
+        "stream and no dynamic VRAM. Seconds are of a CPU: only ratios within one run say "
+        "something.",
+        f"**模拟 GPU**（没有真实 GPU 参与），ComfyUI {comfyui}，torch {torch}。字节数由 PyTorch "
+        "缓存分配器的模型计数，它与在伪 CUDA 驱动上运行的真实分配器一致"
+        "（`tests/unit/test_fake_cuda_driver.py`）；不含 CUDA 上下文、流和动态显存。秒数来自 CPU，"
+        "只有同一次运行内的比值有意义。",
     )
 
 

@@ -1,4 +1,4 @@
-"""The recorded figures of the bundled workflows, as text for their notes and for the READMEs.
+"""The recorded figures of the bundled workflows, as text for their notes and for the pages about them.
 
 What `benchmarks/workflows.py` recorded is the only source: nothing here is written by hand.
 """
@@ -95,7 +95,7 @@ def note_text(name: str) -> str:
 
 
 def table(say: Say) -> str:
-    """The READMEs' table of all workflows."""
+    """The pages' table of all workflows."""
     head = (say("Workflow", "工作流"), say("Compared", "比较"),
             say("ComfyUI's own nodes", "ComfyUI 自带节点"), say("With Headroom", "使用 Headroom"))
     rows = []

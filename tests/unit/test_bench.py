@@ -38,8 +38,8 @@ def write(folder, date, device="simulated GPU", **benchmarks):
     return path
 
 
-def test_the_readmes_show_exactly_what_the_newest_recorded_results_give():
-    for name, say in bench_tables.READMES.items():
+def test_the_pages_show_exactly_what_the_newest_recorded_results_give():
+    for name, say in bench_tables.PAGES["figures"].items():
         text = (ROOT / name).read_text(encoding="utf-8")
         figures = bench_tables.section(results.newest(), say)
         assert text == bench_tables.with_part(text, "figures", figures), (

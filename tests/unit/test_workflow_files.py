@@ -64,9 +64,9 @@ def test_a_note_holds_the_figures_that_were_recorded(name):
     assert figures.note_text(name) in workflow(name)["nodes"][0]["widgets_values"][0]
 
 
-def test_the_readmes_hold_the_table_of_the_recorded_figures():
-    for readme, say in (("README.md", english), ("README.zh-CN.md", chinese)):
-        text = (draw.ROOT / readme).read_text(encoding="utf-8")
+def test_the_pages_hold_the_table_of_the_recorded_figures():
+    for page, say in bench_tables.PAGES["workflows"].items():
+        text = (draw.ROOT / page).read_text(encoding="utf-8")
         assert bench_tables.with_part(text, "workflows", figures.table(say)) == text
 
 
