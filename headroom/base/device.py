@@ -1,7 +1,7 @@
 """What torch itself can tell and do about an accelerator, without ComfyUI.
 
-A query never creates a device context: a process that has not touched the GPU reports nothing
-instead of taking some hundred MiB for its answer.
+A query never starts a device: a process that has not touched the GPU reports nothing instead of
+taking some hundred MiB for its answer.
 """
 
 from typing import Any
@@ -19,28 +19,38 @@ def in_mib(amount_bytes: int | None) -> float | None:
 def backend(device: torch.device) -> Any | None:
     """Return torch's module for the kind of `device` (`torch.cuda`, `torch.xpu`, `torch.mps`).
 
-    None for the CPU, for kinds without memory functions, and while the backend is not in use.
+    None for the CPU, for kinds without memory functions, and while this process does not use the
+    device: every function of these modules would start it.
     """
-    if device.type == "cpu":
-        return None
-    module = getattr(torch, device.type, None)
+    module = None if device.type == "cpu" else getattr(torch, device.type, None)
     if module is None or not hasattr(module, "empty_cache"):
-        # A registered out-of-tree device answers through torch.cuda in ComfyUI's eyes.
-        module = torch.cuda
-    if device.type == "mps":
-        return module
-    is_initialized = getattr(module, "is_initialized", None)
-    return module if is_initialized is None or is_initialized() else None
+        return None
+    return module if is_in_use(device) else None
+
+
+def is_in_use(device: torch.device) -> bool:
+    """Return whether this process has started `device`, and so pays for a context on it."""
+    if not is_started(device.type):
+        return False
+    has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
+    if device.type != "cuda" or has_context is None:
+        return True
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return bool(has_context(index))
+
+
+def is_started(kind: str) -> bool:
+    """Return whether this process has started torch's backend for devices of this kind."""
+    ask = getattr(getattr(torch, kind, None), "is_initialized", None)
+    return ask is None or bool(ask())
 
 
 def accelerators() -> list[torch.device]:
     """Return the accelerators that torch knows here, the current one first; empty on a CPU box."""
     if torch.cuda.is_available():
-        current = torch.cuda.current_device()
-        if isinstance(current, torch.device):
-            return [current]
-        others = [i for i in range(torch.cuda.device_count()) if i != current]
-        return [torch.device("cuda", i) for i in [current, *others]]
+        current = torch.cuda.current_device() if is_started("cuda") else 0
+        indices = sorted(range(torch.cuda.device_count()), key=lambda index: index != current)
+        return [torch.device("cuda", index) for index in indices]
     xpu = getattr(torch, "xpu", None)
     if xpu is not None and xpu.is_available():
         return [torch.device("xpu", i) for i in range(xpu.device_count())]
@@ -81,7 +91,7 @@ def torch_memory(device: torch.device) -> tuple[int, int] | None:
     """Return (allocated bytes, reserved bytes) of torch's allocator in this process."""
     module = backend(device)
     if module is None:
-        return None
+        return None if is_in_use(device) else (0, 0)
     if device.type == "mps":
         return int(module.current_allocated_memory()), int(module.driver_allocated_memory())
     return int(module.memory_allocated(device)), int(module.memory_reserved(device))
@@ -89,6 +99,5 @@ def torch_memory(device: torch.device) -> tuple[int, int] | None:
 
 def device_name(device: torch.device) -> str:
     """Return the product name that the driver gives, or the device's own name."""
-    module = backend(device)
-    query = getattr(module, "get_device_name", None)
+    query = getattr(backend(device), "get_device_name", None)
     return str(query(device)) if query is not None else str(device)

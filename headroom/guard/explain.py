@@ -9,8 +9,9 @@ import torch
 from ..base.device import MIB
 from ..base.tensors import module_tensors
 from ..host.adapter import current_host
+from ..measure.nvml import other_processes_mib
 from ..measure.report import mib_text
-from ..measure.snapshot import DeviceMemory, Snapshot, other_processes_mib
+from ..measure.snapshot import DeviceMemory, Snapshot
 from .ladder import Recovery, tried_text
 from .options import GuardOptions
 

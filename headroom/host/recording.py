@@ -28,6 +28,7 @@ from comfy_execution.graph import DynamicPrompt
 from comfy_execution.progress import ProgressHandler, get_progress_state, reset_progress_state
 from execution import nodes as core_nodes
 
+from .loop_end import LoopEnd
 from .types import NodeCallback, NodeLabel
 
 log = logging.getLogger("headroom")
@@ -111,6 +112,7 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
         self._open_prompt: str | None = None
         self._placing = False
         self._attaching = threading.RLock()
+        self._end = LoopEnd(self._leave)
         self._empty_registry: weakref.ref[Any] | None = None
 
     @_never_fails
@@ -150,15 +152,11 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
         self._empty_registry = weakref.ref(get_progress_state(), lambda _: self.attach())
 
     def _watch_event_loop(self) -> None:
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            return  # no loop: the recorder's thread will notice the end by the queue
-        loop.call_soon(self.attach)
-        loop.create_task(_until_cancelled()).add_done_callback(self._leave)
+        if self._end.watch():
+            asyncio.get_running_loop().call_soon(self.attach)
 
     @_never_fails
-    def _leave(self, _task: Any) -> None:
+    def _leave(self) -> None:
         self._open_prompt = None
         self._listener.prompt_leaves()
 
@@ -166,7 +164,3 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
 def _running_nodes(registry: Any) -> list[str]:
     states = list(registry.nodes.items())
     return [str(node_id) for node_id, state in states if state["state"].value == "running"]
-
-
-async def _until_cancelled() -> None:
-    await asyncio.get_running_loop().create_future()

@@ -55,7 +55,8 @@ def difference_table(before: Snapshot, after: Snapshot) -> list[str]:
     lines: list[str] = []
     earlier = {device.device: device for device in before.devices}
     for device in after.devices:
-        lines.append(f"{device.device} ({device.name})")
+        untouched = "" if device.in_use else ", not in use by this process"
+        lines.append(f"{_called(device)}{untouched}")
         for name, old, new in _figures(earlier.get(device.device, device), device):
             lines.append(_row(name, old, new))
     if not after.devices:
@@ -63,6 +64,12 @@ def difference_table(before: Snapshot, after: Snapshot) -> list[str]:
     lines.append("RAM")
     lines.append(_row("process RSS", before.rss_bytes, after.rss_bytes))
     return lines
+
+
+def _called(device: DeviceMemory) -> str:
+    if device.name == device.device:
+        return device.device
+    return f"{device.device} ({device.name})"
 
 
 def _figures(

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import psutil
 import torch
@@ -10,6 +9,7 @@ import torch
 from ..base import device as devices
 from ..base.device import MIB
 from ..host.adapter import current_host
+from .nvml import card_memory, card_name
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class DeviceMemory:
 
     `driver_free_bytes` counts every process on the card, the others only this one.
     `dynamic_bytes` are ComfyUI's dynamic-VRAM pages, which torch's counters do not include.
+    `in_use` is False while this process has no context on the device, and so holds nothing there.
     """
 
     device: str
@@ -27,6 +28,7 @@ class DeviceMemory:
     allocated_bytes: int | None
     reserved_bytes: int | None
     dynamic_bytes: int | None
+    in_use: bool = True
 
     @property
     def held_bytes(self) -> int:
@@ -81,18 +83,20 @@ def used_devices() -> list[torch.device]:
 
 
 def measure_device(device: torch.device) -> DeviceMemory:
-    """Measure one device, asking NVML only where torch cannot tell."""
-    driver = devices.driver_memory(device) or _nvml_memory(device)
+    """Measure one device without starting it, asking NVML only where torch cannot tell."""
+    in_use = devices.is_in_use(device)
+    driver = devices.driver_memory(device) or card_memory(device)
     allocator = devices.torch_memory(device)
     host = current_host()
     return DeviceMemory(
         device=str(device),
-        name=_name(device),
+        name=_name(device) if in_use else card_name(device) or str(device),
         driver_free_bytes=driver[0] if driver else None,
         total_bytes=driver[1] if driver else None,
         allocated_bytes=allocator[0] if allocator else None,
         reserved_bytes=allocator[1] if allocator else None,
         dynamic_bytes=host.dynamic_bytes(device) if host is not None else None,
+        in_use=in_use,
     )
 
 
@@ -119,57 +123,3 @@ def freed_mib(before: Snapshot, after: Snapshot) -> float:
 def freed_rss_mib(before: Snapshot, after: Snapshot) -> float:
     """Return the MiB by which this process's RSS fell; negative where it rose."""
     return (before.rss_bytes - after.rss_bytes) / MIB
-
-
-@lru_cache(maxsize=1)
-def _nvml() -> Any | None:
-    """Return pynvml, started, or None where the module or the driver is missing."""
-    try:
-        import pynvml
-    except ImportError:
-        return None
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return None
-    return pynvml
-
-
-def _nvml_memory(device: torch.device) -> tuple[int, int] | None:
-    """Return (free, total) bytes from NVML: it needs no CUDA context in this process."""
-    nvml = _nvml() if device.type == "cuda" else None
-    if nvml is None:
-        return None
-    handle = _nvml_handle(nvml, device)
-    if handle is None:
-        return None
-    info = nvml.nvmlDeviceGetMemoryInfo(handle)
-    return int(info.free), int(info.total)
-
-
-def _nvml_handle(nvml: Any, device: torch.device) -> Any | None:
-    """Find the card by UUID: CUDA_VISIBLE_DEVICES renumbers torch's devices, not NVML's."""
-    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-    try:
-        if uuid is not None:
-            return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}".encode())
-        return nvml.nvmlDeviceGetHandleByIndex(device.index or 0)
-    except nvml.NVMLError:
-        return None
-
-
-def other_processes_mib(device: torch.device) -> dict[int, float]:
-    """Return {process id: MiB} of the other processes on the card, as NVML tells; empty if not."""
-    nvml = _nvml() if device.type == "cuda" else None
-    handle = _nvml_handle(nvml, device) if nvml is not None else None
-    if nvml is None or handle is None:
-        return {}
-    try:
-        found = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-    except nvml.NVMLError:
-        return {}  # not every driver lists processes
-    return {
-        int(entry.pid): int(entry.usedGpuMemory) / MIB
-        for entry in found
-        if entry.pid != _process().pid and entry.usedGpuMemory
-    }

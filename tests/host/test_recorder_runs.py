@@ -68,6 +68,18 @@ def test_hundreds_of_nodes_are_each_recorded_in_order(plain):
     assert_apart(nodes.values())
 
 
+def test_a_garbage_collection_amid_a_prompt_takes_nothing_of_ours_away(plain):
+    client = plain.client()
+    purge = {"class_type": "HeadroomPurgeVRAM", "inputs": {"unload": "no models",
+             "only_below_free_mib": 0, "free_ram": False, "reset_node_cache": False,
+             "run": "every time"}}
+    for _ in range(3):
+        prompt = {"1": {**purge, "inputs": {**purge["inputs"], "value": ["2", 0]}},
+                  "2": node("TimedAsync")}  # the event loop turns before the purge
+        record(client, client.run(prompt))
+    assert "Task was destroyed" not in plain.log_text()
+
+
 def test_the_last_fifty_runs_are_kept(plain):
     client = plain.client()
     ids = [client.queue({"1": node("TimedWork", 0.0)}) for _ in range(55)]

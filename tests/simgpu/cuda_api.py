@@ -79,6 +79,7 @@ def properties() -> SimpleNamespace:
 def _driver_functions() -> dict[str, Any]:
     return {
         "_cuda_getDeviceCount": lambda: 1,
+        "_cuda_hasPrimaryContext": lambda index: True,
         "_cuda_getDevice": lambda: DEVICE.index,
         "_cuda_setDevice": lambda index: None,
         "_cuda_synchronize": lambda *device: None,

@@ -8,7 +8,7 @@ from headroom.guard.explain import Subject, explain
 from headroom.guard.failure import Failure
 from headroom.guard.ladder import Attempt, Recovery
 from headroom.guard.options import GuardOptions
-from headroom.measure import snapshot as measure
+from headroom.measure import nvml
 from headroom.measure.snapshot import DeviceMemory, Snapshot
 
 GIB = 1 << 30
@@ -64,8 +64,7 @@ def test_a_driver_that_lists_no_processes_does_not_spoil_the_error(monkeypatch):
         def nvmlDeviceGetComputeRunningProcesses(self, handle):
             raise self.NVMLError("not supported")
 
-    monkeypatch.setattr(measure, "_nvml", lambda: Nvml())
-    monkeypatch.setattr(measure, "_nvml_handle", lambda nvml, device: object())
+    monkeypatch.setattr(nvml, "_card", lambda device: (Nvml(), object()))
     assert "Most likely to help: a smaller width and height" in text_of()
 
 
