@@ -1,78 +1,58 @@
 """Let a model's weights live in a memory-mapped file instead of in RAM.
 
 A mapped page is read from disk when it is used and dropped by the system when memory is short, so
-the weights cost no RAM until then. A storage whose bytes stand unchanged in the model's own file
-is mapped from there; the rest goes into one scratch file. Writing to a mapped weight makes a
-private copy of its page and never changes the file.
+the weights cost no RAM until then. Bytes that stand unchanged in a private file already (one that
+an earlier offload wrote, or a copy-on-write clone of the model's own file) are mapped from there;
+the rest is written. The model's own file is never mapped: others may overwrite it.
 """
 
-import logging
 import mmap
 import shutil
-import uuid
 import weakref
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 
-from ..base.safetensors_file import DTYPES, Slot, read_slots, write_storages
-from ..base.tensors import module_tensors, storage_bytes, storage_key
+from ..base import private_file
+from ..base.private_file import PrivateFile
 from ..measure.report import mib_text
+from .blocks import Block, Place, blocks_of, find_equal, weights_of
 
-log = logging.getLogger("headroom")
-
-MIN_MAPPED_BYTES = 4096
-COMPARE_CHUNK_BYTES = 8 * 1024 * 1024
+_files_of: dict[int, tuple[PrivateFile, ...]] = {}  # by the id of the module that lives in them
 
 
-@dataclass
-class Block:
-    """One storage of a model and every tensor that looks at it."""
-
-    names: list[str]
-    tensors: list[torch.Tensor]
-
-    @property
-    def data(self) -> torch.Tensor:
-        """The whole storage as a flat uint8 tensor."""
-        flat = torch.empty(0, dtype=torch.uint8)
-        return flat.set_(self.tensors[0].untyped_storage())
-
-    @property
-    def nbytes(self) -> int:
-        return self.tensors[0].untyped_storage().nbytes()
+class DiskRefused(OSError, ValueError):
+    """The folder cannot take the weights; a ValueError too: another target can be chosen."""
 
 
 @dataclass(frozen=True)
 class Mapped:
-    """Bytes now mapped from the model's own files and from the scratch file."""
+    """Bytes that are mapped now: since before, from clones, from earlier files, from a new one."""
 
-    own_bytes: int
-    scratch_bytes: int
-    scratch_path: Path | None
+    before_bytes: int
+    cloned_bytes: int
+    earlier_bytes: int
+    written_bytes: int
 
 
-def check_mappable(modules: Iterable[torch.nn.Module], folder: Path) -> None:
+def check_mappable(
+    modules: Iterable[torch.nn.Module], folder: Path, clones: Iterable[PrivateFile] = ()
+) -> None:
     """Raise before anything moves if these modules cannot be mapped or `folder` has no room.
 
-    ValueError: a weight that is not a plain tensor. OSError: the disk is full or read-only.
+    ValueError: a weight that is not a plain tensor. DiskRefused: the disk is full or read-only.
+    What has its size in one of `clones`, or in a file of an earlier offload, counts as there.
     """
-    weights = list(_weights(modules))
-    _refuse_special_classes((name, tensor) for name, tensor in weights if tensor.is_cpu)
-    wanted = sum(storage_bytes(tensor for _, tensor in weights).values())
-    folder.mkdir(parents=True, exist_ok=True)
-    probe = folder / ".headroom_write_test"
-    probe.write_bytes(b"0")
-    probe.unlink()
-    free = shutil.disk_usage(folder).free
-    if free < wanted:
-        raise OSError(
-            f"Offload Model with to = 'disk' needs {mib_text(wanted)} in ComfyUI's temp folder, "
-            f"but only {mib_text(free)} are free there: make room or choose to = 'CPU'."
-        )
+    modules = list(modules)
+    _refuse_special_classes((name, tensor) for name, tensor in weights_of(modules) if tensor.is_cpu)
+    files = [*_kept_files(modules), *clones]
+    there = Counter(slot.nbytes for file in files for slot in file.slots)
+    needed = Counter(block.nbytes for block in blocks_of(modules) if not block.is_mapped) - there
+    if needed:
+        _expect_room(sum(size * count for size, count in needed.items()), folder)
 
 
 def _refuse_special_classes(weights: Iterable[tuple[str, torch.Tensor]]) -> None:
@@ -86,138 +66,103 @@ def _refuse_special_classes(weights: Iterable[tuple[str, torch.Tensor]]) -> None
             )
 
 
-def map_modules(
-    modules: list[torch.nn.Module], folder: Path, sources: Iterable[Path] = ()
-) -> Mapped:
-    """Replace the CPU weights of `modules` by memory-mapped ones with the same bytes.
+def _expect_room(nbytes: int, folder: Path) -> None:
+    try:
+        private_file.write(folder, ())
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise refused(error) from error
+    if free < nbytes:
+        raise DiskRefused(
+            f"Offload Model with to = 'disk' needs {mib_text(nbytes)} in ComfyUI's temp folder, "
+            f"but only {mib_text(free)} are free there: make room or choose to = 'CPU'."
+        )
 
-    `sources` are safetensors files whose unchanged tensors are used in place. Shapes, strides,
-    dtypes and ties stay. The scratch file in `folder` is deleted with the modules or at exit.
-    All weights are on disk before the first one is replaced, so an OSError leaves RAM as it was.
-    """
-    _refuse_special_classes(_weights(modules))
-    blocks = _blocks(modules)
-    own = _find_in_sources(blocks, sources)
-    rest = [index for index in range(len(blocks)) if index not in own]
-    path = _write_scratch([blocks[i] for i in rest], modules, folder) if rest else None
-    slots = dict(own)
-    if path is not None:
-        slots.update(zip(rest, path[1], strict=True))
-    for index, data in _map_slots(slots):
-        _replace(blocks[index], data)
-    return Mapped(
-        own_bytes=sum(blocks[i].nbytes for i in own),
-        scratch_bytes=sum(blocks[i].nbytes for i in rest),
-        scratch_path=path[0] if path is not None else None,
+
+def refused(error: OSError) -> DiskRefused:
+    """Return the sentence for what the system said about the folder for mapped weights."""
+    return DiskRefused(
+        "Offload Model with to = 'disk' could not write to ComfyUI's temp folder "
+        f"({error.strerror or error}): the weights are in RAM or on the GPU, nothing is lost; "
+        "make room there, make it writable, or choose to = 'CPU'."
     )
 
 
-def _weights(modules: Iterable[torch.nn.Module]) -> Iterator[tuple[str, torch.Tensor]]:
-    for module in modules:
-        yield from module_tensors(module)
+def map_modules(
+    modules: list[torch.nn.Module], folder: Path, clones: Iterable[PrivateFile] = ()
+) -> Mapped:
+    """Replace the CPU weights of `modules` by memory-mapped ones with the same bytes.
 
-
-def _blocks(modules: Iterable[torch.nn.Module]) -> list[Block]:
-    found: dict[tuple[str, int], Block] = {}
-    for name, tensor in _weights(modules):
-        key = storage_key(tensor)
-        if key is None or key[0] != "cpu" or tensor.untyped_storage().nbytes() < MIN_MAPPED_BYTES:
-            continue
-        block = found.setdefault(key, Block([], []))
-        block.names.append(name)
-        block.tensors.append(tensor)
-    return list(found.values())
-
-
-def _find_in_sources(blocks: list[Block], sources: Iterable[Path]) -> dict[int, Slot]:
-    """Return, for each block whose exact bytes stand in one of the files, where they stand."""
-    index: dict[tuple[str, tuple[int, ...]], list[Slot]] = {}
-    for path in sources:
-        if path.suffix in (".safetensors", ".sft"):
-            for slot in read_slots(path):
-                index.setdefault((slot.dtype, slot.shape), []).append(slot)
-    found: dict[int, Slot] = {}
-    for number, block in enumerate(blocks):
-        tensor = block.tensors[0]
-        whole = tensor.is_contiguous() and tensor.numel() * tensor.element_size() == block.nbytes
-        if whole and len(block.tensors) == 1:
-            kind = (DTYPES.get(tensor.dtype, ""), tuple(tensor.shape))
-            same = _same_bytes(block, index.get(kind, []))
-            if same is not None:
-                found[number] = same
-    return found
-
-
-def _same_bytes(block: Block, candidates: list[Slot]) -> Slot | None:
-    """Return the candidate that holds the block's bytes; same-named tensors are tried first."""
-    leaf = ".".join(block.names[0].split(".")[-3:])
-    itemsize = block.tensors[0].element_size()
-    for slot in sorted(candidates, key=lambda slot: not slot.name.endswith(leaf)):
-        if slot.offset % itemsize == 0 and _equals(block.data, slot):
-            return slot
-    return None
-
-
-def _equals(data: torch.Tensor, slot: Slot) -> bool:
-    """Compare by reading, not by mapping: a mapped page would count as RAM afterwards."""
-    bytes_here = data.numpy()
-    with slot.path.open("rb") as file:
-        file.seek(slot.offset)
-        for start in range(0, slot.nbytes, COMPARE_CHUNK_BYTES):
-            here = bytes_here[start : start + COMPARE_CHUNK_BYTES]
-            there = np.frombuffer(file.read(here.nbytes), np.uint8)
-            if not _same_values(here, there):
-                return False
-    return True
-
-
-def _same_values(one: np.ndarray, other: np.ndarray) -> bool:
-    """Compare flat uint8 arrays, eight bytes at a time as far as that goes: 20 times faster."""
-    whole = one.size // 8 * 8
-    if other.size != one.size or not np.array_equal(one[whole:], other[whole:]):
-        return False
-    return np.array_equal(one[:whole].view(np.int64), other[:whole].view(np.int64))
-
-
-def _write_scratch(
-    blocks: list[Block], modules: list[torch.nn.Module], folder: Path
-) -> tuple[Path, list[Slot]]:
-    path = folder / f"headroom_{uuid.uuid4().hex}.safetensors"
+    `clones` are private files whose bytes are used where they are equal. Shapes, strides, dtypes
+    and ties stay. What is mapped already stays; what has to be written goes into one new file in
+    `folder`, kept as long as the modules or until their weights are others.
+    Everything is on disk before the first weight is replaced, so DiskRefused leaves RAM as it was.
+    """
+    _refuse_special_classes(weights_of(modules))
+    blocks = blocks_of(modules, "cpu")
+    in_ram = [block for block in blocks if not block.is_mapped]
+    found = find_equal(in_ram, [*_kept_files(modules), *clones])
+    missing = [block for block, place in zip(in_ram, found, strict=True) if place is None]
     try:
-        slots = write_storages(path, [(block.names[0], block.data) for block in blocks])
+        written = _write(missing, folder)
+        fresh = iter(written)
+        places = [place or next(fresh) for place in found]
+        mapped = _map(places)
     except OSError as error:
-        _delete(path)
-        raise OSError(
-            f"Offload Model could not write {mib_text(sum(block.nbytes for block in blocks))} to "
-            f"ComfyUI's temp folder ({error.strerror}): the weights are still in RAM, nothing "
-            "is lost; make room there or choose to = 'CPU'."
-        ) from error
+        raise error if isinstance(error, DiskRefused) else refused(error) from error
+    for block, data in zip(in_ram, mapped, strict=True):
+        _replace(block, data)
+    _keep(modules, [place.file for place in places])
+    return Mapped(
+        before_bytes=sum(block.nbytes for block in blocks) - sum(data.nbytes for data in mapped),
+        cloned_bytes=_bytes_in(place for place in found if place and place.file.is_clone),
+        earlier_bytes=_bytes_in(place for place in found if place and not place.file.is_clone),
+        written_bytes=_bytes_in(written),
+    )
+
+
+# ---------------------------------------------------------------- the files of a module
+
+
+def _kept_files(modules: Iterable[torch.nn.Module]) -> list[PrivateFile]:
+    return [file for module in modules for file in _files_of.get(id(module), ())]
+
+
+def _keep(modules: Iterable[torch.nn.Module], used: Iterable[PrivateFile]) -> None:
+    """Keep the files that the modules live in for their next offload; the others go."""
     for module in modules:
-        weakref.finalize(module, _delete, path)
-    return path, slots
+        if id(module) not in _files_of:
+            weakref.finalize(module, _files_of.pop, id(module), None)
+        still = [file for file in _files_of.get(id(module), ()) if file.is_in_use]
+        _files_of[id(module)] = tuple(dict.fromkeys([*still, *used]))
 
 
-def _delete(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        # Windows refuses while the file is mapped; ComfyUI empties its temp folder at start.
-        log.debug("[Headroom] %s stays until ComfyUI empties its temp folder: %s", path, error)
+# ---------------------------------------------------------------- writing and mapping
 
 
-def _map_slots(slots: dict[int, Slot]) -> list[tuple[int, torch.Tensor]]:
-    """Return each slot as a flat uint8 tensor over a private mapping of its file."""
-    maps: dict[Path, mmap.mmap] = {}
-    mapped = []
-    for number, slot in slots.items():
-        if slot.path not in maps:
-            with slot.path.open("rb") as file:
-                maps[slot.path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        data = torch.frombuffer(
-            maps[slot.path], dtype=torch.uint8, count=slot.nbytes, offset=slot.offset
+def _write(blocks: Sequence[Block], folder: Path) -> list[Place]:
+    if not blocks:
+        return []
+    _expect_room(sum(block.nbytes for block in blocks), folder)
+    file = private_file.write(folder, (block.data for block in blocks))
+    return [Place(file, slot) for slot in file.slots]
+
+
+def _map(places: Sequence[Place]) -> list[torch.Tensor]:
+    """Return each place as a flat uint8 tensor over a private mapping of its file."""
+    mappings: dict[PrivateFile, mmap.mmap] = {
+        file: file.map() for file in {place.file for place in places}
+    }
+    return [
+        torch.frombuffer(
+            mappings[file], dtype=torch.uint8, count=slot.nbytes, offset=slot.offset
         )
-        mapped.append((number, data))
-    return mapped
+        for file, slot in places
+    ]
+
+
+def _bytes_in(places: Iterable[Place]) -> int:
+    return sum(place.slot.nbytes for place in places)
 
 
 def _replace(block: Block, data: torch.Tensor) -> None:

@@ -2,12 +2,12 @@
 
 import gc
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
 from ..base.choices import expect_choice
 from ..base.named_files import files_of_values
+from ..base.private_file import clone
 from ..base.ram import trim_heap
 from ..host.adapter import current_host, host_lookup, return_cache
 from ..measure.journal import note_action
@@ -15,7 +15,7 @@ from ..measure.report import Report, mib_text
 from ..measure.snapshot import freed_rss_mib, snapshot
 from ..models.find import FoundModel, find_models
 from ..models.unload import others, unload_models
-from .mapping import Mapped, check_mappable, map_modules
+from .mapping import Mapped, check_mappable, map_modules, refused
 
 Scope = Literal["this model", "every other model"]
 Target = Literal["CPU", "disk"]
@@ -27,27 +27,25 @@ def offload(value: Any, scope: Scope = "this model", to: Target = "CPU") -> Repo
     `to` = "disk" also frees the copy in RAM: the weights end up memory-mapped, bit-identical.
     They return to the device when something uses them, which costs one load from RAM or disk.
     Raises ValueError for an unknown word, when `value` holds no model or a model cannot be mapped,
-    OSError when the disk refuses; the model is then as it was, at most moved to RAM.
+    DiskRefused when the disk refuses; the model is then as it was, at most moved to RAM.
     """
     expect_choice("Offload Model", "scope", scope, Scope)
     expect_choice("Offload Model", "to", to, Target)
     models = _models_in(value)
     before = snapshot()
     targets = others(models) if scope == "every other model" else models
-    folder = _scratch_folder()
-    if to == "disk":
-        check_mappable(_modules(targets), folder)
+    disk = _Disk(targets) if to == "disk" else None
     done = unload_models(targets)
     gc.collect()
     return_cache()
-    steps = tuple(item.text for item in done) or ("no other model was loaded",)
-    if to == "disk":
-        steps = (*steps, *(_to_disk(target, folder) for target in targets), trim_heap())
+    steps = [item.text for item in done] or ["no other model was loaded"]
+    if disk is not None:
+        steps += [*(disk.take(target) for target in targets), trim_heap()]
     after = snapshot()
     headline = _headline(sum(item.moved_bytes for item in done), to, scope)
-    if to == "disk":
-        headline += f"; this process holds {-freed_rss_mib(before, after):+,.1f} MiB of RAM"
-    report = Report(headline, steps, before, after)
+    if disk is not None:
+        headline += f"; {_ram_text(freed_rss_mib(before, after))}"
+    report = Report(headline, tuple(steps), before, after)
     note_action("offload", report.freed_mib, headline)
     return report
 
@@ -63,23 +61,40 @@ def _models_in(value: Any) -> list[FoundModel]:
     return models
 
 
-def _modules(models: Iterable[FoundModel]) -> list[Any]:
-    return [module for model in models for module in model.modules]
+class _Disk:
+    """The folder for mapped weights, and clones of the files that may hold them already.
+
+    Made before anything moves; raises ValueError or DiskRefused where these models cannot go there.
+    """
+
+    def __init__(self, targets: list[FoundModel]) -> None:
+        mapped = [target for target in targets if not _is_dynamic(target)]
+        modules = [module for target in mapped for module in target.modules]
+        sources = dict.fromkeys(path for target in mapped for path in _source_files(target))
+        try:
+            self._folder = _scratch_folder()
+            clones = [clone(path, self._folder) for path in sources]
+        except OSError as error:
+            raise refused(error) from error
+        self._clones = [file for file in clones if file is not None]
+        check_mappable(modules, self._folder, self._clones)
+
+    def take(self, model: FoundModel) -> str:
+        """Map one unloaded model's weights; a dynamic one is mapped by ComfyUI already."""
+        if _is_dynamic(model):
+            current_host().release_pinned_ram(model.handle)
+            return f"{model.label}: ComfyUI already maps its weights from file; pinned RAM released"
+        return f"{model.label}: {_where(map_modules(model.modules, self._folder, self._clones))}"
+
+
+def _is_dynamic(model: FoundModel) -> bool:
+    host = current_host()
+    return model.kind == "patcher" and host is not None and host.is_dynamic(model.handle)
 
 
 def _scratch_folder() -> Path:
     host = current_host()
     return Path(host.temp_folder()) if host is not None else Path(tempfile.gettempdir())
-
-
-def _to_disk(model: FoundModel, folder: Path) -> str:
-    """Map one unloaded model's weights; a dynamic one is mapped by ComfyUI already."""
-    host = current_host()
-    if model.kind == "patcher" and host is not None and host.is_dynamic(model.handle):
-        host.release_pinned_ram(model.handle)
-        return f"{model.label}: ComfyUI already maps its weights from file; pinned RAM released"
-    mapped = map_modules(model.modules, folder, _source_files(model))
-    return f"{model.label}: {_where(mapped)}"
 
 
 def _source_files(model: FoundModel) -> list[Path]:
@@ -100,10 +115,21 @@ def _source_files(model: FoundModel) -> list[Path]:
 
 
 def _where(mapped: Mapped) -> str:
-    return (
-        f"{mib_text(mapped.own_bytes)} mapped from the model's own file, "
-        f"{mib_text(mapped.scratch_bytes)} from a scratch file in ComfyUI's temp folder"
-    )
+    parts = {
+        "mapped before": mapped.before_bytes,
+        "mapped from a copy-on-write clone of the model's own file": mapped.cloned_bytes,
+        "mapped from the scratch file of an earlier offload": mapped.earlier_bytes,
+        "mapped from a new scratch file in ComfyUI's temp folder": mapped.written_bytes,
+    }
+    said = [f"{mib_text(amount)} {how}" for how, amount in parts.items() if amount]
+    return ", ".join(said) or "nothing to map"
+
+
+def _ram_text(freed_mib: float) -> str:
+    if abs(freed_mib) < 0.05:
+        return "RAM of this process stays the same"
+    fell = "fell" if freed_mib > 0 else "rose"
+    return f"RAM of this process {fell} by {abs(freed_mib):,.1f} MiB"
 
 
 def _headline(moved_bytes: int, to: Target, scope: Scope) -> str:

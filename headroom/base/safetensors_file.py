@@ -1,20 +1,16 @@
-"""Read and write the safetensors container, streaming: one header, then raw bytes in order.
+"""Where the tensors of a safetensors file lie, read from its header with nothing taken on trust.
 
-The library's `save_file` wants every tensor in one dict and keeps their bytes a second time; here
-a model's weights are written storage by storage without a copy. Format: 8 bytes little-endian
-header length, JSON header, data (https://github.com/huggingface/safetensors#format).
+Format: 8 bytes little-endian header length, JSON header, data
+(https://github.com/huggingface/safetensors#format).
 """
 
 import json
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import torch
 
-ALIGNMENT = 64
 MAX_HEADER_BYTES = 100_000_000
 
 DTYPES: dict[torch.dtype, str] = {
@@ -27,77 +23,41 @@ DTYPES: dict[torch.dtype, str] = {
 
 @dataclass(frozen=True)
 class Slot:
-    """Where one tensor's bytes lie in a file: `offset` counts from the start of the file."""
+    """Where the bytes of one tensor lie in a file: `offset` counts from its start."""
 
-    path: Path
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
     offset: int
     nbytes: int
 
 
-def read_slots(path: Path) -> list[Slot]:
-    """Return the tensors of a safetensors file from its header; reads no weights.
+def read_slots(file: IO[bytes], file_bytes: int) -> list[Slot]:
+    """Return the tensors of a safetensors file of `file_bytes` from its header; reads no weights.
 
-    Raises ValueError when the file is not a well-formed safetensors file.
+    Raises ValueError when the file is anything else: damaged, cut short, a pointer to a file.
     """
-    with path.open("rb") as file:
-        header, start = _read_header(file, path)
-    slots = []
-    for name, entry in header.items():
-        if name != "__metadata__":
-            begin, end = entry["data_offsets"]
-            slots.append(
-                Slot(path, name, entry["dtype"], tuple(entry["shape"]), start + begin, end - begin)
-            )
-    return slots
+    header, start = _read_header(file, file_bytes)
+    entries = [entry for name, entry in header.items() if name != "__metadata__"]
+    return [_slot(entry, start, file_bytes) for entry in entries]
 
 
-def _read_header(file: BinaryIO, path: Path) -> tuple[dict[str, Any], int]:
+def _read_header(file: IO[bytes], file_bytes: int) -> tuple[dict[str, Any], int]:
     prefix = file.read(8)
-    length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else MAX_HEADER_BYTES + 1
-    if length > MAX_HEADER_BYTES:
-        raise ValueError(f"expected a safetensors file, but {path.name} has no such header")
+    length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else file_bytes
+    if length > min(MAX_HEADER_BYTES, file_bytes - 8):
+        raise ValueError("expected a safetensors file, but there is no such header")
     try:
         header = json.loads(file.read(length))
-    except ValueError as error:
-        raise ValueError(f"the header of {path.name} is damaged") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError("the header is damaged") from error
+    if not isinstance(header, dict):
+        raise ValueError("the header is damaged: it is no JSON object")
     return header, 8 + length
 
 
-def flat_bytes(data: torch.Tensor) -> memoryview:
-    """Return the memory of a flat uint8 CPU tensor, not a copy."""
-    array: Any = data.numpy()
-    return memoryview(array)
-
-
-def write_storages(path: Path, storages: Sequence[tuple[str, torch.Tensor]]) -> list[Slot]:
-    """Write named flat uint8 tensors to `path` and return where each one lies.
-
-    Peak extra RAM: none beyond the file system's own cache. Raises OSError as the disk gives it.
-    """
-    entries: dict[str, dict[str, object]] = {}
-    position = 0
-    for name, data in storages:
-        begin = position
-        position += data.numel()
-        entries[name] = {"dtype": "U8", "shape": [data.numel()], "data_offsets": [begin, position]}
-        position += -position % ALIGNMENT
-        if position > begin + data.numel():
-            # The format wants no holes between tensors: fill up with a named pad.
-            pad_begin = begin + data.numel()
-            entries[f"{name}.pad"] = {
-                "dtype": "U8", "shape": [position - pad_begin],
-                "data_offsets": [pad_begin, position],
-            }
-    header = json.dumps(entries).encode()
-    header += b" " * (-(8 + len(header)) % ALIGNMENT)
-    slots, start = [], 8 + len(header)
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header)
-        for name, data in storages:
-            slots.append(Slot(path, name, "U8", (data.numel(),), file.tell(), data.numel()))
-            file.write(flat_bytes(data))
-            file.write(b"\0" * (-(file.tell() - start) % ALIGNMENT))
-    return slots
+def _slot(entry: Any, start: int, file_bytes: int) -> Slot:
+    offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
+    if not isinstance(offsets, list) or [type(place) for place in offsets] != [int, int]:
+        raise ValueError("the header is damaged: a tensor has no place in the file")
+    begin, end = start + offsets[0], start + offsets[1]
+    if not start <= begin <= end <= file_bytes:
+        raise ValueError("the file is cut short, or its header points outside of it")
+    return Slot(begin, end - begin)

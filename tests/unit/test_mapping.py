@@ -1,17 +1,18 @@
 """Weights move to a mapped file and back without changing a bit, or they stay as they were."""
 
 import gc
-from pathlib import Path
+import os
+import shutil
 
 import pytest
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 
 import headroom.actions.mapping as mapping
-from headroom.actions.mapping import check_mappable, map_modules
+from headroom.actions.mapping import DiskRefused, Mapped, check_mappable, map_modules
+from headroom.base import private_file
+from headroom.base.private_file import clone
 from headroom.base.ram import trim_heap
-from headroom.base.safetensors_file import read_slots
 from headroom.measure.snapshot import rss_bytes
 
 MIB = 1024 * 1024
@@ -45,17 +46,18 @@ def test_mapped_weights_are_bit_identical_and_keep_ties_strides_and_dtypes(tmp_p
     assert_same(module, expected)
     assert module.turned.stride() == stride
     assert module.head.weight.data_ptr() == module.embed.weight.data_ptr()
-    assert mapped.own_bytes == 0 and mapped.scratch_bytes > 0
+    weights = sum(t.nbytes for t in {t.data_ptr(): t for t in module.state_dict().values()}.values())
+    assert mapped == Mapped(0, 0, 0, written_bytes=weights)
 
 
-def test_the_scratch_file_is_a_valid_safetensors_file_and_goes_with_the_module(tmp_path):
-    module = Tied()
-    path = map_modules([module], tmp_path).scratch_path
-    with safe_open(path, framework="pt") as file:
-        assert "embed.weight" in file.keys()  # noqa: SIM118
-    del module
-    gc.collect()
-    assert not path.exists()
+def free_bytes(folder):
+    return shutil.disk_usage(folder).free
+
+
+def open_files(folder):
+    """What this process still holds open below `folder`, nameless files included."""
+    held = {os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")}
+    return [path for path in held if path.startswith(str(folder))]
 
 
 def test_rss_falls_by_the_size_of_the_model_within_five_percent(tmp_path):
@@ -69,7 +71,19 @@ def test_rss_falls_by_the_size_of_the_model_within_five_percent(tmp_path):
     assert before - rss_bytes() == pytest.approx(size, rel=0.05)
 
 
-def test_unchanged_weights_are_mapped_from_the_models_own_file(tmp_path):
+@pytest.fixture
+def shares_blocks(monkeypatch):
+    """A file system that shares blocks: a real one where there is one, else a copy stands for it."""
+
+    def copied(path, file):
+        file.write(path.read_bytes())
+        file.seek(0)
+        return True
+
+    monkeypatch.setattr(private_file, "_share_blocks", copied)
+
+
+def test_unchanged_weights_are_mapped_from_a_clone_of_the_models_own_file(tmp_path, shares_blocks):
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))
     own = tmp_path / "model.safetensors"
@@ -77,14 +91,15 @@ def test_unchanged_weights_are_mapped_from_the_models_own_file(tmp_path):
     with torch.no_grad():
         module[1].weight.add_(1)
     expected = state(module)
-    mapped = map_modules([module], tmp_path, [own])
+    mapped = map_modules([module], tmp_path, [clone(own, tmp_path)])
     assert_same(module, expected)
-    assert mapped.own_bytes == module[0].weight.nbytes
-    assert mapped.scratch_bytes == module[1].weight.nbytes
+    assert mapped == Mapped(0, module[0].weight.nbytes, 0, module[1].weight.nbytes)
 
 
 @pytest.mark.parametrize("changed", [None, 0, 4096, 4098])
-def test_weights_that_differ_in_one_byte_are_not_taken_from_the_file(tmp_path, changed):
+def test_weights_that_differ_in_one_byte_are_not_taken_from_the_file(
+    tmp_path, shares_blocks, changed
+):
     module = torch.nn.Module()
     module.register_buffer("table", torch.arange(4099, dtype=torch.int32).to(torch.uint8))
     own = tmp_path / "model.safetensors"
@@ -92,17 +107,88 @@ def test_weights_that_differ_in_one_byte_are_not_taken_from_the_file(tmp_path, c
     if changed is not None:
         module.table[changed] += 1
     expected = state(module)
-    mapped = map_modules([module], tmp_path, [own])
-    assert mapped.own_bytes == (4099 if changed is None else 0)
+    mapped = map_modules([module], tmp_path, [clone(own, tmp_path)])
+    assert mapped.cloned_bytes == (4099 if changed is None else 0)
     assert_same(module, expected)
 
 
-def test_writing_to_a_mapped_weight_never_changes_the_file(tmp_path):
+@pytest.mark.parametrize("kind", ["clone", "scratch file"])
+def test_no_file_that_others_can_reach_is_behind_a_mapped_weight(tmp_path, shares_blocks, kind):
+    """Whoever overwrites or truncates files, by name or by listing the folder, meets none of it."""
+    module = torch.nn.Linear(64, 64, bias=False)
+    own = tmp_path / "model.safetensors"
+    save_file(module.state_dict(), own)
+    clones = [clone(own, tmp_path)] if kind == "clone" else []
+    expected = state(module)
+    map_modules([module], tmp_path, clones)
+    for file in tmp_path.iterdir():
+        size = file.stat().st_size
+        with file.open("r+b") as overwritten:
+            overwritten.write(b"\x55" * size)
+        assert_same(module, expected)
+        os.truncate(file, 0)
+    assert_same(module, expected)
+
+
+def test_offloading_again_writes_nothing_and_the_disk_holds_one_copy(tmp_path):
+    module = torch.nn.Linear(1024, 1024, bias=False)
+    expected, size = state(module), module.weight.nbytes
+    first = map_modules([module], tmp_path)
+    assert first.written_bytes == size
+    assert map_modules([module], tmp_path) == Mapped(size, 0, 0, 0)
+    for _ in range(3):
+        module.weight.data = module.weight.data.clone()  # as after a visit on the GPU
+        assert map_modules([module], tmp_path) == Mapped(0, 0, size, 0)
+    assert_same(module, expected)
+    assert len(open_files(tmp_path)) == 1
+
+
+def test_weights_that_became_others_replace_the_scratch_file(tmp_path):
+    module = torch.nn.Linear(1024, 1024, bias=False)
+    for value in range(3):
+        module.weight.data = torch.full_like(module.weight.data.clone(), value)
+        expected = state(module)
+        assert map_modules([module], tmp_path).written_bytes == module.weight.nbytes
+        assert_same(module, expected)
+        assert len(open_files(tmp_path)) == 1
+
+
+def test_what_was_written_into_a_mapped_weight_is_kept_when_its_old_bytes_come_back(tmp_path):
+    module = torch.nn.Linear(64, 64, bias=False)
+    expected = state(module)
+    map_modules([module], tmp_path)
+    mapped_weight = module.weight.data
+    mapped_weight.zero_()
+    module.weight.data = expected["weight"].clone()
+    assert map_modules([module], tmp_path).earlier_bytes == module.weight.nbytes
+    assert_same(module, expected)
+    assert not mapped_weight.any()
+
+
+def test_the_scratch_file_goes_with_the_module(tmp_path):
+    module = Tied()
+    map_modules([module], tmp_path)
+    assert open_files(tmp_path)
+    del module
+    gc.collect()
+    assert open_files(tmp_path) == []
+
+
+def test_two_modules_with_the_same_names_share_one_scratch_file(tmp_path):
+    modules = [torch.nn.Linear(64, 64) for _ in range(2)]
+    expected = [state(module) for module in modules]
+    map_modules(modules, tmp_path)
+    for module, weights in zip(modules, expected, strict=True):
+        assert_same(module, weights)
+    assert len(open_files(tmp_path)) == 1
+
+
+def test_writing_to_a_mapped_weight_never_changes_the_file(tmp_path, shares_blocks):
     module = torch.nn.Linear(64, 64, bias=False)
     own = tmp_path / "model.safetensors"
     save_file(module.state_dict(), own)
     content = own.read_bytes()
-    map_modules([module], tmp_path, [own])
+    map_modules([module], tmp_path, [clone(own, tmp_path)])
     with torch.no_grad():
         module.weight.zero_()
     assert own.read_bytes() == content
@@ -135,25 +221,66 @@ def test_a_mapped_weight_is_usable_in_the_mode_that_it_was_usable_in(tmp_path, m
     assert module.weight.is_inference() is made
 
 
-def test_a_full_disk_leaves_the_weights_in_ram_and_no_file_behind(tmp_path, monkeypatch):
-    def full(path, storages):
-        path.write_bytes(b"half")
+@pytest.mark.parametrize("where", ["write", "fsync"])
+def test_a_full_disk_leaves_the_weights_in_ram_and_no_file_behind(tmp_path, monkeypatch, where):
+    def full(*_):
         raise OSError(28, "No space left on device")
 
     module = torch.nn.Linear(64, 64)
     expected, address = state(module), module.weight.data_ptr()
-    monkeypatch.setattr(mapping, "write_storages", full)
-    with pytest.raises(OSError, match="No space left on device.*nothing is lost"):
+    check_mappable([module], tmp_path)
+    if where == "write":
+        monkeypatch.setattr(private_file, "_append", full)
+    else:
+        monkeypatch.setattr(private_file.os, "fsync", full)
+    with pytest.raises(DiskRefused, match="No space left on device.*nothing is lost"):
         map_modules([module], tmp_path)
     assert_same(module, expected)
-    assert module.weight.data_ptr() == address and list(tmp_path.iterdir()) == []
+    assert module.weight.data_ptr() == address and open_files(tmp_path) == []
+
+
+def with_free(monkeypatch, folder, free):
+    usage = shutil.disk_usage(folder)
+    monkeypatch.setattr(mapping.shutil, "disk_usage", lambda _: usage._replace(free=free))
 
 
 def test_too_little_room_is_said_before_anything_moves(tmp_path, monkeypatch):
-    usage = mapping.shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(mapping.shutil, "disk_usage", lambda _: usage._replace(free=1))
-    with pytest.raises(OSError, match="only 0.0 MiB are free"):
+    with_free(monkeypatch, tmp_path, 1)
+    with pytest.raises(DiskRefused, match="only 0.0 MiB are free there: make room or choose"):
         check_mappable([torch.nn.Linear(64, 64)], tmp_path)
+
+
+@pytest.mark.parametrize("why", ["mapped already", "written earlier", "in a clone"])
+def test_what_need_not_be_written_needs_no_room(tmp_path, monkeypatch, shares_blocks, why):
+    module = torch.nn.Linear(64, 64, bias=False)
+    own = tmp_path / "model.safetensors"
+    save_file(module.state_dict(), own)
+    clones = [clone(own, tmp_path)] if why == "in a clone" else []
+    if why != "in a clone":
+        map_modules([module], tmp_path)
+    if why == "written earlier":
+        module.weight.data = module.weight.data.clone()
+    with_free(monkeypatch, tmp_path, 1)
+    check_mappable([module], tmp_path, clones)
+    assert map_modules([module], tmp_path, clones).written_bytes == 0
+
+
+def test_a_clone_of_equal_shapes_and_other_bytes_does_not_pass_for_room(
+    tmp_path, monkeypatch, shares_blocks
+):
+    module = torch.nn.Linear(64, 64, bias=False)
+    own = tmp_path / "model.safetensors"
+    save_file({"weight": torch.zeros(64, 64)}, own)
+    expected = state(module)
+    with_free(monkeypatch, tmp_path, 1)
+    with pytest.raises(DiskRefused, match="only 0.0 MiB are free there"):
+        map_modules([module], tmp_path, [clone(own, tmp_path)])
+    assert_same(module, expected)
+
+
+def test_a_folder_that_cannot_be_written_gets_the_same_advice(tmp_path):
+    with pytest.raises(DiskRefused, match="No such file.*make it writable, or choose to = 'CPU'"):
+        check_mappable([torch.nn.Linear(64, 64)], tmp_path / "not there")
 
 
 def test_a_weight_of_another_class_is_refused_by_name(tmp_path):
@@ -164,10 +291,3 @@ def test_a_weight_of_another_class_is_refused_by_name(tmp_path):
     module.weight = torch.nn.Parameter(torch.zeros(4, 4).as_subclass(Quantised))
     with pytest.raises(ValueError, match="weight is a Quantised"):
         check_mappable([module], tmp_path)
-
-
-def test_a_damaged_file_is_named(tmp_path):
-    path = tmp_path / "broken.safetensors"
-    path.write_bytes(b"\x10\0\0\0\0\0\0\0not json at all.")
-    with pytest.raises(ValueError, match="broken.safetensors is damaged"):
-        read_slots(Path(path))
