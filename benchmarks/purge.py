@@ -30,6 +30,7 @@ NAME = "purge"
 REHEARSAL = ()
 CAPACITY_MIB = 8192
 FILES = (models.DEMO_CHECKPOINT, models.TEST_CHECKPOINT)
+TRIES = 10
 FIGURES = ("allocated_bytes", "reserved_bytes")
 Json = dict[str, Any]
 
@@ -117,15 +118,17 @@ class PurgeBench:
         """`POST /free`, and wait until ComfyUI has acted on it; what it then frees takes a while.
 
         It misses a request that comes before the worker waits for prompts again: ask again then.
+        Raises RuntimeError when nothing came of it: there is no figure to report then.
         """
         before = self.device.collect()["allocated_bytes"]
-        for _ in range(10):
+        for _ in range(TRIES):
             self.client.free(unload_models=True, free_memory=free_memory)
             time.sleep(2)
             acted = not self.device.free_is_pending()
             if acted and self.device.collect()["allocated_bytes"] < before / 2:
                 time.sleep(2)
                 return
+        raise RuntimeError(f"POST /free had no effect on the server in {TRIES} tries.")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def _start() -> None:
     from .host.recording import PromptWatcher
     from .rescue.attach import look_after_prompts
 
-    gate = Gate(host_server.prompts_waiting)
+    gate = Gate(host_server.prompts_waiting, host_server.worker_listens)
     rescue = look_after_prompts()
 
     def before_prompt() -> None:
@@ -49,14 +49,12 @@ def _start() -> None:
     )
     found.prompt_is_over = rescue.prompt_is_over
     found.more_of = rescue.facts
-    routes = Routes(
-        found, gate, host_server.prompts_waiting, host_server.worker_listens, rescue.ask
-    )
+    routes = Routes(found, gate, host_server.prompts_waiting, rescue.ask)
     watcher = PromptWatcher(found, host_server.is_running)
     found.attach = watcher.attach
     for method, path, handler in routes.table():
         host_server.add_route(method, path, handler)
-    host_server.before_free(gate.wait_for_action)
+    host_server.hold_free(gate.between_actions)
     host_server.on_prompt_posted(watcher.attach)
     watcher.attach()
     found.start()

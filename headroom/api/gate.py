@@ -1,28 +1,50 @@
 """Keep memory actions that come over HTTP and prompts apart: one waits for the other."""
 
+import asyncio
+import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from ..base.refusals import Refused
 
-PATIENCE_SECONDS = 600.0
+log = logging.getLogger("headroom")
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 60.0
+PLACES = 9  # one that acts and eight that wait
 
 
 class Busy(Refused):
     """A prompt runs or is queued, so the action was not done."""
 
 
+class Crowded(Refused):
+    """Too many actions wait already, so this one was not taken."""
+
+
 class Gate:
-    """Lets an action in only while no prompt runs; a prompt that comes meanwhile waits for it.
+    """Lets one action in at a time, only while no prompt runs; a prompt waits for it to end.
 
     The mark is set before the queue is looked at, and every prompt looks at the mark after it has
-    left the queue: whichever comes second sees the other.
+    left the queue: whichever comes second sees the other. Actions wait as coroutines, which costs
+    the server no thread; the one that acts has a thread of the gate's own.
+
+    `executor_idle` may take a moment to find out whether the thread that runs prompts is at rest:
+    it also works between prompts, when the queue is empty already.
     """
 
-    def __init__(self, prompts_waiting: Callable[[], bool]) -> None:
+    def __init__(
+        self, prompts_waiting: Callable[[], bool], executor_idle: Callable[[], bool]
+    ) -> None:
         self._prompts_waiting = prompts_waiting
-        self._one_action = threading.Lock()
+        self._executor_idle = executor_idle
+        self._turn = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, "headroom action")
+        self._asked = 0
         self._free = threading.Event()
         self._free.set()
 
@@ -31,25 +53,59 @@ class Gate:
         """Whether an action is being done now."""
         return not self._free.is_set()
 
-    @contextmanager
-    def action(self, executor_idle: Callable[[], bool]) -> Iterator[None]:
-        """Hold prompts back for the block; Busy when one runs or waits. Actions follow in turn.
+    async def act(self, action: Callable[[], T]) -> T:
+        """Do `action` in a thread while no prompt runs and no other action, and return its result.
 
-        `executor_idle` may take a moment to find out whether the thread that runs prompts is at
-        rest: it also works between prompts, when the queue is empty already.
+        Raises Busy when a prompt runs or waits, Crowded when too many actions wait, and what
+        `action` raises. It is done to its end, even when nobody waits for the result any more.
         """
-        with self._one_action:
-            self._free.clear()
-            try:
-                if self._prompts_waiting() or not executor_idle():
-                    raise Busy(
-                        "A prompt is running or queued, and memory must not move under it: "
-                        "try again when the queue is empty, or interrupt the prompt first."
-                    )
-                yield
-            finally:
-                self._free.set()
+        if self._prompts_waiting():
+            raise _busy()
+        if self._asked >= PLACES:
+            raise Crowded(
+                f"{PLACES - 1} memory actions wait already, which is as many as may: "
+                "try again when they are done."
+            )
+        self._asked += 1
+        return await asyncio.shield(asyncio.ensure_future(self._in_turn(action)))
+
+    @asynccontextmanager
+    async def between_actions(self) -> AsyncIterator[None]:
+        """Enter the block when the actions that came before are done; later ones wait for it."""
+        async with self._turn:
+            yield
 
     def wait_for_action(self) -> None:
-        """Called by a prompt before its first node: wait until the action in progress is done."""
-        self._free.wait(PATIENCE_SECONDS)
+        """Called by a prompt before its first node: wait until the action in progress is done.
+
+        However long it takes: beside it the prompt would use models that are being moved.
+        """
+        while not self._free.wait(PATIENCE_SECONDS):
+            log.warning(
+                "[Headroom] a prompt has been waiting for %g s for a memory action that came over "
+                "HTTP; it begins when that is done", PATIENCE_SECONDS,
+            )
+
+    async def _in_turn(self, action: Callable[[], T]) -> T:
+        try:
+            async with self._turn:
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._thread, self._alone, action)
+        finally:
+            self._asked -= 1
+
+    def _alone(self, action: Callable[[], T]) -> T:
+        self._free.clear()
+        try:
+            if self._prompts_waiting() or not self._executor_idle():
+                raise _busy()
+            return action()
+        finally:
+            self._free.set()
+
+
+def _busy() -> Busy:
+    return Busy(
+        "A prompt is running or queued, and memory must not move under it: "
+        "try again when the queue is empty, or interrupt the prompt first."
+    )

@@ -15,6 +15,7 @@ UNLOADS = ("all models", "all but keep", "no models")
 SCOPES = ("this model", "every other model")
 TARGETS = ("CPU", "disk")
 MAX_RUNS_ASKED = 50
+MAX_BODY_BYTES = 64 * 1024
 
 
 class BadRequest(ValueError):

@@ -3,9 +3,10 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from aiohttp import web
@@ -13,11 +14,16 @@ from aiohttp import web
 from ..actions.offload import offload
 from ..actions.purge import purge
 from ..base.refusals import NotKnown, Refused
+from ..measure.report import Report
 from ..measure.snapshot import snapshot
 from ..models.loaded import loaded_models, patchers_named
 from ..record.recorder import Recorder
-from .gate import Gate
+from .gate import Crowded, Gate
 from .requests import (
+    MAX_BODY_BYTES,
+    BadRequest,
+    OffloadRequest,
+    PurgeRequest,
     memory_answer,
     offload_request,
     purge_request,
@@ -28,7 +34,8 @@ from .requests import (
 log = logging.getLogger("headroom")
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
-Answer = tuple[int, Any]
+Asked = TypeVar("Asked")
+READERS = 4
 
 
 class Routes:
@@ -36,13 +43,14 @@ class Routes:
 
     def __init__(
         self, recorder: Recorder, gate: Gate, prompts_waiting: Callable[[], bool],
-        worker_listens: Callable[[], bool], rescue: Callable[[str], Any],
+        rescue: Callable[[str], Any],
     ) -> None:
         self._recorder = recorder
         self._gate = gate
         self._prompts_waiting = prompts_waiting
-        self._worker_listens = worker_listens
         self._rescue = rescue
+        # Threads of our own: a driver that hangs must not take those that ComfyUI serves with.
+        self._readers = ThreadPoolExecutor(READERS, "headroom answer")
 
     def table(self) -> list[tuple[str, str, Handler]]:
         """Return (method, path, handler) of every route."""
@@ -56,26 +64,38 @@ class Routes:
         ]
 
     async def memory(self, request: web.Request) -> web.Response:
-        return await _answered(self._memory)
+        return await answered(self._read(self._memory))
 
     async def runs(self, request: web.Request) -> web.Response:
-        return await _answered(lambda: self._runs(dict(request.query)))
+        return await answered(self._read(lambda: self._runs(dict(request.query))))
 
     async def run(self, request: web.Request) -> web.Response:
-        prompt_id = request.match_info["prompt_id"]
-        return await _answered(lambda: self._one_run(prompt_id))
+        return await answered(self._read(lambda: self._one_run(request.match_info["prompt_id"])))
 
     async def purge(self, request: web.Request) -> web.Response:
-        body = await request.read()
-        return await _answered(lambda: self._purge(body))
+        return await answered(self._act(request, purge_request, _purge))
 
     async def offload(self, request: web.Request) -> web.Response:
-        body = await request.read()
-        return await _answered(lambda: self._offload(body))
+        return await answered(self._act(request, offload_request, _offload))
 
     async def rescue(self, request: web.Request) -> web.Response:
-        body = await request.read()
-        return await _answered(lambda: self._rescue(rescue_request(body)))
+        return await answered(self._rescued(request))
+
+    async def _rescued(self, request: web.Request) -> str:
+        asked = rescue_request(await body_of(request))
+        return await self._read(lambda: self._rescue(asked))
+
+    async def _read(self, work: Callable[[], Any]) -> str:
+        """Do `work` in a thread and write its JSON there too."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, lambda: json.dumps(work()))
+
+    async def _act(
+        self, request: web.Request, read: Callable[[bytes], Asked], do: Callable[[Asked], Report]
+    ) -> str:
+        """Read what is asked, before anything else, and do it when nothing else runs."""
+        asked = read(await body_of(request))
+        return json.dumps((await self._gate.act(partial(_as_nodes_do, do, asked))).as_json())
 
     # ---------------------------------------------------- in a thread
 
@@ -94,50 +114,55 @@ class Routes:
             )
         return found
 
-    def _purge(self, body: bytes) -> Any:
-        asked = purge_request(body)
-        with self._alone():
-            keep = patchers_named(list(asked.keep))
-            report = purge(
-                asked.unload, keep or None, asked.only_below_free_mib, asked.free_ram,
-                asked.reset_node_cache,
+
+def _as_nodes_do(do: Callable[[Asked], Report], asked: Asked) -> Report:
+    """Handle weights in the mode in which nodes run."""
+    with torch.inference_mode():
+        return do(asked)
+
+
+def _purge(asked: PurgeRequest) -> Report:
+    keep = patchers_named(list(asked.keep)) or None
+    return purge(
+        asked.unload, keep, asked.only_below_free_mib, asked.free_ram, asked.reset_node_cache
+    )
+
+
+def _offload(asked: OffloadRequest) -> Report:
+    return offload(patchers_named([asked.model]), asked.scope, asked.to)
+
+
+async def body_of(request: web.Request) -> bytes:
+    """Return the body; BadRequest for one that is larger than any that could be meant."""
+    body = bytearray()
+    async for chunk in request.content.iter_any():
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            raise BadRequest(
+                f"Expected a body of at most {MAX_BODY_BYTES // 1024} KiB, but this one is larger."
             )
-        return report.as_json()
-
-    def _offload(self, body: bytes) -> Any:
-        asked = offload_request(body)
-        with self._alone():
-            report = offload(patchers_named([asked.model]), asked.scope, asked.to)
-        return report.as_json()
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """No prompt runs meanwhile, and weights are handled in the mode in which nodes run."""
-        with self._gate.action(self._worker_listens), torch.inference_mode():
-            yield
+    return bytes(body)
 
 
-async def _answered(work: Callable[[], Any]) -> web.Response:
-    """Do `work` in a thread, write its JSON there too, and answer."""
-    status, text = await asyncio.get_running_loop().run_in_executor(None, _written, work)
+async def answered(work: Awaitable[str]) -> web.Response:
+    """Answer with the JSON text that `work` returns, or with one sentence for what it raises."""
+    try:
+        status, text = 200, await work
+    except Exception as error:
+        status = status_of(error)
+        if status >= 500:
+            log.exception("[Headroom] a request failed")
+            error = RuntimeError(f"The action failed with {type(error).__name__}: {error}")
+        text = json.dumps({"error": str(error)})
     return web.Response(status=status, text=text, content_type="application/json")
 
 
-def _written(work: Callable[[], Any]) -> tuple[int, str]:
-    status, answer = outcome(work)
-    return status, json.dumps(answer)
+# The first that fits. ValueError: ours (BadRequest), and a model that cannot be offloaded so.
+STATUSES: tuple[tuple[type[Exception], int], ...] = (
+    (NotKnown, 404), (Crowded, 429), (Refused, 409), (ValueError, 400),
+)
 
 
-def outcome(work: Callable[[], Any]) -> Answer:
-    """Return the status and the JSON data for what `work` returns or raises."""
-    try:
-        return 200, work()
-    except NotKnown as error:
-        return 404, {"error": str(error)}
-    except Refused as error:
-        return 409, {"error": str(error)}
-    except ValueError as error:  # ours (BadRequest), and a model that cannot be offloaded so
-        return 400, {"error": str(error)}
-    except Exception as error:
-        log.exception("[Headroom] a request failed")
-        return 500, {"error": f"The action failed with {type(error).__name__}: {error}"}
+def status_of(error: Exception) -> int:
+    """Return the HTTP status for an error of an answer."""
+    return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)

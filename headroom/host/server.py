@@ -1,9 +1,9 @@
 """The host adapter to ComfyUI's server: its queue, its event channel and its routes."""
 
-import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from typing import Any
 
@@ -30,15 +30,16 @@ def add_route(method: str, path: str, handler: Handler) -> None:
     PromptServer.instance.routes.route(method, path)(handler)
 
 
-def before_free(wait: Callable[[], None]) -> None:
-    """Let POST /free wait, without blocking the server, until `wait` returns.
+def hold_free(between: Callable[[], AbstractAsyncContextManager[None]]) -> None:
+    """Let POST /free be handled inside of `between()`, without blocking the server.
 
     What it asks for is done by the thread that runs prompts, at once when that one is idle: it
     would unload models while an action of ours unloads them, and neither expects the other.
     """
     async def hold(request: web.Request, handler: Handler) -> Any:
         if request.method == "POST" and request.path in ("/free", "/api/free"):
-            await asyncio.get_running_loop().run_in_executor(None, wait)
+            async with between():
+                return await handler(request)
         return await handler(request)
 
     _add_middleware(hold)
@@ -160,15 +161,20 @@ def worker_listens(timeout: float = 2.0) -> bool:
     """Return whether the thread that runs prompts is idle now, and not busy between two prompts.
 
     After a prompt, and when POST /free asks for it, that thread unloads models by itself. It takes
-    up flags only while it waits for work, so a flag that means nothing to it and is taken shows
-    that it is through with everything asked before.
+    up flags only while it waits for work, all at once, and acts on them then: a flag that means
+    nothing to it and is taken a second time shows that it is through with what it took before.
     """
-    queue = PromptServer.instance.prompt_queue
-    queue.set_flag("headroom_listening", False)
     deadline = time.monotonic() + timeout
+    return _takes_flag(deadline) and _takes_flag(deadline)
+
+
+def _takes_flag(deadline: float) -> bool:
+    queue = PromptServer.instance.prompt_queue
     pause = threading.Event()
-    while "headroom_listening" in queue.get_flags(reset=False):
-        if queue.get_tasks_remaining() > 0 or time.monotonic() > deadline:
-            return False
+    while queue.get_tasks_remaining() == 0 and time.monotonic() < deadline:
+        # Each time anew: the thread is not woken by a flag that comes before it waits for work.
+        queue.set_flag("headroom_listening", False)
         pause.wait(POLL_SECONDS)
-    return True
+        if "headroom_listening" not in queue.get_flags(reset=False):
+            return True
+    return False

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import statistics
 import threading
 import time
 from urllib.parse import urlencode
@@ -204,6 +205,45 @@ def test_what_post_free_asks_for_is_not_done_beside_a_purge(client, slow_model):
     assert len(spans) == expected  # no model was unloaded twice
     assert all(one[1] <= other[0] for one, other in itertools.pairwise(spans))
     assert client.run({"1": node("TimedWork")})["status"]["status_str"] == "success"
+
+
+def test_a_purge_that_follows_post_free_at_once_waits_for_what_that_does(client):
+    for _ in range(3):
+        for _ in range(3):
+            client.run({"1": node("TimedSlowModel", 0.3)})
+        known = len(detached(client))
+        expected = known + len(client.get_json("/headroom/memory")["models"])
+        client.free()
+        assert client.post_json("/headroom/purge", {})[0] == 200
+        wait_until(lambda: not client.get_json("/headroom/memory")["models"])
+        wait_until(lambda expected=expected: len(detached(client)) >= expected)
+        spans = sorted(detached(client))
+        assert len(spans) == expected  # no model was unloaded twice
+        assert all(one[1] <= other[0] for one, other in itertools.pairwise(spans))
+
+
+def test_other_routes_answer_at_once_while_40_purges_wait(client, server):
+    client.run({"1": node("TimedSlowModel", 4.0)})
+    requests = [Later(lambda: client.post_json("/headroom/purge", {})) for _ in range(40)]
+    took = {"/": [], "/view?filename=none.png": [], "/headroom/memory": []}
+    while any(request.is_alive() for request in requests):
+        for path, times in took.items():
+            began = time.monotonic()
+            client.get(path)
+            times.append(time.monotonic() - began)
+    answers = [request.wait().answer for request in requests]
+    statuses = [status for status, _ in answers]
+    assert set(statuses) == {200, 429} and 1 < statuses.count(200) < 20
+    refusal = next(answer for status, answer in answers if status == 429)
+    assert "wait already" in refusal["error"] and set(refusal) == {"error"}
+    began, ended = detached(client)[-1]
+    for path, times in took.items():
+        assert statistics.median(times) < (ended - began) / 10, (path, times)
+
+
+def test_a_body_larger_than_any_that_could_be_meant_is_refused(client):
+    status, answer = client.post_json("/headroom/offload", {"model": "m" * 200_000})
+    assert status == 400 and "64 KiB" in answer["error"] and len(answer["error"]) < 200
 
 
 def test_prompts_run_on_after_many_purges_at_once(client):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from devtools import bench, bench_tables, results
+from devtools import bench, bench_run, bench_tables, results
 from devtools.bench_rows import ROWS, chinese, english, rows_of
 from devtools.results import ROOT
 
@@ -156,3 +156,29 @@ def test_the_classes_on_a_real_gpu_are_told_in_the_gib_that_were_tried(folder, s
     write(folder, "2026-01-02", device="NVIDIA X", capacity_classes=result)
     text = bench_tables.section(results.newest(folder), say)
     assert all(words in text for words in wanted)
+
+
+class StubbornDevice:
+    """A server that takes POST /free and then frees nothing."""
+
+    def __init__(self):
+        self.client = self
+        self.asked = 0
+
+    def free(self, **_):
+        self.asked += 1
+
+    def collect(self):
+        return {"allocated_bytes": 100}
+
+    def free_is_pending(self):
+        return False
+
+
+def test_a_free_without_effect_ends_the_purge_benchmark_instead_of_being_measured(monkeypatch):
+    purge = bench_run.load("purge")
+    monkeypatch.setattr(purge.time, "sleep", lambda _: None)
+    device = StubbornDevice()
+    with pytest.raises(RuntimeError, match="POST /free had no effect"):
+        purge.PurgeBench(device, None).free(True)
+    assert device.asked == purge.TRIES

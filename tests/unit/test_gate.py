@@ -1,77 +1,186 @@
 """An action over HTTP and a prompt never work on the models at the same time."""
 
+import asyncio
 import threading
 
 import pytest
 
-from headroom.api.gate import Busy, Gate
+from headroom.api import gate as gates
+from headroom.api.gate import PLACES, Busy, Crowded, Gate
+
+
+def never():
+    pytest.fail("the action was done")
+
+
+def idle_gate():
+    return Gate(lambda: False, lambda: True)
 
 
 def test_an_action_is_refused_while_a_prompt_waits_or_runs():
-    gate = Gate(lambda: True)
-    with pytest.raises(Busy, match="prompt is running or queued"), gate.action(lambda: True):
-        pytest.fail("the action was done")
+    gate = Gate(lambda: True, lambda: True)
+    with pytest.raises(Busy, match="prompt is running or queued"):
+        asyncio.run(gate.act(never))
     assert not gate.acting
 
 
 def test_an_action_is_refused_while_the_executor_is_busy_between_prompts():
-    gate = Gate(lambda: False)
-    with pytest.raises(Busy), gate.action(lambda: False):
-        pytest.fail("the action was done")
+    gate = Gate(lambda: False, lambda: False)
+    with pytest.raises(Busy):
+        asyncio.run(gate.act(never))
     assert not gate.acting
 
 
-def test_a_prompt_that_comes_meanwhile_waits_until_the_action_is_done():
-    gate = Gate(lambda: False)
-    order = []
-    started = threading.Event()
-
-    def prompt():
-        started.set()
-        gate.wait_for_action()
-        order.append("prompt")
-
-    with gate.action(lambda: True):
-        thread = threading.Thread(target=prompt)
-        thread.start()
-        started.wait(30)
-        thread.join(0.05)
-        assert thread.is_alive()
-        order.append("action")
-    thread.join(30)
-    assert order == ["action", "prompt"]
-
-
-def test_a_prompt_that_comes_between_the_mark_and_the_look_is_seen():
-    marks = []
-    gate = Gate(lambda: marks.append(gate.acting) or True)
-    with pytest.raises(Busy), gate.action(lambda: True):
-        pytest.fail("the action was done")
-    assert marks == [True]
-
-
-def test_prompts_go_on_after_an_action_that_failed():
-    gate = Gate(lambda: False)
-    with pytest.raises(OSError), gate.action(lambda: True):
+def test_an_action_returns_its_result_and_raises_its_own_errors():
+    def fails():
         raise OSError("disk full")
+
+    gate = idle_gate()
+    assert asyncio.run(gate.act(lambda: (gate.acting, threading.current_thread().name)))[0]
+    with pytest.raises(OSError, match="disk full"):
+        asyncio.run(gate.act(fails))
     gate.wait_for_action()
     assert not gate.acting
 
 
-def test_two_actions_follow_each_other():
-    gate = Gate(lambda: False)
-    inside = []
-    most = []
+def test_a_prompt_waits_for_the_action_beyond_all_patience_and_the_log_says_so(monkeypatch, caplog):
+    monkeypatch.setattr(gates, "PATIENCE_SECONDS", 0.01)
+    gate = idle_gate()
+    order = []
+
+    def prompt():
+        gate.wait_for_action()
+        order.append("prompt")
+
+    def action():
+        thread.start()
+        thread.join(0.2)
+        order.append("action")
+
+    thread = threading.Thread(target=prompt)
+    asyncio.run(gate.act(action))
+    thread.join(30)
+    assert order == ["action", "prompt"]
+    assert "a prompt has been waiting" in caplog.text
+
+
+def test_a_prompt_that_comes_between_the_mark_and_the_look_is_seen():
+    marks = []
+
+    def waiting():
+        marks.append(gate.acting)
+        return len(marks) > 1
+
+    gate = Gate(waiting, lambda: True)
+    with pytest.raises(Busy):
+        asyncio.run(gate.act(never))
+    assert marks == [False, True]
+
+
+def test_two_actions_never_meet():
+    gate = idle_gate()
+    meeting = threading.Barrier(2)
 
     def act():
-        with gate.action(lambda: True):
-            inside.append(1)
-            most.append(len(inside))
-            inside.pop()
+        try:
+            meeting.wait(0.1)
+        except threading.BrokenBarrierError:
+            meeting.reset()
+            return "alone"
+        return "met"
 
-    threads = [threading.Thread(target=act) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert most == [1] * 8
+    async def both():
+        return await asyncio.gather(gate.act(act), gate.act(act))
+
+    assert asyncio.run(both()) == ["alone", "alone"]
+
+
+def test_actions_that_wait_cost_no_thread_and_come_in_turn():
+    gate = idle_gate()
+    done = []
+
+    async def all_of_them():
+        hold = threading.Event()
+        first = asyncio.ensure_future(gate.act(lambda: hold.wait(30)))
+        threads = threading.active_count()
+        others = [asyncio.ensure_future(gate.act(lambda n=n: done.append(n))) for n in range(8)]
+        while not gate.acting:
+            await asyncio.sleep(0)
+        assert threading.active_count() <= threads + 1 and not done
+        hold.set()
+        await asyncio.gather(first, *others)
+
+    asyncio.run(all_of_them())
+    assert done == list(range(8))
+
+
+def test_only_a_few_actions_may_wait():
+    gate = idle_gate()
+
+    async def many():
+        hold = threading.Event()
+        asked = [asyncio.ensure_future(gate.act(lambda: hold.wait(30))) for _ in range(40)]
+        refused, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        hold.set()
+        return await asyncio.gather(*asked, return_exceptions=True), len(refused)
+
+    answers, refused_at_once = asyncio.run(many())
+    crowded = [answer for answer in answers if isinstance(answer, Crowded)]
+    assert len(crowded) == 40 - PLACES and answers.count(True) == PLACES and refused_at_once
+    assert str(crowded[0]).endswith("try again when they are done.")
+
+
+def test_places_become_free_again():
+    gate = idle_gate()
+
+    async def one_after_another():
+        return [await gate.act(lambda: True) for _ in range(3 * PLACES)]
+
+    assert all(asyncio.run(one_after_another()))
+
+
+def test_an_action_whose_client_went_away_still_keeps_prompts_back_to_its_end():
+    gate = idle_gate()
+    seen = []
+
+    async def leave():
+        hold, inside = threading.Event(), threading.Event()
+
+        def action():
+            inside.set()
+            hold.wait(30)
+            seen.append(gate.acting)
+
+        client = asyncio.ensure_future(gate.act(action))
+        while not inside.is_set():
+            await asyncio.sleep(0)
+        client.cancel()
+        await asyncio.wait([client])
+        assert client.cancelled() and gate.acting
+        hold.set()
+        await gate.act(lambda: seen.append("next"))
+
+    asyncio.run(leave())
+    assert seen == [True, "next"]
+
+
+def test_what_runs_between_actions_meets_none_of_them():
+    gate = idle_gate()
+    order = []
+
+    async def free():
+        async with gate.between_actions():
+            order.append("free begins")
+            await asyncio.sleep(0.02)
+            order.append("free ends")
+
+    async def all_of_them():
+        before = asyncio.ensure_future(gate.act(lambda: order.append("before")))
+        await asyncio.sleep(0)
+        freeing = asyncio.ensure_future(free())
+        await asyncio.sleep(0)
+        after = asyncio.ensure_future(gate.act(lambda: order.append("after")))
+        await asyncio.gather(before, freeing, after)
+
+    asyncio.run(all_of_them())
+    assert order == ["before", "free begins", "free ends", "after"]
