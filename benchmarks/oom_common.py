@@ -20,7 +20,7 @@ from devtools.server import ComfyServer  # noqa: E402
 
 __all__ = [
     "EVERYTHING", "PACK", "WITHOUT_SPLIT", "ComfyServer", "Graph", "alone", "answer", "guarded",
-    "loader", "models", "only_simulated", "server",
+    "loader", "models", "only_simulated", "server", "sim_server",
 ]
 
 PACK = ROOT / "tests" / "host" / "packs" / "headroom_oom_probe"
@@ -44,6 +44,15 @@ def server(
         Path(comfyui), base, simulate_mib=capacity_mib, models_dir=folder, packs=[PACK],
         args=list(args),
     )
+
+
+def sim_server(started: ComfyServer, capacity_mib: int) -> Any:
+    """The controls of the simulated device of a server that runs."""
+    if str(ROOT / "tests") not in sys.path:
+        sys.path.append(str(ROOT / "tests"))
+    from simgpu.remote import SimServer
+
+    return SimServer(started, capacity_mib)
 
 
 def loader(graph: Graph, name: str) -> Node:
