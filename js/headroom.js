@@ -5,6 +5,7 @@ import { createBadges } from "./lib/badges.js";
 import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
 import { createHttp, finishedRun } from "./lib/http.js";
 import { createPanel, oomMessage } from "./lib/panel.js";
+import { createRescue } from "./lib/rescue.js";
 import { applyDefaults, REFRESH_SECONDS, settings, SHOW_BADGES } from "./lib/settings.js";
 import { translateNodes } from "./lib/translate.js";
 import { fill, wordsFor } from "./lib/words.js";
@@ -24,6 +25,8 @@ let badgesShown = null;
 function notify(severity, summary, detail) {
   app.extensionManager.toast.add({ severity, summary, detail, life: 6000 });
 }
+
+const rescue = createRescue({ http, words, notify });
 
 const panel = createPanel({
   http,
@@ -140,6 +143,8 @@ app.registerExtension({
     });
     for (const end of ENDS) api.addEventListener(end, onEnd);
     api.addEventListener("headroom.oom", onOom);
+    rescue.setup();
+    api.addEventListener("headroom.rescue", rescue.onEvent);
   },
   async addCustomNodeDefs(defs) {
     const locale = setting("Comfy.Locale");

@@ -46,24 +46,18 @@ def hold_free(between: Callable[[], AbstractAsyncContextManager[None]]) -> None:
 
 
 def on_queue_cleared(call: Callable[[], None]) -> None:
-    """Call `call` when somebody empties the queue or interrupts it (POST /queue, /interrupt).
-
-    ComfyUI itself keeps no trace of either once its queue is empty.
-    """
+    """Call `call` when somebody empties the queue (POST /queue): ComfyUI keeps no trace of that."""
 
     async def watch(request: web.Request, handler: Handler) -> Any:
-        if request.method == "POST" and await _stops_the_queue(request):
+        if request.method == "POST" and await _clears_the_queue(request):
             call()
         return await handler(request)
 
     _add_middleware(watch)
 
 
-async def _stops_the_queue(request: web.Request) -> bool:
-    path = request.path.removeprefix("/api")
-    if path == "/interrupt":
-        return True
-    if path != "/queue":
+async def _clears_the_queue(request: web.Request) -> bool:
+    if request.path.removeprefix("/api") != "/queue":
         return False
     try:
         body = await request.json()  # aiohttp keeps it for the handler

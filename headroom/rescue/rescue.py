@@ -56,7 +56,7 @@ class _Running:
     sensitive: Mapping[str, Any]  # keys for paid services, which the history does not keep
     heard: Heard | None = None
     left_out: dict[str, str] = field(default_factory=dict)  # by node id: ComfyUI's words
-    stopped: bool = False  # the queue was cleared or interrupted meanwhile
+    is_unwanted: bool = False  # the queue was cleared meanwhile
     is_decided: bool = False
 
 
@@ -122,10 +122,10 @@ class Rescue:
             running.left_out[entry.node_id.partition(".")[0]] = entry.error
 
     def queue_is_cleared(self) -> None:
-        """Somebody emptied or interrupted the queue (in the server's thread)."""
+        """Somebody emptied the queue (in the server's thread)."""
         running = self._running
         if running is not None:
-            running.stopped = True
+            running.is_unwanted = True
 
     def prompt_is_over(self, prompt_id: str | None = None) -> None:
         """The prompt that ran has left the executor; decided once, however often it is told."""
@@ -205,7 +205,7 @@ class Rescue:
             self._tell(kept)
             return
         wish = rescue_of(failure.extra_data, os.environ)
-        if wish == "off" or running.stopped or self._host.interrupt_is_asked():
+        if wish == "off" or running.is_unwanted or self._host.interrupt_is_asked():
             return
         if wish == "automatic":
             self._again_or_say_why(kept)

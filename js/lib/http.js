@@ -28,6 +28,7 @@ export function createHttp(fetchApi) {
     runs: async (limit) => (await answer(`/headroom/runs?limit=${limit}`)).runs,
     run: (promptId) => answer(`/headroom/runs/${encodeURIComponent(promptId)}`),
     purge: (body = {}) => post("/headroom/purge", body),
+    rescue: (promptId) => post("/headroom/rescue", { prompt_id: promptId }),
     offload: (model) => post("/headroom/offload", { model }),
   };
 }

@@ -2,6 +2,7 @@
 import { timeline } from "./chart.js";
 import { h, onPress } from "./dom.js";
 import { clock, compactMib, mib, seconds, signedMib } from "./format.js";
+import { rescueEntry } from "./rescue.js";
 import { COLUMNS, sortNodes, usedColumns } from "./runs.js";
 import { hueOf } from "./timeline.js";
 import { fill } from "./words.js";
@@ -54,6 +55,7 @@ export function runDetails(run, { words, width, sort, onSort, onPick }) {
   return [
     runFigures(run, words),
     timeline(run, width, words, onPick),
+    rescueEntry(run, words),
     happened(oom, words.oomTried),
     nodeTable(run, { words, width, sort, onSort, onPick }),
     happened(actions, words.actions),

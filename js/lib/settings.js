@@ -1,5 +1,7 @@
 // The settings of the pack, as data: ids are frozen, texts are translated in locales/.
 
+import { rescueSettings } from "./rescue.js";
+
 export const SHOW_BADGES = "Headroom.Badges.Show";
 export const REFRESH_SECONDS = "Headroom.Panel.RefreshSeconds";
 
@@ -34,6 +36,7 @@ export function settings(onBadges) {
       attrs: { min: 0.5, max: 30, step: 0.5 },
       defaultValue: 2,
     },
+    ...rescueSettings,
     ...DEFAULTS.map(defaultSetting),
   ];
 }

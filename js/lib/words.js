@@ -1,6 +1,9 @@
 // What the panel says, in the languages that the pack speaks.
 
+import { RESCUE_WORDS } from "./rescue_words.js";
+
 const EN = {
+  ...RESCUE_WORDS.en,
   purge: "Purge VRAM",
   purging: "Purging…",
   purgeTip: "Unload every model, collect garbage and return the allocator's cache",
@@ -63,6 +66,7 @@ const EN = {
 };
 
 const ZH = {
+  ...RESCUE_WORDS.zh,
   purge: "清理显存",
   purging: "正在清理…",
   purgeTip: "卸载所有模型，回收垃圾，并把分配器缓存还给驱动",

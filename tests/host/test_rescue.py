@@ -7,10 +7,10 @@ import uuid
 import pytest
 from PIL import Image
 from support.oom import PACK
-from support.rescue import RESCUE, Lives, live, picture, pictures, wait_until
 
 from devtools.client import PromptInvalid
 from devtools.graph import Graph
+from devtools.rescued import RESCUE, Lives, live, picture, pictures, video, wait_until
 
 pytestmark = pytest.mark.host
 AT_ONCE = {"times": 1, "error": ""}
@@ -87,24 +87,14 @@ def test_only_the_failed_node_and_what_had_not_run_run_again_guarded(gpu):
 
 
 def test_a_sampler_fed_by_a_guider_is_guarded_through_it(gpu):
-    graph = Graph()
-    video = graph.add("OomTinyWan", "video", batch=1)
-    guider = graph.add("CFGGuider", "guider", model=video[0], positive=video[1],
-                       negative=video[2], cfg=4.0)
-    sampler = graph.add("KSamplerSelect", "select", sampler_name="euler")
-    sigmas = graph.add("BasicScheduler", "sigmas", model=video[0], scheduler="normal", steps=2,
-                       denoise=1.0)
-    noise = graph.add("RandomNoise", "noise", noise_seed=7)
-    sample = graph.add("SamplerCustomAdvanced", "sample", noise=noise, guider=guider,
-                       sampler=sampler, sigmas=sigmas, latent_image=video[3])
-    graph.add("OomWrites", "write", value=sample, key=key())
+    graph = video(write="OomWrites", value=None, key=key())
     gpu.unload()
     gpu.arm_fault(above_bytes=20_000, at=8)
     lives = live(gpu.client, graph.prompt)
     gpu.disarm()
     assert (lives.failed, lives.succeeded) == ("sample", True)
     ran = {node["node_id"] for node in told(gpu, lives.second_id)["nodes"] if not node["cached"]}
-    assert ran == {"headroom-guard-video-0", "headroom-copy-guider", "sample", "write"}
+    assert ran == {"headroom-guard-wan-0", "headroom-copy-guider", "sample", "save"}
 
 
 def test_a_node_that_expands_is_guarded_from_outside(gpu):
@@ -216,8 +206,8 @@ def test_a_bad_request_is_told_in_one_sentence(gpu, body, status, words):
 
 def test_what_comes_through_a_pipe_is_named(gpu):
     graph = Graph()
-    video = graph.add("OomTinyWan", "video", batch=1)
-    pipe = graph.add("OomPipe", "pipe", model=video[0])
+    wan = graph.add("OomTinyWan", "video", batch=1)
+    pipe = graph.add("OomPipe", "pipe", model=wan[0])
     graph.add("OomWrites", "write", key=key(),
               value=graph.add("OomFromPipe", "from", pipe=pipe, key=key()))
     lives = live(gpu.client, graph.prompt, extra_data=None)

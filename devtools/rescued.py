@@ -1,13 +1,16 @@
 """Prompts without a guard, and what became of them when memory ran out."""
 
+from __future__ import annotations
+
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from devtools.client import cached_nodes
-from devtools.graph import Graph, add_checkpoint
-from devtools.models import TEST_CHECKPOINT
+from .client import Client, cached_nodes
+from .graph import Graph, add_checkpoint
+from .models import TEST_CHECKPOINT
 
 RESCUE = {"headroom": {"rescue": True}}
 LORA = "headroom_test_lora.safetensors"
@@ -74,9 +77,12 @@ class Lives:
         return cached_nodes(self.second) if self.second is not None else set()
 
 
-def live(client, prompt, extra_data=RESCUE, timeout=600.0, **more) -> Lives:
+def live(
+    client: Client, prompt: Mapping[str, Any], extra_data: Mapping[str, Any] | None = RESCUE,
+    timeout: float = 600.0,
+) -> Lives:
     """Run a prompt, and its second life if it gets one."""
-    first_id = client.queue(prompt, extra_data=extra_data, **more)
+    first_id = client.queue(prompt, extra_data=extra_data)
     lives = Lives(first_id, client.wait(first_id, timeout))
     second_id = client.get_json(f"/headroom/runs/{first_id}")["rescued_as"]
     if second_id is not None:
@@ -84,14 +90,38 @@ def live(client, prompt, extra_data=RESCUE, timeout=600.0, **more) -> Lives:
     return lives
 
 
-def pictures(client, *entries) -> list[bytes]:
+def video(seed: int = 7, write: str = "SaveLatent", **inputs: Any) -> Graph:
+    """DiT class: a tiny Wan of the test nodes, sampled through a guider."""
+    graph = Graph()
+    wan = graph.add("OomTinyWan", "wan", batch=1)
+    guider = graph.add("CFGGuider", "guider", model=wan[0], positive=wan[1], negative=wan[2],
+                       cfg=4.0)
+    sampler = graph.add("KSamplerSelect", "select", sampler_name="euler")
+    sigmas = graph.add("BasicScheduler", "sigmas", model=wan[0], scheduler="normal", steps=2,
+                       denoise=1.0)
+    noise = graph.add("RandomNoise", "noise", noise_seed=seed)
+    sample = graph.add("SamplerCustomAdvanced", "sample", noise=noise, guider=guider,
+                       sampler=sampler, sigmas=sigmas, latent_image=wan[3])
+    saved = inputs or {"samples": sample, "filename_prefix": "rescue"}
+    graph.add(write, "save", **{name: sample if value is None else value
+                                for name, value in saved.items()})
+    return graph
+
+
+def saved(client: Client, *entries: Mapping[str, Any]) -> list[tuple[str, bytes]]:
+    """The files (name, content) that these runs saved, in their order."""
+    files = [file for entry in entries for out in entry["outputs"].values()
+             for kind in ("images", "latents") for file in out.get(kind, [])]
+    return [(file["filename"], client.get_bytes("/view?" + urlencode(file))) for file in files]
+
+
+def pictures(client: Client, *entries: Mapping[str, Any]) -> list[bytes]:
     """The pictures that these runs saved, in their order."""
-    found = [image for entry in entries for out in entry["outputs"].values()
-             for image in out.get("images", [])]
-    return [client.get_bytes("/view?" + urlencode(image)) for image in found]
+    return [content for _, content in saved(client, *entries)]
 
 
-def wait_until(condition, timeout=60.0):
+def wait_until(condition: Callable[[], Any], timeout: float = 60.0) -> Any:
+    """What `condition` gives, as soon as that is something; TimeoutError when it stays nothing."""
     deadline = time.monotonic() + timeout
     while not (found := condition()):
         if time.monotonic() > deadline:

@@ -1,0 +1,121 @@
+"""Fail every single allocation of a whole prompt in turn, with no guard in it and rescue on.
+
+    python benchmarks/rescue_sweep.py --comfyui PATH [--stride N]
+
+On the simulated GPU, for k = 1, 2, 3 ... the k-th allocation of the prompt fails once: in loading
+a model, in the text encoder, in the noise schedule before the sampling, in the sampler, in the
+decoder. SD1.5 class with a LoRA and a ControlNet, and a tiny Wan (a DiT) sampled through a guider.
+Every prompt must end in a success with the pixels (the latents) of the run in which nothing failed,
+and in the second life every node that had finished must come from ComfyUI's cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parent)
+
+from oom_common import Graph, alone, models, only_simulated, server, sim_server  # noqa: E402
+
+from devtools.rescued import Lives, live, picture, saved, video  # noqa: E402
+
+NAME = "rescue_sweep"
+CAPACITY_MIB = 2048
+FILES = (models.TEST_CHECKPOINT, models.TEST_LORA, models.TEST_CONTROLNET)
+PARTS: dict[str, Callable[[], Graph]] = {
+    "SD1.5 with LoRA and ControlNet": lambda: picture(extras=True),
+    "Wan through a guider": video,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--stride", type=int, default=1, help="take every N-th allocation")
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Return for each class how many allocations failed in turn, where, and what went wrong."""
+    only_simulated(args)
+    with tempfile.TemporaryDirectory() as base:
+        with server(args.comfyui, Path(base), CAPACITY_MIB, FILES) as started:
+            gpu = sim_server(started, CAPACITY_MIB)
+            parts = {name: _swept(name, gpu, build().prompt, args.stride)
+                     for name, build in PARTS.items()}
+    return {
+        "stride": args.stride, "parts": parts,
+        "allocations_failed": sum(part["tried"] for part in parts.values()),
+        "rescued": sum(part["rescued"] for part in parts.values()),
+        "problems": [problem for part in parts.values() for problem in part["problems"]],
+    }
+
+
+def _swept(name: str, gpu: Any, prompt: dict[str, Any], stride: int) -> dict[str, Any]:
+    started = time.monotonic()
+    gpu.unload()
+    gpu.arm_fault(at=10**9)
+    wanted = _results(gpu.client, live(gpu.client, prompt).first)
+    total = gpu.fault()["seen"]
+    ended: Counter[str] = Counter()
+    problems = []
+    for at in range(1, total + 1, stride):
+        gpu.unload()
+        gpu.arm_fault(at=at)
+        lives = live(gpu.client, prompt)
+        failed = gpu.fault()["failed"]
+        gpu.disarm()
+        ended[_end_of(lives)] += 1
+        wrong = _wrong(lives, _results(gpu.client, lives.last), wanted, failed)
+        if wrong:
+            problems.append(f"{name}, allocation {at} of {total}: {wrong}")
+            print(problems[-1], file=sys.stderr, flush=True)
+    return {
+        "allocations": total, "tried": sum(ended.values()), "ended": dict(sorted(ended.items())),
+        "rescued": sum(ended.values()) - ended["survived without"], "problems": problems,
+        "seconds": round(time.monotonic() - started, 1),
+    }
+
+
+def _end_of(lives: Lives) -> str:
+    if lives.failed is not None:
+        return f"failed in {lives.failed}"
+    return "survived without" if lives.second is None else "went on without a part"
+
+
+def _wrong(lives: Lives, results: list[str], wanted: list[str], failed: int) -> str:
+    if failed != 1:
+        return f"{failed} allocations failed"
+    if not lives.succeeded:
+        return f"ended in an error in {lives.failed}"
+    if results != wanted:
+        return "the result differs"
+    lost = lives.finished - lives.cached if lives.second is not None else set()
+    return f"ran again although finished: {sorted(lost)}" if lost else ""
+
+
+def _results(client: Any, entry: dict[str, Any]) -> list[str]:
+    """What was saved, without the prompt that ComfyUI writes into the files."""
+    return [hashlib.sha256(_content(name, data)).hexdigest()
+            for name, data in saved(client, entry)]
+
+
+def _content(name: str, data: bytes) -> bytes:
+    if name.endswith(".latent"):
+        import safetensors.torch
+
+        return bytes(safetensors.torch.load(data)["latent_tensor"].float().numpy().tobytes())
+    from PIL import Image
+
+    return Image.open(io.BytesIO(data)).tobytes()
+
+
+if __name__ == "__main__":
+    alone(sys.modules[__name__])

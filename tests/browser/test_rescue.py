@@ -1,0 +1,88 @@
+"""A run that is out of memory is offered again, with one button, and its picture appears."""
+
+import pytest
+from support.prompts import sampling
+
+pytestmark = [pytest.mark.host, pytest.mark.browser]
+
+
+@pytest.fixture
+def gpu(sim):
+    return sim(2048)
+
+
+def fails_once(gpu, comfy):
+    gpu.arm_fault(above_bytes=100_000, times=1)
+    run = comfy.run()
+    gpu.disarm()
+    assert run["status"] == "error" and run["failure"]["can_rescue"]
+    return run
+
+
+def second_run(comfy, first_id):
+    second_id = comfy.until(lambda: comfy.get(f"/headroom/runs/{first_id}")["rescued_as"])
+    return comfy.until(lambda: ended(comfy.get(f"/headroom/runs/{second_id}")))
+
+
+def ended(run):
+    return run if run.get("status") not in (None, "running") else None
+
+
+@pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
+def test_the_button_of_the_offer_gives_the_picture(gpu, open_page, nodes2):
+    comfy = open_page(gpu, nodes2=nodes2).load_prompt(sampling(seed=60 + nodes2))
+    run = fails_once(gpu, comfy)
+    offer = comfy.page.locator(f"[data-offer='{run['prompt_id']}']")
+    offer.wait_for()
+    words = offer.inner_text()
+    assert "KSampler" in words or "CLIP" in words
+    assert "ran out of VRAM" in words and "asking for" in words
+    offer.get_by_role("button", name="Run again with OOM Guard").click()
+    second = second_run(comfy, run["prompt_id"])
+    assert second["status"] == "success"
+    assert second["rescued_from"] == run["prompt_id"]
+    offer.wait_for(state="detached")
+    comfy.page.wait_for_function(
+        "() => Object.values(app.nodeOutputs ?? {}).some(out => out.images?.length)")
+    assert len(comfy.page.evaluate("() => app.graph._nodes")) == 6  # the user's own, nothing more
+
+
+def test_the_entry_of_the_run_has_the_same_button(gpu, open_page):
+    comfy = open_page(gpu).load_prompt(sampling(seed=70))
+    panel = comfy.open_panel()
+    run = fails_once(gpu, comfy)
+    entry = panel.locator(f"[data-rescue='{run['prompt_id']}']")
+    assert "ran out of VRAM" in entry.inner_text()
+    comfy.page.keyboard.press("Escape")  # ComfyUI's own dialog about the error
+    comfy.page.locator(".p-dialog-mask").wait_for(state="detached")
+    entry.get_by_role("button", name="Run again with OOM Guard").click()
+    assert second_run(comfy, run["prompt_id"])["status"] == "success"
+    comfy.until(lambda: panel.get_by_text("Second try of a run").is_visible() or None)
+
+
+def test_run_it_again_needs_no_button_and_is_told(gpu, open_page):
+    settings = {"Headroom__Rescue__AfterOutOfMemory": "run it again"}
+    comfy = open_page(gpu, **settings).load_prompt(sampling(seed=80))
+    gpu.arm_fault(above_bytes=100_000, times=1)
+    comfy.queue()
+    comfy.page.get_by_text("it runs again with OOM Guard").first.wait_for()
+    run = comfy.until(lambda: next(
+        (one for one in comfy.get("/headroom/runs")["runs"] if one["rescued_from"]
+         and one["status"] == "success"), None))
+    gpu.disarm()
+    assert run["nodes"]
+    assert comfy.page.locator("[data-offer]").count() == 0
+
+
+def test_nothing_means_nothing_and_chinese_is_spoken(gpu, open_page):
+    settings = {"Headroom__Rescue__AfterOutOfMemory": "nothing"}
+    comfy = open_page(gpu, locale="zh", **settings).load_prompt(sampling(seed=90))
+    fails_once(gpu, comfy)
+    assert comfy.page.locator("[data-offer]").count() == 0
+    comfy.set("Headroom.Rescue.AfterOutOfMemory", "offer to run it again")
+    comfy.load_prompt(sampling(seed=91))
+    run = fails_once(gpu, comfy)
+    offer = comfy.page.locator(f"[data-offer='{run['prompt_id']}']")
+    offer.get_by_role("button", name="使用 OOM Guard 再次运行").wait_for()
+    offer.get_by_role("button", name="关闭").click()
+    offer.wait_for(state="detached")
