@@ -1,4 +1,4 @@
-"""The recorded figures of the bundled workflows, as text for their notes and for the pages about them.
+"""The recorded figures of the bundled workflows, as text for their notes and for pages.
 
 What `benchmarks/workflows.py` recorded is the only source: nothing here is written by hand.
 """

@@ -1,8 +1,12 @@
 """The package stands alone: without ComfyUI it imports, and imports little."""
 
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,3 +26,21 @@ def test_nothing_heavy_comes_with_it():
     heavy = "{'matplotlib', 'transformers', 'diffusers', 'aiohttp', 'PIL'}"
     code = f"import headroom, sys; print(sorted({heavy} & set(sys.modules)))"
     assert run_python(code) == "[]"
+
+
+def test_pip_installs_the_memory_package_and_nothing_else_of_the_folder(tmp_path):
+    pytest.importorskip("setuptools", reason="the wheel is built with this environment's own")
+    source = tmp_path / "pack"
+    keep = shutil.ignore_patterns("__pycache__", ".*")
+    for name in ("headroom", "nodes"):
+        shutil.copytree(ROOT / name, source / name, ignore=keep)
+    for name in ("pyproject.toml", "requirements.txt", "README.md", "LICENSE", "__init__.py"):
+        shutil.copy(ROOT / name, source / name)
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation",
+               "--wheel-dir", str(tmp_path), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    wheel = next(tmp_path.glob("headroom_nodes-*.whl"))
+    tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"headroom"}
+    assert "headroom/guard/ladder.py" in zipfile.ZipFile(wheel).namelist()

@@ -7,7 +7,6 @@ import pytest
 from PIL import Image
 
 from devtools import bench_tables, draw, figures, workflow_trials
-from devtools.bench_rows import chinese, english
 from devtools.workflows import WORKFLOWS
 
 MODEL_INPUTS = {"ckpt_name", "unet_name", "vae_name", "control_net_name", "clip_name",
