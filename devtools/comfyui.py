@@ -87,10 +87,10 @@ def _unpack(wheel: Path, folder: Path) -> None:
                     shutil.copyfileobj(source, copy)
 
 
-def required_packages(tree: Path) -> list[str]:
-    """The package names in the tree's requirements file, without versions and markers."""
-    names = []
+def required_packages(tree: Path) -> dict[str, str]:
+    """{package: the version the tree's requirements file pins it to, "" for any}."""
+    found = {}
     for line in (tree / "requirements.txt").read_text(encoding="utf-8").splitlines():
-        if name := re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", line.strip()):
-            names.append(name.group())
-    return names
+        if match := re.match(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:==([^;#\s]+))?", line.strip()):
+            found[match.group(1)] = match.group(2) or ""
+    return found

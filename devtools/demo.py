@@ -17,7 +17,7 @@ from .cache import cache_home, process_lock
 from .client import Client, PromptFailed, PromptInvalid, failed
 from .comfyui import locate_comfyui
 from .commands import as_dev_error
-from .environment import ensure_environment, warn_of_missing_packages
+from .environment import ensure_environment, warn_of_other_packages
 from .errors import DevError
 from .processes import end_like_ctrl_c, run_in_foreground
 from .run import follow, show_texts, titles_of
@@ -48,7 +48,7 @@ def port_number(word: str) -> int:
 def main(args: argparse.Namespace) -> int:
     environment = ensure_environment()
     tree = locate_comfyui(args.comfyui, python=environment.python)
-    warn_of_missing_packages(environment, tree)
+    warn_of_other_packages(environment, tree)
     words = [environment.python, "-m", "devtools.demo", "--comfyui", tree]
     words += ["--port", str(args.port)] if args.port else []
     words += [f"--{name}" for name in ("open", "cpu") if getattr(args, name)]

@@ -11,7 +11,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,21 +141,32 @@ def _pip(python: Path, what: str, words: Sequence[str]) -> None:
     run_logged([*command, *words], f"installation of {what}")
 
 
-def missing_packages(environment: Environment, tree: Path) -> list[str]:
-    """The packages that a ComfyUI tree names and the environment does not have at all."""
+def installed_versions(environment: Environment, names: Iterable[str]) -> dict[str, str]:
+    """{package: its version in the environment}; those that are not there are left out."""
     script = (
-        "import sys, importlib.metadata as m\n"
-        "def there(n):\n"
-        "    try: return bool(m.version(n))\n"
-        "    except m.PackageNotFoundError: return False\n"
-        "print(*[n for n in sys.argv[1:] if not there(n)])"
+        "import sys, json, importlib.metadata as m\n"
+        "def of(n):\n"
+        "    try: return m.version(n)\n"
+        "    except m.PackageNotFoundError: return ''\n"
+        "print(json.dumps({n: of(n) for n in sys.argv[1:] if of(n)}))"
     )
-    command = [str(environment.python), "-c", script, *required_packages(tree)]
-    return _lines_of(command)
+    command = [str(environment.python), "-c", script, *names]
+    found: dict[str, str] = json.loads("".join(_lines_of(command)))
+    return found
 
 
-def warn_of_missing_packages(environment: Environment, tree: Path) -> None:
-    if missing := missing_packages(environment, tree):
+def warn_of_other_packages(environment: Environment, tree: Path) -> None:
+    """Say in one line each which packages of a ComfyUI tree are not the environment's own."""
+    wanted = required_packages(tree)
+    there = installed_versions(environment, wanted)
+    others = [
+        f"{name} {there[name]} (not {version})"
+        for name, version in wanted.items() if name in there and version not in ("", there[name])
+    ]
+    missing = [name for name in wanted if name not in there]
+    if others:
+        print(f"Note: the ComfyUI at {tree} runs here with {', '.join(others)}.", flush=True)
+    if missing:
         print(
             f"Note: the ComfyUI at {tree} also asks for {', '.join(missing)}, which the pinned "
             "environment does not have.",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .comfyui import VARIABLE, locate_comfyui
-from .environment import Environment, ensure_environment, warn_of_missing_packages
+from .environment import Environment, ensure_environment, warn_of_other_packages
 from .processes import run_in_foreground
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     environment = ensure_environment()
     tree = locate_comfyui(python=environment.python)
-    warn_of_missing_packages(environment, tree)
+    warn_of_other_packages(environment, tree)
     print(f"Environment {environment.folder}\nComfyUI {tree}", flush=True)
     failed = [] if args.rest else [name for name in CHECKS if not _check(environment, name)]
     if not args.rest and not _javascript():

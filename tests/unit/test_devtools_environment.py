@@ -1,6 +1,7 @@
 """The development environment is keyed by its pins, and its failures are one sentence each."""
 
 import re
+import sys
 import zipfile
 from pathlib import Path
 
@@ -122,8 +123,23 @@ def test_a_folder_without_comfyui_is_refused_by_name(tmp_path):
         comfyui.locate_comfyui(tmp_path)
 
 
-def test_requirements_are_read_as_names(tmp_path):
-    assert comfyui.required_packages(fake_tree(tmp_path)) == ["torch", "av", "pydantic"]
+def test_requirements_are_read_as_names_and_pinned_versions(tmp_path):
+    tree = fake_tree(tmp_path)
+    assert comfyui.required_packages(tree) == {"torch": "", "av": "", "pydantic": ""}
+    (tree / "requirements.txt").write_text("frontend==1.2.3\ntorch\nkitchen==0.2; os == 'x'\n")
+    wanted = {"frontend": "1.2.3", "torch": "", "kitchen": "0.2"}
+    assert comfyui.required_packages(tree) == wanted
+
+
+def test_a_tree_that_runs_with_other_packages_than_its_own_is_said(tmp_path, capsys):
+    tree = fake_tree(tmp_path)
+    (tree / "requirements.txt").write_text("pytest==0.0.1\ntorch\nno-such-package-anywhere\n")
+    here = environment.Environment(Path(sys.executable), tmp_path, tmp_path)
+    environment.warn_of_other_packages(here, tree)
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 2
+    assert f"runs here with pytest {pytest.__version__} (not 0.0.1)." in said[0]
+    assert "also asks for no-such-package-anywhere" in said[1]
 
 
 def make_wheel(folder):
