@@ -13,8 +13,8 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+SIMULATED_MIB = 8192  # what a simulated GPU starts with, before it gets the size that a test asks
 REAL_GPU_PACK = ROOT / "tests" / "gpu" / "packs" / "headroom_real_gpu"
-PROBE_PACK = ROOT / "tests" / "host" / "packs" / "headroom_probe"
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 sys.dont_write_bytecode = True
 
@@ -66,29 +66,24 @@ def models_dir(comfyui) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def servers(comfyui, models_dir, tmp_path_factory):
+    """The servers of this process, which modules share; see `support.servers`."""
+    from support.servers import Servers
+
+    pool = Servers(comfyui, models_dir, tmp_path_factory.mktemp)
+    yield pool
+    pool.stop()
+
+
 @pytest.fixture(scope="module")
-def serve(comfyui, models_dir, tmp_path_factory):
-    """A factory of running servers: equal arguments share one server within a test module.
+def serve(servers):
+    """A factory of running servers: equal arguments share one, put back for each test module.
 
-    The test pack `headroom_probe` is always there. All servers stop with the module.
+    The test packs of `support.servers.COMMON` are always there.
     """
-    from devtools.server import ComfyServer
-
-    running: dict[str, ComfyServer] = {}
-
-    def start(*args: str, **options) -> ComfyServer:
-        key = repr((args, sorted(options.items(), key=str)))
-        if key not in running:
-            packs = [PROBE_PACK, *options.pop("packs", ())]
-            base = tmp_path_factory.mktemp("comfyui")
-            running[key] = ComfyServer(
-                comfyui, base, args=args, packs=packs, models_dir=models_dir, **options
-            ).start()
-        return running[key]
-
-    yield start
-    for server in running.values():
-        server.stop(grace_seconds=0)  # its folders are temporary
+    servers.next_module()
+    return servers.get
 
 
 @pytest.fixture(scope="module")
@@ -101,13 +96,14 @@ def cpu_server(serve):
 def sim(serve):
     """A factory of servers on a simulated GPU: `sim(capacity_mib, *comfy_args, **options)`.
 
-    Equal arguments share one server within a module; every test gets it with its own capacity,
-    no other process and no fault. Models of earlier tests stay loaded: see `SimServer.unload`.
+    Equal arguments but for the capacity share one server; every test gets it with its own capacity,
+    no other process and no fault. Models of earlier tests of the module stay loaded: see
+    `SimServer.unload`.
     """
     from simgpu import SimServer
 
     def start(capacity_mib: int, *args: str, **options) -> SimServer:
-        server = serve(*args, simulate_mib=capacity_mib, **options)
+        server = serve(*args, simulate_mib=SIMULATED_MIB, **options)
         return SimServer(server, capacity_mib).restore()
 
     return start

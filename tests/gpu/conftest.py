@@ -50,7 +50,7 @@ def real_capacity_mib() -> int:
 
 
 @pytest.fixture(params=DEVICES)
-def gpu(request, comfyui, serve):
+def gpu(request, comfyui, serve, sim):
     """A factory of servers: `gpu(capacity_mib, *comfy_args, **options)`, empty, on either device.
 
     `dynamic_vram=True` leaves ComfyUI's dynamic VRAM on, where a real GPU has it.
@@ -64,7 +64,7 @@ def gpu(request, comfyui, serve):
 
     def start(capacity_mib, *args, dynamic_vram=False, **options):
         if request.param == "simulated":
-            server = SimServer(serve(*args, simulate_mib=capacity_mib, **options), capacity_mib)
+            server = sim(capacity_mib, *args, **options)
         else:
             flags = plain_flags(comfyui, [NATIVE_ALLOCATOR] if dynamic_vram else PLAIN)
             packs = [*options.pop("packs", ()), REAL_PACK]

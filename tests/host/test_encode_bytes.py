@@ -12,18 +12,17 @@ pytestmark = pytest.mark.host
 
 PACK = Path(__file__).parent / "packs" / "headroom_probe_encoders"
 CAPACITY_MIB = 4096
-ENV = {"OMP_NUM_THREADS": "1"}  # the encoders are so small that threads only get in their way
 
 
 @pytest.fixture
 def gpu(sim):
-    return sim(CAPACITY_MIB, packs=[PACK], env=ENV)
+    return sim(CAPACITY_MIB, packs=[PACK])
 
 
 @pytest.fixture
 def all_on_gpu(sim):
     """A server that keeps intermediate results on the GPU, as `--gpu-only` asks."""
-    return sim(CAPACITY_MIB, "--gpu-only", packs=[PACK], env=ENV)
+    return sim(CAPACITY_MIB, "--gpu-only", packs=[PACK])
 
 
 def encode(gpu, count, kind="sd15", release=True, start=0, cache="off"):

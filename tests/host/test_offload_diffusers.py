@@ -12,8 +12,8 @@ pytestmark = pytest.mark.host
 PACK = Path(__file__).parent / "packs" / "headroom_probe_diffusers"
 
 
-def test_the_last_text_encoder_leaves_and_the_pipeline_encodes_the_same_again(serve):
-    client = serve(simulate_mib=1024, packs=(PACK,)).client()
+def test_the_last_text_encoder_leaves_and_the_pipeline_encodes_the_same_again(sim):
+    client = sim(1024, packs=(PACK,)).client
     graph = Graph()
     encoded = graph.add("ProbeEncodedPipeline")
     before = graph.add("ProbePipeline", pipeline=encoded[0])

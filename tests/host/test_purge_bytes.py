@@ -22,8 +22,8 @@ MIB = 2**20
 
 
 @pytest.fixture
-def client(serve):
-    client = serve(simulate_mib=2048).client()
+def client(sim):
+    client = sim(2048).client
     forget_everything(client)
     return client
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from simgpu import SimServer
+
 pytestmark = pytest.mark.host
 PACK = Path(__file__).parent / "packs" / "headroom_timed"
 SALT = itertools.count(1)
@@ -12,8 +14,9 @@ MIB = 1024 * 1024
 
 
 @pytest.fixture
-def gpu(sim):
-    gpu = sim(4096, packs=(PACK,))
+def gpu(serve):
+    """A device that never had another size: the recorder asks for it once."""
+    gpu = SimServer(serve(simulate_mib=4096, packs=(PACK,)), 4096).restore()
     gpu.client.run({"1": node("TimedForget")})
     return gpu
 

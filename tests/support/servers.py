@@ -1,0 +1,88 @@
+"""Real servers that the test modules of one process share, each put back as it began.
+
+Starting a ComfyUI takes 8 s of CPU time, so that a server outlives its module: the next module
+that asks for an equal one gets it without models, node cache, history, queue and files. Only the
+records of earlier runs stay, as on a user's server.
+"""
+
+import time
+from pathlib import Path
+
+from devtools.graph import forget_everything
+from devtools.server import ComfyServer
+
+PACKS = Path(__file__).resolve().parent.parent / "host" / "packs"
+# Always there, so that modules with different ones share a server; none does anything by itself.
+COMMON = tuple(
+    PACKS / f"headroom_{name}"
+    for name in ("bench", "oom_probe", "probe", "probe_cast", "probe_diffusers", "probe_encoders",
+                 "probe_lists", "small_encoders", "timed")
+)
+# The test models are so small that threads only get in each other's way.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
+MOST_WAITING = 2  # servers that no test of the current module uses; each takes 0.7 GiB of RAM
+IDLE_S = 120.0
+
+
+class Servers:
+    """Running servers: equal arguments give the same one. `new_folder` makes folders for them."""
+
+    def __init__(self, comfyui, models_dir, new_folder):
+        self._always = {"models_dir": models_dir}
+        self._comfyui, self._new_folder = comfyui, new_folder
+        self._running = {}  # the one asked for last comes last
+        self._of_this_module = set()
+
+    def next_module(self):
+        """Another test module begins; on a real GPU it finds no server of an earlier one."""
+        self._of_this_module.clear()
+        for key in [key for key, server in self._running.items() if server.gpu]:
+            self._running.pop(key).stop(grace_seconds=0)
+
+    def get(self, *args, packs=(), env=None, **options):
+        """A running server, as it began when this module asks for it the first time."""
+        own = sorted({str(path) for path in packs} - {str(path) for path in COMMON})
+        options["env"] = {**ENVIRONMENT, **(env or {})}
+        key = repr((args, own, sorted(options.items(), key=str)))
+        server = self._running.pop(key, None)
+        if server is None:
+            server = ComfyServer(
+                self._comfyui, self._new_folder("comfyui"), args=args,
+                packs=[*COMMON, *map(Path, own)], **self._always, **options,
+            ).start()
+        elif key not in self._of_this_module:
+            put_back(server)
+        self._running[key] = server
+        self._of_this_module.add(key)
+        self._stop_all_but(MOST_WAITING)
+        return server
+
+    def stop(self):
+        """End all of them."""
+        self._of_this_module.clear()
+        self._stop_all_but(0)
+
+    def _stop_all_but(self, most):
+        waiting = [key for key in self._running if key not in self._of_this_module]
+        for key in waiting[: max(0, len(waiting) - most)]:
+            self._running.pop(key).stop(grace_seconds=0)  # its folders are temporary
+
+
+def put_back(server):
+    """Leave nothing of earlier tests in a server; RuntimeError when it does not come to rest."""
+    client = server.client()
+    client.post_json("/queue", {"clear": True})
+    deadline = time.monotonic() + IDLE_S
+    while any(client.get_json("/queue").values()):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"A prompt of an earlier module still runs on {server.url}.")
+        client.interrupt()
+        time.sleep(0.1)
+    forget_everything(client)
+    client.post_when_idle("/headroom/purge", {"free_ram": True})
+    client.post_json("/history", {"clear": True})
+    for folder in ("input", "output", "temp", "user", "models"):
+        for path in [item for item in (server.base_dir / folder).rglob("*") if item.is_file()]:
+            if path.name.startswith("comfyui.db"):
+                continue  # the server holds it open
+            path.unlink(missing_ok=True)
