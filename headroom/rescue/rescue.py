@@ -67,6 +67,7 @@ class _Kept:
     failure: Failure
     sensitive: Mapping[str, Any] = field(default_factory=dict)
     rescued_as: str | None = None
+    has_run_again: bool = False
     text: str = ""
 
 
@@ -102,6 +103,7 @@ class Rescue:
         self._running = _Running(prompt_id, item[5] if len(item) > 5 else {})
         kept = self._kept.get(self._first_of.get(prompt_id, ""))
         if kept is not None:
+            kept.has_run_again = True
             self._purge(kept.failure.where == "RAM")
 
     def error_is_handled(self, error: BaseException) -> None:
@@ -118,8 +120,7 @@ class Rescue:
         if running is None or not isinstance(entry, OomAttempt) or entry.attempt != 0:
             return
         if entry.prompt_id == running.prompt_id and entry.node_id is not None:
-            # Nodes that a node expanded to are named after it.
-            running.left_out[entry.node_id.partition(".")[0]] = entry.error
+            running.left_out[entry.node_id] = entry.error
 
     def queue_is_cleared(self) -> None:
         """Somebody emptied the queue (in the server's thread)."""
@@ -165,7 +166,7 @@ class Rescue:
                     f"Prompt {prompt_id} was itself the second try of prompt "
                     f"{self._first_of[prompt_id]}: a prompt is run again once."
                 )
-            if kept.rescued_as is not None and self._host.is_known(kept.rescued_as):
+            if kept.has_run_again or self._host.is_known(kept.rescued_as or ""):
                 raise Refused(
                     f"Prompt {prompt_id} was run again already, as prompt {kept.rescued_as}."
                 )
@@ -195,10 +196,8 @@ class Rescue:
     # ---------------------------------------------------- the decision
 
     def _decide(self, failure: Failure, running: _Running) -> None:
-        kept = _Kept(failure, running.sensitive, text=words.what_failed(failure))
-        with self._lock:
-            self._kept[failure.prompt_id] = kept
-            _forget_oldest(self._kept)
+        text = words.what_failed(failure)
+        kept = self._keep(_Kept(failure, running.sensitive, text=text))
         first = self._kept.get(self._first_of.get(failure.prompt_id, ""))
         if failure.prompt_id in self._first_of:
             kept.text = words.failed_twice(failure, first.failure) if first else kept.text
@@ -250,6 +249,12 @@ class Rescue:
         self._tell(kept)
         return guarded
 
+    def _keep(self, kept: _Kept) -> _Kept:
+        with self._lock:
+            self._kept[kept.failure.prompt_id] = kept
+            _forget_oldest(self._kept)
+        return kept
+
     def _guarded(self, failure: Failure) -> GuardedPrompt:
         """Return the prompt with guards where they cost no finished node its cached result."""
         prompt = copy.deepcopy(failure.prompt)  # ComfyUI writes into what it runs
@@ -262,8 +267,7 @@ class Rescue:
         entry = self._host.history_entry(prompt_id)
         failure = failure_of(entry, None) if entry is not None else None
         if failure is not None:
-            kept = self._kept[prompt_id] = _Kept(failure, text=words.what_failed(failure))
-            return kept
+            return self._keep(_Kept(failure, text=words.what_failed(failure)))
         if entry is None and not self._host.is_known(prompt_id):
             raise NotKnown(f"No prompt {prompt_id} is known: it is not in ComfyUI's history.")
         raise Refused(f"Prompt {prompt_id} did not end in an out-of-memory error.")

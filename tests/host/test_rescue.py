@@ -158,6 +158,15 @@ def test_another_error_ends_the_prompt_as_ever(gpu):
     assert status == 409 and "out-of-memory" in answer["error"]
 
 
+def test_an_interrupt_that_the_error_outran_is_kept_to(gpu):
+    prompt = picture(25).prompt
+    prompt["interrupting"] = {"class_type": "OomInterruptOnce", "inputs": {"model": ["1", 0]}}
+    prompt["sampler"]["inputs"]["model"] = ["interrupting", 0]
+    lives = live(gpu.client, prompt)
+    assert lives.failed == "sampler" and lives.second is None
+    assert live(gpu.client, chain(fails=True)).succeeded  # the next one is another matter
+
+
 def test_a_queue_that_was_cleared_stays_empty(gpu):
     slow = gpu.client.queue(picture(31, size=512).prompt, extra_data=RESCUE)
     wait_until(lambda: gpu.client.get_json("/queue")["queue_running"])
