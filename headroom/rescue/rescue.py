@@ -161,6 +161,12 @@ class Rescue:
             self.prompt_is_over(prompt_id)
         return self._book.facts(prompt_id)
 
+    def about_first_life(self) -> str:
+        """Return how the first life of the running prompt ended; nothing where it has none."""
+        running = self._running
+        first = self._book.first(running.prompt_id) if running is not None else None
+        return "" if first is None else words.second_try(first.failure)
+
     # ---------------------------------------------------- the decision
 
     def _decide(self, failure: Failure, running: Running) -> None:

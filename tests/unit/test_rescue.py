@@ -200,7 +200,9 @@ def test_a_second_life_that_fails_is_the_end_and_its_text_names_both(bench):
     bench.fail()
     new_id, prompt = bench.only_queued[1:3]
     bench.host.queued.clear()
+    assert bench.rescue.about_first_life() == ""
     bench.begin(new_id, prompt)
+    assert "second try of prompt a: Hi-res (node 2)" in bench.rescue.about_first_life()
     bench.end(failed="3")
     assert bench.host.queued == []
     text = bench.host.events[-1][1]["failure"]["text"]
