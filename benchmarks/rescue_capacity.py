@@ -12,24 +12,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parent)
+import on_path  # noqa: F401
 
-from oom_common import (  # noqa: E402
-    EVERYTHING,
-    alone,
-    guarded,
-    models,
-    only_simulated,
-    server,
-    sim_server,
-)
-
-from devtools.rescued import live, picture  # noqa: E402
+from devtools import models
+from devtools.bench_device import Bench, served
+from devtools.bench_run import alone
+from devtools.graph import add_guard
+from devtools.rescued import live, picture
 
 NAME = "rescue_capacity"
 WIRES = (("sampler", "model"), ("positive", "clip"), ("negative", "clip"), ("decode", "vae"))
@@ -45,23 +36,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return the smallest capacity in MiB for each mode."""
-    only_simulated(args)
     plain, by_hand = (picture(batch=args.batch, size=args.size) for _ in range(2))
     for node, name in WIRES:
         inputs = by_hand.prompt[node]["inputs"]
-        inputs[name] = guarded(by_hand, inputs[name], EVERYTHING)[0]
+        inputs[name] = add_guard(by_hand, inputs[name])[0]
     modes = {"stock": (plain, False), "rescue": (plain, True), "by_hand": (by_hand, False)}
-    with tempfile.TemporaryDirectory() as base:
-        with server(args.comfyui, Path(base), args.high, [models.TEST_CHECKPOINT]) as started:
-            gpu = sim_server(started, args.high)
-            found = {mode: _smallest(gpu, graph.prompt, rescue, args.high)
-                     for mode, (graph, rescue) in modes.items()}
+    with served(args, args.high, files=[models.TEST_CHECKPOINT]) as gpu:
+        found = {mode: _smallest(gpu, graph.prompt, rescue, args.high)
+                 for mode, (graph, rescue) in modes.items()}
     ratio = found["rescue"] / found["by_hand"]
     problems = [] if 1 / ALLOWED <= ratio <= ALLOWED else [f"rescue needs {ratio:.2f} of by hand"]
     return {"size": args.size, "batch": args.batch, **found, "ratio": ratio, "problems": problems}
 
 
-def _smallest(gpu: Any, prompt: dict[str, Any], rescue: bool, high: float) -> float:
+def _smallest(gpu: Bench, prompt: dict[str, Any], rescue: bool, high: float) -> float:
     low = 1.0
     while high - low > PRECISION * high:
         middle = (low + high) / 2
@@ -73,12 +61,11 @@ def _smallest(gpu: Any, prompt: dict[str, Any], rescue: bool, high: float) -> fl
     return round(high, 1)
 
 
-def _completes(gpu: Any, prompt: dict[str, Any], rescue: bool, mib: float) -> bool:
-    gpu.restore()
-    gpu.unload()
+def _completes(gpu: Bench, prompt: dict[str, Any], rescue: bool, mib: float) -> bool:
+    gpu.empty()
     gpu.set_capacity(mib)
     return live(gpu.client, prompt, {"headroom": {"rescue": rescue}}, timeout=3600).succeeded
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    alone()

@@ -13,20 +13,20 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parent)
+import on_path  # noqa: F401
 
-from oom_common import Graph, alone, models, only_simulated, server  # noqa: E402
-
-from devtools.client import was_interrupted  # noqa: E402
-from devtools.rescued import RESCUE, picture, wait_until  # noqa: E402
+from devtools import models
+from devtools.bench_device import serve
+from devtools.bench_run import alone
+from devtools.client import was_interrupted
+from devtools.graph import Graph
+from devtools.rescued import RESCUE, picture, wait_until
 
 NAME = "rescue_queue"
 CLIENTS = ("one", "two")
@@ -63,13 +63,14 @@ class Asked:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return how many prompts ended how, and what was wrong with the files and the order."""
-    only_simulated(args)
     asked = _prompts(args.prompts, random.Random(args.seed))
     bench = _Bench(asked)
+    weights = models.models_folder()
+    models.make_models(weights, [models.TEST_CHECKPOINT], comfyui=args.comfyui)
     with tempfile.TemporaryDirectory() as base:
         folder = Path(base)
         for is_last in (False, True):
-            with server(args.comfyui, folder, args.capacity, [models.TEST_CHECKPOINT]) as started:
+            with serve(args, base, args.capacity, models_dir=weights) as started:
                 bench.serve(started, killed_at=None if is_last else args.prompts // 2)
             bench.see_files(folder / "output")
         bench.judge_files(folder / "output")
@@ -171,4 +172,4 @@ def _count(flags: Iterable[bool]) -> int:
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    alone()

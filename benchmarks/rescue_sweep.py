@@ -15,19 +15,18 @@ import argparse
 import hashlib
 import io
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parent)
+import on_path  # noqa: F401
 
-from oom_common import Graph, alone, models, only_simulated, server, sim_server  # noqa: E402
-
-from devtools.rescued import Lives, live, picture, saved, video  # noqa: E402
+from devtools import models
+from devtools.bench_device import Bench, served
+from devtools.bench_run import alone
+from devtools.graph import Graph
+from devtools.rescued import Lives, live, picture, saved, video
 
 NAME = "rescue_sweep"
 CAPACITY_MIB = 2048
@@ -44,12 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return for each class how many allocations failed in turn, where, and what went wrong."""
-    only_simulated(args)
-    with tempfile.TemporaryDirectory() as base:
-        with server(args.comfyui, Path(base), CAPACITY_MIB, FILES) as started:
-            gpu = sim_server(started, CAPACITY_MIB)
-            parts = {name: _swept(name, gpu, build().prompt, args.stride)
-                     for name, build in PARTS.items()}
+    with served(args, CAPACITY_MIB, files=FILES, packs=["headroom_oom_probe"]) as gpu:
+        parts = {name: _swept(name, gpu, build().prompt, args.stride)
+                 for name, build in PARTS.items()}
     return {
         "stride": args.stride, "parts": parts,
         "allocations_failed": sum(part["tried"] for part in parts.values()),
@@ -58,20 +54,18 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _swept(name: str, gpu: Any, prompt: dict[str, Any], stride: int) -> dict[str, Any]:
+def _swept(name: str, gpu: Bench, prompt: dict[str, Any], stride: int) -> dict[str, Any]:
     started = time.monotonic()
-    gpu.unload()
-    gpu.arm_fault(at=10**9)
+    _arm(gpu, 10**9)
     wanted = _results(gpu.client, live(gpu.client, prompt).first)
-    total = gpu.fault()["seen"]
+    total = _fault(gpu)["seen"]
     ended: Counter[str] = Counter()
     problems = []
     for at in range(1, total + 1, stride):
-        gpu.unload()
-        gpu.arm_fault(at=at)
+        _arm(gpu, at)
         lives = live(gpu.client, prompt)
-        failed = gpu.fault()["failed"]
-        gpu.disarm()
+        failed = _fault(gpu)["failed"]
+        gpu.post("fault")
         ended[_end_of(lives)] += 1
         wrong = _wrong(lives, _results(gpu.client, lives.last), wanted, failed)
         if wrong:
@@ -82,6 +76,17 @@ def _swept(name: str, gpu: Any, prompt: dict[str, Any], stride: int) -> dict[str
         "rescued": sum(ended.values()) - ended["survived without"], "problems": problems,
         "seconds": round(time.monotonic() - started, 1),
     }
+
+
+def _arm(gpu: Bench, at: int) -> None:
+    """Fail that allocation of the next prompt, which finds nothing loaded and nothing cached."""
+    gpu.post("fault")
+    gpu.empty()
+    gpu.post("fault", {"at": at})
+
+
+def _fault(gpu: Bench) -> dict[str, Any]:
+    return dict(gpu.client.get_json("/simgpu/fault"))
 
 
 def _end_of(lives: Lives) -> str:
@@ -118,4 +123,4 @@ def _content(name: str, data: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    alone()

@@ -30,6 +30,14 @@ class Subject:
     can_tile: bool = False
 
 
+_more_to_say: list[Callable[[], str]] = []
+
+
+def say_also(words: Callable[[], str]) -> None:
+    """Let every final error end with what `words` returns at that time, unless that is empty."""
+    _more_to_say.append(words)
+
+
 def explain(subject: Subject) -> Callable[[Recovery, Snapshot], str]:
     """Return the writer of the final error for `subject`."""
     return lambda recovery, now: _text(subject, recovery, now)
@@ -38,12 +46,15 @@ def explain(subject: Subject) -> Callable[[Recovery, Snapshot], str]:
 def _text(subject: Subject, recovery: Recovery, now: Snapshot) -> str:
     count = len(recovery.attempts)
     advice = list(_advice(subject, now))[:2]
-    return (
+    sentences = [
         f"OOM Guard could not finish {subject.what}: after {count} "
         f"attempt{'' if count == 1 else 's'} the call {_asked(recovery)} while "
-        f"{_free(recovery, now)}. "
-        f"Tried: {tried_text(recovery)}. Most likely to help: {', or '.join(advice)}."
-    )
+        f"{_free(recovery, now)}.",
+        f"Tried: {tried_text(recovery)}.",
+        f"Most likely to help: {', or '.join(advice)}.",
+        *(words() for words in _more_to_say),
+    ]
+    return " ".join(filter(None, sentences))
 
 
 def _asked(recovery: Recovery) -> str:

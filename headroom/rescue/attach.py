@@ -1,6 +1,7 @@
 """Connect the rescue with a running ComfyUI server."""
 
 from ..actions.purge import purge
+from ..guard.explain import say_also
 from ..host import prompt_log, queue
 from ..host import server as host_server
 from ..host.node_types import HostRegistry
@@ -15,6 +16,7 @@ def look_after_prompts() -> Rescue:
     registry = HostRegistry()
     rescue = Rescue(queue, registry, _empty_gpu, loaded_models)
     listen(rescue.note)
+    say_also(rescue.about_first_life)
     prompt_log.hear(rescue.error_is_handled, rescue.prompt_is_over)
     host_server.on_queue_cleared(rescue.queue_is_cleared)
     host_server.before_prompt_is_validated(

@@ -104,9 +104,10 @@ def failure_of(
         return None
     number, prompt_id, prompt, extra_data, outputs = entry["prompt"][:5]
     cached = frozenset(map(str, messages.get("execution_cached", {}).get("nodes") or []))
-    wrong = tainted(prompt, left_out or {}, cached)
+    lacking = {_own_node(prompt, node_id): text for node_id, text in (left_out or {}).items()}
+    wrong = tainted(prompt, lacking, cached)
     error = messages.get("execution_error")
-    found = _raised(error, heard) if error is not None else _left_out(prompt, left_out or {}, heard)
+    found = _raised(error, heard) if error is not None else _left_out(prompt, lacking, heard)
     if found is None:
         return None
     ran = frozenset(prompt) if error is None else frozenset(map(str, error.get("executed") or []))
@@ -132,6 +133,11 @@ def _raised(error: Mapping[str, Any], heard: Heard | None) -> dict[str, Any] | N
         "error": _first_line(kind, text), "asked_bytes": requested_bytes(text),
         "held": () if heard is None else heard.held,
     }
+
+
+def _own_node(prompt: Mapping[str, Any], node_id: str) -> str:
+    """Return the node of the prompt that a node belongs to which another has expanded to."""
+    return node_id if node_id in prompt else node_id.partition(".")[0]
 
 
 def _left_out(

@@ -5,9 +5,7 @@ import logging
 import os
 import threading
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..base.node_types import Registry
@@ -18,13 +16,13 @@ from ..models.loaded import LoadedModel
 from . import words
 from .failure import Failure, Heard, failure_of
 from .guarded_prompt import GuardedPrompt, guard_prompt
+from .kept import Book, Kept, Running
 from .settings import own_part, rescue_of
 from .wires import unfinished_nodes
 
 log = logging.getLogger("headroom")
 
 EVENT = "headroom.rescue"
-MAX_KEPT = 50  # as many as there are run records
 
 
 class Host(Protocol):
@@ -48,28 +46,6 @@ class Host(Protocol):
     def send_event(self, event: str, data: dict[str, Any], client_id: str | None) -> None: ...
 
 
-@dataclass
-class _Running:
-    """The prompt that runs now, and what was seen of it."""
-
-    prompt_id: str
-    sensitive: Mapping[str, Any]  # keys for paid services, which the history does not keep
-    heard: Heard | None = None
-    left_out: dict[str, str] = field(default_factory=dict)  # by node id: ComfyUI's words
-    is_unwanted: bool = False  # the queue was cleared meanwhile
-    is_decided: bool = False
-
-
-@dataclass
-class _Kept:
-    """A prompt that ran out of memory, for as long as somebody may ask for it."""
-
-    failure: Failure
-    sensitive: Mapping[str, Any] = field(default_factory=dict)
-    rescued_as: str | None = None
-    text: str = ""
-
-
 class Rescue:
     """Told of every prompt by the recorder and by ComfyUI's log; asked over HTTP.
 
@@ -84,11 +60,9 @@ class Rescue:
         self._registry = registry
         self._purge = purge
         self._models = models
-        self._running: _Running | None = None
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._first_of: OrderedDict[str, str] = OrderedDict()
+        self._running: Running | None = None
+        self._book = Book()
         self._deciding = threading.RLock()  # held while ComfyUI's server thread validates
-        self._lock = threading.Lock()  # for what facts() reads; never held for long
 
     # ---------------------------------------------------- told, in the thread that runs prompts
 
@@ -99,9 +73,10 @@ class Rescue:
         if item is None:
             return
         prompt_id = str(item[1])
-        self._running = _Running(prompt_id, item[5] if len(item) > 5 else {})
-        kept = self._kept.get(self._first_of.get(prompt_id, ""))
+        self._running = Running(prompt_id, item[5] if len(item) > 5 else {})
+        kept = self._book.first(prompt_id)
         if kept is not None:
+            kept.has_run_again = True
             self._purge(kept.failure.where == "RAM")
 
     def error_is_handled(self, error: BaseException) -> None:
@@ -118,8 +93,7 @@ class Rescue:
         if running is None or not isinstance(entry, OomAttempt) or entry.attempt != 0:
             return
         if entry.prompt_id == running.prompt_id and entry.node_id is not None:
-            # Nodes that a node expanded to are named after it.
-            running.left_out[entry.node_id.partition(".")[0]] = entry.error
+            running.left_out[entry.node_id] = entry.error
 
     def queue_is_cleared(self) -> None:
         """Somebody emptied the queue (in the server's thread)."""
@@ -142,7 +116,7 @@ class Rescue:
             finally:
                 self._running = None  # only now: who asks for the facts meanwhile waits for them
 
-    def _look_back(self, running: _Running) -> None:
+    def _look_back(self, running: Running) -> None:
         entry = self._host.history_entry(running.prompt_id)
         if entry is None:
             return  # somebody cleared the history
@@ -159,13 +133,15 @@ class Rescue:
         Raises NotKnown, and Refused for one that did not, or that had its second life.
         """
         with self._deciding:
-            kept = self._kept.get(prompt_id) or self._from_history(prompt_id)
-            if prompt_id in self._first_of:
+            self.prompt_is_over(prompt_id)
+            kept = self._book.get(prompt_id) or self._from_history(prompt_id)
+            first_id = self._book.first_id(prompt_id)
+            if first_id is not None:
                 raise Refused(
-                    f"Prompt {prompt_id} was itself the second try of prompt "
-                    f"{self._first_of[prompt_id]}: a prompt is run again once."
+                    f"Prompt {prompt_id} was itself the second try of prompt {first_id}: "
+                    "a prompt is run again once."
                 )
-            if kept.rescued_as is not None and self._host.is_known(kept.rescued_as):
+            if kept.has_run_again or self._host.is_known(kept.rescued_as or ""):
                 raise Refused(
                     f"Prompt {prompt_id} was run again already, as prompt {kept.rescued_as}."
                 )
@@ -183,24 +159,20 @@ class Rescue:
         running = self._running
         if running is not None and running.prompt_id == prompt_id:
             self.prompt_is_over(prompt_id)
-        with self._lock:
-            kept = self._kept.get(prompt_id)
-            first = self._first_of.get(prompt_id)
-        return {
-            "rescued_as": kept.rescued_as if kept is not None else None,
-            "rescued_from": first,
-            "failure": self._failure_json(kept, first) if kept is not None else None,
-        }
+        return self._book.facts(prompt_id)
+
+    def about_first_life(self) -> str:
+        """Return how the first life of the running prompt ended; nothing where it has none."""
+        running = self._running
+        first = self._book.first(running.prompt_id) if running is not None else None
+        return "" if first is None else words.second_try(first.failure)
 
     # ---------------------------------------------------- the decision
 
-    def _decide(self, failure: Failure, running: _Running) -> None:
-        kept = _Kept(failure, running.sensitive, text=words.what_failed(failure))
-        with self._lock:
-            self._kept[failure.prompt_id] = kept
-            _forget_oldest(self._kept)
-        first = self._kept.get(self._first_of.get(failure.prompt_id, ""))
-        if failure.prompt_id in self._first_of:
+    def _decide(self, failure: Failure, running: Running) -> None:
+        kept = self._book.keep(Kept(failure, words.what_failed(failure), running.sensitive))
+        if self._book.first_id(failure.prompt_id) is not None:
+            first = self._book.first(failure.prompt_id)
             kept.text = words.failed_twice(failure, first.failure) if first else kept.text
             self._tell(kept)
             return
@@ -213,14 +185,14 @@ class Rescue:
             kept.text = words.can_run_again(failure)
             self._tell(kept)
 
-    def _again_or_say_why(self, kept: _Kept) -> None:
+    def _again_or_say_why(self, kept: Kept) -> None:
         try:
             self._again(kept)
         except Refused as error:
             kept.text = f"{kept.text} It cannot run again: {error}"
             self._tell(kept)
 
-    def _again(self, kept: _Kept) -> GuardedPrompt:
+    def _again(self, kept: Kept) -> GuardedPrompt:
         failure, new_id = kept.failure, str(uuid.uuid4())
         guarded = self._guarded(failure)
         if failure.is_incomplete and not guarded.inserted:
@@ -235,10 +207,7 @@ class Rescue:
         except ValueError as error:
             raise Refused(str(error)) from error
         own = {**own_part(failure.extra_data), "rescued_from": failure.prompt_id}
-        with self._lock:
-            self._first_of[new_id] = failure.prompt_id
-            _forget_oldest(self._first_of)
-            kept.rescued_as = new_id
+        self._book.link(kept, new_id)
         kept.text = " ".join(filter(None, (
             words.runs_again(failure, new_id, self._host.keeps_no_results()),
             words.not_guarded(guarded.left),
@@ -258,32 +227,21 @@ class Rescue:
         )
         return guard_prompt(prompt, self._registry, into)
 
-    def _from_history(self, prompt_id: str) -> _Kept:
+    def _from_history(self, prompt_id: str) -> Kept:
         entry = self._host.history_entry(prompt_id)
         failure = failure_of(entry, None) if entry is not None else None
         if failure is not None:
-            kept = self._kept[prompt_id] = _Kept(failure, text=words.what_failed(failure))
-            return kept
+            return self._book.keep(Kept(failure, words.what_failed(failure)))
         if entry is None and not self._host.is_known(prompt_id):
             raise NotKnown(f"No prompt {prompt_id} is known: it is not in ComfyUI's history.")
         raise Refused(f"Prompt {prompt_id} did not end in an out-of-memory error.")
 
     # ---------------------------------------------------- telling
 
-    def _tell(self, kept: _Kept) -> None:
+    def _tell(self, kept: Kept) -> None:
         log.warning("[Headroom] %s", kept.text)
         failure = kept.failure
         client = failure.extra_data.get("client_id")
         self._host.send_event(EVENT, {
-            "prompt_id": failure.prompt_id,
-            **self.facts(failure.prompt_id),
+            "prompt_id": failure.prompt_id, **self._book.facts(failure.prompt_id),
         }, client if isinstance(client, str) else None)
-
-    def _failure_json(self, kept: _Kept, first: str | None) -> dict[str, Any]:
-        may = first is None and kept.rescued_as is None
-        return {**kept.failure.as_json(), "can_rescue": may, "text": kept.text}
-
-
-def _forget_oldest(kept: OrderedDict[str, Any]) -> None:
-    while len(kept) > MAX_KEPT:
-        kept.popitem(last=False)

@@ -44,6 +44,11 @@ def failed_twice(second: Failure, first: Failure) -> str:
     )
 
 
+def second_try(first: Failure) -> str:
+    """Return what the final error of a guard says about the first life."""
+    return f"This was the second try of prompt {first.prompt_id}: {what_failed(first)}"
+
+
 def not_guarded(left: Sequence[Left]) -> str:
     """Return which wires could not be guarded; nothing where there are none."""
     if not left:

@@ -174,3 +174,36 @@ def test_picture_of_a_bundled_workflow(gpu, open_page, folder, path):
     comfy.load_workflow(workflow, len(workflow["nodes"]))
     part = fit(comfy, 60)
     save(comfy, folder / f"workflow-{path.stem}.png", clip=part)
+
+
+def test_picture_of_a_rescue(gpu, open_page, folder):
+    """Before: ComfyUI has stopped in red, with the offer. After: the picture, with the panel."""
+    comfy = open_page(gpu, **SETTINGS)
+    comfy.page.set_viewport_size({"width": WIDTH, "height": 1000})
+    prompt = {key: each for key, each in guarded_prompt(120).items() if key not in ("7", "8")}
+    prompt["4"]["inputs"].update(model=["1", 0], positive=["2", 0], negative=["2", 0])
+    comfy.load_prompt(prompt)
+    comfy.page.evaluate(
+        """places => {
+          const workflow = app.graph.serialize();
+          for (const node of workflow.nodes) node.pos = places[node.id];
+          return app.loadGraphData(workflow);
+        }""",
+        {**PLACES, "4": (870, 0)},
+    )
+    comfy.loaded(len(prompt))
+    gpu.arm_fault(above_bytes=100_000, at=300, times=1)
+    run = comfy.run()
+    gpu.disarm()
+    offer = comfy.page.locator(f"[data-offer='{run['prompt_id']}']")
+    offer.wait_for()
+    comfy.page.keyboard.press("Escape")
+    fit(comfy, 60)
+    save(comfy, folder / "rescue-before.png")
+    offer.get_by_role("button").last.click()
+    second = comfy.until(lambda: comfy.get(f"/headroom/runs/{run['prompt_id']}")["rescued_as"])
+    comfy.until(lambda: comfy.get(f"/headroom/runs/{second}").get("status") == "success")
+    panel = comfy.open_panel()
+    panel.locator(f"[data-rescue='{second}']").wait_for()
+    fit(comfy, beside(panel))
+    save(comfy, folder / "rescue-after.png")

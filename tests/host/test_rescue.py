@@ -151,11 +151,31 @@ def test_a_second_life_that_fails_is_the_end_and_its_text_names_both(gpu):
     assert status == 409 and "second try" in answer["error"]
 
 
+def test_the_error_of_a_guard_in_a_second_life_names_the_first_too(gpu):
+    gpu.client.run(picture(26).prompt)
+    gpu.arm_fault(every=1, above_bytes=100_000, times=10_000)
+    lives = live(gpu.client, picture(27).prompt)
+    gpu.disarm()
+    assert lives.failed == "sampler" and not lives.succeeded
+    message = dict(lives.second["status"]["messages"])["execution_error"]["exception_message"]
+    assert "OOM Guard could not finish" in message
+    assert f"second try of prompt {lives.first_id}: KSampler (node sampler)" in message
+
+
 def test_another_error_ends_the_prompt_as_ever(gpu):
     lives = live(gpu.client, chain(fails=True, error="CUDA error: an illegal memory access"))
     assert lives.second is None and not lives.succeeded
     status, answer = gpu.client.post_json("/headroom/rescue", {"prompt_id": lives.first_id})
     assert status == 409 and "out-of-memory" in answer["error"]
+
+
+def test_an_interrupt_that_the_error_outran_is_kept_to(gpu):
+    prompt = picture(25).prompt
+    prompt["interrupting"] = {"class_type": "OomInterruptOnce", "inputs": {"model": ["1", 0]}}
+    prompt["sampler"]["inputs"]["model"] = ["interrupting", 0]
+    lives = live(gpu.client, prompt)
+    assert lives.failed == "sampler" and lives.second is None
+    assert live(gpu.client, chain(fails=True)).succeeded  # the next one is another matter
 
 
 def test_a_queue_that_was_cleared_stays_empty(gpu):

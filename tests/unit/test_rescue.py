@@ -200,7 +200,9 @@ def test_a_second_life_that_fails_is_the_end_and_its_text_names_both(bench):
     bench.fail()
     new_id, prompt = bench.only_queued[1:3]
     bench.host.queued.clear()
+    assert bench.rescue.about_first_life() == ""
     bench.begin(new_id, prompt)
+    assert "second try of prompt a: Hi-res (node 2)" in bench.rescue.about_first_life()
     bench.end(failed="3")
     assert bench.host.queued == []
     text = bench.host.events[-1][1]["failure"]["text"]
@@ -264,6 +266,24 @@ def test_a_second_life_that_was_deleted_before_it_ran_can_be_asked_for_again(ben
     bench.fail()
     bench.host.queued.clear()
     assert bench.rescue.ask("a")["prompt_id"] == bench.only_queued[1]
+
+
+def test_a_second_life_that_ran_is_the_only_one_even_if_the_history_is_cleared(bench):
+    bench.fail()
+    item = bench.only_queued
+    bench.begin(item[1], item[2])
+    bench.host.queued.clear()
+    bench.end(None)
+    bench.host.history.clear()
+    with pytest.raises(Refused, match="was run again already"):
+        bench.rescue.ask("a")
+
+
+def test_what_an_expanded_node_left_out_counts_for_the_users_node(bench):
+    bench.begin()
+    left_out(bench, "2.0.0.1")
+    bench.end(None)
+    assert bench.rescue.facts("a")["failure"]["node_id"] == "2"
 
 
 def test_switched_off_nothing_is_offered_but_it_can_be_asked_for(bench):

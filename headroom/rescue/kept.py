@@ -1,0 +1,85 @@
+"""What is remembered of the prompt that runs, and of those that ran out of memory."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .failure import Failure, Heard
+
+MAX_KEPT = 50  # as many as there are run records
+
+
+@dataclass
+class Running:
+    """The prompt that runs now, and what was seen of it."""
+
+    prompt_id: str
+    sensitive: Mapping[str, Any]  # keys for paid services, which the history does not keep
+    heard: Heard | None = None
+    left_out: dict[str, str] = field(default_factory=dict)  # by node id: ComfyUI's words
+    is_unwanted: bool = False  # the queue was cleared meanwhile
+    is_decided: bool = False
+
+
+@dataclass
+class Kept:
+    """A prompt that ran out of memory, for as long as somebody may ask for it."""
+
+    failure: Failure
+    text: str
+    sensitive: Mapping[str, Any] = field(default_factory=dict)
+    rescued_as: str | None = None
+    has_run_again: bool = False
+
+
+class Book:
+    """The last prompts that ran out of memory, and which prompt is the second life of which."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._first_of: OrderedDict[str, str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def keep(self, kept: Kept) -> Kept:
+        with self._lock:
+            self._kept[kept.failure.prompt_id] = kept
+            _forget_oldest(self._kept)
+        return kept
+
+    def get(self, prompt_id: str) -> Kept | None:
+        return self._kept.get(prompt_id)
+
+    def link(self, first: Kept, second_id: str) -> None:
+        """The prompt of this id is the second life of `first`."""
+        with self._lock:
+            self._first_of[second_id] = first.failure.prompt_id
+            _forget_oldest(self._first_of)
+            first.rescued_as = second_id
+
+    def first_id(self, prompt_id: str) -> str | None:
+        """Return whose second life a prompt is, None for one that is none."""
+        return self._first_of.get(prompt_id)
+
+    def first(self, prompt_id: str) -> Kept | None:
+        """Return what is kept of the first life of a second one."""
+        first_id = self.first_id(prompt_id)
+        return None if first_id is None else self.get(first_id)
+
+    def facts(self, prompt_id: str) -> dict[str, Any]:
+        """Return what the record of a run says of its first and second life."""
+        with self._lock:
+            kept = self._kept.get(prompt_id)
+            first_id = self._first_of.get(prompt_id)
+            rescued_as = kept.rescued_as if kept is not None else None
+        failure = None
+        if kept is not None:
+            may = first_id is None and rescued_as is None
+            failure = {**kept.failure.as_json(), "can_rescue": may, "text": kept.text}
+        return {"rescued_as": rescued_as, "rescued_from": first_id, "failure": failure}
+
+
+def _forget_oldest(kept: OrderedDict[str, Any]) -> None:
+    while len(kept) > MAX_KEPT:
+        kept.popitem(last=False)
