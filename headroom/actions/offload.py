@@ -81,8 +81,9 @@ class _Disk:
 
     def take(self, model: FoundModel) -> str:
         """Map one unloaded model's weights; a dynamic one is mapped by ComfyUI already."""
-        if _is_dynamic(model):
-            current_host().release_pinned_ram(model.handle)
+        host = current_host()
+        if host is not None and _is_dynamic(model):
+            host.release_pinned_ram(model.handle)
             return f"{model.label}: ComfyUI already maps its weights from file; pinned RAM released"
         return f"{model.label}: {_where(map_modules(model.modules, self._folder, self._clones))}"
 

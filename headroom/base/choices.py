@@ -1,6 +1,18 @@
-"""Check a value that must be one of a few words."""
+"""Check a value that must be one of a few words, and show in an error what came instead."""
 
+import reprlib
 from typing import Any, get_args
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = _short.maxlong = 60
+
+
+def shown(value: object) -> str:
+    """Return `value` as an error may quote it: its repr, never much longer than 60 characters.
+
+    What a prompt or a request says can have any size, and comes back to whoever sent it.
+    """
+    return _short.repr(value)
 
 
 def expect_choice(node: str, name: str, value: object, options: Any) -> None:
@@ -10,6 +22,6 @@ def expect_choice(node: str, name: str, value: object, options: Any) -> None:
     misspelt must not do what another word means.
     """
     words = [repr(word) for word in get_args(options)]
-    if value not in get_args(options):
+    if not isinstance(value, str) or value not in get_args(options):
         listed = f"{', '.join(words[:-1])} or {words[-1]}"
-        raise ValueError(f"{node} expects {name} = {listed}, but got {value!r}.")
+        raise ValueError(f"{node} expects {name} = {listed}, but got {shown(value)}.")

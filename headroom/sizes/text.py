@@ -4,8 +4,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..base.choices import shown
 from .plan import Size
 
+# How many runs one list may ask for; far more than a server does in a day, and quickly made.
+MAX_SIZES = 10_000
+
+# The patterns meet text in which every run of blanks is one blank: `\s*` never has a choice.
 # `1024x1152`, `1024 × 1152`, `1024, 1152`, `1024 1152`
 _PAIR = re.compile(
     r"[\[(]?\s*(\d{1,7})(?:\s*[x×X*,，;]\s*|\s+)(\d{1,7})\s*[\])]?\s*[,，;]?", re.ASCII
@@ -35,7 +40,8 @@ def parse_sizes(text: str) -> list[Size]:
 
     One size a line (`1024x1152`, `1024×1152` or `1024, 1152`), `#` starts a comment. A pair
     `heights=[...] widths=[...]` means every combination, heights in the outer loop. Raises
-    ValueError with the number and the text of the first line that is neither.
+    ValueError with the number and the text of the first line that is neither, or that brings the
+    sizes above MAX_SIZES. Takes time in proportion to the text and the sizes.
     """
     sizes: list[Size] = []
     waiting: _Waiting | None = None
@@ -43,6 +49,7 @@ def parse_sizes(text: str) -> list[Size]:
         pair = _PAIR.fullmatch(statement.text)
         if pair is not None:
             _must_be_paired(waiting)
+            _expect_few(len(sizes) + 1, statement)
             sizes.append(_size(int(pair[1]), int(pair[2]), statement))
             continue
         for kind, numbers in _lists(statement):
@@ -51,6 +58,7 @@ def parse_sizes(text: str) -> list[Size]:
                 continue
             if waiting.kind == kind:
                 _must_be_paired(waiting)
+            _expect_few(len(sizes) + len(numbers) * len(waiting.numbers), statement)
             lists = {kind: numbers, waiting.kind: waiting.numbers}
             sizes.extend(_combine(lists["height"], lists["width"], statement))
             waiting = None
@@ -62,7 +70,7 @@ def _statements(text: str) -> Iterator[_Statement]:
     """Yield what is not blank or comment; a list that is still open takes in the next lines."""
     start, depth, parts = 0, 0, list[str]()
     for number, line in enumerate(text.splitlines(), start=1):
-        content = line.split("#", 1)[0].strip()
+        content = " ".join(line.split("#", 1)[0].split())
         if not content:
             continue
         if not parts:
@@ -88,7 +96,7 @@ def _lists(statement: _Statement) -> Iterator[tuple[str, list[int]]]:
         numbers = [entry for entry in entries if entry]
         for entry in numbers:
             if not _NUMBER.fullmatch(entry):
-                raise _malformed(statement, f"{entry!r} is not a whole number of pixels")
+                raise _malformed(statement, f"{shown(entry)} is not a whole number of pixels")
         yield match[1].lower().rstrip("s"), [int(entry) for entry in numbers]
 
 
@@ -104,6 +112,12 @@ def _size(width: int, height: int, statement: _Statement) -> Size:
     if width < 1 or height < 1:
         raise _malformed(statement, "both sides must be at least 1 px")
     return Size(width, height)
+
+
+def _expect_few(count: int, statement: _Statement) -> None:
+    if count > MAX_SIZES:
+        raise _malformed(statement, f"it brings the list to {count:,} sizes, and at most "
+                                    f"{MAX_SIZES:,} are sorted at once")
 
 
 def _must_be_paired(waiting: _Waiting | None) -> None:

@@ -29,10 +29,9 @@ def sort_work(
     With both, line k of the text is the size of item k. The items come out as the very objects
     that went in. Raises ValueError for unreadable text, items without a size, or a mismatch.
     """
-    asked = parse_sizes(sizes)
-    work = list(items) if items is not None else [None] * len(asked)
-    if not asked:
-        asked = [item_size(item, position) for position, item in enumerate(work, start=1)]
+    written = parse_sizes(sizes)
+    work = list(items) if items is not None else [None] * len(written)
+    asked = written or [item_size(item, place) for place, item in enumerate(work, start=1)]
     if len(asked) != len(work):
         raise ValueError(
             f"Size Sorter expects one line in `sizes` for each of the {len(work)} items, but got "
@@ -40,16 +39,16 @@ def sort_work(
             "`items`."
         )
     plan = sort_sizes(asked, order, fit, bucket)
-    notes = _notes(sizes, work, fit) if items is not None else []
+    notes = _notes(bool(written), work, fit) if items is not None else []
     text = "\n".join([plan.text, *notes])
     return SortedWork(plan, [work[placed.index] for placed in plan.placed], text)
 
 
-def _notes(sizes: str, items: list[Any], fit: Fit) -> list[str]:
+def _notes(has_text: bool, items: list[Any], fit: Fit) -> list[str]:
     """Say what the figures rest on: the scale of latents, and that items are left as they are."""
     notes = []
     latents = [item for item in items if isinstance(item, dict) and "samples" in item]
-    if latents and not parse_sizes(sizes):
+    if latents and not has_text:
         scales = sorted({latent_scale(latent) for latent in latents})
         shown = " or ".join(str(scale) for scale in scales)
         notes.append(f"latents are counted in pixels: {shown} px for a latent cell")

@@ -46,9 +46,8 @@ def test_mapped_weights_are_bit_identical_and_keep_ties_strides_and_dtypes(tmp_p
     assert_same(module, expected)
     assert module.turned.stride() == stride
     assert module.head.weight.data_ptr() == module.embed.weight.data_ptr()
-    apart = {t.data_ptr(): t for t in module.state_dict().values()}
-    weights = sum(t.nbytes for t in apart.values())
-    assert mapped == Mapped(0, 0, 0, written_bytes=weights)
+    once = {tensor.data_ptr(): tensor for tensor in module.state_dict().values()}
+    assert mapped == Mapped(0, 0, 0, written_bytes=sum(t.nbytes for t in once.values()))
 
 
 def free_bytes(folder):
@@ -74,7 +73,7 @@ def test_rss_falls_by_the_size_of_the_model_within_five_percent(tmp_path):
 
 @pytest.fixture
 def shares_blocks(monkeypatch):
-    """A file system that shares blocks: a real one where there is one, else a copy."""
+    """A copy stands for the blocks that a file system would share."""
 
     def copied(path, file):
         file.write(path.read_bytes())

@@ -107,3 +107,23 @@ def test_a_very_long_line_is_shortened_in_the_message():
     with pytest.raises(ValueError) as caught:
         parse_sizes("x" * 100_000)
     assert len(str(caught.value)) < 300
+
+
+def test_a_million_blanks_are_one_blank():
+    with pytest.raises(ValueError, match="cannot read line 1"):
+        parse_sizes("1 1" + " " * 1_000_000 + "!")
+    assert parse_sizes("1" + " " * 1_000_000 + "1") == [Size(1, 1)]
+
+
+@pytest.mark.parametrize("text", [
+    "\n".join(["8x8"] * 10_001),
+    f"heights={[8] * 101} widths={[8] * 100}",
+    f"heights={[8] * 100_000}\nwidths={[8] * 100_000}",
+], ids=["lines", "lists", "lists that multiply to ten billion"])
+def test_more_sizes_than_the_limit_are_one_sentence_and_no_memory(text):
+    with pytest.raises(ValueError, match=r"at most 10,000 are sorted at once\.$"):
+        parse_sizes(text)
+
+
+def test_as_many_sizes_as_the_limit_are_read():
+    assert len(parse_sizes(f"heights={[8] * 100} widths={[8] * 100}")) == 10_000
