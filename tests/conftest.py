@@ -57,6 +57,17 @@ def comfyui() -> Path:
 
 
 @pytest.fixture(scope="session")
+def newest_comfyui(comfyui) -> Path:
+    """A ComfyUI with dynamic VRAM: HEADROOM_NEWEST_COMFYUI, or the tree under test if it has it."""
+    from devtools.server import known_flags
+
+    path = Path(os.environ.get("HEADROOM_NEWEST_COMFYUI") or comfyui)
+    if "--disable-dynamic-vram" not in known_flags(path):
+        pytest.skip("needs a ComfyUI with dynamic VRAM: set HEADROOM_NEWEST_COMFYUI to its folder")
+    return path
+
+
+@pytest.fixture(scope="session")
 def models_dir(comfyui) -> Path:
     """A models folder with the small random-weight files that the host tests load."""
     from devtools import models
@@ -113,19 +124,19 @@ def sim(serve):
 def fake(serve):
     """A factory of servers on fake CUDA devices: `fake(capacity_mib, *comfy_args, **settings)`.
 
-    The settings are those of `fakecuda.FakeCuda`, and `packs` and `env` those of a server. Equal
-    arguments share one server within a module; a test gets it with its own capacity, no other
-    process and nothing that fails.
+    The settings are those of `fakecuda.FakeCuda`; `packs`, `env` and `comfyui` (another tree) are
+    those of a server. Equal arguments share one server; a test gets it with its own capacity, no
+    other process and nothing that fails.
     """
     from fakecuda import FakeCuda, FakeServer, why_not
 
     if reason := why_not():
         pytest.skip(reason)
 
-    def start(capacity_mib: int, *args: str, packs=(), env=None, **settings) -> FakeServer:
+    def start(capacity_mib: int, *args, packs=(), env=None, comfyui=None, **settings):
         words = FakeCuda(capacity_mib=capacity_mib, **settings).words()
         packs = (*packs, REAL_GPU_PACK)
-        server = serve(*args, fake_cuda=words, packs=packs, env=env or {})
+        server = serve(*args, fake_cuda=words, packs=packs, env=env or {}, comfyui=comfyui)
         return FakeServer(server, capacity_mib).restore()
 
     return start

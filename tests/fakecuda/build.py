@@ -45,7 +45,7 @@ class Library:
 DRIVER = ("ledger", "space", "memory", "pool", "context", "streams", "copies", "kernels")
 LIBRARIES = (
     Library("libcuda.so.1", DRIVER, others="unsupported"),
-    Library("libcudart.so.13", ("runtime",), "cu13/lib", "unsupported"),
+    Library("libcudart.so.13", ("runtime", "runtime_same"), "cu13/lib", "unsupported"),
     Library("libcublas.so.13", ("blas",), "cu13/lib", defines="FAKE_cublas"),
     Library("libcublasLt.so.13", ("blas",), "cu13/lib", defines="FAKE_cublasLt"),
     Library("libcufft.so.12", ("blas",), "cu13/lib", defines="FAKE_cufft"),
@@ -55,9 +55,9 @@ LIBRARIES = (
     Library("libnvidia-ml.so.1", ("nvml",), others="none"),
 )
 SUCCESS = """\
-extern void fakecuda_library_call(void);
+extern int fakecuda_library_call(void);
 int prepared(void) { return 0; }
-int computed(void) { fakecuda_library_call(); return 0; }
+int computed(void) { return fakecuda_library_call(); }
 """
 PREPARES = re.compile("Create|Destroy|Set|Get|Finalize|Query|[bB]ufferSize")  # computes nothing
 UNSUPPORTED = """\

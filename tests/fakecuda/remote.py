@@ -17,6 +17,8 @@ class FakeServer(SimServer):
     """The server behind `client`: its PyTorch tells over HTTP, its driver through the ledger."""
 
     prefix = "/realgpu"  # the pack headroom_real_gpu answers, as on a real GPU
+    workspace_bytes = WORKSPACE_BYTES
+    computes = False  # kernels do nothing: equal pictures would prove nothing
 
     def __init__(self, server: Any, capacity_mib: int) -> None:
         super().__init__(server, capacity_mib)

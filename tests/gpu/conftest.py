@@ -1,4 +1,5 @@
-"""One fixture for both devices: the simulated GPU, and this machine's own where there is one.
+"""One fixture for three devices: the simulated GPU, PyTorch's own allocator on the fake CUDA
+driver, and this machine's own GPU where there is one.
 
 With HEADROOM_REHEARSE_GPU=16384 a simulated GPU of so many MiB stands for this machine's own, and
 all that is done on a real one is done on it.
@@ -21,6 +22,7 @@ PLAIN = (*bench_device.PLAIN, "--disable-async-offload", "--disable-pinned-memor
 WORKSPACE_BYTES = 64 << 20
 DEVICES = [
     pytest.param("simulated", marks=pytest.mark.host),
+    pytest.param("fake", marks=[pytest.mark.host, pytest.mark.fakecuda]),
     pytest.param("real", marks=pytest.mark.gpu),
 ]
 
@@ -51,9 +53,9 @@ def real_capacity_mib() -> int:
 
 @pytest.fixture(params=DEVICES)
 def gpu(request, comfyui, serve, sim):
-    """A factory of servers: `gpu(capacity_mib, *comfy_args, **options)`, empty, on either device.
+    """A factory of servers: `gpu(capacity_mib, *comfy_args, **options)`, empty, on each device.
 
-    `dynamic_vram=True` leaves ComfyUI's dynamic VRAM on, where a real GPU has it.
+    `dynamic_vram=True` leaves ComfyUI's dynamic VRAM on, which the simulated GPU does not have.
 
     On the real GPU the capacity is a limit on the server's memory, and another process takes the
     rest, so that the driver tells what it would tell on a smaller card.
@@ -63,10 +65,14 @@ def gpu(request, comfyui, serve, sim):
     started = []
 
     def start(capacity_mib, *args, dynamic_vram=False, **options):
+        tree = options.get("comfyui") or comfyui
+        flags = plain_flags(tree, [NATIVE_ALLOCATOR] if dynamic_vram else PLAIN)
         if request.param == "simulated":
             server = sim(capacity_mib, *args, **options)
+        elif request.param == "fake":
+            start_fake = request.getfixturevalue("fake")
+            server = start_fake(capacity_mib, *flags, *args, allocator="native", **options)
         else:
-            flags = plain_flags(comfyui, [NATIVE_ALLOCATOR] if dynamic_vram else PLAIN)
             packs = [*options.pop("packs", ()), REAL_PACK]
             setting = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}
             env = {**setting, **options.pop("env", {})}

@@ -1,7 +1,7 @@
-"""What our nodes promise about bytes, asserted by the same words on both kinds of GPU.
+"""What our nodes promise about bytes, asserted by the same words on every kind of GPU.
 
-Each test runs on the simulated GPU wherever there is a ComfyUI, and on a real one where there is
-one. What differs between them is said at the place.
+Each test runs on the simulated GPU and on the fake CUDA driver wherever there is a ComfyUI, and on
+a real one where there is one. What differs between them is said at the place.
 """
 
 import json
@@ -80,6 +80,8 @@ def test_offloading_one_of_two_models_frees_its_bytes_and_leaves_the_other(gpu, 
 @pytest.mark.parametrize("to", ["CPU", "disk"])
 def test_an_offloaded_model_gives_the_same_latent_again(gpu, to):
     device = gpu(ROOMY_MIB)
+    if not device.computes:
+        pytest.skip("the fake driver computes nothing")
     graph = Graph()
     checkpoint = load(graph)
     first = add_sampler(graph, checkpoint[0], checkpoint[1], seed=5)
@@ -107,7 +109,7 @@ def encode(device, count, start):
     shown = graph.add("ProbeConditioning", a=ours)
     texts = node_texts(device.client.run(graph.prompt, timeout=1200))
     told = [json.loads(line) for line in texts[shown.id].splitlines()]
-    assert len({item["digest"] for item in told}) == count
+    assert len({item["digest"] for item in told}) == (count if device.computes else 1)
     assert all(item["cpu"] and item["numpy_backed"] for item in told)
     return device.collect()
 

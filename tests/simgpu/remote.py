@@ -14,6 +14,7 @@ class SimServer:
     """The server behind `client`, with the controls of its simulated device."""
 
     prefix = "/simgpu"  # of the routes; a real GPU answers the same requests under another one
+    computes = True  # whether pictures and latents come out
 
     def __init__(self, server: Any, capacity_mib: int) -> None:
         self.server = server

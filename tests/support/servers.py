@@ -39,15 +39,19 @@ class Servers:
         for key in [key for key, server in self._running.items() if server.gpu]:
             self._running.pop(key).stop(grace_seconds=0)
 
-    def get(self, *args, packs=(), env=None, **options):
-        """A running server, as it began when this module asks for it the first time."""
+    def get(self, *args, packs=(), env=None, comfyui=None, **options):
+        """A running server, as it began when this module asks for it the first time.
+
+        `comfyui` is another tree than the one under test.
+        """
+        tree = comfyui or self._comfyui
         own = sorted({str(path) for path in packs} - {str(path) for path in COMMON})
         options["env"] = {**ENVIRONMENT, **(env or {})}
-        key = repr((args, own, sorted(options.items(), key=str)))
+        key = repr((tree, args, own, sorted(options.items(), key=str)))
         server = self._running.pop(key, None)
         if server is None:
             server = ComfyServer(
-                self._comfyui, self._new_folder("comfyui"), args=args,
+                tree, self._new_folder("comfyui"), args=args,
                 packs=[*COMMON, *map(Path, own)], **self._always, **options,
             ).start()
         elif key not in self._of_this_module:

@@ -14,7 +14,6 @@ namespace {
 
 struct Context {
     int device;
-    int holders = 0;
     bool charged = false;
 };
 
@@ -28,8 +27,6 @@ Context &context_of(int device) {
 }
 
 thread_local Context *current = nullptr;
-thread_local Context *below[16];
-thread_local int depth = 0;
 
 bool known(int device) { return device >= 0 && device < device_count(); }
 
@@ -159,7 +156,6 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     Context &primary = context_of(device);
     CUresult result = charge(&primary);
     if (result != CUDA_SUCCESS) return result;
-    primary.holders += 1;
     *context = (CUcontext)&primary;
     return CUDA_SUCCESS;
 }
@@ -181,19 +177,6 @@ CUresult cuCtxGetCurrent(CUcontext *context) {
 
 CUresult cuCtxSetCurrent(CUcontext context) {
     current = (Context *)context;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuCtxPushCurrent(CUcontext context) {
-    if (depth == 16) return CUDA_ERROR_INVALID_VALUE;
-    below[depth++] = current;
-    current = (Context *)context;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuCtxPopCurrent(CUcontext *context) {
-    if (context) *context = (CUcontext)current;
-    current = depth ? below[--depth] : nullptr;
     return CUDA_SUCCESS;
 }
 

@@ -68,8 +68,8 @@ void copy_sparsely(char *to, const char *from, uint64_t bytes) {
 }
 
 int device_at(const void *pointer) {
-    Found found;
-    return find_memory((uint64_t)pointer, &found) ? found.device : std::max(current_device(), 0);
+    int device;
+    return find_memory((uint64_t)pointer, &device) ? device : std::max(current_device(), 0);
 }
 
 CUresult copy(void *to, const void *from, uint64_t bytes) {
@@ -88,13 +88,6 @@ CUresult copy(void *to, const void *from, uint64_t bytes) {
     }
     held.unlock();
     copy_sparsely((char *)to, (const char *)from, bytes);
-    return CUDA_SUCCESS;
-}
-
-CUresult fill(CUdeviceptr to, unsigned char value, uint64_t bytes) {
-    if (value || !all_zero((const char *)to, bytes)) memset((void *)to, value, bytes);
-    std::lock_guard<std::mutex> held(driver_lock());
-    remember(to, bytes);
     return CUDA_SUCCESS;
 }
 
@@ -127,41 +120,17 @@ bool is_pinned(uint64_t at) {
 
 int fakecuda_copy(void *to, const void *from, uint64_t bytes) { return copy(to, from, bytes); }
 
+int fakecuda_fill(void *to, int value, uint64_t bytes) {
+    if (value || !all_zero((const char *)to, bytes)) memset(to, value, bytes);
+    std::lock_guard<std::mutex> held(driver_lock());
+    if (bytes) remember((uint64_t)to, bytes);
+    return CUDA_SUCCESS;
+}
+
 extern "C" {
 
-CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-    return copy((void *)to, (void *)from, bytes);
-}
-CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
-    return copy((void *)to, (void *)from, bytes);
-}
-CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
-    return copy((void *)to, from, bytes);
-}
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream) {
     return copy((void *)to, from, bytes);
-}
-CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) {
-    return copy(to, (void *)from, bytes);
-}
-CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream) {
-    return copy(to, (void *)from, bytes);
-}
-CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-    return copy((void *)to, (void *)from, bytes);
-}
-CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
-    return copy((void *)to, (void *)from, bytes);
-}
-CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t bytes) {
-    return fill(to, value, bytes);
-}
-CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream) {
-    return fill(to, value, bytes);
-}
-CUresult cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t count, CUstream) {
-    std::fill_n((unsigned int *)to, count, value);
-    return CUDA_SUCCESS;
 }
 
 CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int) {
@@ -174,6 +143,7 @@ CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int) {
 CUresult cuMemAllocHost(void **pointer, size_t bytes) { return cuMemHostAlloc(pointer, bytes, 0); }
 
 CUresult cuMemFreeHost(void *pointer) {
+    if (!pointer) return CUDA_SUCCESS;
     uint64_t bytes = unpin((uint64_t)pointer);
     if (!bytes) return CUDA_ERROR_INVALID_VALUE;
     munmap(pointer, bytes);
@@ -195,8 +165,8 @@ CUresult cuMemHostGetDevicePointer(CUdeviceptr *pointer, void *host, unsigned in
 
 CUresult cuPointerGetAttribute(void *value, CUpointer_attribute which, CUdeviceptr pointer) {
     std::lock_guard<std::mutex> held(driver_lock());
-    Found found{};
-    bool device = find_memory(pointer, &found), host = !device && is_pinned(pointer);
+    int number = 0;
+    bool device = find_memory(pointer, &number), host = !device && is_pinned(pointer);
     if (!device && !host) return CUDA_ERROR_INVALID_VALUE;
     switch (which) {
         case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
@@ -207,23 +177,10 @@ CUresult cuPointerGetAttribute(void *value, CUpointer_attribute which, CUdevicep
             *(CUdeviceptr *)value = pointer;
             return CUDA_SUCCESS;
         case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-            *(int *)value = found.device;
-            return CUDA_SUCCESS;
-        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-            *(CUdeviceptr *)value = found.base;
-            return CUDA_SUCCESS;
-        case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-            *(size_t *)value = found.bytes;
-            return CUDA_SUCCESS;
-        case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-            *(unsigned long long *)value = found.base;  // addresses never come again
+            *(int *)value = number;
             return CUDA_SUCCESS;
         default:
             return CUDA_ERROR_NOT_SUPPORTED;
     }
-}
-
-CUresult cuPointerSetAttribute(const void *, CUpointer_attribute, CUdeviceptr) {
-    return CUDA_SUCCESS;
 }
 }

@@ -55,13 +55,13 @@ uint64_t free_bytes(int device);
 
 // Exported to the runtime and to the libraries, which keep no state of their own.
 extern "C" {
-void fakecuda_launched(void);
-void fakecuda_library_call(void);
+int fakecuda_launched(void);
+int fakecuda_library_call(void);
 void fakecuda_unsupported(const char *name);
 uint64_t fakecuda_cudnn_workspace_bytes(void);
 int fakecuda_capability(void);
 int fakecuda_copy(void *to, const void *from, uint64_t bytes);
-int fakecuda_device_of(const void *pointer);
+int fakecuda_fill(void *to, int value, uint64_t bytes);
 const char *fakecuda_device_name(void);
 int fakecuda_physical_count(void);
 const DeviceWords *fakecuda_words(int physical);

@@ -19,7 +19,8 @@ struct Block {
 struct Handle {
     uint64_t bytes;
     int device;
-    int holders, mappings;
+    bool released;
+    int mappings;
 };
 
 struct Mapping {
@@ -47,7 +48,7 @@ typename Map::iterator holding(Map &map, uint64_t address) {
 }
 
 void drop(Handle *handle) {
-    if (handle->holders > 0 || handle->mappings > 0) return;
+    if (!handle->released || handle->mappings > 0) return;
     give(handle->device, handle->bytes, &DeviceWords::handle_bytes);
     words(handle->device).frees += 1;
     delete handle;
@@ -55,18 +56,18 @@ void drop(Handle *handle) {
 
 }  // namespace
 
-bool find_memory(uint64_t address, Found *found) {
+bool find_memory(uint64_t address, int *device) {
     auto block = holding(blocks(), address);
     if (block != blocks().end()) {
-        *found = {block->first, block->second.bytes, block->second.device};
+        *device = block->second.device;
         return true;
     }
     auto mapping = holding(mappings(), address);
     if (mapping != mappings().end()) {
-        *found = {mapping->first, mapping->second.bytes, mapping->second.handle->device};
+        *device = mapping->second.handle->device;
         return true;
     }
-    return find_in_pools(address, found);
+    return find_in_pools(address, device);
 }
 
 CUresult free_plain(uint64_t address) {
@@ -115,15 +116,6 @@ CUresult cuMemGetInfo(size_t *free, size_t *total) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer) {
-    std::lock_guard<std::mutex> held(driver_lock());
-    Found found;
-    if (!find_memory(pointer, &found)) return CUDA_ERROR_INVALID_VALUE;
-    if (base) *base = found.base;
-    if (bytes) *bytes = found.bytes;
-    return CUDA_SUCCESS;
-}
-
 // -- pages mapped into reserved addresses --------------------------------------------------------
 
 CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *,
@@ -156,14 +148,14 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *made, size_t bytes,
     if (device < 0 || device >= device_count()) return CUDA_ERROR_INVALID_DEVICE;
     if (!may_allocate(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     if (!take(device, bytes, &DeviceWords::handle_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    *made = (CUmemGenericAllocationHandle) new Handle{bytes, device, 1, 0};
+    *made = (CUmemGenericAllocationHandle) new Handle{bytes, device, false, 0};
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle made) {
     std::lock_guard<std::mutex> held(driver_lock());
     Handle *handle = (Handle *)made;
-    handle->holders -= 1;
+    handle->released = true;
     drop(handle);
     return CUDA_SUCCESS;
 }
@@ -203,15 +195,6 @@ CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes) {
         drop(handle);
     }
     decommit(pointer, bytes);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *made, void *pointer) {
-    std::lock_guard<std::mutex> held(driver_lock());
-    auto found = holding(mappings(), (uint64_t)pointer);
-    if (found == mappings().end()) return CUDA_ERROR_INVALID_VALUE;
-    found->second.handle->holders += 1;
-    *made = (CUmemGenericAllocationHandle)found->second.handle;
     return CUDA_SUCCESS;
 }
 }

@@ -123,41 +123,26 @@ struct Pool {
     }
 };
 
-std::set<Pool *> &pools() { static auto *all = new std::set<Pool *>(); return *all; }
-
-Pool *new_pool(int device) {
-    Pool *pool = new Pool();
-    pool->device = device;
-    pools().insert(pool);
-    return pool;
+// Each device's default pool. PyTorch makes no other.
+Pool &pool_of(int device) {
+    static Pool *all = [] {
+        Pool *made = new Pool[MAX_DEVICES];
+        for (int i = 0; i < MAX_DEVICES; ++i) made[i].device = i;
+        return made;
+    }();
+    return all[device];
 }
 
-Pool *default_pool(int device) {
-    static auto *all = new std::map<int, Pool *>();
-    Pool *&pool = (*all)[device];
-    if (!pool) pool = new_pool(device);
-    return pool;
-}
-
-Pool *&chosen_pool(int device) {
-    static auto *all = new std::map<int, Pool *>();
-    Pool *&pool = (*all)[device];
-    if (!pool) pool = default_pool(device);
-    return pool;
-}
-
-CUresult allocate(CUdeviceptr *pointer, size_t bytes, Pool *pool) {
+CUresult allocate(CUdeviceptr *pointer, size_t bytes) {
     std::lock_guard<std::mutex> held(driver_lock());
-    int device = pool ? pool->device : current_device();
+    int device = current_device();
     if (device < 0) return CUDA_ERROR_INVALID_CONTEXT;
-    if (!pool) pool = chosen_pool(device);
     if (!may_allocate(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t before = words(device).refused;
-    uint64_t at = pool->allocate(bytes);
+    uint64_t at = pool_of(device).allocate(bytes);
     words(device).refused = before + (at ? 0 : 1);  // attempts at slabs are not the caller's
-    if (!at) return CUDA_ERROR_OUT_OF_MEMORY;
     *pointer = at;
-    return CUDA_SUCCESS;
+    return at ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult release(CUdeviceptr pointer) {
@@ -169,73 +154,39 @@ CUresult release(CUdeviceptr pointer) {
 
 }  // namespace
 
-bool find_in_pools(uint64_t address, Found *found) {
-    for (Pool *pool : pools()) {
-        auto part = pool->parts.upper_bound(address);
-        if (part == pool->parts.begin()) continue;
+bool find_in_pools(uint64_t address, int *device) {
+    for (*device = 0; *device < device_count(); ++*device) {
+        const auto &parts = pool_of(*device).parts;
+        auto part = parts.upper_bound(address);
+        if (part == parts.begin()) continue;
         --part;
-        if (address >= part->first + part->second.bytes || !part->second.taken) continue;
-        *found = {part->first, part->second.bytes, pool->device};
-        return true;
+        if (address < part->first + part->second.bytes && part->second.taken) return true;
     }
     return false;
 }
 
 CUresult free_in_pool(uint64_t address) {
-    for (Pool *pool : pools())
-        if (pool->release(address)) return CUDA_SUCCESS;
+    for (int device = 0; device < device_count(); ++device)
+        if (pool_of(device).release(address)) return CUDA_SUCCESS;
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-void trim_at_synchronization(int device) {
-    for (Pool *pool : pools())
-        if (pool->device == device) pool->trim(pool->threshold);
-}
+void trim_at_synchronization(int device) { pool_of(device).trim(pool_of(device).threshold); }
 
 extern "C" {
 
 // comfy-aimdo puts a hook of its own into each of these four, so none may call another.
 CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream) {
-    return allocate(pointer, bytes, nullptr);
+    return allocate(pointer, bytes);
 }
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream) {
-    return allocate(pointer, bytes, nullptr);
+    return allocate(pointer, bytes);
 }
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream) { return release(pointer); }
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream) { return release(pointer); }
 
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream) {
-    return allocate(pointer, bytes, (Pool *)pool);
-}
-
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device) {
-    std::lock_guard<std::mutex> held(driver_lock());
-    *pool = (CUmemoryPool)default_pool(device);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device) {
-    std::lock_guard<std::mutex> held(driver_lock());
-    *pool = (CUmemoryPool)chosen_pool(device);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
-    std::lock_guard<std::mutex> held(driver_lock());
-    chosen_pool(device) = (Pool *)pool;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props) {
-    std::lock_guard<std::mutex> held(driver_lock());
-    *pool = (CUmemoryPool)new_pool(props->location.id);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemPoolDestroy(CUmemoryPool pool) {
-    std::lock_guard<std::mutex> held(driver_lock());
-    ((Pool *)pool)->threshold = 0;  // what is still taken stays, as with the real one
-    ((Pool *)pool)->trim(0);
+    *pool = (CUmemoryPool)&pool_of(device);
     return CUDA_SUCCESS;
 }
 
@@ -244,8 +195,6 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
     ((Pool *)pool)->trim(keep);
     return CUDA_SUCCESS;
 }
-
-CUresult cuMemPoolSetAccess(CUmemoryPool, const CUmemAccessDesc *, size_t) { return CUDA_SUCCESS; }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute which, void *value) {
     std::lock_guard<std::mutex> held(driver_lock());

@@ -1,0 +1,49 @@
+"""The bundled workflows, small, on PyTorch's own allocator: what they leave on the device."""
+
+import pytest
+
+from devtools import workflow_trials
+from devtools.bench_device import PROBES
+from devtools.workflows import WORKFLOWS
+
+pytestmark = [pytest.mark.host, pytest.mark.fakecuda]
+
+CAPACITY_MIB = 16384
+LIMIT_S = 900  # two busy cores
+
+
+@pytest.fixture(scope="session")
+def models_dir():
+    from devtools.workflow_models import make_workflow_models
+
+    return make_workflow_models()
+
+
+@pytest.fixture(params=["oldest", "newest"])
+def device(request, fake):
+    """A server with ComfyUI's own flags."""
+    newest = request.param == "newest"
+    device = fake(CAPACITY_MIB, packs=[PROBES / "headroom_small_encoders"],
+                  env=workflow_trials.ENVIRONMENT,
+                  comfyui=request.getfixturevalue("newest_comfyui") if newest else None)
+    workflow_trials.write_example_picture(device.server.base_dir / "input")
+    return device
+
+
+def purged(device):
+    """The driver's figures with no model loaded and no result kept."""
+    device.unload()
+    device.client.post_when_idle("/headroom/purge", {})
+    return device.driver.device()
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_second_run_of_a_workflow_leaves_no_byte_more_than_the_first(device, name):
+    left = []
+    for _ in range(2):
+        device.client.run(workflow_trials.small_prompt(name), timeout=LIMIT_S)
+        left.append(purged(device).used_bytes)
+        (told,) = device.client.get_json("/headroom/memory")["devices"]
+        assert told["used_mib"] == pytest.approx(left[-1] / 2**20, abs=0.001)
+        assert not device.client.get_json("/headroom/memory")["models"]
+    assert left[1] <= left[0]
