@@ -43,7 +43,7 @@ class Ancestry:
 def identify(prompt: Any, node_id: str, input: str, lookup: Lookup | None = None) -> Ancestry:
     """Return the identity of what feeds `input`; it holds no node ids, so layout is free.
 
-    Costs a look at every file that an ancestor names (see file_identity), and no weights.
+    Costs a read of every file that an ancestor names, the first time (see file_identity).
     """
     get_node = getter(prompt)
     value = get_node(node_id)["inputs"].get(input)
@@ -115,6 +115,8 @@ class _Survey:
             if not _is_json(value):
                 kind = type(value).__name__
                 return f"{name_of_node} got a {kind} on `{name}`, which has no lasting name"
+        if info.is_new_code:
+            return f"the code of {name_of_node} changed on disk since ComfyUI was started"
         if not info.repeatable:
             return f"{name_of_node} says that its outputs differ from run to run"
         if info.own_changes and node.get("is_changed") is None:
