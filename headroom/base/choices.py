@@ -2,6 +2,8 @@
 
 from typing import Any, get_args
 
+MAX_SHOWN = 60
+
 
 def expect_choice(node: str, name: str, value: object, options: Any) -> None:
     """Raise ValueError where `value` is none of the words of the Literal `options`.
@@ -12,4 +14,10 @@ def expect_choice(node: str, name: str, value: object, options: Any) -> None:
     words = [repr(word) for word in get_args(options)]
     if value not in get_args(options):
         listed = f"{', '.join(words[:-1])} or {words[-1]}"
-        raise ValueError(f"{node} expects {name} = {listed}, but got {value!r}.")
+        raise ValueError(f"{node} expects {name} = {listed}, but got {shown(value)}.")
+
+
+def shown(value: object) -> str:
+    """Return somebody's value as text that stays short, for a sentence about it."""
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."

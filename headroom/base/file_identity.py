@@ -30,7 +30,8 @@ MAX_MEMORY_BYTES = 4 * 1024 * 1024
 # A change within one step of the file system's clock keeps the times; its steps are below this.
 SETTLE_NS = 2_000_000_000
 
-PROCESS_START_NS = min(int(psutil.Process().create_time() * 1e9), time.time_ns())
+# A second later: the system tells the time of its boot, from which this is counted, in seconds.
+PROCESS_START_NS = min(int((psutil.Process().create_time() + 1) * 1e9), time.time_ns())
 
 State = tuple[int, int, int]
 

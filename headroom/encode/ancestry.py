@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..base.choices import shown
 from ..base.file_identity import identities_of
 from ..base.named_files import MODEL_SUFFIXES, files_named, unique
 from ..base.prompt_graph import (
@@ -100,7 +101,7 @@ class _Survey:
             found.extend(paths)
             if not paths and name.lower().endswith(MODEL_SUFFIXES) and "\n" not in name:
                 self.problem = self.problem or (
-                    f"{title(node_id, node)} names {name!r}, which is in no models folder of this "
+                    f"{title(node_id, node)} names {shown(name)}, which is in no models folder of this "
                     "ComfyUI"
                 )
         return unique(found)
