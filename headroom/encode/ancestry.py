@@ -101,8 +101,8 @@ class _Survey:
             found.extend(paths)
             if not paths and name.lower().endswith(MODEL_SUFFIXES) and "\n" not in name:
                 self.problem = self.problem or (
-                    f"{title(node_id, node)} names {shown(name)}, which is in no models folder of this "
-                    "ComfyUI"
+                    f"{title(node_id, node)} names {shown(name)}, which is in no models folder of "
+                    "this ComfyUI"
                 )
         return unique(found)
 
