@@ -36,6 +36,7 @@ log = logging.getLogger("headroom")
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 Asked = TypeVar("Asked")
 READERS = 4
+MAX_SENTENCE = 600
 
 
 class Routes:
@@ -148,21 +149,34 @@ async def answered(work: Awaitable[str]) -> web.Response:
     """Answer with the JSON text that `work` returns, or with one sentence for what it raises."""
     try:
         status, text = 200, await work
+    except SENTENCES as error:
+        status, text = status_of(error), json.dumps({"error": shortened(str(error))})
     except Exception as error:
-        status = status_of(error)
-        if status >= 500:
-            log.exception("[Headroom] a request failed")
-            error = RuntimeError(f"The action failed with {type(error).__name__}: {error}")
-        text = json.dumps({"error": str(error)})
+        log.exception("[Headroom] a request failed")
+        status, text = 409, json.dumps({"error": failure(error)})
     return web.Response(status=status, text=text, content_type="application/json")
 
 
-# The first that fits. ValueError: ours (BadRequest), and a model that cannot be offloaded so.
-STATUSES: tuple[tuple[type[Exception], int], ...] = (
-    (NotKnown, 404), (Crowded, 429), (Refused, 409), (ValueError, 400),
-)
+# Whose text is a sentence for the sender. ValueError: BadRequest, a model that cannot be offloaded.
+SENTENCES = (NotKnown, Refused, ValueError)
 
 
 def status_of(error: Exception) -> int:
-    """Return the HTTP status for an error of an answer."""
-    return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+    """Return the HTTP status of an answer that is a sentence."""
+    if isinstance(error, NotKnown):
+        return 404
+    if isinstance(error, Refused):
+        return 429 if isinstance(error, Crowded) else 409
+    return 400
+
+
+def failure(error: Exception) -> str:
+    """Return a sentence for an error of the system, of a driver or of another pack's model."""
+    words = getattr(error, "strerror", None) or str(error).strip().split("\n")[0]
+    detail = ": ".join(filter(None, (type(error).__name__, shortened(str(words)).rstrip("."))))
+    return f"It could not be done ({detail}); the server's log says more."
+
+
+def shortened(sentence: str) -> str:
+    """Return `sentence`, cut where it quotes something long."""
+    return sentence if len(sentence) <= MAX_SENTENCE else f"{sentence[: MAX_SENTENCE - 3]}..."

@@ -15,9 +15,10 @@ INSERTED = "headroom-"  # how the ids of nodes begin that no user has put into t
 class ClassInfo:
     """What the host knows of a node class.
 
-    `code` identifies the code that runs ("" for the host's own nodes, which `Lookup.code` covers).
+    `code` identifies the code that runs: the file of the host's own node, else the whole pack.
     `own_changes`: the class itself decides when it counts as changed. `wants_id`: it may behave
     differently under another node id. `repeatable`: the same inputs give the same outputs.
+    `is_new_code`: the code changed on disk since this process began.
     """
 
     code: str = ""
@@ -25,6 +26,7 @@ class ClassInfo:
     own_changes: bool = False
     wants_id: bool = False
     repeatable: bool = True
+    is_new_code: bool = False
 
 
 class Lookup(Protocol):

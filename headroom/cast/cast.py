@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import torch
 
+from ..base.choices import shown
 from ..base.copies import Copies
 from ..host.adapter import current_host
 from ..measure.journal import note_action
@@ -67,7 +68,7 @@ def cast(value: Any, dtype: Dtype = "bfloat16", keep_float32: str = "") -> Cast:
 
 def _dtype(name: str) -> torch.dtype:
     if name not in DTYPES:
-        raise ValueError(f"Cast bf16 expects dtype = {', '.join(DTYPES)}, but got {name!r}.")
+        raise ValueError(f"Cast bf16 expects dtype = {', '.join(DTYPES)}, but got {shown(name)}.")
     return DTYPES[name]
 
 

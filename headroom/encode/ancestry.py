@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..base.choices import shown
 from ..base.file_identity import identities_of
 from ..base.named_files import MODEL_SUFFIXES, files_named, unique
 from ..base.prompt_graph import (
@@ -43,7 +44,7 @@ class Ancestry:
 def identify(prompt: Any, node_id: str, input: str, lookup: Lookup | None = None) -> Ancestry:
     """Return the identity of what feeds `input`; it holds no node ids, so layout is free.
 
-    Costs a look at every file that an ancestor names (see file_identity), and no weights.
+    Costs a read of every file that an ancestor names, the first time (see file_identity).
     """
     get_node = getter(prompt)
     value = get_node(node_id)["inputs"].get(input)
@@ -100,8 +101,8 @@ class _Survey:
             found.extend(paths)
             if not paths and name.lower().endswith(MODEL_SUFFIXES) and "\n" not in name:
                 self.problem = self.problem or (
-                    f"{title(node_id, node)} names {name!r}, which is in no models folder of this "
-                    "ComfyUI"
+                    f"{title(node_id, node)} names {shown(name)}, which is in no models folder of "
+                    "this ComfyUI"
                 )
         return unique(found)
 
@@ -115,6 +116,8 @@ class _Survey:
             if not _is_json(value):
                 kind = type(value).__name__
                 return f"{name_of_node} got a {kind} on `{name}`, which has no lasting name"
+        if info.is_new_code:
+            return f"the code of {name_of_node} changed on disk since ComfyUI was started"
         if not info.repeatable:
             return f"{name_of_node} says that its outputs differ from run to run"
         if info.own_changes and node.get("is_changed") is None:

@@ -9,51 +9,69 @@ from typing import Any
 
 from ..base.file_identity import identities_of
 from .ancestry import identify
+from .conditioning import is_conditioning
 from .disk_cache import EmbeddingCache
 from .file_watch import SEEN
 from .stored_value import Unstorable
 
-KEY_FORMAT = 1
+KEY_FORMAT = 2
 
 
 @dataclass
 class EmbeddingLookup:
     """The cached embeddings of one encoder.
 
-    `encoder` identifies it, empty if that is impossible. `problem` says why nothing is read from
-    or written to the cache, `unwritten` why nothing is written, None where all is well.
+    `encoder` identifies it, empty if that is impossible; `files` are those it comes from.
+    `problem` says why nothing is read from or written to the cache, `unwritten` why something
+    that was encoded is not in it, None where all is well. `is_stale`: nothing is read any more.
     """
 
     cache: EmbeddingCache
     encoder: str
     problem: str | None = None
     unwritten: str | None = None
+    files: tuple[Path, ...] = ()
+    is_stale: bool = False
     found: dict[str, Any] = field(default_factory=dict)
+    _keys: dict[str, str] = field(default_factory=dict)
 
     def has_all(self, prompts: Iterable[str]) -> bool:
         """Read what the cache has of `prompts`; return whether that is all of them."""
-        if self.problem is not None:
+        if not self._is_fresh():
             return False
         complete = True
         for prompt in dict.fromkeys(prompts):
             if prompt not in self.found:
-                value = self.cache.get(self._key(prompt))
-                if value is None:
-                    complete = False
-                else:
+                self._keys[prompt] = self._key(prompt)
+                value = self.cache.get(self._keys[prompt])
+                if is_conditioning(value):
                     self.found[prompt] = value
+                else:
+                    complete = False
         return complete
 
     def store(self, prompt: str, value: Any) -> None:
         """Keep an embedding; what cannot be kept is said in `unwritten` and is no error."""
-        if self.problem is not None or self.unwritten is not None:
+        if not self._is_fresh() or self.unwritten is not None:
+            return
+        key = self._key(prompt)
+        if self._keys.get(prompt, key) != key:
+            self.unwritten = "a file that it names changed while it was encoded"
             return
         try:
-            self.cache.put(self._key(prompt), value)
+            self.cache.put(key, value)
         except Unstorable as error:
             self.unwritten = str(error)
         except OSError as error:
             self.unwritten = f"the disk refused: {error.strerror or error}"
+
+    def _is_fresh(self) -> bool:
+        """Return whether the cache may be used; files are looked at anew, they can change."""
+        if self.problem is None and not self.is_stale:
+            reason = _stale_files(self.files)
+            self.is_stale = reason is not None
+            self.unwritten = reason or self.unwritten
+        return self.problem is None and not self.is_stale
 
     def _key(self, prompt: str) -> str:
         parts = [KEY_FORMAT, self.encoder, prompt, embeddings_in(prompt)]
@@ -76,16 +94,22 @@ def look_up(prompt: Any, node_id: str, input: str = "clip") -> EmbeddingLookup:
 
     cache = EmbeddingCache(host_files.cache_folder())
     ancestry = identify(prompt, node_id, input)
-    if ancestry.problem is not None:
-        return EmbeddingLookup(cache, "", ancestry.problem)
+    problem = ancestry.problem
+    if problem is None and host_graph.comfy_code().is_new:
+        problem = "ComfyUI's own code changed on disk since it was started"
+    if problem is not None:
+        return EmbeddingLookup(cache, "", problem)
     identity = json.dumps([ancestry.digest, host_graph.numerics()])
     encoder = hashlib.sha256(identity.encode()).hexdigest()
-    return EmbeddingLookup(cache, encoder, None, _stale_files(ancestry.files))
+    return EmbeddingLookup(cache, encoder, files=ancestry.files)
 
 
 def _stale_files(files: Iterable[Path]) -> str | None:
     """Say which file was replaced while its model may still be loaded from before, if any."""
-    changed = SEEN.changed(files)
+    try:
+        changed = SEEN.changed(files)
+    except OSError as error:
+        return f"a file of the encoder cannot be looked at: {error.strerror or error}"
     if changed is None:
         return None
     return (
@@ -105,4 +129,7 @@ def fingerprint() -> str:
     if running is None:
         return ""
     ancestry = identify(*running, "clip")
-    return json.dumps(identities_of(ancestry.files))
+    try:
+        return json.dumps(identities_of(ancestry.files))
+    except OSError as error:
+        return str(error)

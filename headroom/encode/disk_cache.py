@@ -6,6 +6,8 @@ they read, and a file that somebody else removed is simply not there.
 
 import logging
 import os
+import re
+import stat
 import time
 import uuid
 from collections.abc import Iterator
@@ -14,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ..base.device import MIB
-from .stored_value import Damaged, from_bytes, to_bytes
+from ..base.untrusted_file import read_untrusted
+from .stored_value import Damaged, Unstorable, from_bytes, is_ours, to_bytes
 
 log = logging.getLogger("headroom")
 
@@ -22,6 +25,10 @@ LIMIT_VARIABLE = "HEADROOM_EMBEDDING_CACHE_MIB"
 DEFAULT_LIMIT_MIB = 4096
 TRIM_EVERY_BYTES = 64 * MIB
 STALE_PART_SECONDS = 3600
+MAX_FILE_BYTES = 512 * MIB
+MAX_HEADER_BYTES = MIB
+OUR_FILE = re.compile(r"[0-9a-f]{64}\.safetensors")
+OUR_PART = re.compile(r"\w+\.\d+(\.[0-9a-f]{32})?\.part")
 
 
 @dataclass
@@ -39,7 +46,7 @@ class EmbeddingCache:
         """
         path = self._path(key)
         try:
-            value = from_bytes(path.read_bytes(), key)
+            value = from_bytes(read_untrusted(path, MAX_FILE_BYTES), key)
         except FileNotFoundError:
             return None
         except (OSError, Damaged) as error:
@@ -54,6 +61,8 @@ class EmbeddingCache:
         Raises Unstorable when it has no safe form in a file, OSError when the disk refuses.
         """
         data = to_bytes(value, key)
+        if len(data) > MAX_FILE_BYTES:
+            raise Unstorable(f"it has more than {MAX_FILE_BYTES // MIB} MiB")
         self.folder.mkdir(parents=True, exist_ok=True)
         part = self.folder / f"{key}.{os.getpid()}.{uuid.uuid4().hex}.part"
         try:
@@ -72,7 +81,7 @@ class EmbeddingCache:
         """
         self._written_bytes = 0
         for part in self.folder.glob("*.part"):
-            if _age_seconds(part) > STALE_PART_SECONDS:
+            if OUR_PART.fullmatch(part.name) and abs(_age_seconds(part)) > STALE_PART_SECONDS:
                 _remove(part)
         entries = sorted(self._entries())
         excess = sum(size for _, size, _ in entries) - self.limit_bytes
@@ -80,21 +89,36 @@ class EmbeddingCache:
         for _, size, path in entries:
             if removed >= excess:
                 break
-            _remove(path)
-            removed += size
+            removed += size if _remove(path) else 0
         return removed
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.safetensors"
 
-    def _entries(self) -> Iterator[tuple[int, int, Path]]:
-        """Yield (last use, size, path) of every file; another server may remove one meanwhile."""
+    def _entries(self) -> Iterator[tuple[float, int, Path]]:
+        """Yield (last use, size, path) of our files; another server may remove one meanwhile.
+
+        What cannot be read, because it is too large or dated in the future, counts as never used.
+        """
+        latest = time.time() + STALE_PART_SECONDS
         for path in self.folder.glob("*.safetensors"):
             try:
-                status = path.stat()
+                status = path.lstat()
             except OSError:
                 continue
-            yield status.st_mtime_ns, status.st_size, path
+            if stat.S_ISREG(status.st_mode) and _is_our_file(path):
+                is_sane = status.st_size <= MAX_FILE_BYTES and status.st_mtime <= latest
+                yield status.st_mtime if is_sane else 0.0, status.st_size, path
+
+
+def _is_our_file(path: Path) -> bool:
+    """Return whether we may remove a file: the folder that was set may be one of models."""
+    if OUR_FILE.fullmatch(path.name):
+        return True
+    try:
+        return is_ours(read_untrusted(path, MAX_FILE_BYTES, most=MAX_HEADER_BYTES))
+    except OSError:
+        return False
 
 
 def limit_bytes() -> int:
@@ -120,9 +144,11 @@ def _mark_used(path: Path) -> None:
         log.debug("[Headroom] cannot mark %s as used: %s", path, error)
 
 
-def _remove(path: Path) -> None:
+def _remove(path: Path) -> bool:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
         # Windows refuses while another server reads it; the next trim tries again.
         log.debug("[Headroom] %s stays for now: %s", path, error)
+        return False
+    return True

@@ -4,26 +4,21 @@ ComfyUI keeps a loaded model when its file is replaced. What such a model comput
 old file, so nothing of it may be kept under the name of the new one.
 """
 
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from ..base.file_identity import State, state_of
+from ..base.file_identity import HASHES, PROCESS_START_NS, State, changed_ns, state_of
 from ..base.named_files import MODEL_SUFFIXES, files_of_values
 from ..base.prompt_graph import Lookup, constants
 from ..host.adapter import host_lookup
-
-_PROCESS_START_NS = int(psutil.Process().create_time() * 1e9)
 
 
 class SeenFiles:
     """The state of each model file when a prompt that names it was first queued."""
 
-    def __init__(self, start_ns: int = _PROCESS_START_NS) -> None:
-        self._start_ns = min(start_ns, time.time_ns())
+    def __init__(self, start_ns: int = PROCESS_START_NS) -> None:
+        self._start_ns = start_ns
         self._first: dict[Path, State] = {}
 
     def note_prompt(self, prompt: Mapping[str, Any], lookup: Lookup | None = None) -> None:
@@ -47,9 +42,10 @@ class SeenFiles:
         for path in paths:
             state = state_of(path)
             first = self._first.get(path)
-            if first is None and max(state[1:]) > self._start_ns:
+            if first is None and changed_ns(state) > self._start_ns:
                 return path
-            if first is not None and first != state:
+            # A clock that is put back must not make a later change look older than the process.
+            if self._first.setdefault(path, state) != state:
                 return path
         return None
 
@@ -59,6 +55,8 @@ SEEN = SeenFiles()
 
 def watch() -> None:
     """Look at every prompt that ComfyUI queues from now on; call once, where ComfyUI runs."""
+    from ..host import files as host_files
     from ..host import graph as host_graph
 
+    HASHES.remember_in(host_files.own_folder() / "file_hashes.json")
     host_graph.on_prompt(SEEN.note_prompt)

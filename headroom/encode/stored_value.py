@@ -18,6 +18,11 @@ from ..base.safetensors_file import DTYPES
 
 FORMAT = 1
 METADATA_KEY = "headroom"
+# What bytes that somebody else wrote can make the parsers and our own reading raise.
+DEFECTS = (
+    ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
+    struct.error, SafetensorError,
+)
 
 
 class Unstorable(ValueError):
@@ -56,10 +61,10 @@ def from_bytes(data: bytes, key: str) -> Any:
             raise Damaged("the checksum does not match")
         copies = {name: numpy_backed(tensor) for name, tensor in tensors.items()}
         return _restore(json.loads(structure), copies)
-    except (KeyError, IndexError, TypeError, ValueError, struct.error, SafetensorError) as error:
-        if isinstance(error, Damaged):
-            raise
-        raise Damaged(f"not a file of Headroom's embedding cache: {error}") from error
+    except Damaged:
+        raise
+    except DEFECTS as error:
+        raise Damaged(f"not a file of Headroom's embedding cache: {error}"[:200]) from error
 
 
 def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str], at: str) -> Any:
@@ -97,8 +102,10 @@ def _restore(described: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Any
     ((kind, content),) = described.items()
     if kind == "tensor":
         return tensors[content]
-    if kind == "value":
+    if kind == "value" and not isinstance(content, (dict, list)):
         return content
+    if kind not in ("dict", "list", "tuple") or not isinstance(content, list):
+        raise Damaged(f"the structure holds a {kind!r} that is none"[:200])
     if kind == "dict":
         return {key: _restore(item, tensors) for key, item in content}
     items = [_restore(item, tensors) for item in content]
@@ -113,6 +120,14 @@ def _digest(key: str, structure: str, tensors: dict[str, torch.Tensor]) -> str:
         flat: Any = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
         digest.update(flat.data)
     return digest.hexdigest()
+
+
+def is_ours(data: bytes) -> bool:
+    """Return whether the bytes begin as a file of ours does, whatever the rest is worth."""
+    try:
+        return METADATA_KEY in _metadata(data)
+    except DEFECTS:
+        return False
 
 
 def _metadata(data: bytes) -> dict[str, str]:

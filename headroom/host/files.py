@@ -45,6 +45,11 @@ def embedding_files() -> list[Path]:
     ]
 
 
-def cache_folder() -> Path:
+def own_folder() -> Path:
     """Return Headroom's own folder below ComfyUI's user folder, out of reach of its HTTP API."""
-    return Path(folder_paths.get_user_directory()) / "__headroom" / "embeddings"
+    return Path(folder_paths.get_user_directory()) / "__headroom"
+
+
+def cache_folder() -> Path:
+    """Return the folder of the cached embeddings."""
+    return own_folder() / "embeddings"

@@ -1,9 +1,10 @@
 """The host adapter to ComfyUI's graph: node classes and the running prompt.
 """
 
-import hashlib
+import importlib.metadata
 import inspect
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from comfy_execution.utils import get_executing_context
 from execution import nodes as core_nodes
 from server import PromptServer
 
+from ..base.file_identity import Code, code_of
 from ..base.prompt_graph import ClassInfo
 from . import files as host_files
 
@@ -27,9 +29,12 @@ NUMERIC_FLAGS = (
     "fp8", "fp16", "bf16", "fp32", "force_", "use_", "disable_xformers", "dont_upcast",
     "deterministic", "fast",
 )
-ENCODER_CODE = (
-    "text_encoders/*.py", "sd1_clip.py", "sdxl_clip.py", "clip_model.py", "ops.py",
-    "ldm/modules/attention.py",
+# Below comfy/: code, configurations and vocabularies.
+ENCODER_SUFFIXES = (".py", ".json", ".txt", ".model")
+# What turns text into tokens, and kernels that encoders may run on, where they are installed.
+ENCODER_PACKAGES = (
+    "transformers", "tokenizers", "sentencepiece", "comfy-kitchen", "comfy-aimdo", "xformers",
+    "flash-attn", "sageattention", "triton",
 )
 
 # ---------------------------------------------------------------- node classes
@@ -44,13 +49,15 @@ class HostLookup:
         if found is None:
             return None
         is_core = _module_of(found).split(".")[0] in CORE_MODULES
+        code = _code_at(Path(inspect.getfile(found)) if is_core else _pack_folder(found))
         hidden = found.INPUT_TYPES().get("hidden", {})
         return ClassInfo(
-            code="" if is_core else _pack_code(_pack_folder(found)),
+            code=code.digest,
             is_core=is_core,
             own_changes=_decides_changes(found),
             wants_id="UNIQUE_ID" in hidden.values(),
             repeatable=not getattr(found, "NOT_IDEMPOTENT", False),
+            is_new_code=code.is_new,
         )
 
     def files_named(self, name: str) -> list[Path]:
@@ -77,26 +84,10 @@ def _pack_folder(node_class: Any) -> Path:
     return file
 
 
-@lru_cache(maxsize=64)
-def _pack_code(folder: Path) -> str:
-    """Return a hash of a pack's Python code; it runs as it was imported, so once is enough."""
-    if not folder.is_dir():
-        return _code_hash([folder])
-    own = [file for file in sorted(folder.rglob("*.py")) if not _is_foreign(file, folder)]
-    return _code_hash(own)
-
-
-def _is_foreign(file: Path, folder: Path) -> bool:
-    """Return whether a file below a pack belongs to an environment or a tool, not to the pack."""
-    parts = file.relative_to(folder).parts
-    return any(part == "site-packages" or part.startswith(".") for part in parts)
-
-
-def _code_hash(files: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()
+@lru_cache(maxsize=256)
+def _code_at(place: Path) -> Code:
+    """Return the Python code at a file or folder; it runs as it was imported, so once is enough."""
+    return code_of(place)
 
 
 # ---------------------------------------------------------------- what encoding depends on
@@ -112,7 +103,7 @@ def numerics() -> dict[str, str]:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return {
         "device": name, "dtype": str(mm.text_encoder_dtype(device)), "torch": torch.__version__,
-        "encoders": _encoder_code(), **flags,
+        "comfy": comfy_code().digest, **_package_versions(), **flags,
     }
 
 
@@ -121,9 +112,25 @@ def _plain(flag: Any) -> str:
 
 
 @lru_cache(maxsize=1)
-def _encoder_code() -> str:
-    folder = Path(comfy.sd1_clip.__file__).parent
-    return _code_hash(file for part in ENCODER_CODE for file in sorted(folder.glob(part)))
+def comfy_code() -> Code:
+    """Return all of comfy/: encoders, loaders, LoRA, casts and dtypes are all over it."""
+    return code_of(Path(comfy.sd1_clip.__file__).parent, suffixes=ENCODER_SUFFIXES)
+
+
+@lru_cache(maxsize=1)
+def _package_versions() -> dict[str, str]:
+    return {name: _version(name) for name in ENCODER_PACKAGES}
+
+
+def _version(name: str) -> str:
+    """Return the version that runs, else the one installed: it may have been updated since."""
+    running = getattr(sys.modules.get(name.replace("-", "_")), "__version__", None)
+    if running is not None:
+        return str(running)
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 # ---------------------------------------------------------------- the running prompt

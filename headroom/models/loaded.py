@@ -6,6 +6,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
+from ..base.choices import shown
 from ..base.device import MIB
 from ..host.adapter import current_host
 from .unload import loaded_bytes
@@ -96,7 +97,7 @@ def patchers_named(ids: list[str]) -> list[Any]:
         if wanted not in known:
             raise ValueError(
                 f"Expected the id of a loaded model as GET /headroom/memory lists them, but got "
-                f"'{wanted}', which is not (or no longer) loaded."
+                f"{shown(wanted)}, which is not (or no longer) loaded."
             )
     return [known[wanted] for wanted in ids]
 

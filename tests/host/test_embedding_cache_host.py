@@ -2,33 +2,27 @@
 
 import json
 import shutil
-from pathlib import Path
+import threading
 
 import pytest
+from support.encodings import (
+    CHECKPOINT,
+    LINES,
+    LORA,
+    PACK,
+    SMALL,
+    Encoding,
+    Run,
+    edit_in_the_middle,
+    encoders_of,
+    files,
+    give,
+    write_encoder,
+)
 
-from devtools.client import cached_nodes, node_texts
 from devtools.graph import Graph, forget_everything
 
 pytestmark = pytest.mark.host
-
-PACK = Path(__file__).parent / "packs" / "headroom_probe_encoders"
-CHECKPOINT, LORA = "headroom_test_sd15.safetensors", "headroom_test_lora.safetensors"
-SMALL = "headroom_probe_encoder.safetensors"
-LINES = "a cat\na (dog:1.3)"
-
-
-def write_encoder(folder, seed, name=SMALL):
-    """Write a file that the probe's loader makes a small encoder of; return its path."""
-    import torch
-    from safetensors.torch import save_file
-
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file({"seed": torch.tensor(seed)}, str(folder / name))
-    return folder / name
-
-
-def encoders_of(server):
-    return server.base_dir / "models" / "text_encoders"
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +38,12 @@ def server(serve, user_folder):
     return server
 
 
+@pytest.fixture(scope="module")
+def other(serve, server, user_folder):
+    """A second whole server on the same folder, with models of its own."""
+    return serve("--user-directory", str(user_folder), "--cache-none", packs=[PACK])
+
+
 @pytest.fixture
 def client(server, user_folder):
     """A client of an idle server with an empty embedding cache and an empty node cache."""
@@ -52,62 +52,6 @@ def client(server, user_folder):
     client = server.client()
     forget_everything(client)
     return client
-
-
-class Run:
-    """One prompt: what its nodes told, which nodes ran, and which came from the node cache."""
-
-    def __init__(self, client, graph):
-        self.ran = []
-        with client.events() as events:
-            self.prompt_id = client.queue(graph.prompt, client_id=events.client_id)
-            for event in events.until_finished(self.prompt_id):
-                data = event["data"]
-                if event["type"] == "executing" and data["node"] is not None:
-                    self.ran.append(data["node"])
-        self.entry = client.wait(self.prompt_id)
-        assert self.entry["status"]["status_str"] == "success", self.entry["status"]
-        self.texts = node_texts(self.entry)
-        self.cached = cached_nodes(self.entry)
-
-    def report(self, node):
-        return self.texts[node.id]
-
-    def digests(self, node):
-        return [json.loads(line)["digest"] for line in self.texts[node.id].splitlines()]
-
-
-class Encoding:
-    """A loader, an Encode to CPU node behind it, and a look at the result."""
-
-    def __init__(self, file=SMALL, text=LINES, cache="disk", lora=None):
-        self.graph = Graph()
-        if file == CHECKPOINT:
-            self.loader = self.graph.add("CheckpointLoaderSimple", ckpt_name=file)
-            clip = self.loader[1]
-        else:
-            self.loader = self.graph.add("ProbeEncoderFile", clip_name=file, kind="flux")
-            clip = self.loader[0]
-        if lora is not None:
-            clip = self.graph.add("LoraLoader", model=self.loader, clip=clip, lora_name=LORA,
-                                  strength_model=1.0, strength_clip=lora)[1]
-        self.encode = self.graph.add(
-            "HeadroomEncodeToCPU", clip=clip, text=text, split="one prompt per line",
-            release_encoder=True, cache=cache,
-        )
-        self.shown = self.graph.add("ProbeConditioning", a=self.encode)
-
-    def run(self, client):
-        run = Run(client, self.graph)
-        self.report = run.texts.get(self.encode.id, "")
-        self.digest = run.digests(self.shown)
-        self.loaded = self.loader.id in run.ran
-        self.encoded = self.encode.id in run.ran
-        return self
-
-
-def files(user_folder):
-    return sorted((user_folder / "__headroom" / "embeddings").glob("*"))
 
 
 @pytest.mark.parametrize("file", [SMALL, CHECKPOINT])
@@ -149,15 +93,6 @@ def test_another_encoder_and_another_weight_do_not_hit(client):
     Encoding().run(client)
     assert "0 of 2 prompts read" in Encoding("other.safetensors").run(client).report
     assert "1 of 2 prompts read" in Encoding(text="a cat\na (dog:1.31)").run(client).report
-
-
-def test_a_second_server_with_the_same_user_folder_hits(client, server, serve, user_folder):
-    first = Encoding().run(client)
-    other = serve("--user-directory", str(user_folder), "--cache-none", packs=[PACK])
-    encoders_of(other).mkdir(parents=True, exist_ok=True)
-    shutil.copy2(encoders_of(server) / SMALL, encoders_of(other) / SMALL)
-    second = Encoding().run(other.client())
-    assert not second.loaded and second.digest == first.digest
 
 
 def test_damaged_and_foreign_files_are_encoded_again_and_replaced(client, user_folder):
@@ -216,31 +151,111 @@ def test_a_loader_that_names_no_file_is_used_and_the_reason_given(client, user_f
     assert files(user_folder) == []
 
 
-def test_a_replaced_file_neither_hits_nor_leaves_a_trace_of_the_old_model(
-    client, server, serve, user_folder
-):
-    path = write_encoder(encoders_of(server), seed=3, name="replaced.safetensors")
-    first = Encoding(path.name).run(client)
-    assert "2 encoded and written" in first.report
-    write_encoder(path.parent, seed=4, name=path.name)
-
-    # ComfyUI still has the old model loaded: our node runs again and keeps nothing of it.
-    second = Encoding(path.name).run(client)
-    assert second.encoded and not second.loaded and second.digest == first.digest
-    reason = "not kept, because replaced.safetensors changed while ComfyUI was running"
-    assert reason in second.report and len(files(user_folder)) == 2
-
-    # Another process loads the new file: it must not get the old embeddings.
-    other = serve("--user-directory", str(user_folder), "--cache-none", packs=[PACK])
-    encoders_of(other).mkdir(parents=True, exist_ok=True)
-    shutil.copy2(path, encoders_of(other) / path.name)
-    fresh = Encoding(path.name).run(other.client())
-    assert fresh.loaded and fresh.digest != first.digest
-    assert "0 of 2 prompts read, 2 encoded and written" in fresh.report
-
-
 def test_a_file_that_comes_while_the_server_runs_is_cached_at_once(client, server):
     path = write_encoder(encoders_of(server), seed=5, name="new.safetensors")
     assert "2 encoded and written" in Encoding(path.name).run(client).report
     forget_everything(client)
     assert not Encoding(path.name).run(client).loaded
+
+
+def test_a_second_server_with_the_same_user_folder_hits(client, server, other):
+    first = Encoding().run(client)
+    give(server, other, SMALL)
+    second = Encoding().run(other.client())
+    assert not second.loaded and second.digest == first.digest
+
+
+def test_two_servers_that_encode_the_same_at_once_never_disturb_each_other(
+    client, server, other, user_folder
+):
+    give(server, other, SMALL)
+    text = "\n".join(f"prompt {index}" for index in range(24))
+    runs = []
+    clients = [client, other.client()]
+    threads = [threading.Thread(target=lambda c=c: runs.append(Encoding(text=text).run(c)))
+               for c in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert len(runs) == 2 and runs[0].digest == runs[1].digest
+    assert all("24 prompts read" in run.report and "not kept" not in run.report for run in runs)
+    assert [path.suffix for path in files(user_folder)] == [".safetensors"] * 24
+    for one in clients:
+        forget_everything(one)
+        assert not Encoding(text=text).run(one).loaded
+
+
+def replace(path):
+    write_encoder(path.parent, seed=4, name=path.name)
+
+
+@pytest.mark.parametrize("change", [replace, edit_in_the_middle])
+def test_a_changed_file_neither_hits_nor_leaves_a_trace_of_the_old_model(
+    client, server, other, user_folder, change
+):
+    path = write_encoder(encoders_of(server), seed=3, name=f"{change.__name__}.safetensors",
+                         pad_bytes=3_000_000)
+    first = Encoding(path.name).run(client)
+    assert "2 encoded and written" in first.report
+    change(path)
+
+    # ComfyUI still has the old model loaded: our node runs again, reads nothing, keeps nothing.
+    second = Encoding(path.name).run(client)
+    assert second.encoded and not second.loaded and second.digest == first.digest
+    reason = f"0 of 2 prompts read; 2 encoded but not kept, because {path.name} changed while"
+    assert reason in second.report and len(files(user_folder)) == 2
+
+    # Another process loads the new file: it must not get the old embeddings.
+    give(server, other, path.name)
+    fresh = Encoding(path.name).run(other.client())
+    assert fresh.loaded and fresh.digest != first.digest
+    assert "0 of 2 prompts read, 2 encoded and written" in fresh.report
+
+
+def test_a_lora_on_the_clip_that_changes_neither_hits_nor_leaves_a_trace(
+    client, server, other, models_dir
+):
+    from safetensors.torch import load_file, save_file
+
+    name = "changing.safetensors"
+    [source] = models_dir.rglob(LORA)
+    weights = load_file(str(source))
+    folder = server.base_dir / "models" / "loras"
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(weights, str(folder / name))
+
+    def run(one):
+        return Encoding(CHECKPOINT, lora=1.0, lora_name=name).run(one)
+
+    first = run(client)
+    assert "2 encoded and written" in first.report
+    save_file({key: weight * 3 for key, weight in weights.items()}, str(folder / name))
+    assert f"2 encoded but not kept, because {name} changed" in run(client).report
+    give(server, other, name, "loras")
+    fresh = run(other.client())
+    assert "2 encoded and written" in fresh.report and fresh.digest != first.digest
+
+
+def test_the_key_covers_comfyuis_code_its_nodes_and_the_tokenizers(client, comfyui):
+    from importlib.metadata import version
+
+    graph = Graph()
+    probe = graph.add("ProbeCacheKey")
+    told = json.loads(Run(client, graph).report(probe))
+    assert told["numerics"]["transformers"] == version("transformers")
+    assert told["numerics"]["tokenizers"] == version("tokenizers")
+    assert len(told["numerics"]["comfy"]) == 64 and not told["comfy_is_new"]
+    codes = told["codes"]
+    assert all(len(code) == 64 for code in codes.values())
+    assert codes["CLIPLoader"] == codes["LoraLoader"] != codes["CLIPTextEncodeSD3"]
+    assert codes["ProbeEncoder"] != codes["HeadroomEncodeToCPU"]
+
+
+def test_a_folder_that_takes_nothing_costs_no_prompt(client, user_folder):
+    right = Encoding(cache="off").run(client)
+    shutil.rmtree(user_folder / "__headroom" / "embeddings", ignore_errors=True)
+    (user_folder / "__headroom").mkdir(exist_ok=True)
+    (user_folder / "__headroom" / "embeddings").write_bytes(b"a file in place of the folder")
+    blocked = Encoding().run(client)
+    assert blocked.digest == right.digest and "the disk refused: " in blocked.report

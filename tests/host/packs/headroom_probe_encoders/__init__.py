@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 from types import SimpleNamespace
 
 import comfy.sd
@@ -162,6 +163,33 @@ class ProbeTexts:
         return (lines.splitlines(),)
 
 
+class ProbeCacheKey:
+    """What the pack under test takes into the key of its disk cache."""
+
+    CATEGORY = "headroom_probe"
+    OUTPUT_NODE = True
+    RETURN_TYPES = ()
+    FUNCTION = "run"
+    CLASSES = ("CLIPLoader", "LoraLoader", "CLIPTextEncodeSD3", "ProbeEncoder",
+               "HeadroomEncodeToCPU")
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {}}
+
+    def run(self):
+        graph = next(
+            module for name, module in list(sys.modules.items())
+            if name.replace("\\", "/").endswith("headroom.headroom.host.graph")
+        )
+        lookup = graph.HostLookup()
+        answer = {
+            "numerics": graph.numerics(), "comfy_is_new": graph.comfy_code().is_new,
+            "codes": {name: lookup.node_info(name).code for name in self.CLASSES},
+        }
+        return {"ui": {"text": [json.dumps(answer)]}}
+
+
 class ProbeNoEncoder:
     """What a checkpoint without a text encoder gives."""
 
@@ -203,5 +231,6 @@ NODE_CLASS_MAPPINGS = {
     cls.__name__: cls
     for cls in (
         ProbeEncoder, ProbeEncoderFile, ProbeConditioning, ProbeTexts, ProbeNoEncoder, ProbeExpand,
+        ProbeCacheKey,
     )
 }

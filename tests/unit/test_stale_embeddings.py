@@ -1,0 +1,92 @@
+"""A stale embedding is never read and never written: files change before, between and after."""
+
+import pytest
+import torch
+
+from headroom.encode import cache_key
+from headroom.encode.cache_key import EmbeddingLookup
+from headroom.encode.disk_cache import EmbeddingCache
+from headroom.encode.file_watch import SeenFiles
+
+VALUE = [[torch.ones(3), {"pooled_output": None}]]
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """The states of files as a process saw them that begins now."""
+    monkeypatch.setattr(cache_key, "SEEN", SeenFiles())
+    return cache_key.SEEN
+
+
+@pytest.fixture
+def model(tmp_path, seen):
+    """A model file that a queued prompt has named."""
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"old")
+    seen.note([path])
+    return path
+
+
+@pytest.fixture
+def look_up(tmp_path, model):
+    """Look the encoder up, as every prompt does."""
+    return lambda: EmbeddingLookup(EmbeddingCache(tmp_path / "c"), "encoder", files=(model,))
+
+
+def is_kept(look_up, seen, prompt="a"):
+    """Whether a process that begins now reads the prompt from the cache."""
+    seen._first.clear()
+    seen.note([*look_up().files])
+    return look_up().has_all([prompt])
+
+
+def test_what_is_kept_is_read_while_no_file_changes(look_up, seen):
+    look_up().store("a", VALUE)
+    assert look_up().has_all(["a"]) and is_kept(look_up, seen)
+
+
+def test_neither_read_nor_written_after_a_file_of_the_encoder_changed(look_up, model, seen):
+    look_up().store("a", VALUE)
+    model.write_bytes(b"new")
+    lookup = look_up()
+    assert not lookup.has_all(["a"])
+    lookup.store("b", VALUE)
+    assert lookup.unwritten.startswith("model.safetensors changed while ComfyUI was running")
+    assert not lookup.found and not is_kept(look_up, seen, "b")
+
+
+@pytest.mark.parametrize("change", [
+    lambda model: model.write_bytes(b"new"),
+    lambda model: model.unlink(),
+    lambda model: model.with_name("other").replace(model),
+], ids=["written", "removed", "replaced"])
+def test_nothing_is_kept_when_a_file_changes_between_the_question_and_the_answer(
+    look_up, model, seen, change
+):
+    model.with_name("other").write_bytes(b"old")
+    lookup = look_up()
+    assert not lookup.has_all(["a"])
+    change(model)
+    lookup.store("a", VALUE)
+    assert lookup.unwritten is not None
+    model.write_bytes(b"old")
+    assert not is_kept(look_up, seen)
+
+
+def test_nothing_is_kept_when_a_textual_inversion_changes_while_it_is_encoded(
+    look_up, seen, monkeypatch
+):
+    versions = iter([["v1"], ["v2"]])
+    monkeypatch.setattr(cache_key, "embeddings_in", lambda prompt: next(versions, ["v2"]))
+    lookup = look_up()
+    assert not lookup.has_all(["a"])
+    lookup.store("a", VALUE)
+    assert lookup.unwritten == "a file that it names changed while it was encoded"
+    assert not is_kept(look_up, seen)
+
+
+def test_a_value_that_cannot_be_kept_does_not_stop_the_reading_of_others(look_up):
+    look_up().store("a", VALUE)
+    lookup = look_up()
+    lookup.store("b", [object()])
+    assert "which has no safe form" in lookup.unwritten and lookup.has_all(["a"])
