@@ -179,7 +179,7 @@ def test_picture_of_a_bundled_workflow(gpu, open_page, folder, path):
 def test_picture_of_a_rescue(gpu, open_page, folder):
     """Before: ComfyUI has stopped in red, with the offer. After: the picture, with the panel."""
     comfy = open_page(gpu, **SETTINGS)
-    comfy.page.set_viewport_size({"width": WIDTH, "height": 1000})
+    comfy.page.set_viewport_size({"width": WIDTH, "height": 900})
     prompt = {key: each for key, each in guarded_prompt(120).items() if key not in ("7", "8")}
     prompt["4"]["inputs"].update(model=["1", 0], positive=["2", 0], negative=["2", 0])
     comfy.load_prompt(prompt)
@@ -189,7 +189,8 @@ def test_picture_of_a_rescue(gpu, open_page, folder):
           for (const node of workflow.nodes) node.pos = places[node.id];
           return app.loadGraphData(workflow);
         }""",
-        {**PLACES, "4": (870, 0)},
+        {"1": (0, 0), "2": (380, 0), "3": (380, 330), "4": (830, 0), "5": (1180, 0),
+         "6": (1180, 120)},
     )
     comfy.loaded(len(prompt))
     gpu.arm_fault(above_bytes=100_000, at=300, times=1)
