@@ -146,8 +146,13 @@ def _read_rss() -> Callable[[], int]:
 
 
 def freed_mib(before: Snapshot, after: Snapshot) -> float:
-    """Return the MiB by which use of all devices fell; negative where it rose."""
-    return (before.used_bytes - after.used_bytes) / MIB
+    """Return the MiB by which use of all devices in use fell; negative where it rose.
+
+    What others do meanwhile on a device that this process does not use is none of it.
+    """
+    earlier = {device.device: device.used_bytes for device in before.devices}
+    in_use = [device for device in after.devices if device.in_use]
+    return sum(earlier.get(d.device, d.used_bytes) - d.used_bytes for d in in_use) / MIB
 
 
 def freed_rss_mib(before: Snapshot, after: Snapshot) -> float:

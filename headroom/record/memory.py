@@ -13,14 +13,16 @@ from typing import NamedTuple
 class Use(NamedTuple):
     """One device at one moment, in bytes; None where nobody tells.
 
-    `used_bytes` is what every process uses, `reserved_bytes` what torch does of it,
-    `returned_bytes` what torch has ever given back, `peak_bytes` its largest reserve so far.
+    `used_bytes` is what every process uses, or without a driver that tells (then `total_bytes` is
+    None) what this one does; `reserved_bytes` what torch does of it, `returned_bytes` what torch
+    has ever given back, `peak_bytes` its largest reserve so far.
     """
 
     used_bytes: int | None = None
     reserved_bytes: int = 0
     returned_bytes: int | None = None
     peak_bytes: int | None = None
+    total_bytes: int | None = None
 
     @property
     def other_bytes(self) -> int:

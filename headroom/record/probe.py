@@ -9,7 +9,6 @@ import torch
 from ..base import device as devices
 from ..measure.snapshot import measure_device, rss_bytes, used_devices
 from .memory import Reading, Use
-from .run import Place
 
 log = logging.getLogger("headroom")
 
@@ -22,11 +21,11 @@ class Probe:
         self._devices: list[torch.device] = []
         self._has_failed = False
 
-    def begin_run(self) -> tuple[Place, ...]:
+    def begin_run(self) -> tuple[str, ...]:
         """Look up the devices that this run's models may go to; none on a CPU server."""
         self._devices = used_devices()
         self._has_failed = False
-        return tuple(_place(device) for device in self._devices)
+        return tuple(str(device) for device in self._devices)
 
     def measured(self) -> Reading:
         """Measure now. What cannot be read is unknown: an error must not end the prompt."""
@@ -46,11 +45,6 @@ def _use(device: torch.device) -> Use:
     if reserve is None:
         return Use()
     driver = devices.driver_memory(device)
-    used = driver[1] - driver[0] if driver is not None else measure_device(device).used_bytes
-    return Use(used, reserve.current_bytes, reserve.returned_bytes, reserve.peak_bytes)
-
-
-def _place(device: torch.device) -> Place:
-    found = measure_device(device)
-    tells = found.driver_free_bytes is not None
-    return Place(str(device), found.total_bytes, "driver" if tells else "torch")
+    if driver is None:
+        return Use(measure_device(device).held_bytes, *reserve)
+    return Use(driver[1] - driver[0], *reserve, driver[1])

@@ -11,7 +11,7 @@ from ..measure.journal import Entry, OomAttempt, listen
 from .events import MAX_RUNS, Enter, Events, RunStore
 from .memory import Reading
 from .nodes import NodeTable
-from .run import Place, Run
+from .run import Run
 from .run_json import recovery_json, run_json
 
 log = logging.getLogger("headroom")
@@ -20,7 +20,7 @@ TICK_SECONDS = 0.05
 SETTLE_SECONDS = 5.0
 ASK_SECONDS = 1.0
 
-Beginning = tuple[tuple[Place, ...], Reading, float]  # devices, memory, seconds since the epoch
+Beginning = tuple[tuple[str, ...], Reading, float]  # devices, memory, seconds since the epoch
 
 
 class GraphView(Protocol):
@@ -29,7 +29,7 @@ class GraphView(Protocol):
 
 
 class ProbeView(Protocol):
-    def begin_run(self) -> tuple[Place, ...]: ...
+    def begin_run(self) -> tuple[str, ...]: ...
     def measured(self) -> Reading: ...
 
 
@@ -93,10 +93,10 @@ class Recorder:
         """The prompt's nodes are known. `running`: those that began before we could see it."""
         with self._lock:
             self._finish(self._run)
-            places, began, started_at = self._began or self._begin()
+            devices, began, started_at = self._began or self._begin()
             self._began = None
             self._graph = graph
-            self._run = Run(prompt_id, places, began, started_at, NodeTable(graph.describe))
+            self._run = Run(prompt_id, devices, began, started_at, NodeTable(graph.describe))
             self._store.add(self._run)
             self._events.begin(self._run)
             for node_id in running:
@@ -104,8 +104,8 @@ class Recorder:
         self._awake.set()
 
     def _begin(self) -> Beginning:
-        places, began = self._probe.begin_run(), self._probe.measured()
-        return places, began, time.time() - (time.perf_counter() - began.at)
+        devices, began = self._probe.begin_run(), self._probe.measured()
+        return devices, began, time.time() - (time.perf_counter() - began.at)
 
     def _teller(self, enter: Enter) -> NodeCallback:
         """Return what the executor calls when something has happened to a node."""

@@ -1,7 +1,7 @@
 """One prompt's record: its nodes, memory over time, out-of-memory attempts and our actions."""
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ..host.types import Outcome, RunStatus
 from ..measure.journal import Entry
@@ -58,24 +58,15 @@ def _most(one: int | None, other: int | None) -> int | None:
     return max((amount for amount in (one, other) if amount is not None), default=None)
 
 
-@dataclass(frozen=True)
-class Place:
-    """One device that models go to: its name and size, and who tells its VRAM in use."""
-
-    device: str
-    vram_total_bytes: int | None = None
-    vram_source: Literal["driver", "torch"] | None = None
-
-
 @dataclass
 class Run:
     """The record of one prompt. Not thread-safe: the recorder guards it.
 
-    `places`: every device that models may go to, in the order of each reading's `devices`.
+    `devices`: all that models may go to, in the order of each reading's; none on a CPU server.
     """
 
     prompt_id: str
-    places: tuple[Place, ...]
+    devices: tuple[str, ...]
     began: Reading
     started_at: float
     nodes: NodeTable
@@ -88,6 +79,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self._last = self.began
+        self.totals = [use.total_bytes for use in self.began.devices]
         self.observe(self.began)
 
     def observe(self, reading: Reading) -> None:
@@ -96,8 +88,9 @@ class Run:
         One that another thread made and entered later than it should have tells of itself alone.
         One that was made for a run on other devices is none of this run's.
         """
-        if len(reading.devices) != len(self.places):
+        if len(reading.devices) != len(self.devices):
             return
+        self.totals = list(map(_most, self.totals, [use.total_bytes for use in reading.devices]))
         self.peak_rss_bytes = _most(self.peak_rss_bytes, reading.rss_bytes)
         peaks, vram = now(reading), [use.used_bytes for use in reading.devices]
         if reading.at >= self._last.at:
@@ -141,6 +134,6 @@ class Run:
         def fullness(index: int) -> tuple[float, int]:
             peak = self.peaks[index]
             used = peak.at_least if peak is not None else 0
-            return used / (self.places[index].vram_total_bytes or float("inf")), used
+            return used / (self.totals[index] or float("inf")), used
 
-        return max(range(len(self.places)), key=fullness, default=0)
+        return max(range(len(self.devices)), key=fullness, default=0)

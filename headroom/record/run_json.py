@@ -5,13 +5,13 @@ came nearest to full (`device`); `devices` has them of every device. A peak is w
 reached; `peak_vram_at_most_mib` is what it cannot have exceeded, null where nobody can tell.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..base.device import in_mib
 from ..measure.journal import Action, OomAttempt
-from .memory import Peak, Peaks, Reading
+from .memory import Peak, Reading
 from .nodes import NodeRecord
-from .run import Place, Run
+from .run import Run
 
 Json = dict[str, Any]
 
@@ -19,19 +19,18 @@ Json = dict[str, Any]
 def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
     """Return the record so far of a run, or all of it; `now` ends what still runs."""
     end = run.ended.at if run.ended is not None else now
-    places = run.places or (Place("cpu"),)
     main = run.fullest
+    cards = [_card(run, index) for index in range(len(run.devices))]
+    card = cards[main] if cards else NO_CARD
     data: Json = {
         "prompt_id": run.prompt_id,
         "status": run.status,
-        "device": places[main].device,
+        "device": card.device,
         "started_at": round(run.started_at, 3),
         "seconds": _seconds(end - run.began.at),
-        **_peak_json(_at(run.peaks, main), places[main]),
         "peak_rss_mib": in_mib(run.peak_rss_bytes),
-        "vram_total_mib": in_mib(places[main].vram_total_bytes),
-        "vram_source": places[main].vram_source,
-        "devices": [_device_json(place, _at(run.peaks, i)) for i, place in enumerate(run.places)],
+        **_card_json(card),
+        "devices": [{"device": each.device, **_card_json(each)} for each in cards],
         "nodes": _nodes_json(run, main, now),
         "nodes_left_out": run.nodes.left_out,
         "oom": [{**attempt_json(run, entry), "at_seconds": _seconds(at - run.began.at)}
@@ -92,35 +91,51 @@ def _node_json(run: Run, record: NodeRecord, main: int, now: float) -> Json:
         "seconds": _seconds(sum((end - start for start, end in spans), 0.0)),
         "spans": [[_seconds(start - began), _seconds(end - began)] for start, end in spans],
         "cached": record.status == "cached",
-        **_vram_json(record, main, run.places[main] if run.places else Place("cpu")),
+        **_vram_json(run, record, main),
         "rss_before_mib": in_mib(record.before.rss_bytes if record.before else None),
         "rss_after_mib": in_mib(record.after.rss_bytes if record.after else None),
-        "devices": [{"device": place.device, **_vram_json(record, index, place)}
-                    for index, place in enumerate(run.places)],
+        "devices": [{"device": device, **_vram_json(run, record, index)}
+                    for index, device in enumerate(run.devices)],
     }
 
 
-def _vram_json(record: NodeRecord, index: int, place: Place) -> Json:
+def _vram_json(run: Run, record: NodeRecord, index: int) -> Json:
+    known = index < len(record.peaks)
     return {
         "vram_before_mib": in_mib(_used(record.before, index)),
         "vram_after_mib": in_mib(_used(record.after, index)),
-        **_peak_json(_at(record.peaks, index), place),
+        **_peak_json(record.peaks[index] if known else None, run.totals[index] if known else None),
     }
 
 
-def _device_json(place: Place, peak: Peak | None) -> Json:
+class Card(NamedTuple):
+    """What a run knows of one device."""
+
+    device: str
+    total_bytes: int | None = None
+    peak: Peak | None = None
+
+
+NO_CARD = Card("cpu")
+
+
+def _card(run: Run, index: int) -> Card:
+    return Card(run.devices[index], run.totals[index], run.peaks[index])
+
+
+def _card_json(card: Card) -> Json:
+    source = "torch" if card.total_bytes is None else "driver"
     return {
-        "device": place.device,
-        "vram_total_mib": in_mib(place.vram_total_bytes),
-        "vram_source": place.vram_source,
-        **_peak_json(peak, place),
+        "vram_total_mib": in_mib(card.total_bytes),
+        "vram_source": source if card.peak is not None else None,
+        **_peak_json(card.peak, card.total_bytes),
     }
 
 
-def _peak_json(peak: Peak | None, place: Place) -> Json:
+def _peak_json(peak: Peak | None, total_bytes: int | None) -> Json:
     at_most = peak.at_most if peak is not None else None
-    if peak is not None and at_most is not None and place.vram_total_bytes is not None:
-        at_most = max(min(at_most, place.vram_total_bytes), peak.at_least)
+    if peak is not None and at_most is not None and total_bytes is not None:
+        at_most = max(min(at_most, total_bytes), peak.at_least)
     return {
         "peak_vram_mib": in_mib(peak.at_least if peak is not None else None),
         "peak_vram_at_most_mib": in_mib(at_most),
@@ -129,8 +144,8 @@ def _peak_json(peak: Peak | None, place: Place) -> Json:
 
 def _samples_json(run: Run, main: int) -> Json:
     points = run.samples.points
-    lines = {place.device: [in_mib(point.vram_bytes[i]) for point in points]
-             for i, place in enumerate(run.places)}
+    lines = {device: [in_mib(point.vram_bytes[i]) for point in points]
+             for i, device in enumerate(run.devices)}
     return {
         "seconds": [_seconds(point.at - run.began.at) for point in points],
         "vram_mib": list(lines.values())[main] if lines else [None] * len(points),
@@ -147,10 +162,6 @@ def _action_json(at: float, entry: Action) -> Json:
         "text": entry.text,
         "at_seconds": _seconds(at),
     }
-
-
-def _at(peaks: Peaks, index: int) -> Peak | None:
-    return peaks[index] if index < len(peaks) else None
 
 
 def _used(reading: Reading | None, index: int) -> int | None:

@@ -5,7 +5,6 @@ import time
 
 from headroom.host.types import NodeLabel
 from headroom.record.memory import Reading, Use
-from headroom.record.run import Place
 
 MIB = 1024 * 1024
 
@@ -36,12 +35,12 @@ class Probe:
         self.readings = 0
 
     def begin_run(self):
-        return (Place("cuda:0", 8192 * MIB, "driver"),)
+        return ("cuda:0",)
 
     def measured(self):
         self.readings += 1
         used = next(self.count) * MIB
-        return Reading(time.perf_counter(), 7 * MIB, (Use(used, used, 0, used),))
+        return Reading(time.perf_counter(), 7 * MIB, (Use(used, used, 0, used, 8192 * MIB),))
 
 
 def play(recorder, prompt_id, *node_ids, end=True):

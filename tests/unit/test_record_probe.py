@@ -53,11 +53,10 @@ def begun():
 
 
 def test_every_device_is_read_and_one_not_in_use_is_unknown(cuda):
-    probe, places = begun()
-    assert [place.device for place in places] == ["cuda:0", "cuda:1"]
-    assert (places[0].vram_total_bytes, places[0].vram_source) == (8000 * MIB, "driver")
+    probe, names = begun()
+    assert names == ("cuda:0", "cuda:1")
     assert probe.measured().devices == (
-        Use(1000 * MIB, 300 * MIB, 700 * MIB, 900 * MIB), Use()
+        Use(1000 * MIB, 300 * MIB, 700 * MIB, 900 * MIB, 8000 * MIB), Use()
     )
     cuda.in_use.add(SECOND)
     assert probe.measured().devices[1].used_bytes == 2000 * MIB
@@ -81,20 +80,20 @@ def test_what_was_given_back_is_unknown_where_the_allocator_does_not_add_it_up(c
 def test_a_backend_without_statistics_tells_the_reserve_and_no_peak(cuda, monkeypatch):
     monkeypatch.delattr(Cuda, "memory_stats_as_nested_dict")
     probe, _ = begun()
-    assert probe.measured().devices[0] == Use(1000 * MIB, 300 * MIB, None, None)
+    assert probe.measured().devices[0] == Use(1000 * MIB, 300 * MIB, None, None, 8000 * MIB)
 
 
 def test_a_driver_that_does_not_tell_leaves_what_this_process_holds(cuda, monkeypatch):
     monkeypatch.delattr(Cuda, "mem_get_info")
-    probe, places = begun()
-    assert places[0].vram_source == "torch"
-    assert probe.measured().devices[0].used_bytes == 300 * MIB
+    probe, _ = begun()
+    use = probe.measured().devices[0]
+    assert (use.used_bytes, use.total_bytes) == (300 * MIB, None)
 
 
 def test_a_cpu_server_has_no_devices(monkeypatch):
     monkeypatch.setattr(record_probe, "used_devices", list)
-    probe, places = begun()
-    assert places == () and probe.measured().devices == ()
+    probe, names = begun()
+    assert names == () and probe.measured().devices == ()
 
 
 def test_rss_is_what_the_system_says():

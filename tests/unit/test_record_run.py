@@ -3,19 +3,18 @@
 from headroom.host.types import NodeLabel
 from headroom.record.memory import Reading, Use
 from headroom.record.nodes import NodeTable
-from headroom.record.run import Place, Run
+from headroom.record.run import Run
 from headroom.record.run_json import run_json
 
 MIB = 1024 * 1024
-CARD = Place("cuda:0", 8192 * MIB, "driver")
-SECOND = Place("cuda:1", 4096 * MIB, "driver")
 
 
 class Torch:
     """torch's allocator on one device, with 100 MiB beside it."""
 
-    def __init__(self, counts=True):
+    def __init__(self, counts=True, total=8192):
         self.reserved = self.returned = self.peak = 0
+        self.total = total
         self.counts = counts
 
     def take(self, mib):
@@ -30,18 +29,20 @@ class Torch:
     @property
     def use(self):
         returned = self.returned * MIB if self.counts else None
-        return Use((100 + self.reserved) * MIB, self.reserved * MIB, returned, self.peak * MIB)
+        return Use((100 + self.reserved) * MIB, self.reserved * MIB, returned, self.peak * MIB,
+                   self.total * MIB)
 
 
 def at(seconds, *torches, rss_mib=7):
     return Reading(seconds, rss_mib * MIB, tuple(torch.use for torch in torches))
 
 
-def begun(*torches, places=(CARD,)):
+def begun(*torches):
     def describe(node_id):
         return NodeLabel(node_id, "Kind", "Title", node_id)
 
-    return Run("p", places, at(0, *torches), 0.0, NodeTable(describe))
+    devices = tuple(f"cuda:{index}" for index in range(len(torches)))
+    return Run("p", devices, at(0, *torches), 0.0, NodeTable(describe))
 
 
 def nodes(run):
@@ -120,8 +121,8 @@ def test_a_reading_from_before_a_node_began_does_not_count_for_it():
 
 
 def test_every_device_has_its_figures_and_the_fullest_stands_for_the_run():
-    first, second = Torch(), Torch()
-    run = begun(first, second, places=(CARD, SECOND))
+    first, second = Torch(), Torch(total=4096)
+    run = begun(first, second)
     run.node_starts("1", at(1, first, second))
     run.node_finishes("1", at(2, first.take(1000), second.take(2000)))
     found = run_json(run, 3, with_samples=True)
@@ -137,19 +138,19 @@ def test_every_device_has_its_figures_and_the_fullest_stands_for_the_run():
 
 
 def test_fuller_is_measured_against_the_size_of_the_card():
-    first, second = Torch().take(2500), Torch().take(2000)
-    run = begun(first, second, places=(CARD, SECOND))
-    assert run_json(run, 1)["device"] == "cuda:1"
-    same = (CARD, Place("cuda:1", 8192 * MIB, "driver"))
-    assert run_json(begun(first, second, places=same), 1)["device"] == "cuda:0"
+    first, second = Torch().take(2500), Torch(total=4096).take(2000)
+    assert run_json(begun(first, second), 1)["device"] == "cuda:1"
+    second.total = 8192
+    assert run_json(begun(first, second), 1)["device"] == "cuda:0"
 
 
 def test_a_device_that_is_not_in_use_has_no_figures_until_it_is():
-    run = Run("p", (CARD, SECOND), Reading(0, 0, (Torch().use, Use())), 0.0,
+    run = Run("p", ("cuda:0", "cuda:1"), Reading(0, 0, (Torch().use, Use())), 0.0,
               NodeTable(lambda node_id: NodeLabel(node_id, "Kind", "Title", node_id)))
     assert peak(run_json(run, 1)["devices"][1]) == (None, None)
     run.observe(at(2, Torch(), Torch().take(3000)))
     assert peak(run_json(run, 3)["devices"][1]) == (3100, None)
+    assert (run_json(run, 3)["device"], run_json(run, 3)["vram_total_mib"]) == ("cuda:1", 8192)
 
 
 def test_a_cpu_server_has_no_vram_and_says_so():

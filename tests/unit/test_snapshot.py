@@ -1,7 +1,8 @@
 """Every device is measured, and the one with the least room is found."""
 
 from headroom.base.device import MIB
-from headroom.measure.snapshot import DeviceMemory, Snapshot
+from headroom.measure.report import Report
+from headroom.measure.snapshot import DeviceMemory, Snapshot, freed_mib
 
 
 def device(name, free, **changes):
@@ -34,3 +35,15 @@ def test_a_device_that_this_process_does_not_use_decides_nothing():
 
 def test_without_a_figure_there_is_no_such_device():
     assert least() is None and least(device("cuda:0", 0, driver_free_bytes=None)) is None
+
+
+def test_what_others_do_on_a_device_not_in_use_is_nothing_that_was_freed():
+    own = device("cuda:0", 1000), device("cuda:0", 3000)
+    before, after = (
+        Snapshot((mine, device("cuda:1", free, in_use=False)), 0, 0)
+        for mine, free in zip(own, (100, 7000), strict=True)
+    )
+    assert freed_mib(before, after) == 2000
+    text = Report("headline", (), before, after).text
+    assert "cuda:1 (A card), not in use by this process" in text
+    assert text.count("driver free") == 2 and text.count("torch reserved") == 1
