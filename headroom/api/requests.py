@@ -117,6 +117,7 @@ def _device_json(device: DeviceMemory, models: list[LoadedModel]) -> dict[str, A
     return {
         "device": device.device,
         "name": device.name,
+        "in_use": device.in_use,
         "total_mib": in_mib(device.total_bytes),
         "free_mib": in_mib(device.driver_free_bytes),
         "used_mib": in_mib(device.used_bytes),

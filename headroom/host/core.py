@@ -21,12 +21,15 @@ from ..base import device as devices
 
 
 def gpu_devices() -> list[torch.device]:
-    """Return the GPUs ComfyUI loads models on, the current one first; empty in CPU mode."""
+    """Return the GPUs that models can be on, ComfyUI's current one first; empty in CPU mode.
+
+    Where ComfyUI itself knows one GPU only, nodes of other packs may still use the others.
+    """
     current = mm.get_torch_device()
     if current.type == "cpu":
         return []
     found = [current]
-    for device in getattr(mm, "get_all_torch_devices", list)():
+    for device in [*getattr(mm, "get_all_torch_devices", list)(), *devices.accelerators()]:
         if device.type != "cpu" and device not in found and device.index != current.index:
             found.append(device)
     return found

@@ -75,8 +75,11 @@ def _called(device: DeviceMemory) -> str:
 def _figures(
     old: DeviceMemory, new: DeviceMemory
 ) -> list[tuple[str, int | None, int | None]]:
+    driver_free = ("driver free", old.driver_free_bytes, new.driver_free_bytes)
+    if not new.in_use:
+        return [driver_free]
     return [
-        ("driver free", old.driver_free_bytes, new.driver_free_bytes),
+        driver_free,
         ("torch allocated", old.allocated_bytes, new.allocated_bytes),
         ("torch reserved", old.reserved_bytes, new.reserved_bytes),
         ("dynamic-VRAM pages", old.dynamic_bytes, new.dynamic_bytes),

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..host.types import Outcome
-from .nodes import Reading
+from .memory import Reading
 from .run import Run
 
 MAX_EVENTS = 25_000
 MAX_RUNS = 50
 
-# What to do with the run, for which node, in which prompt, when, and memory then (or just before).
-Enter = Callable[[Run, str, float, Reading], None]
-Event = tuple[Enter, str, str, float, Reading]
+# What to do with the run, for which node, in which prompt, and memory at that moment.
+Enter = Callable[[Run, str, Reading], None]
+Event = tuple[Enter, str, str, Reading]
 
 
 class RunStore:
@@ -60,17 +60,17 @@ class Events:
 
     def sample(self, run: Run, reading: Reading) -> None:
         """Memory was read."""
-        self.append((_samples, "", run.prompt_id, reading.at, reading))
+        self.append((_samples, "", run.prompt_id, reading))
 
     def end(self, run: Run, reading: Reading) -> None:
         """The prompt has left the executor."""
-        self.append((_ends, "", run.prompt_id, reading.at, reading))
+        self.append((_ends, "", run.prompt_id, reading))
 
     def settle(
         self, run: Run, reading: Reading, outcome: Outcome | None, prompt: Prompt | None
     ) -> None:
         """Nothing more happens in this run; an outcome that nobody tells is guessed."""
-        self.append((_settles(outcome, prompt), "", run.prompt_id, reading.at, reading))
+        self.append((_settles(outcome, prompt), "", run.prompt_id, reading))
 
     @property
     def are_many(self) -> bool:
@@ -83,21 +83,21 @@ class Events:
             if isinstance(event, Run):
                 self._entering = event if store.get(event.prompt_id) is event else None
                 continue
-            enter, node_id, prompt_id, at, memory = event
+            enter, node_id, prompt_id, reading = event
             if self._entering is not None and prompt_id == self._entering.prompt_id:
-                enter(self._entering, node_id, at, memory)
+                enter(self._entering, node_id, reading)
 
 
-def _samples(run: Run, _node_id: str, _at: float, memory: Reading) -> None:
-    run.observe(memory)
+def _samples(run: Run, _node_id: str, reading: Reading) -> None:
+    run.observe(reading)
 
 
-def _ends(run: Run, _node_id: str, _at: float, memory: Reading) -> None:
-    run.end(memory)
+def _ends(run: Run, _node_id: str, reading: Reading) -> None:
+    run.end(reading)
 
 
 def _settles(outcome: Outcome | None, prompt: Prompt | None) -> Enter:
-    def settle(run: Run, _node_id: str, _at: float, _memory: Reading) -> None:
+    def settle(run: Run, _node_id: str, _reading: Reading) -> None:
         told = outcome or _guess(run)
         cached = [n for n in told.cached_node_ids if prompt is not None and prompt.has(n)]
         run.settle(Outcome(told.status, told.failed_node_id, tuple(cached)))

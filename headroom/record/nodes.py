@@ -8,34 +8,13 @@ async nodes can run while another node begins, so any event of another node ends
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ..host.types import NodeLabel
+from .memory import Peaks, Reading, larger, now
 
 NodeStatus = Literal["running", "waiting", "done", "cached", "failed", "stopped"]
 MAX_NODES = 2000
-
-
-class Reading(NamedTuple):
-    """Memory at one moment (`at`: seconds of a monotonic clock); vram_bytes None: unknown here.
-
-    `peak_bytes` is the largest use of VRAM after `since` (when it was measured before), where the
-    allocator tells. (Named tuples are made in a third of the time of a frozen dataclass, and
-    there are two for every node.)
-    """
-
-    at: float
-    vram_bytes: int | None
-    rss_bytes: int
-    peak_bytes: int | None = None
-    since: float = float("-inf")
-
-    @property
-    def largest_bytes(self) -> int | None:
-        """The larger of the VRAM in use at this moment and at the peak before it."""
-        if self.vram_bytes is None or self.peak_bytes is None:
-            return self.vram_bytes
-        return max(self.vram_bytes, self.peak_bytes)
 
 
 @dataclass(slots=True)
@@ -49,7 +28,7 @@ class NodeRecord:
     interrupted_by: Reading | None = None
     before: Reading | None = None
     after: Reading | None = None
-    peak_vram_bytes: int | None = None
+    peaks: Peaks = ()
 
     @property
     def seconds(self) -> float:
@@ -61,19 +40,18 @@ class NodeRecord:
         self.opened = reading
         self.interrupted_by = None
         self.before = self.before or reading
-        self.raise_peak(reading.vram_bytes)
+        self.raise_peaks(now(reading))
 
     def close(self, reading: Reading) -> None:
         if self.opened is not None:
-            self.spans.append((self.opened.at, reading.at))
+            self.spans.append((self.opened.at, max(self.opened.at, reading.at)))
             self.opened = None
         self.status = "waiting"
         self.after = reading
-        self.raise_peak(reading.vram_bytes)
+        self.raise_peaks(now(reading))
 
-    def raise_peak(self, vram_bytes: int | None) -> None:
-        if vram_bytes is not None:
-            self.peak_vram_bytes = max(vram_bytes, self.peak_vram_bytes or 0)
+    def raise_peaks(self, peaks: Peaks) -> None:
+        self.peaks = larger(self.peaks, peaks)
 
 
 class NodeTable:
@@ -110,16 +88,11 @@ class NodeTable:
             self._close(node_id, reading)
         record.status = "done" if known and record.status != "cached" else "cached"
 
-    def observe(self, reading: Reading) -> None:
-        """Memory was read; it counts for the nodes that ran then.
-
-        A peak before the reading counts for a node that ran for the larger part of that time.
-        """
-        halfway = (reading.since + reading.at) / 2
+    def observe(self, at: float, peaks: Peaks) -> None:
+        """These peaks were reached up to this time; they count for the nodes that ran then."""
         for record in self._open.values():
-            if record.opened is not None and reading.at >= record.opened.at:
-                early = record.opened.at <= max(reading.since, halfway)
-                record.raise_peak(reading.largest_bytes if early else reading.vram_bytes)
+            if record.opened is not None and record.opened.at <= at:
+                record.raise_peaks(peaks)
 
     def run_ended(self, reading: Reading) -> None:
         """The prompt is over; a sync node that still runs is the one that raised."""

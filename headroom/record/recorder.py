@@ -8,9 +8,11 @@ from typing import Any, Protocol
 
 from ..host.types import NodeCallback, NodeLabel, Outcome
 from ..measure.journal import Entry, OomAttempt, listen
-from .events import MAX_RUNS, Enter, Event, Events, RunStore
-from .nodes import NodeTable, Reading
-from .run import Place, Run
+from .events import MAX_RUNS, Enter, Events, RunStore
+from .memory import Reading
+from .nodes import NodeTable
+from .run import Run
+from .run_json import recovery_json, run_json
 
 log = logging.getLogger("headroom")
 
@@ -18,29 +20,25 @@ TICK_SECONDS = 0.05
 SETTLE_SECONDS = 5.0
 ASK_SECONDS = 1.0
 
+Beginning = tuple[tuple[str, ...], Reading, float]  # devices, memory, seconds since the epoch
+
 
 class GraphView(Protocol):
-    """What the recorder asks about the nodes of a prompt."""
-
     def describe(self, node_id: str) -> NodeLabel: ...
     def has(self, node_id: str) -> bool: ...
 
 
 class ProbeView(Protocol):
-    """What the recorder asks about memory."""
-
-    def begin_run(self) -> Place: ...
-    def teller(self, tell: Callable[[Event], None], what: Enter) -> NodeCallback: ...
+    def begin_run(self) -> tuple[str, ...]: ...
     def measured(self) -> Reading: ...
-    def expire(self) -> None: ...
 
 
 class Recorder:
     """Listens to the executor and to our nodes, and keeps the last runs.
 
-    The executor waits for no more than the clock, a memory figure now and then, and an entry in a
-    queue, which needs no lock. What happened is read from the queue when nothing runs, or when
-    somebody asks. (200 trivial nodes take ComfyUI 100 ms; putting their record together, 1 ms.)
+    The executor waits for one measurement of memory and an entry in a queue, which needs no lock,
+    as a node begins and as it ends. What happened is read from the queue when nothing runs, or when
+    somebody asks.
 
     `outcome_of` tells how ComfyUI says a prompt ended, None while it does not know yet. `announce`
     sends a recovery to the browsers. `attach` is asked to look for a prompt that was not announced,
@@ -62,12 +60,12 @@ class Recorder:
         self._lock = threading.RLock()
         self._store = RunStore()
         self._events = Events()
-        self.node_starts = probe.teller(self._events.append, Run.node_starts)
-        self.node_finishes = probe.teller(self._events.append, Run.node_finishes)
+        self.node_starts = self._teller(Run.node_starts)
+        self.node_finishes = self._teller(Run.node_finishes)
         self._run: Run | None = None  # in the executor, or just out of it
         self._graph: GraphView | None = None
         self._left: Reading | None = None
-        self._began: tuple[Reading, float] | None = None
+        self._began: Beginning | None = None
         self._asked_outcome = 0.0
         self._awake = threading.Event()
         self._pause = threading.Event()  # never set
@@ -88,23 +86,35 @@ class Recorder:
         self._before_prompt()
         with self._lock:
             self._finish(self._run)
-            self._began = (self._probe.measured(), time.time())
+            self._began = self._begin()
         self._awake.set()
 
     def prompt_begins(self, prompt_id: str, graph: GraphView, running: list[str]) -> None:
         """The prompt's nodes are known. `running`: those that began before we could see it."""
         with self._lock:
             self._finish(self._run)
-            place = self._probe.begin_run()
-            began, started_at = self._began or (self._probe.measured(), time.time())
+            devices, began, started_at = self._began or self._begin()
             self._began = None
             self._graph = graph
-            self._run = Run(prompt_id, place, began, started_at, NodeTable(graph.describe))
+            self._run = Run(prompt_id, devices, began, started_at, NodeTable(graph.describe))
             self._store.add(self._run)
             self._events.begin(self._run)
             for node_id in running:
-                self._events.append((Run.node_starts, node_id, prompt_id, began.at, began))
+                self._events.append((Run.node_starts, node_id, prompt_id, began))
         self._awake.set()
+
+    def _begin(self) -> Beginning:
+        devices, began = self._probe.begin_run(), self._probe.measured()
+        return devices, began, time.time() - (time.perf_counter() - began.at)
+
+    def _teller(self, enter: Enter) -> NodeCallback:
+        """Return what the executor calls when something has happened to a node."""
+        measured, append = self._probe.measured, self._events.append
+
+        def told(node_id: str, _state: Any, prompt_id: str) -> None:
+            append((enter, node_id, prompt_id, measured()))
+
+        return told
 
     def prompt_leaves(self) -> None:
         """The prompt has left the executor, however it ended."""
@@ -121,7 +131,7 @@ class Recorder:
             self._settle()
             self._events.enter(self._store)
             now = time.perf_counter()
-            found = [run.as_json(now) for run in self._store.newest(count)]
+            found = [run_json(run, now) for run in self._store.newest(count)]
         return [{**run, **self.more_of(run["prompt_id"])} for run in found]
 
     def run(self, prompt_id: str) -> dict[str, Any] | None:
@@ -134,7 +144,7 @@ class Recorder:
                 return None
             if run.ended is None:
                 run.observe(self._probe.measured())
-            found = run.as_json(time.perf_counter(), with_samples=True)
+            found = run_json(run, time.perf_counter(), with_samples=True)
         return {**found, **self.more_of(prompt_id)}
 
     # ---------------------------------------------------- our nodes
@@ -145,11 +155,10 @@ class Recorder:
             if run is None or entry.prompt_id != run.prompt_id:
                 return
             run.note(time.perf_counter(), entry)
-            self._probe.expire()
             recovery = None
             if isinstance(entry, OomAttempt) and entry.recovered:
                 self._events.enter(self._store)
-                recovery = run.recovery_json(entry)
+                recovery = recovery_json(run, entry)
         if recovery is not None:
             self._announce(recovery)
 
@@ -176,7 +185,7 @@ class Recorder:
     def _sample(self) -> None:
         reading = self._probe.measured()
         with self._lock:
-            if self._began is not None and reading.at - self._began[0].at > SETTLE_SECONDS:
+            if self._began is not None and reading.at - self._began[1].at > SETTLE_SECONDS:
                 self._began = None  # that reset announced no prompt
             if self._run is None and self._began is None:
                 self._events.enter(self._store)
@@ -237,6 +246,5 @@ def current_recorder() -> Recorder | None:
 
 
 def use_recorder(recorder: Recorder) -> None:
-    """Make `recorder` the one of this server."""
     global _current
     _current = recorder

@@ -10,6 +10,7 @@ from ..measure.journal import executing_node
 from .recorder import current_recorder
 
 MAX_LINES = 200
+AT_LEAST = "≥ "
 NOT_RECORDED = "Nothing was recorded: this node needs a ComfyUI server that runs the prompt."
 
 
@@ -30,44 +31,73 @@ def record_json(run: dict[str, Any] | None) -> str:
 
 
 def run_text(run: dict[str, Any]) -> str:
-    """Return a run's record (as `Run.as_json` gives it) as text: totals, then one line a node."""
-    return "\n".join([*_totals(run), "", *_table(run["nodes"]), *_events(run)])
+    """Return a run's record (as `run_json` gives it) as text: totals, then one line a node."""
+    return "\n".join([*_totals(run), "", *_table(run), *_events(run)])
 
 
 def _totals(run: dict[str, Any]) -> list[str]:
     so_far = " so far" if run["status"] == "running" else f", {run['status']}"
     lines = [f"- {run['seconds']:,.1f} s{so_far} on {run['device']}"]
-    if run["peak_vram_mib"] is not None:
-        whose = "every process" if run["vram_source"] == "driver" else "this process"
-        size = run["vram_total_mib"]
-        of = f" of {size:,.1f}" if size is not None else ""
-        lines.append(f"- peak VRAM {run['peak_vram_mib']:,.1f}{of} MiB ({whose} on the card)")
-    lines.append(f"- peak RAM of this process {run['peak_rss_mib']:,.1f} MiB")
+    used = _used(run)
+    lines += [_peak_line(device, f" on {device['device']}" * (len(used) > 1)) for device in used]
+    lines.append(f"- peak RAM of this process {_mib_text(run['peak_rss_mib'])} MiB")
     return lines
 
 
-def _table(nodes: list[dict[str, Any]]) -> list[str]:
-    has_vram = any(node["vram_before_mib"] is not None for node in nodes)
+def _used(part: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the devices of a run that this process has used."""
+    return [device for device in part["devices"] if device["peak_vram_mib"] is not None]
+
+
+def _peak_line(device: dict[str, Any], where: str) -> str:
+    whose = "every process" if device["vram_source"] == "driver" else "this process"
+    size, peak = device["vram_total_mib"], device["peak_vram_mib"]
+    of = f" of {size:,.1f}" if size is not None else ""
+    at_least = "" if is_exact(device) else "at least "
+    return f"- peak VRAM{where} {at_least}{peak:,.1f}{of} MiB ({whose} on the card)"
+
+
+def is_exact(part: dict[str, Any]) -> bool:
+    """Return whether a run's, device's or node's peak is known to within a hundredth."""
+    peak, at_most = part["peak_vram_mib"], part["peak_vram_at_most_mib"]
+    return at_most is not None and at_most <= 1.01 * peak
+
+
+def _table(run: dict[str, Any]) -> list[str]:
+    nodes, used = run["nodes"], [device["device"] for device in _used(run)]
     titles = ["node", "seconds"]
-    titles += ["VRAM before", "after", "peak"] if has_vram else []
+    for device in used:
+        titles += [f"VRAM{f' {device}' * (len(used) > 1)} before", "after", "peak"]
     titles += ["RAM before", "after"]
-    rows = [_cells(node, has_vram) for node in nodes[:MAX_LINES]]
+    rows = [_cells(node, used) for node in nodes[:MAX_LINES]]
     widths = [max(3, *(len(row[i]) for row in [titles, *rows])) for i in range(len(titles))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     lines = [_line(row, widths) for row in [titles, rule, *rows]]
     if len(nodes) > MAX_LINES:
         left = len(nodes) - MAX_LINES
         lines += ["", f"... and {left} more nodes (all of them are in the data)"]
+    if any(cell.startswith(AT_LEAST) for row in rows for cell in row[1:]):
+        lines += ["", f"{AT_LEAST.strip()} at least: memory was given back between two readings"]
     return lines
 
 
-def _cells(node: dict[str, Any], has_vram: bool) -> list[str]:
-    figures = ["vram_before_mib", "vram_after_mib", "peak_vram_mib"] if has_vram else []
-    figures += ["rss_before_mib", "rss_after_mib"]
+def _cells(node: dict[str, Any], used: list[str]) -> list[str]:
     seconds = "cached" if node["cached"] else f"{node['seconds']:,.3f}"
     named = f"{node['title']} (#{node['node_id']})".replace("|", "\\|")
     mark = f" [{node['status']}]" if node["status"] not in ("done", "cached") else ""
-    return [f"{named}{mark}", seconds, *(_mib_text(node[figure]) for figure in figures)]
+    vram = [cell for device in node["devices"] if device["device"] in used
+            for cell in _vram_cells(device)]
+    ram = [_mib_text(node[figure]) for figure in ("rss_before_mib", "rss_after_mib")]
+    return [f"{named}{mark}", seconds, *vram, *ram]
+
+
+def _vram_cells(device: dict[str, Any]) -> list[str]:
+    before, after, peak = (
+        _mib_text(device[figure])
+        for figure in ("vram_before_mib", "vram_after_mib", "peak_vram_mib")
+    )
+    is_known = device["peak_vram_mib"] is None or is_exact(device)
+    return [before, after, peak if is_known else f"{AT_LEAST}{peak}"]
 
 
 def _line(row: list[str], widths: list[int]) -> str:

@@ -6,9 +6,8 @@ import weakref
 import pytest
 
 from headroom.host.types import NodeLabel
-from headroom.record.nodes import NodeTable, Reading
-
-MIB = 1024 * 1024
+from headroom.record.memory import Reading
+from headroom.record.nodes import NodeTable
 
 
 def table(parents=None, async_nodes=(), limit=2000):
@@ -22,9 +21,8 @@ def table(parents=None, async_nodes=(), limit=2000):
     return NodeTable(describe, limit)
 
 
-def at(seconds, vram_mib=0, peak_mib=None):
-    peak = None if peak_mib is None else peak_mib * MIB
-    return Reading(seconds, vram_mib * MIB, 0, peak, since=0)
+def at(seconds):
+    return Reading(seconds, 0)
 
 
 def spans(found):
@@ -140,47 +138,6 @@ def test_nodes_that_wait_when_another_fails_are_stopped():
     nodes.run_ended(at(2))
     nodes.settle("1")
     assert statuses(nodes) == {"lazy": "stopped", "1": "failed"}
-
-
-def test_memory_before_and_after_are_those_at_the_ends_and_the_peak_lies_between():
-    nodes = table()
-    nodes.started("1", at(0, 100))
-    nodes.observe(at(1, 900))
-    nodes.observe(at(2, 300))
-    nodes.finished("1", at(3, 200))
-    record = nodes.records["1"]
-    assert record.before.vram_bytes == 100 * MIB and record.after.vram_bytes == 200 * MIB
-    assert record.peak_vram_bytes == 900 * MIB
-
-
-def test_a_peak_between_two_readings_counts_for_the_node_that_ran():
-    nodes = table()
-    nodes.started("1", at(0, 100))
-    nodes.observe(at(1, 100, peak_mib=700))
-    nodes.finished("1", at(1, 100, peak_mib=700))
-    nodes.started("2", at(1, 100, peak_mib=700))
-    nodes.finished("2", at(2, 100))
-    assert nodes.records["1"].peak_vram_bytes == 700 * MIB
-    assert nodes.records["2"].peak_vram_bytes == 100 * MIB
-
-
-def test_a_peak_mostly_before_a_node_began_does_not_count_for_it():
-    nodes = table()
-    nodes.started("1", at(0, 100))
-    nodes.finished("1", at(3, 100))
-    nodes.started("2", at(3, 100))
-    nodes.observe(Reading(4, 100 * MIB, 0, 700 * MIB, since=0))
-    assert nodes.records["2"].peak_vram_bytes == 100 * MIB
-    nodes.observe(Reading(8, 100 * MIB, 0, 800 * MIB, since=4))
-    assert nodes.records["2"].peak_vram_bytes == 800 * MIB
-
-
-def test_a_reading_from_before_a_node_began_does_not_count_for_it():
-    nodes = table()
-    nodes.started("1", at(5, 100))
-    nodes.observe(at(4, 900))
-    nodes.finished("1", at(6, 100))
-    assert nodes.records["1"].peak_vram_bytes == 100 * MIB
 
 
 def test_cached_nodes_nobody_looked_at_are_added_and_others_stay():

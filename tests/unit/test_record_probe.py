@@ -1,150 +1,110 @@
-"""Memory is measured where it matters, and measuring never costs more than its share."""
+"""What the recorder reads: every device in use, and unknown is what cannot be read."""
 
+import psutil
 import pytest
+import torch
 
+from headroom.base import device as devices
 from headroom.record import probe as record_probe
-from headroom.record.probe import CREDIT_SECONDS, SHORT_SECONDS, Probe
+from headroom.record.memory import Use
+from headroom.record.probe import Probe
+
+MIB = 1024 * 1024
+FIRST, SECOND = torch.device("cuda", 0), torch.device("cuda", 1)
 
 
-def is_measured(told):
-    at, memory = told
-    return memory.at >= at
+class Cuda:
+    """Stands for `torch.cuda` with two devices; the second is not in use unless said."""
 
-
-class Clock:
     def __init__(self):
-        self.now = 100.0
+        self.in_use = {FIRST}
+        self.stats = dict(current=300 * MIB, peak=900 * MIB, allocated=1000 * MIB, freed=700 * MIB)
 
-    def __call__(self):
-        return self.now
+    def empty_cache(self): ...
+
+    def mem_get_info(self, device):
+        return (8000 - 1000 * (1 + device.index)) * MIB, 8000 * MIB
+
+    def memory_stats_as_nested_dict(self, device):
+        return {"reserved_bytes": {"all": self.stats}}
+
+    def memory_allocated(self, device):
+        return 100 * MIB
+
+    def memory_reserved(self, device):
+        return self.stats["current"]
+
+    def get_device_name(self, device):
+        return "A card"
 
 
 @pytest.fixture
-def clock():
-    return Clock()
+def cuda(monkeypatch):
+    cuda = Cuda()
+    monkeypatch.setattr(torch, "cuda", cuda)
+    monkeypatch.setattr(devices, "is_in_use", lambda device: device in cuda.in_use)
+    monkeypatch.setattr(record_probe, "used_devices", lambda: [FIRST, SECOND])
+    return cuda
 
 
-@pytest.fixture
-def probe(clock, monkeypatch):
-    """A probe whose every measurement takes `cost` seconds and is counted."""
+def begun():
+    probe = Probe()
+    return probe, probe.begin_run()
+
+
+def test_every_device_is_read_and_one_not_in_use_is_unknown(cuda):
+    probe, names = begun()
+    assert names == ("cuda:0", "cuda:1")
+    assert probe.measured().devices == (
+        Use(1000 * MIB, 300 * MIB, 700 * MIB, 900 * MIB, 8000 * MIB), Use()
+    )
+    cuda.in_use.add(SECOND)
+    assert probe.measured().devices[1].used_bytes == 2000 * MIB
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"allocated": 0, "freed": 0},  # cudaMallocAsync
+        {"allocated": 50 * MIB, "freed": 0},  # somebody has reset the sums
+        {"allocated": 0, "freed": 0, "current": 0},  # either, with nothing reserved now
+    ],
+)
+def test_what_was_given_back_is_unknown_where_the_allocator_does_not_add_it_up(cuda, changes):
+    cuda.stats.update(changes)
+    probe, _ = begun()
+    use = probe.measured().devices[0]
+    assert use.returned_bytes is None and use.peak_bytes == 900 * MIB
+
+
+def test_a_backend_without_statistics_tells_the_reserve_and_no_peak(cuda, monkeypatch):
+    monkeypatch.delattr(Cuda, "memory_stats_as_nested_dict")
+    probe, _ = begun()
+    assert probe.measured().devices[0] == Use(1000 * MIB, 300 * MIB, None, None, 8000 * MIB)
+
+
+def test_a_driver_that_does_not_tell_leaves_what_this_process_holds(cuda, monkeypatch):
+    monkeypatch.delattr(Cuda, "mem_get_info")
+    probe, _ = begun()
+    use = probe.measured().devices[0]
+    assert (use.used_bytes, use.total_bytes) == (300 * MIB, None)
+
+
+def test_a_cpu_server_has_no_devices(monkeypatch):
     monkeypatch.setattr(record_probe, "used_devices", list)
-
-    def read():
-        probe.count += 1
-        clock.now += probe.cost
-        return probe.count
-
-    probe = Probe(clock)
-    probe._read_rss = read
-    probe.count, probe.cost = 0, 0.00003
-    probe.begin_run()
-    probe.count = 0
-    events = []
-    tell = probe.teller(events.append, "starts")
-
-    def tell_of_a_node():
-        tell("1", None, "p")
-        assert events[-1][:3] == ("starts", "1", "p")
-        return events[-1][3:]
-
-    probe.glance = tell_of_a_node
-    return probe
-
-
-def pass_time(clock, seconds):
-    clock.now += seconds
-
-
-def test_a_few_short_nodes_are_all_measured(probe, clock):
-    for _ in range(3):
-        pass_time(clock, 0.0001)
-        assert is_measured(probe.glance())
-
-
-def test_for_many_trivial_nodes_measuring_costs_a_two_thousandth_of_the_time(probe, clock):
-    began = clock.now
-    for _ in range(4000):
-        pass_time(clock, 0.0008)
-        probe.glance()
-    spent = probe.count * probe.cost
-    assert spent < CREDIT_SECONDS + 0.00055 * (clock.now - began)
-    assert probe.count > 25
-
-
-def test_the_credit_for_measuring_is_earned_again_while_long_nodes_run(probe, clock):
-    for _ in range(100):
-        pass_time(clock, 0.0001)
-        probe.glance()
-    assert not is_measured(probe.glance())
-    pass_time(clock, 1.0)
-    for _ in range(10):
-        pass_time(clock, 0.0001)
-        assert is_measured(probe.glance())
-
-
-def test_whatever_takes_longer_than_five_milliseconds_is_measured_as_it_ends(probe, clock):
-    probe.cost = 0.002
-    for _ in range(50):
-        pass_time(clock, 0.0001)
-        probe.glance()
-        pass_time(clock, SHORT_SECONDS * 1.1)
-        assert is_measured(probe.glance())
-
-
-def test_the_end_of_a_long_node_is_measured_even_right_after_the_thread_has_looked(probe, clock):
-    probe.cost = 0.002
-    probe.glance()
-    for _ in range(10):
-        pass_time(clock, 0.01)
-        probe.measured()
-    pass_time(clock, 0.0001)
-    assert is_measured(probe.glance())
-    pass_time(clock, 0.0001)
-    assert not is_measured(probe.glance())
-
-
-def test_memory_that_has_just_been_moved_is_measured(probe, clock):
-    probe.cost = 0.002
-    probe.glance()
-    pass_time(clock, 0.0001)
-    assert not is_measured(probe.glance())
-    probe.expire()
-    assert is_measured(probe.glance())
-
-
-def test_the_time_of_a_reading_is_exact_even_when_its_figures_are_used_again(probe, clock):
-    probe.cost = 0.002
-    probe.glance()
-    _, first = probe.glance()
-    pass_time(clock, 0.0001)
-    at, memory = probe.glance()
-    assert at == clock.now and memory is first
-
-
-def test_a_cpu_server_has_no_vram_and_says_so(probe):
-    assert probe.begin_run().device == "cpu"
-    assert probe.measured().vram_bytes is None
+    probe, names = begun()
+    assert names == () and probe.measured().devices == ()
 
 
 def test_rss_is_what_the_system_says():
-    import psutil
-
     told = psutil.Process().memory_info().rss
-    assert abs(record_probe.rss_reader()() - told) < 0.2 * told
+    assert abs(Probe().measured().rss_bytes - told) < 0.2 * told
 
 
-def test_memory_that_cannot_be_read_does_not_end_the_prompt(probe, clock, caplog):
-    _, last = probe.glance()
-
-    def fails():
-        probe.count += 1
-        raise OSError("no /proc here")
-
-    probe._read_rss = fails
-    probe.count = 0
-    pass_time(clock, 1.0)
+def test_memory_that_cannot_be_read_does_not_end_the_prompt(cuda, caplog, monkeypatch):
+    probe, _ = begun()
+    monkeypatch.setattr(Cuda, "mem_get_info", lambda self, device: 1 / 0)
     for _ in range(100):
-        pass_time(clock, 0.001)
-        at, memory = probe.glance()
-    assert at == clock.now and memory is last
-    assert probe.count == 1 and "the prompt goes on" in caplog.text
+        reading = probe.measured()
+    assert reading.rss_bytes is None and reading.devices == (Use(), Use())
+    assert caplog.text.count("the prompt goes on") == 1

@@ -1,57 +1,10 @@
-"""The recorder with a fake executor: what it keeps, tells and survives."""
-
-import itertools
-import threading
-import time
+"""The recorder with a fake executor: what it keeps, and when it puts a record together."""
 
 import pytest
+from support.recorder import Graph, Probe, play
 
-from headroom.host.types import NodeLabel
-from headroom.measure import journal
-from headroom.record.nodes import Reading
 from headroom.record.recorder import Recorder
-from headroom.record.run import Outcome, Place
-
-MIB = 1024 * 1024
-
-
-class Graph:
-    """The nodes of a prompt; ids with a dot were made by the node before the dot."""
-
-    def __init__(self, *node_ids):
-        self.node_ids = set(node_ids)
-
-    def describe(self, node_id):
-        top = node_id.split(".")[0]
-        parent = top if "." in node_id else None
-        return NodeLabel(node_id, f"Kind{node_id}", f"Title {node_id}", top, parent)
-
-    def has(self, node_id):
-        return node_id in self.node_ids
-
-
-class Probe:
-    """Memory that rises by a MiB with every reading."""
-
-    def __init__(self):
-        self.count = itertools.count(1)
-        self.readings = 0
-
-    def begin_run(self):
-        return Place("cuda:0", 8192 * MIB, "driver")
-
-    def measured(self):
-        self.readings += 1
-        return Reading(time.perf_counter(), next(self.count) * MIB, 7 * MIB)
-
-    def teller(self, tell, what):
-        def told(node_id, _state, prompt_id):
-            tell((what, node_id, prompt_id, time.perf_counter(), self.measured()))
-
-        return told
-
-    def expire(self):
-        self.expired = True
+from headroom.record.run import Outcome
 
 
 @pytest.fixture
@@ -69,14 +22,11 @@ def recorder(outcomes, probe):
     return Recorder(probe, outcomes.get)
 
 
-def play(recorder, prompt_id, *node_ids, end=True):
-    recorder.prompt_resets()
-    recorder.prompt_begins(prompt_id, Graph(*node_ids), [])
-    for node_id in node_ids:
-        recorder.node_starts(node_id, None, prompt_id)
-        recorder.node_finishes(node_id, None, prompt_id)
-    if end:
-        recorder.prompt_leaves()
+@pytest.fixture
+def described(monkeypatch):
+    """How many nodes have been entered into records."""
+    monkeypatch.setattr(Graph, "described", 0)
+    return lambda: Graph.described
 
 
 def test_a_run_has_the_shape_of_the_contract(recorder, outcomes):
@@ -156,22 +106,6 @@ def test_only_the_last_fifty_runs_are_kept_newest_first(recorder):
     assert len(recorder.runs(3)) == 3
 
 
-class CountingGraph(Graph):
-    described = 0
-
-    def describe(self, node_id):
-        CountingGraph.described += 1
-        return super().describe(node_id)
-
-
-@pytest.fixture
-def described(monkeypatch):
-    """How many nodes have been entered into records."""
-    monkeypatch.setattr(CountingGraph, "described", 0)
-    monkeypatch.setitem(globals(), "Graph", CountingGraph)
-    return lambda: CountingGraph.described
-
-
 def test_no_record_is_put_together_while_prompts_follow_each_other(recorder, outcomes, described):
     for prompt_id in ("p", "q"):
         play(recorder, prompt_id, "1", "2")
@@ -207,75 +141,3 @@ def test_a_prompt_waits_for_an_action_before_it_begins(outcomes):
     recorder = Recorder(Probe(), outcomes.get, before_prompt=lambda: order.append("waited"))
     recorder.prompt_resets()
     assert order == ["waited"]
-
-
-@pytest.fixture
-def listening(outcomes, monkeypatch):
-    told = []
-    recorder = Recorder(Probe(), outcomes.get, announce=told.append)
-    stops = [journal.listen(recorder._note)]
-    monkeypatch.setattr(journal, "executing_node", lambda: ("p", "1"))
-    yield recorder, told
-    for stop in stops:
-        stop()
-
-
-def test_actions_and_attempts_of_the_running_prompt_are_recorded(listening):
-    recorder, told = listening
-    recorder.prompt_begins("p", Graph("1"), [])
-    recorder.node_starts("1", None, "p")
-    journal.note_action("purge", 10.0, "10.0 MiB of VRAM freed")
-    journal.note_oom(1, "collected garbage", 0.0, "Allocation failed", False)
-    journal.note_oom(2, "unloaded every other model", 9.0, "Allocation failed", True)
-    run = recorder.run("p")
-    assert [entry["text"] for entry in run["actions"]] == ["10.0 MiB of VRAM freed"]
-    assert [entry["recovered"] for entry in run["oom"]] == [False, True]
-    assert run["oom"][0]["class_type"] == "Kind1"
-    assert [(entry["attempt"], entry["title"]) for entry in told] == [(2, "Title 1")]
-
-
-def test_what_happens_outside_the_running_prompt_is_not_in_its_record(listening, monkeypatch):
-    recorder, told = listening
-    recorder.prompt_begins("p", Graph("1"), [])
-    monkeypatch.setattr(journal, "executing_node", lambda: (None, None))
-    journal.note_action("purge", 10.0, "10.0 MiB of VRAM freed")
-    assert recorder.run("p")["actions"] == [] and told == []
-
-
-def test_endless_notes_stay_bounded(listening):
-    recorder, _ = listening
-    recorder.prompt_begins("p", Graph("1"), [])
-    for index in range(2000):
-        journal.note_action("purge", float(index), "text")
-    actions = recorder.run("p")["actions"]
-    assert len(actions) == 500 and actions[-1]["freed_mib"] == 1999
-
-
-def test_the_thread_reads_memory_while_a_prompt_runs_and_sleeps_without_one(probe, outcomes):
-    recorder = Recorder(probe, outcomes.get)
-    recorder.start()
-    until(lambda: not recorder._awake.is_set())
-    assert probe.readings == 0
-    recorder.prompt_resets()
-    recorder.prompt_begins("p", Graph("1"), [])
-    until(lambda: probe.readings > 10)
-    outcomes["p"] = Outcome("success")
-    recorder.prompt_leaves()
-    until(lambda: not recorder._awake.is_set())
-    assert recorder.run("p")["status"] == "success"
-
-
-def test_the_thread_looks_for_a_prompt_that_was_not_announced(probe, outcomes):
-    recorder = Recorder(probe, outcomes.get)
-    asked = threading.Event()
-    recorder.attach = asked.set
-    recorder.start()
-    recorder.prompt_resets()
-    assert asked.wait(30)
-
-
-def until(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -6,17 +6,27 @@ from headroom.record.text import MAX_LINES, run_text
 def node(node_id="1", **changes):
     values = {
         "node_id": node_id, "title": "KSampler", "status": "done", "cached": False,
-        "seconds": 1.5, "vram_before_mib": 100.0, "vram_after_mib": 200.0, "peak_vram_mib": 900.0,
-        "rss_before_mib": 1000.0, "rss_after_mib": 1100.0,
+        "seconds": 1.5, "rss_before_mib": 1000.0, "rss_after_mib": 1100.0,
+        "devices": [vram("cuda:0", 100.0, 200.0, 900.0)],
     }
+    return {**values, **changes}
+
+
+def vram(device, before, after, peak, at_most=None):
+    return {"device": device, "vram_before_mib": before, "vram_after_mib": after,
+            "peak_vram_mib": peak, "peak_vram_at_most_mib": at_most or peak}
+
+
+def card(device="cuda:0", peak=900.0, **changes):
+    values = {"device": device, "peak_vram_mib": peak, "peak_vram_at_most_mib": peak,
+              "vram_total_mib": 8192.0, "vram_source": "driver"}
     return {**values, **changes}
 
 
 def run(*nodes, **changes):
     values = {
-        "status": "success", "seconds": 12.0, "device": "cuda:0", "peak_vram_mib": 900.0,
-        "vram_total_mib": 8192.0, "vram_source": "driver", "peak_rss_mib": 1200.0,
-        "nodes": list(nodes), "oom": [], "actions": [],
+        "status": "success", "seconds": 12.0, "device": "cuda:0", "devices": [card()],
+        "peak_rss_mib": 1200.0, "nodes": list(nodes), "oom": [], "actions": [],
     }
     return {**values, **changes}
 
@@ -40,30 +50,54 @@ def test_the_table_is_markdown_with_figures_to_the_right():
 
 
 def test_columns_line_up():
-    wide = node("2", seconds=1234.5, vram_before_mib=23456.7)
+    wide = node("2", seconds=1234.5, rss_before_mib=23456.7)
     lines = run_text(run(node("1"), wide)).splitlines()
     bars = [[i for i, letter in enumerate(line) if letter == "|"] for line in lines[-4:]]
     assert bars[0] == bars[1] == bars[2] == bars[3]
 
 
 def test_a_cached_node_has_no_figures():
-    nothing = dict.fromkeys(
-        ["vram_before_mib", "vram_after_mib", "peak_vram_mib", "rss_before_mib", "rss_after_mib"]
-    )
-    cached = node("2", cached=True, status="cached", **nothing)
+    cached = node("2", cached=True, status="cached", rss_before_mib=None, rss_after_mib=None,
+                  devices=[vram("cuda:0", None, None, None)])
     line = run_text(run(node(), cached)).splitlines()[-1]
     assert cells(line)[1:] == ["cached", "-", "-", "-", "-", "-"]
 
 
 def test_a_server_without_a_gpu_shows_no_vram_columns():
-    figures = {"vram_before_mib": None, "vram_after_mib": None, "peak_vram_mib": None}
-    text = run_text(run(node(**figures), peak_vram_mib=None, device="cpu", vram_source=None))
+    text = run_text(run(node(devices=[]), device="cpu", devices=[]))
     assert "VRAM" not in text and "RAM before" in text
 
 
 def test_whose_vram_was_measured_is_said():
     assert "every process on the card" in run_text(run(node()))
-    assert "this process on the card" in run_text(run(node(), vram_source="torch"))
+    by_torch = run(node(), devices=[card(vram_source="torch")])
+    assert "this process on the card" in run_text(by_torch)
+
+
+def test_every_device_in_use_has_its_columns_and_its_line():
+    figures = [vram("cuda:0", 1.0, 2.0, 3.0), vram("cuda:1", 4.0, 5.0, 6.0),
+               vram("cuda:2", None, None, None)]
+    text = run_text(run(node(devices=figures), devices=[
+        card("cuda:0", 3.0), card("cuda:1", 6.0), card("cuda:2", None)]))
+    assert "peak VRAM on cuda:0 3.0 of" in text and "peak VRAM on cuda:1 6.0 of" in text
+    assert "cuda:2" not in text
+    title, _, row = text.splitlines()[-3:]
+    assert cells(title)[2:8] == ["VRAM cuda:0 before", "after", "peak", "VRAM cuda:1 before",
+                                 "after", "peak"]
+    assert cells(row)[2:8] == ["1.0", "2.0", "3.0", "4.0", "5.0", "6.0"]
+
+
+def test_a_peak_that_torch_cannot_tell_exactly_is_said_to_be_at_least():
+    unsure = node(devices=[vram("cuda:0", 100.0, 200.0, 160.0, at_most=608.0)])
+    unknown = node("2", devices=[vram("cuda:0", 100.0, 200.0, 160.0) |
+                                 {"peak_vram_at_most_mib": None}])
+    found = run(unsure, unknown, node("3"), devices=[card(peak_vram_at_most_mib=None)])
+    text = run_text(found)
+    rows = {cells(line)[0]: cells(line)[4] for line in text.splitlines() if line.startswith("| K")}
+    assert rows == {"KSampler (#1)": "≥ 160.0", "KSampler (#2)": "≥ 160.0",
+                    "KSampler (#3)": "900.0"}
+    assert "peak VRAM at least 900.0 of" in text and "≥ at least: memory was given back" in text
+    assert "at least" not in run_text(run(node()))
 
 
 def test_attempts_and_actions_follow_the_table():

@@ -62,6 +62,13 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned int index, Device *device) {
     *device = index + 1;
     return known(*device) ? SUCCESS : INVALID_ARGUMENT;
 }
+int nvmlDeviceGetHandleByUUID(const char *text, Device *device) {
+    unsigned int number = 0;
+    if (sscanf(text, "GPU-fafafafa-fafa-fafa-fafa-fafafafafa%02x", &number) != 1)
+        return INVALID_ARGUMENT;
+    *device = number + 1;
+    return known(*device) ? SUCCESS : INVALID_ARGUMENT;
+}
 int nvmlDeviceGetHandleByPciBusId_v2(const char *text, Device *device) {
     unsigned int domain = 0, bus = 0;
     if (sscanf(text, "%x:%x", &domain, &bus) != 2) return INVALID_ARGUMENT;

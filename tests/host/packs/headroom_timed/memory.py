@@ -20,11 +20,13 @@ class TimedMemory(Timed):
         types = Timed.INPUT_TYPES()
         types["required"]["mib"] = ("INT", {"default": 64, "max": 100000})
         types["required"]["keep"] = ("BOOLEAN", {"default": False})
+        types["optional"]["device"] = ("STRING", {"default": ""})
         return types
 
-    def run(self, seconds, salt, mib, keep, value=None):
+    def run(self, seconds, salt, mib, keep, value=None, device=""):
         began = time.time()
-        block = torch.ones(mib * 2**20, dtype=torch.uint8, device=mm.get_torch_device())
+        device = device or mm.get_torch_device()
+        block = torch.ones(mib * 2**20, dtype=torch.uint8, device=device)
         time.sleep(seconds)
         if keep:
             KEPT.append(block)

@@ -1,0 +1,174 @@
+"""A run's record as plain data: what HTTP answers and Memory Report's `data` hold.
+
+MiB, and seconds since the run began. Figures of VRAM beside `devices` are those of the device that
+came nearest to full (`device`); `devices` has them of every device. A peak is what was certainly
+reached; `peak_vram_at_most_mib` is what it cannot have exceeded, null where nobody can tell.
+"""
+
+from typing import Any, NamedTuple
+
+from ..base.device import in_mib
+from ..measure.journal import Action, OomAttempt
+from .memory import Peak, Reading
+from .nodes import NodeRecord
+from .run import Run
+
+Json = dict[str, Any]
+
+
+def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
+    """Return the record so far of a run, or all of it; `now` ends what still runs."""
+    end = run.ended.at if run.ended is not None else now
+    main = run.fullest
+    cards = [_card(run, index) for index in range(len(run.devices))]
+    card = cards[main] if cards else NO_CARD
+    data: Json = {
+        "prompt_id": run.prompt_id,
+        "status": run.status,
+        "device": card.device,
+        "started_at": round(run.started_at, 3),
+        "seconds": _seconds(end - run.began.at),
+        "peak_rss_mib": in_mib(run.peak_rss_bytes),
+        **_card_json(card),
+        "devices": [{"device": each.device, **_card_json(each)} for each in cards],
+        "nodes": _nodes_json(run, main, now),
+        "nodes_left_out": run.nodes.left_out,
+        "oom": [{**attempt_json(run, entry), "at_seconds": _seconds(at - run.began.at)}
+                for at, entry in run.entries if isinstance(entry, OomAttempt)],
+        "actions": [_action_json(at - run.began.at, entry) for at, entry in run.entries
+                    if isinstance(entry, Action)],
+    }
+    if with_samples:
+        data["samples"] = _samples_json(run, main)
+    return data
+
+
+def recovery_json(run: Run, entry: OomAttempt) -> Json:
+    """Return what the browser is told at once: which node had run out, and what helped."""
+    record = run.nodes.records.get(entry.node_id or "")
+    info = record.info if record is not None else None
+    return {
+        "prompt_id": entry.prompt_id,
+        "display_node_id": info.display_node_id if info is not None else entry.node_id,
+        "title": info.title if info is not None else None,
+        **attempt_json(run, entry),
+    }
+
+
+def attempt_json(run: Run, entry: OomAttempt) -> Json:
+    record = run.nodes.records.get(entry.node_id or "")
+    return {
+        "node_id": entry.node_id,
+        "class_type": record.info.class_type if record is not None else None,
+        "attempt": entry.attempt,
+        "action": entry.action,
+        "freed_mib": round(entry.freed_mib, 3),
+        "error": entry.error,
+        "recovered": entry.recovered,
+    }
+
+
+def _nodes_json(run: Run, main: int, now: float) -> list[Json]:
+    records = run.nodes.records.values()
+    ran = [record for record in records if record.before is not None]
+    cached = [record for record in records if record.before is None]
+    return [_node_json(run, record, main, now) for record in [*ran, *cached]]
+
+
+def _node_json(run: Run, record: NodeRecord, main: int, now: float) -> Json:
+    info, began = record.info, run.began.at
+    spans = list(record.spans)
+    if record.opened is not None:
+        spans.append((record.opened.at, now))
+    return {
+        "node_id": info.node_id,
+        "display_node_id": info.display_node_id,
+        "parent_node_id": info.parent_node_id,
+        "class_type": info.class_type,
+        "title": info.title,
+        "status": "running" if record.status == "waiting" else record.status,
+        "start_seconds": _seconds(spans[0][0] - began) if spans else None,
+        "seconds": _seconds(sum((end - start for start, end in spans), 0.0)),
+        "spans": [[_seconds(start - began), _seconds(end - began)] for start, end in spans],
+        "cached": record.status == "cached",
+        **_vram_json(run, record, main),
+        "rss_before_mib": in_mib(record.before.rss_bytes if record.before else None),
+        "rss_after_mib": in_mib(record.after.rss_bytes if record.after else None),
+        "devices": [{"device": device, **_vram_json(run, record, index)}
+                    for index, device in enumerate(run.devices)],
+    }
+
+
+def _vram_json(run: Run, record: NodeRecord, index: int) -> Json:
+    known = index < len(record.peaks)
+    return {
+        "vram_before_mib": in_mib(_used(record.before, index)),
+        "vram_after_mib": in_mib(_used(record.after, index)),
+        **_peak_json(record.peaks[index] if known else None, run.totals[index] if known else None),
+    }
+
+
+class Card(NamedTuple):
+    """What a run knows of one device."""
+
+    device: str
+    total_bytes: int | None = None
+    peak: Peak | None = None
+
+
+NO_CARD = Card("cpu")
+
+
+def _card(run: Run, index: int) -> Card:
+    return Card(run.devices[index], run.totals[index], run.peaks[index])
+
+
+def _card_json(card: Card) -> Json:
+    source = "torch" if card.total_bytes is None else "driver"
+    return {
+        "vram_total_mib": in_mib(card.total_bytes),
+        "vram_source": source if card.peak is not None else None,
+        **_peak_json(card.peak, card.total_bytes),
+    }
+
+
+def _peak_json(peak: Peak | None, total_bytes: int | None) -> Json:
+    at_most = peak.at_most if peak is not None else None
+    if peak is not None and at_most is not None and total_bytes is not None:
+        at_most = max(min(at_most, total_bytes), peak.at_least)
+    return {
+        "peak_vram_mib": in_mib(peak.at_least if peak is not None else None),
+        "peak_vram_at_most_mib": in_mib(at_most),
+    }
+
+
+def _samples_json(run: Run, main: int) -> Json:
+    points = run.samples.points
+    lines = {device: [in_mib(point.vram_bytes[i]) for point in points]
+             for i, device in enumerate(run.devices)}
+    return {
+        "seconds": [_seconds(point.at - run.began.at) for point in points],
+        "vram_mib": list(lines.values())[main] if lines else [None] * len(points),
+        "rss_mib": [in_mib(point.rss_bytes) for point in points],
+        "devices": lines,
+    }
+
+
+def _action_json(at: float, entry: Action) -> Json:
+    return {
+        "node_id": entry.node_id,
+        "action": entry.action,
+        "freed_mib": round(entry.freed_mib, 3),
+        "text": entry.text,
+        "at_seconds": _seconds(at),
+    }
+
+
+def _used(reading: Reading | None, index: int) -> int | None:
+    if reading is None or index >= len(reading.devices):
+        return None
+    return reading.devices[index].used_bytes
+
+
+def _seconds(value: float) -> float:
+    return round(max(value, 0.0), 6)  # a clock may jump back, a time is never negative

@@ -1,0 +1,54 @@
+"""Two devices, PyTorch's own allocator: each is measured, and a device nobody uses stays unused."""
+
+import pytest
+from support.timed import PACK, node, record
+
+pytestmark = [pytest.mark.host, pytest.mark.fakecuda]
+CONTEXT_MIB = 64
+SLAB_MIB = 32  # cudaMallocAsync, which ComfyUI takes, rounds up to it
+
+
+@pytest.fixture
+def two(fake):
+    gpu = fake(8192, devices=2, context_mib=CONTEXT_MIB, packs=(PACK,))
+    gpu.client.run({"1": node("TimedForget")})
+    return gpu
+
+
+def test_the_recorder_starts_no_device_and_measures_the_second_once_it_is_used(two):
+    used_by_comfyui = two.driver.device(1).used_bytes
+    run, _ = record(two.client, two.client.run({"1": node("TimedMemory", mib=100, keep=False)}))
+    assert run["device"] == "cuda:0" and len(run["devices"]) == 2
+    answer = two.client.get_json("/headroom/memory")["devices"]
+    assert [device["in_use"] for device in answer] == [True, used_by_comfyui > 0]
+    assert [device["total_mib"] for device in answer] == [8192, 8192]
+    assert two.driver.device(1).used_bytes == used_by_comfyui
+
+    run, nodes = record(two.client, two.client.run({
+        "1": node("TimedMemory", mib=1, keep=True, device="cuda:1"),
+        "2": node("TimedMemory", mib=700, keep=True, device="cuda:1", value=["1", 0]),
+        "3": node("TimedMemory", mib=40, keep=False, value=["2", 0]),
+        "4": {"class_type": "HeadroomMemoryReport", "inputs": {"value": ["3", 0]}},
+    }))
+    assert [device["device"] for device in run["devices"]] == ["cuda:0", "cuda:1"]
+    assert run["device"] == "cuda:1" and run["vram_total_mib"] == 8192
+    first, second = (nodes[node_id]["devices"][1] for node_id in "12")
+    assert first["vram_after_mib"] == second["vram_before_mib"]
+    assert 700 <= second["vram_after_mib"] - second["vram_before_mib"] <= 700 + SLAB_MIB
+    assert second["peak_vram_mib"] == nodes["2"]["peak_vram_mib"] == second["vram_after_mib"]
+    third = nodes["3"]["devices"]
+    assert third[1]["peak_vram_mib"] == third[1]["vram_after_mib"] == second["vram_after_mib"]
+    assert third[0]["peak_vram_mib"] - third[0]["vram_before_mib"] <= 40 + SLAB_MIB
+    answer = two.client.get_json("/headroom/memory")["devices"]
+    assert [device["in_use"] for device in answer] == [True, True]
+    assert answer[1]["used_mib"] == two.driver.device(1).used_bytes / 2**20
+
+
+def test_memory_report_shows_each_device(two):
+    entry = two.client.run({
+        "1": node("TimedMemory", mib=64, keep=True, device="cuda:1"),
+        "2": {"class_type": "HeadroomMemoryReport", "inputs": {"value": ["1", 0]}},
+    })
+    text = "\n".join(entry["outputs"]["2"]["text"])
+    assert "peak VRAM on cuda:0" in text and "peak VRAM on cuda:1" in text
+    assert "VRAM cuda:1 before" in text

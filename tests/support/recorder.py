@@ -1,0 +1,61 @@
+"""The recorder with a fake executor and memory that rises: what its tests share."""
+
+import itertools
+import time
+
+from headroom.host.types import NodeLabel
+from headroom.record.memory import Reading, Use
+
+MIB = 1024 * 1024
+
+
+class Graph:
+    """The nodes of a prompt; ids with a dot were made by the node before the dot."""
+
+    described = 0  # how many nodes of all graphs have been entered into records
+
+    def __init__(self, *node_ids):
+        self.node_ids = set(node_ids)
+
+    def describe(self, node_id):
+        Graph.described += 1
+        top = node_id.split(".")[0]
+        parent = top if "." in node_id else None
+        return NodeLabel(node_id, f"Kind{node_id}", f"Title {node_id}", top, parent)
+
+    def has(self, node_id):
+        return node_id in self.node_ids
+
+
+class Probe:
+    """Memory that rises by a MiB with every reading."""
+
+    def __init__(self):
+        self.count = itertools.count(1)
+        self.readings = 0
+
+    def begin_run(self):
+        return ("cuda:0",)
+
+    def measured(self):
+        self.readings += 1
+        used = next(self.count) * MIB
+        return Reading(time.perf_counter(), 7 * MIB, (Use(used, used, 0, used, 8192 * MIB),))
+
+
+def play(recorder, prompt_id, *node_ids, end=True):
+    """Let the executor run these nodes."""
+    recorder.prompt_resets()
+    recorder.prompt_begins(prompt_id, Graph(*node_ids), [])
+    for node_id in node_ids:
+        recorder.node_starts(node_id, None, prompt_id)
+        recorder.node_finishes(node_id, None, prompt_id)
+    if end:
+        recorder.prompt_leaves()
+
+
+def until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

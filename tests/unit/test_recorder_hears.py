@@ -1,0 +1,144 @@
+"""The recorder beside the executor: our nodes' notes, its own thread, and clocks that jump."""
+
+import threading
+import time
+
+import pytest
+from support.recorder import Graph, Probe, play, until
+
+from headroom.host.types import Outcome
+from headroom.measure import journal
+from headroom.record import recorder as record_recorder
+from headroom.record.recorder import Recorder
+
+
+@pytest.fixture
+def outcomes():
+    return {}
+
+
+@pytest.fixture
+def probe():
+    return Probe()
+
+
+@pytest.fixture
+def listening(outcomes, monkeypatch):
+    told = []
+    recorder = Recorder(Probe(), outcomes.get, announce=told.append)
+    stops = [journal.listen(recorder._note)]
+    monkeypatch.setattr(journal, "executing_node", lambda: ("p", "1"))
+    yield recorder, told
+    for stop in stops:
+        stop()
+
+
+def test_actions_and_attempts_of_the_running_prompt_are_recorded(listening):
+    recorder, told = listening
+    recorder.prompt_begins("p", Graph("1"), [])
+    recorder.node_starts("1", None, "p")
+    journal.note_action("purge", 10.0, "10.0 MiB of VRAM freed")
+    journal.note_oom(1, "collected garbage", 0.0, "Allocation failed", False)
+    journal.note_oom(2, "unloaded every other model", 9.0, "Allocation failed", True)
+    run = recorder.run("p")
+    assert [entry["text"] for entry in run["actions"]] == ["10.0 MiB of VRAM freed"]
+    assert [entry["recovered"] for entry in run["oom"]] == [False, True]
+    assert run["oom"][0]["class_type"] == "Kind1"
+    assert [(entry["attempt"], entry["title"]) for entry in told] == [(2, "Title 1")]
+
+
+def test_what_happens_outside_the_running_prompt_is_not_in_its_record(listening, monkeypatch):
+    recorder, told = listening
+    recorder.prompt_begins("p", Graph("1"), [])
+    monkeypatch.setattr(journal, "executing_node", lambda: (None, None))
+    journal.note_action("purge", 10.0, "10.0 MiB of VRAM freed")
+    assert recorder.run("p")["actions"] == [] and told == []
+
+
+def test_endless_notes_stay_bounded(listening):
+    recorder, _ = listening
+    recorder.prompt_begins("p", Graph("1"), [])
+    for index in range(2000):
+        journal.note_action("purge", float(index), "text")
+    actions = recorder.run("p")["actions"]
+    assert len(actions) == 500 and actions[-1]["freed_mib"] == 1999
+
+
+def test_the_thread_reads_memory_while_a_prompt_runs_and_sleeps_without_one(probe, outcomes):
+    recorder = Recorder(probe, outcomes.get)
+    recorder.start()
+    until(lambda: not recorder._awake.is_set())
+    assert probe.readings == 0
+    recorder.prompt_resets()
+    recorder.prompt_begins("p", Graph("1"), [])
+    until(lambda: probe.readings > 10)
+    outcomes["p"] = Outcome("success")
+    recorder.prompt_leaves()
+    until(lambda: not recorder._awake.is_set())
+    assert recorder.run("p")["status"] == "success"
+
+
+def test_the_thread_looks_for_a_prompt_that_was_not_announced(probe, outcomes):
+    recorder = Recorder(probe, outcomes.get)
+    asked = threading.Event()
+    recorder.attach = asked.set
+    recorder.start()
+    recorder.prompt_resets()
+    assert asked.wait(30)
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
+def test_a_wall_clock_that_jumps_changes_no_duration_and_no_order(outcomes, monkeypatch, jump):
+    recorder, wall = Recorder(Probe(), outcomes.get), time.time
+    play(recorder, "p", "1", end=False)
+    began = time.perf_counter()
+    monkeypatch.setattr(record_recorder.time, "time", lambda: wall() + jump)
+    recorder.node_starts("2", None, "p")
+    recorder.node_finishes("2", None, "p")
+    recorder.prompt_leaves()
+    outcomes["p"] = Outcome("success")
+    play(recorder, "q", "1")
+    outcomes["q"] = Outcome("success")
+    run = recorder.run("p")
+    assert abs(run["started_at"] - wall()) < 60
+    assert 0 <= run["seconds"] < time.perf_counter() - began + 60
+    ends = [end for node in run["nodes"] for _, end in node["spans"]]
+    assert ends == sorted(ends) and ends[-1] <= run["seconds"]
+    assert [found["prompt_id"] for found in recorder.runs()] == ["q", "p"]
+
+
+class JumpingClock:
+    """A clock that the system promises to run forward only, and does not."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        self.now += 0.001
+        return self.now
+
+
+@pytest.mark.parametrize("jump", [-500.0, 500.0])
+def test_even_a_monotonic_clock_that_jumps_leaves_a_record(outcomes, monkeypatch, jump):
+    clock = JumpingClock()
+    monkeypatch.setattr(time, "perf_counter", clock)
+    recorder = Recorder(Probe(), outcomes.get)
+    recorder.prompt_resets()
+    recorder.prompt_begins("p", Graph("1", "2"), [])
+    recorder.node_starts("1", None, "p")
+    clock.now += jump
+    recorder._sample()
+    recorder.node_finishes("1", None, "p")
+    recorder.node_starts("2", None, "p")
+    recorder.node_finishes("2", None, "p")
+    recorder.prompt_leaves()
+    outcomes["p"] = Outcome("success")
+    run = recorder.run("p")
+    assert run["status"] == "success" and run["seconds"] >= 0
+    assert [node["status"] for node in run["nodes"]] == ["done", "done"]
+    assert all(node["seconds"] >= 0 for node in run["nodes"])
+    assert all(start <= end for node in run["nodes"] for start, end in node["spans"])
+    clock.now -= jump
+    play(recorder, "q", "1")
+    outcomes["q"] = Outcome("success")
+    assert recorder.run("q")["status"] == "success"

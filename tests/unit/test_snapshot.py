@@ -1,0 +1,49 @@
+"""Every device is measured, and the one with the least room is found."""
+
+from headroom.base.device import MIB
+from headroom.measure.report import Report
+from headroom.measure.snapshot import DeviceMemory, Snapshot, freed_mib
+
+
+def device(name, free, **changes):
+    figures = dict(device=name, name="A card", total_bytes=8000 * MIB, driver_free_bytes=free * MIB,
+                   allocated_bytes=1000 * MIB, reserved_bytes=1000 * MIB, dynamic_bytes=None)
+    return DeviceMemory(**{**figures, **changes})
+
+
+def least(*devices):
+    found = Snapshot(devices, 0, 0).device_with_least_room
+    return found and found.device
+
+
+def test_the_fullest_device_decides_wherever_it_stands():
+    first, second = device("cuda:0", 7000), device("cuda:1", 356)
+    assert least(first, second) == least(second, first) == "cuda:1"
+
+
+def test_what_torch_or_dynamic_vram_would_give_up_is_room():
+    cached = device("cuda:0", 100, allocated_bytes=0)
+    pages = device("cuda:1", 200, dynamic_bytes=3000 * MIB)
+    assert (cached.room_bytes, pages.room_bytes) == (1100 * MIB, 3200 * MIB)
+    assert least(cached, pages, device("cuda:2", 1000)) == "cuda:2"
+
+
+def test_a_device_that_this_process_does_not_use_decides_nothing():
+    others = device("cuda:1", 10, in_use=False, allocated_bytes=0, reserved_bytes=0)
+    assert least(device("cuda:0", 7000), others) == "cuda:0"
+
+
+def test_without_a_figure_there_is_no_such_device():
+    assert least() is None and least(device("cuda:0", 0, driver_free_bytes=None)) is None
+
+
+def test_what_others_do_on_a_device_not_in_use_is_nothing_that_was_freed():
+    own = device("cuda:0", 1000), device("cuda:0", 3000)
+    before, after = (
+        Snapshot((mine, device("cuda:1", free, in_use=False)), 0, 0)
+        for mine, free in zip(own, (100, 7000), strict=True)
+    )
+    assert freed_mib(before, after) == 2000
+    text = Report("headline", (), before, after).text
+    assert "cuda:1 (A card), not in use by this process" in text
+    assert text.count("driver free") == 2 and text.count("torch reserved") == 1
