@@ -124,19 +124,20 @@ def sim(serve):
 def fake(serve):
     """A factory of servers on fake CUDA devices: `fake(capacity_mib, *comfy_args, **settings)`.
 
-    The settings are those of `fakecuda.FakeCuda`; `packs`, `env` and `comfyui` (another tree) are
-    those of a server. Equal arguments share one server; a test gets it with its own capacity, no
-    other process and nothing that fails.
+    The settings are those of `fakecuda.FakeCuda`; `packs`, `env`, `comfyui` (another tree) and
+    `models_dir` are those of a server. Equal arguments share one server; a test gets it with its
+    own capacity, no other process and nothing that fails.
     """
     from fakecuda import FakeCuda, FakeServer, why_not
 
     if reason := why_not():
         pytest.skip(reason)
 
-    def start(capacity_mib: int, *args, packs=(), env=None, comfyui=None, **settings):
+    def start(capacity_mib: int, *args, packs=(), **settings):
+        named = ("env", "comfyui", "models_dir")
+        options = {name: settings.pop(name) for name in named if name in settings}
         words = FakeCuda(capacity_mib=capacity_mib, **settings).words()
-        packs = (*packs, REAL_GPU_PACK)
-        server = serve(*args, fake_cuda=words, packs=packs, env=env or {}, comfyui=comfyui)
+        server = serve(*args, fake_cuda=words, packs=(*packs, REAL_GPU_PACK), **options)
         return FakeServer(server, capacity_mib).restore()
 
     return start

@@ -12,19 +12,14 @@ CAPACITY_MIB = 16384
 LIMIT_S = 900  # two busy cores
 
 
-@pytest.fixture(scope="session")
-def models_dir():
-    from devtools.workflow_models import make_workflow_models
-
-    return make_workflow_models()
-
-
 @pytest.fixture(params=["oldest", "newest"])
 def device(request, fake):
-    """A server with ComfyUI's own flags."""
+    """A server with ComfyUI's own flags and the files that the workflows ask for."""
+    from devtools.workflow_models import make_workflow_models
+
     newest = request.param == "newest"
     device = fake(CAPACITY_MIB, packs=[PROBES / "headroom_small_encoders"],
-                  env=workflow_trials.ENVIRONMENT,
+                  env=workflow_trials.ENVIRONMENT, models_dir=make_workflow_models(),
                   comfyui=request.getfixturevalue("newest_comfyui") if newest else None)
     workflow_trials.write_example_picture(device.server.base_dir / "input")
     return device

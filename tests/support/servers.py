@@ -28,7 +28,7 @@ class Servers:
     """Running servers: equal arguments give the same one. `new_folder` makes folders for them."""
 
     def __init__(self, comfyui, models_dir, new_folder):
-        self._always = {"models_dir": models_dir}
+        self._models_dir = models_dir
         self._comfyui, self._new_folder = comfyui, new_folder
         self._running = {}  # the one asked for last comes last
         self._of_this_module = set()
@@ -42,9 +42,10 @@ class Servers:
     def get(self, *args, packs=(), env=None, comfyui=None, **options):
         """A running server, as it began when this module asks for it the first time.
 
-        `comfyui` is another tree than the one under test.
+        `comfyui` is another tree than the one under test, `models_dir` another models folder.
         """
         tree = comfyui or self._comfyui
+        options.setdefault("models_dir", self._models_dir)
         own = sorted({str(path) for path in packs} - {str(path) for path in COMMON})
         options["env"] = {**ENVIRONMENT, **(env or {})}
         key = repr((tree, args, own, sorted(options.items(), key=str)))
@@ -52,7 +53,7 @@ class Servers:
         if server is None:
             server = ComfyServer(
                 tree, self._new_folder("comfyui"), args=args,
-                packs=[*COMMON, *map(Path, own)], **self._always, **options,
+                packs=[*COMMON, *map(Path, own)], **options,
             ).start()
         elif key not in self._of_this_module:
             put_back(server)

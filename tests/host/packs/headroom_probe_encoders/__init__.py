@@ -70,18 +70,20 @@ def small_encoder(kind, seed):
         parameters=1_000_000, model_options=dict(WIDE if kind == "sd15_wide" else SMALL),
     )
     generator = torch.Generator().manual_seed(seed)
-    for name, weight in clip.cond_stage_model.named_parameters():
-        fill(name, weight, generator)
+    weights = {
+        name: filled(name, weight, generator)
+        for name, weight in clip.cond_stage_model.named_parameters()
+    }
+    clip.load_sd(weights, full_model=True)
     return clip
 
 
-def fill(name, weight, generator):
+def filled(name, like, generator):
     """Values that keep activations in range: vectors neutral, matrices by their width."""
-    if weight.ndim < 2:
-        weight.fill_(0.0 if name.endswith("bias") else 1.0)
-    else:
-        noise = torch.randn(weight.shape, generator=generator) / weight.shape[-1] ** 0.5
-        weight.copy_(noise.to(weight.dtype))
+    if like.ndim < 2:
+        return torch.full(like.shape, 0.0 if name.endswith("bias") else 1.0, dtype=like.dtype)
+    noise = torch.randn(like.shape, generator=generator) / like.shape[-1] ** 0.5
+    return noise.to(like.dtype)
 
 
 class ProbeConditioning:

@@ -79,19 +79,21 @@ class SmallTextEncoder:
             parameters=150_000_000, model_options={**sizes, "dtype": torch.bfloat16},
         )
         generator = torch.Generator().manual_seed(0)
-        for name, weight in clip.cond_stage_model.named_parameters():
-            fill(name, weight, generator)
+        weights = {
+            name: filled(name, weight, generator)
+            for name, weight in clip.cond_stage_model.named_parameters()
+        }
+        clip.load_sd(weights, full_model=True)
         return (clip,)
 
 
-def fill(name, weight, generator):
+def filled(name, like, generator):
     """Values that keep activations in range: vectors neutral, matrices by their width."""
-    if weight.ndim < 2:
-        weight.fill_(0.0 if name.endswith("bias") else 1.0)
-    else:
-        noise = torch.randn(min(len(weight), 256), *weight.shape[1:], generator=generator)
-        repeated = torch.arange(len(weight)) % len(noise)  # a vocabulary's worth takes seconds
-        weight.copy_((noise / weight.shape[-1] ** 0.5).to(weight.dtype)[repeated])
+    if like.ndim < 2:
+        return torch.full(like.shape, 0.0 if name.endswith("bias") else 1.0, dtype=like.dtype)
+    noise = torch.randn(min(len(like), 256), *like.shape[1:], generator=generator)
+    repeated = torch.arange(len(like)) % len(noise)  # a vocabulary's worth takes seconds
+    return (noise / like.shape[-1] ** 0.5).to(like.dtype)[repeated]
 
 
 class PlainLines:
