@@ -8,7 +8,8 @@ from .plan import Size
 LATENT_SCALE = 8
 
 # Pixels a latent cell stands for, where channels and dimensions tell the format apart; every
-# other format ComfyUI knows has 8. Key: (channels, dimensions of the tensor).
+# other format ComfyUI knows has 8. Key: (channels, dimensions of the tensor). Source: the classes
+# of comfy/latent_formats.py in ComfyUI 0.33.0 (latent_channels, spacial_downscale_ratio).
 _LATENT_SCALES = {
     (3, 4): 1,  # pixel-space models, such as Chroma Radiance
     (64, 4): 32,  # HunyuanImage 2.1
