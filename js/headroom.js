@@ -6,6 +6,7 @@ import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
 import { createHttp, finishedRun } from "./lib/http.js";
 import { createPanel, oomMessage } from "./lib/panel.js";
 import { createRescue } from "./lib/rescue.js";
+import { headlineOf } from "./lib/said.js";
 import { applyDefaults, REFRESH_SECONDS, settings, SHOW_BADGES } from "./lib/settings.js";
 import { translateNodes } from "./lib/translate.js";
 import { fill, wordsFor } from "./lib/words.js";
@@ -40,7 +41,7 @@ const panel = createPanel({
 async function purge() {
   try {
     const report = await http.purge();
-    notify("success", words().purge, report.headline);
+    notify("success", words().purge, headlineOf(report, words()));
     return report;
   } catch (error) {
     notify("warn", words().purge, error.message);
@@ -107,12 +108,18 @@ async function onEnd({ detail }) {
   panel.refresh();
   const key = queuedOn.get(detail.prompt_id);
   queuedOn.delete(detail.prompt_id);
-  if (wantsBadges()) badges.add(await finishedRun(http, detail.prompt_id, wait), key);
+  if (!wantsBadges()) return;
+  try {
+    badges.add(await finishedRun(http, detail.prompt_id, wait), key);
+  } catch (error) {
+    console.warn("[Headroom] no badges for this run:", error.message);
+  }
 }
 
 function onOom({ detail }) {
+  panel.refresh();
   const message = oomMessage(detail, words());
-  notify(message.severity, message.summary, message.detail);
+  if (message) notify(message.severity, message.summary, message.detail);
 }
 
 function addStyles() {
@@ -132,7 +139,8 @@ app.registerExtension({
       function: () => app.extensionManager.sidebarTab.toggleSidebarTab(TAB),
     },
   ],
-  keybindings: [{ combo: { key: "f", ctrl: true, shift: true }, commandId: PURGE }],
+  // Not Ctrl+Shift+F: Chinese input methods switch to traditional characters with that.
+  keybindings: [{ combo: { key: "h", ctrl: true, shift: true }, commandId: PURGE }],
   menuCommands: [{ path: ["Edit"], commands: [PURGE] }],
   setup() {
     addStyles();

@@ -33,6 +33,12 @@ def mib_text(mib: float) -> str:
     return (f"{mib:.0f}" if mib >= 9.95 else f"{mib:.1f}".removesuffix(".0")) + " MiB"
 
 
+def growth_text(growth_mib: float, level_mib: float) -> str:
+    """A growth beside its level as the badges write it."""
+    (plus, unit), (level, other) = (mib_text(each).split(" ") for each in (growth_mib, level_mib))
+    return f"+{plus}{'' if unit == other else f' {unit}'}, {level} {other} in all"
+
+
 def seconds_text(seconds: float) -> str:
     """A time below a minute as the panel and the badges write it."""
     if seconds < 0.0995:
