@@ -49,6 +49,8 @@ def test_the_help_button_of_a_node_opens_its_page(cpu_server, open_page, locale,
                         "app.canvas.selectItems([app.graph.getNodeById(2)]); }")
     comfy.page.get_by_test_id("info-button").click()
     comfy.page.get_by_role("heading", name=heading).wait_for()
+    drawing = comfy.page.locator("pre", has_text="▼").first
+    assert drawing.evaluate("e => e.scrollWidth - e.clientWidth") <= 0
 
 
 @pytest.mark.parametrize("node_id", CONTRACT)

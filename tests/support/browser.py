@@ -14,8 +14,6 @@ FLAGS = (
 )
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 OURS = re.compile(r"/extensions/headroom/|/headroom/|\bheadroom\.(js|css)", re.IGNORECASE)
-# The frontend asks for a help page in its own language first; English is the one without.
-LANGUAGE_PROBE = re.compile(r"/docs/Headroom\w+/en\.md$")
 READY = "() => window.app?.extensionManager && window.app.canvas?.graph && window.app.graph"
 WIDTH, HEIGHT = 1500, 1000
 PATIENCE_MS = 120_000  # a machine with too few cores needs a while to load the page
@@ -66,7 +64,7 @@ class ComfyPage:
 
     def _on_console(self, message: Any) -> None:
         place = message.location.get("url", "")
-        if message.type == "error" and not LANGUAGE_PROBE.search(place):
+        if message.type == "error":
             self._note(f"{message.text} ({place})")
 
     def _on_request(self, url: str) -> None:
@@ -75,7 +73,7 @@ class ComfyPage:
 
     def _on_response(self, response: Any) -> None:
         refused = "/headroom/purge" in response.url or "/headroom/offload" in response.url
-        if response.status >= 400 and not refused and not LANGUAGE_PROBE.search(response.url):
+        if response.status >= 400 and not refused:
             self._note(f"{response.status} {response.url}")
 
     # -- opening ------------------------------------------------------------------------------
