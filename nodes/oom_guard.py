@@ -20,7 +20,7 @@ class OOMGuard(io.ComfyNode):
             description="Let a workflow that runs out of memory finish anyway: free memory, "
                         "offload, split or tile, and repeat just the call that failed.",
             search_aliases=["out of memory", "oom", "retry", "allocation on device", "low vram",
-                            "save memory", "gpu", "cuda", "显存不足", "爆显存"],
+                            "save memory", "gpu", "cuda", "OOM 显存不足", "爆显存"],
             inputs=[
                 model,
                 io.Boolean.Input("free_other_models", default=True,

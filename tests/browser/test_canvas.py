@@ -136,10 +136,10 @@ def test_the_settings_speak_chinese_too(cpu_server, open_page):
 
 
 # Names of widgets are P elements in older frontends, which give them 80 pixels however wide it is.
-CUT = """() => [...document.querySelectorAll("[data-node-id] *")]
-  .filter(e => e.tagName !== "P" && e.children.length === 0 && e.clientWidth > 0 && e.scrollWidth > e.clientWidth + 1
-               && getComputedStyle(e).overflowX !== "visible")
-  .map(e => `${e.closest("[data-node-id]").innerText.split("\\n")[0]}: ${e.textContent || e.value}`)"""
+CUT = """() => [...document.querySelectorAll("[data-node-id] *:not(p)")]
+  .filter(e => e.children.length === 0 && e.clientWidth > 0
+               && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX !== "visible")
+  .map(e => `${e.closest("[data-node-id]").dataset.nodeId}: ${e.textContent || e.value}`)"""
 ADD_ALL = """ids => { app.graph.clear(); for (const [i, id] of ids.entries()) {
   const node = LiteGraph.createNode(id);
   node.pos = [(i % 3) * 450, Math.floor(i / 3) * 400];
