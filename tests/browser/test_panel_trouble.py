@@ -92,3 +92,30 @@ def test_a_node_that_is_gone_is_said_to_be_on_another_canvas_or_deleted(gpu, ope
     comfy.page.evaluate("() => app.graph.remove(app.graph.getNodeById(2))")
     panel.locator("tr[data-node='2'] button").click()
     assert re.search(r"#2 is not on this canvas, or was deleted", comfy.toast())
+
+
+CLIPPED = """panel => { const right = panel.getBoundingClientRect().right;
+  return [...panel.querySelectorAll("*")].filter(e => e.getBoundingClientRect().right > right + 1
+    || (e.children.length === 0 && e.clientWidth > 0 && e.scrollWidth > e.clientWidth + 1
+        && getComputedStyle(e).overflowX !== "visible")).map(e => e.outerHTML.slice(0, 90)); }"""
+
+
+@pytest.mark.parametrize("locale", ["en", "zh"])
+def test_at_the_least_width_of_a_sidebar_nothing_is_clipped(gpu, open_page, locale):
+    comfy = open_page(gpu, locale=locale).load_prompt(sampling(seed=70 + len(locale)))
+    panel = comfy.open_panel()
+    comfy.run()
+    panel.evaluate("panel => { panel.style.width = '167px'; }")
+    comfy.until(lambda: panel.evaluate(CLIPPED) == [])
+
+
+def test_buttons_have_names_and_the_loaded_models_are_a_list(gpu, open_page):
+    comfy = open_page(gpu).load_prompt(sampling(seed=74))
+    panel = comfy.open_panel()
+    comfy.run()
+    models = comfy.get("/headroom/memory")["models"]
+    comfy.until(lambda: panel.get_by_role("listitem").count() >= len(models))
+    for model in models:
+        named = panel.get_by_role("button", name=f"Offload {model['file'] or model['class']}")
+        assert named.count() >= 1
+    assert panel.get_by_role("button", name="Find KSampler on the canvas").count() >= 1

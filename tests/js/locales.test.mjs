@@ -79,7 +79,7 @@ for (const id of Object.keys(contract)) {
       assert.equal(page.match(/^## /gm).length, 4, path);
       assert.ok(page.includes("```"), `${path} shows no diagram`);
       assert.ok(!/^\|.*\|.*\|.*\|$/m.test(page), `${path} has a table of three columns`);
-      for (const line of blocks(page)) assert.ok(columns(line) <= 30, `${path}: ${line}`);
+      for (const line of blocks(page)) assert.ok(columns(line) <= 26, `${path}: ${line}`);
     }
   });
 
