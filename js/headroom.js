@@ -6,7 +6,6 @@ import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
 import { createHttp, finishedRun } from "./lib/http.js";
 import { createPanel, oomMessage } from "./lib/panel.js";
 import { createRescue } from "./lib/rescue.js";
-import { headlineOf } from "./lib/said.js";
 import { applyDefaults, REFRESH_SECONDS, settings, SHOW_BADGES, widen } from "./lib/settings.js";
 import { translateCommands, translateNodes, translateSettings, translateSlots } from "./lib/translate.js";
 import { fill, wordsFor } from "./lib/words.js";
@@ -41,7 +40,7 @@ const panel = createPanel({
 async function purge() {
   try {
     const report = await http.purge();
-    notify("success", words().purge, headlineOf(report, words()));
+    notify("success", words().purge, report.headline);
     return report;
   } catch (error) {
     notify("warn", words().purge, error.message);

@@ -2,7 +2,6 @@
 import { h, onPress, svg } from "./dom.js";
 import { growthText, isNothing, mib, seconds } from "./format.js";
 import { growthOf, namesOf } from "./runs.js";
-import { sayAction, sayText } from "./said.js";
 import {
   bands, bandsAt, duration, hueOf, memoryLimit, memoryTicks, points, sampleAt, ticks,
 } from "./timeline.js";
@@ -31,7 +30,7 @@ export function timeline(run, width, words, onPick) {
     { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": words.chart },
     columns(found, top),
     stacked(plots, run, whole, width),
-    marks(run, whole, width, top, words),
+    marks(run, whole, width, top),
     found.map((band) => bandBox(band, names.get(band.node.node_id), top, words, onPick)),
     timeAxis(whole, width, height),
     cursor,
@@ -120,11 +119,10 @@ function label(title, band, y) {
 }
 
 /** Out-of-memory attempts and what the memory nodes did, at their moments. */
-function marks(run, whole, width, top, words) {
+function marks(run, whole, width, top) {
   const at = (entry) => (Math.min(entry.at_seconds ?? 0, whole) / whole) * width;
-  const said = (entry) => `${sayAction(entry, words)}: ${entry.error}`;
-  const oom = (run.oom ?? []).map((entry) => mark("oom", at(entry), top, said(entry)));
-  const acts = (run.actions ?? []).map((entry) => mark("action", at(entry), top, sayText(entry, words)));
+  const oom = (run.oom ?? []).map((entry) => mark("oom", at(entry), top, `${entry.action}: ${entry.error}`));
+  const acts = (run.actions ?? []).map((entry) => mark("action", at(entry), top, entry.text));
   return [...acts, ...oom];
 }
 

@@ -5,7 +5,6 @@ import { memoryCards, modelList, nameOf } from "./memory_view.js";
 import { createPoll } from "./poll.js";
 import { oomOutcome, oomText, runDetails, runPicker } from "./run_view.js";
 import { firstColumn, isRunning } from "./runs.js";
-import { headlineOf, reportText } from "./said.js";
 import { fill } from "./words.js";
 
 const RUNS_LISTED = 20;
@@ -85,7 +84,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
       const report = await http.offload(model.id);
       showReport(report);
       const summary = fill(words().offloadNamed, { name: nameOf(model) });
-      notify("success", summary, headlineOf(report, words()));
+      notify("success", summary, report.headline);
     } catch (error) {
       notify("warn", words().offload, sentence(error));
       drawn.delete("models");
@@ -104,8 +103,8 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
 
   function showReport(report) {
     if (!parts) return;
-    const headline = `${words().report}: ${headlineOf(report, words())}`;
-    const text = h("pre", {}, reportText(report, words()));
+    const headline = `${words().report}: ${report.headline}`;
+    const text = h("pre", {}, report.text);
     parts.report.replaceChildren(h("details.headroom-report", {}, h("summary", {}, headline), text));
   }
 

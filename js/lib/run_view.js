@@ -4,7 +4,6 @@ import { h, onPress } from "./dom.js";
 import { rescueEntry } from "./rescue.js";
 import { clock, compactMib, growthText, isNothing, mib, seconds, signedMib } from "./format.js";
 import { COLUMNS, LEVELS, namesOf, sortNodes, usedColumns } from "./runs.js";
-import { sayAction, sayText } from "./said.js";
 import { hueOf } from "./timeline.js";
 import { fill } from "./words.js";
 
@@ -83,13 +82,13 @@ function happened(lines, label) {
 export function actionText(entry, node, words) {
   const returned = isNothing(entry.freed_mib) || entry.freed_mib < 0 || entry.action === "purge";
   const more = returned ? "" : ` · ${fill(words.returned, { freed: mib(entry.freed_mib) })}`;
-  return `${node}: ${sayText(entry, words)}${more}`;
+  return `${node}: ${entry.text}${more}`;
 }
 
 /** What happened at one out-of-memory error; attempt 0: nobody recovers. */
 export function oomText(entry, node, words) {
   const what = entry.attempt === 0 ? words.oomLeftOut : words.oomDetail;
-  return fill(what, { ...entry, node, action: sayAction(entry, words), freed: mib(entry.freed_mib) });
+  return fill(what, { ...entry, node, freed: mib(entry.freed_mib) });
 }
 
 /** How an attempt ended; null: it has just begun. */

@@ -1,6 +1,4 @@
 // What the panel says, in the languages that the pack speaks.
-import { SAID } from "./said_words.js";
-
 import { RESCUE_WORDS } from "./rescue_words.js";
 
 const EN = {
@@ -155,7 +153,7 @@ const ZH = {
   chart: "运行期间的内存变化",
 };
 
-export const LANGUAGES = { en: { ...EN, ...SAID.en }, zh: { ...ZH, ...SAID.zh } };
+export const LANGUAGES = { en: EN, zh: ZH };
 
 /** The words for a locale such as "zh" or "zh-TW"; English where a language is not spoken. */
 export function wordsFor(locale) {

@@ -6,7 +6,7 @@ test("every language says everything, with the same values to fill in", () => {
   const values = (text) => [...text.matchAll(/\{\w+\}/g)].map(String).sort();
   for (const words of Object.values(LANGUAGES)) {
     assert.deepEqual(Object.keys(words).sort(), Object.keys(LANGUAGES.en).sort());
-    for (const [key, text] of Object.entries(words).filter(([, each]) => typeof each === "string")) {
+    for (const [key, text] of Object.entries(words)) {
       assert.deepEqual(values(text), values(LANGUAGES.en[key]), key);
     }
   }
