@@ -9,7 +9,7 @@ none of our nodes (see `devtools/stock.py`). Measured for both:
 - the smallest capacity that completes, to `--step` of it, and what the other says at that capacity.
 For the prompt loop, under `--gpu-only` (nothing leaves the GPU, as in the published script), also
 the bytes that each further prompt adds. `--write` records the figures; those of the workflows that
-are not in `--only` stay as they were recorded. `python -m devtools.draw` puts them into the notes.
+are not in `--only` stay as they were recorded. The notes in the workflows show them.
 """
 
 import argparse

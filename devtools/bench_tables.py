@@ -4,11 +4,12 @@ A page's part lies between two marker comments and is never written by hand. Eve
 the device, ComfyUI, torch and the commit that were measured.
 """
 
+import json
 from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 
-from . import figures, results
+from . import figures, results, workflows
 from .bench_rows import Say, chinese, english, rows_of
 from .results import Part
 
@@ -30,6 +31,9 @@ def publish(root: Path = results.ROOT, folder: Path = results.RESULTS) -> list[P
         for name, say in pages.items():
             text = (root / name).read_text(encoding="utf-8")
             wanted[root / name] = with_part(text, part, written[part](say))
+    for path in (root / "workflows").glob("*.json"):
+        data = json.loads(path.read_text(encoding="utf-8"))
+        wanted[path] = workflows.written(figures.with_figures(data, path.stem))
     changed = [path for path, text in wanted.items() if text and not _holds(path, text)]
     for path in changed:
         path.write_text(wanted[path], encoding="utf-8")

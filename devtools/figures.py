@@ -83,7 +83,7 @@ def note_text(name: str) -> str:
     found = recorded().get(name)
     if not found:
         return ""
-    flags = f" and `{' '.join(found['flags'])}`" if found["flags"] else ""
+    flags = f" and {' '.join(found['flags'])}" if found["flags"] else ""
     return "\n".join([
         f"**Measured** on a simulated GPU, with small random-weight models{flags}, so the bytes "
         "are small and the difference is what counts:",
@@ -92,6 +92,17 @@ def note_text(name: str) -> str:
         "|---|---|---|",
         *(f"| {' | '.join(compared)} |" for compared in comparisons(found)),
     ])
+
+
+def with_figures(workflow: Json, name: str) -> Json:
+    """A workflow with what was measured written anew in its note, which is its first node."""
+    if not note_text(name):
+        return workflow
+    first, *others = workflow["nodes"]
+    before, _, rest = first["widgets_values"][0].partition("**Measured**")
+    _, how, after = rest.partition("**How to use it.**")
+    text = f"{before}{note_text(name)}\n\n{how}{after}"
+    return {**workflow, "nodes": [{**first, "widgets_values": [text]}, *others]}
 
 
 def table(say: Say) -> str:

@@ -10,31 +10,30 @@ from typing import Any
 
 from . import models
 from .cache import cache_home
-from .canvas import ModelFile
 from .models import Recipe, checkpoint
-from .workflows import files
 
 SD15_LEVELS = 2
-LARGE_ENCODERS = (files.UMT5, files.QWEN, files.CLIP_L, files.T5)  # files that hold one number
+LARGE_ENCODERS = (  # files that hold one number
+    "umt5_xxl_fp8_e4m3fn_scaled", "qwen_2.5_vl_7b_fp8_scaled", "clip_l", "t5xxl_fp16",
+)
 SMALL_ENCODER = "SmallTextEncoder"  # a node of tests/host/packs/headroom_small_encoders
 SDXL = {"model.diffusion_model.": ("sdxl_unet",), "first_stage_model.": ("sd15_vae",)}
 
 
-def _path(file: ModelFile) -> str:
-    return f"{file.directory}/{file.name}"
-
-
 RECIPES: dict[str, Recipe] = {
-    _path(file): Recipe(parts, seed, dtype) for file, parts, seed, dtype in (
-        (files.SD15, checkpoint(SD15_LEVELS, "sd15_vae"), 21, "float16"),
-        (files.SD15_CANNY, {"": ("sd15_controlnet", SD15_LEVELS)}, 22, "float16"),
-        (files.SDXL, SDXL, 23, "float16"),
-        (files.WAN_T2V, {"": ("wan", 4, 4)}, 24, "float16"),
-        (files.WAN_VAE, {"": ("wan_vae", 32)}, 25, "bfloat16"),
-        (files.FLUX, {"": ("flux", 1)}, 26, "bfloat16"),
-        (files.FLUX_CANNY, {"": ("flux_controlnet", 1)}, 27, "bfloat16"),
-        (files.FLUX_VAE, {"": ("flux_vae",)}, 28, "float32"),
-        *((file, {"": ("one_number",)}, 0, "bfloat16") for file in LARGE_ENCODERS),
+    f"{file}.safetensors": Recipe(parts, seed, dtype) for file, parts, seed, dtype in (
+        ("checkpoints/v1-5-pruned-emaonly-fp16",
+         checkpoint(SD15_LEVELS, "sd15_vae"), 21, "float16"),
+        ("controlnet/control_v11p_sd15_canny_fp16",
+         {"": ("sd15_controlnet", SD15_LEVELS)}, 22, "float16"),
+        ("checkpoints/sd_xl_base_1.0", SDXL, 23, "float16"),
+        ("diffusion_models/wan2.1_t2v_1.3B_fp16", {"": ("wan", 4, 4)}, 24, "float16"),
+        ("vae/wan_2.1_vae", {"": ("wan_vae", 32)}, 25, "bfloat16"),
+        ("diffusion_models/flux1-dev", {"": ("flux", 1)}, 26, "bfloat16"),
+        ("controlnet/flux-canny-controlnet-v3", {"": ("flux_controlnet", 1)}, 27, "bfloat16"),
+        ("vae/ae", {"": ("flux_vae",)}, 28, "float32"),
+        *((f"text_encoders/{name}", {"": ("one_number",)}, 0, "bfloat16")
+          for name in LARGE_ENCODERS),
     )
 }
 

@@ -4,15 +4,14 @@ What is changed, and nothing else: the values below, and the loader of each text
 class has no small form.
 """
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .draw import API_FOLDER
 from .settings import with_settings
 from .stock import without_headroom
 from .workflow_models import swap_text_encoder
+from .workflows import published_prompt
 
 Json = dict[str, Any]
 
@@ -96,12 +95,6 @@ def both_prompts(name: str, **more: Any) -> dict[str, Json]:
 def prompt_lines(name: str, count: int) -> Json:
     """The changed value that gives the prompt loop `count` prompts."""
     return {CASES[name].lines_of: "\n".join(LINE.format(number) for number in range(count))}
-
-
-def published_prompt(name: str) -> Json:
-    """The API prompt as it is bundled."""
-    prompt: Json = json.loads((API_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    return prompt
 
 
 def full_prompt(name: str, changes: Json | None = None) -> Json:

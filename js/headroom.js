@@ -6,8 +6,8 @@ import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
 import { createHttp, finishedRun } from "./lib/http.js";
 import { createPanel, oomMessage } from "./lib/panel.js";
 import { createRescue } from "./lib/rescue.js";
-import { applyDefaults, REFRESH_SECONDS, settings, SHOW_BADGES } from "./lib/settings.js";
-import { translateNodes } from "./lib/translate.js";
+import { applyDefaults, REFRESH_SECONDS, settings, SHOW_BADGES, widen } from "./lib/settings.js";
+import { translateCommands, translateNodes, translateSettings, translateSlots } from "./lib/translate.js";
 import { fill, wordsFor } from "./lib/words.js";
 
 const TAB = "headroom";
@@ -107,12 +107,18 @@ async function onEnd({ detail }) {
   panel.refresh();
   const key = queuedOn.get(detail.prompt_id);
   queuedOn.delete(detail.prompt_id);
-  if (wantsBadges()) badges.add(await finishedRun(http, detail.prompt_id, wait), key);
+  if (!wantsBadges()) return;
+  try {
+    badges.add(await finishedRun(http, detail.prompt_id, wait), key);
+  } catch (error) {
+    console.warn("[Headroom] no badges for this run:", error.message);
+  }
 }
 
 function onOom({ detail }) {
+  panel.refresh();
   const message = oomMessage(detail, words());
-  notify(message.severity, message.summary, message.detail);
+  if (message) notify(message.severity, message.summary, message.detail);
 }
 
 function addStyles() {
@@ -120,19 +126,34 @@ function addStyles() {
   document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href }));
 }
 
+/** Our texts in the user's language, as far as this frontend can tell either; null for English. */
+async function ownTexts() {
+  try {
+    const locale = setting("Comfy.Locale");
+    return locale === "en" ? null : ((await api.getCustomNodesI18n())[locale] ?? null);
+  } catch (error) {
+    console.warn("[Headroom] no translations:", error.message);
+    return null;
+  }
+}
+
+const texts = await ownTexts();
+const commands = [
+  { id: PURGE, label: "Purge VRAM (Headroom)", menubarLabel: "Purge VRAM", icon: "pi pi-gauge", function: purge },
+  {
+    id: SHOW_PANEL,
+    label: "Show memory (Headroom)",
+    icon: "pi pi-gauge",
+    function: () => app.extensionManager.sidebarTab.toggleSidebarTab(TAB),
+  },
+];
+
 app.registerExtension({
   name: "Headroom",
-  settings: settings(showBadges),
-  commands: [
-    { id: PURGE, label: "Purge VRAM (Headroom)", icon: "pi pi-gauge", function: purge },
-    {
-      id: SHOW_PANEL,
-      label: "Show memory (Headroom)",
-      icon: "pi pi-gauge",
-      function: () => app.extensionManager.sidebarTab.toggleSidebarTab(TAB),
-    },
-  ],
-  keybindings: [{ combo: { key: "f", ctrl: true, shift: true }, commandId: PURGE }],
+  settings: translateSettings(settings(showBadges), texts),
+  commands: translateCommands(commands, texts),
+  // Not Ctrl+Shift+F: Chinese input methods switch to traditional characters with that.
+  keybindings: [{ combo: { key: "h", ctrl: true, shift: true }, commandId: PURGE }],
   menuCommands: [{ path: ["Edit"], commands: [PURGE] }],
   setup() {
     addStyles();
@@ -146,11 +167,10 @@ app.registerExtension({
     rescue.setup();
     api.addEventListener("headroom.rescue", rescue.onEvent);
   },
-  async addCustomNodeDefs(defs) {
-    const locale = setting("Comfy.Locale");
-    if (locale !== "en") translateNodes(defs, (await api.getCustomNodesI18n())[locale]);
-  },
+  addCustomNodeDefs: (defs) => translateNodes(defs, texts),
   nodeCreated(node) {
+    translateSlots(node, texts);
+    widen(node);
     applyDefaults(node, setting);
     addBadge(node);
   },

@@ -22,7 +22,7 @@ class CastBF16(io.ComfyNode):
             description="Give this model a private copy of its weights in another dtype and report "
                         "what that saves. The model that comes in stays as it is.",
             search_aliases=["bfloat16", "half precision", "fp16", "dtype", "convert weights",
-                            "reduce vram", "半精度", "显存"],
+                            "reduce vram", "半精度", "节省显存"],
             inputs=[
                 model,
                 io.Combo.Input("dtype", options=["bfloat16", "float16", "float32"],

@@ -22,7 +22,7 @@ class MemoryReport(io.ComfyNode):
             description="Show where the memory of this prompt went: time, VRAM and RAM of every "
                         "node up to this point.",
             search_aliases=["memory usage", "vram usage", "profile", "monitor", "benchmark",
-                            "显存", "显存占用", "性能分析"],
+                            "显存占用", "性能分析"],
             is_output_node=True,
             inputs=[value],
             outputs=[

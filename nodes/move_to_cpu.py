@@ -21,7 +21,7 @@ class MoveToCPU(io.ComfyNode):
             description="Copy every tensor inside a value into RAM of its own, so that nothing of "
                         "it stays on the GPU.",
             search_aliases=["to cpu", "offload latent", "offload conditioning", "embeds to cpu",
-                            "移到内存", "显存"],
+                            "移到内存", "节省显存"],
             inputs=[value],
             outputs=[value_out, report_output()],
         )

@@ -22,8 +22,8 @@ class OffloadModel(io.ComfyNode):
             display_name="Offload Model",
             description="Unload exactly the model on this wire (or every other one) and report "
                         "what left the GPU. It comes back when something uses it.",
-            search_aliases=["unload model", "free memory", "offload", "model to cpu", "卸载模型",
-                            "显存"],
+            search_aliases=["unload", "unload model", "free memory", "offload", "model to cpu",
+                            "low vram", "save memory", "gpu", "cuda", "卸载模型", "节省显存"],
             is_output_node=True,
             inputs=[
                 model,

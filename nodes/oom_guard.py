@@ -19,8 +19,8 @@ class OOMGuard(io.ComfyNode):
             display_name="OOM Guard",
             description="Let a workflow that runs out of memory finish anyway: free memory, "
                         "offload, split or tile, and repeat just the call that failed.",
-            search_aliases=["out of memory", "oom", "retry", "allocation on device", "显存不足",
-                            "爆显存"],
+            search_aliases=["out of memory", "oom", "retry", "allocation on device", "low vram",
+                            "save memory", "gpu", "cuda", "OOM 显存不足", "爆显存"],
             inputs=[
                 model,
                 io.Boolean.Input("free_other_models", default=True,

@@ -18,8 +18,9 @@ class PurgeVRAM(io.ComfyNode):
             node_id="HeadroomPurgeVRAM",
             display_name="Purge VRAM",
             description="Give GPU memory back at this point of the workflow and report how much.",
-            search_aliases=["free memory", "unload models", "clear cache", "free vram", "显存",
-                            "释放显存", "清理显存"],
+            search_aliases=["free memory", "unload", "unload models", "clear cache", "free vram",
+                            "low vram", "save memory", "gpu", "cuda", "显存", "释放显存",
+                            "清理显存"],
             is_output_node=True,
             inputs=[
                 value,

@@ -3,7 +3,9 @@
 import itertools
 import threading
 import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..base.choices import shown
@@ -22,11 +24,15 @@ _KINDS = (
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """One set of weights that ComfyUI has loaded. `loaded_bytes` counts what is on its GPU."""
+    """One set of weights that ComfyUI has loaded. `loaded_bytes` counts what is on its GPU.
+
+    `file` is the name of its file, None on a host that does not remember it.
+    """
 
     id: str
     kind: str
     class_name: str
+    file: str | None
     device: str
     loaded_bytes: int
     total_bytes: int
@@ -38,6 +44,7 @@ class LoadedModel:
             "id": self.id,
             "kind": self.kind,
             "class": self.class_name,
+            "file": self.file,
             "device": self.device,
             "loaded_mib": round(self.loaded_bytes / MIB, 3),
             "total_mib": round(self.total_bytes / MIB, 3),
@@ -72,22 +79,38 @@ def loaded_models() -> list[LoadedModel]:
     for entry in host.loaded_entries():
         patcher = entry.model
         if patcher is not None:
-            model = _describe(entry, patcher, host.is_dynamic(patcher))
+            model = _describe(entry, patcher, host)
             found.setdefault(model.id, model)
     return list(found.values())
 
 
-def _describe(entry: Any, patcher: Any, dynamic: bool) -> LoadedModel:
+def _describe(entry: Any, patcher: Any, host: Any) -> LoadedModel:
     return LoadedModel(
         id=_names.name(patcher.model),
         kind=kind_of(patcher.model),
-        class_name=type(patcher.model).__name__,
+        class_name=class_name(patcher.model),
+        file=file_name(host.source_files(patcher)),
         device=str(entry.device),
         loaded_bytes=loaded_bytes(entry),
         total_bytes=int(patcher.model_size()),
-        dynamic=dynamic,
+        dynamic=host.is_dynamic(patcher),
         patcher=patcher,
     )
+
+
+def file_name(files: Iterable[Path]) -> str | None:
+    """Return the names of a model's files without their folders, None when there are none."""
+    return " + ".join(file.name for file in files) or None
+
+
+def class_name(model: Any) -> str:
+    """Return the class of a model; of ComfyUI's BaseModel, which says nothing, that of its config.
+
+    (Each family of diffusion models has a configuration class, as SD15; only some a model class.)
+    """
+    name = type(model).__name__
+    config = getattr(model, "model_config", None)
+    return type(config).__name__ if name == "BaseModel" and config is not None else name
 
 
 def patchers_named(ids: list[str]) -> list[Any]:

@@ -101,7 +101,10 @@ class NodeTable:
             if not record.info.is_async:
                 record.status = "failed"
 
-    def settle(self, failed_node_id: str | None, cached_node_ids: Iterable[str] = ()) -> None:
+    def settle(
+        self, failed_node_id: str | None, cached_node_ids: Iterable[str] = (),
+        interrupted: bool = False,
+    ) -> None:
         """Say how the nodes ended that never came to their end, and add those never looked at.
 
         ComfyUI tells which node raised, and which had outputs in the cache: it does not even look
@@ -110,6 +113,8 @@ class NodeTable:
         for node_id, record in self.records.items():
             if record.status in ("running", "waiting"):
                 record.status = "failed" if node_id == failed_node_id else "stopped"
+            if interrupted and record.status == "failed":
+                record.status = "stopped"
         for node_id in cached_node_ids:
             unseen = self._record(node_id) if node_id not in self.records else None
             if unseen is not None:

@@ -33,6 +33,11 @@ class ProbeView(Protocol):
     def measured(self) -> Reading: ...
 
 
+def _is_news(entry: OomAttempt) -> bool:
+    """Return whether browsers are told: what follows a try that did not help says it anyway."""
+    return entry.recovered is not False or entry.attempt == 0
+
+
 class Recorder:
     """Listens to the executor and to our nodes, and keeps the last runs.
 
@@ -41,9 +46,9 @@ class Recorder:
     somebody asks.
 
     `outcome_of` tells how ComfyUI says a prompt ended, None while it does not know yet. `announce`
-    sends a recovery to the browsers. `attach` is asked to look for a prompt that was not announced,
-    `prompt_is_over(id)` told when a record is closed, and `more_of(id)` gives what else belongs
-    into a record.
+    sends what became of an out-of-memory error to the browsers. `attach` is asked to look for a
+    prompt that was not announced, `prompt_is_over(id)` told when a record is closed, and
+    `more_of(id)` gives what else belongs into a record.
     """
 
     def __init__(
@@ -155,12 +160,12 @@ class Recorder:
             if run is None or entry.prompt_id != run.prompt_id:
                 return
             run.note(time.perf_counter(), entry)
-            recovery = None
-            if isinstance(entry, OomAttempt) and entry.recovered:
+            news = None
+            if isinstance(entry, OomAttempt) and _is_news(entry):
                 self._events.enter(self._store)
-                recovery = recovery_json(run, entry)
-        if recovery is not None:
-            self._announce(recovery)
+                news = recovery_json(run, entry)
+        if news is not None:
+            self._announce(news)
 
     # ---------------------------------------------------- the thread
 

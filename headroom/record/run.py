@@ -125,7 +125,8 @@ class Run:
     def settle(self, outcome: Outcome) -> None:
         """ComfyUI has told how the prompt ended."""
         self.status = outcome.status
-        self.nodes.settle(outcome.failed_node_id, outcome.cached_node_ids)
+        interrupted = outcome.status == "interrupted"
+        self.nodes.settle(outcome.failed_node_id, outcome.cached_node_ids, interrupted)
 
     @property
     def fullest(self) -> int:

@@ -1,9 +1,11 @@
 // The timeline of a run as SVG: memory above, one band for each node below.
 import { h, onPress, svg } from "./dom.js";
-import { mib, seconds } from "./format.js";
+import { growthText, isNothing, mib, seconds } from "./format.js";
+import { growthOf, namesOf } from "./runs.js";
 import {
   bands, bandsAt, duration, hueOf, memoryLimit, memoryTicks, points, sampleAt, ticks,
 } from "./timeline.js";
+import { fill } from "./words.js";
 
 const VRAM_HEIGHT = 96;
 const RAM_HEIGHT = 48;
@@ -17,6 +19,7 @@ export function timeline(run, width, words, onPick) {
   const whole = duration(run);
   const found = bands(run, width).filter((band) => band.lane < MAX_LANES);
   const plots = memoryPlots(run, words);
+  const names = namesOf(run);
   const lanes = Math.max(1, ...found.map((band) => band.lane + 1));
   const top = plots.reduce((height, plot) => height + plot.height + GAP, 0);
   const height = top + lanes * LANE_HEIGHT + GAP;
@@ -24,15 +27,15 @@ export function timeline(run, width, words, onPick) {
   const cursor = svg("line.headroom-cursor", { y1: 0, y2: height - GAP, visibility: "hidden" });
   const picture = svg(
     "svg.headroom-chart",
-    { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words.chart },
+    { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": words.chart },
     columns(found, top),
     stacked(plots, run, whole, width),
     marks(run, whole, width, top),
-    found.map((band) => bandBox(band, top, onPick)),
+    found.map((band) => bandBox(band, names.get(band.node.node_id), top, words, onPick)),
     timeAxis(whole, width, height),
     cursor,
   );
-  followPointer(picture, { run, whole, width, found, plots, cursor, readout });
+  followPointer(picture, { run, whole, width, found, names, plots, cursor, readout });
   return h("div", {}, picture, readout);
 }
 
@@ -88,17 +91,25 @@ function columns(found, top) {
   );
 }
 
-function bandBox(band, top, onPick) {
+function bandBox(band, name, top, words, onPick) {
   const { node } = band;
-  const title = node.title || node.class_type;
   const y = top + band.lane * LANE_HEIGHT;
   return svg(
     `g.headroom-band${node.status === "failed" ? ".headroom-failed" : ""}`,
-    { "data-node": node.node_id, style: { "--hue": hueOf(node.class_type) }, ...onPress(() => onPick(node)) },
-    svg("title", {}, `${title} #${node.node_id}: ${seconds(node.seconds)}, ${mib(node.peak_vram_mib)}`),
+    {
+      "data-node": node.node_id, role: "button", "aria-label": fill(words.findNode, { node: name }),
+      style: { "--hue": hueOf(node.class_type) }, ...onPress(() => onPick(node)),
+    },
+    svg("title", {}, bandTitle(node, name, words)),
     svg("rect", { x: band.x, y, width: Math.max(band.width - 1, 1), height: LANE_HEIGHT - 2, rx: 2 }),
-    band.width < NARROWEST_LABEL ? null : label(title, band, y),
+    band.width < NARROWEST_LABEL ? null : label(name, band, y),
   );
+}
+
+function bandTitle(node, name, words) {
+  const growth = growthOf(node);
+  const memory = isNothing(growth) ? mib(node.peak_vram_mib) : growthText(growth, node.peak_vram_mib, words);
+  return [name, seconds(node.seconds), memory].join(" · ");
 }
 
 function label(title, band, y) {
@@ -133,14 +144,14 @@ function timeAxis(whole, width, height) {
   });
 }
 
-function followPointer(picture, { run, whole, width, found, plots, cursor, readout }) {
+function followPointer(picture, { run, whole, width, found, names, plots, cursor, readout }) {
   picture.addEventListener("pointermove", (event) => {
     const box = picture.getBoundingClientRect();
     const x = Math.min(Math.max(event.clientX - box.left, 0), width);
     const moment = (x / width) * whole;
     const at = sampleAt(run.samples?.seconds ?? [], moment);
     const figures = plots.map((plot) => `${plot.name} ${mib(plot.values[at])}`);
-    const names = bandsAt(found, moment).map((band) => band.node.title || band.node.class_type);
+    const names = bandsAt(found, moment).map((band) => names.get(band.node.node_id));
     cursor.setAttribute("x1", x);
     cursor.setAttribute("x2", x);
     cursor.setAttribute("visibility", "visible");

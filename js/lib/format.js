@@ -1,5 +1,7 @@
 // Amounts as people read them. All memory comes in MiB; null means that nobody can tell.
 
+import { fill } from "./words.js";
+
 export const UNKNOWN = "–";
 
 /** "512 MiB", "1.2 GiB": three digits at most, so that columns stay narrow. */
@@ -34,11 +36,24 @@ export function seconds(amount) {
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")} min`;
 }
 
-/** What a node's badge says: peak device memory where it is known, and its time. */
-export function badgeText({ peak_vram_mib, seconds: time, cached }, words) {
+/** Growth beside level: "+48, 92 MiB in all", "+300 MiB, 1.2 GiB in all". */
+export function growthText(growth, level, words) {
+  const [plus, all] = [signedMib(growth), mib(level)];
+  const [unit, other] = [plus, all].map((text) => text.slice(text.lastIndexOf(" ")));
+  return fill(words.growth, { growth: unit === other ? plus.slice(0, -unit.length) : plus, level: all });
+}
+
+/** True for a change that any text would round to nothing. */
+export const isNothing = (amount) => amount === null || amount === undefined || Math.abs(amount) < 0.05;
+
+/**
+ * What a node's badge says: by how much memory rose while it ran, to what, and its time. A node
+ * that took neither has no badge.
+ */
+export function badgeText({ peak_vram_mib: peak, growth_mib: growth, seconds: time, cached }, words) {
   if (cached) return words.cached;
-  const peak = peak_vram_mib === null ? [] : [mib(peak_vram_mib)];
-  return [...peak, seconds(time)].join(" · ");
+  const memory = isNothing(growth) ? [] : [growthText(growth, peak, words)];
+  return [...memory, ...(time < 0.0005 ? [] : [seconds(time)])].join(" · ");
 }
 
 /** The local time of day of a Unix time in seconds, "14:05:09". */

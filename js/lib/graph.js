@@ -38,10 +38,12 @@ export function figuresByNode(root, run) {
 
 function sum(one, other) {
   const peaks = [one.peak_vram_mib, other.peak_vram_mib].filter((peak) => peak !== null);
+  const growths = [one.growth_mib, other.growth_mib].filter((growth) => growth !== null);
   return {
     ...one,
     seconds: one.seconds + other.seconds,
     peak_vram_mib: peaks.length ? Math.max(...peaks) : null,
+    growth_mib: growths.length ? Math.max(...growths) : null,
     cached: one.cached && other.cached,
   };
 }

@@ -13,7 +13,7 @@ export function memoryCards(memory, words) {
 function deviceCard(device, words) {
   const parts = [
     ["models", device.models_mib],
-    ["otherTorch", device.other_torch_mib],
+    ...torchParts(device),
     ["otherProcesses", device.other_processes_mib],
     ["free", device.free_mib],
   ].filter(([, amount]) => amount !== null && amount !== undefined);
@@ -21,6 +21,15 @@ function deviceCard(device, words) {
   const used = mib(device.used_mib ?? sum(parts.filter(([key]) => key !== "free")));
   const line = device.total_mib ? words.used : words.usedHere;
   return card(device.device, device.name, fill(line, { used, total: mib(known) }), parts, known, words);
+}
+
+/** torch's memory besides models: what tensors use, and what it only keeps for the next ones. */
+export function torchParts({ other_torch_mib: other, allocated_mib: allocated, reserved_mib: reserved }) {
+  if (allocated === null || allocated === undefined || reserved === null || reserved === undefined) {
+    return [["otherTorch", other]];
+  }
+  const cache = Math.min(Math.max(reserved - allocated, 0), other);
+  return [["inUse", other - cache], ["cache", cache]];
 }
 
 function ramCard(ram, words) {
@@ -71,23 +80,26 @@ function sum(parts) {
   return parts.reduce((total, [, amount]) => total + amount, 0);
 }
 
-/** The loaded models, the largest on the GPU first, each with a button. */
-export function modelList(memory, words, onOffload) {
+/** The loaded models, the largest on the GPU first, each with a button; `off` says why it is off. */
+export function modelList(memory, off, words, onOffload) {
   if (!memory.models.length) return [h("p.headroom-quiet", {}, words.noModels)];
   return [...memory.models]
     .sort((one, other) => other.loaded_mib - one.loaded_mib || other.total_mib - one.total_mib)
-    .map((model) => modelRow(model, memory.busy, words, onOffload));
+    .map((model) => modelRow(model, off, words, onOffload));
 }
 
-function modelRow(model, busy, words, onOffload) {
+/** What a model is called: its file where that is known. */
+export const nameOf = (model) => model.file ?? model.class;
+
+function modelRow(model, off, words, onOffload) {
   const share = model.total_mib > 0 ? Math.min(100, (model.loaded_mib / model.total_mib) * 100) : 0;
   return h(
     "div.headroom-model",
-    { "data-model": model.id },
+    { "data-model": model.id, role: "listitem" },
     h(
       "div.headroom-model-text",
       {},
-      h("div", {}, h("strong", { title: model.class }, model.class), h("em", {}, model.kind)),
+      h("div", {}, h("strong", { title: model.class }, nameOf(model)), h("em", {}, model.kind)),
       h("div.headroom-quiet", {}, amountOnGpu(model, words)),
       h("div.headroom-thin", {}, h("span.headroom-part-models", { style: { width: `${share}%` } })),
     ),
@@ -95,8 +107,9 @@ function modelRow(model, busy, words, onOffload) {
       "button.headroom-button",
       {
         type: "button",
-        disabled: busy || model.loaded_mib <= 0,
-        title: busy ? words.busyTip : words.offloadTip,
+        disabled: Boolean(off) || model.loaded_mib <= 0,
+        title: off || words.offloadTip,
+        "aria-label": fill(words.offloadNamed, { name: nameOf(model) }),
         onclick: (event) => {
           event.currentTarget.disabled = true;
           onOffload(model);

@@ -1,13 +1,14 @@
 // The panel: what it knows, when it asks, and which part it draws again.
 import { h } from "./dom.js";
-import { memoryCards, modelList } from "./memory_view.js";
+import { Refused } from "./http.js";
+import { memoryCards, modelList, nameOf } from "./memory_view.js";
 import { createPoll } from "./poll.js";
-import { oomText, runDetails, runPicker } from "./run_view.js";
+import { oomOutcome, oomText, runDetails, runPicker } from "./run_view.js";
 import { firstColumn, isRunning } from "./runs.js";
 import { fill } from "./words.js";
 
 const RUNS_LISTED = 20;
-const NARROWEST = 220;
+const NARROWEST = 120;
 
 /**
  * `mount(container)` shows the panel and starts asking; `unmount()` ends both. `http` are the
@@ -15,7 +16,7 @@ const NARROWEST = 220;
  * finds a node on the canvas, `notify(severity, summary, detail)` shows a message.
  */
 export function createPanel({ http, words, interval, pickNode, notify, purge }) {
-  const state = { memory: null, runs: [], run: null, chosen: null, sort: null };
+  const state = { memory: null, runs: [], run: null, chosen: null, sort: null, trouble: null };
   const drawn = new Map();
   let parts = null;
   let container = null;
@@ -28,20 +29,24 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
     try {
       state.memory = await http.memory();
       if (runsMayHaveChanged()) await askRuns();
-      show("error", "", () => []);
+      wasBusy = state.memory.busy;
+      state.trouble = null;
     } catch (error) {
-      if (!(error instanceof Error)) throw error;
-      show("error", error.message, () => [fill(words().noAnswer, { error: error.message })]);
+      state.trouble = sentence(error);
     }
     draw();
+  }
+
+  /** What the server said when it refused, or that it says nothing at all. */
+  function sentence(error) {
+    if (error instanceof Refused) return error.status === 404 ? words().runGone : error.message;
+    return fill(words().noAnswer, { error: error.message });
   }
 
   /** Runs are asked for when the panel opens, while a prompt runs, and once after it. */
   let wasBusy = true;
   function runsMayHaveChanged() {
-    const changed = state.memory.busy || wasBusy || (state.run && isRunning(state.run));
-    wasBusy = state.memory.busy;
-    return changed;
+    return state.memory.busy || wasBusy || (state.run && isRunning(state.run));
   }
 
   async function askRuns() {
@@ -54,9 +59,16 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
   }
 
   async function choose(promptId) {
-    state.chosen = promptId === state.runs[0]?.prompt_id ? null : promptId;
-    state.run = await http.run(promptId);
-    draw();
+    try {
+      state.run = await http.run(promptId);
+      state.chosen = promptId === state.runs[0]?.prompt_id ? null : promptId;
+      draw();
+    } catch (error) {
+      notify("warn", words().runs, sentence(error));
+      drawn.delete("picker"); // neither its list nor its choice is what there is
+      wasBusy = true;
+      await poll.wake();
+    }
   }
 
   function sortBy(key) {
@@ -71,9 +83,10 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
     try {
       const report = await http.offload(model.id);
       showReport(report);
-      notify("success", `${words().offload}: ${model.class}`, report.headline);
+      const summary = fill(words().offloadNamed, { name: nameOf(model) });
+      notify("success", summary, report.headline);
     } catch (error) {
-      notify("warn", words().offload, error.message);
+      notify("warn", words().offload, sentence(error));
       drawn.delete("models");
     }
     await poll.wake();
@@ -90,41 +103,54 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
 
   function showReport(report) {
     if (!parts) return;
+    const headline = `${words().report}: ${report.headline}`;
     const text = h("pre", {}, report.text);
-    parts.report.replaceChildren(
-      h("details.headroom-report", {}, h("summary", {}, `${words().report}: ${report.headline}`), text),
-    );
+    parts.report.replaceChildren(h("details.headroom-report", {}, h("summary", {}, headline), text));
   }
 
   /** Draw a part again only when what it shows has changed, so that hover and focus stay. */
   function show(part, key, build) {
     if (!parts || drawn.get(part) === key) return;
-    drawn.set(part, key);
     parts[part].replaceChildren(...build());
+    drawn.set(part, key);
+  }
+
+  /** Why nothing can be asked of the server now; null when it can. */
+  function off(texts) {
+    return state.trouble ?? (state.memory?.busy ? texts.busyTip : null);
   }
 
   function draw() {
-    const { memory, runs, run } = state;
-    if (!parts || !memory) return;
-    const width = Math.max(NARROWEST, parts.run.clientWidth);
+    if (!parts) return;
     const texts = words();
+    show("error", state.trouble, () => (state.trouble ? [state.trouble] : []));
+    drawPurge(texts);
+    if (state.memory) drawMemory(texts);
+  }
+
+  function drawMemory(texts) {
+    const { memory, runs, run } = state;
+    const width = Math.max(NARROWEST, parts.run.clientWidth);
     const say = JSON.stringify;
+    const reason = off(texts);
     show("memory", say([memory.devices, memory.ram]), () => memoryCards(memory, texts));
-    show("models", say([memory.models, memory.busy]), () => modelList(memory, texts, offload));
-    drawPurge(memory.busy, texts);
-    const picker = say(runs.map((r) => [r.prompt_id, r.status, Math.round(r.seconds)]).concat([run?.prompt_id]));
-    show("picker", picker, () => (run ? [runPicker(runs, run.prompt_id, texts, choose)] : []));
-    const seen = run && say([run.prompt_id, run.status, run.samples?.seconds.length, sorting(), width]);
+    show("models", say([memory.models, reason]), () => modelList(memory, reason, texts, offload));
+    const listed = runs.map((r) => [r.prompt_id, r.status, Math.round(r.seconds)]);
+    show("picker", say([listed, run?.prompt_id, width]), () =>
+      (run ? [runPicker(runs, run.prompt_id, { words: texts, width, onChoose: choose })] : []));
+    const events = run && [run.oom?.map((entry) => entry.recovered), run.actions?.length];
+    const seen = run && say([run.prompt_id, run.status, run.samples?.seconds.length, events, sorting(), width]);
     const options = run && { words: texts, width, sort: sorting(), onSort: sortBy, onPick: pickNode };
     show("run", seen, () => (run ? runDetails(run, options) : [h("p.headroom-quiet", {}, texts.noRuns)]));
   }
 
-  function drawPurge(busy, texts) {
-    if (drawn.get("purge") === busy) return;
-    drawn.set("purge", busy);
-    parts.purge.disabled = busy;
+  function drawPurge(texts) {
+    const reason = off(texts);
+    if (drawn.get("purge") === reason) return;
+    drawn.set("purge", reason);
+    parts.purge.disabled = Boolean(reason);
     parts.purge.textContent = texts.purge;
-    parts.purge.title = busy ? texts.busyTip : texts.purgeTip;
+    parts.purge.title = reason ?? texts.purgeTip;
   }
 
   function build() {
@@ -134,7 +160,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
       error: h("div.headroom-error", { role: "status" }),
       report: h("div"),
       memory: h("div.headroom-stack"),
-      models: h("div.headroom-stack"),
+      models: h("div.headroom-stack", { role: "list", "aria-label": texts.loadedModels }),
       picker: h("div"),
       run: h("div.headroom-stack"),
     };
@@ -171,7 +197,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
       container?.replaceChildren();
       container = parts = resize = null;
     },
-    /** A run has begun or ended: look at once, if anybody is looking. */
+    /** A run has begun or ended, or memory has run out: look at once, if anybody is looking. */
     refresh() {
       wasBusy = true;
       return parts ? poll.wake() : undefined;
@@ -184,11 +210,14 @@ function section(title, ...content) {
   return h("section", {}, h("h3", {}, title), ...content);
 }
 
-/** The sentence of a toast for one recovery. */
+/**
+ * The message for what the server tells of an out-of-memory error: at once when the call is about
+ * to be tried again (`recovered` null), and when that has helped. null: nothing to say, since
+ * after a try that did not help either the next one or the error of the node follows.
+ */
 export function oomMessage(event, words) {
+  if (event.recovered === false && event.attempt !== 0) return null;
   const node = `${event.title || event.class_type} #${event.display_node_id ?? event.node_id}`;
-  const detail = oomText(event, node, words);
-  return event.recovered
-    ? { severity: "success", summary: words.oomRecovered, detail }
-    : { severity: "warn", summary: words.oomTried, detail };
+  const severity = event.recovered ? "success" : "warn";
+  return { severity, summary: oomOutcome(event, words), detail: oomText(event, node, words) };
 }

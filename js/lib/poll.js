@@ -1,11 +1,15 @@
 // Ask again and again, but only while somebody looks.
 
+/** What a page does with an error that nobody waits for: its console shows it. */
+const report = (error) => console.error("[Headroom]", error);
+
 /**
  * Call `ask()` now and then `interval()` seconds after each answer, one at a time, until stopped.
  * While `visible()` is false nothing is asked; `wake()` asks at once, for example when the page
- * becomes visible again or when something has just changed.
+ * becomes visible again or when something has just changed. One that fails is told to `onError`
+ * and asked again like any other.
  */
-export function createPoll({ ask, interval, visible, timers = globalThis }) {
+export function createPoll({ ask, interval, visible, timers = globalThis, onError = report }) {
   let timer = null;
   let running = false;
   let asking = false;
@@ -21,6 +25,8 @@ export function createPoll({ ask, interval, visible, timers = globalThis }) {
       asking = true;
       try {
         await ask();
+      } catch (error) {
+        onError(error);
       } finally {
         asking = false;
       }

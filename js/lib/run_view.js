@@ -1,22 +1,24 @@
 // The lower half of the panel: which run, its timeline, what happened in it, and its nodes.
 import { timeline } from "./chart.js";
 import { h, onPress } from "./dom.js";
-import { clock, compactMib, mib, seconds, signedMib } from "./format.js";
 import { rescueEntry } from "./rescue.js";
-import { COLUMNS, sortNodes, usedColumns } from "./runs.js";
+import { clock, compactMib, growthText, isNothing, mib, seconds, signedMib } from "./format.js";
+import { COLUMNS, LEVELS, namesOf, sortNodes, usedColumns } from "./runs.js";
 import { hueOf } from "./timeline.js";
 import { fill } from "./words.js";
 
 const MOST_ROWS = 300;
-/** Below this width names need the room of the least asked-for column. */
+/** Below these widths names need the room of the least asked-for columns. */
 const NARROW = 300;
+const VERY_NARROW = 220;
 const SIGNS = { running: "…", success: "✓", error: "✕", interrupted: "■" };
 const HEADINGS = { title: "title", peak: "peak", vram: "vramDelta", ram: "ramDelta", seconds: "time" };
 
 /** The list to choose a run from, the newest first. */
-export function runPicker(runs, selectedId, words, onChoose) {
+export function runPicker(runs, selectedId, { words, width, onChoose }) {
+  const text = width < NARROW ? shortText : optionText;
   const options = runs.map((run) =>
-    h("option", { value: run.prompt_id, selected: run.prompt_id === selectedId }, optionText(run, words)),
+    h("option", { value: run.prompt_id, selected: run.prompt_id === selectedId }, text(run, words)),
   );
   return h(
     "select.headroom-select",
@@ -25,39 +27,49 @@ export function runPicker(runs, selectedId, words, onChoose) {
   );
 }
 
-function optionText(run, words) {
-  const figures = [clock(run.started_at), seconds(run.seconds)];
-  if (run.peak_vram_mib !== null) figures.push(mib(run.peak_vram_mib));
-  return `${SIGNS[run.status] ?? ""} ${figures.join(" · ")} · ${words[run.status] ?? run.status}`;
+function shortText(run) {
+  return `${SIGNS[run.status] ?? ""} ${clock(run.started_at)} · ${seconds(run.seconds)}`;
 }
 
-/** Three figures in large type: time, peak VRAM, peak RAM. */
+function optionText(run, words) {
+  const peak = run.peak_vram_mib === null ? [] : [mib(run.peak_vram_mib)];
+  return [shortText(run), ...peak, words[run.status] ?? run.status].join(" · ");
+}
+
+/** Three figures in large type: time, peak VRAM, peak RAM; below a peak how much of it is new. */
 export function runFigures(run, words) {
-  const figure = (key, name, text) =>
-    h("div.headroom-figure", { "data-figure": key }, h("b", {}, text), h("span", {}, name));
+  const figure = (key, name, text, grown = null) =>
+    h("div.headroom-figure", { "data-figure": key }, h("b", {}, text), h("span", {}, name), grown);
+  const grown = (peak, samples) => {
+    const first = samples?.find((sample) => sample !== null);
+    if (first === undefined || peak === null) return null;
+    return h("span", {}, fill(words.inThisRun, { growth: signedMib(peak - first) }));
+  };
   return h(
     "div.headroom-figures",
     {},
     figure("seconds", words.time, seconds(run.seconds)),
-    run.peak_vram_mib === null ? null : figure("vram", words.peakVram, mib(run.peak_vram_mib)),
-    figure("ram", words.peakRam, mib(run.peak_rss_mib)),
+    run.peak_vram_mib === null
+      ? null
+      : figure("vram", words.peakVram, mib(run.peak_vram_mib), grown(run.peak_vram_mib, run.samples?.vram_mib)),
+    figure("ram", words.peakRam, mib(run.peak_rss_mib), grown(run.peak_rss_mib, run.samples?.rss_mib)),
   );
 }
 
 /** Chart, out-of-memory attempts, table of one run, and what the memory nodes did in it. */
 export function runDetails(run, { words, width, sort, onSort, onPick }) {
-  const titles = new Map(run.nodes.map((node) => [node.node_id, node.title || node.class_type]));
-  const name = (entry) => titles.get(entry.node_id) ?? entry.class_type ?? "HTTP";
+  const names = namesOf(run);
+  const name = (entry) => names.get(entry.node_id) ?? entry.class_type ?? "HTTP";
   const oom = (run.oom ?? []).map((entry) => oomLine(entry, name(entry), words));
   const actions = (run.actions ?? []).map((entry) =>
-    h("li.headroom-action", {}, `${name(entry)}: ${entry.text}`),
+    h("li.headroom-action", {}, actionText(entry, name(entry), words)),
   );
   return [
     runFigures(run, words),
     timeline(run, width, words, onPick),
     rescueEntry(run, words),
     happened(oom, words.oomTried),
-    nodeTable(run, { words, width, sort, onSort, onPick }),
+    nodeTable(run, { names, words, width, sort, onSort, onPick }),
     happened(actions, words.actions),
   ].filter((part) => part !== null);
 }
@@ -66,22 +78,40 @@ function happened(lines, label) {
   return lines.length ? h("ul.headroom-happened", { "aria-label": label }, lines) : null;
 }
 
+/** What one of our nodes did, and what of it the driver has back. */
+export function actionText(entry, node, words) {
+  const returned = isNothing(entry.freed_mib) || entry.freed_mib < 0 || entry.action === "purge";
+  const more = returned ? "" : ` · ${fill(words.returned, { freed: mib(entry.freed_mib) })}`;
+  return `${node}: ${entry.text}${more}`;
+}
+
 /** What happened at one out-of-memory error; attempt 0: nobody recovers. */
 export function oomText(entry, node, words) {
   const what = entry.attempt === 0 ? words.oomLeftOut : words.oomDetail;
   return fill(what, { ...entry, node, freed: mib(entry.freed_mib) });
 }
 
+/** How an attempt ended; null: it has just begun. */
+export function oomOutcome({ recovered }, words) {
+  if (recovered === null || recovered === undefined) return words.oomAgain;
+  return recovered ? words.oomRecovered : words.oomTried;
+}
+
 function oomLine(entry, node, words) {
-  const outcome = entry.recovered ? words.oomRecovered : words.oomTried;
+  const outcome = oomOutcome(entry, words);
   const text = `${outcome} · ${oomText(entry, node, words)}`;
   return h(`li.headroom-oom${entry.recovered ? ".headroom-recovered" : ""}`, { title: entry.error }, text);
 }
 
-function nodeTable(run, { words, width, sort, onSort, onPick }) {
+/** The columns that there is room for. */
+export function shownColumns(run, width) {
   const used = usedColumns(run);
-  const crowded = width < NARROW && used.includes("peak");
-  const keys = used.filter((key) => !(crowded && key === "ram"));
+  const crowded = used.includes("peak") ? [width < NARROW && "ram", width < VERY_NARROW && "vram"] : [];
+  return used.filter((key) => !crowded.includes(key));
+}
+
+function nodeTable(run, { names, words, width, sort, onSort, onPick }) {
+  const keys = shownColumns(run, width);
   const sorted = sortNodes(run.nodes, keys.includes(sort.key) ? sort.key : "seconds", sort.descending);
   const highest = Math.max(1, ...run.nodes.map((node) => node.peak_vram_mib ?? 0));
   const left = run.nodes.length - MOST_ROWS + (run.nodes_left_out ?? 0);
@@ -92,7 +122,7 @@ function nodeTable(run, { words, width, sort, onSort, onPick }) {
       "table.headroom-table",
       {},
       h("thead", {}, h("tr", {}, keys.map((key) => heading(key, words, sort, onSort)))),
-      h("tbody", {}, sorted.slice(0, MOST_ROWS).map((node) => row(node, keys, highest, words, onPick))),
+      h("tbody", {}, sorted.slice(0, MOST_ROWS).map((node) => row(node, { keys, highest, names, words, onPick }))),
     ),
     left > 0 ? h("p.headroom-quiet", {}, fill(words.more, { count: left })) : null,
   );
@@ -109,35 +139,45 @@ function heading(key, words, sort, onSort) {
   );
 }
 
-function row(node, keys, highest, words, onPick) {
+/** A row is pressed anywhere with a pointer, and by the button in it with keys. */
+function row(node, options) {
+  const kind = { failed: ".headroom-failed", stopped: ".headroom-stopped" }[node.status] ?? "";
   return h(
-    `tr${node.status === "failed" ? ".headroom-failed" : ""}${node.cached ? ".headroom-cached" : ""}`,
-    { "data-node": node.node_id, ...onPress(() => onPick(node)) },
-    node.cached ? cachedCells(node, keys, words) : keys.map((key) => cell(node, key, highest, words)),
+    `tr${kind}${node.cached ? ".headroom-cached" : ""}`,
+    { "data-node": node.node_id, onclick: () => options.onPick(node) },
+    node.cached ? cachedCells(node, options) : options.keys.map((key) => cell(node, key, options)),
   );
 }
 
 /** A cached node has no figures: its name takes their place. */
-function cachedCells(node, keys, words) {
-  return [titleCell(node, COLUMNS.title(node), words, keys.length - 1), h("td", {}, words.cached)];
+function cachedCells(node, options) {
+  return [titleCell(node, options, options.keys.length - 1), h("td", {}, options.words.cached)];
 }
 
-function cell(node, key, highest, words) {
+function cell(node, key, options) {
   const value = COLUMNS[key](node);
-  if (key === "title") return titleCell(node, value, words);
-  if (key === "peak") return peakCell(value, highest);
+  if (key === "title") return titleCell(node, options);
+  if (key === "peak") return peakCell(value, options.highest);
   if (key === "seconds") return h("td", {}, seconds(value));
   if (value === null) return h("td");
-  return h("td", { title: signedMib(value) }, signedMib(value).replace(/ ([MG])iB$/, "$1").replace(/^0M$/, "0"));
+  return growthCell(value, LEVELS[key](node), options.words);
 }
 
-function titleCell(node, title, words, colspan = null) {
-  const failed = node.status === "failed" ? ` (${words.failedHere})` : "";
+/** By how much something grew, and below it what it is now in all. */
+function growthCell(growth, level, words) {
+  const text = signedMib(growth).replace(/ ([MG])iB$/, "$1").replace(/^0M$/, "0");
+  const all = isNothing(growth) ? null : h("small", {}, fill(words.inAll, { level: compactMib(level) }));
+  return h("td", { title: growthText(growth, level, words) }, text, all);
+}
+
+function titleCell(node, { names, words }, colspan = null) {
+  const name = names.get(node.node_id);
+  const end = { failed: words.failedHere, stopped: words.stoppedHere }[node.status];
   return h(
     "td",
-    { title: `${title} · ${node.class_type} · #${node.node_id}${failed}`, colspan },
+    { title: `${COLUMNS.title(node)} · ${node.class_type} · #${node.node_id}${end ? ` (${end})` : ""}`, colspan },
     h("i.headroom-dot", { style: { "--hue": hueOf(node.class_type) } }),
-    h("span", {}, title),
+    h("button.headroom-link", { type: "button", "aria-label": fill(words.findNode, { node: name }) }, name),
   );
 }
 

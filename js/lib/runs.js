@@ -30,12 +30,18 @@ export function byCanvasNode(run) {
   return found;
 }
 
+/** By how much memory rose while a node ran: its peak minus what was in use before it. */
+export function growthOf(node) {
+  return node.growth_mib ?? difference(node.peak_vram_mib, node.vram_before_mib);
+}
+
 function merge(found, id, node, classType) {
   const known = found.get(id);
   if (!known) {
     found.set(id, {
       seconds: node.seconds ?? 0,
       peak_vram_mib: node.peak_vram_mib ?? null,
+      growth_mib: growthOf(node),
       cached: Boolean(node.cached),
       class_type: classType,
     });
@@ -43,6 +49,7 @@ function merge(found, id, node, classType) {
   }
   known.seconds += node.seconds ?? 0;
   known.peak_vram_mib = highest(known.peak_vram_mib, node.peak_vram_mib ?? null);
+  known.growth_mib = highest(known.growth_mib, growthOf(node));
   known.cached = known.cached && Boolean(node.cached);
   known.class_type = known.class_type ?? classType;
 }
@@ -64,6 +71,21 @@ export const COLUMNS = {
   vram: (node) => difference(node.vram_after_mib, node.vram_before_mib),
   ram: (node) => difference(node.rss_after_mib, node.rss_before_mib),
   seconds: (node) => (node.cached ? null : (node.seconds ?? null)),
+};
+
+/** The names of a run's nodes by id: equal titles are told apart by their number. */
+export function namesOf(run) {
+  const titles = run.nodes.map(COLUMNS.title);
+  const isShared = (title) => titles.indexOf(title) !== titles.lastIndexOf(title);
+  return new Map(run.nodes.map((node, at) => [
+    node.node_id, isShared(titles[at]) ? `${titles[at]} #${node.node_id}` : titles[at],
+  ]));
+}
+
+/** What is in use after a node, for the columns that show a difference. */
+export const LEVELS = {
+  vram: (node) => node.vram_after_mib ?? null,
+  ram: (node) => node.rss_after_mib ?? null,
 };
 
 /** Columns with at least one figure: a server without a GPU has no VRAM to show. */

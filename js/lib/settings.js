@@ -52,6 +52,17 @@ function control(choice) {
   return { type: "number", attrs: { min: 1, max: 64, step: 1 }, defaultValue: choice };
 }
 
+/** Widths that cut no title, value or button, on the classic canvas and in Nodes 2.0. */
+const NARROWEST = 230;
+const WIDTHS = { HeadroomPurgeVRAM: 345, HeadroomOffloadModel: 290, HeadroomOOMGuard: 300, HeadroomCastBF16: 290 };
+
+/** Widen a node of ours that has just been created. */
+export function widen(node) {
+  if (!node.comfyClass?.startsWith("Headroom") || !node.size) return;
+  const width = Math.max(node.size[0], WIDTHS[node.comfyClass] ?? NARROWEST);
+  if (width > node.size[0]) node.setSize?.([width, node.size[1]]);
+}
+
 /**
  * Give a node that has just been created the user's own starting values. A workflow that is being
  * loaded puts its own values over them afterwards. `get(id)` reads a setting.

@@ -20,3 +20,35 @@ function translateNode(def, said) {
     (tooltip, index) => said.outputs?.[index]?.tooltip ?? tooltip,
   );
 }
+
+/** Name the sockets and widgets of a node that has just been made, as those of core's nodes are. */
+export function translateSlots(node, words) {
+  const said = words?.nodeDefs?.[node.comfyClass];
+  if (!said || !node.comfyClass.startsWith("Headroom")) return;
+  const named = (slot) => said.inputs?.[slot.name]?.name;
+  for (const input of node.inputs ?? []) input.localized_name = named(input) ?? input.localized_name;
+  for (const widget of node.widgets ?? []) widget.label = named(widget) ?? widget.label;
+  for (const [index, output] of (node.outputs ?? []).entries()) {
+    output.localized_name = said.outputs?.[index]?.name ?? output.localized_name;
+  }
+}
+
+/** Commands with their labels in the user's language; unknown ones stay. */
+export function translateCommands(commands, words) {
+  return commands.map((command) => ({ ...command, ...words?.commands?.[command.id.replaceAll(".", "_")] }));
+}
+
+/** Settings with their names, tooltips and groups in the user's language; unknown ones stay. */
+export function translateSettings(settings, words) {
+  const groups = words?.settingsCategories ?? {};
+  return settings.map((setting) => {
+    const said = words?.settings?.[setting.id.replaceAll(".", "_")] ?? {};
+    const [pack, group, key] = setting.category;
+    return {
+      ...setting,
+      name: said.name ?? setting.name,
+      tooltip: said.tooltip ?? setting.tooltip,
+      category: [pack, groups[group] ?? group, key],
+    };
+  });
+}

@@ -13,6 +13,12 @@ CONTRACT = json.loads((ROOT / "tests" / "contract.json").read_text(encoding="utf
 CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
 
 
+SLOTS = """() => { const node = app.graph.getNodeById(2);
+  const shown = slots => slots.map(each => each.label || each.localized_name || each.name);
+  return { inputs: shown(node.inputs), outputs: shown(node.outputs), widgets: shown(node.widgets) };
+}"""
+
+
 def add_by_search(comfy, words: str) -> None:
     page = comfy.page
     page.evaluate("() => app.extensionManager.command.execute('Workspace.SearchBox.Toggle')")
@@ -43,6 +49,8 @@ def test_the_help_button_of_a_node_opens_its_page(cpu_server, open_page, locale,
                         "app.canvas.selectItems([app.graph.getNodeById(2)]); }")
     comfy.page.get_by_test_id("info-button").click()
     comfy.page.get_by_role("heading", name=heading).wait_for()
+    drawing = comfy.page.locator("pre", has_text="▼").first
+    assert drawing.evaluate("e => e.scrollWidth - e.clientWidth") <= 0
 
 
 @pytest.mark.parametrize("node_id", CONTRACT)
@@ -59,31 +67,31 @@ def test_badges_show_the_time_of_each_node_and_survive_a_reload_of_the_workflow(
 ):
     comfy = open_page(cpu_server, nodes2=nodes2).load_prompt(picture(seed=2 + nodes2))
     run = comfy.run()
-    comfy.until(lambda: comfy.badges()["3"][-1:] != [] and comfy.badges()["1"])
+    comfy.until(lambda: comfy.badges()["3"])
     assert run["status"] == "success"
     comfy.page.evaluate("() => app.loadGraphData(app.graph.serialize())")
     comfy.loaded(3)
-    assert all(texts for texts in comfy.badges().values())
+    assert comfy.badges()["3"]
 
 
 def test_badges_of_one_workflow_do_not_appear_on_another(cpu_server, open_page):
     comfy = open_page(cpu_server).load_prompt(picture(seed=4))
     comfy.run()
-    comfy.until(lambda: comfy.badges()["1"])
+    comfy.until(lambda: comfy.badges()["3"])
     comfy.page.evaluate("() => { const w = app.graph.serialize(); "
                         "w.id = crypto.randomUUID(); return app.loadGraphData(w); }")
     comfy.loaded(3)
-    assert comfy.badges()["1"] == []
+    assert comfy.badges()["3"] == []
 
 
 def test_badges_can_be_switched_off_and_on(cpu_server, open_page):
     comfy = open_page(cpu_server).load_prompt(picture(seed=5))
     comfy.run()
-    comfy.until(lambda: comfy.badges()["1"])
+    comfy.until(lambda: comfy.badges()["3"])
     comfy.set("Headroom.Badges.Show", False)
-    assert comfy.badges()["1"] == []
+    assert comfy.badges()["3"] == []
     comfy.set("Headroom.Badges.Show", True)
-    assert comfy.badges()["1"] != []
+    assert comfy.badges()["3"] != []
 
 
 def test_new_nodes_start_with_the_values_from_the_settings_and_loaded_ones_keep_theirs(
@@ -112,7 +120,42 @@ def test_a_chinese_canvas_shows_chinese_names_and_panel(cpu_server, open_page):
     comfy = open_page(cpu_server, locale="zh").load_prompt(picture(seed=6))
     titles = comfy.page.evaluate("() => app.graph._nodes.map(n => n.title)")
     assert "清理显存" in titles
+    purge = comfy.page.evaluate(SLOTS)
+    assert "值" in purge["inputs"] and "释放量（MiB）" in purge["outputs"]
+    assert "仅当空闲低于（MiB）" in purge["widgets"]
     assert "已加载的模型" in comfy.open_panel().inner_text()
+
+
+def test_the_settings_speak_chinese_too(cpu_server, open_page):
+    comfy = open_page(cpu_server, locale="zh")
+    comfy.page.evaluate("() => app.extensionManager.command.execute('Comfy.ShowSettingsDialog')")
+    comfy.page.get_by_role("option", name="Headroom").click()
+    words = ROOT / "locales" / "zh" / "settings.json"
+    for setting in json.loads(words.read_text(encoding="utf-8")).values():
+        comfy.page.get_by_text(setting["name"], exact=True).first.wait_for(timeout=10_000)
+
+
+# Names of widgets are P elements in older frontends, which give them 80 pixels however wide it is.
+CUT = """() => [...document.querySelectorAll("[data-node-id] *:not(p)")]
+  .filter(e => e.children.length === 0 && e.clientWidth > 0
+               && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX !== "visible")
+  .map(e => `${e.closest("[data-node-id]").dataset.nodeId}: ${e.textContent || e.value}`)"""
+ADD_ALL = """ids => { app.graph.clear(); for (const [i, id] of ids.entries()) {
+  const node = LiteGraph.createNode(id);
+  node.pos = [(i % 3) * 450, Math.floor(i / 3) * 400];
+  app.graph.add(node);
+} app.canvas.ds.scale = 1; app.canvas.ds.offset = [80, 140]; app.canvas.setDirty(true, true);
+return app.graph._nodes.map(node => [node.title, node.size[0]]); }"""
+
+
+@pytest.mark.parametrize("locale", ["en", "zh"])
+def test_new_nodes_cut_no_title_value_or_button(cpu_server, open_page, locale):
+    comfy = open_page(cpu_server, nodes2=True, locale=locale)
+    widths = comfy.page.evaluate(ADD_ALL, list(CONTRACT))
+    comfy.loaded(len(CONTRACT))
+    comfy.page.locator("[data-node-id]").nth(len(CONTRACT) - 1).wait_for()
+    assert comfy.page.evaluate(CUT) == []
+    assert all(width >= 230 for _, width in widths)
 
 
 def test_after_a_reload_there_is_still_one_tab_one_style_sheet_and_one_badge(
@@ -121,11 +164,11 @@ def test_after_a_reload_there_is_still_one_tab_one_style_sheet_and_one_badge(
     comfy = open_page(cpu_server)
     comfy.reload().load_prompt(picture(seed=7))
     comfy.run()
-    comfy.until(lambda: comfy.badges()["1"])
+    comfy.until(lambda: comfy.badges()["3"])
     page = comfy.page
     assert page.locator(".headroom-tab-button").count() == 1
     assert page.locator("link[href*='headroom.css']").count() == 1
-    assert comfy.badges()["1"] == comfy.badges()["1"][-1:]
+    assert comfy.badges()["3"] == comfy.badges()["3"][-1:]
     assert comfy.open_panel().locator("tr[data-node]").count() == 3
 
 

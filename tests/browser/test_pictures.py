@@ -2,8 +2,6 @@
 
     HEADROOM_PICTURES=docs python dev.py test tests/browser/test_pictures.py
 
-(then `python -m devtools.cards` for the cards of the Templates that show them)
-
 Each shows the real panel over a real run on the simulated GPU, or a workflow as it opens, with
 small random-weight models under the names that it asks for. Without the variable they are skipped.
 """
@@ -15,8 +13,6 @@ from pathlib import Path
 
 import pytest
 from support.prompts import QUICKER, node, sampling
-
-from devtools.workflows import files
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
 
@@ -84,7 +80,7 @@ def gpu(folder, sim):
 def guarded_prompt(seed: int) -> dict:
     """Sampling with OOM Guard; the text encoder leaves the GPU before it."""
     prompt = sampling(seed=seed, size=128, guarded=True)
-    prompt["1"]["inputs"]["ckpt_name"] = files.SD15.name
+    prompt["1"]["inputs"]["ckpt_name"] = "v1-5-pruned-emaonly-fp16.safetensors"
     prompt["8"] = node(
         "HeadroomOffloadModel", model=["1", 1], after=["2", 0], scope="this model", to="CPU"
     )

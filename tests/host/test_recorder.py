@@ -183,7 +183,7 @@ def test_an_interrupt_is_recorded_and_the_next_run_too(server):
     client.wait(prompt_id)
     run, nodes = record(client, prompt_id)
     assert run["status"] == "interrupted"
-    assert {key: item["status"] for key, item in nodes.items()} == {"1": "done", "2": "failed"}
+    assert {key: item["status"] for key, item in nodes.items()} == {"1": "done", "2": "stopped"}
     run, nodes = record(client, client.run({"1": node("TimedWork")}))
     assert run["status"] == "success" and nodes["1"]["status"] == "done"
 

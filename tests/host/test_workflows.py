@@ -6,7 +6,6 @@ small text encoder in place of those whose class has no small form. At their own
 `test_workflows_unmodified.py`.
 """
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,12 +13,12 @@ from pathlib import Path
 import pytest
 from support.trials import CAPACITY_MIB, LIMIT_S, trial_server
 
-from devtools import draw, figures, results, workflow_trials
+from devtools import figures, results, workflow_trials
 from devtools.bench_device import Device
 from devtools.client import cached_nodes, node_texts
 from devtools.node_info import node_infos
 from devtools.ui_prompt import api_prompt
-from devtools.workflows import WORKFLOWS
+from devtools.workflows import WORKFLOWS, published_prompt, workflow
 
 pytestmark = pytest.mark.host
 
@@ -134,18 +133,7 @@ def test_without_our_nodes_the_encoder_stays_and_with_them_nothing_does(device):
 
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_the_workflow_on_the_canvas_is_the_prompt_for_the_server(infos, name):
-    workflow = json.loads((draw.UI_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    assert api_prompt(workflow, infos) == workflow_trials.published_prompt(name)
-
-
-@pytest.mark.parametrize("name", WORKFLOWS)
-def test_the_files_are_what_the_drawing_code_writes(infos, name):
-    canvas = draw.drawn(name, infos)
-    assert canvas.prompt() == workflow_trials.published_prompt(name)
-    workflow = json.loads((draw.UI_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    assert [node["widgets_values"] for node in canvas.ui()["nodes"]] == [
-        node["widgets_values"] for node in workflow["nodes"]
-    ]
+    assert api_prompt(workflow(name), infos) == published_prompt(name)
 
 
 def test_comfyui_lists_every_workflow_as_a_template(client):

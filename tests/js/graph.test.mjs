@@ -76,12 +76,12 @@ test("a badge appears with the run and survives a reload of the workflow", () =>
   const state = { graph: graph([first]), shown: true, drawn: 0 };
   const badges = badgesOn(state);
   assert.equal(badges.of(first).text, "");
-  badges.add(run([node("3", { peak_vram_mib: 1228.8, seconds: 3.4 })]));
-  assert.equal(badges.of(first).text, "1.2 GiB · 3.4 s");
+  badges.add(run([node("3", { peak_vram_mib: 1228.8, vram_before_mib: 928.8, seconds: 3.4 })]));
+  assert.equal(badges.of(first).text, "+300 MiB, 1.2 GiB in all · 3.4 s");
   const again = sampler();
   state.graph = graph([again]);
   badges.update();
-  assert.equal(badges.of(again).text, "1.2 GiB · 3.4 s");
+  assert.equal(badges.of(again).text, "+300 MiB, 1.2 GiB in all · 3.4 s");
   assert.equal(state.drawn, 2);
 });
 

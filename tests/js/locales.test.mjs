@@ -10,7 +10,16 @@ const contract = json("tests/contract.json");
 const source = readFileSync(at("js/headroom.js"), "utf8");
 const key = (id) => id.replaceAll(".", "_");
 
-for (const language of ["en", "zh"]) {
+test("English settings and commands are in the code alone: older frontends would show them for Chinese", () => {
+  for (const name of ["settings", "commands"]) assert.ok(!existsSync(at(`locales/en/${name}.json`)), name);
+});
+
+/** The lines between fences of a page. */
+const blocks = (page) => page.split("```").filter((_, part) => part % 2).flatMap((block) => block.trim().split("\n"));
+/** Columns of a line: Chinese characters take two. */
+const columns = (line) => [...line].reduce((sum, letter) => sum + (/[\u2e80-\uffef]/.test(letter) ? 2 : 1), 0);
+
+for (const language of ["zh"]) {
   test(`every setting has words in ${language}, its choices included`, () => {
     const words = json(`locales/${language}/settings.json`);
     const defined = settings(() => {});
@@ -25,6 +34,9 @@ for (const language of ["en", "zh"]) {
     assert.deepEqual(Object.keys(json(`locales/${language}/commands.json`)).sort(), ids.sort());
   });
 
+}
+
+for (const language of ["en", "zh"]) {
   test(`every group of settings has a name in ${language}`, () => {
     const named = json(`locales/${language}/main.json`).settingsCategories;
     for (const { category } of settings(() => {})) {
@@ -66,6 +78,13 @@ for (const id of Object.keys(contract)) {
       }
       assert.equal(page.match(/^## /gm).length, 4, path);
       assert.ok(page.includes("```"), `${path} shows no diagram`);
+      assert.ok(!/^\|.*\|.*\|.*\|$/m.test(page), `${path} has a table of three columns`);
+      for (const line of blocks(page)) assert.ok(columns(line) <= 26, `${path}: ${line}`);
     }
+  });
+
+  test(`${id} has its English page where the frontend looks first, and for other languages`, () => {
+    const [page, fallback] = [`js/docs/${id}/en.md`, `js/docs/${id}.md`].map((path) => readFileSync(at(path), "utf8"));
+    assert.equal(page, fallback);
   });
 }

@@ -94,3 +94,22 @@ test("a stop during a question leaves nothing waiting", async () => {
   await first;
   assert.deepEqual(timers.delays(), []);
 });
+
+test("a question that fails, or whose answer cannot be drawn, is told and is not the last one", async () => {
+  const told = [];
+  let asked = 0;
+  const { poll, timers } = counted({
+    ask: async () => {
+      asked += 1;
+      throw new TypeError("drawing failed");
+    },
+    onError: (error) => told.push(error.message),
+  });
+  await poll.start();
+  assert.deepEqual(timers.delays(), [2000]);
+  await timers.fire();
+  assert.equal(asked, 2);
+  await poll.wake();
+  assert.deepEqual([asked, timers.delays()], [3, [2000]]);
+  assert.deepEqual(told, ["drawing failed", "drawing failed", "drawing failed"]);
+});

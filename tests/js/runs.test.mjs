@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  byCanvasNode, byDisplayNode, COLUMNS, firstColumn, isRunning, sortNodes, usedColumns,
+  byCanvasNode, byDisplayNode, COLUMNS, firstColumn, growthOf, isRunning, namesOf, sortNodes, usedColumns,
 } from "../../js/lib/runs.js";
 import { cachedNode, node, run } from "./fixtures.mjs";
 
@@ -16,7 +16,7 @@ test("nodes that a node expanded to count for the node on the canvas", () => {
     ]),
   );
   assert.deepEqual([...entries], [
-    ["5", { seconds: 3.5, peak_vram_mib: 900, cached: false, class_type: "Loop" }],
+    ["5", { seconds: 3.5, peak_vram_mib: 900, growth_mib: 800, cached: false, class_type: "Loop" }],
   ]);
 });
 
@@ -71,6 +71,16 @@ test("differences are after minus before, and unknown when either is", () => {
   assert.equal(COLUMNS.vram(node("1")), 100);
   assert.equal(COLUMNS.ram(node("1", { rss_before_mib: null })), null);
   assert.equal(COLUMNS.seconds(cachedNode("1")), null);
+});
+
+test("a node's growth is its peak minus what was in use before it, unknown when either is", () => {
+  assert.equal(growthOf(node("1")), 200);
+  assert.equal(growthOf(cachedNode("1")), null);
+});
+
+test("nodes with equal titles are told apart by their number", () => {
+  const names = namesOf(run([node("3", { title: "Prompt" }), node("12", { title: "Prompt" }), node("4", { title: "" })]));
+  assert.deepEqual([...names], [["3", "Prompt #3"], ["12", "Prompt #12"], ["4", "KSampler"]]);
 });
 
 test("only a run with that status is still running", () => {

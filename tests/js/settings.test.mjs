@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { applyDefaults, settings } from "../../js/lib/settings.js";
+import { applyDefaults, settings, widen } from "../../js/lib/settings.js";
 
 test("every setting has an id of ours, a category, a name and a default", () => {
   const all = settings(() => {});
@@ -41,4 +41,16 @@ test("without a choice, and on other packs' nodes, nothing is touched", () => {
 
 test("a node whose widget is missing is left alone", () => {
   applyDefaults({ comfyClass: "HeadroomPurgeVRAM" }, () => "no models");
+});
+
+test("a new node of ours is wide enough for its words, and no other node is touched", () => {
+  const made = (comfyClass, width) => {
+    const node = { comfyClass, size: [width, 80], setSize: (size) => { node.size = size; } };
+    widen(node);
+    return node.size;
+  };
+  assert.deepEqual(made("HeadroomPurgeVRAM", 289), [345, 80]);
+  assert.deepEqual(made("HeadroomMoveToCPU", 140), [230, 80]);
+  assert.deepEqual(made("HeadroomSizeSorter", 400), [400, 80]);
+  assert.deepEqual(made("KSampler", 140), [140, 80]);
 });

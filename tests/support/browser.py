@@ -14,8 +14,6 @@ FLAGS = (
 )
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 OURS = re.compile(r"/extensions/headroom/|/headroom/|\bheadroom\.(js|css)", re.IGNORECASE)
-# The frontend asks for a help page in its own language first; English is the one without.
-LANGUAGE_PROBE = re.compile(r"/docs/Headroom\w+/en\.md$")
 READY = "() => window.app?.extensionManager && window.app.canvas?.graph && window.app.graph"
 WIDTH, HEIGHT = 1500, 1000
 PATIENCE_MS = 120_000  # a machine with too few cores needs a while to load the page
@@ -31,6 +29,12 @@ def mib_text(mib: float) -> str:
     if mib >= 1023.5:
         return f"{mib / 1024:.1f}".removesuffix(".0") + " GiB"
     return (f"{mib:.0f}" if mib >= 9.95 else f"{mib:.1f}".removesuffix(".0")) + " MiB"
+
+
+def growth_text(growth_mib: float, level_mib: float) -> str:
+    """A growth beside its level as the badges write it."""
+    (plus, unit), (level, other) = (mib_text(each).split(" ") for each in (growth_mib, level_mib))
+    return f"+{plus}{'' if unit == other else f' {unit}'}, {level} {other} in all"
 
 
 def seconds_text(seconds: float) -> str:
@@ -60,7 +64,7 @@ class ComfyPage:
 
     def _on_console(self, message: Any) -> None:
         place = message.location.get("url", "")
-        if message.type == "error" and not LANGUAGE_PROBE.search(place):
+        if message.type == "error":
             self._note(f"{message.text} ({place})")
 
     def _on_request(self, url: str) -> None:
@@ -69,7 +73,7 @@ class ComfyPage:
 
     def _on_response(self, response: Any) -> None:
         refused = "/headroom/purge" in response.url or "/headroom/offload" in response.url
-        if response.status >= 400 and not refused and not LANGUAGE_PROBE.search(response.url):
+        if response.status >= 400 and not refused:
             self._note(f"{response.status} {response.url}")
 
     # -- opening ------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ def gpu(**changes):
 
 
 def model(name, loaded_mib, device="cuda:0"):
-    return LoadedModel(name, "VAE", "Net", device, loaded_mib * MIB, 500 * MIB, False, None)
+    return LoadedModel(name, "VAE", "Net", None, device, loaded_mib * MIB, 500 * MIB, False, None)
 
 
 def answer(device, *models):

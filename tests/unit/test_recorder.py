@@ -65,6 +65,15 @@ def test_a_run_is_running_until_comfyui_tells_its_outcome(recorder, outcomes):
     assert recorder.run("p")["status"] == "interrupted"
 
 
+def test_a_node_that_was_interrupted_has_stopped_and_not_failed(recorder, outcomes):
+    recorder.prompt_begins("p", Graph("1"), [])
+    recorder.node_starts("1", None, "p")
+    recorder.prompt_leaves()
+    outcomes["p"] = Outcome("interrupted", "1")
+    (node,) = recorder.run("p")["nodes"]
+    assert node["status"] == "stopped"
+
+
 def test_cached_nodes_of_the_outcome_are_added_when_they_are_in_the_prompt(recorder, outcomes):
     recorder.prompt_begins("p", Graph("1", "2"), [])
     recorder.node_starts("2", None, "p")

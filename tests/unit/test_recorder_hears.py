@@ -47,6 +47,13 @@ def test_actions_and_attempts_of_the_running_prompt_are_recorded(listening):
     assert [(entry["attempt"], entry["title"]) for entry in told] == [(2, "Title 1")]
 
 
+def test_a_result_that_is_wrong_without_an_error_is_announced_too(listening):
+    recorder, told = listening
+    recorder.prompt_begins("p", Graph("1"), [])
+    journal.note_left_out("Allocation failed")
+    assert [(entry["attempt"], entry["recovered"]) for entry in told] == [(0, False)]
+
+
 def test_what_happens_outside_the_running_prompt_is_not_in_its_record(listening, monkeypatch):
     recorder, told = listening
     recorder.prompt_begins("p", Graph("1"), [])

@@ -1,71 +1,46 @@
 """From a workflow of the canvas to a prompt."""
 
 import pytest
-from support.drawn import INFOS, OBJECT_INFO, drawn, node_of
+from support.saved import INFOS, OBJECT_INFO, PROMPT, WORKFLOW, node_of, saved
 
 from devtools import ui_prompt
 from devtools.errors import DevError
 from devtools.node_info import node_infos
 
 
-def test_a_drawn_workflow_converts_to_the_prompt_drawn_with_it():
-    canvas = drawn()
-    assert ui_prompt.api_prompt(canvas.ui(), INFOS) == canvas.prompt()
-    assert canvas.prompt()["4"] == {
-        "inputs": {"seed": 5, "steps": 20, "mode": "slow", "model": ["2", 0], "image": ["3", 0]},
-        "class_type": "Sample",
-        "_meta": {"title": "Sample it"},
-    }
-
-
-def test_what_stands_between_the_values_of_widgets_is_not_taken_for_one():
-    sample = node_of(drawn().ui(), "Sample")
-    assert sample["widgets_values"] == [5, "fixed", 20, "slow"]
-    assert node_of(drawn().ui(), "Picture")["widgets_values"] == ["x.png", "image"]
-
-
-def test_every_node_of_a_drawing_has_its_own_place_inside_its_group():
-    workflow = drawn().ui()
-    (frame,) = workflow["groups"]
-    left, top, width, height = frame["bounding"]
-    bottom = top
-    for node in workflow["nodes"]:
-        (x, y), (w, h) = node["pos"], node["size"]
-        assert left < x and x + w < left + width and y > bottom
-        bottom = y + h
-    assert bottom < top + height
+def test_a_saved_workflow_becomes_the_prompt_that_the_canvas_would_queue():
+    assert ui_prompt.api_prompt(WORKFLOW, INFOS) == PROMPT
 
 
 def test_links_of_either_form_are_read():
-    canvas = drawn()
-    workflow = canvas.ui()
+    workflow = saved()
     names = ("id", "origin_id", "origin_slot", "target_id", "target_slot", "type")
     workflow["links"] = [dict(zip(names, link, strict=True)) for link in workflow["links"]]
-    assert ui_prompt.api_prompt(workflow, INFOS) == canvas.prompt()
+    assert ui_prompt.api_prompt(workflow, INFOS) == PROMPT
 
 
 def test_a_muted_node_is_left_out_and_its_wires_too():
-    workflow = drawn().ui()
+    workflow = saved()
     node_of(workflow, "Picture")["mode"] = ui_prompt.MUTED
     prompt = ui_prompt.api_prompt(workflow, INFOS)
     assert "3" not in prompt and "image" not in prompt["4"]["inputs"]
 
 
 def test_a_bypassed_node_passes_on_what_has_the_type_of_its_output():
-    workflow = drawn().ui()
+    workflow = saved()
     node_of(workflow, "Sample")["mode"] = ui_prompt.BYPASSED
     node_of(workflow, "Sample")["outputs"][0]["type"] = "IMAGE"
     assert ui_prompt.api_prompt(workflow, INFOS)["5"]["inputs"]["latent"] == ["3", 0]
 
 
 def test_a_bypassed_node_without_a_matching_input_passes_nothing_on():
-    workflow = drawn().ui()
+    workflow = saved()
     node_of(workflow, "Sample")["mode"] = ui_prompt.BYPASSED
     assert "latent" not in ui_prompt.api_prompt(workflow, INFOS)["5"]["inputs"]
 
 
 def test_reroutes_and_primitives_are_resolved():
-    workflow = drawn().ui()
+    workflow = saved()
     load, sample = node_of(workflow, "Load"), node_of(workflow, "Sample")
     workflow["nodes"] += [
         {"id": 90, "type": "Reroute", "inputs": [{"name": "", "type": "*", "link": 91}],
@@ -83,7 +58,7 @@ def test_reroutes_and_primitives_are_resolved():
 
 
 def test_widget_values_by_name_and_those_a_newer_node_has_gained_are_filled_in():
-    workflow = drawn().ui()
+    workflow = saved()
     node_of(workflow, "Sample")["widgets_values"] = {"seed": 1, "steps": 2, "mode": "fast"}
     assert ui_prompt.api_prompt(workflow, INFOS)["4"]["inputs"]["steps"] == 2
     node_of(workflow, "Sample")["widgets_values"] = [9, "fixed"]
@@ -92,11 +67,11 @@ def test_widget_values_by_name_and_those_a_newer_node_has_gained_are_filled_in()
 
 def test_a_node_that_the_server_lacks_is_named():
     with pytest.raises(DevError, match=r"no node 'Save' \(node 5 of the workflow\)"):
-        ui_prompt.api_prompt(drawn().ui(), {k: v for k, v in INFOS.items() if k != "Save"})
+        ui_prompt.api_prompt(saved(), {k: v for k, v in INFOS.items() if k != "Save"})
 
 
 def test_a_subgraph_is_refused_with_the_way_out():
-    workflow = drawn().ui()
+    workflow = saved()
     workflow["definitions"] = {"subgraphs": [{"id": "abc"}]}
     node_of(workflow, "Load")["type"] = "abc"
     with pytest.raises(DevError, match=r"Export \(API\)"):
@@ -107,4 +82,4 @@ def test_a_node_whose_inputs_depend_on_its_values_is_refused_with_the_way_out():
     infos = node_infos({**OBJECT_INFO, "Save": {"input": {"required": {
         "latent": ["LATENT"], "format": ["COMFY_DYNAMICCOMBO_V3", {}]}}, "output": []}})
     with pytest.raises(DevError, match=r"Node 5 \(Save\) .* Export \(API\)"):
-        ui_prompt.api_prompt(drawn().ui(), infos)
+        ui_prompt.api_prompt(saved(), infos)
