@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..host.types import NodeCallback, NodeLabel, Outcome
-from ..measure.journal import Entry, OomAttempt, listen
+from ..measure.journal import EmbeddingReads, Entry, OomAttempt, listen
 from .events import MAX_RUNS, Enter, Events, RunStore
 from .memory import Reading
 from .nodes import NodeTable
@@ -152,12 +152,17 @@ class Recorder:
             found = run_json(run, time.perf_counter(), with_samples=True)
         return {**found, **self.more_of(prompt_id)}
 
+    def tell_settled(self, listener: Callable[[Run], None]) -> None:
+        """Call `listener` with every run that is over from now on; it must be quick."""
+        with self._lock:
+            self._events.on_settled = listener
+
     # ---------------------------------------------------- our nodes
 
     def _note(self, entry: Entry) -> None:
         with self._lock:
             run = self._run
-            if run is None or entry.prompt_id != run.prompt_id:
+            if run is None or entry.prompt_id != run.prompt_id or isinstance(entry, EmbeddingReads):
                 return
             run.note(time.perf_counter(), entry)
             news = None
