@@ -17,14 +17,6 @@ class TimedRegistry(Timed):
         return self.told(time.time(), value, handlers=names, prompt_id=registry.prompt_id)
 
 
-class TimedModules(Timed):
-    """Which parts of matplotlib this server has imported."""
-
-    def run(self, seconds, salt, value=None):
-        found = sorted(name for name in sys.modules if name.split(".")[0] == "matplotlib")
-        return self.told(time.time(), value, matplotlib=found)
-
-
 class TimedNote(Timed):
     """Tells the pack under test about an action and a recovery, as its own nodes do."""
 
