@@ -16,7 +16,7 @@ except ImportError:  # Windows has no such limits
 # Every file that the server writes in these prompts is smaller, but for embeddings and weights.
 FILE_LIMIT_BYTES = 215 * 1024
 CAN_LIMIT = resource is not None and hasattr(resource, "prlimit")
-LIBRARIES = ("matplotlib", "pynvml", "spandrel", "diffusers", "accelerate")
+LIBRARIES = ("pynvml", "spandrel", "diffusers", "accelerate")
 
 # None there is how Python itself marks a module that must not be found.
 BLOCKER = "import sys\n\nsys.modules.update(dict.fromkeys({names!r}))\n"

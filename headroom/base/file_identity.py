@@ -39,8 +39,9 @@ State = tuple[int, int, int]
 def state_of(path: Path) -> State:
     """Return (size, modification time, change time) of a file, times in nanoseconds.
 
-    The change time moves even when a file is replaced by one with an older modification time;
-    Windows keeps the creation time there, which moves then too. Raises OSError.
+    The change time moves even when a file is replaced by one with an older modification time.
+    Windows has the creation time there, which NTFS hands on ("tunneling") to a file of the same
+    name made within 15 seconds: a replacement with size and time kept goes unseen. Raises OSError.
     """
     status = path.stat()
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns

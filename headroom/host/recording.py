@@ -1,18 +1,9 @@
 """The host adapter to ComfyUI's execution: learn when prompts and nodes begin and end.
 
-ComfyUI builds a new progress registry for every prompt and tells its handlers about each node,
-but nothing announces the new registry, so a handler registered once would see one prompt only.
-Two things it does offer close the gap, without replacing anything:
-
-- `reset_progress_state` calls `reset()` on the handlers of the old registry, in the thread that
-  executes, as the first thing a prompt does. From there we put in an empty registry (by the same
-  function), which ComfyUI drops in its very next statement: the empty one's finalizer then runs
-  with the prompt's own registry in place and registers our handler there, before the first node.
-- Each prompt runs in an event loop of its own, which cancels what is left in it when the prompt
-  ends: a task that only waits tells the end.
-
-Should a host keep the empty registry alive for longer, `attach` is called again by the event loop
-and by the recorder's own thread; then at most the first milliseconds are seen late.
+ComfyUI tells a progress handler about each node, but a handler registered once would see one prompt
+only: registry_watch.py finds each new prompt's registry, loop_end.py the end of the prompt. Should
+that registry not be found at once, `attach` is called again by the event loop, by the recorder's
+thread and when a prompt is posted.
 """
 
 import asyncio
@@ -20,15 +11,14 @@ import functools
 import inspect
 import logging
 import threading
-import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from comfy_execution.graph import DynamicPrompt
-from comfy_execution.progress import ProgressHandler, get_progress_state, reset_progress_state
+from comfy_execution.progress import ProgressHandler, get_progress_state
 from execution import nodes as core_nodes
 
 from .loop_end import LoopEnd
+from .registry_watch import RegistryWatch
 from .types import NodeCallback, NodeLabel
 
 log = logging.getLogger("headroom")
@@ -110,19 +100,20 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
         self._listener = listener
         self._is_running = is_running
         self._open_prompt: str | None = None
-        self._placing = False
         self._attaching = threading.RLock()
-        self._end = LoopEnd(self._leave)
-        self._empty_registry: weakref.ref[Any] | None = None
+        self._end = LoopEnd(lambda: self._leave())
+        self._registry = RegistryWatch(lambda: self.attach("registry"))
+        self.attached_by = ""  # who found the present registry, for tests
 
     @_never_fails
-    def attach(self) -> None:
+    def attach(self, found_by: str = "thread") -> None:
         """Register in the present registry, and announce its prompt; nothing when done already."""
         with self._attaching:
             registry = get_progress_state()
             if registry.handlers.get(self.name) is self:
                 return
             registry.register_handler(self)
+            self.attached_by = found_by
             if registry.prompt_id:
                 self._open_prompt = registry.prompt_id
                 graph = Graph(registry.dynprompt)
@@ -131,29 +122,19 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
     @_never_fails
     def reset(self) -> None:
         """A prompt begins (called by ComfyUI before it builds the prompt's registry)."""
-        if self._placing or self._is_amid_prompt():
+        if self._registry.is_placing or self._is_amid_prompt():
             return
         self._listener.prompt_resets()
         self._watch_event_loop()
-        self._place_empty_registry()
+        self._registry.expect(self)
 
     def _is_amid_prompt(self) -> bool:
         """Return whether somebody resets the handlers of a prompt that still runs."""
         return self._open_prompt is not None and self._is_running(self._open_prompt)
 
-    def _place_empty_registry(self) -> None:
-        self._placing = True
-        try:
-            reset_progress_state("", DynamicPrompt({}))
-        finally:
-            self._placing = False
-        # If ComfyUI should not go on to replace it, the next reset() still reaches us.
-        get_progress_state().register_handler(self)
-        self._empty_registry = weakref.ref(get_progress_state(), lambda _: self.attach())
-
     def _watch_event_loop(self) -> None:
         if self._end.watch():
-            asyncio.get_running_loop().call_soon(self.attach)
+            asyncio.get_running_loop().call_soon(self.attach, "event loop")
 
     @_never_fails
     def _leave(self) -> None:

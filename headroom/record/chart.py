@@ -1,144 +1,163 @@
-"""Draw a run: VRAM and RAM over time, its nodes as bands, out-of-memory attempts as marks.
+"""Draw a run: VRAM and RAM over time, its nodes as bands, out-of-memory attempts as marks."""
 
-matplotlib is imported only when something is drawn, and without pyplot, whose global state and
-choice of a window system have no place in a server.
-"""
-
+import unicodedata
 from typing import Any
 
-import numpy as np
 import torch
 
-SIZE_INCHES = (12.0, 6.4)
-DPI = 100
+from .canvas import GREY, Box, Canvas, Plot
+
+WIDTH, HEIGHT = 1200, 640
+LEFT, RIGHT, TOP, BOTTOM, GAP = 84, 1176, 118, 592, 22
 BAND_COLOURS = ("#dfe7f3", "#f4ead9")
-VRAM_COLOUR, RAM_COLOUR, OOM_COLOUR = "#3b5bdb", "#e8830c", "#d6336c"
+VRAM_COLOURS = ("#3b5bdb", "#0c8599", "#7048e8", "#2b8a3e")
+RAM_COLOUR, OOM_COLOUR = "#e8830c", "#d6336c"
 NAMED_SHARE = 0.02
-LAST_LATIN = 0x24F
+NAME_DEGREES = 25
+
+Run = dict[str, Any]
 
 
-def report_image(run: dict[str, Any] | None) -> torch.Tensor:
+def report_image(run: Run | None) -> torch.Tensor:
     """Return the chart of `run`, or an image that says that nothing was recorded."""
     if run is None:
         return _sentence_image("Nothing was recorded for this prompt.")
     return chart_image(run)
 
 
-def chart_image(run: dict[str, Any]) -> torch.Tensor:
-    """Return a run's record with samples (as `Run.as_json` gives it) as an IMAGE.
+def chart_image(run: Run) -> torch.Tensor:
+    """Return a run's record with samples (as `run_json` gives it) as an IMAGE.
 
-    float32 in 0..1 of shape [1, height, width, 3]; costs some tenths of a second, more the first
-    time. Without matplotlib the image holds one sentence that says so.
+    float32 in 0..1 of shape [1, 640, 1200, 3]; costs some tenths of a second.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        return _sentence_image("The chart needs matplotlib: pip install matplotlib")
-    figure = Figure(figsize=SIZE_INCHES, dpi=DPI, layout="constrained", facecolor="white")
-    canvas = FigureCanvasAgg(figure)
-    _draw(figure, run)
-    canvas.draw()
-    pixels = np.asarray(canvas.buffer_rgba())[..., :3].astype(np.float32) / 255.0
-    return torch.from_numpy(pixels).unsqueeze(0)
-
-
-def _draw(figure: Any, run: dict[str, Any]) -> None:
-    has_vram = run["peak_vram_mib"] is not None
-    plots = list(figure.subplots(2 if has_vram else 1, 1, sharex=True, squeeze=False)[:, 0])
+    canvas = Canvas(WIDTH, HEIGHT)
+    lines = _vram_lines(run)
+    plots = _plots(canvas, run, lines)
     for plot in plots:
         _bands(plot, run)
-    if has_vram:
-        source = "all processes" if run["vram_source"] == "driver" else "this process"
-        _line(plots[0], run, "vram_mib", f"VRAM, {source} (GiB)", VRAM_COLOUR)
-        _limit(plots[0], run)
-    _line(plots[-1], run, "rss_mib", "RAM of this process (GiB)", RAM_COLOUR)
-    _names(plots[0], run)
+    if lines:
+        _vram(plots[0], run, lines)
+    plots[-1].steps(run["samples"]["seconds"], _gib(run["samples"]["rss_mib"]), RAM_COLOUR)
     _marks(plots, run)
-    for plot in plots:
-        plot.set_xlim(0, max(run["seconds"], 1e-3))
-    plots[-1].set_xlabel("seconds")
-    figure.suptitle(_title(run), fontsize=11)
+    source = "all processes" if run["vram_source"] == "driver" else "this process"
+    labels = [f"VRAM, {source} (GiB)"] * bool(lines) + ["RAM of this process (GiB)"]
+    for plot, label in zip(plots, labels, strict=True):
+        plot.axes(label, with_seconds=plot is plots[-1])
+    _names(plots[0], run)
+    _legend(plots[0], run, lines)
+    canvas.text((WIDTH / 2, 10), _title(run), 14, "ma")
+    canvas.text(((LEFT + RIGHT) / 2, BOTTOM + 26), "seconds", 12, "ma")
+    return canvas.image()
 
 
-def _title(run: dict[str, Any]) -> str:
+def _title(run: Run) -> str:
     peak = run["peak_vram_mib"]
     vram = f", peak VRAM {peak / 1024:,.2f} GiB" if peak is not None else ""
-    ram = f", peak RAM {run['peak_rss_mib'] / 1024:,.2f} GiB"
+    ram = f", peak RAM {(run['peak_rss_mib'] or 0) / 1024:,.2f} GiB"
     return f"{run['seconds']:,.1f} s on {run['device']}{vram}{ram}"
 
 
-def _line(plot: Any, run: dict[str, Any], name: str, label: str, colour: str) -> None:
-    seconds = run["samples"]["seconds"]
-    values = [np.nan if value is None else value / 1024 for value in run["samples"][name]]
-    plot.plot(seconds, values, color=colour, linewidth=1.6, drawstyle="steps-post")
-    plot.fill_between(seconds, values, step="post", color=colour, alpha=0.08)
-    plot.set_ylabel(label)
-    plot.grid(axis="y", color="#cccccc", linewidth=0.5)
-    plot.set_axisbelow(True)
-    plot.set_ylim(0, 1.12 * max([value for value in values if value == value], default=1.0))
+def _vram_lines(run: Run) -> dict[str, list[float | None]]:
+    """Return VRAM over time in GiB of every device that the run has used."""
+    lines = {device: _gib(values) for device, values in run["samples"]["devices"].items()}
+    return {device: line for device, line in lines.items() if any(v is not None for v in line)}
 
 
-def _limit(plot: Any, run: dict[str, Any]) -> None:
-    """Show the size of the card, where it does not flatten the line."""
+def _plots(canvas: Canvas, run: Run, lines: dict[str, list[float | None]]) -> list[Plot]:
+    """Lay out the plots, from the top: VRAM where there is some, and RAM."""
+    highest = [max(_known(line)) for line in lines.values()]
+    tops = [max([_limit(run) or 0.0, *highest])] if lines else []
+    tops.append(max(_known(_gib(run["samples"]["rss_mib"])), default=1.0))
+    height = (BOTTOM - TOP - GAP * (len(tops) - 1)) / len(tops)
+    end = max(run["seconds"], 1e-3)
+    boxes = [Box(LEFT, TOP + i * (height + GAP), RIGHT, TOP + i * GAP + (i + 1) * height)
+             for i in range(len(tops))]
+    return [Plot(canvas, box, end, 1.12 * max(top, 1e-3))
+            for box, top in zip(boxes, tops, strict=True)]
+
+
+def _vram(plot: Plot, run: Run, lines: dict[str, list[float | None]]) -> None:
+    for index, line in enumerate(lines.values()):
+        plot.steps(run["samples"]["seconds"], line, VRAM_COLOURS[index % len(VRAM_COLOURS)])
+    limit = _limit(run)
+    if limit is not None:
+        y = plot.y(limit)
+        plot.canvas.dashes((plot.box.left, y), (plot.box.right, y), GREY)
+
+
+def _limit(run: Run) -> float | None:
+    """Return the size of the fullest card in GiB, where it does not flatten the lines."""
     total, peak = run["vram_total_mib"], run["peak_vram_mib"]
-    if total is not None and peak > 0.5 * total:
-        plot.axhline(total / 1024, color="#666666", linewidth=1, linestyle="--")
-        plot.set_ylim(0, 1.12 * total / 1024)
+    shown = total is not None and peak is not None and peak > 0.5 * total
+    return total / 1024 if shown else None
 
 
-def _spans(run: dict[str, Any]) -> list[tuple[float, float, str]]:
+def _spans(run: Run) -> list[tuple[float, float, str]]:
     """Return every span with its node's title, in the order of time."""
     found = [(start, end, _name(node)) for node in run["nodes"] for start, end in node["spans"]]
     return sorted(found)
 
 
-def _name(node: dict[str, Any]) -> str:
-    """Return the title, or the class where matplotlib's own font has no letters for the title."""
-    title = str(node["title"])
-    named = title if all(ord(letter) <= LAST_LATIN for letter in title) else node["class_type"]
+def _name(node: Run) -> str:
+    """Return the title without accents, or the class: Pillow's own font has ASCII only."""
+    parts = unicodedata.normalize("NFKD", str(node["title"]))
+    title = "".join(letter for letter in parts if not unicodedata.combining(letter))
+    named = title if title.isascii() else ascii(node["class_type"])[1:-1]
     return named if len(named) <= 28 else f"{named[:26]}..."
 
 
-def _bands(plot: Any, run: dict[str, Any]) -> None:
+def _bands(plot: Plot, run: Run) -> None:
     shortest = max(run["seconds"], 1e-3) / 1000
     wide = [span for span in _spans(run) if span[1] - span[0] >= shortest]
     for index, (start, end, _) in enumerate(wide):
-        plot.axvspan(start, end, color=BAND_COLOURS[index % 2], linewidth=0, zorder=0)
+        plot.band(start, end, BAND_COLOURS[index % 2])
 
 
-def _names(plot: Any, run: dict[str, Any]) -> None:
+def _names(plot: Plot, run: Run) -> None:
     """Write the title of every node whose band is wide enough above it."""
     width = max(run["seconds"], 1e-3)
     for start, end, title in _spans(run):
-        if end - start >= NAMED_SHARE * width and start + end <= 2 * width:
-            plot.annotate(
-                title, ((start + end) / 2, 1.0),
-                xycoords=("data", "axes fraction"), xytext=(0, 4), textcoords="offset points",
-                fontsize=8, rotation=25, ha="left", va="bottom", annotation_clip=False,
-                parse_math=False,
-            )
+        if end - start >= NAMED_SHARE * width and start + end <= 2 * width and title:
+            at = (plot.x((start + end) / 2), plot.box.top - 4)
+            plot.canvas.turned_text(at, title, 11, NAME_DEGREES)
 
 
-def _marks(plots: list[Any], run: dict[str, Any]) -> None:
-    seconds = [entry["at_seconds"] for entry in run["oom"]]
-    for plot in plots if seconds else []:
-        plot.vlines(
-            seconds, 0, 1, colors=OOM_COLOUR, linewidth=1.2, linestyle=":",
-            transform=plot.get_xaxis_transform(),
-        )
-        plot.plot(
-            seconds, [0.97] * len(seconds), "v", color=OOM_COLOUR, markersize=7,
-            transform=plot.get_xaxis_transform(), label="out of memory", zorder=5,
-        )
-    if seconds:
-        plots[0].legend(loc="upper left", fontsize=8, framealpha=0.9)
+def _marks(plots: list[Plot], run: Run) -> None:
+    for plot in plots:
+        for entry in run["oom"]:
+            x, top = plot.x(entry["at_seconds"]), plot.box.top
+            plot.canvas.dashes((x, top), (x, plot.box.bottom), OOM_COLOUR, 2)
+            _triangle(plot.canvas, x, top + 4)
+
+
+def _triangle(canvas: Canvas, x: float, y: float) -> None:
+    canvas.polygon([(x - 5, y), (x + 5, y), (x, y + 8)], OOM_COLOUR)
+
+
+def _legend(plot: Plot, run: Run, lines: dict[str, list[float | None]]) -> None:
+    """Say what the marks are, and which line is which device where there are several."""
+    x, y = plot.box.left + 12, plot.box.top + 10
+    if run["oom"]:
+        _triangle(plot.canvas, x + 8, y + 2)
+        plot.canvas.text((x + 24, y), "out of memory", 11)
+        y += 18
+    for index, device in enumerate(lines if len(lines) > 1 else ()):
+        colour = VRAM_COLOURS[index % len(VRAM_COLOURS)]
+        plot.canvas.line([(x, y + 6), (x + 16, y + 6)], colour, 2)
+        plot.canvas.text((x + 24, y), device, 11)
+        y += 18
+
+
+def _gib(values: list[float | None]) -> list[float | None]:
+    return [None if value is None else value / 1024 for value in values]
+
+
+def _known(values: list[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
 
 
 def _sentence_image(sentence: str) -> torch.Tensor:
-    """Return an IMAGE that holds one sentence, drawn by the imaging library ComfyUI brings."""
-    from PIL import Image, ImageDraw
-
-    image = Image.new("RGB", (640, 80), "white")
-    ImageDraw.Draw(image).text((20, 32), sentence, fill="black")
-    return torch.from_numpy(np.asarray(image).astype(np.float32) / 255.0).unsqueeze(0)
+    """Return an IMAGE that holds one sentence."""
+    canvas = Canvas(640, 80)
+    canvas.text((320, 40), sentence, 14, "mm")
+    return canvas.image()

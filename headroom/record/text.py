@@ -77,7 +77,8 @@ def _table(run: dict[str, Any]) -> list[str]:
         left = len(nodes) - MAX_LINES
         lines += ["", f"... and {left} more nodes (all of them are in the data)"]
     if any(cell.startswith(AT_LEAST) for row in rows for cell in row[1:]):
-        lines += ["", f"{AT_LEAST.strip()} at least: memory may have been given back between two readings"]
+        why = "at least: memory may have been given back between two readings"
+        lines += ["", f"{AT_LEAST}{why}"]
     return lines
 
 

@@ -89,18 +89,3 @@ def test_a_title_in_any_script_can_be_drawn(server):
     client = server.client()
     prompt = {"1": {**work(), "_meta": {"title": "加载检查点 🚀"}}, "2": report(value=["1", 0])}
     assert "加载检查点 🚀 (#1)" in text_of(client.run(prompt), "2")
-    assert "missing from font" not in server.log_text()
-
-
-def test_matplotlib_is_imported_only_when_a_chart_is_drawn_and_pyplot_never(serve):
-    server = serve("--cache-none", packs=(PACK,))
-    client = server.client()
-    modules = {"class_type": "TimedModules", "inputs": work()["inputs"]}
-
-    def loaded(prompt, node_id):
-        return json.loads(text_of(client.run(prompt), node_id))["matplotlib"]
-
-    assert loaded({"1": modules}, "1") == []
-    after = {**modules, "inputs": {**modules["inputs"], "value": ["2", 0]}}
-    found = loaded({"2": report(), "1": after}, "1")
-    assert "matplotlib.figure" in found and "matplotlib.pyplot" not in found

@@ -96,3 +96,27 @@ def test_a_prompt_that_is_refused_leaves_no_record(plain):
     status, _ = client.post_json("/prompt", refused)
     assert status == 400
     assert client.get_json("/headroom/runs?limit=1")["runs"] == before
+
+
+def found_by(client):
+    entry = client.run({"1": node("TimedRegistry")})
+    return own_times(entry)["1"][0]["found_by"]
+
+
+def test_the_next_statement_of_comfyui_drops_the_empty_registry(plain):
+    """What headroom/host/registry_watch.py relies on."""
+    client = plain.client()
+    client.run({"1": node("TimedWork")})
+    assert [found_by(client) for _ in range(3)] == ["registry"] * 3
+
+
+def test_a_prompt_whose_registry_is_found_late_is_recorded_all_the_same(plain):
+    client = plain.client()
+    client.run({"1": node("TimedHold")})
+    entry = client.run({"1": node("TimedWork", 0.5), "2": node("TimedRegistry", value=["1", 0])})
+    assert own_times(entry)["2"][0]["found_by"] in ("event loop", "thread")
+    run, nodes = record(client, entry)
+    assert run["status"] == "success"
+    assert {key: item["status"] for key, item in nodes.items()} == {"1": "done", "2": "done"}
+    assert nodes["1"]["seconds"] >= 0.5
+    assert found_by(client) == "registry"

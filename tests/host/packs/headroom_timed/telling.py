@@ -3,26 +3,37 @@
 import sys
 import time
 
+from comfy_execution.progress import ProgressHandler, get_progress_state
+
 from .waiting import Timed
+
+HELD = []
 
 
 class TimedRegistry(Timed):
     """What ComfyUI's progress registry holds while the prompt runs."""
 
     def run(self, seconds, salt, value=None):
-        from comfy_execution.progress import get_progress_state
-
         registry = get_progress_state()
         names = {name: type(handler).__name__ for name, handler in registry.handlers.items()}
-        return self.told(time.time(), value, handlers=names, prompt_id=registry.prompt_id)
+        found_by = registry.handlers["headroom"].attached_by
+        return self.told(time.time(), value, handlers=names, prompt_id=registry.prompt_id,
+                         found_by=found_by)
 
 
-class TimedModules(Timed):
-    """Which parts of matplotlib this server has imported."""
+class Holder(ProgressHandler):
+    """Keeps the registry that it finds as the next prompt begins."""
+
+    def reset(self):
+        HELD.append(get_progress_state())
+
+
+class TimedHold(Timed):
+    """Keeps the registry that is there between this prompt's and the next one's."""
 
     def run(self, seconds, salt, value=None):
-        found = sorted(name for name in sys.modules if name.split(".")[0] == "matplotlib")
-        return self.told(time.time(), value, matplotlib=found)
+        get_progress_state().register_handler(Holder("holder"))
+        return self.told(time.time(), value)
 
 
 class TimedNote(Timed):
