@@ -112,10 +112,9 @@ class _Page:
         if run.status == "error":
             self._failed.append(run.prompt_id)
         for record in run.nodes.records.values():
-            if record.peak_vram_bytes is not None and record.spans:
-                self._peak.labels(self._names.label(record.info.class_type)).observe(
-                    record.peak_vram_bytes
-                )
+            known = [peak.at_least for peak in record.peaks if peak is not None]
+            if known and record.spans:  # of the fullest device
+                self._peak.labels(self._names.label(record.info.class_type)).observe(max(known))
         for _, entry in run.entries:
             if isinstance(entry, OomAttempt):
                 node = run.nodes.records.get(entry.node_id or "")

@@ -28,9 +28,9 @@ KINDS: tuple[type[Exception], ...] = tuple(
     kind for kind in (TORCH_OOM, _ACCELERATOR_ERROR, MemoryError, OSError, RuntimeError) if kind
 )
 
-# Sources: the texts of PyTorch's allocators (c10/cuda, c10/xpu, the MPS allocator) and of its checks
-# on library calls (cuBLAS, cuDNN and AMD's names for them), the status names of MIOpen, Unified
-# Runtime and Level Zero, and DirectML's and vendors' plug-in devices' own words.
+# Sources: the texts of PyTorch's allocators (c10/cuda, c10/xpu, the MPS allocator) and of its
+# checks on library calls (cuBLAS, cuDNN and AMD's names for them), the status names of MIOpen,
+# Unified Runtime and Level Zero, and DirectML's and vendors' plug-in devices' own words.
 _DEVICE_TEXTS = re.compile(
     r"(cuda|hip|mps backend|xpu|npu|mlu|musa|gpu|device|accelerator)\w*( error)?:? out of memory"
     r"|out of memory\. tried to allocate"

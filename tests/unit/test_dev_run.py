@@ -207,7 +207,7 @@ def test_a_budget_that_is_no_number_is_refused(word, capsys):
 
 def test_several_files_and_seeds_run_under_one_bar(monkeypatch, tmp_path, capsys, quick):
     other = tmp_path / "other.json"
-    other.write_text(json.dumps(drawn().ui()), encoding="utf-8")
+    other.write_text(json.dumps(WORKFLOW), encoding="utf-8")
     server = Growing()
     words = (str(other), "--seed", "7", "--seed", "8", "--max-vram-mib", "3000")
     assert started(monkeypatch, tmp_path, server, *words) == 3
