@@ -93,7 +93,7 @@ class Bench:
     def __init__(self):
         self.host = Host()
         self.purged = []
-        model = LoadedModel("m1", "diffusion model", "BaseModel", "cuda:0", 3 << 30, 3 << 30,
+        model = LoadedModel("m1", "diffusion model", "BaseModel", None, "cuda:0", 3 << 30, 3 << 30,
                             False, None)
         self.rescue = Rescue(self.host, Registry(), self.purged.append, lambda: [model])
 
