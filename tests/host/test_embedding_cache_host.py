@@ -8,7 +8,6 @@ import pytest
 from support.encodings import (
     CHECKPOINT,
     LINES,
-    LORA,
     PACK,
     SMALL,
     Encoding,
@@ -17,6 +16,7 @@ from support.encodings import (
     encoders_of,
     files,
     give,
+    write_changed_lora,
     write_encoder,
 )
 
@@ -216,23 +216,17 @@ def test_a_changed_file_neither_hits_nor_leaves_a_trace_of_the_old_model(
 def test_a_lora_on_the_clip_that_changes_neither_hits_nor_leaves_a_trace(
     client, server, other, models_dir
 ):
-    from safetensors.torch import load_file, save_file
-
-    name = "changing.safetensors"
-    [source] = models_dir.rglob(LORA)
-    weights = load_file(str(source))
-    folder = server.base_dir / "models" / "loras"
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(weights, str(folder / name))
+    path = server.base_dir / "models" / "loras" / "changing.safetensors"
 
     def run(one):
-        return Encoding(CHECKPOINT, lora=1.0, lora_name=name).run(one)
+        return Encoding(CHECKPOINT, lora=1.0, lora_name=path.name).run(one)
 
+    write_changed_lora(models_dir, path, 1)
     first = run(client)
     assert "2 encoded and written" in first.report
-    save_file({key: weight * 3 for key, weight in weights.items()}, str(folder / name))
-    assert f"2 encoded but not kept, because {name} changed" in run(client).report
-    give(server, other, name, "loras")
+    write_changed_lora(models_dir, path, 3)
+    assert f"2 encoded but not kept, because {path.name} changed" in run(client).report
+    give(server, other, path.name, "loras")
     fresh = run(other.client())
     assert "2 encoded and written" in fresh.report and fresh.digest != first.digest
 
@@ -254,7 +248,6 @@ def test_the_key_covers_comfyuis_code_its_nodes_and_the_tokenizers(client, comfy
 
 def test_a_folder_that_takes_nothing_costs_no_prompt(client, user_folder):
     right = Encoding(cache="off").run(client)
-    shutil.rmtree(user_folder / "__headroom" / "embeddings", ignore_errors=True)
     (user_folder / "__headroom").mkdir(exist_ok=True)
     (user_folder / "__headroom" / "embeddings").write_bytes(b"a file in place of the folder")
     blocked = Encoding().run(client)

@@ -35,10 +35,11 @@ def encoders_of(server):
 
 
 def give(server, other, name, kind="text_encoders"):
-    """Copy a model of one server to the other one."""
-    folder = other.base_dir / "models" / kind
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(server.base_dir / "models" / kind / name, folder / name)
+    """Copy a model of one server to the other one, which has it from then on."""
+    there = other.base_dir / "models" / kind / name
+    there.parent.mkdir(parents=True, exist_ok=True)
+    if not there.exists():
+        shutil.copy2(server.base_dir / "models" / kind / name, there)
 
 
 def edit_in_the_middle(path):
@@ -51,6 +52,16 @@ def edit_in_the_middle(path):
         file.write(data)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert path.stat().st_size == status.st_size and path.stat().st_mtime_ns == status.st_mtime_ns
+
+
+def write_changed_lora(models_dir, path, factor):
+    """Write the test LoRA with its weights times `factor`."""
+    from safetensors.torch import load_file, save_file
+
+    [source] = models_dir.rglob(LORA)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    weights = load_file(str(source))
+    save_file({key: weight * factor for key, weight in weights.items()}, str(path))
 
 
 class Run:
