@@ -1,6 +1,7 @@
 """Start what runs beside the nodes in a ComfyUI server: the recorder and the HTTP routes."""
 
 import logging
+from functools import partial
 
 from .api.gate import Gate
 from .encode import file_watch
@@ -31,6 +32,8 @@ def _start() -> None:
     if not host_server.has_server():
         return
     file_watch.watch()
+    from .api.gauges import gauges
+    from .api.metrics import Metrics
     from .api.routes import Routes
     from .host.recording import PromptWatcher
     from .rescue.attach import look_after_prompts
@@ -49,7 +52,9 @@ def _start() -> None:
     )
     found.prompt_is_over = rescue.prompt_is_over
     found.more_of = rescue.facts
-    routes = Routes(found, gate, host_server.prompts_waiting, rescue.ask)
+    collect = partial(gauges, host_server.queue_lengths)
+    metrics = Metrics(found, collect, rescue.facts)
+    routes = Routes(found, gate, host_server.queue_lengths, rescue.ask, metrics)
     watcher = PromptWatcher(found, host_server.is_running)
     found.attach = watcher.attach
     for method, path, handler in routes.table():

@@ -12,7 +12,7 @@ from ..measure.journal import note_action
 from ..measure.report import Report, mib_text
 from ..measure.snapshot import Snapshot, snapshot
 from ..models.find import FoundModel, find_models
-from ..models.unload import Unloaded, others, unload_models
+from ..models.unload import Unloaded, loaded_bytes, others, unload_models
 
 Unload = Literal["all models", "all but keep", "no models"]
 
@@ -23,12 +23,15 @@ def purge(
     only_below_free_mib: int = 0,
     free_ram: bool = False,
     reset_node_cache: bool = False,
+    free_mib: int = 0,
 ) -> Report:
     """Give back VRAM in three levels (models, garbage, allocator cache) and report each.
 
     `keep` holds the models to leave loaded with `all but keep`. With `only_below_free_mib` above 0
     nothing is done while the compute device has at least that much room. `free_ram` also returns
     unused heap pages of this process. `reset_node_cache` takes effect after the running prompt.
+    `free_mib` above 0 asks for at least so much room and does as little for it as is needed:
+    garbage and cache first, then models or parts of them in ComfyUI's own order.
     Models come back when something uses them; that reload is the cost.
     Raises ValueError for an unknown `unload`, and when `all but keep` has no model to keep.
     """
@@ -40,13 +43,50 @@ def purge(
     if only_below_free_mib > 0 and room is not None and room >= wanted:
         reason = f"left alone: {mib_text(room)} are free, the limit is {mib_text(wanted)}"
         return _finish("nothing was purged", (reason,), before)
-    done = [] if unload == "no models" else unload_models(others(kept))
-    steps = [*_unload_steps(unload, done), _collect(), _return_cache()]
+    if free_mib > 0:
+        steps, headline = _make_room(free_mib * MIB, unload, kept)
+    else:
+        done = [] if unload == "no models" else unload_models(others(kept))
+        steps, headline = [*_unload_steps(unload, done), _collect(), _return_cache()], ""
     if free_ram:
         steps.append(trim_heap())
     if reset_node_cache:
         steps.append(_reset_node_cache())
-    return _finish("", tuple(steps), before)
+    return _finish(headline, tuple(steps), before)
+
+
+def _make_room(wanted: int, unload: Unload, kept: list[FoundModel]) -> tuple[list[str], str]:
+    """Free `wanted` bytes on every device that has less; return the steps and the headline."""
+    steps: list[str] = []
+    if free_bytes() < wanted:
+        steps += [_collect(), _return_cache()]
+    host = current_host()
+    if host is not None and unload != "no models" and free_bytes() < wanted:
+        keep = host.entries_of([model.handle for model in kept if model.kind == "patcher"])
+        before = _weights_bytes()
+        for device in host.gpu_devices():
+            host.free_at_least(device, wanted, keep)
+        steps.append(f"models: {mib_text(before - _weights_bytes())} of weights unloaded")
+    reached = free_bytes()
+    enough = "as asked" if reached >= wanted else "and nothing more can be unloaded"
+    headline = f"{mib_text(reached)} are free, {mib_text(wanted)} were asked for: {enough}"
+    return steps or ["left alone: there is room enough"], headline
+
+
+def free_bytes() -> int:
+    """Return the room at once on the fullest device that models go to; RAM where there is none."""
+    host = current_host()
+    found = snapshot()
+    if not found.devices:
+        return found.ram_available_bytes
+    if host is not None:
+        return min(int(host.available_bytes(device)) for device in host.gpu_devices())
+    return min(device.available_bytes or 0 for device in found.devices)
+
+
+def _weights_bytes() -> int:
+    host = current_host()
+    return sum(loaded_bytes(entry) for entry in host.loaded_entries()) if host else 0
 
 
 def _models_to_keep(unload: Unload, keep: Any) -> list[FoundModel]:

@@ -16,6 +16,7 @@ SCOPES = ("this model", "every other model")
 TARGETS = ("CPU", "disk")
 MAX_RUNS_ASKED = 50
 MAX_BODY_BYTES = 64 * 1024
+MAX_DIGITS = 12  # of a number of MiB
 
 
 class BadRequest(ValueError):
@@ -29,6 +30,7 @@ class PurgeRequest:
     only_below_free_mib: int = 0
     free_ram: bool = False
     reset_node_cache: bool = False
+    free_mib: int = 0
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,9 @@ class OffloadRequest:
 
 def purge_request(body: bytes) -> PurgeRequest:
     """Read the body of POST /headroom/purge; an empty one means all defaults."""
-    known = ("unload", "keep", "only_below_free_mib", "free_ram", "reset_node_cache")
+    known = (
+        "unload", "keep", "only_below_free_mib", "free_ram", "reset_node_cache", "free_mib",
+    )
     fields = _fields(body, known)
     found = PurgeRequest(
         unload=_choice(fields, "unload", UNLOADS),
@@ -48,6 +52,7 @@ def purge_request(body: bytes) -> PurgeRequest:
         only_below_free_mib=_count(fields, "only_below_free_mib"),
         free_ram=_flag(fields, "free_ram"),
         reset_node_cache=_flag(fields, "reset_node_cache"),
+        free_mib=_count(fields, "free_mib"),
     )
     if (found.unload == "all but keep") != bool(found.keep):
         raise BadRequest(
@@ -88,6 +93,17 @@ def runs_asked(query: Mapping[str, str]) -> int:
     if given not in {str(number) for number in range(1, MAX_RUNS_ASKED + 1)}:
         raise BadRequest(
             f"Expected `limit` to be a number from 1 to {MAX_RUNS_ASKED}, but got {_shown(given)}."
+        )
+    return int(given)
+
+
+def free_mib_asked(query: Mapping[str, str]) -> int:
+    """Read `free_mib` of GET /headroom/ready; 0 where it is left out."""
+    given = query.get("free_mib", "0")
+    if not (given.isascii() and given.isdecimal() and len(given) <= MAX_DIGITS):
+        raise BadRequest(
+            "Expected `free_mib` to be a whole number of MiB, 0 or more, but got "
+            f"{_shown(given)}."
         )
     return int(given)
 
@@ -160,7 +176,7 @@ def _flag(fields: dict[str, Any], name: str) -> bool:
 
 def _count(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name, 0)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**MAX_DIGITS:
         raise BadRequest(
             f"Expected `{name}` to be a whole number of MiB, 0 or more, but got {_shown(value)}."
         )

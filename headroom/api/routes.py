@@ -1,29 +1,28 @@
 """The HTTP routes: answers are made in threads, so the server's event loop never waits for them."""
 
 import asyncio
-import json
-import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from aiohttp import web
 
 from ..actions.offload import offload
-from ..actions.purge import purge
-from ..base.refusals import NotKnown, Refused
-from ..measure.report import Report
+from ..actions.purge import free_bytes, purge
+from ..base.device import in_mib
+from ..base.refusals import NotKnown
 from ..measure.snapshot import snapshot
 from ..models.loaded import loaded_models, patchers_named
 from ..record.recorder import Recorder
-from .gate import Crowded, Gate
+from .answers import Answer, answered, as_json, body_of
+from .gate import Gate
+from .ready import readiness
 from .requests import (
-    MAX_BODY_BYTES,
-    BadRequest,
     OffloadRequest,
     PurgeRequest,
+    free_mib_asked,
     memory_answer,
     offload_request,
     purge_request,
@@ -31,25 +30,32 @@ from .requests import (
     runs_asked,
 )
 
-log = logging.getLogger("headroom")
-
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 Asked = TypeVar("Asked")
 READERS = 4
-MAX_SENTENCE = 600
+
+
+class Page(Protocol):
+    """What is scraped."""
+
+    def page(self) -> tuple[bytes, str]: ...
 
 
 class Routes:
-    """The handlers of our routes."""
+    """The handlers of our routes.
+
+    `queue_lengths` gives how many prompts run and wait, `rescue(prompt_id)` queues one again.
+    """
 
     def __init__(
-        self, recorder: Recorder, gate: Gate, prompts_waiting: Callable[[], bool],
-        rescue: Callable[[str], Any],
+        self, recorder: Recorder, gate: Gate, queue_lengths: Callable[[], tuple[int, int]],
+        rescue: Callable[[str], Any], metrics: Page,
     ) -> None:
         self._recorder = recorder
         self._gate = gate
-        self._prompts_waiting = prompts_waiting
+        self._queue_lengths = queue_lengths
         self._rescue = rescue
+        self._metrics = metrics
         # Threads of our own: a driver that hangs must not take those that ComfyUI serves with.
         self._readers = ThreadPoolExecutor(READERS, "headroom answer")
 
@@ -59,19 +65,27 @@ class Routes:
             ("GET", "/headroom/memory", self.memory),
             ("GET", "/headroom/runs", self.runs),
             ("GET", "/headroom/runs/{prompt_id}", self.run),
+            ("GET", "/headroom/ready", self.ready),
+            ("GET", "/headroom/metrics", self.metrics),
             ("POST", "/headroom/purge", self.purge),
             ("POST", "/headroom/offload", self.offload),
             ("POST", "/headroom/rescue", self.rescue),
         ]
 
     async def memory(self, request: web.Request) -> web.Response:
-        return await answered(self._read(self._memory))
+        return await self._read(self._memory)
 
     async def runs(self, request: web.Request) -> web.Response:
-        return await answered(self._read(lambda: self._runs(dict(request.query))))
+        return await self._read(partial(self._runs, dict(request.query)))
 
     async def run(self, request: web.Request) -> web.Response:
-        return await answered(self._read(lambda: self._one_run(request.match_info["prompt_id"])))
+        return await self._read(partial(self._one_run, request.match_info["prompt_id"]))
+
+    async def ready(self, request: web.Request) -> web.Response:
+        return await self._read(partial(self._ready, dict(request.query)))
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        return await self._read(self._page)
 
     async def purge(self, request: web.Request) -> web.Response:
         return await answered(self._act(request, purge_request, _purge))
@@ -82,101 +96,68 @@ class Routes:
     async def rescue(self, request: web.Request) -> web.Response:
         return await answered(self._rescued(request))
 
-    async def _rescued(self, request: web.Request) -> str:
-        asked = rescue_request(await body_of(request))
-        return await self._read(lambda: self._rescue(asked))
+    # ---------------------------------------------------- where the work is done
 
-    async def _read(self, work: Callable[[], Any]) -> str:
-        """Do `work` in a thread and write its JSON there too."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, lambda: json.dumps(work()))
+    async def _read(self, work: Callable[[], Answer]) -> web.Response:
+        return await answered(self._in_thread(work))
+
+    async def _in_thread(self, work: Callable[[], Answer]) -> Answer:
+        """Do `work`, which makes the body too, in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     async def _act(
-        self, request: web.Request, read: Callable[[bytes], Asked], do: Callable[[Asked], Report]
-    ) -> str:
+        self, request: web.Request, read: Callable[[bytes], Asked], do: Callable[[Asked], Any]
+    ) -> Answer:
         """Read what is asked, before anything else, and do it when nothing else runs."""
         asked = read(await body_of(request))
-        return json.dumps((await self._gate.act(partial(_as_nodes_do, do, asked))).as_json())
+        return as_json(await self._gate.act(partial(_as_nodes_do, do, asked)))
+
+    async def _rescued(self, request: web.Request) -> Answer:
+        asked = rescue_request(await body_of(request))
+        return await self._in_thread(lambda: as_json(self._rescue(asked)))
 
     # ---------------------------------------------------- in a thread
 
-    def _memory(self) -> Any:
-        return memory_answer(snapshot(), loaded_models(), self._prompts_waiting())
+    def _memory(self) -> Answer:
+        busy = sum(self._queue_lengths()) > 0
+        return as_json(memory_answer(snapshot(), loaded_models(), busy))
 
-    def _runs(self, query: dict[str, str]) -> Any:
-        return {"runs": self._recorder.runs(runs_asked(query))}
+    def _runs(self, query: Mapping[str, str]) -> Answer:
+        return as_json({"runs": self._recorder.runs(runs_asked(query))})
 
-    def _one_run(self, prompt_id: str) -> Any:
+    def _one_run(self, prompt_id: str) -> Answer:
         found = self._recorder.run(prompt_id)
         if found is None:
             raise NotKnown(
                 "No record of this prompt: it has not begun yet, or is older than the last runs "
                 "that are kept."
             )
-        return found
+        return as_json(found)
+
+    def _ready(self, query: Mapping[str, str]) -> Answer:
+        found = readiness(free_mib_asked(query), self._queue_lengths())
+        return as_json(found.as_json(), 200 if found.is_ready else 503)
+
+    def _page(self) -> Answer:
+        body, content_type = self._metrics.page()
+        return Answer(body, content_type=content_type)
 
 
-def _as_nodes_do(do: Callable[[Asked], Report], asked: Asked) -> Report:
+def _as_nodes_do(do: Callable[[Asked], Any], asked: Asked) -> Any:
     """Handle weights in the mode in which nodes run."""
     with torch.inference_mode():
         return do(asked)
 
 
-def _purge(asked: PurgeRequest) -> Report:
+def _purge(asked: PurgeRequest) -> dict[str, object]:
     keep = patchers_named(list(asked.keep)) or None
-    return purge(
-        asked.unload, keep, asked.only_below_free_mib, asked.free_ram, asked.reset_node_cache
+    report = purge(
+        asked.unload, keep, asked.only_below_free_mib, asked.free_ram, asked.reset_node_cache,
+        asked.free_mib,
     )
+    reached = {"reached_free_mib": in_mib(free_bytes())} if asked.free_mib else {}
+    return {**report.as_json(), **reached}
 
 
-def _offload(asked: OffloadRequest) -> Report:
-    return offload(patchers_named([asked.model]), asked.scope, asked.to)
-
-
-async def body_of(request: web.Request) -> bytes:
-    """Return the body; BadRequest for one that is larger than any that could be meant."""
-    body = bytearray()
-    async for chunk in request.content.iter_any():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise BadRequest(
-                f"Expected a body of at most {MAX_BODY_BYTES // 1024} KiB, but this one is larger."
-            )
-    return bytes(body)
-
-
-async def answered(work: Awaitable[str]) -> web.Response:
-    """Answer with the JSON text that `work` returns, or with one sentence for what it raises."""
-    try:
-        status, text = 200, await work
-    except SENTENCES as error:
-        status, text = status_of(error), json.dumps({"error": shortened(str(error))})
-    except Exception as error:
-        log.exception("[Headroom] a request failed")
-        status, text = 409, json.dumps({"error": failure(error)})
-    return web.Response(status=status, text=text, content_type="application/json")
-
-
-# Whose text is a sentence for the sender. ValueError: BadRequest, a model that cannot be offloaded.
-SENTENCES = (NotKnown, Refused, ValueError)
-
-
-def status_of(error: Exception) -> int:
-    """Return the HTTP status of an answer that is a sentence."""
-    if isinstance(error, NotKnown):
-        return 404
-    if isinstance(error, Refused):
-        return 429 if isinstance(error, Crowded) else 409
-    return 400
-
-
-def failure(error: Exception) -> str:
-    """Return a sentence for an error of the system, of a driver or of another pack's model."""
-    words = getattr(error, "strerror", None) or str(error).strip().split("\n")[0]
-    detail = ": ".join(filter(None, (type(error).__name__, shortened(str(words)).rstrip("."))))
-    return f"It could not be done ({detail}); the server's log says more."
-
-
-def shortened(sentence: str) -> str:
-    """Return `sentence`, cut where it quotes something long."""
-    return sentence if len(sentence) <= MAX_SENTENCE else f"{sentence[: MAX_SENTENCE - 3]}..."
+def _offload(asked: OffloadRequest) -> dict[str, object]:
+    return offload(patchers_named([asked.model]), asked.scope, asked.to).as_json()

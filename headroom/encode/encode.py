@@ -11,7 +11,7 @@ from ..actions.to_cpu import OnCpu, to_cpu
 from ..base.choices import expect_choice
 from ..base.tensors import storage_bytes, tensors_within
 from ..host.adapter import current_host, return_cache
-from ..measure.journal import note_action
+from ..measure.journal import note_action, note_embeddings
 from ..measure.report import Report, mib_text
 from ..measure.snapshot import snapshot
 from ..models.find import find_models
@@ -74,6 +74,7 @@ def encode_to_cpu(
     steps += [f"left as it is: {sentence}" for sentence in moved.left[:MAX_NAMED]]
     if lookup is not None:
         steps.append(_cache_text(lookup, len(set(prompts)), fresh))
+        note_embeddings(len(set(prompts)) - fresh, fresh)
         lookup.cache.trim()
     steps += _release(clip, release_encoder, more_follow)
     report = Report(_headline(conditionings), tuple(steps), before, snapshot())

@@ -133,6 +133,15 @@ def unload(entries: Iterable[Any]) -> None:
     mm.cleanup_models()
 
 
+def free_at_least(device: torch.device, wanted_bytes: int, keep: Iterable[Any]) -> None:
+    """Let ComfyUI unload models, or parts of them, until so much is free on `device`.
+
+    `keep`: loaded entries that stay as they are. Less may be reached; nothing is loaded again.
+    """
+    mm.free_memory(wanted_bytes, device, list(keep))
+    mm.cleanup_models()
+
+
 def load(patchers: list[Any]) -> None:
     """Load `patchers` onto their devices the way ComfyUI does before it runs them."""
     mm.load_models_gpu(patchers)

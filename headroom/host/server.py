@@ -120,6 +120,12 @@ def prompts_waiting() -> bool:
     return bool(PromptServer.instance.prompt_queue.get_tasks_remaining() > 0)
 
 
+def queue_lengths() -> tuple[int, int]:
+    """Return how many prompts run and how many wait."""
+    running, waiting = PromptServer.instance.prompt_queue.get_current_queue_volatile()
+    return len(running), len(waiting)
+
+
 def is_running(prompt_id: str) -> bool:
     """Return whether this prompt is the one that runs now."""
     running, _ = PromptServer.instance.prompt_queue.get_current_queue_volatile()

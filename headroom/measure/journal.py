@@ -44,7 +44,17 @@ class OomAttempt:
     recovered: bool
 
 
-Entry = Action | OomAttempt
+@dataclass(frozen=True)
+class EmbeddingReads:
+    """How many prompts a node read from the disk cache, and how many it had to encode."""
+
+    prompt_id: str | None
+    node_id: str | None
+    read: int
+    encoded: int
+
+
+Entry = Action | OomAttempt | EmbeddingReads
 _listeners: list[Callable[[Entry], None]] = []
 _lock = threading.Lock()
 
@@ -78,6 +88,12 @@ def note_action(action: str, freed_mib: float, text: str) -> None:
     """Tell the listeners that the running node did `action`."""
     prompt_id, node_id = executing_node()
     _tell(Action(prompt_id, node_id, action, freed_mib, text))
+
+
+def note_embeddings(read: int, encoded: int) -> None:
+    """Tell the listeners where the embeddings of the running node came from."""
+    prompt_id, node_id = executing_node()
+    _tell(EmbeddingReads(prompt_id, node_id, read, encoded))
 
 
 def note_oom(attempt: int, action: str, freed_mib: float, error: str, recovered: bool) -> None:

@@ -54,6 +54,7 @@ class Events:
         self._queue: deque[Run | Event] = deque()
         self._entering: Run | None = None  # the run that the next event belongs to
         self.append: Callable[[Event], None] = self._queue.append
+        self.on_settled: Callable[[Run], None] | None = None
 
     def begin(self, run: Run) -> None:
         self._queue.append(run)
@@ -71,21 +72,30 @@ class Events:
     ) -> None:
         """Nothing more happens in this run; an outcome that nobody tells is guessed."""
         self.append((_settles(outcome, prompt), "", run.prompt_id, reading))
+        self.append((self._tell_settled, "", run.prompt_id, reading))
 
     @property
     def are_many(self) -> bool:
         return len(self._queue) > MAX_EVENTS
 
     def enter(self, store: RunStore) -> None:
-        """Enter everything into the records; what nobody can ask for any more is skipped."""
+        """Enter everything into the records; what nobody can ask for any more is skipped.
+
+        `on_settled` is told of every run that is over.
+        """
         while self._queue:
             event = self._queue.popleft()
             if isinstance(event, Run):
-                self._entering = event if store.get(event.prompt_id) is event else None
+                is_wanted = self.on_settled is not None or store.get(event.prompt_id) is event
+                self._entering = event if is_wanted else None
                 continue
             enter, node_id, prompt_id, reading = event
             if self._entering is not None and prompt_id == self._entering.prompt_id:
                 enter(self._entering, node_id, reading)
+
+    def _tell_settled(self, run: Run, _node_id: str, _reading: Reading) -> None:
+        if self.on_settled is not None:
+            self.on_settled(run)
 
 
 def _samples(run: Run, _node_id: str, reading: Reading) -> None:

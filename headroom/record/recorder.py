@@ -147,6 +147,10 @@ class Recorder:
             found = run_json(run, time.perf_counter(), with_samples=True)
         return {**found, **self.more_of(prompt_id)}
 
+    def tell_settled(self, listener: Callable[[Run], None]) -> None:
+        """Call `listener` with every run that is over from now on; it must be quick."""
+        self._events.on_settled = listener
+
     # ---------------------------------------------------- our nodes
 
     def _note(self, entry: Entry) -> None:

@@ -40,7 +40,7 @@ class Recorder:
 
 def asked(*requests, act=None, rescue=lambda prompt_id: {}):
     """The (status, JSON) of each (method, path, body) on a server with our routes."""
-    routes = Routes(Recorder(), Gate(lambda: False, lambda: True), lambda: False, rescue)
+    routes = Routes(Recorder(), Gate(lambda: False, lambda: True), lambda: (0, 0), rescue, None)
 
     async def ask():
         app = web.Application(client_max_size=2**30)

@@ -1,0 +1,79 @@
+"""What a request is answered: JSON, and one short sentence for everything that goes wrong."""
+
+import json
+import logging
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from ..base.refusals import NotKnown, Refused
+from .gate import Crowded
+from .requests import MAX_BODY_BYTES, BadRequest
+
+log = logging.getLogger("headroom")
+
+MAX_SENTENCE = 600
+# Whose text is a sentence for the sender. ValueError: BadRequest, a model that cannot be offloaded.
+SENTENCES = (NotKnown, Refused, ValueError)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The body of an answer, its status and its type with parameters."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = "application/json; charset=utf-8"
+
+
+def as_json(data: Any, status: int = 200) -> Answer:
+    """Return an answer of JSON data."""
+    return Answer(json.dumps(data).encode(), status)
+
+
+async def body_of(request: web.Request) -> bytes:
+    """Return the body; BadRequest for one that is larger than any that could be meant."""
+    body = bytearray()
+    async for chunk in request.content.iter_any():
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            raise BadRequest(
+                f"Expected a body of at most {MAX_BODY_BYTES // 1024} KiB, but this one is larger."
+            )
+    return bytes(body)
+
+
+async def answered(work: Awaitable[Answer]) -> web.Response:
+    """Answer with what `work` returns, or with one sentence for what it raises."""
+    try:
+        answer = await work
+    except SENTENCES as error:
+        answer = as_json({"error": shortened(str(error))}, status_of(error))
+    except Exception as error:
+        log.exception("[Headroom] a request failed")
+        answer = as_json({"error": failure(error)}, 409)
+    headers = {"Content-Type": answer.content_type}
+    return web.Response(status=answer.status, body=answer.body, headers=headers)
+
+
+def status_of(error: Exception) -> int:
+    """Return the HTTP status of an answer that is a sentence."""
+    if isinstance(error, NotKnown):
+        return 404
+    if isinstance(error, Refused):
+        return 429 if isinstance(error, Crowded) else 409
+    return 400
+
+
+def failure(error: Exception) -> str:
+    """Return a sentence for an error of the system, of a driver or of another pack's model."""
+    words = getattr(error, "strerror", None) or str(error).strip().split("\n")[0]
+    detail = ": ".join(filter(None, (type(error).__name__, shortened(str(words)).rstrip("."))))
+    return f"It could not be done ({detail}); the server's log says more."
+
+
+def shortened(sentence: str) -> str:
+    """Return `sentence`, cut where it quotes something long."""
+    return sentence if len(sentence) <= MAX_SENTENCE else f"{sentence[: MAX_SENTENCE - 3]}..."

@@ -1,0 +1,63 @@
+"""The figures of the moment for Prometheus: devices, models, RAM and the queue."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+
+from ..base.cgroup import cgroup_memory
+from ..measure.snapshot import DeviceMemory, Snapshot, snapshot
+from ..models.loaded import LoadedModel, loaded_models
+
+DEVICE_FIGURES: tuple[tuple[str, str, Callable[[DeviceMemory], int | None]], ...] = (
+    ("total", "Size of the device.", lambda device: device.total_bytes),
+    ("driver_free", "Free for every process, by the driver.", lambda d: d.driver_free_bytes),
+    ("allocated", "In tensors of this process.", lambda device: device.allocated_bytes),
+    ("reserved", "Kept by torch's allocator.", lambda device: device.reserved_bytes),
+    ("dynamic", "In pages of dynamic VRAM.", lambda device: device.dynamic_bytes),
+)
+
+
+def gauges(queue_lengths: Callable[[], tuple[int, int]]) -> Iterator[Any]:
+    """Yield every figure. `queue_lengths` gives how many prompts run and how many wait."""
+    from prometheus_client.core import GaugeMetricFamily as Family
+
+    def family(name: str, text: str, labels: tuple[str, ...], *rows: tuple[Any, ...]) -> Any:
+        made = Family(f"headroom_{name}", text, labels=labels)
+        for *values, figure in rows:
+            if figure is not None:
+                made.add_metric([str(value) for value in values], figure)
+        return made
+
+    memory, models = snapshot(), loaded_models()
+    for name, text, figure in DEVICE_FIGURES:
+        rows = [(device.device, figure(device)) for device in memory.devices]
+        yield family(f"device_{name}_bytes", text, ("device",), *rows)
+    yield family("device_info", "The name of each device.", ("device", "name"),
+                 *((device.device, device.name, 1) for device in memory.devices))
+    yield family("models_loaded_bytes", "Weights on a device, by kind of model.",
+                 ("device", "kind"), *_weights(models))
+    for name, text, value in _ram(memory):
+        yield family(name, text, (), (value,))
+    running, pending = queue_lengths()
+    yield family("queue_prompts", "Prompts that run or wait.", ("state",),
+                 ("running", running), ("pending", pending))
+
+
+def _weights(models: list[LoadedModel]) -> list[tuple[str, str, int]]:
+    sums: dict[tuple[str, str], int] = {}
+    for model in models:
+        place = (model.device, model.kind)
+        sums[place] = sums.get(place, 0) + model.loaded_bytes
+    return [(*place, size) for place, size in sums.items()]
+
+
+def _ram(memory: Snapshot) -> list[tuple[str, str, int | None]]:
+    group = cgroup_memory()
+    return [
+        ("ram_total_bytes", "RAM of the machine.", int(psutil.virtual_memory().total)),
+        ("ram_available_bytes", "RAM that could be had now.", memory.ram_available_bytes),
+        ("process_resident_bytes", "RAM of this process.", memory.rss_bytes),
+        ("cgroup_limit_bytes", "RAM that the container may use.", group.limit if group else None),
+        ("cgroup_used_bytes", "RAM that the container uses.", group.used if group else None),
+    ]

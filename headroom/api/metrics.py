@@ -1,0 +1,151 @@
+"""What operators scrape: figures of the moment and counts of what happened, for Prometheus.
+
+`prometheus_client` is imported, and counting begins, with the first request: a server that nobody
+scrapes pays nothing. Names and labels: docs/monitoring.md.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..base.device import MIB
+from ..base.refusals import Refused
+from ..measure.journal import Action, EmbeddingReads, Entry, OomAttempt, listen
+from ..record.run import Run
+
+MAX_CLASSES = 200
+OTHER = "other"
+MAX_FAILED = 1000
+PEAK_BUCKETS_MIB = (
+    256, 512, 1024, 2048, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152, 81920,
+)
+
+
+class RunSource(Protocol):
+    """Who tells of runs that are over; the recorder."""
+
+    def tell_settled(self, listener: Callable[[Run], None]) -> None: ...
+    def runs(self, count: int) -> list[dict[str, Any]]: ...
+
+
+class Metrics:
+    """The page of GET /headroom/metrics.
+
+    `collect` gives the figures of the moment (see gauges), `failure_of` what the rescue knows of
+    a prompt that failed: {"failure": {"class_type": …}} where it ran out of memory.
+    """
+
+    def __init__(
+        self, source: RunSource, collect: Callable[[], Any],
+        failure_of: Callable[[str], dict[str, Any]],
+    ) -> None:
+        self._source = source
+        self._collect = collect
+        self._failure_of = failure_of
+        self._page: _Page | None = None
+
+    def page(self) -> tuple[bytes, str]:
+        """Return the page and its content type. Raises Refused without prometheus-client."""
+        if self._page is None:
+            self._page = _page(self._collect)
+            self._source.tell_settled(self._page.settled)
+            listen(self._page.noted)
+        self._source.runs(0)  # enters what happened since into the records
+        self._page.count_failures(self._failure_of)
+        return self._page.text()
+
+
+def _page(collect: Callable[[], Any]) -> "_Page":
+    try:
+        import prometheus_client
+    except ImportError as error:
+        raise Refused(
+            "Metrics need the Python package prometheus-client, which is not installed: install "
+            "the requirements of Headroom and start ComfyUI again."
+        ) from error
+    return _Page(prometheus_client, collect)
+
+
+class _Names:
+    """Classes of nodes as labels; what comes after the first many is one label together."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def label(self, class_type: str | None) -> str:
+        name = class_type or OTHER
+        if name not in self._known and len(self._known) >= MAX_CLASSES:
+            return OTHER
+        self._known.add(name)
+        return name
+
+
+class _Page:
+    """The counts since the first request, and the text of all figures."""
+
+    def __init__(self, client: Any, collect: Callable[[], Any]) -> None:
+        self._client = client
+        self._names = _Names()
+        self._failed: deque[str] = deque(maxlen=MAX_FAILED)
+        registry = self._registry = client.CollectorRegistry()
+
+        def counter(name: str, text: str, label: str) -> Any:
+            return client.Counter(f"headroom_{name}", text, [label], registry=registry)
+
+        self._runs = counter("runs", "Prompts that ended.", "outcome")
+        self._oom = counter("out_of_memory", "Out-of-memory errors in nodes.", "class_type")
+        self._recovered = counter("recoveries", "Errors that OOM Guard recovered.", "class_type")
+        self._freed = counter("freed_bytes", "Bytes of VRAM that an action freed.", "action")
+        self._embeddings = counter("embeddings", "Prompts by where they came from.", "source")
+        self._peak = client.Histogram(
+            "headroom_node_peak_vram_bytes", "Largest use of VRAM while a node ran.",
+            ["class_type"], buckets=[mib * MIB for mib in PEAK_BUCKETS_MIB], registry=registry,
+        )
+        registry.register(_Collector(collect))
+
+    def text(self) -> tuple[bytes, str]:
+        return self._client.generate_latest(self._registry), self._client.CONTENT_TYPE_LATEST
+
+    def settled(self, run: Run) -> None:
+        """A run is over: count it, its nodes and its errors."""
+        self._runs.labels(run.status).inc()
+        if run.status == "error":
+            self._failed.append(run.prompt_id)
+        for record in run.nodes.records.values():
+            peak = record.peaks[run.fullest] if record.peaks and record.spans else None
+            if peak is not None:
+                label = self._names.label(record.info.class_type)
+                self._peak.labels(label).observe(peak.at_least)
+        for _, entry in run.entries:
+            if isinstance(entry, OomAttempt):
+                node = run.nodes.records.get(entry.node_id or "")
+                label = self._names.label(node.info.class_type if node is not None else None)
+                self._oom.labels(label).inc()
+                if entry.recovered:
+                    self._recovered.labels(label).inc()
+
+    def noted(self, entry: Entry) -> None:
+        """One of our nodes or an HTTP call did something."""
+        if isinstance(entry, Action):
+            self._freed.labels(entry.action).inc(max(entry.freed_mib, 0.0) * MIB)
+        elif isinstance(entry, EmbeddingReads):
+            self._embeddings.labels("cache").inc(entry.read)
+            self._embeddings.labels("encoder").inc(entry.encoded)
+
+    def count_failures(self, failure_of: Callable[[str], dict[str, Any]]) -> None:
+        """Count the prompts that ended in an out-of-memory error, as the rescue knows them."""
+        while self._failed:
+            failure = failure_of(self._failed.popleft()).get("failure")
+            if failure:
+                self._oom.labels(self._names.label(failure.get("class_type"))).inc()
+
+
+class _Collector:
+    """What the library asks for the figures of the moment."""
+
+    def __init__(self, collect: Callable[[], Any]) -> None:
+        self.collect = collect
+
+    def describe(self) -> list[Any]:
+        """Return nothing: the library would else collect once only to learn the names."""
+        return []

@@ -1,0 +1,57 @@
+"""Has this server room for what comes next? What may be evicted counts as free."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..base.device import MIB, in_mib
+from ..host.adapter import current_host
+from ..measure.report import mib_text
+from ..models.unload import loaded_bytes
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """The room on the device that ComfyUI runs models on, in bytes, against what is wanted.
+
+    `free_bytes` can be had at once, `evictable_bytes` by unloading models that no prompt uses.
+    """
+
+    device: str
+    wanted_bytes: int
+    free_bytes: int
+    evictable_bytes: int
+    running: int
+    pending: int
+
+    @property
+    def is_ready(self) -> bool:
+        return self.free_bytes + self.evictable_bytes >= self.wanted_bytes
+
+    @property
+    def reason(self) -> str:
+        evictable = f" and {mib_text(self.evictable_bytes)} more when idle models are unloaded"
+        has = f"{mib_text(self.free_bytes)} are free{evictable if self.evictable_bytes else ''}"
+        if self.is_ready:
+            return f"{has}."
+        busy = "; a prompt runs, so no model counts as idle" if self.running else ""
+        return f"{has}, but {mib_text(self.wanted_bytes)} are wanted on {self.device}{busy}."
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "ready": self.is_ready, "reason": self.reason, "device": self.device,
+            "wanted_mib": in_mib(self.wanted_bytes), "free_mib": in_mib(self.free_bytes),
+            "evictable_mib": in_mib(self.evictable_bytes),
+            "running": self.running, "pending": self.pending,
+        }
+
+
+def readiness(wanted_mib: int, queue_lengths: tuple[int, int]) -> Readiness:
+    """Measure the compute device (RAM where ComfyUI runs on the CPU); changes nothing."""
+    host = current_host()
+    assert host is not None, "a route without ComfyUI"
+    device = host.compute_device()
+    running, pending = queue_lengths
+    idle = [entry for entry in host.loaded_entries() if entry.device == device]
+    evictable = 0 if running else sum(loaded_bytes(entry) for entry in idle)
+    free = int(host.available_bytes(device))
+    return Readiness(str(device), wanted_mib * MIB, free, evictable, running, pending)

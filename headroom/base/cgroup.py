@@ -1,0 +1,56 @@
+"""The memory limit of the container or service that this process runs in (Linux cgroups).
+
+https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files; version 1 has others.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+V2_FILES = ("memory.max", "memory.current")
+V1_FILES = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+NO_LIMIT = 1 << 60  # version 1 writes a number near 2^63 where there is none
+
+
+class GroupMemory(NamedTuple):
+    """Bytes that a group may use and does use."""
+
+    limit: int
+    used: int
+
+
+def cgroup_memory(root: Path = Path("/")) -> GroupMemory | None:
+    """Return the tightest limit on this process (the least room left), None where there is none."""
+    found = [memory for folder, files in _folders(root) if (memory := _read(folder, files))]
+    return min(found, key=lambda memory: memory.limit - memory.used, default=None)
+
+
+def _folders(root: Path) -> list[tuple[Path, tuple[str, str]]]:
+    """Return the folders of the groups that this process is in, and the names of their files."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    folders = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            folders += [(folder, V2_FILES) for folder in _upwards(root / "sys/fs/cgroup", path)]
+        elif "memory" in controllers.split(","):
+            top = root / "sys/fs/cgroup/memory"
+            folders += [(folder, V1_FILES) for folder in _upwards(top, path)]
+    return folders
+
+
+def _upwards(top: Path, path: str) -> list[Path]:
+    """Return the group's folder and those above it; in a container the path may be another's."""
+    own = top / path.strip("/")
+    return [own, *(folder for folder in own.parents if folder.is_relative_to(top))]
+
+
+def _read(folder: Path, files: tuple[str, str]) -> GroupMemory | None:
+    try:
+        limit, used = (folder / files[0]).read_text().strip(), (folder / files[1]).read_text()
+        found = None if limit == "max" else GroupMemory(int(limit), int(used))
+    except (OSError, ValueError):
+        return None
+    return None if found is None or found.limit >= NO_LIMIT else found
