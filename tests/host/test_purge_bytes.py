@@ -1,6 +1,7 @@
 """Purge VRAM and Offload Model on the simulated GPU: the bytes they report are the bytes moved."""
 
 import json
+import math
 import re
 
 import pytest
@@ -137,3 +138,81 @@ def test_the_encoder_offloaded_after_encoding_makes_room_for_the_sampler(client)
     with_encoder = client.get_json("/headroom/memory")["models"]
     assert [model["class"] for model in with_encoder if "CLIP" in model["class"]] == []
     assert latent.id
+
+
+def sampled(client, *checkpoints):
+    """Sample with each checkpoint, so that its models stay loaded."""
+    for name in checkpoints:
+        graph = Graph()
+        checkpoint = load(graph, name)
+        latent = add_sampler(graph, checkpoint[0], checkpoint[1])
+        graph.add("PreviewImage", images=graph.add("VAEDecode", samples=latent, vae=checkpoint[2]))
+        client.run(graph.prompt)
+
+
+def loaded_mib(client):
+    models = client.get_json("/headroom/memory")["models"]
+    return sum(model["loaded_mib"] for model in models)
+
+
+def test_a_purge_for_so_much_room_makes_that_and_as_little_more_as_comfyui_can(client):
+    sampled(client, TEST_CHECKPOINT, TEST_CHECKPOINT_B)
+    client.post_json("/headroom/purge", {"unload": "no models"})
+    status, before = client.get("/headroom/ready")
+    weights = loaded_mib(client)
+    assert status == 200 and before["evictable_mib"] == pytest.approx(weights, abs=0.1)
+    wanted = math.ceil(before["free_mib"] + weights / 4)
+    assert client.get(f"/headroom/ready?free_mib={wanted}")[0] == 200
+    status, report = client.post_json("/headroom/purge", {"free_mib": wanted})
+    assert status == 200 and wanted <= report["reached_free_mib"]
+    assert report["headline"].endswith("were asked for: as asked")
+    largest = max(weights / 4 * 2, 64)
+    assert 0 < weights - loaded_mib(client) <= weights / 4 + largest
+    assert ledger(client)["free_bytes"] / MIB >= wanted
+
+    left = loaded_mib(client)
+    status, report = client.post_json("/headroom/purge", {"free_mib": wanted})
+    assert (status, loaded_mib(client), report["freed_mib"]) == (200, left, 0)
+    assert "left alone: there is room enough" in report["steps"]
+
+
+def test_more_room_than_the_card_has_is_never_claimed(client):
+    sampled(client, TEST_CHECKPOINT)
+    status, answer = client.get("/headroom/ready?free_mib=4000")
+    assert status == 503 and answer["ready"] is False
+    assert "4,000.0 MiB are wanted on " in answer["reason"]
+    status, report = client.post_json("/headroom/purge", {"free_mib": 4000})
+    assert status == 200 and report["reached_free_mib"] == 2048 and loaded_mib(client) == 0
+    assert "nothing more can be unloaded" in report["headline"]
+
+
+def test_room_that_another_process_holds_is_not_room(client):
+    assert client.get("/headroom/ready?free_mib=1500")[0] == 200
+    assert client.post_json("/simgpu/other", {"mib": 1000})[0] == 200
+    assert client.get("/headroom/ready?free_mib=1500")[0] == 503
+
+
+def metrics(client):
+    from prometheus_client.parser import text_string_to_metric_families
+
+    status, headers, body = client.request("GET", "/headroom/metrics")
+    assert status == 200 and headers["Content-Type"].startswith("text/plain; version=")
+    return {(sample.name, *sorted(sample.labels.values())): sample.value
+            for family in text_string_to_metric_families(body.decode())
+            for sample in family.samples}
+
+
+def test_the_metrics_say_what_the_ledger_and_the_runs_say(client):
+    metrics(client)  # counting begins
+    sampled(client, TEST_CHECKPOINT)
+    client.post_json("/headroom/purge", {"unload": "no models"})
+    found, figures = metrics(client), ledger(client)
+    [device] = client.get_json("/headroom/memory")["devices"]
+    assert found["headroom_device_allocated_bytes", device["device"]] == figures["allocated_bytes"]
+    assert found["headroom_device_driver_free_bytes", device["device"]] == figures["free_bytes"]
+    assert found["headroom_runs_total", "success"] >= 1
+    assert found["headroom_node_peak_vram_bytes_count", "KSampler"] >= 1
+    before = found.get(("headroom_freed_bytes_total", "purge"), 0)
+    report = client.post_json("/headroom/purge", {})[1]
+    freed = metrics(client)["headroom_freed_bytes_total", "purge"] - before
+    assert freed == pytest.approx(report["freed_mib"] * MIB, rel=1e-3) and freed > MIB

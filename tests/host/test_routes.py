@@ -3,13 +3,12 @@
 import itertools
 import json
 import statistics
-import threading
 import time
 from urllib.parse import urlencode
 
 import pytest
 from support.prompts import sampling
-from support.timed import PACK, node, wait_until
+from support.timed import PACK, Later, node, wait_until
 
 pytestmark = pytest.mark.host
 
@@ -24,25 +23,6 @@ def client(server):
     client = server.client()
     wait_until(lambda: not client.get_json("/headroom/memory")["busy"])
     return client
-
-
-class Later(threading.Thread):
-    """A request in a thread of its own; `answer` is what came, `at` when."""
-
-    def __init__(self, call):
-        super().__init__(daemon=True)
-        self.call = call
-        self.answer = self.at = None
-        self.start()
-
-    def run(self):
-        self.answer = self.call()
-        self.at = time.time()
-
-    def wait(self):
-        self.join(60)
-        assert not self.is_alive()
-        return self
 
 
 @pytest.fixture
@@ -127,6 +107,14 @@ def test_nothing_is_done_while_a_prompt_runs(client, running, prefix, route, bod
     status, answer = client.post_json(f"{prefix}/headroom/{route}", body)
     assert status == 409 and "prompt is running or queued" in answer["error"]
     assert client.get_json("/headroom/memory")["busy"] is True
+
+
+def test_while_a_prompt_runs_no_model_counts_as_idle(client, running):
+    status, answer = client.get("/headroom/ready?free_mib=1")
+    assert status == 200 and answer["device"] == "cpu"
+    assert (answer["running"], answer["evictable_mib"]) == (1, 0)
+    status, answer = client.get("/api/headroom/ready?free_mib=999999999")
+    assert status == 503 and "a prompt runs" in answer["reason"]
 
 
 @pytest.mark.parametrize("route", ["purge", "offload"])

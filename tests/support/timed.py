@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import threading
 import time
 from pathlib import Path
 
@@ -52,3 +53,22 @@ def wait_until(condition, timeout=60.0):
     while not condition():
         assert time.monotonic() < deadline, "the server did not get there"
         time.sleep(0.02)
+
+
+class Later(threading.Thread):
+    """A request in a thread of its own; `answer` is what came, `at` when."""
+
+    def __init__(self, call):
+        super().__init__(daemon=True)
+        self.call = call
+        self.answer = self.at = None
+        self.start()
+
+    def run(self):
+        self.answer = self.call()
+        self.at = time.time()
+
+    def wait(self):
+        self.join(60)
+        assert not self.is_alive()
+        return self

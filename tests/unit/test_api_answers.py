@@ -126,6 +126,8 @@ def test_a_hostile_body_never_makes_a_5xx(monkeypatch, path, body):
 
 @pytest.mark.parametrize("path", [
     "/headroom/runs?limit=-1", "/headroom/runs?limit=" + "9" * 5000, "/headroom/runs?limit=%00",
+    "/headroom/ready?free_mib=-1", "/headroom/ready?free_mib=" + "9" * 5000,
+    "/headroom/ready?free_mib=1e9", "/headroom/ready?free_mib=%D9%A3", "/headroom/ready?free_mib=",
     "/headroom/runs/" + "x" * 5000, "/headroom/runs/%ff%fe", "/headroom/runs/..%2f..%2fetc",
 ])
 def test_a_hostile_path_never_makes_a_5xx(path):
