@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.device import MIB
+from ..base.environment import count_of
 from ..base.untrusted_file import read_untrusted
 from .stored_value import Damaged, Unstorable, from_bytes, is_ours, to_bytes
 
@@ -123,10 +124,8 @@ def _is_our_file(path: Path) -> bool:
 
 def limit_bytes() -> int:
     """Return the size limit: HEADROOM_EMBEDDING_CACHE_MIB from the environment, else 4 GiB."""
-    given = os.environ.get(LIMIT_VARIABLE, "")
-    if given and not given.isdecimal():
-        log.warning("[Headroom] %s should be a whole number of MiB, not %r", LIMIT_VARIABLE, given)
-    return (int(given) if given.isdecimal() else DEFAULT_LIMIT_MIB) * MIB
+    given = count_of(os.environ, LIMIT_VARIABLE, "MiB")
+    return (DEFAULT_LIMIT_MIB if given is None else given) * MIB
 
 
 def _age_seconds(path: Path) -> float:

@@ -4,11 +4,10 @@ A prompt's own `extra_data.headroom` wins over the server's environment, which w
 setting of the browser's user.
 """
 
-import logging
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-log = logging.getLogger("headroom")
+from ..base.environment import ignore, word_of
 
 Rescue = Literal["off", "offer", "automatic"]
 Guard = Literal["off", "all"]
@@ -23,15 +22,13 @@ BROWSER_RESCUE: dict[str, Rescue] = {
 # Where the browser user's wish travels with a prompt, from its post to its end.
 BROWSER_KEY = "browser_rescue"
 
-_told: set[tuple[str, str]] = set()
-
 
 def rescue_of(extra_data: Any, environment: Mapping[str, str]) -> Rescue:
     """Return what happens after an out-of-memory error of a prompt with this `extra_data`."""
     asked = _flag(extra_data, "rescue")
     if asked is not None:
         return "automatic" if asked else "off"
-    word = _word(environment, RESCUE_VARIABLE, get_args(Rescue))
+    word = word_of(environment, RESCUE_VARIABLE, get_args(Rescue))
     if word is None:
         kept = own_part(extra_data).get(BROWSER_KEY)
         word = kept if kept in get_args(Rescue) else "offer"
@@ -45,7 +42,7 @@ def guards_all(
     asked = _flag(extra_data, "guard")
     if asked is not None:
         return asked
-    word = _word(environment, GUARD_VARIABLE, get_args(Guard))
+    word = word_of(environment, GUARD_VARIABLE, get_args(Guard))
     return browser.get(GUARD_SETTING) is True if word is None else word == "all"
 
 
@@ -65,7 +62,7 @@ def own_part(extra_data: Any) -> dict[str, Any]:
     """Return `extra_data.headroom`; nothing where that is no object."""
     own = extra_data.get("headroom") if isinstance(extra_data, dict) else None
     if own is not None and not isinstance(own, dict):
-        _warn("extra_data.headroom", own, 'an object such as {"rescue": true, "guard": true}')
+        ignore("extra_data.headroom", own, 'an object such as {"rescue": true, "guard": true}')
         return {}
     return own or {}
 
@@ -74,22 +71,5 @@ def _flag(extra_data: Any, name: str) -> bool | None:
     value = own_part(extra_data).get(name)
     if value is None or isinstance(value, bool):
         return value
-    _warn(f"extra_data.headroom.{name}", value, "true or false")
+    ignore(f"extra_data.headroom.{name}", value, "true or false")
     return None
-
-
-def _word(environment: Mapping[str, str], name: str, words: tuple[str, ...]) -> str | None:
-    value = environment.get(name, "").strip().lower()
-    if value in ("", *words):
-        return value or None
-    _warn(name, value, f"{', '.join(words[:-1])} or {words[-1]}")
-    return None
-
-
-def _warn(name: str, value: Any, expected: str) -> None:
-    """Tell once what was expected; the next in line decides then."""
-    came = repr(value)[:60]
-    if (name, came) not in _told:
-        _told.add((name, came))
-        log.warning("[Headroom] expected %s to be %s, but got %s: it is ignored",
-                    name, expected, came)

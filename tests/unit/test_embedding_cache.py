@@ -121,7 +121,7 @@ def test_the_limit_comes_from_the_environment(monkeypatch, caplog):
     assert limit_bytes() == 12 * 2**20
     monkeypatch.setenv("HEADROOM_EMBEDDING_CACHE_MIB", "lots")
     assert limit_bytes() == 4096 * 2**20
-    assert "whole number of MiB, not 'lots'" in caplog.text
+    assert "a whole number of MiB, but got 'lots'" in caplog.text
 
 
 WORKER = """

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from headroom.rescue import settings
+from headroom.base import environment
 from headroom.rescue.settings import guards_all, rescue_of, with_browser_wish
 
 AUTOMATIC = {"Headroom.Rescue.AfterOutOfMemory": "run it again"}
@@ -13,7 +13,7 @@ NOTHING = {"Headroom.Rescue.AfterOutOfMemory": "nothing"}
 
 @pytest.fixture(autouse=True)
 def nothing_told():
-    settings._told.clear()
+    environment._told.clear()
 
 
 def own(**words):

@@ -1,0 +1,56 @@
+"""Settings from the server's environment: a word that is none is told once and then ignored."""
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from .choices import shown
+
+log = logging.getLogger("headroom")
+
+MAX_DIGITS = 12
+
+_told: set[tuple[str, str]] = set()
+
+
+def word_of(environment: Mapping[str, str], name: str, words: tuple[str, ...]) -> str | None:
+    """Return the word that `name` is set to, None where it is not set or none of `words`."""
+    value = environment.get(name, "").strip().lower()
+    if value in ("", *words):
+        return value or None
+    ignore(name, value, f"{', '.join(words[:-1])} or {words[-1]}")
+    return None
+
+
+def count_of(environment: Mapping[str, str], name: str, unit: str) -> int | None:
+    """Return the whole number that `name` is set to, None where it is not set or is none."""
+    value = environment.get(name, "").strip()
+    if value == "":
+        return None
+    if value.isascii() and value.isdecimal() and len(value) <= MAX_DIGITS:
+        return int(value)
+    ignore(name, value, f"a whole number of {unit}")
+    return None
+
+
+def folder_of(environment: Mapping[str, str], name: str) -> Path | None:
+    """Return the folder that `name` is set to, None where it is not set or no full path."""
+    value = environment.get(name, "").strip()
+    if value == "":
+        return None
+    path = Path(os.path.expanduser(value))
+    if path.is_absolute() and "\0" not in value:
+        return path
+    ignore(name, value, "the full path of a folder")
+    return None
+
+
+def ignore(name: str, value: object, expected: str) -> None:
+    """Tell once what was expected; the next in line decides then."""
+    came = shown(value)
+    if (name, came) not in _told:
+        _told.add((name, came))
+        log.warning(
+            "[Headroom] expected %s to be %s, but got %s: it is ignored", name, expected, came
+        )

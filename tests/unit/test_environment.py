@@ -1,0 +1,50 @@
+"""A wrong word in a setting is one warning in the log that says what is right."""
+
+from pathlib import Path
+
+import pytest
+
+from headroom.base import environment
+from headroom.base.environment import count_of, folder_of, word_of
+
+NAME = "HEADROOM_TRIAL"
+
+
+@pytest.fixture(autouse=True)
+def nothing_told():
+    environment._told.clear()
+
+
+def warned(caplog):
+    return [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize("value", [None, "", "  "])
+def test_what_is_not_set_is_none_without_a_word(caplog, value):
+    given = {} if value is None else {NAME: value}
+    assert word_of(given, NAME, ("off", "all")) is None
+    assert count_of(given, NAME, "MiB") is None and folder_of(given, NAME) is None
+    assert not warned(caplog)
+
+
+def test_right_words_numbers_and_folders_are_taken(caplog):
+    assert word_of({NAME: " ALL "}, NAME, ("off", "all")) == "all"
+    assert count_of({NAME: " 512 "}, NAME, "MiB") == 512 and count_of({NAME: "0"}, NAME, "MiB") == 0
+    assert folder_of({NAME: "/shared/embeddings"}, NAME) == Path("/shared/embeddings")
+    assert folder_of({NAME: "~/x"}, NAME) == Path.home() / "x"
+    assert not warned(caplog)
+
+
+@pytest.mark.parametrize(("read", "value", "right"), [
+    (lambda given: word_of(given, NAME, ("off", "offer", "all")), "maybe", "off, offer or all"),
+    (lambda given: count_of(given, NAME, "MiB"), "lots", "a whole number of MiB"),
+    (lambda given: count_of(given, NAME, "MiB"), "-5", "a whole number of MiB"),
+    (lambda given: count_of(given, NAME, "MiB"), "4.5", "a whole number of MiB"),
+    (lambda given: count_of(given, NAME, "MiB"), "٣", "a whole number of MiB"),
+    (lambda given: count_of(given, NAME, "MiB"), "9" * 5000, "a whole number of MiB"),
+    (lambda given: folder_of(given, NAME), "embeddings", "the full path of a folder"),
+])
+def test_a_wrong_one_is_told_once_with_what_is_right_and_ignored(caplog, read, value, right):
+    assert [read({NAME: value}) for _ in range(3)] == [None] * 3
+    [sentence] = warned(caplog)
+    assert f"expected {NAME} to be {right}, but got " in sentence and len(sentence) < 250
