@@ -66,6 +66,7 @@ def _make_room(wanted: int, unload: Unload, kept: list[FoundModel]) -> tuple[lis
         before = _weights_bytes()
         for device in host.gpu_devices():
             host.free_at_least(device, wanted, keep)
+        return_cache()  # of parts of models, which ComfyUI itself leaves with the allocator
         steps.append(f"models: {mib_text(before - _weights_bytes())} of weights unloaded")
     reached = free_bytes()
     enough = "as asked" if reached >= wanted else "and nothing more can be unloaded"

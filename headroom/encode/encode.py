@@ -165,9 +165,10 @@ def _count(prompts: int) -> str:
 
 
 def _headline(conditionings: list[Any]) -> str:
-    total = sum(_tensor_bytes(item) for item in {id(c): c for c in conditionings}.values())
+    total = sum(conditioning_bytes(item) for item in {id(c): c for c in conditionings}.values())
     return f"{_count(len(conditionings))} as conditioning in RAM, {mib_text(total)}"
 
 
-def _tensor_bytes(value: Any) -> int:
+def conditioning_bytes(value: Any) -> int:
+    """Return the bytes of all tensors in a conditioning, each storage once."""
     return sum(storage_bytes(tensors_within(value)).values())

@@ -7,6 +7,7 @@ JSON in the file's metadata, with a checksum over all of it.
 import hashlib
 import json
 import struct
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -33,8 +34,10 @@ class Damaged(ValueError):
     """The bytes are not what was written, or not for the asked key."""
 
 
-def to_bytes(value: Any, key: str) -> bytes:
+def to_bytes(value: Any, key: str, labels: Mapping[str, str] | None = None) -> bytes:
     """Return the file content for `value`; `key` is checked when it is read again.
+
+    `labels` are texts for other tools that look at the file; nothing here reads them.
 
     Raises Unstorable for anything but tensors, lists, tuples, dicts, text, numbers, booleans and
     None.
@@ -43,7 +46,7 @@ def to_bytes(value: Any, key: str) -> bytes:
     structure = json.dumps(_describe(value, tensors, {}, "value"))
     digest = _digest(key, structure, tensors)
     note = {"format": FORMAT, "key": key, "structure": structure, "sha256": digest}
-    return bytes(save(tensors, {METADATA_KEY: json.dumps(note)}))
+    return bytes(save(tensors, {**(labels or {}), METADATA_KEY: json.dumps(note)}))
 
 
 def from_bytes(data: bytes, key: str) -> Any:

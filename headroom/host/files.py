@@ -5,6 +5,10 @@ from pathlib import Path
 
 import folder_paths
 
+from ..base.environment import folder_of
+
+EMBEDDING_FOLDER_VARIABLE = "HEADROOM_EMBEDDING_FOLDER"
+
 
 def files_named(name: str) -> list[Path]:
     """Return the existing files that `name` means: in a models folder, as input, or in full.
@@ -51,5 +55,11 @@ def own_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Return the folder of the cached embeddings."""
-    return own_folder() / "embeddings"
+    """Return the folder of the cached embeddings: HEADROOM_EMBEDDING_FOLDER, else our own."""
+    return folder_of(os.environ, EMBEDDING_FOLDER_VARIABLE) or own_folder() / "embeddings"
+
+
+def conditioning_folder() -> Path:
+    """Return the folder of the conditioning that has a name, beside or in that of the cache."""
+    shared = folder_of(os.environ, EMBEDDING_FOLDER_VARIABLE)
+    return (shared or own_folder()) / "conditioning"

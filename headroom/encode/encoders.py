@@ -1,0 +1,93 @@
+"""Which text encoders a prompt's graph has, and whether two of them are the same files."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..base.file_identity import identity_of
+from ..base.named_files import files_of_values
+from ..base.node_types import Registry, kinds
+from ..base.prompt_graph import Lookup, ancestors, constants, getter, is_link
+
+Encoder = dict[str, Any]  # {"class_type", "settings", "files": [{"name", "size", "content"}]}
+MAX_SETTING = 200
+
+
+def encoders_above(
+    prompt: Any, node_id: str, input: str, registry: Registry, lookup: Lookup
+) -> list[Encoder]:
+    """Return what made the encoder above an input: its loader first, then LoRAs and the like.
+
+    Costs a read of each of their files, the first time. Raises OSError where one cannot be read,
+    LookupError where the graph has a loose end.
+    """
+    get_node = getter(prompt)
+    start = get_node(node_id)["inputs"].get(input)
+    if not is_link(start):
+        return []
+    above = [get_node(ancestor) for ancestor in ancestors(get_node, start[0])]
+    return [_described(node, lookup) for node in above if _gives_clip(node, registry)]
+
+
+def loaders_in(prompt: Mapping[str, Any], registry: Registry, lookup: Lookup) -> list[list[Path]]:
+    """Return the files of every node of the prompt that loads a text encoder."""
+    nodes = [node for node in prompt.values() if isinstance(node, Mapping) and "inputs" in node]
+    loaders = [node for node in nodes if _gives_clip(node, registry) and not _takes_link(node)]
+    found = [files_of_values(lookup, constants(node)) for node in loaders]
+    return [files for files in found if files]
+
+
+def is_made_of(encoder: Encoder, files: Iterable[Path]) -> bool:
+    """Return whether `encoder` came from these files; names do not count, contents do.
+
+    Costs a read of the files only where their sizes are those of the encoder's.
+    """
+    wanted, present = encoder["files"], list(files)
+    sizes = sorted(path.stat().st_size for path in present)
+    if sizes != sorted(file["size"] for file in wanted):
+        return False
+    contents = sorted(str(identity_of(path)["content"]) for path in present)
+    return contents == sorted(str(file["content"]) for file in wanted)
+
+
+def name_of(encoders: list[Encoder]) -> str:
+    """Return encoders as a user would name them: their files."""
+    names = [file["name"] for encoder in encoders for file in encoder["files"]]
+    classes = [str(encoder["class_type"]) for encoder in encoders]
+    return ", ".join(names or classes) or "an encoder that is not known"
+
+
+def is_encoder(value: Any) -> bool:
+    """Return whether data of a file has the shape of an Encoder."""
+    return (
+        isinstance(value, dict) and isinstance(value.get("class_type"), str)
+        and isinstance(value.get("files"), list) and all(map(_is_file, value["files"]))
+    )
+
+
+def _is_file(value: Any) -> bool:
+    return (
+        isinstance(value, dict) and type(value.get("size")) is int
+        and all(isinstance(value.get(name), str) for name in ("name", "content"))
+    )
+
+
+def _described(node: Mapping[str, Any], lookup: Lookup) -> Encoder:
+    settings = {
+        name: value for name, value in node["inputs"].items()
+        if isinstance(value, (str, int, float)) and len(str(value)) <= MAX_SETTING
+    }
+    files = [
+        {"name": path.name, **identity_of(path)}
+        for path in files_of_values(lookup, constants(node))
+    ]
+    return {"class_type": str(node["class_type"]), "settings": settings, "files": files}
+
+
+def _gives_clip(node: Mapping[str, Any], registry: Registry) -> bool:
+    found = registry.node_type(str(node.get("class_type")))
+    return found is not None and any("CLIP" in kinds(output) for output in found.outputs)
+
+
+def _takes_link(node: Mapping[str, Any]) -> bool:
+    return any(is_link(value) for value in node["inputs"].values())

@@ -1,0 +1,116 @@
+"""Conditioning as files with names, each of which says which encoder made it."""
+
+import json
+import logging
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..base.choices import shown
+from ..base.untrusted_file import read_untrusted
+from .conditioning import is_conditioning
+from .encoders import Encoder, is_encoder
+from .stored_value import Damaged, Unstorable, from_bytes, to_bytes
+
+log = logging.getLogger("headroom")
+
+KEY = "named conditioning"
+SUFFIX = ".safetensors"
+MAX_NAME = 120
+MAX_LISTED = 2000
+MAX_FILE_BYTES = 4 * 1024 * 1024 * 1024
+FORBIDDEN = frozenset('<>:"/\\|?*') | {chr(code) for code in range(32)}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A conditioning in RAM, and what made it (empty where that was not known)."""
+
+    conditioning: Any
+    encoders: list[Encoder]
+
+
+class NotUsable(ValueError):
+    """The name or the file cannot be used; the message is one sentence for the user."""
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names of the files in a folder, sorted; at most some thousand."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry.name for entry in entries
+                     if entry.name.endswith(SUFFIX) and entry.is_file()]
+    except OSError:
+        return []
+    return sorted(name.removesuffix(SUFFIX) for name in found)[:MAX_LISTED]
+
+
+def file_of(folder: Path, name: Any) -> Path:
+    """Return the file for a name. Raises NotUsable for what cannot be a name in one folder."""
+    plain = name.strip().removesuffix(SUFFIX) if isinstance(name, str) else ""
+    if not plain or len(plain) > MAX_NAME or plain.startswith(".") or FORBIDDEN & set(plain):
+        raise NotUsable(
+            f"Expected `name` to be a file name of at most {MAX_NAME} letters without folders, "
+            f"but got {shown(name)}."
+        )
+    return folder / f"{plain}{SUFFIX}"
+
+
+def save(conditioning: Any, file: Path, encoders: list[Encoder]) -> None:
+    """Write a conditioning as one safetensors file, all of it or nothing.
+
+    Costs its bytes on disk. Raises NotUsable for what is none or has no safe form, and where the
+    disk refuses.
+    """
+    if not is_conditioning(conditioning):
+        raise NotUsable(
+            "Save Conditioning expects a CONDITIONING on the input `conditioning`, but got a "
+            f"{type(conditioning).__name__}: connect the output of a text encode node."
+        )
+    value = {"conditioning": conditioning, "encoders": encoders}
+    part = file.with_name(f"{uuid.uuid4().hex}.part")
+    try:
+        data = to_bytes(value, KEY, {"encoder": json.dumps(encoders)})
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            part.write_bytes(data)
+            part.replace(file)
+        finally:
+            part.unlink(missing_ok=True)
+    except Unstorable as error:
+        raise NotUsable(
+            f"Save Conditioning cannot keep this conditioning in a file: {error}; save it before "
+            "hooks or other live objects are set on it."
+        ) from error
+    except OSError as error:
+        raise NotUsable(
+            f"Save Conditioning could not write {file.name}: {error.strerror or error}; its "
+            f"folder is {file.parent}."
+        ) from error
+
+
+def load(file: Path) -> Loaded:
+    """Read a file that Save Conditioning wrote. Raises NotUsable for any other, and for none."""
+    try:
+        value = from_bytes(read_untrusted(file, MAX_FILE_BYTES), KEY)
+        loaded = Loaded(value["conditioning"], value["encoders"])
+    except FileNotFoundError as error:
+        raise NotUsable(
+            f"Load Conditioning expects a file {shown(file.name)} in {file.parent}, but there is "
+            "none: choose another name, or save it first."
+        ) from error
+    except (OSError, Damaged, KeyError, TypeError) as error:
+        raise NotUsable(_not_ours(file)) from error
+    sound = isinstance(loaded.encoders, list) and all(map(is_encoder, loaded.encoders))
+    if not sound or not is_conditioning(loaded.conditioning):
+        raise NotUsable(_not_ours(file))
+    return loaded
+
+
+def _not_ours(file: Path) -> str:
+    return (
+        f"Load Conditioning expects a file that Save Conditioning wrote, but {shown(file.name)} is "
+        "damaged or another one: save it again."
+    )

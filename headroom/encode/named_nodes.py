@@ -1,0 +1,140 @@
+"""Save and Load Conditioning in a running ComfyUI: the folder, the encoder and the warnings."""
+
+import logging
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+from ..base.file_identity import identity_of
+from ..measure.report import mib_text
+from .encode import conditioning_bytes
+from .encoders import Encoder, encoders_above, is_made_of, loaders_in, name_of
+from .named_conditioning import Loaded, NotUsable, file_of, load, names_in, save
+
+log = logging.getLogger("headroom")
+
+MAX_REMEMBERED = 100
+# Files that nodes wrote, by (prompt, node): items of a list must not overwrite each other.
+_written: OrderedDict[tuple[str | None, str], list[Path]] = OrderedDict()
+
+
+def names() -> list[str]:
+    """Return the names that Load Conditioning can be asked for."""
+    return names_in(_folder())
+
+
+def save_named(conditioning: Any, name: str, graph: Any) -> tuple[Path, str]:
+    """Write a conditioning under `name`; return the file and a sentence about it.
+
+    Raises NotUsable. `graph` is the API prompt or DynamicPrompt that holds the running node.
+    """
+    from ..host import graph as host_graph
+
+    prompt_id, node_id, _ = host_graph.place()
+    file = _free_file(file_of(_folder(), name), (prompt_id, node_id))
+    encoders = _encoders(graph, node_id)
+    earlier = _encoders_in(file)
+    save(conditioning, file, encoders)
+    text = f"{file.stem}: {mib_text(conditioning_bytes(conditioning))} by {name_of(encoders)}"
+    if earlier is not None and not _same(earlier, encoders):
+        text += f"; it replaces one by {name_of(earlier)}"
+    return file, f"{text}\n{file}"
+
+
+def load_named(name: str) -> tuple[Any, str]:
+    """Read a conditioning; return it and a report, which warns where encoders do not match."""
+    from ..host import graph as host_graph
+
+    file = file_of(_folder(), name)
+    loaded = load(file)
+    warnings = _mismatches(loaded, file.stem, host_graph.running_prompt())
+    for warning in warnings:
+        log.warning("[Headroom] %s", warning)
+    size = mib_text(conditioning_bytes(loaded.conditioning))
+    lines = [f"{file.stem}: {size} by {name_of(loaded.encoders)}"]
+    return loaded.conditioning, "\n".join([*lines, *(f"Warning: {text}" for text in warnings)])
+
+
+def problem_with(name: str) -> str | None:
+    """Return why this cannot be a name, None where it can; its file may be saved until it runs."""
+    try:
+        file_of(_folder(), name)
+    except NotUsable as error:
+        return str(error)
+    return None
+
+
+def fingerprint(name: str) -> str:
+    """Return what changes when the file does."""
+    try:
+        return str(identity_of(file_of(_folder(), name))["content"])
+    except (OSError, NotUsable) as error:
+        return str(error)
+
+
+def _folder() -> Path:
+    from ..host import files as host_files
+
+    return host_files.conditioning_folder()
+
+
+def _free_file(file: Path, place: tuple[str | None, str]) -> Path:
+    """Return the file itself, or with a number where this node has written it in this prompt."""
+    written = _written.setdefault(place, [])
+    _written.move_to_end(place)
+    while len(_written) > MAX_REMEMBERED:
+        _written.popitem(last=False)
+    number, found = 1, file
+    while found in written:
+        number += 1
+        found = file.with_name(f"{file.stem}_{number}{file.suffix}")
+    written.append(found)
+    return found
+
+
+def _encoders(graph: Any, node_id: str) -> list[Encoder]:
+    """Return what stands above the saved conditioning; nothing where that cannot be told."""
+    from ..host import graph as host_graph
+    from ..host.node_types import HostRegistry
+
+    try:
+        return encoders_above(
+            graph, node_id, "conditioning", HostRegistry(), host_graph.HostLookup()
+        )
+    except (OSError, LookupError) as error:
+        log.warning("[Headroom] which encoder made a conditioning is not known: %s", error)
+        return []
+
+
+def _encoders_in(file: Path) -> list[Encoder] | None:
+    try:
+        return load(file).encoders
+    except NotUsable:
+        return None
+
+
+def _same(some: list[Encoder], others: list[Encoder]) -> bool:
+    def contents(encoders: list[Encoder]) -> list[str]:
+        return sorted(str(file["content"]) for one in encoders for file in one["files"])
+
+    return contents(some) == contents(others)
+
+
+def _mismatches(loaded: Loaded, name: str, running: Any) -> list[str]:
+    """Return a sentence for each text encoder of the prompt that is not the one that made this."""
+    from ..host import graph as host_graph
+    from ..host.node_types import HostRegistry
+
+    if running is None or not loaded.encoders or not loaded.encoders[0]["files"]:
+        return []
+    try:
+        present = loaders_in(running[0], HostRegistry(), host_graph.HostLookup())
+        if not present or any(is_made_of(loaded.encoders[0], files) for files in present):
+            return []
+    except OSError as error:
+        return [f"the text encoders of this workflow cannot be compared: {error.strerror}."]
+    others = "; ".join(", ".join(path.name for path in files) for files in present)
+    return [
+        f"the conditioning {name!r} was made by {name_of(loaded.encoders)}, but this workflow "
+        f"loads another text encoder ({others}): they may not fit the same model."
+    ]
