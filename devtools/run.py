@@ -1,17 +1,21 @@
-"""`python dev.py run FILE --server URL`: queue a workflow or a prompt on any ComfyUI server.
+"""`python dev.py run FILE … --server URL`: queue workflows or prompts on any ComfyUI server.
 
 Needs only Python. With the `websocket-client` package the bar also shows the steps of a sampler;
 without it, it follows the server's record of the run.
 """
 
 import argparse
+import copy
 import json
 import sys
 import time
 import urllib.error
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import budget
 from .client import Client, PromptFailed, PromptInvalid, failed, failure_of, node_texts
 from .errors import DevError
 from .node_info import node_infos
@@ -22,11 +26,15 @@ from .ui_prompt import api_prompt, is_workflow
 
 DEFAULT_SERVER = "http://127.0.0.1:8188"
 POLL_SECONDS = 0.5
+SEEDS = ("seed", "noise_seed")
 Json = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, help="a workflow of the canvas, or an API prompt")
+    parser.add_argument(
+        "files", type=Path, nargs="+", metavar="FILE",
+        help="a workflow of the canvas, or an API prompt; several run one after another",
+    )
     parser.add_argument(
         "--server", default=DEFAULT_SERVER, metavar="URL", help=f"default: {DEFAULT_SERVER}"
     )
@@ -34,15 +42,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="NODE.INPUT=VALUE", dest="settings",
         help="change a value; NODE is an id, a title or a class name. May be repeated",
     )
+    parser.add_argument(
+        "--seed", type=int, action="append", default=[], metavar="N", dest="seeds",
+        help="run with this seed in every node that has one. May be repeated: a run for each",
+    )
     parser.add_argument("--timeout", type=float, default=3600.0, metavar="SECONDS")
+    parser.add_argument("--json", action="store_true", help="print one JSON list, for machines")
+    budget.add_arguments(parser)
 
 
 def main(args: argparse.Namespace) -> int:
+    """Run everything; 1 when a run failed, else 3 when one went over its budget, else 0."""
     client = Client(args.server)
-    settings = dict(parse_setting(text) for text in args.settings)
     try:
-        prompt = with_settings(read_prompt(args.file, client), settings)
-        entry = follow(client, prompt, args.timeout)
+        jobs = jobs_of(args, client)
+        results = [*run_all(jobs, client, args)]
     except PromptInvalid as error:
         raise DevError(refusal(error)) from error
     except (urllib.error.URLError, ConnectionError) as error:
@@ -52,7 +66,76 @@ def main(args: argparse.Namespace) -> int:
         ) from error
     except TimeoutError as error:
         raise DevError(str(error)) from error
-    return show(client, entry, prompt)
+    if args.json:
+        print(json.dumps(results, indent=2))
+    if any(result["error"] for result in results):
+        return 1
+    return budget.EXIT_CODE if any(result["over_budget"] for result in results) else 0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One prompt to run, and what it is called."""
+
+    file: Path
+    seed: int | None
+    prompt: Json
+
+    @property
+    def label(self) -> str:
+        return self.file.stem if self.seed is None else f"{self.file.stem}, seed {self.seed}"
+
+
+def jobs_of(args: argparse.Namespace, client: Client) -> list[Job]:
+    """Every file with every seed; all are read and changed before the first one runs."""
+    settings = dict(parse_setting(text) for text in args.settings)
+    jobs = []
+    for file in args.files:
+        prompt = with_settings(read_prompt(file, client), settings)
+        seeds = args.seeds or [None]
+        jobs += [Job(file, seed, with_seed(prompt, seed, file)) for seed in seeds]
+    return jobs
+
+
+def with_seed(prompt: Json, seed: int | None, file: Path) -> Json:
+    """The prompt with `seed` in every node that has one of its own; DevError where none has."""
+    if seed is None:
+        return prompt
+    changed = copy.deepcopy(prompt)
+    own = [(node["inputs"], name) for node in changed.values() for name in SEEDS
+           if isinstance(node["inputs"].get(name), int)]
+    if not own:
+        raise DevError(f"{file} has no node with a seed; leave --seed out for it.")
+    for inputs, name in own:
+        inputs[name] = seed
+    return changed
+
+
+def run_all(jobs: list[Job], client: Client, args: argparse.Namespace) -> Iterator[Json]:
+    """Run one job after another with one progress bar; yield what --json prints of each."""
+    out = sys.stderr if args.json else sys.stdout
+    bar = ProgressBar({}, out, total=sum(len(job.prompt) for job in jobs))
+    for job in jobs:
+        bar.go_on_with(titles_of(job.prompt), job.label if len(jobs) > 1 else "")
+        entry = follow(client, job.prompt, args.timeout, bar)
+        bar.leave()
+        status, run = client.get(f"/headroom/runs/{entry['prompt_id']}")
+        over = budget.over(run if status == 200 else None, args, job.label)
+        for sentence in over:
+            print(f"Over budget: {sentence}", file=sys.stderr)
+        if not args.json:
+            show(entry, job.prompt, run if status == 200 else None)
+        yield result_of(job, entry, run if status == 200 else {}, over)
+
+
+def result_of(job: Job, entry: Json, run: Json, over: list[str]) -> Json:
+    """What --json prints of one run."""
+    figures = {name: run.get(name) for name in ("seconds", "peak_vram_mib", "peak_rss_mib")}
+    return {
+        "file": str(job.file), "seed": job.seed, "prompt_id": entry["prompt_id"], **figures,
+        "saved": saved_files(entry), "over_budget": over,
+        "error": str(PromptFailed(entry)) if failed(entry) else None,
+    }
 
 
 def read_prompt(path: Path, client: Client) -> Json:
@@ -88,9 +171,11 @@ def titles_of(prompt: Json) -> dict[str, str]:
 # -- running ----------------------------------------------------------------------------------
 
 
-def follow(client: Client, prompt: Json, timeout: float) -> Json:
+def follow(
+    client: Client, prompt: Json, timeout: float, bar: ProgressBar | None = None
+) -> Json:
     """Queue the prompt, draw its progress, and return its history entry with its `prompt_id`."""
-    bar = ProgressBar(titles_of(prompt))
+    bar = bar or ProgressBar(titles_of(prompt))
     try:
         with client.events() as stream:
             prompt_id = client.queue(prompt, client_id=stream.client_id)
@@ -120,20 +205,17 @@ def _poll(client: Client, prompt_id: str, bar: ProgressBar, timeout: float) -> N
 # -- showing ----------------------------------------------------------------------------------
 
 
-def show(client: Client, entry: Json, prompt: Json) -> int:
-    """Print reports, files and the memory table; 1 and the error's text when the run failed."""
+def show(entry: Json, prompt: Json, run: Json | None) -> None:
+    """Print reports, files and the memory table, and the error's text when the run failed."""
     show_texts(entry, prompt)
     for name in saved_files(entry):
         print(f"Saved: {name}")
-    status, run = client.get(f"/headroom/runs/{entry['prompt_id']}")
-    if status == 200:
+    if run is not None:
         print(f"\n{run_table(run, titles_of(prompt))}", flush=True)
     else:
         print("\nNo memory table: Headroom is not installed on this server.", flush=True)
-    if not failed(entry):
-        return 0
-    print(f"Error: {PromptFailed(entry)}", file=sys.stderr)
-    return 1
+    if failed(entry):
+        print(f"Error: {PromptFailed(entry)}", file=sys.stderr)
 
 
 def show_texts(entry: Json, prompt: Json) -> None:

@@ -1,21 +1,35 @@
-"""Move to CPU in a real ComfyUI: LATENT, IMAGE, CONDITIONING and what other packs hand around."""
+"""Move to CPU in a real ComfyUI, and conditioning that is saved under a name and loaded again."""
 
 import json
-from pathlib import Path
 
 import pytest
+from support.encodings import PACK, encoders_of, write_encoder
 
-from devtools.client import node_texts
+from devtools.client import PromptFailed, PromptInvalid, node_texts
 from devtools.graph import Graph
 
 pytestmark = pytest.mark.host
 
-PACK = Path(__file__).parent / "packs" / "headroom_probe_encoders"
 
 
 @pytest.fixture(scope="module")
-def client(serve):
-    return serve(packs=[PACK]).client()
+def shared(tmp_path_factory):
+    """The folder that HEADROOM_EMBEDDING_FOLDER names."""
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture(scope="module")
+def server(serve, shared):
+    env = {"HEADROOM_EMBEDDING_FOLDER": str(shared), "HEADROOM_EMBEDDING_CACHE_MIB": "lots"}
+    server = serve(packs=[PACK], env=env)
+    write_encoder(encoders_of(server), seed=1, name="one.safetensors")
+    write_encoder(encoders_of(server), seed=2, name="two.safetensors")
+    return server
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return server.client()
 
 
 def test_latents_and_images_come_out_with_the_same_bits(client):
@@ -69,3 +83,96 @@ def test_models_and_text_pass_through(client):
     texts = node_texts(client.run(graph.prompt))
     assert json.loads(texts[same.id])["same"]
     assert "of class Linear, passed through as it is" in texts[moved.id]
+
+
+def saving(name, file="one.safetensors", text="a cat", split="one prompt", cache="off"):
+    """(graph, the node that saves, the probe of what it was given)."""
+    graph = Graph()
+    clip = graph.add("ProbeEncoderFile", clip_name=file, kind="flux")
+    made = graph.add("HeadroomEncodeToCPU", clip=clip, text=text, split=split,
+                     release_encoder=True, cache=cache)
+    saved = graph.add("HeadroomSaveConditioning", conditioning=made, name=name)
+    return graph, saved, graph.add("ProbeConditioning", a=saved, b=made)
+
+
+def loading(name, *files):
+    """A workflow that loads a conditioning, and text encoders of its own."""
+    graph = Graph()
+    loaded = graph.add("HeadroomLoadConditioning", name=name)
+    for file in files:
+        clip = graph.add("ProbeEncoderFile", clip_name=file, kind="flux")
+        graph.add("ProbeConditioning", a=graph.add("CLIPTextEncode", clip=clip, text="x"))
+    return graph, loaded, graph.add("ProbeConditioning", a=loaded)
+
+
+def told(client, graph, shown):
+    texts = node_texts(client.run(graph.prompt))
+    return texts, [json.loads(line) for line in texts[shown.id].splitlines()]
+
+
+def test_what_one_workflow_saves_another_loads_bit_by_bit_without_an_encoder(client, shared):
+    graph, saved, shown = saving("castle")
+    texts, [before] = told(client, graph, shown)
+    assert before["same"] is True and "by one.safetensors" in texts[saved.id]
+    assert (shared / "conditioning" / "castle.safetensors").is_file()
+    info = client.get_json("/object_info/HeadroomLoadConditioning")["HeadroomLoadConditioning"]
+    entry = info["input"]["required"]["name"]
+    assert "castle" in (entry[0] if isinstance(entry[0], list) else entry[1]["options"])
+    graph, loaded, shown = loading("castle")
+    texts, [after] = told(client, graph, shown)
+    assert after["digest"] == before["digest"] and after["numpy_backed"]
+    assert "by one.safetensors" in texts[loaded.id] and "Warning" not in texts[loaded.id]
+
+
+def test_another_encoder_in_the_workflow_is_warned_about_and_nothing_refused(client):
+    client.run(saving("warned")[0].prompt)
+    graph, loaded, shown = loading("warned", "two.safetensors")
+    texts, _ = told(client, graph, shown)
+    assert "made by one.safetensors, but this workflow loads another" in texts[loaded.id]
+    graph, loaded, shown = loading("warned", "two.safetensors", "one.safetensors")
+    assert "Warning" not in told(client, graph, shown)[0][loaded.id]
+
+
+def test_a_file_that_is_replaced_is_loaded_anew_and_says_by_whom(client):
+    client.run(saving("again")[0].prompt)
+    graph, _, shown = loading("again")
+    _, [first] = told(client, graph, shown)
+    graph, saved, shown = saving("again", "two.safetensors")
+    texts, [second] = told(client, graph, shown)
+    assert "it replaces one by one.safetensors" in texts[saved.id]
+    graph, _, shown = loading("again")
+    _, [loaded] = told(client, graph, shown)
+    assert loaded["digest"] == second["digest"] != first["digest"]
+
+
+def test_the_items_of_a_list_do_not_overwrite_each_other(client, shared):
+    graph, _, shown = saving("many", text="a cat\na dog\na tree", split="one prompt per line")
+    _, before = told(client, graph, shown)
+    names = ["many", "many_2", "many_3"]
+    assert all((shared / "conditioning" / f"{name}.safetensors").is_file() for name in names)
+    digests = [told(client, *loading(name)[::2])[1][0]["digest"] for name in names]
+    assert digests == [item["digest"] for item in before]
+
+
+@pytest.mark.parametrize("name", ["../../evil", "", "a/b"])
+def test_a_name_that_leaves_the_folder_is_one_sentence(client, name):
+    with pytest.raises(PromptFailed, match="Expected `name` to be a file name"):
+        client.run(saving(name)[0].prompt)
+    with pytest.raises(PromptInvalid, match="Expected `name` to be a file name"):
+        client.run(loading(name)[0].prompt)
+
+
+def test_a_missing_and_a_foreign_file_are_one_sentence_each(client, shared):
+    with pytest.raises(PromptFailed, match="but there is none: choose another name"):
+        client.run(loading("gone")[0].prompt)
+    (shared / "conditioning").mkdir(exist_ok=True)
+    (shared / "conditioning" / "foreign.safetensors").write_bytes(b"not one of ours")
+    with pytest.raises(PromptFailed, match="is damaged or another one"):
+        client.run(loading("foreign")[0].prompt)
+
+
+def test_the_disk_cache_lies_in_the_folder_that_the_environment_names(client, server, shared):
+    client.run(saving("cached", text="a lake", cache="disk")[0].prompt)
+    assert len(list(shared.glob("*.safetensors"))) == 1
+    warning = "HEADROOM_EMBEDDING_CACHE_MIB to be a whole number of MiB, but got 'lots'"
+    assert server.log_text().count(warning) == 1

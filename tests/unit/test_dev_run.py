@@ -124,7 +124,8 @@ def test_a_refused_prompt_says_which_node_and_why(monkeypatch, tmp_path, quick):
 def test_a_server_that_is_not_there_is_named(tmp_path):
     file = tmp_path / "workflow.json"
     file.write_text(json.dumps(drawn().ui()), encoding="utf-8")
-    args = argparse.Namespace(file=file, server="http://127.0.0.1:9", settings=[], timeout=1)
+    args = argparse.Namespace(files=[file], server="http://127.0.0.1:9", settings=[], seeds=[],
+                              timeout=1)
     with pytest.raises(DevError, match="No server answers at http://127.0.0.1:9"):
         run.main(args)
 
@@ -143,3 +144,90 @@ def test_a_file_that_is_no_workflow_is_explained(tmp_path, content, words):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DevError, match="gone.json cannot be read"):
         run.read_prompt(tmp_path / "gone.json", FakeServer())
+
+
+class Growing(FakeServer):
+    """Each prompt needs 1,000 MiB of VRAM and 500 of RAM more than the one before."""
+
+    def __init__(self, **figures):
+        super().__init__()
+        self.prompts, self.figures = [], figures
+
+    def queue(self, prompt, client_id=None):
+        self.looks = 0
+        self.prompts.append(prompt)
+        return f"id-{len(self.prompts)}"
+
+    def get(self, path):
+        count = len(self.prompts)
+        figures = {"peak_vram_mib": 1000.0 * count, "peak_rss_mib": 500.0 * count, **self.figures}
+        return 200, {**super().get(path)[1], **figures}
+
+
+@pytest.mark.parametrize(("words", "code", "sentence"), [
+    (["--max-vram-mib", "1000"], 0, ""),
+    (["--max-vram-mib", "999"], 3, "workflow needed 1,000.0 MiB of VRAM, 999 are allowed."),
+    (["--max-ram-mib", "499"], 3, "workflow needed 500.0 MiB of RAM, 499 are allowed."),
+    (["--max-ram-mib", "499", "--max-vram-mib", "5000"], 3, "of RAM, 499 are allowed."),
+    ([], 0, ""),
+])
+def test_a_budget_has_an_exit_code_and_a_line_of_its_own(
+    monkeypatch, tmp_path, capsys, quick, words, code, sentence
+):
+    assert started(monkeypatch, tmp_path, Growing(), *words) == code
+    lines = [line for line in capsys.readouterr().err.splitlines() if "Over budget" in line]
+    assert len(lines) == (code == 3) and sentence in "".join(lines)
+
+
+def test_a_failed_run_is_a_failure_even_when_it_is_over_its_budget(monkeypatch, tmp_path, quick):
+    words = ("--max-vram-mib", "1")
+    assert started(monkeypatch, tmp_path, FakeServer(failed=True), *words) == 1
+
+
+@pytest.mark.parametrize(("server", "words"), [
+    (Growing(peak_vram_mib=None), "tells nothing of its VRAM"), (None, "has no Headroom"),
+])
+def test_a_budget_that_nobody_can_check_is_no_success(monkeypatch, tmp_path, quick, server, words):
+    if server is None:
+        server = FakeServer()
+        server.get = lambda path: (404, "")
+    with pytest.raises(DevError, match=words):
+        started(monkeypatch, tmp_path, server, "--max-vram-mib", "1000")
+
+
+@pytest.mark.parametrize("word", ["0", "-1", "lots", "1.5", "9" * 5000, "٣", ""])
+def test_a_budget_that_is_no_number_is_refused(word, capsys):
+    parser = argparse.ArgumentParser()
+    run.add_arguments(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["x.json", f"--max-vram-mib={word}"])
+    assert "a budget is a whole number of MiB" in capsys.readouterr().err
+
+
+def test_several_files_and_seeds_run_under_one_bar(monkeypatch, tmp_path, capsys, quick):
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(drawn().ui()), encoding="utf-8")
+    server = Growing()
+    words = (str(other), "--seed", "7", "--seed", "8", "--max-vram-mib", "3000")
+    assert started(monkeypatch, tmp_path, server, *words) == 3
+    assert [prompt["4"]["inputs"]["seed"] for prompt in server.prompts] == [7, 8, 7, 8]
+    shown = capsys.readouterr()
+    assert shown.out.count("16/16 done") == 1 and "other, seed 8" in shown.out
+    assert "Over budget: other, seed 8 needed 4,000.0 MiB of VRAM" in shown.err
+
+
+def test_for_machines_there_is_one_json_list_and_nothing_else(monkeypatch, tmp_path, capsys, quick):
+    words = ("--json", "--seed", "7", "--seed", "8", "--max-vram-mib", "1500")
+    assert started(monkeypatch, tmp_path, Growing(), *words) == 3
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["seed"], first["peak_vram_mib"], first["over_budget"]) == (7, 1000.0, [])
+    assert second["over_budget"] == [
+        "workflow, seed 8 needed 2,000.0 MiB of VRAM, 1,500 are allowed."
+    ]
+    assert first["saved"] == ["s/a.png"] and first["error"] is None
+
+
+def test_a_workflow_without_a_seed_says_so(tmp_path):
+    prompt = {"1": {"class_type": "Load", "inputs": {"seed": ["2", 0]}}}
+    with pytest.raises(DevError, match="has no node with a seed"):
+        run.with_seed(prompt, 3, tmp_path / "a.json")

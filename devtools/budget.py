@@ -1,0 +1,46 @@
+"""What a run may need: for CI, where a workflow that grew must be noticed."""
+
+import argparse
+from typing import Any
+
+from .errors import DevError
+
+EXIT_CODE = 3  # 1 is a failed run, 2 a wrong command line
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how much."""
+    for what in ("vram", "ram"):
+        parser.add_argument(
+            f"--max-{what}-mib", type=_positive, metavar="N",
+            help=f"exit with {EXIT_CODE} when a run needs more {what.upper()}",
+        )
+
+
+def over(run: dict[str, Any] | None, args: argparse.Namespace, label: str) -> list[str]:
+    """A sentence for each budget that the run needed more than; none for what is not limited.
+
+    `run` is the server's record. DevError where there is a budget and nobody can tell the need.
+    """
+    limits = (
+        ("VRAM", args.max_vram_mib, "peak_vram_mib"), ("RAM", args.max_ram_mib, "peak_rss_mib"),
+    )
+    return [
+        f"{label} needed {needed:,.1f} MiB of {what}, {limit:,} are allowed."
+        for what, limit, figure in limits
+        if limit is not None and (needed := _told(run, figure, what)) > limit
+    ]
+
+
+def _told(run: dict[str, Any] | None, figure: str, what: str) -> float:
+    needed = run.get(figure) if run is not None else None
+    if needed is None:
+        reason = "has no Headroom" if run is None else f"tells nothing of its {what}"
+        raise DevError(f"The server {reason}, so a budget cannot be checked; leave it out there.")
+    return float(needed)
+
+
+def _positive(word: str) -> int:
+    if not (word.isascii() and word.isdecimal() and 0 < int(word[:12]) and len(word) <= 12):
+        raise argparse.ArgumentTypeError(f"a budget is a whole number of MiB, not {word[:40]!r}")
+    return int(word)
