@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ..host.types import NodeCallback, NodeLabel, Outcome
+from ..host.types import NodeCallback, Outcome
 from ..measure.journal import Entry, OomAttempt, listen
 from .events import MAX_RUNS, Enter, Events, RunStore
 from .memory import Reading
-from .nodes import NodeTable
+from .nodes import GraphView, NodeTable
 from .run import Run
 from .run_json import recovery_json, run_json
 
@@ -21,11 +21,6 @@ SETTLE_SECONDS = 5.0
 ASK_SECONDS = 1.0
 
 Beginning = tuple[tuple[str, ...], Reading, float]  # devices, memory, seconds since the epoch
-
-
-class GraphView(Protocol):
-    def describe(self, node_id: str) -> NodeLabel: ...
-    def has(self, node_id: str) -> bool: ...
 
 
 class ProbeView(Protocol):

@@ -20,8 +20,9 @@ from headroom.measure.journal import OomAttempt
 from headroom.measure.snapshot import DeviceMemory, Snapshot
 from headroom.models.loaded import LoadedModel
 from headroom.record.events import Events, RunStore
-from headroom.record.nodes import NodeTable, Reading
-from headroom.record.run import Place, Run
+from headroom.record.memory import Reading, Use
+from headroom.record.nodes import NodeTable
+from headroom.record.run import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 NASTY = 'a "quoted"\\name\nwith {braces}'
@@ -43,20 +44,27 @@ class Source:
     def play(self, prompt_id, status="success", nodes=(("1", "KSampler"),), entries=()):
         """One whole prompt; every node peaks at 3,000 MiB."""
         classes = dict(nodes)
-        label = lambda node_id: NodeLabel(node_id, classes[node_id], "", node_id)  # noqa: E731
-        begin = Reading(0.0, 100 * MIB, 0)
-        run = Run(prompt_id, Place("cuda:0"), begin, 0.0, NodeTable(label))
+
+        def label(node_id):
+            return NodeLabel(node_id, classes[node_id], "", node_id)
+
+        begin = reading(0.0, 100)
+        run = Run(prompt_id, ("cuda:0",), begin, 0.0, NodeTable(label))
         for entry in entries:
             run.note(1.0, entry)
         self.store.add(run)
         self.events.begin(run)
         for step, node_id in enumerate(classes):
-            at = Reading(step + 1.0, 3000 * MIB, 0)
-            self.events.append((Run.node_starts, node_id, prompt_id, at.at, at))
-            self.events.append((Run.node_finishes, node_id, prompt_id, at.at + 0.5, at))
-        end = Reading(1e6, 100 * MIB, 0)
+            at = reading(step + 1.0, 3000)
+            self.events.append((Run.node_starts, node_id, prompt_id, at))
+            self.events.append((Run.node_finishes, node_id, prompt_id, at))
+        end = reading(1e6, 100)
         self.events.end(run, end)
         self.events.settle(run, end, Outcome(status), None)
+
+
+def reading(at, mib):
+    return Reading(at, 0, (Use(mib * MIB, total_bytes=8000 * MIB),))
 
 
 @pytest.fixture
