@@ -112,9 +112,10 @@ class _Page:
         if run.status == "error":
             self._failed.append(run.prompt_id)
         for record in run.nodes.records.values():
-            known = [peak.at_least for peak in record.peaks if peak is not None]
-            if known and record.spans:  # of the fullest device
-                self._peak.labels(self._names.label(record.info.class_type)).observe(max(known))
+            peak = record.peaks[run.fullest] if record.peaks and record.spans else None
+            if peak is not None:
+                label = self._names.label(record.info.class_type)
+                self._peak.labels(label).observe(peak.at_least)
         for _, entry in run.entries:
             if isinstance(entry, OomAttempt):
                 node = run.nodes.records.get(entry.node_id or "")

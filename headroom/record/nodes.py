@@ -8,13 +8,18 @@ async nodes can run while another node begins, so any event of another node ends
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from ..host.types import NodeLabel
 from .memory import Peaks, Reading, larger, now
 
 NodeStatus = Literal["running", "waiting", "done", "cached", "failed", "stopped"]
 MAX_NODES = 2000
+
+
+class GraphView(Protocol):
+    def describe(self, node_id: str) -> NodeLabel: ...
+    def has(self, node_id: str) -> bool: ...
 
 
 @dataclass(slots=True)

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ..host.types import NodeCallback, NodeLabel, Outcome
-from ..measure.journal import EmbeddingReads, Entry, OomAttempt, listen
+from ..host.types import NodeCallback, Outcome
+from ..measure.journal import Entry, OomAttempt, listen
 from .events import MAX_RUNS, Enter, Events, RunStore
 from .memory import Reading
-from .nodes import NodeTable
+from .nodes import GraphView, NodeTable
 from .run import Run
 from .run_json import recovery_json, run_json
 
@@ -23,19 +23,9 @@ ASK_SECONDS = 1.0
 Beginning = tuple[tuple[str, ...], Reading, float]  # devices, memory, seconds since the epoch
 
 
-class GraphView(Protocol):
-    def describe(self, node_id: str) -> NodeLabel: ...
-    def has(self, node_id: str) -> bool: ...
-
-
 class ProbeView(Protocol):
     def begin_run(self) -> tuple[str, ...]: ...
     def measured(self) -> Reading: ...
-
-
-def _is_news(entry: OomAttempt) -> bool:
-    """Return whether browsers are told: what follows a try that did not help says it anyway."""
-    return entry.recovered is not False or entry.attempt == 0
 
 
 class Recorder:
@@ -46,9 +36,9 @@ class Recorder:
     somebody asks.
 
     `outcome_of` tells how ComfyUI says a prompt ended, None while it does not know yet. `announce`
-    sends what became of an out-of-memory error to the browsers. `attach` is asked to look for a
-    prompt that was not announced, `prompt_is_over(id)` told when a record is closed, and
-    `more_of(id)` gives what else belongs into a record.
+    sends a recovery to the browsers. `attach` is asked to look for a prompt that was not announced,
+    `prompt_is_over(id)` told when a record is closed, and `more_of(id)` gives what else belongs
+    into a record.
     """
 
     def __init__(
@@ -154,23 +144,22 @@ class Recorder:
 
     def tell_settled(self, listener: Callable[[Run], None]) -> None:
         """Call `listener` with every run that is over from now on; it must be quick."""
-        with self._lock:
-            self._events.on_settled = listener
+        self._events.on_settled = listener
 
     # ---------------------------------------------------- our nodes
 
     def _note(self, entry: Entry) -> None:
         with self._lock:
             run = self._run
-            if run is None or entry.prompt_id != run.prompt_id or isinstance(entry, EmbeddingReads):
+            if run is None or entry.prompt_id != run.prompt_id:
                 return
             run.note(time.perf_counter(), entry)
-            news = None
-            if isinstance(entry, OomAttempt) and _is_news(entry):
+            recovery = None
+            if isinstance(entry, OomAttempt) and entry.recovered:
                 self._events.enter(self._store)
-                news = recovery_json(run, entry)
-        if news is not None:
-            self._announce(news)
+                recovery = recovery_json(run, entry)
+        if recovery is not None:
+            self._announce(recovery)
 
     # ---------------------------------------------------- the thread
 

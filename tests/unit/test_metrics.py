@@ -28,10 +28,6 @@ ROOT = Path(__file__).resolve().parents[2]
 NASTY = 'a "quoted"\\name\nwith {braces}'
 
 
-def reading(at, used_mib):
-    return Reading(at, 0, (Use(used_mib * MIB),))
-
-
 class Source:
     """The recorder's side: a store and the events on their way to it."""
 
@@ -48,7 +44,10 @@ class Source:
     def play(self, prompt_id, status="success", nodes=(("1", "KSampler"),), entries=()):
         """One whole prompt; every node peaks at 3,000 MiB."""
         classes = dict(nodes)
-        label = lambda node_id: NodeLabel(node_id, classes[node_id], "", node_id)  # noqa: E731
+
+        def label(node_id):
+            return NodeLabel(node_id, classes[node_id], "", node_id)
+
         begin = reading(0.0, 100)
         run = Run(prompt_id, ("cuda:0",), begin, 0.0, NodeTable(label))
         for entry in entries:
@@ -62,6 +61,10 @@ class Source:
         end = reading(1e6, 100)
         self.events.end(run, end)
         self.events.settle(run, end, Outcome(status), None)
+
+
+def reading(at, mib):
+    return Reading(at, 0, (Use(mib * MIB, total_bytes=8000 * MIB),))
 
 
 @pytest.fixture
@@ -167,7 +170,7 @@ def moment(monkeypatch):
         DeviceMemory("cuda:0", NASTY, 8000 * MIB, 3000 * MIB, 10, 20, None),
         DeviceMemory("mps:0", "Other", None, None, 5, None, None),
     )
-    models = [LoadedModel(f"m{n}", "VAE", "Net", None, "cuda:0", 7, 9, False, None) for n in (0, 1)]
+    models = [LoadedModel(f"m{n}", "VAE", "Net", "cuda:0", 7, 9, False, None) for n in range(2)]
     monkeypatch.setattr(gauges_module, "snapshot", lambda: Snapshot(devices, 11, 12))
     monkeypatch.setattr(gauges_module, "loaded_models", lambda: models)
     return lambda: gauges(lambda: (1, 4))
