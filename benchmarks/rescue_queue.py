@@ -36,7 +36,7 @@ LARGE_OF = 3
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", type=int, default=100)
-    parser.add_argument("--capacity", type=int, default=320, help="MiB; the large ones need more")
+    parser.add_argument("--capacity", type=int, default=60, help="MiB; the large ones need more")
     parser.add_argument("--seed", type=int, default=1)
 
 
