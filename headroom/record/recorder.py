@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..host.types import NodeCallback, Outcome
-from ..measure.journal import Entry, OomAttempt, listen
+from ..measure.journal import EmbeddingReads, Entry, OomAttempt, listen
 from .events import MAX_RUNS, Enter, Events, RunStore
 from .memory import Reading
 from .nodes import GraphView, NodeTable
@@ -28,6 +28,11 @@ class ProbeView(Protocol):
     def measured(self) -> Reading: ...
 
 
+def _is_news(entry: OomAttempt) -> bool:
+    """Return whether browsers are told: what follows a try that did not help says it anyway."""
+    return entry.recovered is not False or entry.attempt == 0
+
+
 class Recorder:
     """Listens to the executor and to our nodes, and keeps the last runs.
 
@@ -36,9 +41,9 @@ class Recorder:
     somebody asks.
 
     `outcome_of` tells how ComfyUI says a prompt ended, None while it does not know yet. `announce`
-    sends a recovery to the browsers. `attach` is asked to look for a prompt that was not announced,
-    `prompt_is_over(id)` told when a record is closed, and `more_of(id)` gives what else belongs
-    into a record.
+    sends what became of an out-of-memory error to the browsers. `attach` is asked to look for a
+    prompt that was not announced, `prompt_is_over(id)` told when a record is closed, and
+    `more_of(id)` gives what else belongs into a record.
     """
 
     def __init__(
@@ -144,22 +149,23 @@ class Recorder:
 
     def tell_settled(self, listener: Callable[[Run], None]) -> None:
         """Call `listener` with every run that is over from now on; it must be quick."""
-        self._events.on_settled = listener
+        with self._lock:
+            self._events.on_settled = listener
 
     # ---------------------------------------------------- our nodes
 
     def _note(self, entry: Entry) -> None:
         with self._lock:
             run = self._run
-            if run is None or entry.prompt_id != run.prompt_id:
+            if run is None or entry.prompt_id != run.prompt_id or isinstance(entry, EmbeddingReads):
                 return
             run.note(time.perf_counter(), entry)
-            recovery = None
-            if isinstance(entry, OomAttempt) and entry.recovered:
+            news = None
+            if isinstance(entry, OomAttempt) and _is_news(entry):
                 self._events.enter(self._store)
-                recovery = recovery_json(run, entry)
-        if recovery is not None:
-            self._announce(recovery)
+                news = recovery_json(run, entry)
+        if news is not None:
+            self._announce(news)
 
     # ---------------------------------------------------- the thread
 
