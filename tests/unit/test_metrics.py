@@ -170,7 +170,7 @@ def moment(monkeypatch):
         DeviceMemory("cuda:0", NASTY, 8000 * MIB, 3000 * MIB, 10, 20, None),
         DeviceMemory("mps:0", "Other", None, None, 5, None, None),
     )
-    models = [LoadedModel(f"m{n}", "VAE", "Net", "cuda:0", 7, 9, False, None) for n in range(2)]
+    models = [LoadedModel(f"m{n}", "VAE", "Net", None, "cuda:0", 7, 9, False, None) for n in (0, 1)]
     monkeypatch.setattr(gauges_module, "snapshot", lambda: Snapshot(devices, 11, 12))
     monkeypatch.setattr(gauges_module, "loaded_models", lambda: models)
     return lambda: gauges(lambda: (1, 4))
