@@ -7,6 +7,7 @@ The repository root never stays on `sys.path`: an absolute import of our own mod
 import importlib.util
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -78,23 +79,23 @@ def models_dir(comfyui) -> Path:
 
 
 @pytest.fixture(scope="session")
-def servers(comfyui, models_dir, tmp_path_factory):
+def servers(comfyui, tmp_path_factory):
     """The servers of this process, which modules share; see `support.servers`."""
     from support.servers import Servers
 
-    pool = Servers(comfyui, models_dir, tmp_path_factory.mktemp)
+    pool = Servers(comfyui, tmp_path_factory.mktemp)
     yield pool
     pool.stop()
 
 
 @pytest.fixture(scope="module")
-def serve(servers):
+def serve(servers, models_dir):
     """A factory of running servers: equal arguments share one, put back for each test module.
 
-    The test packs of `support.servers.COMMON` are always there.
+    The test packs of `support.servers.COMMON` are always there, and the module's `models_dir`.
     """
     servers.next_module()
-    return servers.get
+    return partial(servers.get, models_dir=models_dir)
 
 
 @pytest.fixture(scope="module")

@@ -27,8 +27,7 @@ IDLE_S = 120.0
 class Servers:
     """Running servers: equal arguments give the same one. `new_folder` makes folders for them."""
 
-    def __init__(self, comfyui, models_dir, new_folder):
-        self._models_dir = models_dir
+    def __init__(self, comfyui, new_folder):
         self._comfyui, self._new_folder = comfyui, new_folder
         self._running = {}  # the one asked for last comes last
         self._of_this_module = set()
@@ -42,10 +41,9 @@ class Servers:
     def get(self, *args, packs=(), env=None, comfyui=None, **options):
         """A running server, as it began when this module asks for it the first time.
 
-        `comfyui` is another tree than the one under test, `models_dir` another models folder.
+        `comfyui` is another tree than the one under test.
         """
         tree = comfyui or self._comfyui
-        options.setdefault("models_dir", self._models_dir)
         own = sorted({str(path) for path in packs} - {str(path) for path in COMMON})
         options["env"] = {**ENVIRONMENT, **(env or {})}
         key = repr((tree, args, own, sorted(options.items(), key=str)))
@@ -68,7 +66,9 @@ class Servers:
         self._stop_all_but(0)
 
     def _stop_all_but(self, most):
+        """The plain ones, which most modules ask for, wait the longest."""
         waiting = [key for key in self._running if key not in self._of_this_module]
+        waiting.sort(key=lambda key: not self._running[key].args)
         for key in waiting[: max(0, len(waiting) - most)]:
             self._running.pop(key).stop(grace_seconds=0)  # its folders are temporary
 
