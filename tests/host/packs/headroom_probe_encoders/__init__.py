@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import runpy
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import comfy.sd
@@ -15,6 +17,8 @@ import torch
 from comfy_execution.graph_utils import GraphBuilder
 from safetensors.torch import load_file
 
+SHARED = Path(__file__).resolve().parents[1] / "random_weights.py"
+load_random = runpy.run_path(str(SHARED))["load_random"]
 CLIP_SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4,
               "num_hidden_layers": 3}
 CLIP_G_SMALL = {**CLIP_SMALL, "hidden_size": 96, "projection_dim": 96}
@@ -69,21 +73,8 @@ def small_encoder(kind, seed):
         embedding_directory=folder_paths.get_folder_paths("embeddings"),
         parameters=1_000_000, model_options=dict(WIDE if kind == "sd15_wide" else SMALL),
     )
-    generator = torch.Generator().manual_seed(seed)
-    weights = {
-        name: filled(name, weight, generator)
-        for name, weight in clip.cond_stage_model.named_parameters()
-    }
-    clip.load_sd(weights, full_model=True)
+    load_random(clip, torch.Generator().manual_seed(seed))
     return clip
-
-
-def filled(name, like, generator):
-    """Values that keep activations in range: vectors neutral, matrices by their width."""
-    if like.ndim < 2:
-        return torch.full(like.shape, 0.0 if name.endswith("bias") else 1.0, dtype=like.dtype)
-    noise = torch.randn(like.shape, generator=generator) / like.shape[-1] ** 0.5
-    return noise.to(like.dtype)
 
 
 class ProbeConditioning:

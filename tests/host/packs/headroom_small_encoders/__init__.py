@@ -5,6 +5,8 @@ configuration. `SmallTextEncoder` builds ComfyUI's own T5 and CLIP classes as wi
 only one to three layers deep, with random weights.
 """
 
+import runpy
+from pathlib import Path
 from types import SimpleNamespace
 
 import comfy.sd
@@ -14,6 +16,9 @@ import comfy.text_encoders.flux
 import comfy.text_encoders.sd3_clip
 import folder_paths
 import torch
+
+SHARED = Path(__file__).resolve().parents[1] / "random_weights.py"
+load_random = runpy.run_path(str(SHARED))["load_random"]
 
 
 def t5(width):
@@ -78,22 +83,8 @@ class SmallTextEncoder:
             embedding_directory=folder_paths.get_folder_paths("embeddings"),
             parameters=150_000_000, model_options={**sizes, "dtype": torch.bfloat16},
         )
-        generator = torch.Generator().manual_seed(0)
-        weights = {
-            name: filled(name, weight, generator)
-            for name, weight in clip.cond_stage_model.named_parameters()
-        }
-        clip.load_sd(weights, full_model=True)
+        load_random(clip, torch.Generator().manual_seed(0), most_rows=256)
         return (clip,)
-
-
-def filled(name, like, generator):
-    """Values that keep activations in range: vectors neutral, matrices by their width."""
-    if like.ndim < 2:
-        return torch.full(like.shape, 0.0 if name.endswith("bias") else 1.0, dtype=like.dtype)
-    noise = torch.randn(min(len(like), 256), *like.shape[1:], generator=generator)
-    repeated = torch.arange(len(like)) % len(noise)  # a vocabulary's worth takes seconds
-    return (noise / like.shape[-1] ** 0.5).to(like.dtype)[repeated]
 
 
 class PlainLines:
