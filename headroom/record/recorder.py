@@ -29,11 +29,6 @@ class ProbeView(Protocol):
     def measured(self, max_age_seconds: float = 0.0) -> Reading: ...
 
 
-def _is_news(entry: OomAttempt) -> bool:
-    """Return whether browsers are told: what follows a try that did not help says it anyway."""
-    return entry.recovered is not False or entry.attempt == 0
-
-
 class Recorder:
     """Listens to the executor and to our nodes, and keeps the last runs.
 
@@ -161,7 +156,7 @@ class Recorder:
                 return
             run.note(time.perf_counter(), entry)
             news = None
-            if isinstance(entry, OomAttempt) and _is_news(entry):
+            if isinstance(entry, OomAttempt) and entry.is_news:
                 self._events.enter(self._store)
                 news = recovery_json(run, entry)
         if news is not None:
