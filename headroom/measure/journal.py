@@ -43,6 +43,11 @@ class OomAttempt:
     error: str
     recovered: bool
 
+    @property
+    def is_news(self) -> bool:
+        """Whether browsers are told: what follows a try that did not help says it anyway."""
+        return self.recovered is not False or self.attempt == 0
+
 
 @dataclass(frozen=True)
 class EmbeddingReads:

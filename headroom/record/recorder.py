@@ -19,26 +19,21 @@ log = logging.getLogger("headroom")
 TICK_SECONDS = 0.05
 SETTLE_SECONDS = 5.0
 ASK_SECONDS = 1.0
+BETWEEN_NODES_SECONDS = 0.0005  # within it, one node begins with the figures the other ended with
 
 Beginning = tuple[tuple[str, ...], Reading, float]  # devices, memory, seconds since the epoch
 
 
 class ProbeView(Protocol):
     def begin_run(self) -> tuple[str, ...]: ...
-    def measured(self) -> Reading: ...
-
-
-def _is_news(entry: OomAttempt) -> bool:
-    """Return whether browsers are told: what follows a try that did not help says it anyway."""
-    return entry.recovered is not False or entry.attempt == 0
+    def measured(self, max_age_seconds: float = 0.0) -> Reading: ...
 
 
 class Recorder:
     """Listens to the executor and to our nodes, and keeps the last runs.
 
-    The executor waits for one measurement of memory and an entry in a queue, which needs no lock,
-    as a node begins and as it ends. What happened is read from the queue when nothing runs, or when
-    somebody asks.
+    The executor waits for a measurement of memory between two nodes, and for entries in a queue,
+    which needs no lock. What happened is read from it when nothing runs, or when somebody asks.
 
     `outcome_of` tells how ComfyUI says a prompt ended, None while it does not know yet. `announce`
     sends what became of an out-of-memory error to the browsers. `attach` is asked to look for a
@@ -60,7 +55,7 @@ class Recorder:
         self._lock = threading.RLock()
         self._store = RunStore()
         self._events = Events()
-        self.node_starts = self._teller(Run.node_starts)
+        self.node_starts = self._teller(Run.node_starts, BETWEEN_NODES_SECONDS)
         self.node_finishes = self._teller(Run.node_finishes)
         self._run: Run | None = None  # in the executor, or just out of it
         self._graph: GraphView | None = None
@@ -107,12 +102,12 @@ class Recorder:
         devices, began = self._probe.begin_run(), self._probe.measured()
         return devices, began, time.time() - (time.perf_counter() - began.at)
 
-    def _teller(self, enter: Enter) -> NodeCallback:
+    def _teller(self, enter: Enter, max_age_seconds: float = 0.0) -> NodeCallback:
         """Return what the executor calls when something has happened to a node."""
         measured, append = self._probe.measured, self._events.append
 
         def told(node_id: str, _state: Any, prompt_id: str) -> None:
-            append((enter, node_id, prompt_id, measured()))
+            append((enter, node_id, prompt_id, measured(max_age_seconds)))
 
         return told
 
@@ -161,7 +156,7 @@ class Recorder:
                 return
             run.note(time.perf_counter(), entry)
             news = None
-            if isinstance(entry, OomAttempt) and _is_news(entry):
+            if isinstance(entry, OomAttempt) and entry.is_news:
                 self._events.enter(self._store)
                 news = recovery_json(run, entry)
         if news is not None:

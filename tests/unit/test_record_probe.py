@@ -102,6 +102,20 @@ def test_a_cpu_server_has_no_devices(monkeypatch):
     assert names == () and probe.measured().devices == ()
 
 
+def test_figures_are_taken_again_only_when_asked_and_only_while_young(cuda):
+    now = [100.0]
+    probe = Probe(lambda: now[0])
+    probe.begin_run()
+    first = probe.measured()
+    cuda.stats["current"] = 555 * MIB
+    now[0] = 100.0004
+    assert probe.measured(0.0005) == first._replace(at=100.0004)
+    assert probe.measured().devices[0].reserved_bytes == 555 * MIB
+    cuda.stats["current"] = 777 * MIB
+    now[0] = 100.1
+    assert probe.measured(0.0005).devices[0].reserved_bytes == 777 * MIB
+
+
 def test_rss_is_what_the_system_says():
     told = psutil.Process().memory_info().rss
     assert abs(Probe().measured().rss_bytes - told) < 0.2 * told
