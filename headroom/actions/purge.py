@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from ..base.choices import expect_choice
 from ..base.device import MIB
+from ..base.inputs import expect_flag, expect_whole
 from ..base.ram import trim_heap
 from ..host.adapter import current_host, return_cache
 from ..measure.journal import note_action
@@ -33,9 +34,13 @@ def purge(
     `free_mib` above 0 asks for at least so much room and does as little for it as is needed:
     garbage and cache first, then models or parts of them in ComfyUI's own order.
     Models come back when something uses them; that reload is the cost.
-    Raises ValueError for an unknown `unload`, and when `all but keep` has no model to keep.
+    Raises ValueError for an unknown `unload`, for inputs of another class than these, and when
+    `all but keep` has no model to keep; nothing was done then.
     """
     expect_choice("Purge VRAM", "unload", unload, Unload)
+    expect_whole("Purge VRAM", "only_below_free_mib", only_below_free_mib)
+    expect_flag("Purge VRAM", "free_ram", free_ram)
+    expect_flag("Purge VRAM", "reset_node_cache", reset_node_cache)
     before = snapshot()
     kept = _models_to_keep(unload, keep)
     room = _room_bytes()
