@@ -150,6 +150,9 @@ def _release(clip: Any, asked: bool, more_follow: bool) -> list[str]:
         return ["encoder: left loaded for the next text of the list"]
     done = unload_models(find_models(clip))
     gc.collect()
+    host = current_host()
+    if host is not None:
+        host.drop_cast_buffers()  # ComfyUI would, but only after this node and its report
     return_cache()
     return [f"encoder released: {item.text}" for item in done]
 
