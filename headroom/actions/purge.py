@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from ..base.choices import expect_choice
-from ..base.device import MIB
+from ..base.device import MIB, clear_workspaces
+from ..base.inputs import expect_flag, expect_whole
 from ..base.ram import trim_heap
 from ..host.adapter import current_host, return_cache
 from ..measure.journal import note_action
@@ -28,14 +29,18 @@ def purge(
     """Give back VRAM in three levels (models, garbage, allocator cache) and report each.
 
     `keep` holds the models to leave loaded with `all but keep`. With `only_below_free_mib` above 0
-    nothing is done while the compute device has at least that much room. `free_ram` also returns
+    nothing is done while the fullest device has at least that much room. `free_ram` also returns
     unused heap pages of this process. `reset_node_cache` takes effect after the running prompt.
     `free_mib` above 0 asks for at least so much room and does as little for it as is needed:
     garbage and cache first, then models or parts of them in ComfyUI's own order.
     Models come back when something uses them; that reload is the cost.
-    Raises ValueError for an unknown `unload`, and when `all but keep` has no model to keep.
+    Raises ValueError for an unknown `unload`, for inputs of another class than these, and when
+    `all but keep` has no model to keep; nothing was done then.
     """
     expect_choice("Purge VRAM", "unload", unload, Unload)
+    expect_whole("Purge VRAM", "only_below_free_mib", only_below_free_mib)
+    expect_flag("Purge VRAM", "free_ram", free_ram)
+    expect_flag("Purge VRAM", "reset_node_cache", reset_node_cache)
     before = snapshot()
     kept = _models_to_keep(unload, keep)
     room = _room_bytes()
@@ -104,13 +109,15 @@ def _models_to_keep(unload: Unload, keep: Any) -> list[FoundModel]:
 
 
 def _room_bytes() -> int | None:
-    """Return the bytes free on the compute device, dynamic-VRAM pages that can yield included."""
+    """Return the room on the fullest device, dynamic-VRAM pages that can yield included.
+
+    Where no driver tells it is what ComfyUI counts: RAM on a server that runs on the CPU.
+    """
+    fullest = snapshot().device_with_least_room
+    if fullest is not None:
+        return fullest.room_bytes
     host = current_host()
-    if host is None:
-        first = next(iter(snapshot().devices), None)
-        return first.available_bytes if first is not None else None
-    device = host.compute_device()
-    return int(host.available_bytes(device)) + (host.dynamic_bytes(device) or 0)
+    return int(host.available_bytes(host.compute_device())) if host is not None else None
 
 
 def _unload_steps(unload: Unload, done: Iterable[Unloaded]) -> tuple[str, ...]:
@@ -129,10 +136,12 @@ def _return_cache() -> str:
     reserved = _reserved_bytes()
     host = current_host()
     dropped = host is not None and host.drop_cast_buffers()
+    workspaces = clear_workspaces()
     return_cache()
-    buffers = ", cast buffers dropped" if dropped else ""
     returned = reserved - _reserved_bytes()
-    return f"allocator cache: {mib_text(returned)} returned to the driver{buffers}"
+    buffers = ", cast buffers dropped" if dropped else ""
+    cublas = f", {mib_text(workspaces)} of cuBLAS workspaces cleared" if workspaces else ""
+    return f"allocator cache: {mib_text(returned)} returned to the driver{buffers}{cublas}"
 
 
 def _reserved_bytes() -> int:

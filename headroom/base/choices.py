@@ -3,8 +3,24 @@
 import reprlib
 from typing import Any, get_args
 
-_short = reprlib.Repr()
-_short.maxstring = _short.maxother = _short.maxlong = 60
+_PLAIN = (bool, float, complex, bytes, type(None))
+MAX_BITS = 256
+
+
+class _Short(reprlib.Repr):
+    """Shows plain values cut short, and of all others the class: their own repr may do anything."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        return repr(x) if x.bit_length() <= MAX_BITS else f"<a number of {x.bit_length():,} bits>"
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        if type(x) in _PLAIN:
+            return super().repr_instance(x, level)
+        return f"<{type(x).__name__}>"
+
+
+_short = _Short()
+_short.maxstring = _short.maxother = 60
 
 
 def shown(value: object) -> str:
@@ -22,6 +38,6 @@ def expect_choice(node: str, name: str, value: object, options: Any) -> None:
     misspelt must not do what another word means.
     """
     words = [repr(word) for word in get_args(options)]
-    if not isinstance(value, str) or value not in get_args(options):
+    if not issubclass(type(value), str) or value not in get_args(options):
         listed = f"{', '.join(words[:-1])} or {words[-1]}"
         raise ValueError(f"{node} expects {name} = {listed}, but got {shown(value)}.")

@@ -4,6 +4,7 @@ A query never starts a device: a process that has not touched the GPU reports no
 taking some hundred MiB for its answer.
 """
 
+import gc
 from typing import Any, NamedTuple
 
 import torch
@@ -70,6 +71,31 @@ def empty_cache() -> None:
         ipc_collect = getattr(module, "ipc_collect", None)
         if ipc_collect is not None:
             ipc_collect()
+
+
+def clear_workspaces() -> int | None:
+    """Give the workspaces of cuBLAS back to torch's allocator; return the bytes, None if it cannot.
+
+    torch keeps one for each stream that ever multiplied matrices, about 8 MiB, which pins the
+    segments around it. Only where no kernel is being launched: the next one makes its own again. A
+    captured CUDA graph goes on using those of its capture, so where one is alive nothing is done.
+    """
+    clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
+    if clear is None or not is_started("cuda") or _has_cuda_graph():
+        return None
+    before = _allocated_on_cuda()
+    clear()
+    return before - _allocated_on_cuda()
+
+
+def _has_cuda_graph() -> bool:
+    graphs = getattr(torch.cuda, "CUDAGraph", ())
+    return any(issubclass(type(thing), graphs) for thing in gc.get_objects())
+
+
+def _allocated_on_cuda() -> int:
+    used = [device for device in accelerators() if device.type == "cuda" and is_in_use(device)]
+    return sum(int(torch.cuda.memory_allocated(device)) for device in used)
 
 
 def driver_memory(device: torch.device) -> tuple[int, int] | None:

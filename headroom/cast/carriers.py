@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..base.copies import Copies, follow
+from ..base.inputs import attribute
 from ..models.find import is_patcher, is_pipeline, pipeline_modules
 from .rules import FLOATS
 
@@ -37,23 +38,23 @@ def _carried(value: Any) -> Iterator[Any]:
         yield value
     elif is_pipeline(value):
         yield from pipeline_modules(value).values()
-    elif isinstance(value, torch.nn.Module):
+    elif issubclass(type(value), torch.nn.Module):
         yield value
     elif _has_attributes(value) and not self_casting_reason(value):
         items = list(vars(value).values())
         patchers = [item for item in items if is_patcher(item)]
         modules = [item for item in items if isinstance(item, torch.nn.Module)]
         yield from patchers or modules
-    previous = getattr(value, "previous_controlnet", None)
+    previous = attribute(value, "previous_controlnet")
     if previous is not None:
         yield from _carried(previous)
 
 
 def self_casting_reason(value: Any) -> str:
     """Return why casting `value` would mean nothing, "" for values that hold their own weights."""
-    if hasattr(value, "t2i_model"):
+    if attribute(value, "t2i_model") is not None:
         return "ComfyUI casts a T2I adapter to the sampler's dtype at every use"
-    if hasattr(value, "control_weights"):
+    if attribute(value, "control_weights") is not None:
         return ("a Control-LoRA has no model of its own: ComfyUI builds it from the sampled "
                 "model, in that model's dtype, at every run")
     return ""
@@ -99,6 +100,6 @@ def _refers(value: Any, copies: Copies, depth: int) -> bool:
 
 def _has_attributes(value: Any) -> bool:
     """Return whether `value` is an object with attributes of its own, not a class or a model."""
-    if isinstance(value, _NOT_CARRIERS) or callable(getattr(value, "is_clone", None)):
+    if issubclass(type(value), _NOT_CARRIERS) or callable(attribute(value, "is_clone")):
         return False
-    return isinstance(getattr(value, "__dict__", None), dict)
+    return isinstance(attribute(value, "__dict__"), dict)

@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 import torch
 
-from ..base.choices import shown
+from ..base.choices import expect_choice
 from ..base.copies import Copies
+from ..base.inputs import expect_text
 from ..host.adapter import current_host
 from ..measure.journal import note_action
 from ..measure.report import Report, mib_text
@@ -48,7 +49,9 @@ def cast(value: Any, dtype: Dtype = "bfloat16", keep_float32: str = "") -> Cast:
     Raises ValueError without a model, for a float16 overflow (naming the tensor), and for models
     that cannot be copied; nothing was changed then.
     """
-    rules = CastRules(_dtype(dtype), parse_keep(keep_float32))
+    expect_choice("Cast bf16", "dtype", dtype, Dtype)
+    expect_text("Cast bf16", "keep_float32", keep_float32)
+    rules = CastRules(DTYPES[dtype], parse_keep(keep_float32))
     before = snapshot()
     found = carried_models(value)
     if not found and not self_casting_reason(value):
@@ -64,12 +67,6 @@ def cast(value: Any, dtype: Dtype = "bfloat16", keep_float32: str = "") -> Cast:
                     snapshot())
     note_action("cast", report.freed_mib, report.headline)
     return Cast(result, report, models)
-
-
-def _dtype(name: str) -> torch.dtype:
-    if name not in DTYPES:
-        raise ValueError(f"Cast bf16 expects dtype = {', '.join(DTYPES)}, but got {shown(name)}.")
-    return DTYPES[name]
 
 
 def _came(value: Any) -> str:

@@ -17,6 +17,8 @@ _QUANTISERS = ("bitsandbytes", "gguf", "nunchaku", "torchao", "quanto", "awq", "
                "auto_gptq", "hqq", "compressed_tensors")
 
 
+MAX_KEEP_CHARACTERS = 10_000
+
 DtypeOf = Callable[[torch.nn.Module, str, torch.Tensor], torch.dtype]
 
 
@@ -49,7 +51,12 @@ class Wanted:
 
 
 def parse_keep(text: str) -> tuple[str, ...]:
-    """Return the comma-separated name patterns in `text`."""
+    """Return the comma-separated name patterns in `text`; ValueError for far too much of it."""
+    if len(text) > MAX_KEEP_CHARACTERS:
+        raise ValueError(
+            f"Cast bf16 expects at most {MAX_KEEP_CHARACTERS:,} characters in keep_float32, but "
+            f"got {len(text):,}: name groups of weights by what their names share."
+        )
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 

@@ -9,6 +9,7 @@ import torch
 
 from ..actions.to_cpu import OnCpu, to_cpu
 from ..base.choices import expect_choice
+from ..base.inputs import attribute, expect_flag, expect_list, expect_text
 from ..base.tensors import storage_bytes, tensors_within
 from ..host.adapter import current_host, return_cache
 from ..measure.journal import note_action, note_embeddings
@@ -37,6 +38,7 @@ def split_prompts(text: str, split: Split) -> list[str]:
     Raises ValueError for an unknown `split` or when no line is left; one empty prompt is a prompt,
     as in ComfyUI's node.
     """
+    expect_text("Encode to CPU", "text", text)
     expect_choice("Encode to CPU", "split", split, Split)
     if split == "one prompt":
         return [text]
@@ -67,6 +69,10 @@ def encode_to_cpu(
     Raises ValueError without an encoder, and what the encoder raises; prompts that were encoded
     before an interrupt are in the disk cache already.
     """
+    expect_list("Encode to CPU", "prompts", prompts)
+    for prompt in prompts:
+        expect_text("Encode to CPU", "text", prompt)
+    expect_flag("Encode to CPU", "release_encoder", release_encoder)
     before = snapshot()
     moved = OnCpu()
     conditionings, fresh = _conditionings(clip, prompts, lookup, moved)
@@ -91,9 +97,10 @@ def _conditionings(
         lookup.has_all(prompts)
         done.update(lookup.found)
     fresh = [prompt for prompt in dict.fromkeys(prompts) if prompt not in done]
-    if fresh and clip is None:
+    if fresh and not _is_encoder(clip):
+        came = "nothing" if clip is None else f"a {type(clip).__name__}"
         raise ValueError(
-            "Encode to CPU expects a text encoder on the input `clip`, but got nothing: connect "
+            f"Encode to CPU expects a text encoder on the input `clip`, but got {came}: connect "
             "the CLIP output of a loader; a checkpoint without a text encoder has none."
         )
     advance = _progress(len(fresh))
@@ -103,6 +110,11 @@ def _conditionings(
             lookup.store(prompt, done[prompt])
         advance()
     return [done[prompt] for prompt in prompts], len(fresh)
+
+
+def _is_encoder(clip: Any) -> bool:
+    asked = ("tokenize", "encode_from_tokens_scheduled")
+    return all(callable(attribute(clip, name)) for name in asked)
 
 
 def _encode(clip: Any, prompt: str, moved: OnCpu) -> Any:
@@ -138,6 +150,9 @@ def _release(clip: Any, asked: bool, more_follow: bool) -> list[str]:
         return ["encoder: left loaded for the next text of the list"]
     done = unload_models(find_models(clip))
     gc.collect()
+    host = current_host()
+    if host is not None:
+        host.drop_cast_buffers()  # ComfyUI would, but only after this node and its report
     return_cache()
     return [f"encoder released: {item.text}" for item in done]
 

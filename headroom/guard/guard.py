@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..base.inputs import expect_flag, expect_whole
 from ..base.prompt_graph import is_inserted
 from ..host.adapter import guard_host
 from ..measure.journal import executing_node
@@ -22,11 +23,9 @@ def guard(value: Any, options: GuardOptions) -> Any:
     """
     host = guard_host()
     kind = host.kind_of(value) if host is not None else None
-    if options.max_attempts < 1:
-        raise ValueError(
-            f"OOM Guard expects max_attempts of at least 1, but got {options.max_attempts}: "
-            "remove the node to run without a guard."
-        )
+    for name in ("free_other_models", "offload_weights", "split_batch", "tile_vae"):
+        expect_flag("OOM Guard", name, getattr(options, name))
+    expect_whole("OOM Guard", "max_attempts", options.max_attempts, least=1)
     if is_inserted(executing_node()[1]) and not _can_be_guarded(value, kind):
         return value
     if host is None or kind is None:

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import torch
 
+from ..base.inputs import attribute
+
 Kind = Literal["patcher", "pipeline", "module"]
 
 _LEAVES = (str, bytes, int, float, complex, bool, type(None), torch.Tensor, torch.device)
@@ -41,19 +43,19 @@ class FoundModel:
 def is_patcher(value: Any) -> bool:
     """Return whether `value` is a ComfyUI ModelPatcher or behaves as one."""
     return (
-        callable(getattr(value, "is_clone", None))
-        and hasattr(value, "load_device")
-        and isinstance(getattr(value, "model", None), torch.nn.Module)
+        callable(attribute(value, "is_clone"))
+        and attribute(value, "load_device") is not None
+        and isinstance(attribute(value, "model"), torch.nn.Module)
     )
 
 
 def is_pipeline(value: Any) -> bool:
     """Return whether `value` is a diffusers pipeline or a DiffSynth one."""
-    if isinstance(value, type):
+    if issubclass(type(value), type):
         return False
-    is_diffsynth = callable(getattr(value, "load_models_to_device", None))
+    is_diffsynth = callable(attribute(value, "load_models_to_device"))
     is_diffusers = hasattr(type(value), "components") and callable(
-        getattr(value, "maybe_free_model_hooks", None)
+        attribute(value, "maybe_free_model_hooks")
     )
     return is_diffsynth or is_diffusers
 
@@ -74,34 +76,48 @@ def find_models(value: Any) -> list[FoundModel]:
     UPSCALE_MODEL, GLIGEN, conditioning, lists, tuples and dicts of them, models named by patches,
     pipelines, and bare modules. Costs no more than the walk: no weight is touched.
     """
-    found: list[FoundModel] = []
-    weights: set[int] = set()
-    for model in _walk(value, set()):
-        identity = id(model.handle.model) if model.kind == "patcher" else id(model.handle)
-        if identity not in weights:
-            weights.add(identity)
-            found.append(model)
-    return found
+    found: dict[int, FoundModel] = {}
+    for model in _walk(value):
+        weights = model.handle.model if model.kind == "patcher" else model.handle
+        found.setdefault(id(weights), model)
+    return list(found.values())
 
 
-def _walk(value: Any, seen: set[int]) -> Iterator[FoundModel]:
-    if isinstance(value, _LEAVES) or id(value) in seen:
-        return
-    seen.add(id(value))
+def _walk(value: Any) -> Iterator[FoundModel]:
+    """Yield every model below `value`, without recursion: lists may be nested to any depth."""
+    seen: set[int] = set()
+    stack: list[Iterator[Any]] = [iter([value])]
+    while stack:
+        item = next(stack[-1], stack)
+        if item is stack:
+            stack.pop()
+        elif id(item) not in seen and not issubclass(type(item), _LEAVES):
+            seen.add(id(item))
+            model = _model(item)
+            if model is not None:
+                yield model
+            stack.append(_inside(item, model))
+
+
+def _model(value: Any) -> FoundModel | None:
     if is_patcher(value):
-        yield FoundModel("patcher", value)
-        yield from _walk(_models_behind(value), seen)
-    elif is_pipeline(value):
-        yield FoundModel("pipeline", value)
-    elif isinstance(value, torch.nn.Module):
-        yield FoundModel("module", value)
-    elif isinstance(value, dict):
-        yield from _walk(list(value.values()), seen)
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        for item in list(value):
-            yield from _walk(item, seen)
-    else:
-        yield from _walk_object(value, seen)
+        return FoundModel("patcher", value)
+    if is_pipeline(value):
+        return FoundModel("pipeline", value)
+    is_module = issubclass(type(value), torch.nn.Module)
+    return FoundModel("module", value) if is_module else None
+
+
+def _inside(value: Any, model: FoundModel | None) -> Iterator[Any]:
+    """Return where to look next: a patcher's further models, or what a value is made of."""
+    cls = type(value)
+    if model is not None:
+        return iter(_models_behind(value) if model.kind == "patcher" else [])
+    if issubclass(cls, dict):
+        return iter(list(value.values()))
+    if issubclass(cls, (list, tuple, set, frozenset)):
+        return iter(list(value))
+    return iter(_parts(value))
 
 
 def _models_behind(patcher: Any) -> list[Any]:
@@ -114,26 +130,22 @@ def _models_behind(patcher: Any) -> list[Any]:
     return behind
 
 
-def _walk_object(value: Any, seen: set[int]) -> Iterator[FoundModel]:
-    """Look into a host object (CLIP, VAE, ControlNet, descriptor ...) one level deep.
+def _parts(value: Any) -> list[Any]:
+    """Return the models in a host object (CLIP, VAE, ControlNet, descriptor ...), one level deep.
 
     Patchers come first. A bare module counts only where no patcher was found in the object:
     a ControlNet shows both its patcher and the module inside it, and only the patcher is managed.
     """
     managed = [item for item in _attributes(value) if is_patcher(item)]
-    ask = getattr(value, "get_models", None)
+    ask = attribute(value, "get_models")
     if callable(ask):
         managed.extend(ask())
-    yield from _walk(managed, seen)
-    yield from _walk(getattr(value, "previous_controlnet", None), seen)
-    if not managed:
-        modules = [item for item in _attributes(value) if isinstance(item, torch.nn.Module)]
-        yield from _walk(modules, seen)
+    modules = [item for item in _attributes(value) if isinstance(item, torch.nn.Module)]
+    return [*managed, attribute(value, "previous_controlnet"), *([] if managed else modules)]
 
 
 def _attributes(value: Any) -> list[Any]:
-    patcher = getattr(value, "patcher", None)
-    own = getattr(value, "__dict__", None)
+    own = attribute(value, "__dict__")
     fields = list(own.values()) if isinstance(own, dict) else []
-    slots = [getattr(value, name, None) for name in ("model", "_model")]
-    return [item for item in [patcher, *slots, *fields] if item is not None]
+    first = [attribute(value, name) for name in ("patcher", "model", "_model")]
+    return [item for item in [*first, *fields] if item is not None]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ..base.inputs import attribute
 from .plan import Size
 
 LATENT_SCALE = 8
@@ -28,7 +29,7 @@ def item_size(item: Any, position: int) -> Size:
     pixels of its latent format, VIDEO, a PIL picture, or anything with a shape. Raises ValueError
     for an item without a width and a height. No pixel is read.
     """
-    if isinstance(item, Mapping) and "samples" in item:
+    if issubclass(type(item), Mapping) and "samples" in item:
         size = _latent_size(item)
     else:
         size = _picture_size(item)
@@ -64,13 +65,13 @@ def _latent_size(latent: Mapping[str, Any]) -> Size | None:
 
 def _first_tensor(samples: Any) -> Any:
     """Return the picture part of a latent that nests several tensors (picture, then sound)."""
-    if getattr(samples, "is_nested", False) and hasattr(samples, "unbind"):
+    if attribute(samples, "is_nested") is True and hasattr(samples, "unbind"):
         return samples.unbind()[0]
     return samples
 
 
 def _picture_size(item: Any) -> Size | None:
-    ask = getattr(item, "get_dimensions", None)
+    ask = attribute(item, "get_dimensions")
     if callable(ask):
         width, height = ask()
         return Size(int(width), int(height))
@@ -79,17 +80,17 @@ def _picture_size(item: Any) -> Size | None:
         return Size(shape[-2], shape[-3])
     if len(shape) >= 2:
         return Size(shape[-1], shape[-2])
-    width, height = getattr(item, "width", None), getattr(item, "height", None)
+    width, height = attribute(item, "width"), attribute(item, "height")
     return Size(width, height) if isinstance(width, int) and isinstance(height, int) else None
 
 
 def _shape(item: Any) -> tuple[int, ...]:
-    shape = getattr(item, "shape", ())
+    shape = attribute(item, "shape")
     return tuple(int(side) for side in shape) if isinstance(shape, (tuple, list)) else ()
 
 
 def _kind(item: Any) -> str:
-    if isinstance(item, Mapping) and "samples" in item:
+    if issubclass(type(item), Mapping) and "samples" in item:
         return f"a LATENT of shape {list(_shape(_first_tensor(item['samples'])))}"
     shape = _shape(item)
     return f"a {type(item).__name__}" + (f" of shape {list(shape)}" if shape else "")

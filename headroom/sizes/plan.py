@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ..base.choices import expect_choice
+from ..base.inputs import expect_whole
 
 Order = Literal["largest first", "smallest first"]
 Fit = Literal["keep each size", "pad up to largest", "round up to bucket"]
@@ -114,8 +115,7 @@ def _fit(sizes: list[Size], fit: Fit, bucket: int) -> list[Size]:
     if fit == "pad up to largest":
         largest = Size(max(size.width for size in sizes), max(size.height for size in sizes))
         return [largest] * len(sizes)
-    if bucket < 1:
-        raise ValueError(f"Size Sorter expects a bucket of at least 1 px, but got {bucket}.")
+    expect_whole("Size Sorter", "bucket", bucket, least=1)
     return [Size(_round_up(size.width, bucket), _round_up(size.height, bucket)) for size in sizes]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..base.inputs import expect_list, expect_text, expect_whole
 from ..host.adapter import current_host
 from .items import item_size, latent_scale
 from .plan import Fit, Order, SizePlan, sort_sizes
@@ -29,6 +30,9 @@ def sort_work(
     With both, line k of the text is the size of item k. The items come out as the very objects
     that went in. Raises ValueError for unreadable text, items without a size, or a mismatch.
     """
+    expect_text("Size Sorter", "sizes", sizes)
+    if items is not None:
+        expect_list("Size Sorter", "items", items)
     written = parse_sizes(sizes)
     work = list(items) if items is not None else [None] * len(written)
     asked = written or [item_size(item, place) for place, item in enumerate(work, start=1)]
@@ -47,7 +51,7 @@ def sort_work(
 def _notes(has_text: bool, items: list[Any], fit: Fit) -> list[str]:
     """Say what the figures rest on: the scale of latents, and that items are left as they are."""
     notes = []
-    latents = [item for item in items if isinstance(item, dict) and "samples" in item]
+    latents = [item for item in items if issubclass(type(item), dict) and "samples" in item]
     if latents and not has_text:
         scales = sorted({latent_scale(latent) for latent in latents})
         shown = " or ".join(str(scale) for scale in scales)
@@ -63,6 +67,10 @@ def restore_order(items: Sequence[Any], index: Sequence[int]) -> list[Any]:
     A list that grew on the way is taken as equally many consecutive items for each index, and
     each such group stays together in its own order. Raises ValueError where that does not add up.
     """
+    expect_list("Restore Order", "items", items)
+    expect_list("Restore Order", "index", index)
+    for place in index:
+        expect_whole("Restore Order", "index", place)
     if not index and not items:
         return []
     if not index or not items or len(items) % len(index):
@@ -90,6 +98,9 @@ def sorted_lists(
     Raises ValueError as `sort_work` does, and where one of the settings is a list of different
     values.
     """
+    expect_list("Size Sorter", "sizes", sizes)
+    for text in sizes:
+        expect_text("Size Sorter", "sizes", text)
     work = sort_work(
         "\n".join(sizes), items, _only("order", order), _only("fit", fit), _only("bucket", bucket)
     )
@@ -104,7 +115,8 @@ def sorted_lists(
 
 
 def _only(name: str, values: Sequence[Any]) -> Any:
-    if len(set(values)) != 1:
+    expect_list("Size Sorter", name, values)
+    if not values or any(value != values[0] for value in values[1:]):
         raise ValueError(
             f"Size Sorter expects one value for `{name}`, but a list of {len(values)} came: it "
             "sorts the whole list at once, so connect a single value there."

@@ -144,12 +144,21 @@ def test_the_report_of_a_purge_is_what_the_driver_knows(device):
         torch_bytes(now, 0) / MIB, abs=SHOWN)
 
 
-@pytest.mark.xfail(strict=True, reason="cuBLAS keeps its workspaces: 9.125 MiB, and what they pin")
 def test_after_a_full_purge_the_driver_has_all_the_memory_of_a_fresh_server(device):
     graph, _, latent = sampled()
     add_purge(graph, value=latent)
     device.client.run(graph.prompt)
     assert device.driver.device().used_bytes == device.fresh_bytes
+
+
+def test_the_report_of_encode_to_cpu_is_what_the_driver_knows(device):
+    graph = Graph()
+    checkpoint = add_checkpoint(graph, TEST_CHECKPOINT)
+    encode = graph.add("HeadroomEncodeToCPU", clip=checkpoint[1], text="a prompt of its own",
+                       split="one prompt", release_encoder=True, cache="off")
+    report = node_texts(device.client.run(graph.prompt))[encode.id]
+    assert figure(report, "driver free")[1] == pytest.approx(
+        device.driver.device().free_bytes / MIB, abs=SHOWN)
 
 
 def test_offloading_takes_the_bytes_of_its_model_and_no_other(device):

@@ -274,3 +274,41 @@ def test_a_value_without_a_model_fails_with_one_sentence(client):
     add_offload(graph, model=latent)
     with pytest.raises(PromptFailed, match="got a dict without a model in it: connect a MODEL"):
         client.run(graph.prompt)
+
+
+NODES_WITH_ANY_INPUT = {
+    "HeadroomOffloadModel": ("model", {"scope": "this model", "to": "disk"}),
+    "HeadroomCastBF16": ("model", {"dtype": "float16", "keep_float32": "x" * 50_000}),
+    "HeadroomMoveToCPU": ("value", {}),
+    "HeadroomPurgeVRAM": ("keep", {"unload": "all but keep", "only_below_free_mib": 10**6,
+                                   "free_ram": True, "reset_node_cache": False,
+                                   "run": "when inputs change"}),
+    "HeadroomSizeSorter": ("items", {"sizes": "x" * 50_000, "order": "largest first",
+                                     "fit": "round up to bucket", "bucket": 1}),
+    "HeadroomRestoreOrder": ("items", {}),
+    "HeadroomOOMGuard": ("model", {"free_other_models": True, "offload_weights": True,
+                                   "split_batch": True, "tile_vae": True, "max_attempts": 1}),
+}
+
+
+@pytest.mark.parametrize("name", NODES_WITH_ANY_INPUT)
+def test_whatever_a_wire_carries_a_node_works_or_says_why_in_one_short_sentence(client, name):
+    wire, widgets = NODES_WITH_ANY_INPUT[name]
+    for number in range(4):
+        graph = Graph()
+        given = [
+            graph.add("EmptyLatentImage", width=64, height=64, batch_size=1),
+            graph.add("PrimitiveString", value="x" * 50_000),
+            graph.add("PrimitiveFloat", value=1.5),
+            graph.add("EmptyImage", width=8, height=8, batch_size=1, color=0),
+        ][number]
+        if name == "HeadroomRestoreOrder":
+            widgets = {"index": graph.add("PrimitiveInt", value=-1)}
+        ours = graph.add(name, **{wire: given}, **widgets)
+        graph.add("ProbeSame", a=ours)
+        try:
+            client.run(graph.prompt)
+        except PromptFailed as error:
+            assert error.exception_type == "ValueError", error.exception_message
+            message = error.exception_message.strip()
+            assert message.endswith(".") and "\n" not in message and len(message) < 600

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from headroom import purge, snapshot
+from headroom.base import device as devices
 from headroom.base.device import MIB
 from headroom.measure.journal import Action, listen
 from headroom.measure.report import Report
@@ -96,3 +97,55 @@ def test_every_level_is_named_in_the_report():
     for words in ("models: none unloaded, as asked", "garbage:", "allocator cache:", "RAM:",
                   "node cache:"):
         assert words in text
+
+
+def test_the_fullest_device_in_use_decides_whether_there_is_room(monkeypatch):
+    roomy = device(driver_free_bytes=7000 * MIB)
+    full = device(device="cuda:1", driver_free_bytes=100 * MIB)
+    unused = device(device="cuda:2", driver_free_bytes=1 * MIB, in_use=False)
+    monkeypatch.setattr(purge_module, "snapshot", lambda: at(roomy, full, unused))
+    text = purge("no models", only_below_free_mib=601).text
+    assert "left alone" not in text
+    assert "left alone: 600.0 MiB are free, the limit is 600.0 MiB" in purge(
+        "no models", only_below_free_mib=600
+    ).text
+
+
+class Workspaces:
+    """What torch would keep for cuBLAS on one card."""
+
+    def __init__(self, monkeypatch):
+        self.allocated = 9 * MIB
+        cuda = torch.device("cuda", 0)
+        monkeypatch.setattr(devices, "is_started", lambda kind: True)
+        monkeypatch.setattr(devices, "is_in_use", lambda device: True)
+        monkeypatch.setattr(devices, "accelerators", lambda: [cuda])
+        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: self.allocated)
+        monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", self.clear, raising=False)
+
+    def clear(self):
+        self.allocated = MIB
+
+
+def test_workspaces_of_cublas_are_cleared_and_counted(monkeypatch):
+    Workspaces(monkeypatch)
+    assert devices.clear_workspaces() == 8 * MIB
+
+
+def test_workspaces_stay_while_a_captured_graph_may_use_them(monkeypatch):
+    class Graph:
+        pass
+
+    kept = Workspaces(monkeypatch)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    alive = Graph()
+    assert devices.clear_workspaces() is None and kept.allocated == 9 * MIB
+    del alive
+    assert devices.clear_workspaces() == 8 * MIB
+
+
+def test_a_torch_without_the_function_or_without_cuda_clears_nothing(monkeypatch):
+    assert devices.clear_workspaces() is None or torch.cuda.is_available()
+    Workspaces(monkeypatch)
+    monkeypatch.delattr(torch._C, "_cuda_clearCublasWorkspaces")
+    assert devices.clear_workspaces() is None

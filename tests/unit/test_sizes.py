@@ -109,5 +109,5 @@ def test_unknown_settings_are_refused_in_words():
         sort_sizes(PUBLISHED, "random")
     with pytest.raises(ValueError, match="expects fit = .*'crop'"):
         sort_sizes(PUBLISHED, fit="crop")
-    with pytest.raises(ValueError, match="at least 1 px, but got 0"):
+    with pytest.raises(ValueError, match="at least 1, but got 0"):
         sort_sizes(PUBLISHED, fit="round up to bucket", bucket=0)

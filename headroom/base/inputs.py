@@ -1,0 +1,52 @@
+"""Check the class of a node's input, before anything is done with it.
+
+No host checks what travels on a wire of any type, and the oldest check little else.
+"""
+
+from typing import Any
+
+import torch
+
+from .choices import shown
+
+
+def expect_text(node: str, name: str, value: object) -> None:
+    """Raise ValueError where `value` is no text."""
+    if not issubclass(type(value), str):
+        raise _expected(node, name, "text", value)
+
+
+def expect_flag(node: str, name: str, value: object) -> None:
+    """Raise ValueError where `value` is neither true nor false (nor 1 or 0)."""
+    if not issubclass(type(value), int) or value not in (0, 1):
+        raise _expected(node, name, "true or false", value)
+
+
+def expect_whole(node: str, name: str, value: object, least: int = 0) -> None:
+    """Raise ValueError where `value` is no whole number of at least `least`."""
+    is_whole = issubclass(type(value), int) and not issubclass(type(value), bool)
+    if not is_whole or value < least:  # type: ignore[operator]
+        raise _expected(node, name, f"a whole number of at least {least:,}", value)
+
+
+def expect_list(node: str, name: str, value: object) -> None:
+    """Raise ValueError where `value` is neither a list nor a tuple."""
+    if not issubclass(type(value), (list, tuple)):
+        raise _expected(node, name, "a list", value)
+
+
+def _expected(node: str, name: str, what: str, value: object) -> ValueError:
+    return ValueError(f"{node} expects {name} = {what}, but got {shown(value)}.")
+
+
+def attribute(value: Any, name: str) -> Any:
+    """Return an attribute of an object that we do not know, None where it has none.
+
+    Some raise more than AttributeError; what no object should swallow is raised on.
+    """
+    try:
+        return getattr(value, name, None)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, LookupError, TypeError, ValueError, OSError):
+        return None
