@@ -16,6 +16,7 @@ class Held(NamedTuple):
 
     kind: str
     class_name: str
+    file: str | None  # None on a host that does not remember it
     loaded_bytes: int
 
 
@@ -32,7 +33,9 @@ class Heard(NamedTuple):
     def of(
         cls, error: BaseException, node_id: str | None, models: list[LoadedModel]
     ) -> "Heard":
-        held = [Held(m.kind, m.class_name, m.loaded_bytes) for m in models if m.loaded_bytes > 0]
+        held = [
+            Held(m.kind, m.class_name, m.file, m.loaded_bytes) for m in models if m.loaded_bytes > 0
+        ]
         held.sort(key=lambda model: -model.loaded_bytes)
         kind = type(error).__name__
         return cls(node_id, where_of(error) or "device", kind, str(error), tuple(held))
@@ -81,7 +84,7 @@ class Failure:
             "where": "RAM" if self.where == "RAM" else "GPU",
             "asked_mib": in_mib(self.asked_bytes),
             "held": [
-                {"kind": model.kind, "class": model.class_name,
+                {"kind": model.kind, "class": model.class_name, "file": model.file,
                  "loaded_mib": in_mib(model.loaded_bytes)} for model in self.held
             ],
             "error": self.error,

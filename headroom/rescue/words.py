@@ -65,7 +65,9 @@ def _held(failure: Failure) -> str:
     named = failure.held[:MODELS_NAMED]
     if not named:
         return ""
-    models = [f"{one.class_name} ({one.kind}) {mib_text(one.loaded_bytes)}" for one in named]
+    models = [
+        f"{one.file or one.class_name} ({one.kind}) {mib_text(one.loaded_bytes)}" for one in named
+    ]
     more = len(failure.held) - len(named)
     others = f" and {more} more" if more else ""
     return f" while these models were loaded: {', '.join(models)}{others}"

@@ -38,7 +38,7 @@ export function failureText(failure, words) {
 
 function heldText(held, words) {
   if (!held.length) return words.rescueEnd;
-  const named = held.slice(0, MODELS_NAMED).map((model) => `${model.class} ${mib(model.loaded_mib)}`);
+  const named = held.slice(0, MODELS_NAMED).map((model) => `${model.file ?? model.class} ${mib(model.loaded_mib)}`);
   return fill(words.rescueHeld, { models: named.join(words.rescueComma) });
 }
 

@@ -5,7 +5,7 @@ import { LANGUAGES } from "../../js/lib/words.js";
 
 const failure = (more = {}) => ({
   node_id: "4", class_type: "KSampler", title: "Hi-res", where: "GPU", asked_mib: 1536,
-  held: [{ kind: "diffusion model", class: "Flux", loaded_mib: 4096 }, { kind: "VAE", class: "AutoencoderKL", loaded_mib: 160 }],
+  held: [{ kind: "diffusion model", class: "Flux", file: "flux.safetensors", loaded_mib: 4096 }, { kind: "VAE", class: "AutoencoderKL", loaded_mib: 160 }],
   can_rescue: true, is_incomplete: false, text: "the server's own words", ...more,
 });
 const event = (more = {}) => ({ prompt_id: "a", rescued_as: null, rescued_from: null, failure: failure(), ...more });
@@ -14,7 +14,7 @@ const EN = LANGUAGES.en;
 test("the sentence names the node, what it asked for and what was loaded", () => {
   assert.equal(
     failureText(failure(), EN),
-    "Hi-res #4 ran out of VRAM, asking for 1.5 GiB; loaded then: Flux 4 GiB, AutoencoderKL 160 MiB.",
+    "Hi-res #4 ran out of VRAM, asking for 1.5 GiB; loaded then: flux.safetensors 4 GiB, AutoencoderKL 160 MiB.",
   );
 });
 

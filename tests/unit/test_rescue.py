@@ -93,8 +93,10 @@ class Bench:
     def __init__(self):
         self.host = Host()
         self.purged = []
-        model = LoadedModel("m1", "diffusion model", "BaseModel", None, "cuda:0", 3 << 30, 3 << 30,
-                            False, None)
+        model = LoadedModel(
+            id="m1", kind="diffusion model", class_name="BaseModel", file="sd15.safetensors",
+            device="cuda:0", loaded_bytes=3 << 30, total_bytes=3 << 30, dynamic=False, patcher=None,
+        )
         self.rescue = Rescue(self.host, Registry(), self.purged.append, lambda: [model])
 
     def begin(self, prompt_id="a", prompt=PROMPT, extra=AUTOMATIC, outputs=("4",)):
@@ -172,10 +174,10 @@ def test_the_client_is_told_the_second_id_what_failed_and_what_held_the_memory(b
     failure = data["failure"]
     assert (failure["node_id"], failure["title"], failure["asked_mib"]) == ("2", "Hi-res", 1536.0)
     assert failure["held"] == [{"kind": "diffusion model", "class": "BaseModel",
-                                "loaded_mib": 3072.0}]
+                                "file": "sd15.safetensors", "loaded_mib": 3072.0}]
     assert failure["text"].startswith(
         "Hi-res (node 2) ran out of GPU memory asking for 1,536.0 MiB while these models were "
-        "loaded: BaseModel (diffusion model) 3,072.0 MiB."
+        "loaded: sd15.safetensors (diffusion model) 3,072.0 MiB."
     )
 
 
