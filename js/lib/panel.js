@@ -1,6 +1,6 @@
 // The panel: what it knows, when it asks, and which part it draws again.
 import { h } from "./dom.js";
-import { memoryCards, modelList } from "./memory_view.js";
+import { memoryCards, modelList, reserveControl } from "./memory_view.js";
 import { createPoll } from "./poll.js";
 import { oomText, runDetails, runPicker } from "./run_view.js";
 import { firstColumn, isRunning } from "./runs.js";
@@ -79,6 +79,16 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
     await poll.wake();
   }
 
+  async function reserve(amount) {
+    try {
+      await http.reserve(amount);
+    } catch (error) {
+      notify("warn", words().reserve, error.message);
+      drawn.delete("reserve");
+    }
+    await poll.wake();
+  }
+
   async function purgeNow() {
     parts.purge.disabled = true;
     parts.purge.textContent = words().purging;
@@ -110,6 +120,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
     const texts = words();
     const say = JSON.stringify;
     show("memory", say([memory.devices, memory.ram]), () => memoryCards(memory, texts));
+    show("reserve", say([memory.reserve_mib]), () => reserveControl(memory, texts, reserve));
     show("models", say([memory.models, memory.busy]), () => modelList(memory, texts, offload));
     drawPurge(memory.busy, texts);
     const picker = say(runs.map((r) => [r.prompt_id, r.status, Math.round(r.seconds)]).concat([run?.prompt_id]));
@@ -134,18 +145,19 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
       error: h("div.headroom-error", { role: "status" }),
       report: h("div"),
       memory: h("div.headroom-stack"),
+      reserve: h("div"),
       models: h("div.headroom-stack"),
       picker: h("div"),
       run: h("div.headroom-stack"),
     };
-    const { purge: button, error, report, memory, models, picker, run } = parts;
+    const { purge: button, error, report, memory, reserve: left, models, picker, run } = parts;
     return h(
       "div.headroom-panel",
       {},
       h("header.headroom-line", {}, h("h2", {}, "Headroom"), button),
       error,
       report,
-      section(texts.memory, memory),
+      section(texts.memory, memory, left),
       section(texts.loadedModels, models),
       section(texts.runs, picker, run),
     );
