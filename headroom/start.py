@@ -33,6 +33,7 @@ def _start() -> None:
         return
     file_watch.watch()
     from .api.gauges import gauges
+    from .api.idle import Idle, IdleRelease
     from .api.metrics import Metrics
     from .api.routes import Routes
     from .host.recording import PromptWatcher
@@ -40,6 +41,7 @@ def _start() -> None:
 
     gate = Gate(host_server.prompts_waiting, host_server.worker_listens)
     rescue = look_after_prompts()
+    idle = Idle()
 
     def before_prompt() -> None:
         gate.wait_for_action()
@@ -50,7 +52,11 @@ def _start() -> None:
         announce=lambda data: host_server.send_event("headroom.oom", data),
         before_prompt=before_prompt,
     )
-    found.prompt_is_over = rescue.prompt_is_over
+    def prompt_is_over(prompt_id: str) -> None:
+        idle.something_happens()
+        rescue.prompt_is_over(prompt_id)
+
+    found.prompt_is_over = prompt_is_over
     found.more_of = rescue.facts
     collect = partial(gauges, host_server.queue_lengths)
     metrics = Metrics(found, collect, rescue.facts)
@@ -61,6 +67,8 @@ def _start() -> None:
         host_server.add_route(method, path, handler)
     host_server.hold_free(gate.between_actions)
     host_server.on_prompt_posted(watcher.attach)
+    host_server.on_prompt_posted(lambda: idle.prompt_is_posted(host_server.browser_settings()))
+    IdleRelease(idle, gate, host_server.event_loop()).start()
     watcher.attach()
     found.start()
     left_out.listen()

@@ -87,6 +87,14 @@ def rescue_request(body: bytes) -> str:
     return prompt_id
 
 
+def reserve_request(body: bytes) -> int:
+    """Read the body of POST /headroom/reserve: MiB to leave to others."""
+    fields = _fields(body, ("mib",))
+    if "mib" not in fields:
+        raise BadRequest("Expected `mib`, the MiB of VRAM to leave to others, but got nothing.")
+    return _count(fields, "mib")
+
+
 def runs_asked(query: Mapping[str, str]) -> int:
     """Read `limit` of GET /headroom/runs."""
     given = query.get("limit", str(MAX_RUNS_ASKED))

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from ..actions.offload import offload
 from ..actions.purge import free_bytes, purge
+from ..actions.reserve import reserve_mib, set_reserve
 from ..base.device import in_mib
 from ..base.refusals import NotKnown
 from ..measure.snapshot import snapshot
@@ -27,6 +28,7 @@ from .requests import (
     offload_request,
     purge_request,
     rescue_request,
+    reserve_request,
     runs_asked,
 )
 
@@ -70,6 +72,7 @@ class Routes:
             ("POST", "/headroom/purge", self.purge),
             ("POST", "/headroom/offload", self.offload),
             ("POST", "/headroom/rescue", self.rescue),
+            ("POST", "/headroom/reserve", self.reserve),
         ]
 
     async def memory(self, request: web.Request) -> web.Response:
@@ -96,6 +99,9 @@ class Routes:
     async def rescue(self, request: web.Request) -> web.Response:
         return await answered(self._rescued(request))
 
+    async def reserve(self, request: web.Request) -> web.Response:
+        return await answered(self._reserved(request))
+
     # ---------------------------------------------------- where the work is done
 
     async def _read(self, work: Callable[[], Answer]) -> web.Response:
@@ -116,11 +122,16 @@ class Routes:
         asked = rescue_request(await body_of(request))
         return await self._in_thread(lambda: as_json(self._rescue(asked)))
 
+    async def _reserved(self, request: web.Request) -> Answer:
+        asked = reserve_request(await body_of(request))
+        return await self._in_thread(lambda: as_json({"reserve_mib": set_reserve(asked)}))
+
     # ---------------------------------------------------- in a thread
 
     def _memory(self) -> Answer:
         busy = sum(self._queue_lengths()) > 0
-        return as_json(memory_answer(snapshot(), loaded_models(), busy))
+        found = memory_answer(snapshot(), loaded_models(), busy)
+        return as_json({**found, "reserve_mib": reserve_mib()})
 
     def _runs(self, query: Mapping[str, str]) -> Answer:
         return as_json({"runs": self._recorder.runs(runs_asked(query))})

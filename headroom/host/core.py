@@ -16,6 +16,7 @@ from comfy_execution.graph_utils import ExecutionBlocker
 from comfy_execution.utils import get_executing_context
 
 from ..base import device as devices
+from . import reserve
 
 # ---------------------------------------------------------------- devices and memory
 
@@ -76,6 +77,16 @@ def empty_cache() -> None:
     """Return unused blocks of the allocator to the driver, in ComfyUI's way and then torch's."""
     mm.soft_empty_cache()
     devices.empty_cache()
+
+
+def reserve_bytes() -> int | None:
+    """Return the VRAM that is left to others, None where this host offers no way to set it."""
+    return reserve.reserve_bytes(has_dynamic_vram())
+
+
+def set_reserve_bytes(wanted_bytes: int) -> int | None:
+    """Leave so much VRAM to others from now on; return what is in effect, None as above."""
+    return reserve.set_reserve_bytes(has_dynamic_vram(), wanted_bytes)
 
 
 def drop_cast_buffers() -> bool:

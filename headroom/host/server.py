@@ -1,5 +1,6 @@
 """The host adapter to ComfyUI's server: its queue, its event channel and its routes."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -118,6 +119,12 @@ def send_event(event: str, data: dict[str, Any]) -> None:
 def prompts_waiting() -> bool:
     """Return whether a prompt runs or is queued."""
     return bool(PromptServer.instance.prompt_queue.get_tasks_remaining() > 0)
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """Return the loop that the server runs in."""
+    loop: asyncio.AbstractEventLoop = PromptServer.instance.loop
+    return loop
 
 
 def queue_lengths() -> tuple[int, int]:

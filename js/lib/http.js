@@ -29,6 +29,7 @@ export function createHttp(fetchApi) {
     run: (promptId) => answer(`/headroom/runs/${encodeURIComponent(promptId)}`),
     purge: (body = {}) => post("/headroom/purge", body),
     rescue: (promptId) => post("/headroom/rescue", { prompt_id: promptId }),
+    reserve: (amount) => post("/headroom/reserve", { mib: amount }),
     offload: (model) => post("/headroom/offload", { model }),
   };
 }

@@ -10,6 +10,20 @@ export function memoryCards(memory, words) {
   return [...(devices.length ? devices : [none]), ramCard(memory.ram, words)];
 }
 
+/** A slider for what is left to other programs; nothing where the server offers no way. */
+export function reserveControl(memory, words, onReserve) {
+  const most = Math.max(0, ...memory.devices.map((device) => device.total_mib ?? 0));
+  if (memory.reserve_mib === null || memory.reserve_mib === undefined || !most) return [];
+  const amount = h("b", {}, mib(memory.reserve_mib));
+  const slider = h("input", {
+    type: "range", min: 0, max: Math.floor(most / 2), step: 64, value: memory.reserve_mib,
+    title: words.reserveTip, "aria-label": words.reserve,
+    oninput: (event) => amount.replaceChildren(mib(Number(event.currentTarget.value))),
+    onchange: (event) => onReserve(Number(event.currentTarget.value)),
+  });
+  return [h("label.headroom-line.headroom-reserve", {}, h("span", {}, words.reserve), slider, amount)];
+}
+
 function deviceCard(device, words) {
   const parts = [
     ["models", device.models_mib],

@@ -1,7 +1,7 @@
 // The panel: what it knows, when it asks, and which part it draws again.
 import { h } from "./dom.js";
 import { Refused } from "./http.js";
-import { memoryCards, modelList, nameOf } from "./memory_view.js";
+import { memoryCards, modelList, nameOf, reserveControl } from "./memory_view.js";
 import { createPoll } from "./poll.js";
 import { oomOutcome, oomText, runDetails, runPicker } from "./run_view.js";
 import { firstColumn, isRunning } from "./runs.js";
@@ -92,6 +92,16 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
     await poll.wake();
   }
 
+  async function reserve(amount) {
+    try {
+      await http.reserve(amount);
+    } catch (error) {
+      notify("warn", words().reserve, error.message);
+      drawn.delete("reserve");
+    }
+    await poll.wake();
+  }
+
   async function purgeNow() {
     parts.purge.disabled = true;
     parts.purge.textContent = words().purging;
@@ -134,6 +144,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
     const say = JSON.stringify;
     const reason = off(texts);
     show("memory", say([memory.devices, memory.ram]), () => memoryCards(memory, texts));
+    show("reserve", say([memory.reserve_mib]), () => reserveControl(memory, texts, reserve));
     show("models", say([memory.models, reason]), () => modelList(memory, reason, texts, offload));
     const listed = runs.map((r) => [r.prompt_id, r.status, Math.round(r.seconds)]);
     show("picker", say([listed, run?.prompt_id, width]), () =>
@@ -160,18 +171,19 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
       error: h("div.headroom-error", { role: "status" }),
       report: h("div"),
       memory: h("div.headroom-stack"),
+      reserve: h("div"),
       models: h("div.headroom-stack", { role: "list", "aria-label": texts.loadedModels }),
       picker: h("div"),
       run: h("div.headroom-stack"),
     };
-    const { purge: button, error, report, memory, models, picker, run } = parts;
+    const { purge: button, error, report, memory, reserve: left, models, picker, run } = parts;
     return h(
       "div.headroom-panel",
       {},
       h("header.headroom-line", {}, h("h2", {}, "Headroom"), button),
       error,
       report,
-      section(texts.memory, memory),
+      section(texts.memory, memory, left),
       section(texts.loadedModels, models),
       section(texts.runs, picker, run),
     );

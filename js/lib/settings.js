@@ -37,6 +37,15 @@ export function settings(onBadges) {
       defaultValue: 2,
     },
     ...rescueSettings,
+    {
+      id: "Headroom.Server.IdleMinutes",
+      category: ["Headroom", "Server", "IdleMinutes"],
+      name: "Unload models after so many minutes without a prompt (0: never)",
+      tooltip: "Counts from your next prompt on. HEADROOM_IDLE_MINUTES in the server's environment wins.",
+      type: "number",
+      attrs: { min: 0, max: 10080, step: 1 },
+      defaultValue: 0,
+    },
     ...DEFAULTS.map(defaultSetting),
   ];
 }

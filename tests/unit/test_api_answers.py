@@ -89,6 +89,9 @@ LONG = "m" * 60_000
     ("offload", {"model": LONG}),
     ("offload", {"model": "m1", "to": LONG}),
     ("rescue", {"prompt_id": [LONG]}),
+    ("reserve", {"mib": LONG}),
+    ("reserve", {"mib": -1}),
+    ("reserve", {}),
 ])
 def test_what_is_long_is_not_sent_back(path, body):
     [(status, answer)] = asked(("POST", f"/headroom/{path}", json.dumps(body)))

@@ -1,0 +1,36 @@
+"""How much VRAM dynamic VRAM leaves to other programs, told and set while prompts run."""
+
+from ..base.device import MIB
+from ..base.refusals import NotKnown
+from ..host.adapter import current_host
+from ..measure.journal import note_action
+from ..measure.snapshot import snapshot
+
+
+def reserve_mib() -> float | None:
+    """Return the MiB left to others, None where this host offers no way to set them."""
+    host = current_host()
+    found = host.reserve_bytes() if host is not None else None
+    return None if found is None else found / MIB
+
+
+def set_reserve(wanted_mib: int) -> float:
+    """Leave so many MiB to others from the next allocation on; return what is in effect.
+
+    Raises NotKnown where the host offers no way, ValueError for more than any device has.
+    """
+    host = current_host()
+    most = max((device.total_bytes or 0 for device in snapshot().devices), default=0)
+    if host is None or host.reserve_bytes() is None:
+        raise NotKnown(
+            "This ComfyUI offers no live reserve: it needs dynamic VRAM and comfy-aimdo 0.6 or "
+            "newer; start it with --reserve-vram instead."
+        )
+    if most and wanted_mib * MIB > most:
+        raise ValueError(
+            f"Expected `mib` to be at most {most // MIB}, which the largest device has, but got "
+            f"{wanted_mib}."
+        )
+    found = host.set_reserve_bytes(wanted_mib * MIB) / MIB
+    note_action("reserve", 0.0, f"{found:,.0f} MiB of VRAM are left to other programs")
+    return float(found)

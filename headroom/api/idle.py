@@ -1,0 +1,116 @@
+"""Models leave the GPU after so many minutes without a prompt, never in the middle of anything."""
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from ..actions.purge import purge
+from ..base.environment import count_of
+from ..base.refusals import Refused
+from ..measure.report import Report
+from ..models.loaded import loaded_models
+from .gate import Gate
+
+log = logging.getLogger("headroom")
+
+VARIABLE = "HEADROOM_IDLE_MINUTES"
+SETTING = "Headroom.Server.IdleMinutes"
+MAX_MINUTES = 7 * 24 * 60
+
+
+class Idle:
+    """How long nothing was asked of this server, and whether that is long enough.
+
+    The environment's minutes win over those that the browser's user has set, which come with each
+    prompt; 0 means never.
+    """
+
+    def __init__(
+        self, environment: Mapping[str, str] = os.environ,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._of_server = count_of(environment, VARIABLE, "minutes (0: never)")
+        self._of_browser = 0.0
+        self._clock = clock
+        self._last: float | None = None  # nothing can be loaded before the first prompt
+        self.changed = threading.Event()
+
+    @property
+    def minutes(self) -> float:
+        """The minutes after which models leave; 0: never."""
+        return self._of_browser if self._of_server is None else float(self._of_server)
+
+    def prompt_is_posted(self, browser: Mapping[str, Any]) -> None:
+        """A prompt comes, from a user with these browser settings."""
+        wish = browser.get(SETTING, 0)
+        is_number = isinstance(wish, (int, float)) and not isinstance(wish, bool)
+        self._of_browser = float(wish) if is_number and 0 <= wish <= MAX_MINUTES else 0.0
+        self.something_happens()
+
+    def something_happens(self) -> None:
+        """A prompt begins or ends, or an action over HTTP: count from now on."""
+        self._last = self._clock()
+        self.changed.set()
+
+    def seconds_left(self) -> float | None:
+        """Return the seconds until models leave (0: now), None while nothing is to leave."""
+        if self._last is None or self.minutes <= 0:
+            return None
+        return max(0.0, self._last + 60 * self.minutes - self._clock())
+
+    def is_done(self) -> None:
+        """Models have left; nothing is due before something happens again."""
+        self._last = None
+
+
+class IdleRelease:
+    """Waits in a thread of its own and lets models leave through the gate, as HTTP would."""
+
+    def __init__(self, idle: Idle, gate: Gate, loop: asyncio.AbstractEventLoop) -> None:
+        self._idle = idle
+        self._gate = gate
+        self._loop = loop
+
+    def start(self) -> None:
+        """Start to wait; the thread sleeps without a timeout while nothing is due."""
+        threading.Thread(target=self._wait, name="headroom idle", daemon=True).start()
+
+    def _wait(self) -> None:
+        while True:
+            left = self._idle.seconds_left()
+            if left is None or left > 0:
+                self._idle.changed.wait(left)
+                self._idle.changed.clear()
+                continue
+            done = asyncio.run_coroutine_threadsafe(self.release(), self._loop)
+            try:
+                done.result()
+            except Exception:
+                log.exception("[Headroom] models could not leave the GPU after the idle time")
+                self._idle.is_done()
+
+    async def release(self) -> None:
+        """Unload every model when nothing runs; count anew when something does."""
+        try:
+            report = await self._gate.act(_unload)
+        except Refused:
+            self._idle.something_happens()
+            return
+        self._idle.is_done()
+        if report is not None:
+            log.info(
+                "[Headroom] no prompt for %g minutes: %s", self._idle.minutes, report.headline
+            )
+
+
+def _unload() -> Report | None:
+    if not loaded_models():
+        return None
+    with torch.inference_mode():
+        return purge("all models")
