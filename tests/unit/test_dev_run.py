@@ -1,10 +1,11 @@
 """`dev.py run`: values changed on the way, what is printed, and what is refused."""
 
 import argparse
+import copy
 import json
 
 import pytest
-from support.drawn import OBJECT_INFO, drawn
+from support.saved import OBJECT_INFO, PROMPT, WORKFLOW
 
 from devtools import run, settings
 from devtools.client import PromptInvalid
@@ -28,16 +29,16 @@ def test_a_malformed_setting_is_explained(text):
 
 @pytest.mark.parametrize("key", ["4.steps", "Sample it.steps", "Sample.steps"])
 def test_a_node_is_found_by_id_title_or_class_and_the_original_stays(key):
-    prompt = drawn().prompt()
+    prompt = copy.deepcopy(PROMPT)
     assert settings.with_settings(prompt, {key: 3})["4"]["inputs"]["steps"] == 3
     assert prompt["4"]["inputs"]["steps"] == 20
 
 
 def test_a_setting_for_nothing_is_refused_with_what_there_is():
     with pytest.raises(DevError, match="4 Sample it"):
-        settings.with_settings(drawn().prompt(), {"KSampler.steps": 3})
+        settings.with_settings(PROMPT, {"KSampler.steps": 3})
     with pytest.raises(DevError, match="no input 'cfg'; it has seed, steps, mode, model, image"):
-        settings.with_settings(drawn().prompt(), {"4.cfg": 3})
+        settings.with_settings(PROMPT, {"4.cfg": 3})
 
 
 class FakeServer:
@@ -85,7 +86,7 @@ def quick(monkeypatch):
 def started(monkeypatch, tmp_path, server, *words):
     monkeypatch.setattr(run, "Client", lambda url: server)
     file = tmp_path / "workflow.json"
-    file.write_text(json.dumps(drawn().ui()), encoding="utf-8")
+    file.write_text(json.dumps(WORKFLOW), encoding="utf-8")
     parser = argparse.ArgumentParser()
     run.add_arguments(parser)
     return run.main(parser.parse_args([str(file), *words]))
@@ -123,7 +124,7 @@ def test_a_refused_prompt_says_which_node_and_why(monkeypatch, tmp_path, quick):
 
 def test_a_server_that_is_not_there_is_named(tmp_path):
     file = tmp_path / "workflow.json"
-    file.write_text(json.dumps(drawn().ui()), encoding="utf-8")
+    file.write_text(json.dumps(WORKFLOW), encoding="utf-8")
     args = argparse.Namespace(files=[file], server="http://127.0.0.1:9", settings=[], seeds=[],
                               timeout=1)
     with pytest.raises(DevError, match="No server answers at http://127.0.0.1:9"):
@@ -206,7 +207,7 @@ def test_a_budget_that_is_no_number_is_refused(word, capsys):
 
 def test_several_files_and_seeds_run_under_one_bar(monkeypatch, tmp_path, capsys, quick):
     other = tmp_path / "other.json"
-    other.write_text(json.dumps(drawn().ui()), encoding="utf-8")
+    other.write_text(json.dumps(WORKFLOW), encoding="utf-8")
     server = Growing()
     words = (str(other), "--seed", "7", "--seed", "8", "--max-vram-mib", "3000")
     assert started(monkeypatch, tmp_path, server, *words) == 3
