@@ -1,5 +1,6 @@
 """Find the copies of a model's parts wherever something refers to the originals."""
 
+import functools
 import types
 from typing import Any
 
@@ -9,43 +10,68 @@ Copies = dict[int, Any]  # id of an original part -> its copy
 def follow(value: Any, copies: Copies) -> Any:
     """Return `value` with every old part replaced by its copy, or `value` itself if it has none.
 
-    Looks into bound methods, functions' closures, tuples, lists and dicts.
+    Looks into bound methods, functions' closures and defaults, partials, tuples, lists, sets and
+    dicts. A function that holds itself is followed once; what is inside itself stays.
     """
+    return _follow(value, copies, frozenset())
+
+
+def _follow(value: Any, copies: Copies, above: frozenset[int]) -> Any:
     if id(value) in copies:
         return copies[id(value)]
-    if isinstance(value, types.MethodType) and id(value.__self__) in copies:
-        return types.MethodType(value.__func__, copies[id(value.__self__)])
-    if isinstance(value, types.FunctionType) and value.__closure__:
-        return _follow_function(value, copies)
+    if id(value) in above:
+        return value
+    above |= {id(value)}
+    if isinstance(value, types.MethodType):
+        owner = _follow(value.__self__, copies, above)
+        return value if owner is value.__self__ else types.MethodType(value.__func__, owner)
+    if isinstance(value, types.FunctionType):
+        return _follow_function(value, copies, above)
+    if type(value) is functools.partial:
+        parts = (value.func, value.args, value.keywords)
+        new = _follow(parts, copies, above)
+        return value if new is parts else functools.partial(new[0], *new[1], **new[2])
     if type(value) in (list, tuple, set):
-        items = [follow(item, copies) for item in value]
+        items = [_follow(item, copies, above) for item in value]
         same = all(new is old for new, old in zip(items, value, strict=True))
         return value if same else type(value)(items)
     if type(value) is dict:
-        changed = {key: follow(item, copies) for key, item in value.items()}
+        changed = {key: _follow(item, copies, above) for key, item in value.items()}
         return value if all(changed[key] is value[key] for key in value) else changed
     return value
 
 
-def _follow_function(function: types.FunctionType, copies: Copies) -> types.FunctionType:
-    """Return the function over the copies of what its closure holds; itself where it holds none."""
+def _follow_function(
+    function: types.FunctionType, copies: Copies, above: frozenset[int]
+) -> types.FunctionType:
+    """Return the function over the copies of what it holds; itself where it holds none."""
     cells = function.__closure__ or ()
-    filled = [cell for cell in cells if _is_filled(cell)]
-    if not any(id(cell.cell_contents) in copies for cell in filled):
+    renewed = tuple(_follow_cell(cell, copies, above) for cell in cells)
+    defaults = _follow(function.__defaults__, copies, above)
+    keyword_defaults = _follow(function.__kwdefaults__, copies, above)
+    if (all(new is old for new, old in zip(renewed, cells, strict=True))
+            and defaults is function.__defaults__
+            and keyword_defaults is function.__kwdefaults__):
         return function
-    renewed = tuple(
-        types.CellType(copies.get(id(cell.cell_contents), cell.cell_contents))
-        if _is_filled(cell) else cell
-        for cell in cells
-    )
     copied = types.FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, renewed
+        function.__code__, function.__globals__, function.__name__, defaults, renewed
     )
-    copied.__kwdefaults__ = function.__kwdefaults__
+    copied.__kwdefaults__ = keyword_defaults
+    vars(copied).update(vars(function))
     return copied
 
 
-def _is_filled(cell: types.CellType) -> bool:
+def _follow_cell(
+    cell: types.CellType, copies: Copies, above: frozenset[int]
+) -> types.CellType:
+    if not is_filled(cell):
+        return cell
+    new = _follow(cell.cell_contents, copies, above)
+    return cell if new is cell.cell_contents else types.CellType(new)
+
+
+def is_filled(cell: types.CellType) -> bool:
+    """Return whether a closure's variable has a value yet."""
     try:
         _ = cell.cell_contents
     except ValueError:

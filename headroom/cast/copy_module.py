@@ -9,6 +9,7 @@ import torch
 from ..base.copies import Copies
 from ..base.tensors import storage_key
 from ..models.lazy_restore import is_restore_hook
+from .functions import repoint
 from .layers import forget
 from .rules import FLOATS, Wanted
 from .tensor import Rounding, cast_tensor
@@ -46,6 +47,7 @@ def copy_module(
     for part in copied.modules():
         forget(part)
         _drop_restore_hooks(part)
+    repoint(copied, copies)
     return copied, copies
 
 

@@ -62,7 +62,7 @@ def forget(part: torch.nn.Module) -> None:
 
 
 def _layer_dtype(part: torch.nn.Module, dtype_of: DtypeOf) -> torch.dtype | None:
-    for name, parameter in part.named_parameters(recurse=False):
+    for name, parameter in part.named_parameters():
         dtype = dtype_of(part, name, parameter)
         if dtype in FLOATS:
             return dtype

@@ -10,7 +10,9 @@ from ..base.copies import Copies
 from ..host.adapter import current_host
 from ..models.pipelines import has_offload_hook
 from .copy_module import copy_module, retell_dtype
+from .functions import find_function_over, refused
 from .layers import join_layers
+from .refuse import refuse_uncastable
 from .rules import (
     FLOATS,
     CastRules,
@@ -80,33 +82,25 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
     `cast_module`, and ValueError where the model was compiled before.
     """
     host_cast = _host_cast()
-    is_dynamic = host_cast.host.is_dynamic(patcher)
-    dtype_of = host_cast.device_dtype if is_dynamic else own_dtype
-    label = type(patcher.model).__name__
-    reason = quantised_reason(patcher.model) or host_cast.quantised_reason(patcher)
-    if reason:
-        return CastModel(label, _left_alone(reason))
-    result, wanted = _planned(patcher.model, rules, dtype_of)
+    make, dtype_of = _copy_patched, own_dtype
+    if host_cast.host.is_dynamic(patcher):
+        make, dtype_of = _reread, host_cast.device_dtype
+    result, wanted = _planned(patcher.model, rules, dtype_of, host_cast.quantised_reason(patcher))
+    if not result.reason and make is _reread:
+        result.reason = _unreadable_reason(patcher)
     if result.reason:
         return result
-    _refuse_compiled(label, host_cast.compiled_reason(patcher))
-    if is_dynamic and host_cast.loader_recipe(patcher) is None:
-        result.reason = ("not cast: dynamic VRAM streams it from a file, and its loader left no "
-                         "way to read that file again")
-        return result
+    _refuse_compiled(result.label, host_cast.compiled_reason(patcher))
     host_cast.unload(patcher)
-    make = _reread if is_dynamic else _copy_patched
-    module, copies = make(patcher, rules, result.rounding)
+    module, result.copies = make(patcher, rules, result)
     retell_dtype(module, rules.dtype)
     host_cast.use_compute_dtype(module, rules.dtype)
     if _is_mixed(wanted):
         join_layers(module, rules.dtype, dtype_of)
     again = partial(_patcher_of, rules)
-    copies[id(patcher)] = host_cast.private_patcher(patcher, module, copies, again)
-    result.copies = copies
+    copied = host_cast.private_patcher(patcher, module, result.copies, again)
+    result.copies[id(patcher)] = copied
     result.notes.extend(host_cast.compute_notes(patcher, rules.dtype))
-    if is_dynamic:
-        result.notes.append("dynamic VRAM reads the weights from the file: no copy in RAM")
     return result
 
 
@@ -123,13 +117,18 @@ def _patcher_of(rules: CastRules, patcher: Any) -> Any:
 
 
 def _planned(
-    module: torch.nn.Module, rules: CastRules, dtype_of: DtypeOf
+    module: torch.nn.Module, rules: CastRules, dtype_of: DtypeOf, quantised: str = ""
 ) -> tuple[CastModel, list[Wanted]]:
-    """Return the plan, and in the result the reason if there is nothing to do."""
+    """Return the plan, and in the result the reason if there is nothing to do.
+
+    Raises ValueError for a module that cannot be cast. `quantised` is why the whole model counts
+    as quantised, where its modules do not show it.
+    """
     label = type(module).__name__
-    reason = quantised_reason(module)
-    if reason:
-        return CastModel(label, _left_alone(reason)), []
+    refuse_uncastable(module)
+    quantised = quantised_reason(module) or quantised
+    if quantised:
+        return CastModel(label, _left_alone(quantised)), []
     wanted = plan(module, rules, dtype_of)
     result = CastModel(label, _nothing_to_do(wanted, rules))
     buffers = {id(buffer): buffer for buffer in module.buffers()}
@@ -160,7 +159,8 @@ def _nothing_to_do(wanted: list[Wanted], rules: CastRules) -> str:
         return f"already {short(rules.dtype)}"
     if any(item.source == rules.dtype for item in floats):
         return f"already {short(rules.dtype)}, apart from what is kept"
-    return "every weight is kept by keep_float32"
+    reasons = dict.fromkeys(item.kept for item in floats if item.kept)
+    return f"every weight is kept ({', '.join(reasons)})"
 
 
 def _add(counts: dict[str, int], dtype: torch.dtype, tensor: torch.Tensor) -> None:
@@ -197,20 +197,35 @@ def _refused(module: torch.nn.Module, error: Exception, rules: CastRules) -> Val
 
 
 def _copy_patched(
-    patcher: Any, rules: CastRules, rounding: Rounding
+    patcher: Any, rules: CastRules, result: CastModel
 ) -> tuple[torch.nn.Module, Copies]:
     """Copy the module under a classic patcher, as it is without patches."""
     host_cast = _host_cast()
     module = patcher.model
-    wanted = plan(module, rules)
+    wanted = plan(module, rules)  # anew: unloading may have put other parameters in
     values, shared = host_cast.weight_backups(patcher), host_cast.shared_parts(module)
-    copied, copies = _copied(module, wanted, rounding, rules, values=values, shared=shared)
+    copied, copies = _copied(
+        module, wanted, result.rounding, rules, values=values, shared=shared
+    )
     host_cast.start_unloaded(copied)
     host_cast.stamp(copied, {item.name: item.target for item in wanted})
     return copied, copies
 
 
-def _reread(patcher: Any, rules: CastRules, rounding: Rounding) -> tuple[torch.nn.Module, Copies]:
+def _unreadable_reason(patcher: Any) -> str:
+    """Return why a dynamic model cannot be read from its file again, "" where it can."""
+    if _host_cast().loader_recipe(patcher) is None:
+        return ("not cast: dynamic VRAM streams it from a file, and its loader left no way to "
+                "read that file again")
+    changed = find_function_over(patcher.model)
+    if changed is not None:
+        raise refused(patcher.model, *changed)
+    return ""
+
+
+def _reread(
+    patcher: Any, rules: CastRules, result: CastModel
+) -> tuple[torch.nn.Module, Copies]:
     """Read a dynamic model from its file again, to reach the GPU in the wanted dtypes."""
     host_cast = _host_cast()
     module = patcher.model
@@ -218,7 +233,7 @@ def _reread(patcher: Any, rules: CastRules, rounding: Rounding) -> tuple[torch.n
     try:
         for item in wanted:
             if item.target != item.source:
-                check_tensor(item.name, item.parameter.detach(), item.target, rounding)
+                check_tensor(item.name, item.parameter.detach(), item.target, result.rounding)
     except CastOverflow as error:
         raise _refused(module, error, rules) from error
     copied = host_cast.reload(host_cast.loader_recipe(patcher)).model
@@ -227,4 +242,5 @@ def _reread(patcher: Any, rules: CastRules, rounding: Rounding) -> tuple[torch.n
         id(part): new[name] for name, part in module.named_modules() if name in new
     }
     host_cast.stamp(copied, {item.name: item.target for item in wanted})
+    result.notes.append("dynamic VRAM reads the weights from the file: no copy in RAM")
     return copied, copies

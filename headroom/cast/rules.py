@@ -1,7 +1,7 @@
 """Which tensors of a module a cast may touch, and which dtype each of them gets."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -66,12 +66,32 @@ def short(dtype: torch.dtype) -> str:
 
 
 def is_layer(module: torch.nn.Module) -> bool:
-    """Return whether `module` computes with its own weights: one of torch's layers, or a leaf."""
+    """Return whether `module` computes with its own weights.
+
+    That is one of torch's layers, a leaf, or a module with a matrix and a float buffer of its own,
+    which it may multiply.
+    """
     if not module._parameters:
         return False
     is_torch = any(base.__module__.startswith("torch.nn.modules") for base in type(module).__mro__
                    if base is not torch.nn.Module)
-    return is_torch or next(module.children(), None) is None
+    return is_torch or next(module.children(), None) is None or _has_matrix_and_buffer(module)
+
+
+def _has_matrix_and_buffer(module: torch.nn.Module) -> bool:
+    own = [(name, weight) for name, weight in module._parameters.items() if weight is not None]
+    return _has_float_buffers(module._buffers.values()) and any(
+        weight.dim() == 2 and min(weight.shape) > 1 and weight.dtype in FLOATS
+        and not _is_position_table(name, module)
+        for name, weight in own
+    )
+
+
+def _has_float_buffers(buffers: Iterable[torch.Tensor | None]) -> bool:
+    """Return whether one of `buffers` would meet a weight in a product; single numbers do not."""
+    return any(
+        buffer is not None and buffer.dtype in FLOATS and buffer.dim() > 0 for buffer in buffers
+    )
 
 
 def plan(
@@ -84,7 +104,8 @@ def plan(
     Floating-point parameters get the rules' dtype. Integer parameters, single numbers (a scale or
     a temperature) and buffers keep theirs; so do, when precision is lost, what `keep` names and
     learned position tables. A layer computes in one dtype, so a layer with one kept weight keeps
-    them all, and a layer with running statistics stays whole. `dtype_of` tells the dtype that a
+    them all, and a layer with float buffers (running statistics, the vectors of a spectral norm)
+    stays whole. `dtype_of` tells the dtype that a
     parameter has on the device, where that is not its own.
     """
     wanted: dict[int, Wanted] = {}
@@ -128,7 +149,9 @@ def _whole_layer_reasons(module: torch.nn.Module, rules: CastRules) -> dict[int,
     reasons: dict[int, str] = {}
     for prefix, layer in layers(module):
         names = (f"{prefix}.{name}" if prefix else name for name, _ in layer.named_parameters())
-        reason = "running statistics" if getattr(layer, "running_mean", None) is not None else ""
+        reason = "float buffers beside the weights" if _has_float_buffers(layer.buffers()) else ""
+        if getattr(layer, "running_mean", None) is not None:
+            reason = "running statistics"
         if any(rules.keeps(name) for name in names):
             reason = "keep_float32"
         if reason:
@@ -193,7 +216,7 @@ def _own_tensors(part: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _tensor_reason(name: str, tensor: torch.Tensor, is_parameter: bool) -> str:
     for kind in (type(tensor), type(tensor.data)):
-        if kind not in (torch.Tensor, torch.nn.Parameter) and not _is_device_wrapper(kind, tensor):
+        if kind not in (torch.Tensor, torch.nn.Parameter):
             return f"{kind.__name__} weights"
     if str(tensor.dtype).startswith("torch.float8") or "float4" in str(tensor.dtype):
         return f"{short(tensor.dtype)} weights"
@@ -202,13 +225,3 @@ def _tensor_reason(name: str, tensor: torch.Tensor, is_parameter: bool) -> str:
     if name in ("scale_weight", "weight_scale", "scaled_fp8"):
         return f"weights scaled by `{name}`"
     return ""
-
-
-def _is_device_wrapper(kind: type, tensor: torch.Tensor) -> bool:
-    """Return whether a tensor class is a device's own way to hold plain values.
-
-    Devices outside torch may wrap a tensor to run its operations (`__torch_dispatch__`). Quantised
-    tensors do that too, but have parts to be flattened into, and exist on the CPU as well.
-    """
-    dispatches = "__torch_dispatch__" in vars(kind)
-    return dispatches and not hasattr(kind, "__tensor_flatten__") and tensor.device.type != "cpu"

@@ -78,7 +78,7 @@ def test_whatever_is_kept_the_copy_takes_inputs_of_any_dtype(module, x, feed, ke
 def test_where_everything_is_kept_the_module_is_the_same_object(module):
     done = headroom.cast(module, keep_float32="*")
     assert done.value is module
-    assert done.report.headline == "0 MiB saved: every weight is kept by keep_float32"
+    assert done.report.headline == "0 MiB saved: every weight is kept (keep_float32)"
 
 
 def test_kept_layers_compute_in_float32(module, x):

@@ -1,0 +1,106 @@
+"""Functions that a module carries beside its weights: its copy's must speak for the copy.
+
+Python's deepcopy takes a function as it is. A `forward` that was wrapped by another pack, or a
+hook, would go on using the weights of the module that it was made for.
+"""
+
+import functools
+import types
+from collections.abc import Collection
+from typing import Any
+
+import torch
+
+from ..base.copies import Copies, follow, is_filled
+
+_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
+_WEIGHTS = ("_parameters", "_buffers", "_modules")
+
+
+def repoint(copied: torch.nn.Module, copies: Copies) -> None:
+    """Replace the functions in `copied` that use the original's parts by ones that use the copies.
+
+    `copies` maps the id of each part of the original to its copy. Looks at the attributes of every
+    part and into their lists and dicts, hooks among them. Raises ValueError, naming the attribute,
+    for a function that cannot be repointed.
+    """
+    for prefix, part in copied.named_modules():
+        for name, value in _own(part):
+            new = _repointed(value, copies)
+            if new is not value:
+                vars(part)[name] = new
+            if reaches(new, copies):
+                raise refused(copied, prefix, name)
+
+
+def find_function_over(module: torch.nn.Module) -> tuple[str, str] | None:
+    """Return (name of the part, attribute) of a function that uses parts of `module`, or None."""
+    parts = {id(part) for part in module.modules()}
+    for prefix, part in module.named_modules():
+        for name, value in _own(part):
+            if isinstance(value, _FUNCTIONS) and reaches(value, parts):
+                return prefix, name
+    return None
+
+
+def refused(module: torch.nn.Module, prefix: str, name: str) -> ValueError:
+    """Return the error for a function that would go on using the original's weights."""
+    where = f"{prefix}.{name}" if prefix else name
+    return ValueError(
+        f"Cast bf16 cannot cast this {type(module).__name__}: its {where} is a function over the "
+        "original module and would go on using that one's weights; connect the model as its "
+        "loader gives it, before nodes that change it."
+    )
+
+
+def _own(part: torch.nn.Module) -> list[tuple[str, Any]]:
+    return [(name, value) for name, value in vars(part).items() if name not in _WEIGHTS]
+
+
+def _repointed(value: Any, copies: Copies) -> Any:
+    """Return a function repointed; the dicts and lists of the copy are changed inside."""
+    if isinstance(value, _FUNCTIONS):
+        return follow(value, copies)
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if isinstance(item, _FUNCTIONS):
+                value[key] = follow(item, copies)
+    elif type(value) is list:
+        value[:] = [follow(item, copies) if isinstance(item, _FUNCTIONS) else item
+                    for item in value]
+    return value
+
+
+def reaches(value: Any, parts: Collection[int]) -> bool:
+    """Return whether a function, or a container of functions, can get at one of `parts` (ids)."""
+    seen: set[int] = set()
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if id(item) in parts:
+            return True
+        if id(item) not in seen:
+            seen.add(id(item))
+            stack += _behind(item)
+    return False
+
+
+def _behind(value: Any) -> list[Any]:
+    if isinstance(value, types.MethodType):
+        return [value.__self__, value.__func__]
+    if isinstance(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, types.FunctionType):
+        return _used_by(value)
+    if isinstance(value, dict):
+        return list(value.values())
+    return list(value) if type(value) in (list, tuple, set) else []
+
+
+def _used_by(function: types.FunctionType) -> list[Any]:
+    """Return what a function holds: its closure, its defaults, and the globals that it names."""
+    cells = [cell.cell_contents for cell in function.__closure__ or () if is_filled(cell)]
+    named = [function.__globals__.get(name) for name in function.__code__.co_names]
+    modules = [value for value in named if isinstance(value, torch.nn.Module)]
+    return [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(),
+            *modules]
