@@ -129,7 +129,8 @@ def test_another_encoder_in_the_workflow_is_warned_about_and_nothing_refused(cli
     graph, loaded, shown = loading("warned", "two.safetensors")
     texts, _ = told(client, graph, shown)
     assert "made by one.safetensors, but this workflow loads another" in texts[loaded.id]
-    graph, loaded, shown = loading("warned", "two.safetensors", "one.safetensors")
+    client.run(saving("matched")[0].prompt)
+    graph, loaded, shown = loading("matched", "two.safetensors", "one.safetensors")
     assert "Warning" not in told(client, graph, shown)[0][loaded.id]
 
 
