@@ -37,6 +37,10 @@ class OOMGuard(io.ComfyNode):
                                          "by ComfyUI."),
                 io.Int.Input("max_attempts", default=8, min=1, max=100,
                              tooltip="Retries of one failing call before it is an error."),
+                io.Combo.Input("prefer", options=["same bits", "speed"],
+                               default="same bits", optional=True,
+                               tooltip="Of several ways that fit: one that keeps every bit of "
+                                       "the picture, or the fastest."),
             ],
             outputs=[model_out],
         )
@@ -44,13 +48,13 @@ class OOMGuard(io.ComfyNode):
     @classmethod
     def execute(
         cls, model: Any, free_other_models: bool, offload_weights: bool, split_batch: bool,
-        tile_vae: bool, max_attempts: int,
+        tile_vae: bool, max_attempts: int, prefer: str = "same bits",
     ) -> io.NodeOutput:
         # A quarter of the pack's import time, which a ComfyUI without this node need not pay.
         from ..headroom.guard.guard import guard
         from ..headroom.guard.options import GuardOptions
 
         options = GuardOptions(
-            free_other_models, offload_weights, split_batch, tile_vae, max_attempts
+            free_other_models, offload_weights, split_batch, tile_vae, max_attempts, prefer
         )
         return io.NodeOutput(guard(model, options))

@@ -17,6 +17,11 @@ def in_mib(amount_bytes: int | None) -> float | None:
     return None if amount_bytes is None else round(amount_bytes / MIB, 3)
 
 
+def same_device(one: torch.device, other: torch.device) -> bool:
+    """Return whether two names mean one device, as "cuda" and "cuda:0" do."""
+    return (one.type, one.index or 0) == (other.type, other.index or 0)
+
+
 def backend(device: torch.device) -> Any | None:
     """Return torch's module for the kind of `device` (`torch.cuda`, `torch.xpu`, `torch.mps`).
 
@@ -154,6 +159,20 @@ def torch_reserve(device: torch.device) -> Reserve | None:
     adds_up = count["allocated"] - count["freed"] == count["current"]
     is_counted = adds_up and (count["allocated"] > 0 or count["peak"] == 0)
     return Reserve(count["current"], count["freed"] if is_counted else None, count["peak"])
+
+
+def largest_free_bytes(device: torch.device, driver_free_bytes: int) -> int | None:
+    """Return the largest piece that torch's own allocator could give now, None if it cannot tell.
+
+    Walks the allocator's list of blocks, some milliseconds: not for every day.
+    """
+    if device.type != "cuda" or torch.cuda.get_allocator_backend() != "native":
+        return None
+    segments = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+    blocks = (b for segment in segments for b in segment["blocks"]
+              if segment["device"] == (device.index or 0))
+    unused = (int(block["size"]) for block in blocks if block["state"] == "inactive")
+    return max([driver_free_bytes, *unused])
 
 
 def device_name(device: torch.device) -> str:

@@ -1,18 +1,22 @@
 """A CLIP (text encoder) under the OOM Guard: free memory, stream its weights, encode again."""
 
-from collections.abc import Callable
 from typing import Any
 
 from ..host.adapter import guard_host
+from . import lessons
+from .choose import RecoveryStep
 from .copies import Guarded, guarded_copy
 from .explain import Subject
-from .ladder import Ladder, RecoveryStep, guarded, is_recovering
+from .ladder import Ladder, guarded, is_recovering
 from .options import GuardOptions
+from .planned import PlannedCall
 from .replay import RandomState
-from .steps import ReturnMemory, UnloadOthers, ladder_of
+from .shortage import Shortage
+from .steps import ReturnMemory, ladder_of
 from .tiles import MoreRoom, Plan
 
 _ALL_BYTES = 1e15  # more than any card has: nothing but what cannot stream is loaded
+_SECONDS_ON_CPU = 60.0  # of a large encoder; streaming its weights is always faster
 
 
 def guard_clip(clip: Any, options: GuardOptions) -> Any:
@@ -24,6 +28,7 @@ class GuardedCLIP(Guarded):
     """The methods of a CLIP that the guard stands before."""
 
     guard_plan: Plan | None = None  # of the call in progress
+    guard_clone: Any = None  # which encodes on the CPU, during such a call
 
     def clone(self, *args: Any, **kwargs: Any) -> Any:
         """LoRA loaders and others work on a clone: it stays guarded, once."""
@@ -31,12 +36,10 @@ class GuardedCLIP(Guarded):
         return guarded_copy(clone, GuardedCLIP, self.guard_options)
 
     def encode_from_tokens(self, *args: Any, **kwargs: Any) -> Any:
-        encode = super().encode_from_tokens  # type: ignore[misc]
-        return self._guarded(lambda: encode(*args, **kwargs))
+        return self._guarded("encode_from_tokens", *args, **kwargs)
 
     def encode_from_tokens_scheduled(self, *args: Any, **kwargs: Any) -> Any:
-        encode = super().encode_from_tokens_scheduled  # type: ignore[misc]
-        return self._guarded(lambda: encode(*args, **kwargs))
+        return self._guarded("encode_from_tokens_scheduled", *args, **kwargs)
 
     def load_model(self, *args: Any, **kwargs: Any) -> Any:
         guard = guard_host()
@@ -46,29 +49,79 @@ class GuardedCLIP(Guarded):
         guard.load_reserving([patcher], _ALL_BYTES)
         return patcher
 
-    def _guarded(self, call: Callable[[], Any]) -> Any:
+    def _guarded(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        encode = getattr(super(), name)
         if is_recovering():
-            return call()
+            return encode(*args, **kwargs)
         clip: Any = self
-        plan, state = Plan(), RandomState()
+        length = _length(kwargs.get("tokens", next(iter(args), None)))
+        kind = ("encoding", lessons.identity(clip.patcher), length, self.guard_options)
+        planned = PlannedCall(kind, clip.patcher.load_device, [clip.patcher])
+        plan, state = planned.plan, RandomState()
         self.guard_plan = plan
 
-        def ladder() -> Ladder:
-            return _ladder(clip, plan, state)
+        def call() -> Any:
+            if not plan.on_cpu:
+                return encode(*args, **kwargs)
+            clip.guard_clone = clip.guard_clone or _on_cpu(clip)
+            return getattr(clip.guard_clone, name)(*args, **kwargs)
 
         try:
-            return guarded(call, ladder)
+            result = guarded(call, lambda: _ladder(clip, planned, state))
         finally:
-            self.guard_plan = None
+            self.guard_plan = clip.guard_clone = None
+        planned.done()
+        return result
 
 
-def _ladder(clip: Any, plan: Plan, state: RandomState) -> Ladder:
+class EncodeOnCPU(RecoveryStep):
+    """The last rung: where a single layer does not fit, the CPU encodes, from RAM."""
+
+    name = "encoding on the CPU"
+    is_exact = False
+
+    def __init__(self, plan: Plan, clip: Any) -> None:
+        self._plan = plan
+        self._clip = clip
+
+    def spares(self, shortage: Shortage) -> int | None:
+        if self._plan.on_cpu or shortage.where == "RAM":
+            return 0
+        return shortage.need_bytes
+
+    def seconds(self, shortage: Shortage) -> float:
+        return _SECONDS_ON_CPU
+
+    def take(self, shortage: Shortage, tries_left: int) -> str | None:
+        self._clip.guard_clone = _on_cpu(self._clip)
+        if self._clip.guard_clone is None:
+            return None
+        self._plan.on_cpu = True
+        return "encoded on the CPU"
+
+    def why_not(self, shortage: Shortage) -> str:
+        return "RAM was what ran out" if shortage.where == "RAM" else "the host cannot do so"
+
+
+def _length(tokens: Any) -> int:
+    """Return how many tokens an encoding has, as ComfyUI's tokenizers give them."""
+    lists = tokens.values() if isinstance(tokens, dict) else ()
+    return sum(len(part) for parts in lists if isinstance(parts, list)
+               for part in parts if isinstance(part, list))
+
+
+def _on_cpu(clip: Any) -> Any | None:
+    guard = guard_host()
+    return None if guard is None else guard.clip_on_cpu(clip)
+
+
+def _ladder(clip: Any, planned: PlannedCall, state: RandomState) -> Ladder:
     options = clip.guard_options
     steps: list[RecoveryStep] = [ReturnMemory()]
     if options.free_other_models:
-        steps.append(UnloadOthers(lambda: [clip.patcher]))
+        steps.append(planned.unload_others)
     if options.offload_weights:
-        steps.append(MoreRoom(plan, clip.patcher.load_device))
+        steps += [MoreRoom(planned.plan, clip.patcher), EncodeOnCPU(planned.plan, clip)]
     words = f"text encoding with {type(clip.cond_stage_model).__name__}"
     subject = Subject(words, options, 1, "", [clip.patcher])
-    return ladder_of(subject, steps, state.restore)
+    return ladder_of(subject, steps, state.restore, noted=planned.lacked)

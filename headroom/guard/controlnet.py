@@ -7,12 +7,14 @@ from typing import Any
 import torch
 
 from ..host.adapter import guard_host
+from .choose import RecoveryStep
 from .copies import Guarded, guarded_copy
 from .explain import Subject
-from .ladder import Ladder, RecoveryStep, guarded, is_recovering
+from .ladder import Ladder, guarded, is_recovering
 from .options import GuardOptions
 from .replay import RandomState
-from .run import GuardedRun, SplitBatch
+from .run import GuardedRun
+from .run_steps import SplitBatch
 from .split_batch import Unsplittable, join_rows, rows_of
 from .steps import OffloadWeights, ReturnMemory, UnloadOthers, ladder_of
 
@@ -152,7 +154,5 @@ def _ladder(
         steps.append(OffloadWeights(control.get_models))
     if options.split_batch:
         steps.append(SplitBatch(run))
-    size = "x".join(str(side) for side in reversed(x.shape[2:]))
-    subject = Subject("a ControlNet", options, x.shape[0], f"{size} in latent pixels",
-                      control.get_models())
+    subject = Subject("a ControlNet", options, x.shape[0], "", control.get_models())
     return ladder_of(subject, steps, before_retry)

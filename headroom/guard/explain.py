@@ -12,8 +12,8 @@ from ..host.adapter import current_host
 from ..measure.nvml import other_processes_mib
 from ..measure.report import mib_text
 from ..measure.snapshot import DeviceMemory, Snapshot
-from .ladder import Recovery, tried_text
 from .options import GuardOptions
+from .recovery import Recovery, tried_text
 
 _NOTABLE_MIB = 256.0  # another process below this is hardly the reason
 
@@ -51,7 +51,9 @@ def _text(subject: Subject, recovery: Recovery, now: Snapshot) -> str:
         f"attempt{'' if count == 1 else 's'} the call {_asked(recovery)} while "
         f"{_free(recovery, now)}.",
         f"Tried: {tried_text(recovery)}.",
+        _untried(subject, recovery),
         f"Most likely to help: {', or '.join(advice)}.",
+        _came_from(recovery),
         *(words() for words in _more_to_say),
     ]
     return " ".join(filter(None, sentences))
@@ -67,14 +69,36 @@ def _asked(recovery: Recovery) -> str:
 
 
 def _free(recovery: Recovery, now: Snapshot) -> str:
-    if recovery.last.where == "RAM" or not now.devices:
+    last = recovery.last
+    if last.where == "RAM" or not now.devices:
         return f"{mib_text(now.ram_available_bytes)} of RAM were available"
     device = now.devices[0]
     free = device.available_bytes
     if free is None:
         return f"the free memory of {device.device} is not known"
     total = f" of {mib_text(device.total_bytes)}" if device.total_bytes else ""
-    return f"{mib_text(free)}{total} were free on {device.device}"
+    words = f"{mib_text(free)}{total} were free on {device.device}"
+    if last.requested_bytes is None or free < last.requested_bytes:
+        return words
+    piece = last.piece_bytes
+    if piece is None or piece >= last.requested_bytes:
+        return f"{words}, but not in one piece"
+    return f"{words}, the largest piece of it {mib_text(piece)}"
+
+
+def _untried(subject: Subject, recovery: Recovery) -> str:
+    """Return which steps were not taken, each with the reason; a sentence or nothing."""
+    options = subject.options
+    off = [name for name in ("free_other_models", "offload_weights", "split_batch")
+           if not getattr(options, name)]
+    off += ["tile_vae"] if subject.can_tile and not options.tile_vae else []
+    reasons = [*recovery.untried, *(f"{name} (it is off)" for name in off)]
+    return f"Not tried: {', '.join(reasons)}." if reasons else ""
+
+
+def _came_from(recovery: Recovery) -> str:
+    place = recovery.first.place
+    return f"It first ran out of memory in {place}." if place else ""
 
 
 def _advice(subject: Subject, now: Snapshot) -> Iterator[str]:

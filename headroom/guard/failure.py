@@ -5,14 +5,18 @@ was called from: whoever keeps an exception keeps all of that, on the GPU.
 """
 
 import sys
+import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import torch
+
+from ..base.device import largest_free_bytes
 from ..measure.snapshot import Snapshot
 from .errors import KINDS, Where, requested_bytes, where_of
 
@@ -31,11 +35,15 @@ class Failure:
     where: Where
     requested_bytes: int | None
     memory: Snapshot | None = None  # while the failed call still held what it had
+    held: Snapshot | None = None  # the same, without the garbage that nobody held
+    at: float = field(default_factory=time.perf_counter)  # seconds, when it was raised
+    piece_bytes: int | None = None  # the largest that was free, where more was free than asked for
     is_incomplete: bool = False  # the call went on without a part, a weight without its LoRA
 
     @classmethod
     def of(
-        cls, error: Exception, memory: Snapshot | None = None, is_incomplete: bool = False
+        cls, error: Exception, memory: Snapshot | None = None, held: Snapshot | None = None,
+        is_incomplete: bool = False,
     ) -> "Failure":
         """Describe `error` and let go of everything that it keeps alive.
 
@@ -45,10 +53,12 @@ class Failure:
         message, steps = str(error), traceback.extract_tb(error.__traceback__)
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         kind = next((kind for kind in KINDS if isinstance(error, kind)), RuntimeError)
+        asked = requested_bytes(message)
+        piece = _largest_piece(memory, asked)
         let_go(error)
         return cls(
             kind, type(error).__name__, message, trace, _place(steps), where_of(error) or "device",
-            requested_bytes(message), memory, is_incomplete,
+            asked, memory, held, piece_bytes=piece, is_incomplete=is_incomplete,
         )
 
     @property
@@ -67,6 +77,15 @@ class Failure:
             return self.kind(f"{words}\n\n{came}")
         add_note(came)
         return cause
+
+
+def _largest_piece(memory: Snapshot | None, asked: int | None) -> int | None:
+    """Return the largest free piece where what was free would have been enough in one piece."""
+    for device in memory.devices[:1] if memory is not None else ():
+        free = device.available_bytes
+        if asked is not None and free is not None and free >= asked:
+            return largest_free_bytes(torch.device(device.device), device.driver_free_bytes or 0)
+    return None
 
 
 def _place(steps: traceback.StackSummary) -> str:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..base.choices import expect_choice
 from ..base.inputs import expect_flag, expect_whole
 from ..base.prompt_graph import is_inserted
 from ..host.adapter import guard_host
@@ -9,7 +10,7 @@ from ..measure.journal import executing_node
 from .clip import guard_clip
 from .controlnet import guard_control
 from .model import guard_model
-from .options import GuardOptions
+from .options import GuardOptions, Prefer
 from .upscaler import guard_upscaler
 from .vae import guard_vae
 
@@ -21,6 +22,7 @@ def guard(value: Any, options: GuardOptions) -> Any:
     Raises ValueError for anything else, and for a VAE or attempt count that cannot work; but where
     a guard was put in without the user's doing, such a value passes as it would without it.
     """
+    expect_choice("OOM Guard", "prefer", options.prefer, Prefer)
     host = guard_host()
     kind = host.kind_of(value) if host is not None else None
     for name in ("free_other_models", "offload_weights", "split_batch", "tile_vae"):

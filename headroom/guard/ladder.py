@@ -1,58 +1,31 @@
-"""The ladder: retry a call that ran out of memory, one rung at a time, cheapest first.
+"""The ladder: retry a call that ran out of memory, each time after a step that can be enough.
 
 Independent of ComfyUI and of any model: the call, the steps and the tidying up are given. A
 failed try is left completely before anything is freed, because a live exception keeps every
 frame's tensors alive.
 """
 
+import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+import torch
 
 from ..base.device import MIB
-from ..measure.journal import note_oom
+from ..measure.journal import note_gave_up, note_oom, note_outcome
 from ..measure.snapshot import Snapshot, freed_mib, snapshot
+from .choose import RecoveryStep, choose
 from .errors import CANDIDATES, OomGuardError, is_out_of_memory
 from .failure import Failure
 from .left_out import LeftOut, watching
+from .options import Prefer
+from .recovery import Attempt, Recovery
+from .shortage import Shortage, shortage_of
 
 T = TypeVar("T")
-
-
-class RecoveryStep(Protocol):
-    """One rung of the ladder."""
-
-    def take(self, failure: Failure, tries_left: int) -> str | None:
-        """Do one thing that could let the call succeed, and return it as a phrase.
-
-        None when nothing (more) can be done here; the ladder then goes on to the next step.
-        """
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One attempt of a finished recovery: what was done and what it freed."""
-
-    action: str
-    freed_mib: float
-
-
-@dataclass
-class Recovery:
-    """What happened on the ladder so far; the final error is written from it."""
-
-    failures: list[Failure]
-    attempts: list[Attempt] = field(default_factory=list)
-
-    @property
-    def first(self) -> Failure:
-        return self.failures[0]
-
-    @property
-    def last(self) -> Failure:
-        return self.failures[-1]
 
 
 class _Done(Generic[T]):
@@ -69,7 +42,9 @@ class Ladder:
     `before_retry` runs inside each retried call and makes it the very same call (random state,
     options); an out-of-memory error in it counts as a failed try. So does one in `repair`, which
     runs before it where the failed call may have left weights without their LoRA. `tidy` runs
-    after every step. `explain` writes the text of the final error.
+    after every failure and every step. `used` are the devices of the call's models. `noted` is
+    told what every failed try lacked; `needs` gives the bytes that the call as it is tried now
+    is known to need at least. `explain` writes the text of the final error.
     """
 
     steps: Sequence[RecoveryStep]
@@ -79,6 +54,10 @@ class Ladder:
     before_retry: Callable[[], None] = lambda: None
     repair: Callable[[], object] = lambda: None
     check_interrupt: Callable[[], None] = lambda: None
+    used: Sequence[torch.device] = ()
+    prefer: Prefer = "same bits"
+    noted: Callable[[Shortage], None] = lambda _: None
+    needs: Callable[[], float] = lambda: 0.0
 
 
 _active = threading.local()
@@ -107,8 +86,8 @@ def guarded(
     Inside another guarded call of the same thread this is just `call()`: the outermost ladder
     handles what fails, so guards inside guards do not multiply attempts. A call with `is_outer`
     leaves failures to the guarded calls inside it and climbs only for what fails between them.
-    `ladder` is asked for only after a failure. Raises OomGuardError whose
-    cause tells of the first failure; every other exception, interrupts included, passes untouched.
+    `ladder` is asked for only after a failure. Raises OomGuardError whose cause tells of the
+    first failure; every other exception, interrupts included, passes untouched.
     """
     if is_recovering():
         return call()
@@ -116,7 +95,7 @@ def guarded(
         outcome = _try(call)
         if isinstance(outcome, _Done):
             return outcome.result
-        return _recover(call, ladder(), Recovery([outcome]))
+        return _Climb(call, ladder(), Recovery([outcome])).recovered()
 
 
 def _try(call: Callable[[], T]) -> "_Done[T] | Failure":
@@ -135,72 +114,108 @@ def _try(call: Callable[[], T]) -> "_Done[T] | Failure":
             failed = LeftOut(left_out[0])
     # Only here, outside the handler, can what the failed call holds be let go of.
     try:
-        return Failure.of(failed, snapshot(), is_incomplete=bool(left_out))
+        memory = snapshot()
+        gc.collect()  # what the failed call does not hold would pass for something it needs
+        return Failure.of(failed, memory, snapshot(), is_incomplete=bool(left_out))
     finally:
         del failed
 
 
-def _recover(call: Callable[[], T], ladder: Ladder, recovery: Recovery) -> T:
-    steps = list(ladder.steps)
-    is_incomplete = recovery.first.is_incomplete  # until a repair has come to its end
+class _Climb(Generic[T]):
+    """One recovery: failures and steps in turn, until the call succeeds or nothing is left."""
 
-    def again() -> T:
-        nonlocal is_incomplete
-        if is_incomplete:
-            ladder.repair()
-            is_incomplete = False
-        ladder.before_retry()
-        return call()
+    def __init__(self, call: Callable[[], T], ladder: Ladder, recovery: Recovery) -> None:
+        self._call = call
+        self._ladder = ladder
+        self._recovery = recovery
+        self._taken: set[int] = set()
+        self._tries = 0  # retries after more than a return of memory
+        self._is_changed = False  # a step was taken that is not exact
+        self._is_incomplete = recovery.first.is_incomplete  # until a repair has come to its end
 
-    while len(recovery.attempts) < ladder.max_attempts:
-        ladder.check_interrupt()
-        before = snapshot()
-        action = _take(steps, recovery.last, ladder.max_attempts - len(recovery.attempts))
-        if action is None:
-            break
+    def recovered(self) -> T:
+        """Return the result of the call, or raise OomGuardError."""
+        ladder, recovery = self._ladder, self._recovery
+        while len(recovery.attempts) < ladder.max_attempts:
+            ladder.check_interrupt()
+            attempt = self._attempt()
+            if attempt is None:
+                break
+            recovery.attempts.append(attempt)
+            outcome = self._again(attempt)
+            if isinstance(outcome, _Done):
+                return outcome.result
+            recovery.failures.append(outcome)
+            self._is_incomplete = self._is_incomplete or outcome.is_incomplete
+        raise self._give_up() from recovery.first.as_cause()
+
+    def _again(self, attempt: Attempt) -> "_Done[T] | Failure":
+        recovery = self._recovery
+        noted = note_oom(
+            len(recovery.attempts), attempt.action, attempt.freed_mib, recovery.last.text,
+            at=recovery.last.at,
+        )
+        outcome: _Done[T] | Failure | None = None
+        try:
+            outcome = _try(self._retried)
+        finally:
+            note_outcome(noted, isinstance(outcome, _Done))
+        return outcome
+
+    def _retried(self) -> T:
+        if self._is_incomplete:
+            self._ladder.repair()
+            self._is_incomplete = False
+        self._ladder.before_retry()
+        return self._call()
+
+    def _attempt(self) -> Attempt | None:
+        """Take the steps that can be enough now; None when nothing (more) can be done."""
+        ladder = self._ladder
         ladder.tidy()
-        freed = freed_mib(before, snapshot())
-        recovery.attempts.append(Attempt(action, freed))
-        outcome = _try(again)
-        recovered = isinstance(outcome, _Done)
-        note_oom(len(recovery.attempts), action, freed, recovery.last.text, recovered)
-        if isinstance(outcome, _Done):
-            return outcome.result
-        recovery.failures.append(outcome)
-        is_incomplete = is_incomplete or outcome.is_incomplete
-    raise _give_up(ladder, recovery) from recovery.first.as_cause()
+        clean = snapshot()
+        found = shortage_of(self._recovery.last, ladder.used, clean)
+        shortage = replace(
+            found.expecting(ladder.needs()), tries=self._tries, is_changed=self._is_changed
+        )
+        ladder.noted(shortage)
+        while chosen := choose(ladder.steps, shortage, ladder.prefer):
+            done = self._take(chosen, shortage)
+            if done:
+                if not all(step.is_tidying for step in chosen):
+                    self._tries += 1
+                    ladder.tidy()
+                garbage = sum(step.freed_already(shortage) for step in chosen) / MIB
+                return Attempt(" and ".join(done), freed_mib(clean, snapshot()) + garbage)
+        self._recovery.untried = [
+            f"{step.name} ({step.why_not(shortage)})"
+            for step in ladder.steps if id(step) not in self._taken
+        ]
+        return None
 
+    def _take(self, chosen: Sequence[RecoveryStep], shortage: Shortage) -> list[str]:
+        done = []
+        for step in chosen:
+            spared = step.spares(shortage)
+            action = self._take_one(step, shortage)
+            if action is not None:
+                done.append(action)
+                shortage = shortage.less(spared or 0)
+        return done
 
-def _take(steps: list[RecoveryStep], failure: Failure, tries_left: int) -> str | None:
-    """Take the first step that has something left to do; drop those that have not."""
-    while steps:
-        outcome = _try(lambda: steps[0].take(failure, tries_left))
+    def _take_one(self, step: RecoveryStep, shortage: Shortage) -> str | None:
+        tries_left = self._ladder.max_attempts - len(self._recovery.attempts)
+        self._taken.add(id(step))
+        outcome = _try(lambda: step.take(shortage, tries_left))
+        self._is_changed = self._is_changed or not step.is_exact
         # A step that itself runs out of memory has nothing more to give.
-        if isinstance(outcome, _Done) and outcome.result is not None:
-            return outcome.result
-        steps.pop(0)
-    return None
+        action = outcome.result if isinstance(outcome, _Done) else None
+        step.is_spent = step.is_spent or action is None
+        return action
 
-
-def _give_up(ladder: Ladder, recovery: Recovery) -> OomGuardError:
-    ladder.tidy()
-    return OomGuardError(ladder.explain(recovery, recovery.last.memory or snapshot()))
-
-
-def freed_text(amount_mib: float) -> str:
-    """Return `amount_mib` as the report of one step says it."""
-    return f"{amount_mib:,.1f} MiB" if abs(amount_mib) * MIB >= 1 else "nothing"
-
-
-def tried_text(recovery: Recovery) -> str:
-    """Return the sentence part that lists what was tried, equal steps once with their number."""
-    counted: dict[str, list[Any]] = {}
-    for step in recovery.attempts:
-        entry = counted.setdefault(step.action, [0, 0.0])
-        entry[0] += 1
-        entry[1] += step.freed_mib
-    parts = [
-        f"{action}{f' ({times} times)' if times > 1 else ''}: {freed_text(freed)} freed"
-        for action, (times, freed) in counted.items()
-    ]
-    return "; ".join(parts) or "nothing, because no step was allowed or could help"
+    def _give_up(self) -> OomGuardError:
+        recovery = self._recovery
+        self._ladder.tidy()
+        text = self._ladder.explain(recovery, recovery.last.memory or snapshot())
+        note_gave_up(text)
+        return OomGuardError(text)

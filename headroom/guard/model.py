@@ -4,21 +4,28 @@ A step that fails is repeated alone: completed steps are kept. Only what fails b
 in the sampler's own arithmetic, starts the sampling again, with the same noise.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from ..host.adapter import guard_host
-from . import split_batch
+from .choose import RecoveryStep, bus_seconds, launch_seconds
 from .controlnet import with_splitting_controls
 from .explain import Subject
-from .ladder import Ladder, RecoveryStep, guarded, is_recovering
+from .footprint import Measuring
+from .forward import forward
+from .ladder import Ladder, guarded, is_recovering
+from .lessons import room_bytes
 from .options import GuardOptions
+from .remembered_run import kind_of, learn_from, recall_into
 from .replay import Containers, RandomState
-from .run import KEY, GuardedRun, ReserveMore, SplitBatch
-from .split_batch import Piece, Unsplittable
-from .steps import OffloadWeights, ReturnMemory, UnloadOthers, ladder_of
+from .run import KEY, GuardedRun
+from .run_steps import ReserveMore, SplitBatch
+from .shortage import Shortage
+from .steps import OffloadWeights, ReturnMemory, UnloadOthers, ladder_of, tidy
+
+_LAUNCHES_PER_LAYER = 4  # of kernels, about: a layer, its activation, its norm, its residual
 
 Conds = dict[str, list[dict[str, Any]]]
 
@@ -46,6 +53,9 @@ class _Guard:
         """OUTER_SAMPLE: one sampling run; restarted only for failures between its steps."""
         guider = executor.class_obj
         run = GuardedRun()
+        kind = kind_of(guider, noise.shape, self._options)
+        room = room_bytes(guider.model_patcher.load_device)
+        recall_into(run, kind, room)
         guider.model_options.setdefault("transformer_options", {})[KEY] = run
         state, containers = RandomState(), Containers(guider.model_options)
 
@@ -56,12 +66,15 @@ class _Guard:
             state.restore()
 
         def ladder() -> Ladder:
-            steps = self._steps(run, [ReserveMore(run)])
-            words = f"sampling with {type(guider.model_patcher.model).__name__}"
-            return self._ladder(steps, words, noise.shape, run, as_at_first)
+            split = [SplitBatch(run)] if self._options.split_batch else []
+            steps = [*self._steps(run, ReserveMore(run)), *split]
+            model = guider.model_patcher.model
+            return self._ladder(steps, "sampling with {}", model, noise.shape, run, as_at_first)
 
         try:
-            return guarded(lambda: executor(noise, *args, **kwargs), ladder, is_outer=True)
+            result = guarded(lambda: executor(noise, *args, **kwargs), ladder, is_outer=True)
+            learn_from(run, kind, room)
+            return result
         finally:
             run.end()
 
@@ -76,16 +89,22 @@ class _Guard:
         run.conds = _copied(conds)
         run.in_use = [patcher, *self._guard.additional_models(patcher, conds)]
 
+        if run.alone:
+            self._unload_others(run).take(Shortage("device", patcher.load_device), 1)
+
         def load() -> Any:
-            room = [shape[0] * run.reserve, *shape[1:]] if run.reserve > 1 else shape
+            times = run.reserve_for(lambda: self._guard.estimated_bytes(patcher.model, shape))
+            room = [math.ceil(shape[0] * times), *shape[1:]] if times > 1 else shape
             return executor(patcher, room, conds, *args, **kwargs)
 
         def ladder() -> Ladder:
-            words = f"loading {type(patcher.model).__name__} for sampling"
-            return self._ladder(self._steps(run, [ReserveMore(run)], False), words, shape, run)
+            steps = self._steps(run, ReserveMore(run))
+            return self._ladder(steps, "loading {} for sampling", patcher.model, shape, run)
 
         loaded = guarded(load, ladder)
         run.in_use = [patcher, *loaded[2], *patcher.model_patches_models()]
+        if run.keep_bytes:
+            self._guard.make_room(run.in_use, run.keep_bytes)
         return loaded
 
     def step(
@@ -124,8 +143,11 @@ class _Guard:
         x: torch.Tensor, options: dict[str, Any],
     ) -> Any:
         state, containers = RandomState(), Containers(options)
+        weights = OffloadWeights(lambda: run.in_use)
+        retries: list[Measuring] = []
 
         def as_at_first() -> None:
+            retries[:] = [Measuring(x.device)]
             containers.restore()
             state.restore()
             run.copies.clear()
@@ -137,38 +159,56 @@ class _Guard:
 
         def ladder() -> Ladder:
             run.in_use = run.in_use or [model.current_patcher]
-            words = f"a step of sampling with {type(model).__name__}"
-            weights = [OffloadWeights(lambda: run.in_use, if_enough=True)]
-            steps = self._steps(run, weights)
-            if self._options.offload_weights:
-                steps.append(OffloadWeights(lambda: run.in_use))
-            return self._ladder(steps, words, x.shape, run, as_at_first, load_anew)
+            def needs(rows: int) -> float:
+                return float(self._guard.estimated_bytes(model, [rows, *x.shape[1:]]))
 
-        return guarded(call, ladder)
+            split = SplitBatch(run, needs, lambda: self._piece_seconds(model))
+            steps = [*self._steps(run, weights), *([split] if self._options.split_batch else [])]
+            return self._ladder(
+                steps, "a step of sampling with {}", model, x.shape, run, as_at_first, load_anew
+            )
 
-    def _steps(
-        self, run: GuardedRun, weights: Sequence[RecoveryStep], split: bool = True
-    ) -> list[RecoveryStep]:
+        if run.begins_fresh:
+            run.begins_fresh = False
+            tidy()
+            self._guard.revive_dynamic(run.in_use)
+        result = guarded(call, ladder)
+        if retries:
+            run.worked(retries[0].done())
+        return result
+
+    def _steps(self, run: GuardedRun, weights: RecoveryStep) -> list[RecoveryStep]:
         options = self._options
         steps: list[RecoveryStep] = [ReturnMemory()]
         if options.free_other_models:
-            steps.append(UnloadOthers(lambda: run.in_use))
+            steps.append(self._unload_others(run))
         if options.offload_weights:
-            steps.extend(weights)
-        if options.split_batch and split:
-            steps.append(SplitBatch(run))
+            steps.append(weights)
         return steps
 
+    def _unload_others(self, run: GuardedRun) -> UnloadOthers:
+        def taken() -> None:
+            run.alone = True
+
+        return UnloadOthers(lambda: run.in_use, taken)
+
+    def _piece_seconds(self, model: Any) -> float:
+        """Return what one more piece of a split call costs, by prediction."""
+        layers = sum(1 for module in model.diffusion_model.modules() if not any(module.children()))
+        streamed = self._guard.streamed_bytes(model.current_patcher)
+        return launch_seconds(_LAUNCHES_PER_LAYER * layers) + bus_seconds(streamed)
+
     def _ladder(
-        self, steps: Sequence[RecoveryStep], words: str, shape: Sequence[int], run: GuardedRun,
+        self, steps: Sequence[RecoveryStep], doing: str, model: Any, shape: Sequence[int],
+        run: GuardedRun,
         before_retry: Callable[[], None] = lambda: None,
         repair: Callable[[], None] | None = None,
     ) -> Ladder:
-        size = "x".join(str(side) for side in reversed(shape[2:]))
         subject = Subject(
-            words, self._options, shape[0], f"{size} in latent pixels", list(run.in_use)
+            doing.format(type(model).__name__), self._options, shape[0],
+            self._guard.picture_size(model, shape), list(run.in_use),
         )
-        return ladder_of(subject, steps, before_retry, repair)
+        return ladder_of(subject, steps, before_retry, repair, run.lacked)
 
 
 def _run_of(model_options: dict[str, Any] | None) -> GuardedRun:
@@ -180,59 +220,3 @@ def _run_of(model_options: dict[str, Any] | None) -> GuardedRun:
 def _copied(conds: Conds) -> Conds:
     """Copy the lists and dicts that ComfyUI fills in while it prepares the conditionings."""
     return {name: [dict(entry) for entry in entries] for name, entries in conds.items()}
-
-
-def forward(
-    executor: Callable[..., Any], x: torch.Tensor, t: torch.Tensor, c_concat: Any = None,
-    c_crossattn: Any = None, control: Any = None,
-    transformer_options: dict[str, Any] | None = None, **kwargs: Any,
-) -> Any:
-    """APPLY_MODEL wrapper: run the call in pieces of the run's limit where that is sound.
-
-    x: (batch, ...) with the joined conditionings' rows one after another. Without a limit the
-    call goes through as it came.
-    """
-    options: dict[str, Any] = {} if transformer_options is None else transformer_options
-    given = (x, t, c_concat, c_crossattn, control)
-    run = options.get(KEY)
-    if not isinstance(run, GuardedRun):
-        return executor(*given, options, **kwargs)
-    batch = x.shape[0]
-    chunks = split_batch.chunks_of(batch, options)
-    independent = _is_independent(executor, options, kwargs)
-    smallest = 1 if independent else batch // chunks
-    limit = max(run.limit or batch, smallest)
-    if limit < batch and not _can_cut([*given, kwargs], batch):
-        limit = smallest = batch
-    run.saw(batch, smallest)
-    if limit >= batch:
-        return executor(*given, options, **kwargs)
-    images = batch // chunks
-
-    def piece(part: Piece) -> torch.Tensor:
-        some, named = split_batch.rows_of((given, kwargs), part.start, part.stop, batch)
-        own = split_batch.options_of(options, part, images)
-        result: torch.Tensor = executor(*some, own, **named)
-        return result
-
-    return split_batch.run_in_pieces(
-        split_batch.pieces(batch, chunks, limit, independent), batch, piece
-    )
-
-
-def _is_independent(
-    executor: Any, options: dict[str, Any], kwargs: dict[str, Any]
-) -> bool:
-    guard = guard_host()
-    if guard is None or guard.foreign_wrappers(options, KEY) or guard.is_injected(executor):
-        return False
-    return split_batch.images_are_independent(options, kwargs)
-
-
-def _can_cut(values: Any, batch: int) -> bool:
-    """Return whether every value has a batch dimension we know; cuts views, computes nothing."""
-    try:
-        split_batch.rows_of(values, 0, 1, batch)
-    except Unsplittable:
-        return False
-    return True

@@ -1,10 +1,14 @@
 """What OOM Guard remembers during one sampling run, and nothing longer."""
 
+from collections.abc import Callable
 from typing import Any
 
-from .failure import Failure
+from .footprint import Footprint
+from .shortage import Shortage, lacked_so_far
+from .split_batch import piece_count
 
 KEY = "headroom_oom_guard"
+_SURE = 0.95  # of the room: blocks are rounded up
 
 
 class GuardedRun:
@@ -16,21 +20,67 @@ class GuardedRun:
 
     def __init__(self) -> None:
         self.limit: int | None = None  # rows a call of the model may have; None: as they come
+        self.works: int | None = None  # the limit with which a step last came to its end
+        self.too_many: int | None = None  # the fewest rows with which one failed
         self.reserve = 1  # how many times the estimate is kept free when loading
+        self.keep_bytes = 0  # to keep free when loading, as an earlier run has taught
+        self.need_bytes = 0  # what a step took, measured after a recovery
+        self.missing_bytes: int | None = None  # what the last failed step lacked
+        self.begins_fresh = False  # its first step has yet to begin with an empty cache
         self.rows = 0  # the largest batch of the present step
+        self.images = 0  # its rows of one conditioning
         self.smallest = 1  # the fewest rows that this batch can soundly be cut into
         self.expected = 0  # the most rows a call of the present step can have
+        self.alone = False  # no other model may be loaded
         self.in_use: list[Any] = []  # patchers this sampling needs
         self.conds: dict[str, list[dict[str, Any]]] | None = None
         self.copies: dict[int, tuple[Any, Any]] = {}  # ControlNet -> our splitting copy of it
 
     def start_step(self, expected: int = 0) -> None:
-        self.rows, self.smallest, self.expected = 0, 1, expected
+        self.rows, self.images, self.smallest, self.expected = 0, 0, 1, expected
 
-    def saw(self, rows: int, smallest: int) -> None:
+    def saw(self, rows: int, smallest: int, images: int = 0) -> None:
         """Note one call of the model; the largest of a step is what splitting starts from."""
         if rows >= self.rows:
-            self.rows, self.smallest = rows, smallest
+            self.rows, self.smallest, self.images = rows, smallest, images
+
+    def reserve_for(self, estimate: Callable[[], float]) -> float:
+        """Return how many times the estimate of a step is to be kept free when loading."""
+        if not self.keep_bytes:
+            return self.reserve
+        return max(self.reserve, self.keep_bytes / max(estimate(), 1.0))
+
+    def lacked(self, shortage: Shortage) -> None:
+        """Note what a failed step lacked."""
+        self.missing_bytes = lacked_so_far(self.missing_bytes, shortage)
+
+    def worked(self, footprint: Footprint | None) -> None:
+        """Note that a step came to its end after a recovery, and take the largest pieces that fit.
+
+        What a call needs grows with its rows at most in proportion, so by what the pieces took
+        larger ones are known to fit without trying.
+        """
+        took = self.widest
+        self.works = self.limit
+        if footprint is None or not footprint.need_bytes:
+            return
+        self.need_bytes = footprint.need_bytes
+        most = self.too_many - 1 if self.too_many else took
+        if self.limit is None or most <= took:
+            return
+        fits = min(most, int(_SURE * footprint.room_bytes / footprint.need_bytes * took))
+        if self.pieces(fits) < self.pieces(took):
+            self.limit = self.even(fits)
+
+    def pieces(self, limit: int) -> int:
+        """Return in how many pieces of at most `limit` rows the widest call runs."""
+        rows = self.rows or self.expected
+        return piece_count(rows, self.images or rows, max(limit, self.smallest))
+
+    def even(self, limit: int) -> int:
+        """Return the fewest rows a piece can have that take no more pieces than `limit` does."""
+        pieces = self.pieces(limit)
+        return next(rows for rows in range(1, limit + 1) if self.pieces(rows) == pieces)
 
     def end(self) -> None:
         """Let go of everything; the options that carry this object may live on."""
@@ -41,36 +91,3 @@ class GuardedRun:
         """Rows of the widest call as it is run now; a guess before the first call of a step."""
         rows = self.rows or self.expected
         return rows if self.limit is None else min(rows, max(self.limit, self.smallest))
-
-
-class SplitBatch:
-    """Rung 4: run joined calls in pieces, halving down to the smallest sound one."""
-
-    def __init__(self, run: GuardedRun) -> None:
-        self._run = run
-
-    def take(self, failure: Failure, tries_left: int) -> str | None:
-        run = self._run
-        widest = run.widest
-        if widest <= run.smallest:
-            return None
-        half = (widest + 1) // 2
-        run.limit = run.smallest if tries_left == 1 else max(run.smallest, half)
-        rows = run.rows or run.expected
-        return f"split the batch of {rows} into pieces of at most {run.limit}"
-
-
-class ReserveMore:
-    """Rung 3 while loading: let ComfyUI load fewer weights and keep more room for computing."""
-
-    _FACTORS = (4, 1_000_000)  # the last leaves no room for weights at all: everything streams
-
-    def __init__(self, run: GuardedRun) -> None:
-        self._run = run
-
-    def take(self, failure: Failure, tries_left: int) -> str | None:
-        larger = [factor for factor in self._FACTORS if factor > self._run.reserve]
-        if not larger or failure.where == "RAM":
-            return None
-        self._run.reserve = larger[-1] if tries_left == 1 else larger[0]
-        return "loaded fewer of its own weights onto the GPU"

@@ -60,6 +60,14 @@ def pieces(batch: int, chunks: int, limit: int, independent: bool) -> list[Piece
     ]
 
 
+def piece_count(batch: int, images: int, limit: int) -> int:
+    """Return how many pieces `pieces` makes, with independent images."""
+    chunks = max(1, batch // max(images, 1))
+    if limit >= images:
+        return -(-chunks // max(1, limit // images))
+    return chunks * -(-images // max(limit, 1))
+
+
 def rows_of(value: Any, start: int, stop: int, batch: int) -> Any:
     """Return rows `start` to `stop` of everything with a batch dimension inside `value`.
 

@@ -4,24 +4,25 @@ import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
+from ..base.device import same_device
 from ..base.ram import trim_heap
 from ..host.adapter import current_host, guard_host, return_cache
 from ..measure.report import mib_text
 from ..models.find import FoundModel
-from ..models.unload import loaded_bytes, others, unload_models
+from ..models.unload import others, unload_models
+from .choose import NOTABLE_BYTES, RecoveryStep, bus_seconds
 from .explain import Subject, explain
-from .failure import Failure
-from .ladder import Ladder, RecoveryStep
+from .ladder import Ladder
+from .shortage import Shortage
 
 Patchers = Callable[[], Sequence[Any]]
 
-_SPARE = 1.5  # offload this many times what the call asked for: it will ask for more tensors
+_SPARE = 1.5  # offload this many times what was missing: the call will ask for more tensors
+_CALLS_OF_A_RUN = 20  # what is done once is shared by about so many calls
 
 
 def tidy() -> None:
-    """Collect garbage and return cached memory to the driver, after every rung."""
+    """Collect garbage and return cached memory to the driver, after a failure and every rung."""
     guard = guard_host()
     if guard is not None:
         guard.settle_streaming()
@@ -33,6 +34,8 @@ def ladder_of(
     subject: Subject, steps: Sequence[RecoveryStep],
     before_retry: Callable[[], None] = lambda: None,
     repair: Callable[[], object] | None = None,
+    noted: Callable[[Shortage], None] = lambda _: None,
+    needs: Callable[[], float] = lambda: 0.0,
 ) -> Ladder:
     """Return the ladder of `steps` for one call, with what surrounds every rung.
 
@@ -44,97 +47,145 @@ def ladder_of(
         explain=explain(subject), before_retry=before_retry,
         repair=repair or (lambda: unload_models(_found(subject.patchers))),
         check_interrupt=guard.check_interrupt if guard is not None else lambda: None,
+        used=[patcher.load_device for patcher in subject.patchers],
+        prefer=subject.options.prefer, noted=noted,
+        needs=needs,
     )
 
 
-class ReturnMemory:
-    """Rung 1: return cached and dead memory. The tidying up after every rung does the work."""
+class ReturnMemory(RecoveryStep):
+    """Rung 1: return cached and dead memory. The tidying up after a failure does the work."""
+
+    name = "returning cached and dead memory"
+    is_tidying = True
 
     def __init__(self) -> None:
         self._done = False
 
-    def take(self, failure: Failure, tries_left: int) -> str | None:
+    def spares(self, shortage: Shortage) -> int | None:
+        """Enough where all that was free was enough, only not in one piece or not yet dead."""
         if self._done:
-            return None
-        self._done = True
-        if failure.where == "RAM":
+            return 0
+        missing = shortage.missing_bytes
+        return missing if missing is None else int(missing <= 0)
+
+    def take(self, shortage: Shortage, tries_left: int) -> str | None:
+        self._done = self.is_spent = True
+        if shortage.where == "RAM":
             trim_heap()
         return "returned cached and dead memory"
 
+    def freed_already(self, shortage: Shortage) -> int:
+        return shortage.garbage_bytes
 
-class UnloadOthers:
-    """Rung 2: unload every model that the failed call does not use.
+    def why_not(self, shortage: Shortage) -> str:
+        return "what was free was less than the call asked for"
+
+
+class UnloadOthers(RecoveryStep):
+    """Rung 2: unload every model on the full device that the failed call does not use.
 
     Helps nothing when RAM is what ran out, since the weights would go there.
     """
 
-    def __init__(self, in_use: Patchers) -> None:
-        self._in_use = in_use
-        self._done = False
+    name = "unloading other models"
 
-    def take(self, failure: Failure, tries_left: int) -> str | None:
-        if self._done or failure.where == "RAM":
-            return None
-        self._done = True
-        loaded = [model for model in others(_found(self._in_use())) if _model_bytes(model) > 0]
+    def __init__(self, in_use: Patchers, taken: Callable[[], None] = lambda: None) -> None:
+        self._in_use = in_use
+        self._taken = taken
+
+    def spares(self, shortage: Shortage) -> int | None:
+        total = sum(_weights_bytes([model.handle]) for model in self._others(shortage))
+        return total if total >= NOTABLE_BYTES else 0
+
+    def seconds(self, shortage: Shortage) -> float:
+        return bus_seconds(self.spares(shortage) or 0) / _CALLS_OF_A_RUN
+
+    def take(self, shortage: Shortage, tries_left: int) -> str | None:
+        loaded = self._others(shortage)
         if not loaded:
             return None
+        self._taken()
         unload_models(loaded)
         return f"unloaded {len(loaded)} other model{'s' if len(loaded) > 1 else ''}"
 
+    def why_not(self, shortage: Shortage) -> str:
+        if shortage.where == "RAM":
+            return "their weights would go to RAM"
+        spared = self.spares(shortage)
+        return f"they held {mib_text(spared)}" if spared else "no other model was loaded there"
 
-class OffloadWeights:
-    """Rung 3: offload part of the weights of the models in use, then all that can be streamed.
+    def _others(self, shortage: Shortage) -> list[FoundModel]:
+        if shortage.where == "RAM":
+            return []
+        found = others(_found(self._in_use()), shortage.device)
+        return [model for model in found if _weights_bytes([model.handle]) > 0]
 
-    With `if_enough` it passes while all the weights together could not make the room that the
-    failed call asked for; splitting then comes first and a second step takes its turn after.
-    """
 
-    def __init__(self, in_use: Patchers, if_enough: bool = False) -> None:
+class OffloadWeights(RecoveryStep):
+    """Rung 3: offload part of the weights of the models in use, then all that can be streamed."""
+
+    name = "offloading its own weights"
+
+    def __init__(self, in_use: Patchers) -> None:
         self._in_use = in_use
-        self._if_enough = if_enough
-        self._stage = 0
+        self._is_second = False
 
-    def take(self, failure: Failure, tries_left: int) -> str | None:
+    def spares(self, shortage: Shortage) -> int | None:
+        if guard_host() is None or shortage.where == "RAM":
+            return 0
+        loaded = _weights_bytes(self._on(shortage))
+        return loaded if loaded >= NOTABLE_BYTES else 0
+
+    def seconds(self, shortage: Shortage) -> float:
+        return bus_seconds(self._wanted(shortage) or 0)
+
+    def take(self, shortage: Shortage, tries_left: int) -> str | None:
         guard = guard_host()
-        if guard is None or failure.where == "RAM" or self._stage > 1:
+        if guard is None:
             return None
-        patchers = list(self._in_use())
-        loaded = _weights_bytes(patchers)
-        asked = failure.requested_bytes or 0
-        if loaded <= 0 or (self._if_enough and asked > loaded + _free_bytes(patchers)):
-            return None
-        part = max(int(asked * _SPARE), loaded // 4)
-        if self._stage == 0 and part > loaded // 2:
-            self._stage = 1
-        wanted = part if self._stage == 0 else None
-        self._stage += 1
-        freed = guard.offload_weights(patchers, wanted)
+        wanted = self._wanted(shortage) if tries_left > 1 else None
+        self._is_second = True
+        freed = guard.offload_weights(self._on(shortage), wanted)
+        if freed < NOTABLE_BYTES:
+            self.is_spent = True
         return f"offloaded {mib_text(freed)} of its own weights" if freed > 0 else None
+
+    def why_not(self, shortage: Shortage) -> str:
+        if shortage.where == "RAM":
+            return "they would go to RAM"
+        loaded = _weights_bytes(self._on(shortage))
+        if loaded >= NOTABLE_BYTES:
+            return f"{mib_text(loaded)} were loaded"
+        return "they were in RAM already, but for what each layer needs"
+
+    def _wanted(self, shortage: Shortage) -> int | None:
+        """Return how much to offload; None for everything, the second time in any case."""
+        if self._is_second or shortage.tries:
+            return None
+        loaded = _weights_bytes(self._on(shortage))
+        missing = shortage.missing_bytes
+        if missing is None:
+            missing = shortage.asked_bytes or 0
+        part = max(int(missing * _SPARE), loaded // 4)
+        return part if part <= loaded // 2 else None
+
+    def _on(self, shortage: Shortage) -> list[Any]:
+        """Return the patchers in use whose weights are on the full device."""
+        device = shortage.device
+        return [p for p in self._in_use() if device is None or same_device(p.load_device, device)]
 
 
 def _found(patchers: Sequence[Any]) -> list[FoundModel]:
     return [FoundModel("patcher", patcher) for patcher in patchers]
 
 
-def _model_bytes(model: FoundModel) -> int:
-    return _weights_bytes([model.handle])
-
-
 def _weights_bytes(patchers: Sequence[Any]) -> int:
+    """Return the bytes of these models on their GPUs that leave when they are unloaded.
+
+    Of a dynamic model these are its pages; the small weights that it always keeps do not count.
+    """
     host = current_host()
     if host is None:
         return 0
-    return sum(loaded_bytes(entry) for entry in host.entries_of(patchers))
-
-
-def _free_bytes(patchers: Sequence[Any]) -> int:
-    host = current_host()
-    devices = {patcher.load_device for patcher in patchers}
-    if host is None or not devices:
-        return 0
-    return min(_available(host, device) for device in devices)
-
-
-def _available(host: Any, device: torch.device) -> int:
-    return int(host.available_bytes(device))
+    return sum(host.unloadable_bytes(entry) for entry in host.entries_of(patchers))

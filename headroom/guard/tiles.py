@@ -1,84 +1,204 @@
 """Rung 5: fewer images at a time, then smaller and smaller tiles."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from .failure import Failure
+from ..host.adapter import current_host
+from ..measure.report import mib_text
+from .choose import NOTABLE_BYTES, RecoveryStep, bus_seconds
+from .footprint import Footprint
+from .shortage import Shortage
+
+_SURE = 0.9  # of the room: a larger tile is not proportionally larger in everything
 
 
 @dataclass
 class Plan:
-    """How the next try of an image computation runs; sizes in pixels of its input.
+    """How the next try of an image computation runs; sizes in pixels of its input, `unit` times
+    as many in the picture.
 
     `images`, `tile` and `frames` of None mean: as many, and as large, as they come. `room` is how
-    many times the usual estimate is kept free of weights. `seen` is the largest batch that the
-    network was called with.
+    many times the usual estimate is kept free of weights. `alone`: with no other model loaded.
+    `fresh`: with an empty cache. `has_failed`: larger parts than these were tried in vain.
+    `on_cpu`: not on the GPU at all. `seen` is the largest batch that the network was called with.
     """
 
     images: int | None = None
     tile: int | None = None
     frames: int | None = None
     room: int = 1
+    alone: bool = False
+    fresh: bool = False
+    has_failed: bool = False
+    on_cpu: bool = False
     seen: int = 0
+    unit: int = 1
+
+    def words(self) -> list[str]:
+        """Return in short phrases how this plan runs."""
+        if self.on_cpu:
+            return ["encoded on the CPU"]
+        words = ["returned cached and dead memory"] if self.fresh else []
+        if self.alone:
+            words.append("unloaded other models")
+        if self.room > 1:
+            words.append("kept its own weights in RAM")
+        if self.images is not None:
+            words.append(f"computed {self.images} of {self.seen} images at a time")
+        if self.tile is not None:
+            frames = f" and {self.frames} frames" if self.frames is not None else ""
+            words.append(f"computed in tiles of {self.tile * self.unit} pixels{frames}")
+        return words
 
 
-class MoreRoom:
+class MoreRoom(RecoveryStep):
     """Rung 3 for models that load themselves at each call: keep (almost) no weights loaded."""
 
+    name = "offloading its own weights"
     _ROOM = 1_000
 
-    def __init__(self, plan: Plan, device: torch.device) -> None:
+    def __init__(self, plan: Plan, patcher: Any) -> None:
         self._plan = plan
-        self._device = device
+        self._patcher = patcher
 
-    def take(self, failure: Failure, tries_left: int) -> str | None:
-        if self._plan.room > 1 or failure.where == "RAM" or self._device.type == "cpu":
-            return None
+    def spares(self, shortage: Shortage) -> int | None:
+        host = current_host()
+        device = self._patcher.load_device
+        if host is None or self._plan.room > 1 or shortage.where == "RAM" or device.type == "cpu":
+            return 0
+        loaded = sum(host.unloadable_bytes(e) for e in host.entries_of([self._patcher]))
+        return int(loaded) if loaded >= NOTABLE_BYTES else 0
+
+    def seconds(self, shortage: Shortage) -> float:
+        return bus_seconds(self.spares(shortage) or 0)
+
+    def take(self, shortage: Shortage, tries_left: int) -> str | None:
         self._plan.room = self._ROOM
         return "offloaded its own weights as far as they can be streamed"
 
+    def why_not(self, shortage: Shortage) -> str:
+        spared = self.spares(shortage)
+        return f"{mib_text(spared)} were loaded" if spared else "they were in RAM already"
 
-class FewerImages:
-    """Halve the images that are computed at a time, down to one."""
 
-    def __init__(self, plan: Plan) -> None:
+class FewerImages(RecoveryStep):
+    """Compute as many images at a time as can fit, down to one. `needs` estimates those of one."""
+
+    name = "fewer images at a time"
+    is_exact = False
+
+    def __init__(self, plan: Plan, needs: Callable[[], float] | None = None) -> None:
         self._plan = plan
+        self._needs = needs
 
-    def take(self, failure: Failure, tries_left: int) -> str | None:
-        plan = self._plan
-        at_once = plan.seen if plan.images is None else min(plan.images, plan.seen)
+    def spares(self, shortage: Shortage) -> int | None:
+        at_once = self._at_once
+        if at_once <= 1:
+            return 0
+        need = shortage.need_bytes
+        return None if need is None else need * (at_once - 1) // at_once
+
+    def take(self, shortage: Shortage, tries_left: int) -> str | None:
+        plan, at_once = self._plan, self._at_once
         if at_once <= 1:
             return None
-        plan.images = 1 if tries_left <= 2 else (at_once + 1) // 2
-        return f"computed {plan.images} of {plan.seen} images at a time"
+        plan.has_failed = plan.images is not None
+        fits = shortage.share_of(at_once)
+        if self._needs is not None and fits is not None:
+            fits = min(fits, int((shortage.room_bytes or 0) / max(self._needs(), 1.0)))
+        fits = (at_once + 1) // 2 if fits is None else min(max(fits, 1), at_once - 1)
+        plan.images = 1 if tries_left <= 2 else -(-at_once // -(-at_once // fits))
+        return plan.words()[-1]
+
+    def why_not(self, shortage: Shortage) -> str:
+        return "it is one image" if self._at_once <= 1 else f"they are {self._at_once}"
+
+    @property
+    def _at_once(self) -> int:
+        plan = self._plan
+        return plan.seen if plan.images is None else min(plan.images, plan.seen)
 
 
-class SmallerTiles:
-    """Halve the tiles from the largest power of two below `side` down to `smallest`.
+class SmallerTiles(RecoveryStep):
+    """Compute in the largest tiles that can fit, multiples of `smallest` below `below`.
 
+    sides: height and width of the input, in pixels of it; `below` is the longer one by default.
+    `needs` estimates the bytes for a tile.
     A video (`frames` above 1) that does not fit in its smallest tiles is then cut in time.
     """
 
-    def __init__(self, plan: Plan, side: int, smallest: int, frames: int = 1) -> None:
+    name = "smaller tiles"
+    is_exact = False
+
+    def __init__(
+        self, plan: Plan, sides: Sequence[int], smallest: int, below: int | None = None,
+        frames: int = 1, needs: Callable[[int], float] | None = None,
+    ) -> None:
         self._plan = plan
+        self._sides = sides
+        self._needs = needs
+        largest = min(max(sides), below or max(sides)) - 1
+        self._sizes = list(range(largest // smallest * smallest, smallest - 1, -smallest))
         self._smallest = smallest
-        self._sizes = list(_halvings(side, smallest))
         self._spans = list(_halvings(frames, 2))
 
-    def take(self, failure: Failure, tries_left: int) -> str | None:
+    def spares(self, shortage: Shortage) -> int | None:
+        if not self._sizes and not self._spans:
+            return 0
+        if shortage.need_bytes is None:
+            return None
+        least = self._share(self._sizes[-1]) if self._sizes else 1.0
+        return int(shortage.need_bytes * (1 - least / (2 if self._spans else 1)))
+
+    def take(self, shortage: Shortage, tries_left: int) -> str | None:
         plan = self._plan
+        plan.has_failed = plan.has_failed or plan.tile is not None
         if self._sizes:
-            plan.tile = self._sizes[-1] if tries_left == 1 else self._sizes[0]
+            plan.tile = self._sizes[-1] if tries_left == 1 else self._largest(shortage)
             self._sizes = [size for size in self._sizes if size < plan.tile]
-            return f"computed in tiles of {plan.tile}"
+            return plan.words()[-1]
         if self._spans:
             plan.tile = plan.tile or self._smallest
             plan.frames = self._spans[-1] if tries_left == 1 else self._spans[0]
             self._spans = [span for span in self._spans if span < plan.frames]
-            return f"computed in tiles of {plan.tile} and {plan.frames} frames"
+            return plan.words()[-1]
         return None
+
+    def why_not(self, shortage: Shortage) -> str:
+        return "not enough" if self._sizes else "it was no larger than the smallest tile"
+
+    def larger(self, footprint: Footprint) -> int | None:
+        """Return the largest tile for the next time, by what this one took."""
+        tile = self._plan.tile
+        if tile is None or self._plan.frames is not None or self._plan.has_failed:
+            return tile
+        grown = int(tile * (_SURE * footprint.room_bytes / footprint.need_bytes) ** 0.5)
+        grown = min(grown, max(self._sides) - 1) // self._smallest * self._smallest
+        return max(tile, grown)
+
+    def _largest(self, shortage: Shortage) -> int:
+        """Return the largest tile that can fit; at most half the present one after a failed one."""
+        need, room, tile = shortage.need_bytes, shortage.room_bytes, self._plan.tile
+        sizes = self._sizes
+        if need is not None and room is not None:
+            sizes = [size for size in sizes if need * self._share(size) <= room]
+            if self._needs is not None and tile is None:
+                sizes = [size for size in sizes if self._needs(size) <= room]
+        if sizes is self._sizes or tile is not None or not sizes:
+            half = (tile or max(self._sides)) // 2
+            sizes = [size for size in sizes or self._sizes if size <= half]
+        return sizes[0] if sizes else self._sizes[-1]
+
+    def _share(self, tile: int) -> float:
+        """Return how much of what is computed at once now would be in one tile of this side."""
+        now = self._plan.tile or max(self._sides)
+        whole = [min(side, now) for side in self._sides]
+        part = [min(side, tile) for side in whole]
+        return math.prod(part) / math.prod(whole)
 
 
 def _halvings(size: int, smallest: int) -> Iterator[int]:

@@ -5,13 +5,15 @@ from typing import Any
 import torch
 
 from ..host.adapter import guard_host
+from .choose import RecoveryStep
 from .copies import Guarded, guarded_copy
 from .explain import Subject
-from .ladder import Ladder, RecoveryStep, guarded, is_recovering
+from .ladder import Ladder, guarded, is_recovering
 from .options import GuardOptions
+from .planned import PlannedCall
 from .replay import RandomState
 from .steps import ReturnMemory, UnloadOthers, ladder_of
-from .tiles import FewerImages, Plan, SmallerTiles, images_apart, joined
+from .tiles import FewerImages, SmallerTiles, images_apart, joined
 
 _SMALLEST_TILE = 32
 _OVERLAP = 16
@@ -38,7 +40,12 @@ class GuardedUpscaler(Guarded):
         base = super().__call__  # type: ignore[misc]
         if is_recovering():
             return base(image, *args, **kwargs)
-        plan, state = Plan(seen=int(image.shape[0])), RandomState()
+        kind = ("upscaling", type(vars(self).get("model")).__name__, tuple(image.shape),
+                str(image.dtype), str(image.device), self.guard_options)
+        planned = PlannedCall(kind, image.device, _patchers(self))
+        plan, state = planned.plan, RandomState()
+        plan.seen = int(image.shape[0])
+        tiles = SmallerTiles(plan, image.shape[-2:], _SMALLEST_TILE)
 
         def call() -> torch.Tensor:
             if plan.tile is not None:
@@ -46,7 +53,9 @@ class GuardedUpscaler(Guarded):
             parts = images_apart(image, plan.images)
             return joined([base(part, *args, **kwargs) for part in parts])
 
-        return guarded(call, lambda: _ladder(self, plan, image, state))
+        result = guarded(call, lambda: _ladder(self, planned, tiles, image, state))
+        planned.done(tiles)
+        return result
 
 
 def _in_tiles(descriptor: Any, image: torch.Tensor, tile: int, function: Any) -> torch.Tensor:
@@ -69,16 +78,24 @@ def _loading(descriptor: Any) -> Ladder:
     return ladder_of(Subject("loading an upscale model", options), steps)
 
 
-def _ladder(descriptor: Any, plan: Plan, image: torch.Tensor, state: RandomState) -> Ladder:
+def _patchers(descriptor: Any) -> list[Any]:
+    patcher = getattr(descriptor, "patcher", None)
+    return [] if patcher is None else [patcher]
+
+
+def _ladder(
+    descriptor: Any, planned: PlannedCall, tiles: SmallerTiles, image: torch.Tensor,
+    state: RandomState,
+) -> Ladder:
     guard, options = guard_host(), descriptor.guard_options
-    patchers = [p for p in [getattr(descriptor, "patcher", None)] if p is not None]
+    patchers = _patchers(descriptor)
     steps: list[RecoveryStep] = [ReturnMemory()]
     if options.free_other_models:
-        steps.append(UnloadOthers(lambda: patchers))
+        steps.append(planned.unload_others)
     if options.split_batch:
-        steps.append(FewerImages(plan))
+        steps.append(FewerImages(planned.plan))
     if options.tile_vae:
-        steps.append(SmallerTiles(plan, max(image.shape[-2:]), _SMALLEST_TILE))
+        steps.append(tiles)
     size = f"{image.shape[-1]}x{image.shape[-2]}"
     subject = Subject("upscaling", options, image.shape[0], size, patchers, can_tile=True)
 
@@ -86,5 +103,6 @@ def _ladder(descriptor: Any, plan: Plan, image: torch.Tensor, state: RandomState
         state.restore()
         if guard is not None:
             guard.revive_dynamic(patchers)
+        planned.begins_again()
 
-    return ladder_of(subject, steps, as_at_first)
+    return ladder_of(subject, steps, as_at_first, noted=planned.lacked)

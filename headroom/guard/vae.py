@@ -1,23 +1,28 @@
 """A VAE under the OOM Guard: free memory and decode whole first, then fewer images, then tiles."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from . import lessons
+from .choose import RecoveryStep
 from .copies import Guarded, guarded_copy
 from .explain import Subject
-from .ladder import Ladder, RecoveryStep, guarded, is_recovering
+from .ladder import Ladder, guarded, is_recovering
 from .options import GuardOptions
+from .planned import PlannedCall
 from .replay import RandomState
-from .steps import ReturnMemory, UnloadOthers, ladder_of
+from .steps import ReturnMemory, ladder_of
 from .tiles import FewerImages, MoreRoom, Plan, SmallerTiles
 from .vae_call import in_tiles, whole
 
 _SMALLEST_TILE = 64  # pixels of the picture: below, the overlaps cost more than the tile
 _SMALLEST_LATENT_TILE = 4
 _SMALLEST_LENGTH = 32  # of a latent with one dimension (audio)
-_LARGEST_TILE = 1024  # in pixels; larger ones are a whole picture to most cards
+_HOST_TILE = 512  # pixels, ComfyUI's own where none is asked for
+_HOST_LATENT_TILE = 64
+_PESSIMISM = 4  # ComfyUI's estimate of a VAE is never so many times what it takes
 
 
 def guard_vae(vae: Any, options: GuardOptions) -> Any:
@@ -36,100 +41,155 @@ class GuardedVAE(Guarded):
         """samples_in: (B, C, ...) latents; returns (B, ..., channels) pixels."""
         if is_recovering():
             return super().decode(samples_in, *args, **kwargs)  # type: ignore[misc]
-        plan = Plan()
+        work = _Work(self, "decode", samples_in)
 
         def call() -> Any:
-            if plan.tile is not None:
-                return in_tiles(self, plan, "decode_tiled", _as_decoded(self, samples_in))
-            return whole(self, plan, "decode", samples_in, *args, **kwargs)
+            if work.plan.tile is not None:
+                return in_tiles(self, work.plan, "decode_tiled", _as_decoded(self, samples_in))
+            return whole(self, work.plan, "decode", samples_in, *args, **kwargs)
 
-        steps = [FewerImages(plan)] if _images_are_apart(self) else []
-        tiles = _latent_tiles(self, plan, samples_in, _LARGEST_TILE)
-        return _recovering(self, "decode", call, plan, steps, tiles, samples_in.shape[2:],
-                         samples_in.shape[0])
+        return work.recovered(call, _images_are_apart(self))
 
     def encode(self, pixel_samples: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """pixel_samples: (B, H, W, channels) or (B, T, H, W, channels); returns latents."""
         if is_recovering():
             return super().encode(pixel_samples, *args, **kwargs)  # type: ignore[misc]
-        plan = Plan()
+        work = _Work(self, "encode", pixel_samples)
 
         def call() -> Any:
-            if plan.tile is not None:
-                return in_tiles(self, plan, "encode_tiled", pixel_samples)
-            return whole(self, plan, "encode", pixel_samples, *args, **kwargs)
+            if work.plan.tile is not None:
+                return in_tiles(self, work.plan, "encode_tiled", pixel_samples)
+            return whole(self, work.plan, "encode", pixel_samples, *args, **kwargs)
 
-        steps = [FewerImages(plan)] if _batch_is_images(self, pixel_samples) else []
-        tiles = _pixel_tiles(plan, pixel_samples, _LARGEST_TILE)
-        return _recovering(self, "encode", call, plan, steps, tiles, pixel_samples.shape[1:-1],
-                         pixel_samples.shape[0])
+        return work.recovered(call, _batch_is_images(self, pixel_samples))
 
     def decode_tiled(self, samples: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """samples: (B, C, ...) latents; the tiles asked for, and smaller ones only if they fail."""
         if is_recovering():
             return super().decode_tiled(samples, *args, **kwargs)  # type: ignore[misc]
-        plan = Plan()
-        asked = kwargs.get("tile_x") or next(iter(args), None) or _LARGEST_TILE
-        return _recovering(
-            self, "decode", lambda: in_tiles(self, plan, "decode_tiled", samples, *args, **kwargs),
-            plan, [], _latent_tiles(self, plan, samples, int(asked) * _compression(self)),
-            samples.shape[2:], samples.shape[0],
+        asked = int(kwargs.get("tile_x") or next(iter(args), None) or _HOST_LATENT_TILE)
+        work = _Work(self, "decode_tiled", samples, asked)
+        return work.recovered(
+            lambda: in_tiles(self, work.plan, "decode_tiled", samples, *args, **kwargs)
         )
 
     def encode_tiled(self, pixel_samples: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """pixel_samples: (B, ..., channels); the tiles asked for, smaller if they fail."""
         if is_recovering():
             return super().encode_tiled(pixel_samples, *args, **kwargs)  # type: ignore[misc]
-        plan = Plan()
-        asked = kwargs.get("tile_x") or next(iter(args), None) or _LARGEST_TILE
-        return _recovering(
-            self, "encode",
-            lambda: in_tiles(self, plan, "encode_tiled", pixel_samples, *args, **kwargs),
-            plan, [], _pixel_tiles(plan, pixel_samples, int(asked)),
-            pixel_samples.shape[1:-1], pixel_samples.shape[0],
+        asked = int(kwargs.get("tile_x") or next(iter(args), None) or _HOST_TILE)
+        work = _Work(self, "encode_tiled", pixel_samples, asked)
+        return work.recovered(
+            lambda: in_tiles(self, work.plan, "encode_tiled", pixel_samples, *args, **kwargs)
         )
 
 
-def _recovering(
-    vae: Any, doing: str, call: Callable[[], Any], plan: Plan, images: Sequence[RecoveryStep],
-    tiles: RecoveryStep, shape: Sequence[int], batch: int,
-) -> Any:
-    state, options = RandomState(), vae.guard_options
+class _Work:
+    """One call of a VAE: its plan, its tiles and its ladder."""
 
-    def ladder() -> Ladder:
+    def __init__(
+        self, vae: Any, name: str, value: torch.Tensor, below: int | None = None
+    ) -> None:
+        self._vae = vae
+        self._value = value
+        self._is_decode = name.startswith("decode")
+        device = vae.patcher.load_device
+        kind = (name, lessons.identity(vae.patcher), tuple(value.shape), below, str(value.dtype),
+                vae.guard_options)
+        self._planned = PlannedCall(kind, device, [vae.patcher])
+        self.plan = self._planned.plan
+        self.plan.unit = _compression(vae) if self._is_decode and value.ndim > 3 else 1
+        make = _latent_tiles if self._is_decode else _pixel_tiles
+        self._tiles = make(vae, self.plan, value, below, self._probably_needs)
+
+    def recovered(self, call: Callable[[], Any], has_images: bool = False) -> Any:
+        """Return `call()`, retried while it runs out of memory."""
+        state = RandomState()
+        result = guarded(call, lambda: self._ladder(state, has_images))
+        self._planned.done(self._tiles)
+        return result
+
+    def _ladder(self, state: RandomState, has_images: bool) -> Ladder:
+        vae, options = self._vae, self._vae.guard_options
         steps: list[RecoveryStep] = [ReturnMemory()]
         if options.free_other_models:
-            steps.append(UnloadOthers(lambda: [vae.patcher]))
+            steps.append(self._planned.unload_others)
         if options.offload_weights:
-            steps.append(MoreRoom(plan, vae.patcher.load_device))
-        if options.split_batch:
-            steps.extend(images)
+            steps.append(MoreRoom(self.plan, vae.patcher))
+        if options.split_batch and has_images:
+            steps.append(FewerImages(self.plan, self._probably_needs))
         if options.tile_vae:
-            steps.append(tiles)
-        size = "x".join(str(side) for side in reversed(shape))
-        unit = " in latent pixels" if doing == "decode" else ""
+            steps.append(self._tiles)
+
+        def as_at_first() -> None:
+            state.restore()
+            self._planned.begins_again()
+
+        return ladder_of(self._subject(), steps, as_at_first, noted=self._planned.lacked,
+                         needs=self._surely_needs)
+
+    def _subject(self) -> Subject:
+        vae, shape = self._vae, self._value.shape
+        if self._is_decode:
+            sides = [side * _compression(vae) for side in shape[-2:]]
+        else:
+            sides = list(shape[-3:-1])
+        doing = "decode" if self._is_decode else "encode"
         words = f"a VAE {doing} with {type(vae.first_stage_model).__name__}"
-        subject = Subject(words, options, batch, f"{size}{unit}", [vae.patcher], can_tile=True)
-        return ladder_of(subject, steps, state.restore)
-
-    return guarded(call, ladder)
+        size = "x".join(str(side) for side in reversed(sides))
+        return Subject(words, vae.guard_options, shape[0], size, [vae.patcher], can_tile=True)
 
 
-def _latent_tiles(vae: Any, plan: Plan, samples: torch.Tensor, largest: int) -> SmallerTiles:
+    def _needs(self, tile: int | None = None) -> float:
+        """Return ComfyUI's estimate for one image, or a tile of it; 0 where it has none.
+
+        tile: sides as in the input. Every kind of VAE has a formula of its own, for its own shapes.
+        """
+        vae, shape = self._vae, list(self._value.shape)
+        if self._is_decode:
+            sides = slice(2, None) if len(shape) == 3 else slice(-2, None)
+            estimate = vae.memory_used_decode
+        else:  # the network has the channels before the sides
+            is_video = getattr(vae, "latent_dim", 2) == 3 and len(shape) == 4
+            shape = [1, shape[-1], *shape[:-1]] if is_video else [1, shape[-1], *shape[1:-1]]
+            sides, estimate = slice(-2, None), vae.memory_used_encode
+        if tile is not None:
+            shape[sides] = [min(side, tile) for side in shape[sides]]
+        dtype = getattr(vae, "vae_dtype", self._value.dtype)
+        try:
+            return float(estimate([1, *shape[1:]], dtype))
+        except IndexError:
+            return 0.0
+
+    def _probably_needs(self, tile: int | None = None) -> float:
+        """Return what one image or tile takes; half of it is surely enough where this is not."""
+        return self._needs(tile) / 2
+
+    def _surely_needs(self) -> float:
+        """Return what the call as it is tried now takes at least."""
+        plan = self.plan
+        images = max(1, min(plan.seen, plan.images or plan.seen)) if plan.tile is None else 1
+        return self._needs(plan.tile) * images / _PESSIMISM
+
+
+def _latent_tiles(
+    vae: Any, plan: Plan, samples: torch.Tensor, below: int | None,
+    needs: Callable[[int], float],
+) -> SmallerTiles:
     """Return the tile rung for latents (B, C, [T,] [H,] W), in latent pixels."""
     if samples.ndim == 3:
-        return SmallerTiles(plan, samples.shape[-1], _SMALLEST_LENGTH)
-    ratio = _compression(vae)
-    smallest = max(_SMALLEST_LATENT_TILE, _SMALLEST_TILE // ratio)
-    side = min(max(samples.shape[-2:]), largest // ratio)
+        return SmallerTiles(plan, samples.shape[-1:], _SMALLEST_LENGTH)
+    smallest = max(_SMALLEST_LATENT_TILE, _SMALLEST_TILE // _compression(vae))
     frames = samples.shape[2] if samples.ndim == 5 else 1
-    return SmallerTiles(plan, side, smallest, frames)
+    return SmallerTiles(plan, samples.shape[-2:], smallest, below, frames, needs)
 
 
-def _pixel_tiles(plan: Plan, pixels: torch.Tensor, largest: int) -> SmallerTiles:
+def _pixel_tiles(
+    vae: Any, plan: Plan, pixels: torch.Tensor, below: int | None,
+    needs: Callable[[int], float],
+) -> SmallerTiles:
     """Return the tile rung for pixels (B, [T,] H, W, channels)."""
-    side = min(max(pixels.shape[-3:-1]), largest)
-    return SmallerTiles(plan, side, _SMALLEST_TILE)
+    return SmallerTiles(plan, pixels.shape[-3:-1], _SMALLEST_TILE, below, needs=needs)
 
 
 def _compression(vae: Any) -> int:

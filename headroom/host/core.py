@@ -115,6 +115,20 @@ def is_dynamic(patcher: Any) -> bool:
     return bool(ask()) if ask is not None else False
 
 
+def unloadable_bytes(entry: Any) -> int:
+    """Return the bytes on the GPU that unloading this entry (LoadedModel) would free there.
+
+    Of a dynamic model these are its pages: the small weights that it keeps besides come back with
+    the next load, and are never much.
+    """
+    if entry.model is None or entry.device.type == "cpu":
+        return 0
+    loaded = int(entry.model.loaded_size())
+    if is_dynamic(entry.model):
+        loaded -= int(getattr(entry.model.model, "model_loaded_weight_memory", 0))
+    return max(0, loaded)
+
+
 def same_weights(patcher: Any, other: Any) -> bool:
     """Return whether two patchers stand for the same weights: clones, LoRA on top or not."""
     return patcher is other or patcher.model is other.model

@@ -12,14 +12,26 @@ from typing import Any
 
 import comfy.controlnet
 import comfy.model_management as mm
-import comfy.sampler_helpers
-import comfy.samplers
 import comfy.sd
 import comfy.utils
 import torch
 from comfy.patcher_extension import WrappersMP
 
 from . import core as host
+from .sampling import (
+    additional_models,
+    end_sampling,
+    estimated_bytes,
+    picture_size,
+    reset_conditioning,
+)
+
+# What guard/ asks of ComfyUI about sampling, with the rest.
+__all__ = [
+    "additional_models", "end_sampling", "estimated_bytes", "picture_size", "reset_conditioning",
+]
+
+_CPU = torch.device("cpu")
 
 WRAPPERS = (
     WrappersMP.OUTER_SAMPLE, WrappersMP.PREPARE_SAMPLING, WrappersMP.PREDICT_NOISE,
@@ -162,6 +174,26 @@ def load_reserving(patchers: Sequence[Any], reserve_bytes: float) -> None:
     mm.load_models_gpu(list(patchers), memory_required=reserve_bytes)
 
 
+def streamed_bytes(patcher: Any) -> int:
+    """Return the bytes of a model's weights that every call of it brings onto the device."""
+    return max(0, int(patcher.model_size()) - int(patcher.loaded_size()))
+
+
+def make_room(patchers: Sequence[Any], room_bytes: int) -> int:
+    """Offload as few weights as make `room_bytes` free for computing; return the bytes freed.
+
+    Models under dynamic VRAM make room by themselves.
+    """
+    classic = [patcher for patcher in patchers if not host.is_dynamic(patcher)]
+    freed = 0
+    for device in {patcher.load_device for patcher in classic if patcher.load_device.type != "cpu"}:
+        missing = room_bytes - host.available_bytes(device)
+        if missing > 0:
+            here = [patcher for patcher in classic if patcher.load_device == device]
+            freed += offload_weights(here, missing)
+    return freed
+
+
 def settle_streaming() -> None:
     """Clean up weight streaming after a failed call, as the executor does after every node."""
     for module, name in (
@@ -191,41 +223,25 @@ def revive_dynamic(patchers: Sequence[Any]) -> None:
         mm.load_models_gpu(list(patchers))
 
 
-# ---------------------------------------------------------------- sampling
+# ---------------------------------------------------------------- text encoders
 
 
-def additional_models(patcher: Any, conds: dict[str, Any]) -> list[Any]:
-    """Return the patchers that sampling with `conds` loads beside `patcher` (ControlNets ...)."""
-    found, _ = comfy.sampler_helpers.get_additional_models(conds, patcher.model_dtype())
-    return [*found, *patcher.get_nested_additional_models(), *patcher.model_patches_models()]
+def clip_on_cpu(clip: Any) -> Any | None:
+    """Return a clone of a CLIP that encodes on the CPU, None where ComfyUI cannot make one.
 
-
-def end_sampling(guider: Any) -> None:
-    """Clean up after a sampling that failed, as ComfyUI does after one that did not."""
-    guider.model_patcher.cleanup()
-    conds, loaded = getattr(guider, "conds", {}), getattr(guider, "loaded_models", [])
-    comfy.sampler_helpers.cleanup_models(conds, loaded)
-
-
-def reset_conditioning(model: Any, conds: Sequence[Any]) -> None:
-    """Bring ControlNets and weight hooks back to where they were before the failed step.
-
-    A ControlNet caught while it prepared its hint would take the half-made one for ready, and
-    half a set of hooked weights, on the model or in its cache, would pass for the whole. Both
-    start over from here.
+    By ComfyUI's own node for that where the host has it: a model under dynamic VRAM is then read
+    from its file again. An older host has no dynamic models, and a patcher with the CPU in both
+    its devices is what its loader makes for the device `cpu`.
     """
-    patcher = getattr(model, "current_patcher", None)
-    if patcher is not None:
-        patcher.clean_hooks()
-    cleaned: set[int] = set()
-    for cond in conds:
-        for entry in cond or []:
-            control = entry.get("control")
-            if control is not None and id(control) not in cleaned:
-                cleaned.add(id(control))
-                control.cleanup()
-    for cond in conds:
-        comfy.samplers.pre_run_control(model, cond or [])
+    try:
+        select = importlib.import_module("comfy_extras.nodes_multigpu").SelectCLIPDeviceNode
+    except (ImportError, AttributeError):
+        clone = None if host.is_dynamic(clip.patcher) else clip.clone()
+        if clone is not None:
+            vars(clone.patcher).update(load_device=_CPU, offload_device=_CPU)
+        return clone
+    clone = select.execute(clip, "cpu").args[0]
+    return clone if clone.patcher.load_device.type == "cpu" else None
 
 
 # ---------------------------------------------------------------- tiles

@@ -3,10 +3,12 @@
 The recorder of runs listens; the nodes do not know it. With no listener a note costs nothing.
 """
 
+import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..host.adapter import current_host
 
@@ -15,6 +17,8 @@ LEFT_OUT = (
     "ComfyUI went on without a part of a LoRA or ControlNet, so the result is not what was asked "
     "for; with OOM Guard the call would have been repeated"
 )
+
+_OUTCOMES = {None: "trying again", True: "recovered", False: "not enough yet"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,9 @@ class Action:
 class OomAttempt:
     """One rung of the recovery ladder after an out-of-memory error.
 
-    `attempt` 0: nobody recovers, ComfyUI left something out and went on.
+    `attempt` 0: nobody recovers, ComfyUI left something out and went on. `recovered` None: the
+    call is being tried again; an entry of the same `number` tells how that ended. `at`: seconds of
+    `time.perf_counter` when memory ran out.
     """
 
     prompt_id: str | None
@@ -41,7 +47,9 @@ class OomAttempt:
     action: str
     freed_mib: float
     error: str
-    recovered: bool
+    recovered: bool | None
+    at: float
+    number: int
 
     @property
     def is_news(self) -> bool:
@@ -59,7 +67,17 @@ class EmbeddingReads:
     encoded: int
 
 
-Entry = Action | OomAttempt | EmbeddingReads
+@dataclass(frozen=True)
+class GaveUp:
+    """OOM Guard could not help; `text` is the error with which the node ended."""
+
+    prompt_id: str | None
+    node_id: str | None
+    text: str
+
+
+Entry = Action | OomAttempt | GaveUp | EmbeddingReads
+_numbers = itertools.count(1)
 _listeners: list[Callable[[Entry], None]] = []
 _lock = threading.Lock()
 
@@ -101,22 +119,45 @@ def note_embeddings(read: int, encoded: int) -> None:
     _tell(EmbeddingReads(prompt_id, node_id, read, encoded))
 
 
-def note_oom(attempt: int, action: str, freed_mib: float, error: str, recovered: bool) -> None:
-    """Tell the listeners, and the log in one line, about one recovery attempt."""
+def note_oom(
+    attempt: int, action: str, freed_mib: float, error: str, recovered: bool | None = None,
+    at: float | None = None,
+) -> OomAttempt:
+    """Tell the listeners, and the log in one line, about one recovery attempt.
+
+    Before the call is tried again; `note_outcome` tells how that ended.
+    """
     prompt_id, node_id = executing_node()
-    outcome = "recovered" if recovered else "not enough yet"
     log.warning(
         "[Headroom] out of memory in node %s, attempt %d: %s (%.1f MiB freed, %s)",
-        node_id or "-", attempt, action, freed_mib, outcome,
+        node_id or "-", attempt, action, freed_mib, _OUTCOMES[recovered],
     )
-    _tell(OomAttempt(prompt_id, node_id, attempt, action, freed_mib, error, recovered))
+    entry = OomAttempt(
+        prompt_id, node_id, attempt, action, freed_mib, error, recovered,
+        time.perf_counter() if at is None else at, next(_numbers),
+    )
+    _tell(entry)
+    return entry
+
+
+def note_outcome(entry: OomAttempt, recovered: bool) -> None:
+    """Tell the listeners and the log how the call ended that was tried again."""
+    node = entry.node_id or "-"
+    log.warning("[Headroom] node %s, attempt %d: %s", node, entry.attempt, _OUTCOMES[recovered])
+    _tell(replace(entry, recovered=recovered))
+
+
+def note_gave_up(text: str) -> None:
+    """Tell the listeners the words with which OOM Guard gives up."""
+    _tell(GaveUp(*executing_node(), text))
 
 
 def note_left_out(error: str) -> None:
     """Tell the listeners and the log that ComfyUI went on without something, out of memory."""
     prompt_id, node_id = executing_node()
     log.warning("[Headroom] node %s: %s (%s)", node_id or "-", LEFT_OUT, error)
-    _tell(OomAttempt(prompt_id, node_id, 0, LEFT_OUT, 0.0, error, recovered=False))
+    now = time.perf_counter()
+    _tell(OomAttempt(prompt_id, node_id, 0, LEFT_OUT, 0.0, error, False, now, next(_numbers)))
 
 
 def _tell(entry: Entry) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..base.device import same_device
 from ..base.tensors import module_bytes
 from ..host.adapter import current_host
 from ..measure.report import mib_text
@@ -62,8 +63,13 @@ def loaded_bytes(entry: Any) -> int:
     return int(entry.model.loaded_size())
 
 
-def others(kept: Iterable[FoundModel]) -> list[FoundModel]:
-    """Return every model ComfyUI has loaded, except `kept` and what shares weights with them."""
+def others(
+    kept: Iterable[FoundModel], device: torch.device | None = None
+) -> list[FoundModel]:
+    """Return every model ComfyUI has loaded, except `kept` and what shares weights with them.
+
+    device: only what is loaded there.
+    """
     host = current_host()
     if host is None:
         return []
@@ -73,6 +79,7 @@ def others(kept: Iterable[FoundModel]) -> list[FoundModel]:
         FoundModel("patcher", entry.model)
         for entry in host.loaded_entries()
         if entry.model is not None and id(entry) not in kept_ids
+        and (device is None or same_device(entry.device, device))
     ]
 
 

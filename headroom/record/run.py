@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..host.types import Outcome, RunStatus
-from ..measure.journal import Entry
+from ..measure.journal import Entry, OomAttempt
 from .memory import Peaks, Reading, between, larger, now, reached
 from .nodes import NodeTable
 
@@ -112,7 +112,16 @@ class Run:
         self.nodes.finished(node_id, reading)
 
     def note(self, at: float, entry: Entry) -> None:
-        """Add an action or an out-of-memory attempt; the oldest go when there are too many."""
+        """Add what happened; the oldest go when there are too many.
+
+        An out-of-memory attempt stands when memory ran out; how it ended is put into its entry.
+        """
+        if isinstance(entry, OomAttempt):
+            at = entry.at
+            for index, (_, known) in enumerate(self.entries):
+                if isinstance(known, OomAttempt) and known.number == entry.number:
+                    self.entries[index] = (at, entry)
+                    return
         self.entries.append((at, entry))
         del self.entries[:-MAX_ENTRIES]
 

@@ -8,7 +8,7 @@ reached; `peak_vram_at_most_mib` is what it cannot have exceeded, null where nob
 from typing import Any, NamedTuple
 
 from ..base.device import in_mib
-from ..measure.journal import Action, OomAttempt
+from ..measure.journal import Action, GaveUp, OomAttempt
 from .memory import Peak, Reading
 from .nodes import NodeRecord
 from .run import Run
@@ -33,8 +33,11 @@ def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
         "devices": [{"device": each.device, **_card_json(each)} for each in cards],
         "nodes": _nodes_json(run, main, now),
         "nodes_left_out": run.nodes.left_out,
-        "oom": [{**attempt_json(run, entry), "at_seconds": _seconds(at - run.began.at)}
-                for at, entry in run.entries if isinstance(entry, OomAttempt)],
+        "oom": [attempt_json(run, entry) for _, entry in run.entries
+                if isinstance(entry, OomAttempt)],
+        "gave_up": [{"node_id": entry.node_id, "text": entry.text,
+                     "at_seconds": _seconds(at - run.began.at)}
+                    for at, entry in run.entries if isinstance(entry, GaveUp)],
         "actions": [_action_json(at - run.began.at, entry) for at, entry in run.entries
                     if isinstance(entry, Action)],
     }
@@ -65,6 +68,7 @@ def attempt_json(run: Run, entry: OomAttempt) -> Json:
         "freed_mib": round(entry.freed_mib, 3),
         "error": entry.error,
         "recovered": entry.recovered,
+        "at_seconds": _seconds(entry.at - run.began.at),
     }
 
 

@@ -11,6 +11,7 @@ from .recorder import current_recorder
 
 MAX_LINES = 200
 AT_LEAST = "≥ "
+_OUTCOMES = {None: "being tried again", True: "recovered", False: "not enough yet"}
 NOT_RECORDED = "Nothing was recorded: this node needs a ComfyUI server that runs the prompt."
 
 
@@ -113,9 +114,11 @@ def _events(run: dict[str, Any]) -> list[str]:
         if entry["attempt"] == 0:  # nobody recovers
             lines.append(f"{where}: {entry['action']}")
             continue
-        end = "recovered" if entry["recovered"] else "not enough yet"
+        end = _OUTCOMES[entry["recovered"]]
         lines.append(f"{where}, attempt {entry['attempt']}: {entry['action']}, "
                      f"{entry['freed_mib']:,.1f} MiB freed, {end}")
+    lines += [f"- given up at {entry['at_seconds']:,.1f} s in #{entry['node_id']}: {entry['text']}"
+              for entry in run.get("gave_up", [])]
     for entry in run["actions"]:
         lines.append(
             f"- {entry['action']} at {entry['at_seconds']:,.1f} s in #{entry['node_id']}: "

@@ -1,5 +1,7 @@
 """OOM Guard on a VAE, a text encoder and an upscale model, and where a GPU is too small."""
 
+import json
+
 import pytest
 from support.oom import (
     GUARD,
@@ -91,6 +93,38 @@ def test_the_guard_completes_where_stock_runs_out_of_memory(gpu, stage, mib):
 
     assert not completes(guarded=False)
     assert completes(guarded=True)
+
+
+def probed(gpu, stage, mib, **changed):
+    """The answer of one try at a capacity, and the prompt's record."""
+    graph = Graph()
+    loader = checkpoint(graph)
+    wires = [add_guard(graph, loader[i]) for i in range(3)]
+    node = graph.add("OomCapacityProbe", model=wires[0], clip=wires[1], vae=wires[2], **{
+        "stage": stage, "mib": mib, "size": 256, "batch": 2, "steps": 2, "computed": False,
+        **changed})
+    entry = gpu.client.run(graph.prompt, timeout=600)
+    record = gpu.client.get_json(f"/headroom/runs/{entry['prompt_id']}")
+    return json.loads(entry["outputs"][node.id]["text"][0]), record
+
+
+def test_a_text_encoder_with_a_layer_larger_than_the_gpu_encodes_on_the_cpu(gpu):
+    """Of CLIP-L the largest takes 72.5 MiB. An older host has it on the CPU from the beginning."""
+    answer, record = probed(gpu, "encode", 40, computed=True)
+    assert answer["completed"]
+    said = [entry["action"] for entry in record["oom"]] + [a["text"] for a in record["actions"]]
+    assert said == [] or "encoded on the CPU" in " ".join(said)
+
+
+@pytest.mark.parametrize(("stage", "mib"), [("sample", 48), ("decode", 24)])
+def test_the_second_prompt_of_a_kind_does_not_fail_first(gpu, stage, mib):
+    first, learned = probed(gpu, stage, mib, batch=3)
+    again, remembered = probed(gpu, stage, mib, batch=3)
+    assert first["completed"] and again["completed"]
+    assert learned["oom"] and learned["actions"] == []
+    assert remembered["oom"] == []
+    (action,) = remembered["actions"]
+    assert action["text"].endswith("remembered from an earlier run")
 
 
 @pytest.mark.parametrize("stage", ["encode", "sample", "decode"])

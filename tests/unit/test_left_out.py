@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from headroom.guard import left_out
+from headroom.guard.choose import RecoveryStep
 from headroom.guard.errors import OomGuardError
 from headroom.guard.ladder import Ladder, guarded
 from headroom.guard.left_out import listen, watching
@@ -52,14 +53,14 @@ class Call:
         return "done"
 
 
-class RecoveryStep:
-    def take(self, failure, tries_left):
+class Step(RecoveryStep):
+    def take(self, shortage, tries_left):
         return "did something"
 
 
 def ladder(log, limit=3, repair=None):
     return lambda: Ladder(
-        steps=[RecoveryStep()], max_attempts=limit, tidy=lambda: None,
+        steps=[Step()], max_attempts=limit, tidy=lambda: None,
         explain=lambda recovery, now: f"gave up: {recovery.last.requested_bytes} bytes",
         repair=repair or (lambda: log.append("repair")), before_retry=lambda: log.append("again"),
     )
@@ -69,8 +70,8 @@ def test_a_call_that_left_something_out_is_repaired_and_repeated(entries):
     call = Call(1)
     assert guarded(call, ladder(call.log)) == "done"
     assert call.log == ["call", "repair", "again", "call"]
-    (attempt,) = entries
-    assert attempt.attempt == 1 and attempt.recovered
+    assert [(entry.attempt, entry.recovered) for entry in entries] == [(1, None), (1, True)]
+    attempt = entries[-1]
     assert "Tried to allocate 64.00 MiB" in attempt.error
 
 

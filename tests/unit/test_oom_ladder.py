@@ -1,26 +1,33 @@
 """The ladder: order, limits, what passes through it, and what it lets go of."""
 
 import gc
+import time
 import weakref
 
 import pytest
 import torch
 
 from headroom.guard import ladder as oom_ladder
+from headroom.guard.choose import RecoveryStep
 from headroom.guard.errors import OomGuardError
-from headroom.guard.ladder import Ladder, guarded, is_recovering, tried_text
+from headroom.guard.ladder import Ladder, guarded, is_recovering
+from headroom.guard.recovery import tried_text
 from headroom.measure import journal
+from headroom.measure.snapshot import Snapshot
 
 OOM_TEXT = "CUDA out of memory. Tried to allocate 64.00 MiB."
 
 
-class RecoveryStep:
+class Step(RecoveryStep):
     """Notes what is taken; has `times` things to do."""
 
     def __init__(self, name, log, times=1):
         self.name, self.log, self.times = name, log, times
 
-    def take(self, failure, tries_left):
+    def spares(self, shortage):
+        return None if self.times else 0
+
+    def take(self, shortage, tries_left):
         if self.times == 0:
             return None
         self.times -= 1
@@ -68,8 +75,8 @@ def test_a_call_that_does_not_fail_never_sees_the_ladder():
 
 def test_steps_are_taken_in_order_each_until_it_has_nothing_left():
     log = []
-    steps = [RecoveryStep("a", log), RecoveryStep("b", log, 2), RecoveryStep("c", log, 0),
-             RecoveryStep("d", log)]
+    steps = [Step("a", log), Step("b", log, 2), Step("c", log, 0),
+             Step("d", log)]
     call = Failing(4)
     assert guarded(call, ladder(steps)) == "done"
     assert log == [("a", 8), ("b", 7), ("b", 6), ("d", 5)]
@@ -79,33 +86,33 @@ def test_steps_are_taken_in_order_each_until_it_has_nothing_left():
 def test_the_limit_of_attempts_is_kept():
     log = []
     with pytest.raises(OomGuardError):
-        guarded(Failing(99), ladder([RecoveryStep("a", log, 99)], limit=3))
+        guarded(Failing(99), ladder([Step("a", log, 99)], limit=3))
     assert [left for _, left in log] == [3, 2, 1]
 
 
-def test_memory_is_tidied_after_every_rung_and_before_the_retry():
+def test_memory_is_tidied_after_every_failure_and_every_rung():
     order = []
 
     def call():
         order.append("call")
         raise torch.OutOfMemoryError(OOM_TEXT)
 
-    class Rung(RecoveryStep):
-        def take(self, failure, tries_left):
-            action = super().take(failure, tries_left)
+    class Rung(Step):
+        def take(self, shortage, tries_left):
+            action = super().take(shortage, tries_left)
             order.append("step") if action else None
             return action
 
     with pytest.raises(OomGuardError):
         guarded(call, ladder([Rung("a", [], 2)], tidy=lambda: order.append("tidy"),
                              before_retry=lambda: order.append("same call")))
-    again = ["step", "tidy", "same call", "call"]
-    assert order == ["call", *again, *again, "tidy"]
+    again = ["tidy", "step", "tidy", "same call", "call"]
+    assert order == ["call", *again, *again, "tidy", "tidy"]
 
 
 def test_the_error_says_what_was_tried():
     with pytest.raises(OomGuardError, match="did a .2 times."):
-        guarded(Failing(9), ladder([RecoveryStep("a", [], 2)]))
+        guarded(Failing(9), ladder([Step("a", [], 2)]))
 
 
 def test_the_error_tells_what_was_free_while_the_failed_call_held_its_tensors(monkeypatch):
@@ -118,15 +125,14 @@ def test_the_error_tells_what_was_free_while_the_failed_call_held_its_tensors(mo
 
     def look():
         gc.collect()
-        return "full" if held and held[-1]() is not None else "free again"
+        return Snapshot((), int(bool(held) and held[-1]() is not None), 0)
 
     monkeypatch.setattr(oom_ladder, "snapshot", look)
-    monkeypatch.setattr(oom_ladder, "freed_mib", lambda before, after: 0.0)
-    made = Ladder(steps=[RecoveryStep("a", [])], max_attempts=8, tidy=lambda: None,
-                  explain=lambda recovery, now: f"the memory was {now}")
-    with pytest.raises(OomGuardError, match="the memory was full"):
+    made = Ladder(steps=[Step("a", [])], max_attempts=8, tidy=lambda: None,
+                  explain=lambda recovery, now: f"{now.rss_bytes} tensors were held")
+    with pytest.raises(OomGuardError, match="1 tensors were held"):
         guarded(call, lambda: made)
-    assert look() == "free again"
+    assert look().rss_bytes == 0
 
 
 @pytest.mark.parametrize("error", [
@@ -142,7 +148,7 @@ def test_any_other_error_passes_untouched_with_its_traceback(error):
         raise error if kept is local else AssertionError
 
     with pytest.raises(type(error)) as caught:
-        guarded(lambda: deep(), ladder([RecoveryStep("a", [], 5)]))
+        guarded(lambda: deep(), ladder([Step("a", [], 5)]))
     assert caught.value is error
     frames = {frame.name: frame for frame in caught.traceback}
     assert "deep" in frames
@@ -156,7 +162,7 @@ def test_another_error_in_a_retry_passes_untouched():
         raise next(errors)
 
     with pytest.raises(ValueError, match="the second try"):
-        guarded(call, ladder([RecoveryStep("a", [], 5)]))
+        guarded(call, ladder([Step("a", [], 5)]))
 
 
 def test_an_interrupt_between_attempts_ends_the_ladder():
@@ -168,7 +174,7 @@ def test_an_interrupt_between_attempts_ends_the_ladder():
 
     call = Failing(99)
     with pytest.raises(Interrupt):
-        guarded(call, ladder([RecoveryStep("a", [], 5)], check_interrupt=check))
+        guarded(call, ladder([Step("a", [], 5)], check_interrupt=check))
     assert call.calls == 1
 
 
@@ -197,8 +203,8 @@ def test_no_tensor_of_the_failed_call_is_alive_when_memory_is_tidied():
         gc.collect()
         alive.append([ref() for ref in watched])
 
-    assert guarded(call, ladder([RecoveryStep("a", [])], tidy=tidy)) == "done"
-    assert alive == [[None, None, None]]
+    assert guarded(call, ladder([Step("a", [])], tidy=tidy)) == "done"
+    assert alive == [[None, None, None]] * 2
 
 
 def test_a_guard_inside_a_guard_leaves_the_climbing_to_the_outermost():
@@ -207,9 +213,9 @@ def test_a_guard_inside_a_guard_leaves_the_climbing_to_the_outermost():
 
     def inner():
         assert is_recovering()
-        return guarded(call, ladder([RecoveryStep("inner", inner_log, 9)]))
+        return guarded(call, ladder([Step("inner", inner_log, 9)]))
 
-    assert guarded(inner, ladder([RecoveryStep("outer", outer_log, 9)])) == "done"
+    assert guarded(inner, ladder([Step("outer", outer_log, 9)])) == "done"
     assert inner_log == []
     assert len(outer_log) == 2
     assert not is_recovering()
@@ -221,35 +227,68 @@ def test_an_outer_call_leaves_failures_to_the_guards_inside_it():
     between = Failing(1)
 
     def run():
-        result = guarded(call, ladder([RecoveryStep("inner", inner_log, 9)]))
+        result = guarded(call, ladder([Step("inner", inner_log, 9)]))
         between()
         return result
 
-    assert guarded(run, ladder([RecoveryStep("outer", outer_log, 9)]), is_outer=True) == "done"
+    assert guarded(run, ladder([Step("outer", outer_log, 9)]), is_outer=True) == "done"
     assert len(inner_log) == 2
     assert len(outer_log) == 1
 
 
-def test_a_lever_that_runs_out_of_memory_gives_way_to_the_next():
-    class Broken(RecoveryStep):
-        def take(self, failure, tries_left):
+def test_a_step_that_runs_out_of_memory_gives_way_to_the_next():
+    class Broken(Step):
+        def take(self, shortage, tries_left):
             raise torch.OutOfMemoryError("while offloading")
 
     log = []
-    assert guarded(Failing(1), ladder([Broken("x", log), RecoveryStep("b", log)])) == "done"
+    assert guarded(Failing(1), ladder([Broken("x", log), Step("b", log)])) == "done"
     assert log == [("b", 8)]
 
 
 def test_every_attempt_is_noted_with_what_it_did_and_whether_it_helped(attempts):
-    guarded(Failing(2), ladder([RecoveryStep("a", []), RecoveryStep("b", [])]))
+    guarded(Failing(2), ladder([Step("a", []), Step("b", [])]))
     assert [(e.attempt, e.action, e.recovered) for e in attempts] == [
-        (1, "did a", False), (2, "did b", True),
+        (1, "did a", None), (1, "did a", False), (2, "did b", None), (2, "did b", True),
     ]
     assert all("Tried to allocate 64.00 MiB" in e.error for e in attempts)
+
+
+def test_an_attempt_is_told_before_the_call_is_tried_again(attempts):
+    seen = []
+
+    def call():
+        seen.append([entry.recovered for entry in attempts])
+        if len(seen) == 1:
+            raise torch.OutOfMemoryError(OOM_TEXT)
+
+    before = time.perf_counter()
+    guarded(call, ladder([Step("a", [])]))
+    assert seen == [[], [None]]
+    assert [entry.recovered for entry in attempts] == [None, True]
+    assert attempts[0].number == attempts[1].number
+    assert before <= attempts[0].at <= time.perf_counter()
+
+
+def test_an_attempt_that_ends_in_another_error_did_not_help(attempts):
+    errors = iter([torch.OutOfMemoryError(OOM_TEXT), ValueError("the second try")])
+
+    def call():
+        raise next(errors)
+
+    with pytest.raises(ValueError, match="the second try"):
+        guarded(call, ladder([Step("a", [])]))
+    assert [entry.recovered for entry in attempts] == [None, False]
+
+
+def test_the_words_with_which_it_gives_up_are_told(attempts):
+    with pytest.raises(OomGuardError) as caught:
+        guarded(Failing(9), ladder([]))
+    assert [entry.text for entry in attempts] == [str(caught.value)]
 
 
 def test_after_a_failure_the_thread_is_ready_for_the_next_call():
     with pytest.raises(OomGuardError):
         guarded(Failing(9), ladder([]))
     assert not is_recovering()
-    assert guarded(Failing(1), ladder([RecoveryStep("a", [])])) == "done"
+    assert guarded(Failing(1), ladder([Step("a", [])])) == "done"

@@ -1,13 +1,15 @@
 """The final error: what was tried, what was free and asked for, and the two best changes."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from headroom.guard import explain as oom_text
 from headroom.guard.explain import Subject, explain
 from headroom.guard.failure import Failure
-from headroom.guard.ladder import Attempt, Recovery
 from headroom.guard.options import GuardOptions
+from headroom.guard.recovery import Attempt, Recovery
 from headroom.measure import nvml
 from headroom.measure.snapshot import DeviceMemory, Snapshot
 
@@ -84,3 +86,31 @@ def test_without_ram_the_error_speaks_of_ram():
     text = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 100 bytes."
     failed = recovery(text)
     assert "of RAM were available" in text_of(failed=failed)
+
+
+def test_what_was_free_never_contradicts_what_was_asked_for():
+    asked = "CUDA out of memory. Tried to allocate 80.00 MiB."
+    text = text_of(failed=recovery(asked))
+    assert "512.0 MiB of 8,192.0 MiB were free on cuda:0, but not in one piece" in text
+    pieces = recovery(asked)
+    pieces.failures[-1] = replace(pieces.last, piece_bytes=76 << 20)
+    assert "were free on cuda:0, the largest piece of it 76.0 MiB" in text_of(failed=pieces)
+
+
+def test_the_steps_that_were_not_tried_are_named_with_the_reason():
+    failed = recovery()
+    failed.untried = ["splitting the batch (the batch is 1)"]
+    text = text_of(failed=failed, offload_weights=False)
+    assert ("Not tried: splitting the batch (the batch is 1), offload_weights (it is off). "
+            in text)
+    assert "Not tried" not in text_of()
+
+
+def test_the_place_where_memory_first_ran_out_is_named():
+    try:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 80.00 MiB.")
+    except RuntimeError as error:
+        found = error
+    here = test_the_place_where_memory_first_ran_out_is_named.__name__
+    text = text_of(failed=Recovery([Failure.of(found)]))
+    assert f"It first ran out of memory in {here}, line " in text

@@ -4,16 +4,21 @@ import pytest
 import torch
 
 from headroom.guard.copies import Guarded, guarded_copy, plain_class
-from headroom.guard.failure import Failure
+from headroom.guard.footprint import Footprint
 from headroom.guard.options import GuardOptions
+from headroom.guard.shortage import Shortage
 from headroom.guard.tiles import FewerImages, Plan, SmallerTiles, images_apart, joined
 
-DEVICE = Failure.of(torch.OutOfMemoryError())
+NOTHING_KNOWN = Shortage("device")
 
 
-def taken(step, read, tries=8):
+def lacking(need=1 << 20, room=250_000):
+    return Shortage("device", missing_bytes=need - room, need_bytes=need, room_bytes=room)
+
+
+def taken(step, read, tries=8, shortage=NOTHING_KNOWN):
     seen = []
-    while step.take(DEVICE, tries) is not None:
+    while step.take(shortage, tries) is not None:
         seen.append(read())
     return seen
 
@@ -23,27 +28,65 @@ def test_images_halve_down_to_one():
     assert taken(FewerImages(plan), lambda: plan.images) == [4, 2, 1]
 
 
+def test_as_many_images_as_fit_are_computed_in_equal_parts():
+    plan = Plan(seen=8)
+    FewerImages(plan).take(lacking(need=1000, room=800), 8)
+    assert plan.images == 4  # six fit, and two times four is no slower than six and two
+
+
 def test_a_single_image_cannot_be_halved():
-    assert FewerImages(Plan(seen=1)).take(DEVICE, 8) is None
+    assert FewerImages(Plan(seen=1)).take(NOTHING_KNOWN, 8) is None
 
 
 @pytest.mark.parametrize(("side", "smallest", "sizes"), [
-    (64, 8, [32, 16, 8]), (65, 8, [64, 32, 16, 8]), (8, 8, []), (9, 8, [8]), (100, 64, [64]),
+    (64, 8, [32, 16, 8]), (65, 8, [32, 16, 8]), (8, 8, []), (9, 8, [8]), (100, 64, [64]),
 ])
-def test_tiles_halve_from_below_the_side_to_the_smallest(side, smallest, sizes):
+def test_tiles_halve_down_to_the_smallest_where_nobody_can_tell_what_fits(side, smallest, sizes):
     plan = Plan()
-    assert taken(SmallerTiles(plan, side, smallest), lambda: plan.tile) == sizes
+    assert taken(SmallerTiles(plan, [side, side], smallest), lambda: plan.tile) == sizes
+
+
+def test_the_first_tiles_are_the_largest_that_fit_by_estimate():
+    plan = Plan()
+    step = SmallerTiles(plan, [128, 96], 8, needs=lambda tile: tile * tile * 100)
+    step.take(lacking(room=250_000), 8)
+    assert plan.tile == 48  # 48 * 48 * 100 = 230,400; the next, 56, would take 313,600
+
+
+def test_tiles_that_failed_although_they_were_to_fit_are_halved_at_least():
+    plan = Plan()
+    step = SmallerTiles(plan, [128, 128], 8, needs=lambda tile: tile * tile)
+    assert taken(step, lambda: plan.tile, shortage=lacking(room=250_000)) == [56, 24, 8]
+
+
+def test_tiles_are_smaller_than_those_that_were_asked_for():
+    plan = Plan()
+    SmallerTiles(plan, [128, 128], 8, below=32, needs=lambda tile: 0).take(lacking(), 8)
+    assert plan.tile == 24
+
+
+def test_a_picture_that_lacks_little_is_not_cut_into_the_smallest_tiles():
+    step = SmallerTiles(Plan(), [128, 128], 8)
+    assert step.spares(lacking(need=1 << 30)) == (1 << 30) - (1 << 30) // 256
+
+
+def test_the_next_time_tiles_are_as_large_as_what_these_took_allows():
+    plan = Plan(tile=32)
+    step = SmallerTiles(plan, [128, 128], 8)
+    assert step.larger(Footprint(need_bytes=100, room_bytes=1000)) == 96
+    assert step.larger(Footprint(need_bytes=100, room_bytes=100_000)) == 120
+    assert step.larger(Footprint(need_bytes=100, room_bytes=100)) == 32
 
 
 def test_the_last_attempt_takes_the_smallest_tiles():
     plan = Plan()
-    SmallerTiles(plan, 128, 8).take(DEVICE, 1)
+    SmallerTiles(plan, [128, 128], 8).take(NOTHING_KNOWN, 1)
     assert plan.tile == 8
 
 
 def test_a_video_is_cut_in_time_after_its_tiles():
     plan = Plan()
-    steps = taken(SmallerTiles(plan, 16, 8, frames=8), lambda: (plan.tile, plan.frames))
+    steps = taken(SmallerTiles(plan, [16, 16], 8, frames=8), lambda: (plan.tile, plan.frames))
     assert steps == [(8, None), (8, 4), (8, 2)]
 
 

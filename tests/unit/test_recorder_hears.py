@@ -54,6 +54,43 @@ def test_a_result_that_is_wrong_without_an_error_is_announced_too(listening):
     assert [(entry["attempt"], entry["recovered"]) for entry in told] == [(0, False)]
 
 
+def test_an_out_of_memory_error_is_told_at_once_and_its_outcome_later(listening):
+    recorder, told = listening
+    recorder.prompt_begins("p", Graph("1"), [])
+    recorder.node_starts("1", None, "p")
+    failed_at = time.perf_counter()
+    noted = journal.note_oom(1, "unloaded 1 other model", 9.0, "no memory", at=failed_at)
+    assert [event["recovered"] for event in told] == [None]
+    (entry,) = recorder.run("p")["oom"]
+    assert entry["recovered"] is None
+    journal.note_action("purge", 10.0, "later")
+    journal.note_outcome(noted, True)
+    assert [event["recovered"] for event in told] == [None, True]
+    (after,) = recorder.run("p")["oom"]
+    assert after == {**entry, "recovered": True}
+    began = recorder._run.began.at
+    assert after["at_seconds"] == pytest.approx(failed_at - began, abs=1e-5)
+    assert told[1]["at_seconds"] == after["at_seconds"]
+
+
+def test_a_try_that_did_not_help_is_in_the_record_and_no_news(listening):
+    recorder, told = listening
+    recorder.prompt_begins("p", Graph("1"), [])
+    journal.note_outcome(journal.note_oom(1, "returned memory", 0.0, "no memory"), False)
+    assert [entry["recovered"] for entry in recorder.run("p")["oom"]] == [False]
+    assert [event["recovered"] for event in told] == [None]
+
+
+def test_the_last_words_of_the_guard_are_in_the_record(listening):
+    recorder, _ = listening
+    recorder.prompt_begins("p", Graph("1"), [])
+    assert recorder.run("p")["gave_up"] == []
+    journal.note_gave_up("OOM Guard could not finish a step")
+    (entry,) = recorder.run("p")["gave_up"]
+    assert (entry["node_id"], entry["text"]) == ("1", "OOM Guard could not finish a step")
+    assert entry["at_seconds"] >= 0
+
+
 def test_what_happens_outside_the_running_prompt_is_not_in_its_record(listening, monkeypatch):
     recorder, told = listening
     recorder.prompt_begins("p", Graph("1"), [])

@@ -1,0 +1,62 @@
+"""What a call takes on its device, read off torch's cache afterwards: no counter is reset.
+
+Before a retry torch's cache has been given back, so what is cached and unused after the call is
+what the call needed at its peak, in the driver's blocks.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from ..base import device as devices
+from ..measure.snapshot import DeviceMemory, measure_device
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes: the peak of a call over what is there when it ends, and what it could have."""
+
+    need_bytes: int
+    room_bytes: int
+
+
+class Measuring:
+    """Begins right before a call, with an empty cache."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._before = measure_device(device)
+        self._returned = _returned(device)
+
+    def done(self) -> Footprint | None:
+        """Return what the call took, None where nobody can tell, as with cudaMallocAsync.
+
+        Blocks that were given back meanwhile may have been in use together with those that are
+        there at the end.
+        """
+        after = measure_device(self._device)
+        room, cached, before = _room(after), _unused(after), _unused(self._before)
+        came_back = _returned(self._device)
+        if room is None or cached is None or before is None:
+            return None
+        if came_back is None or self._returned is None:
+            return None
+        returned = came_back - self._returned
+        return Footprint(min(room, max(0, cached - before) + max(0, returned)), room)
+
+
+def _returned(device: torch.device) -> int | None:
+    """Return the bytes that torch's allocator has given back to the driver so far."""
+    reserve = devices.torch_reserve(device)
+    return None if reserve is None else reserve.returned_bytes
+
+
+def _room(memory: DeviceMemory) -> int | None:
+    available = memory.available_bytes
+    return None if available is None else available + (memory.dynamic_bytes or 0)
+
+
+def _unused(memory: DeviceMemory) -> int | None:
+    if memory.reserved_bytes is None or memory.allocated_bytes is None:
+        return None
+    return memory.reserved_bytes - memory.allocated_bytes

@@ -1,0 +1,62 @@
+"""ComfyUI's sampling as OOM Guard needs it: what it loads and takes, and how it starts over."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import comfy.sampler_helpers
+import comfy.samplers
+
+# Pixels along one side of a latent pixel where it is not 8, by latent format; each before its base.
+_PIXELS = {"SC_Prior": 42, "SC_B": 4, "Flux2": 16, "LTXV": 32, "Wan22": 16, "HunyuanImage21": 32,
+           "HunyuanVideo15": 16, "ChromaRadiance": 1}
+
+
+def estimated_bytes(model: Any, shape: Sequence[int]) -> float:
+    """Return what ComfyUI expects one call of a diffusion model to take for inputs of `shape`."""
+    return float(model.memory_required(list(shape)))
+
+
+def picture_size(model: Any, shape: Sequence[int]) -> str:
+    """Return the size in pixels of what latents of `shape` (B, C, ..., H, W) are decoded to."""
+    if len(shape) < 4:
+        return f"{shape[-1]} latent steps"
+    latents = model.latent_format
+    ratio = getattr(latents, "spacial_downscale_ratio", None)
+    if ratio is None:  # an older host
+        names = {cls.__name__ for cls in type(latents).__mro__}
+        ratio = next((side for name, side in _PIXELS.items() if name in names), 8)
+    return f"{int(shape[-1] * ratio)}x{int(shape[-2] * ratio)}"
+
+
+def additional_models(patcher: Any, conds: dict[str, Any]) -> list[Any]:
+    """Return the patchers that sampling with `conds` loads beside `patcher` (ControlNets ...)."""
+    found, _ = comfy.sampler_helpers.get_additional_models(conds, patcher.model_dtype())
+    return [*found, *patcher.get_nested_additional_models(), *patcher.model_patches_models()]
+
+
+def end_sampling(guider: Any) -> None:
+    """Clean up after a sampling that failed, as ComfyUI does after one that did not."""
+    guider.model_patcher.cleanup()
+    conds, loaded = getattr(guider, "conds", {}), getattr(guider, "loaded_models", [])
+    comfy.sampler_helpers.cleanup_models(conds, loaded)
+
+
+def reset_conditioning(model: Any, conds: Sequence[Any]) -> None:
+    """Bring ControlNets and weight hooks back to where they were before the failed step.
+
+    A ControlNet caught while it prepared its hint would take the half-made one for ready, and
+    half a set of hooked weights, on the model or in its cache, would pass for the whole. Both
+    start over from here.
+    """
+    patcher = getattr(model, "current_patcher", None)
+    if patcher is not None:
+        patcher.clean_hooks()
+    cleaned: set[int] = set()
+    for cond in conds:
+        for entry in cond or []:
+            control = entry.get("control")
+            if control is not None and id(control) not in cleaned:
+                cleaned.add(id(control))
+                control.cleanup()
+    for cond in conds:
+        comfy.samplers.pre_run_control(model, cond or [])

@@ -1,0 +1,177 @@
+"""What a recovery teaches the next call of its kind, and when that is forgotten."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from headroom.guard import lessons
+from headroom.guard.footprint import Footprint
+from headroom.guard.planned import PlannedCall
+from headroom.guard.run import GuardedRun
+from headroom.guard.run_steps import SplitBatch
+from headroom.guard.shortage import Shortage
+from headroom.measure import journal
+
+MIB = 1 << 20
+GPU = torch.device("cuda:0")
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """A host with so many bytes to be had, and none of them taken by weights."""
+    found = SimpleNamespace(free=100 * MIB, loaded_entries=list, unloadable_bytes=lambda e: 0)
+    found.available_bytes = lambda device: found.free
+    monkeypatch.setattr(lessons, "current_host", lambda: found)
+    lessons.forget_all()
+    yield found
+    lessons.forget_all()
+
+
+def recall(kind):
+    return lessons.recall(kind, lessons.room_bytes(GPU))
+
+
+@pytest.fixture
+def told():
+    entries = []
+    stop = journal.listen(entries.append)
+    yield entries
+    stop()
+
+
+def test_a_lesson_counts_while_there_is_no_more_memory(host):
+    lessons.learn("kind", "way", lessons.room_bytes(GPU), missing_bytes=30 * MIB)
+    assert recall("kind") == "way"
+    host.free = 60 * MIB
+    assert recall("kind") == "way"
+    host.free = 129 * MIB
+    assert recall("kind") == "way"
+    assert recall("another kind") is None
+
+
+def test_a_lesson_is_forgotten_when_what_was_missing_is_free(host):
+    lessons.learn("kind", "way", lessons.room_bytes(GPU), missing_bytes=30 * MIB)
+    host.free = 130 * MIB
+    assert recall("kind") is None
+    host.free = 100 * MIB
+    assert recall("kind") is None
+
+
+def test_a_few_megabytes_more_do_not_make_it_forget(host):
+    lessons.learn("kind", "way", lessons.room_bytes(GPU), missing_bytes=1)
+    host.free = 101 * MIB
+    assert recall("kind") == "way"
+
+
+def test_weights_that_can_go_count_as_free(host):
+    entry = SimpleNamespace(device=GPU)
+    host.loaded_entries, host.unloadable_bytes = lambda: [entry], lambda e: 40 * MIB
+    host.free = 60 * MIB
+    lessons.learn("kind", "way", lessons.room_bytes(GPU), missing_bytes=20 * MIB)
+    host.loaded_entries, host.free = list, 100 * MIB
+    assert recall("kind") == "way"
+
+
+def test_the_oldest_of_many_lessons_goes(host):
+    for index in range(lessons._MOST + 1):
+        lessons.learn(index, "way", lessons.room_bytes(GPU), 1)
+    assert recall(0) is None and recall(1) == "way"
+
+
+def lacking(need=1000, room=300):
+    return Shortage("device", GPU, 10, need - room, need, room)
+
+
+def test_the_next_call_of_a_kind_begins_with_what_worked(host, told):
+    first = PlannedCall("kind", GPU, [])
+    first.lacked(lacking())
+    first.plan.tile, first.plan.unit = 32, 8
+    first.done()
+    second = PlannedCall("kind", GPU, [])
+    assert second.plan.tile == 32 and second.plan is not first.plan
+    assert [entry.text for entry in told] == [
+        "returned cached and dead memory and computed in tiles of 256 pixels: "
+        "remembered from an earlier run"]
+    assert PlannedCall("another kind", GPU, []).plan.tile is None
+
+
+def test_where_memory_was_only_in_pieces_the_next_call_begins_with_an_empty_cache(host, told):
+    call = PlannedCall("kind", GPU, [])
+    call.lacked(lacking(need=300, room=1000))
+    call.done()
+    again = PlannedCall("kind", GPU, [])
+    assert (again.plan.fresh, again.plan.tile) == (True, None)
+    assert [entry.text for entry in told] == [
+        "returned cached and dead memory: remembered from an earlier run"]
+
+
+def test_a_failure_of_which_nobody_knows_what_it_lacked_teaches_nothing(host):
+    call = PlannedCall("kind", GPU, [])
+    call.lacked(Shortage("device", GPU))
+    call.plan.tile = 32
+    call.done()
+    assert PlannedCall("kind", GPU, []).plan.tile is None
+
+
+def test_what_a_call_still_has_on_the_device_when_it_ends_does_not_count_as_less_room(host):
+    call = PlannedCall("kind", GPU, [])
+    call.lacked(lacking())
+    host.free = 20 * MIB
+    call.done()
+    host.free = 100 * MIB
+    assert recall("kind") is not None
+
+
+def run_of(rows, images):
+    run = GuardedRun()
+    run.start_step()
+    run.saw(rows, 1, images)
+    return run
+
+
+@pytest.mark.parametrize(("rows", "images", "room", "limit"), [
+    (16, 8, 950, 8),  # 15 rows would fit: two conditionings of 8 are no slower than 8 and 7
+    (16, 8, 400, 4),  # six would fit, but 6 and 2 of each are no faster than 4 and 4
+    (16, 8, 300, 4),
+    (16, 16, 700, 8),
+    (16, 8, 10, 1),
+])
+def test_the_pieces_are_the_fewest_that_can_fit_and_no_larger_than_need_be(
+    rows, images, room, limit
+):
+    run = run_of(rows, images)
+    SplitBatch(run).take(lacking(1000, room), 8)
+    assert run.limit == limit
+
+
+def test_the_first_pieces_fit_by_comfyuis_estimate():
+    run = run_of(16, 16)
+    SplitBatch(run, needs=lambda rows: 100 * rows).take(lacking(1000, 500), 8)
+    assert run.limit == 4  # five would fit, and four times four is no slower
+
+
+def test_after_a_step_the_pieces_are_as_large_as_what_they_took_allows():
+    run = run_of(16, 16)
+    SplitBatch(run).take(lacking(1000, 120), 8)
+    assert run.limit == 1
+    run.worked(Footprint(need_bytes=50, room_bytes=500))
+    assert run.limit == 8  # nine would fit
+    assert run.need_bytes == 50
+
+
+def test_pieces_that_have_failed_are_not_tried_again():
+    run = run_of(16, 16)
+    step = SplitBatch(run)
+    step.take(lacking(1000, 120), 8)
+    run.worked(Footprint(need_bytes=50, room_bytes=500))
+    step.take(lacking(), 7)
+    assert run.limit == 1  # what worked before
+    run.worked(Footprint(need_bytes=50, room_bytes=500))
+    assert run.pieces(run.limit) > run.pieces(8)
+
+
+def test_a_step_that_ran_whole_keeps_its_batch():
+    run = run_of(4, 2)
+    run.worked(Footprint(need_bytes=50, room_bytes=500))
+    assert run.limit is None and run.need_bytes == 50
