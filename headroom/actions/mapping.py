@@ -47,7 +47,7 @@ def check_mappable(
     What has its size in one of `clones`, or in a file of an earlier offload, counts as there.
     """
     modules = list(modules)
-    _refuse_special_classes((name, tensor) for name, tensor in weights_of(modules) if tensor.is_cpu)
+    _refuse_special_classes(weights_of(modules))
     files = [*_kept_files(modules), *clones]
     there = Counter(slot.nbytes for file in files for slot in file.slots)
     needed = Counter(block.nbytes for block in blocks_of(modules) if not block.is_mapped) - there

@@ -151,16 +151,6 @@ def test_after_a_full_purge_the_driver_has_all_the_memory_of_a_fresh_server(devi
     assert device.driver.device().used_bytes == device.fresh_bytes
 
 
-def test_the_report_of_encode_to_cpu_is_what_the_driver_knows(device):
-    graph = Graph()
-    checkpoint = add_checkpoint(graph, TEST_CHECKPOINT)
-    encode = graph.add("HeadroomEncodeToCPU", clip=checkpoint[1], text="a prompt of its own",
-                       split="one prompt", release_encoder=True, cache="off")
-    report = node_texts(device.client.run(graph.prompt))[encode.id]
-    assert figure(report, "driver free")[1] == pytest.approx(
-        device.driver.device().free_bytes / MIB, abs=SHOWN)
-
-
 def test_offloading_takes_the_bytes_of_its_model_and_no_other(device):
     graph = Graph()
     a, b = (add_checkpoint(graph, file) for file in (TEST_CHECKPOINT, TEST_CHECKPOINT_B))

@@ -27,7 +27,20 @@ class Behaviour:
     set_items: Callable[..., Any]
 
 
-class SimTensor(torch.Tensor):
+class _PassesForTensor(type(torch.Tensor)):  # type: ignore[misc]
+    """The class of SimTensor: equal to torch.Tensor, whose values on a device are of no subclass.
+
+    Who asks `type(tensor) in (torch.Tensor, torch.nn.Parameter)` gets the answer of a real GPU.
+    """
+
+    def __eq__(cls, other: object) -> bool:
+        return other is torch.Tensor or other is cls
+
+    def __hash__(cls) -> int:
+        return hash(torch.Tensor)
+
+
+class SimTensor(torch.Tensor, metaclass=_PassesForTensor):
     """A tensor on the simulated `cuda:0`. Views hold the same `_charge` as their base."""
 
     __slots__ = ("_charge", "_cpu")

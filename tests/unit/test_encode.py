@@ -223,3 +223,17 @@ def test_a_failed_run_keeps_nothing(host):
     with pytest.raises(ValueError, match="input `clip`"):
         encode_turn.run({}, None, ["a"], True, "disk")
     assert encode_turn.TURNS._by_node == {}
+
+
+def test_the_cast_buffer_goes_before_the_cache_and_the_report(monkeypatch):
+    import types
+
+    from headroom.encode import encode
+
+    order = []
+    host = types.SimpleNamespace(drop_cast_buffers=lambda: order.append("cast buffer"))
+    monkeypatch.setattr(encode, "current_host", lambda: host)
+    monkeypatch.setattr(encode, "unload_models", lambda models: order.append("models") or [])
+    monkeypatch.setattr(encode, "return_cache", lambda: order.append("cache"))
+    encode._release(object(), True, False)
+    assert order == ["models", "cast buffer", "cache"]

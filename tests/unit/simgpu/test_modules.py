@@ -137,3 +137,14 @@ def test_a_weight_that_requires_gradients_is_copied_and_read_with_gradients_on(d
     target.copy_(here)
     assert torch.equal(target.cpu(), here) and there[0, 0].item() == there.tolist()[0][0]
     assert not there.data.requires_grad and not there.detach().requires_grad
+
+
+def test_the_weights_on_the_device_are_plain_ones_to_who_asks_their_class(device, tmp_path):
+    from headroom.actions.mapping import check_mappable
+    from headroom.cast.rules import quantised_reason
+
+    net = Net().to(GPU)
+    assert all(type(weight.data) in (torch.Tensor, torch.nn.Parameter) for weight in
+               [*net.parameters(), *net.buffers()])
+    assert quantised_reason(net) == ""
+    check_mappable([net], tmp_path)
