@@ -147,8 +147,7 @@ class OffloadWeights(RecoveryStep):
         wanted = self._wanted(shortage) if tries_left > 1 else None
         self._is_second = True
         freed = guard.offload_weights(self._on(shortage), wanted)
-        if freed < NOTABLE_BYTES:
-            self.is_spent = True
+        self.is_spent = wanted is None or freed < NOTABLE_BYTES
         return f"offloaded {mib_text(freed)} of its own weights" if freed > 0 else None
 
     def why_not(self, shortage: Shortage) -> str:
@@ -171,9 +170,13 @@ class OffloadWeights(RecoveryStep):
         return part if part <= loaded // 2 else None
 
     def _on(self, shortage: Shortage) -> list[Any]:
-        """Return the patchers in use whose weights are on the full device."""
-        device = shortage.device
-        return [p for p in self._in_use() if device is None or same_device(p.load_device, device)]
+        """Return the patchers in use whose weights are on the full device and stay away from it.
+
+        The pages of a dynamic model come back with the next call, and had gone if that could help.
+        """
+        host, device = current_host(), shortage.device
+        return [p for p in self._in_use() if host is not None and not host.is_dynamic(p)
+                and (device is None or same_device(p.load_device, device))]
 
 
 def _found(patchers: Sequence[Any]) -> list[FoundModel]:

@@ -70,6 +70,8 @@ class MoreRoom(RecoveryStep):
         device = self._patcher.load_device
         if host is None or self._plan.room > 1 or shortage.where == "RAM" or device.type == "cpu":
             return 0
+        if host.is_dynamic(self._patcher):  # its pages come back with the next call
+            return 0
         loaded = sum(host.unloadable_bytes(e) for e in host.entries_of([self._patcher]))
         return int(loaded) if loaded >= NOTABLE_BYTES else 0
 

@@ -5,10 +5,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from headroom.guard import footprint, steps
+from headroom.guard import footprint, steps, tiles
 from headroom.guard.footprint import Measuring
 from headroom.guard.shortage import Shortage
 from headroom.guard.steps import OffloadWeights, ReturnMemory, UnloadOthers
+from headroom.guard.tiles import MoreRoom, Plan
 from headroom.models import unload
 from headroom.models.find import FoundModel
 
@@ -16,8 +17,8 @@ MIB = 1 << 20
 FIRST, SECOND = torch.device("cuda:0"), torch.device("cuda:1")
 
 
-def patcher(device, mib):
-    return SimpleNamespace(load_device=device, mib=mib, model=object())
+def patcher(device, mib, is_dynamic=False):
+    return SimpleNamespace(load_device=device, mib=mib, model=object(), is_dynamic=is_dynamic)
 
 
 class Host:
@@ -32,6 +33,9 @@ class Host:
 
     def entries_of(self, patchers):
         return [entry for entry in self.entries if any(entry.model is p for p in patchers)]
+
+    def is_dynamic(self, patcher):
+        return patcher.is_dynamic
 
     def unloadable_bytes(self, entry):
         return int(entry.model.mib * MIB)
@@ -49,6 +53,7 @@ def on_host(monkeypatch):
         monkeypatch.setattr(steps, "current_host", lambda: host)
         monkeypatch.setattr(steps, "guard_host", lambda: host)
         monkeypatch.setattr(unload, "current_host", lambda: host)
+        monkeypatch.setattr(tiles, "current_host", lambda: host)
         monkeypatch.setattr(steps, "unload_models", lambda models: unloaded.extend(
             model.handle.mib for model in models))
         return host, unloaded
@@ -109,6 +114,28 @@ def test_its_own_weights_leave_in_part_and_then_altogether(on_host):
     step.take(lacking(200), 8)
     step.take(lacking(10), 7)
     assert host.offloaded == [([1000], 300 * MIB), ([1000], None)]
+
+
+def test_pages_that_come_back_with_the_next_call_are_nothing_won(on_host):
+    used = patcher(FIRST, 1000, is_dynamic=True)
+    on_host(used)
+    assert OffloadWeights(lambda: [used]).spares(lacking(200)) == 0
+    assert MoreRoom(Plan(), used).spares(lacking(200)) == 0
+
+
+def test_pages_of_a_model_that_the_call_does_not_use_can_go(on_host):
+    on_host(patcher(FIRST, 160, is_dynamic=True))
+    assert UnloadOthers(lambda: []).spares(lacking(40)) == 160 * MIB
+
+
+def test_its_own_weights_cannot_leave_a_third_time(on_host):
+    used = patcher(FIRST, 1000)
+    on_host(used)
+    step = OffloadWeights(lambda: [used])
+    step.take(lacking(200), 8)
+    assert not step.is_spent
+    step.take(lacking(10), 7)
+    assert step.is_spent
 
 
 def test_all_of_its_own_weights_leave_where_half_would_not_do(on_host):
