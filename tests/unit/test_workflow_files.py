@@ -12,6 +12,7 @@ from devtools.workflows import API_FOLDER, ROOT, UI_FOLDER, WORKFLOWS, published
 
 MODEL_INPUTS = {"ckpt_name", "unet_name", "vae_name", "control_net_name", "clip_name",
                 "clip_name1", "clip_name2"}
+WIDGETS = {"COMBO", "INT", "FLOAT", "BOOLEAN", "STRING"}
 FOLDERS = {"checkpoints", "controlnet", "diffusion_models", "text_encoders", "vae"}
 CONTRACT = json.loads((ROOT / "tests" / "contract.json").read_text(encoding="utf-8"))
 
@@ -37,6 +38,20 @@ def test_start_here_has_every_node_that_needs_no_file_of_another_run():
     kinds = {node["class_type"] for node in published_prompt("start_here").values()}
     of_files = {"HeadroomSaveConditioning", "HeadroomLoadConditioning"}
     assert {kind for kind in kinds if kind.startswith("Headroom")} == set(CONTRACT) - of_files
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_every_widget_of_a_node_of_ours_has_its_value_on_the_canvas_and_in_the_prompt(name):
+    prompt = published_prompt(name)
+    for node in workflow(name)["nodes"]:
+        if not node["type"].startswith("Headroom"):
+            continue
+        inputs = CONTRACT[node["type"]]["inputs"]
+        given = prompt[str(node["id"])]["inputs"]
+        widgets = [key for key, item in inputs.items()
+                   if item["type"] in WIDGETS and not isinstance(given.get(key), list)]
+        assert set(widgets) <= set(given) <= set(inputs), node["title"]
+        assert node["widgets_values"] == [given[key] for key in widgets], node["title"]
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
