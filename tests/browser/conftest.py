@@ -1,13 +1,17 @@
-"""One Chromium for all browser tests, and a page for each test that must end without problems."""
+"""One Chromium for a module of browser tests, and a page for each that must end without problems.
+
+No longer than the module: Playwright runs an event loop in this thread for as long as it is open,
+and a test of another module that starts one of its own would fail.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium():
-    """A running Chromium, or a skip that says what is missing."""
+    """A running Chromium for this module, or a skip that says what is missing."""
     from support import browser
 
     sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright for Python")
@@ -20,9 +24,9 @@ def chromium():
         running.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def window(chromium):
-    """One window for all tests: they share the cache of the frontend's files, nothing else."""
+    """One window for the module's tests: they share the cache of the frontend's files, nothing else."""
     from support.browser import HEIGHT, WIDTH
 
     return chromium.new_context(viewport={"width": WIDTH, "height": HEIGHT})
