@@ -10,6 +10,7 @@ from headroom import cast, to_cpu
 from headroom.encode.cache_key import EmbeddingLookup
 from headroom.encode.disk_cache import EmbeddingCache
 from headroom.encode.encode import encode_to_cpu
+from headroom.guard.choose import RecoveryStep
 from headroom.guard.ladder import Ladder, guarded
 from headroom.measure import journal
 
@@ -136,11 +137,11 @@ def ladder():
     return Ladder(steps=[Once()], max_attempts=3, tidy=lambda: None, explain=lambda *_: "gave up")
 
 
-class Once:
+class Once(RecoveryStep):
     def __init__(self):
         self.left = 1
 
-    def take(self, failure, tries_left):
+    def take(self, shortage, tries_left):
         self.left -= 1
         return "made room" if self.left == 0 else None
 

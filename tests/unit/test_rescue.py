@@ -335,7 +335,8 @@ def test_a_fallback_that_fails_because_memory_had_run_out_counts_as_it(bench, mo
 
 
 def left_out(bench, node_id, prompt_id="a"):
-    bench.rescue.note(OomAttempt(prompt_id, node_id, 0, "went on", 0.0, "ERROR lora x", False))
+    entry = OomAttempt(prompt_id, node_id, 0, "went on", 0.0, "ERROR lora x", False, 0.0, 1)
+    bench.rescue.note(entry)
 
 
 def test_a_picture_without_a_part_of_its_lora_is_made_again_with_whatever_used_that_model(bench):
