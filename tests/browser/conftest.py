@@ -26,7 +26,7 @@ def chromium():
 
 @pytest.fixture(scope="module")
 def window(chromium):
-    """One window for the module: its tests share the cache of the frontend's files, nothing else."""
+    """One window for the module: its tests share the cache of the frontend's files, no more."""
     from support.browser import HEIGHT, WIDTH
 
     return chromium.new_context(viewport={"width": WIDTH, "height": HEIGHT})
