@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> Json:
 
 def shapes_only(args: argparse.Namespace) -> bool:
     """Whether the arithmetic is left out."""
-    return not (args.gpu or args.computed)
+    return not (args.gpu or args.fake_cuda or args.computed)
 
 
 class ClassBench:

@@ -3,8 +3,9 @@
     python benchmarks/offload.py --comfyui PATH [--gib 10]
 
 A model of plain bfloat16 layers is loaded, offloaded to the CPU and loaded again, in turns; then
-offloaded to disk and loaded again, once with weights that are those of its file (they are mapped
-from there) and once with weights that are nowhere on disk (they are written to a scratch file).
+offloaded to disk and loaded again, once with weights that are those of its file (a private clone of
+it where the file system shares blocks, else a private file that is written) and once with weights
+that are nowhere on disk (they are always written to a private file).
 Beside it, in the same run, the plain way of moving the same bytes: `tensor.to()` for each layer,
 one pinned buffer copied both ways as fast as the bus goes (real GPU), reading the file, writing a
 file. Files are in the page cache after the first read, for both sides. Offloading is timed as the
@@ -117,10 +118,10 @@ class OffloadBench:
 PAIRS = {
     "to CPU": ("own_file_to_cpu", ("to_cpu_s",)),
     "back from CPU": ("own_file_from_cpu", ("to_device_s",)),
-    "to disk, mapped from its file": ("own_file_to_disk", ("to_cpu_s", "read_s")),
-    "back from its file": ("own_file_from_disk", ("read_s", "to_device_s")),
-    "to disk, scratch file": ("scratch_to_disk", ("to_cpu_s", "write_s")),
-    "back from the scratch file": ("scratch_from_disk", ("read_s", "to_device_s")),
+    "to disk, weights as in a file": ("own_file_to_disk", ("to_cpu_s", "write_s")),
+    "back from disk, as in a file": ("own_file_from_disk", ("read_s", "to_device_s")),
+    "to disk, weights of no file": ("scratch_to_disk", ("to_cpu_s", "write_s")),
+    "back from disk, of no file": ("scratch_from_disk", ("read_s", "to_device_s")),
 }
 
 

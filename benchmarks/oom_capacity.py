@@ -26,7 +26,7 @@ from typing import Any
 import on_path  # noqa: F401
 
 from devtools import models
-from devtools.bench_device import Bench, narrowed, served
+from devtools.bench_device import Bench, add_fake_cuda, narrowed, served
 from devtools.bench_run import alone
 from devtools.graph import Graph, add_checkpoint, add_guard
 from devtools.results import Part, newest
@@ -41,6 +41,7 @@ START_MIB = 2048
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_fake_cuda(parser)
     parser.add_argument("--step", type=int, default=4, help="MiB; the result is a multiple of it")
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--batch", type=int, default=4)

@@ -34,7 +34,7 @@ import on_path  # noqa: F401
 
 from devtools.bench_device import add_gpu, plain_flags
 from devtools.bench_run import alone
-from devtools.rehearsal import rehearsed_mib, simulated
+from devtools.rehearsal import FAKE_CUDA_LAUNCHER, rehearsed_mib, simulated
 from devtools.switched import added, median_ms
 
 NAME = "recorder_overhead"
@@ -77,10 +77,12 @@ def _measure(args: argparse.Namespace) -> dict[str, Any]:
         for name in ("custom_nodes", "models", "input", "output", "user"):
             (Path(base) / name).mkdir()
         words = [str(args.comfyui), base, str(args.turns), str(args.nodes)]
-        words += plain_flags(args.comfyui) if args.gpu else ["--cpu"]
+        words += plain_flags(args.comfyui) if args.gpu or args.fake_cuda else ["--cpu"]
         script = [str(Path(__file__).with_name("recorder_run.py"))]
         if args.gpu and (mib := rehearsed_mib()):
             script = [*simulated(mib), *script, "--"]
+        if args.fake_cuda:
+            script = [str(FAKE_CUDA_LAUNCHER), *script, "--"]
         done = subprocess.run(
             [sys.executable, *script, *words],
             capture_output=True, text=True, check=False, cwd=base,

@@ -21,6 +21,8 @@ def names() -> list[str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu", action="store_true", help="on this machine's GPU, not a simulated")
+    parser.add_argument("--fake-cuda", action="store_true",
+                        help="PyTorch's own CUDA allocator on the fake driver, without a GPU")
     parser.add_argument("--rehearse", action="store_true",
                         help="rehearse --gpu on a simulated GPU, in small; record nothing")
     parser.add_argument("--only", nargs="+", action="extend", choices=names(), metavar="NAME",
@@ -37,7 +39,8 @@ def main(args: argparse.Namespace) -> int:
     if not args.readme:
         python = Path(args.python).absolute() if args.python else ensure_environment().python
         tree = locate_comfyui(args.comfyui, python=python)
-        words = [f"--{name}" for name in ("gpu", "rehearse") if getattr(args, name)]
+        switches = ("gpu", "fake_cuda", "rehearse")
+        words = [f"--{name.replace('_', '-')}" for name in switches if getattr(args, name)]
         command = [python, "-m", "devtools.bench_run", *words, *(args.only or names())]
         code = run_in_foreground(command, cwd=ROOT, env={**os.environ, VARIABLE: str(tree)})
     for path in bench_tables.publish():

@@ -1,6 +1,7 @@
-"""What a benchmark runs on: a server with the simulated GPU, or with `--gpu` the machine's own.
+"""What a benchmark runs on: a server with the simulated GPU, with `--gpu` the machine's own, with
+`--fake-cuda` PyTorch's own CUDA allocator on the fake driver of tests/fakecuda.
 
-Both answer the same questions, so that one benchmark measures either.
+All answer the same questions, so that one benchmark measures any of them.
 """
 
 import argparse
@@ -13,6 +14,7 @@ from typing import Any
 
 from . import models
 from .client import Client, PromptFailed, node_texts
+from .fake_cuda import driver_ledger
 from .graph import Graph, Node, forget_everything
 from .server import ComfyServer, known_flags
 
@@ -29,8 +31,15 @@ Json = dict[str, Any]
 
 
 def add_gpu(parser: argparse.ArgumentParser) -> None:
-    """Let a benchmark that measures either device be asked for the real one."""
+    """Let a benchmark that measures any device be asked for another than the simulated one."""
     parser.add_argument("--gpu", action="store_true", help="on this machine's own GPU")
+    add_fake_cuda(parser)
+
+
+def add_fake_cuda(parser: argparse.ArgumentParser) -> None:
+    """Let a benchmark be asked for PyTorch's own allocator on the fake CUDA driver."""
+    parser.add_argument("--fake-cuda", action="store_true",
+                        help="PyTorch's own CUDA allocator on a driver without a GPU")
 
 
 def plain_flags(tree: str | Path, wanted: Iterable[str] = PLAIN) -> list[str]:
@@ -42,10 +51,13 @@ def plain_flags(tree: str | Path, wanted: Iterable[str] = PLAIN) -> list[str]:
 class Device:
     """The GPU under a server: its figures and limits, and prompts that are tried on it."""
 
-    def __init__(self, client: Client, gpu: bool = False, room_mib: int = ROOM_MIB) -> None:
+    def __init__(
+        self, client: Client, gpu: bool = False, room_mib: int = ROOM_MIB, driver: Any = None
+    ) -> None:
         self.client = client
         self.room_mib = room_mib
-        self._prefix = "/realgpu" if gpu else "/simgpu"
+        self.driver = driver  # the ledger of the fake CUDA driver, where that is the device
+        self._prefix = "/realgpu" if gpu or driver else "/simgpu"
 
     def ledger(self) -> Json:
         """All figures as they are."""
@@ -57,11 +69,16 @@ class Device:
 
     def reset_peaks(self) -> Json:
         """Start the peaks again at the current figures, which are returned."""
+        if self.driver:
+            self.driver.reset_peaks()
         return self.post("reset_peaks")
 
     def set_capacity(self, mib: float) -> None:
         """Make the device that large; what is on it stays."""
-        self.post("capacity", {"mib": mib})
+        if self.driver:
+            self.driver.set(capacity_bytes=int(mib * MIB))
+        else:
+            self.post("capacity", {"mib": mib})
 
     def total_mib(self) -> float:
         """The size of the GPU itself, without a limit."""
@@ -123,7 +140,8 @@ class Bench(Device):
     def __init__(self, server: ComfyServer, gpu: bool = False, room_mib: int = ROOM_MIB) -> None:
         import psutil
 
-        super().__init__(server.client(), gpu, room_mib)
+        driver = driver_ledger(server.fake_ledger) if server.fake_cuda is not None else None
+        super().__init__(server.client(), gpu, room_mib, driver)
         assert server.process is not None
         self.base = server.base_dir
         self.process = psutil.Process(server.process.pid)
@@ -159,20 +177,22 @@ def serve(
     packs: Iterable[str] = (), flags: Iterable[str] = (), expandable: bool = False,
     env: Mapping[str, str] | None = None, plain: Iterable[str] = PLAIN, **options: Any,
 ) -> ComfyServer:
-    """A ComfyUI with our probe packs on a simulated GPU of that size, or on the whole real one.
+    """A ComfyUI with our probe packs on a simulated or fake GPU of that size, or on a real one.
 
-    With None for the size it runs on the CPU where it is not the real one.
-    `plain` are flags for the real one, given where this ComfyUI knows them.
+    With None for the size it runs on the CPU where it is not the real one, which is used whole.
+    `plain` are flags for CUDA, real or fake, given where this ComfyUI knows them.
     """
     folders = [PROBES / name for name in packs]
     tree = Path(args.comfyui)
-    if not getattr(args, "gpu", False):
+    fake = getattr(args, "fake_cuda", False) and capacity_mib is not None
+    if not (fake or getattr(args, "gpu", False)):
         return ComfyServer(tree, Path(base), simulate_mib=capacity_mib, packs=folders,
                            args=list(flags), expandable_segments=expandable, env=env, **options)
     setting = f"expandable_segments:{expandable}"
     settings = {"PYTORCH_CUDA_ALLOC_CONF": setting, "PYTORCH_ALLOC_CONF": setting}
-    return ComfyServer(tree, Path(base), gpu=True, packs=[*folders, REAL_PACK],
-                       args=[*plain_flags(tree, plain), *flags],
+    words = ["--capacity-mib", str(capacity_mib)] if fake else None
+    return ComfyServer(tree, Path(base), gpu=not fake, fake_cuda=words,
+                       packs=[*folders, REAL_PACK], args=[*plain_flags(tree, plain), *flags],
                        env={**settings, **(env or {})}, **options)
 
 

@@ -38,27 +38,27 @@ def load(name: str) -> ModuleType:
     return module
 
 
-def arguments(module: Any, words: Sequence[str], gpu: bool = False) -> argparse.Namespace:
-    """The benchmark's own arguments, and `--comfyui`; NotHere where it knows no real GPU."""
+def arguments(module: Any, words: Sequence[str], device: str = "") -> argparse.Namespace:
+    """The benchmark's own arguments, `--comfyui` and the device; NotHere where it knows it not."""
     parser = argparse.ArgumentParser(description=module.__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     module.add_arguments(parser)
     known = {option for action in parser._actions for option in action.option_strings}
     if "--comfyui" not in known:
         parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"))
-    if gpu and "--gpu" not in known:
-        raise NotHere("it measures the CPU or the simulated GPU: run it without --gpu")
-    return parser.parse_args([*words, *(["--gpu"] if gpu else [])])
+    if device and device not in known:
+        raise NotHere(f"it measures the CPU or the simulated GPU: run it without {device}")
+    return parser.parse_args([*words, *([device] if device else [])])
 
 
 def run_one(
-    module: Any, words: Sequence[str], gpu: bool = False, keep: bool = True
+    module: Any, words: Sequence[str], device: str = "", keep: bool = True
 ) -> bool:
     """Measure one benchmark and record it, unless told not to `keep` it; False when it failed."""
     started = time.monotonic()
     print(f"{module.NAME}: running", flush=True)
     try:
-        args = arguments(module, words, gpu)
+        args = arguments(module, words, device)
         found = module.run(args)
     except NotHere as reason:
         print(f"{module.NAME}: skipped, {reason}", flush=True)
@@ -69,7 +69,7 @@ def run_one(
         return False
     kept = "not recorded"
     if keep:
-        path = results.record(module.NAME, found, args.comfyui, getattr(args, "gpu", False))
+        path = results.record(module.NAME, found, args.comfyui, _device(args))
         kept = f"recorded in {path.name}"
     print(f"{module.NAME}: {time.monotonic() - started:.0f} s, {kept}", flush=True)
     for what, figure in bench_rows.rows_of(module.NAME, found, bench_rows.english):
@@ -78,6 +78,15 @@ def run_one(
     for problem in problems:
         print(f"{module.NAME}: PROBLEM {problem}", flush=True)
     return not problems
+
+
+def _device(args: argparse.Namespace) -> str:
+    """What the figures are of, as the tables name it."""
+    if getattr(args, "gpu", False):
+        import torch
+
+        return str(torch.cuda.get_device_name())
+    return results.FAKE if getattr(args, "fake_cuda", False) else results.SIMULATED
 
 
 def alone() -> None:
@@ -95,24 +104,25 @@ def alone() -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--gpu", dest="device", action="store_const", const="--gpu", default="")
+    parser.add_argument("--fake-cuda", dest="device", action="store_const", const="--fake-cuda")
     parser.add_argument("--rehearse", action="store_true")
     parser.add_argument("names", nargs="+")
     options = parser.parse_args()
     if options.rehearse:
         return _rehearse(options.names)
-    if options.gpu and not _has_gpu():
+    if options.device == "--gpu" and not _has_gpu():
         print("Error: --gpu needs a GPU that torch can use, and this machine shows none.",
               file=sys.stderr)
         return 2
-    return _failures(options.names, lambda module: run_one(module, [], options.gpu))
+    return _failures(options.names, lambda module: run_one(module, [], options.device))
 
 
 def _rehearse(names: Iterable[str]) -> int:
     """Do in small, on a simulated GPU, what `--gpu` does, and record nothing."""
     os.environ[VARIABLE] = str(REHEARSAL_MIB)
     return _failures(names, lambda module: run_one(
-        module, getattr(module, "REHEARSAL", ()), gpu=True, keep=False
+        module, getattr(module, "REHEARSAL", ()), "--gpu", keep=False
     ))
 
 

@@ -64,13 +64,18 @@ def with_part(text: str, part: str, written: str) -> str:
 
 
 def section(parts: Iterable[Part], say: Say) -> str:
-    """A table for each device, ComfyUI and torch, with what each was measured on above it."""
-    tables = []
-    for measured_on, group in groupby(parts, lambda part: (part.device, part.comfyui, part.torch)):
+    """A table for each device, ComfyUI and torch, with what each was measured on above it.
+
+    The simulated GPU and the fake CUDA driver share one, with a column of figures each.
+    """
+    tables, real = [], False
+    for measured_on, group in groupby(parts, lambda part: part.measured_on):
         found = list(group)
-        if rows := [row for part in found for row in _rows(part, say)]:
-            tables.append("\n".join([_about(*measured_on, say=say), "", *_head(say), *rows]))
-    if all(part.simulated for part in parts):
+        real = real or not found[0].without_gpu
+        if rows := _rows(found, say):
+            about = _about(_devices(found), *measured_on[1:], say=say)
+            tables.append("\n".join([about, "", *_head(_devices(found), say), *rows]))
+    if not real:
         tables.append(say(
             "None of these figures was measured on a real GPU. `python dev.py bench --gpu` "
             "measures the same there.",
@@ -80,30 +85,72 @@ def section(parts: Iterable[Part], say: Say) -> str:
     return "\n\n".join(tables)
 
 
-def _about(device: str, comfyui: str, torch: str, say: Say) -> str:
-    if device != results.SIMULATED:
-        return f"**{device}**, ComfyUI {comfyui}, torch {torch}"
-    return say(
-        f"**Simulated GPU** (no real GPU took part), ComfyUI {comfyui}, torch {torch}. Bytes are "
-        "counted by a model of PyTorch's caching allocator, which agrees with the real one on a "
-        "fake CUDA driver (`tests/unit/test_fake_cuda_driver.py`); there is no CUDA context, no "
-        "stream and no dynamic VRAM. Seconds are of a CPU: only ratios within one run say "
-        "something.",
-        f"**模拟 GPU**（没有真实 GPU 参与），ComfyUI {comfyui}，torch {torch}。字节数由 PyTorch "
-        "缓存分配器的模型计数，它与在伪 CUDA 驱动上运行的真实分配器一致"
-        "（`tests/unit/test_fake_cuda_driver.py`）；不含 CUDA 上下文、流和动态显存。秒数来自 CPU，"
-        "只有同一次运行内的比值有意义。",
-    )
+def _devices(parts: Iterable[Part]) -> list[str]:
+    return list(dict.fromkeys(part.device for part in parts))
 
 
-def _head(say: Say) -> list[str]:
-    words = (say("What", "内容"), say("Figure", "数字"), say("Benchmark", "基准"),
-             say("Commit", "提交"), say("Date", "日期"))
-    return [f"| {' | '.join(words)} |", "|---|---|---|---|---|"]
+def _about(devices: list[str], comfyui: str, torch: str, say: Say) -> str:
+    texts = []
+    for device in devices:
+        name, more = ABOUT.get(device, ((f"**{device}**",) * 2, ("", "")))
+        texts.append(say(f"{name[0]}, ComfyUI {comfyui}, torch {torch}{more[0]}",
+                         f"{name[1]}，ComfyUI {comfyui}，torch {torch}{more[1]}"))
+    return "\n\n".join(texts)
 
 
-def _rows(part: Part, say: Say) -> list[str]:
-    return [
-        f"| {what} | {figure} | `{part.name}` | {part.commit} | {part.date} |"
-        for what, figure in rows_of(part.name, part.result, say)
+def _head(devices: list[str], say: Say) -> list[str]:
+    figures = [say("Figure", "数字")] if len(devices) == 1 else [
+        say(*COLUMNS[device]) for device in devices
     ]
+    words = (say("What", "内容"), *figures, say("Benchmark", "基准"), say("Commit", "提交"),
+             say("Date", "日期"))
+    return [f"| {' | '.join(words)} |", "|---" * len(words) + "|"]
+
+
+def _rows(parts: list[Part], say: Say) -> list[str]:
+    """One line for what was measured, with a figure for each device that has one."""
+    lines: dict[tuple[str, str], dict[str, tuple[str, Part]]] = {}
+    for part in sorted(parts, key=lambda part: part.name):
+        for what, figure in rows_of(part.name, part.result, say):
+            lines.setdefault((part.name, what), {})[part.device] = figure, part
+    return [_row(what, name, found, _devices(parts)) for (name, what), found in lines.items()]
+
+
+def _row(what: str, name: str, found: dict[str, tuple[str, Part]], devices: list[str]) -> str:
+    figures = [found[device][0] if device in found else "–" for device in devices]
+    parts = [part for _, part in found.values()]
+    commits = ", ".join(dict.fromkeys(part.commit for part in parts))
+    dates = ", ".join(dict.fromkeys(part.date for part in parts))
+    return f"| {' | '.join([what, *figures, f'`{name}`', commits, dates])} |"
+
+
+COLUMNS = {
+    results.SIMULATED: ("Simulated GPU", "模拟 GPU"),
+    results.FAKE: ("Real CUDA allocator, fake driver", "真实 CUDA 分配器，伪驱动"),
+}
+# The name of what was measured on, and what it is not.
+ABOUT = {
+    results.SIMULATED: (
+        ("**Simulated GPU** (no real GPU took part)", "**模拟 GPU**（没有真实 GPU 参与）"),
+        (". Bytes are "
+         "counted by a model of PyTorch's caching allocator, which agrees with the real one on a "
+         "fake CUDA driver (`tests/unit/test_fake_cuda_driver.py`); there is no CUDA context, no "
+         "stream and no dynamic VRAM. Seconds are of a CPU: only ratios within one run say "
+         "something.",
+         "。字节数由 PyTorch "
+         "缓存分配器的模型计数，它与在伪 CUDA 驱动上运行的真实分配器一致"
+         "（`tests/unit/test_fake_cuda_driver.py`）；不含 CUDA 上下文、流和动态显存。秒数来自 CPU，"
+         "只有同一次运行内的比值有意义。"),
+    ),
+    results.FAKE: (
+        ("**Real CUDA allocator on a fake driver** (no real GPU took part)",
+         "**伪驱动上的真实 CUDA 分配器**（没有真实 GPU 参与）"),
+        (". PyTorch's own allocator and ComfyUI's own memory management run unmodified on a "
+         "library that poses as the CUDA driver (`tests/fakecuda/`). Kernels do nothing, so that "
+         "seconds say what the program around them takes; bytes are the real ones, without a CUDA "
+         "context and cuDNN's workspaces.",
+         "。PyTorch 自己的分配器和 ComfyUI 自己的显存管理原样运行在一个冒充 CUDA 驱动的库上"
+         "（`tests/fakecuda/`）。内核不做任何事，因此秒数只反映外围程序的耗时；字节数是真实的，"
+         "但不含 CUDA 上下文和 cuDNN 的工作区。"),
+    ),
+}

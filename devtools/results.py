@@ -18,8 +18,10 @@ from .cache import cache_home, process_lock
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 SIMULATED = "simulated GPU"
+FAKE = "fake CUDA driver"  # PyTorch's own allocator on it
 # What a figure depends on.
-MEASURED = ("headroom", "nodes", "tests/simgpu", "benchmarks", ":(exclude)benchmarks/results")
+MEASURED = ("headroom", "nodes", "tests/simgpu", "tests/fakecuda", "benchmarks",
+            ":(exclude)benchmarks/results")
 Json = dict[str, Any]
 
 
@@ -39,14 +41,23 @@ class Part:
     def simulated(self) -> bool:
         return self.device == SIMULATED
 
+    @property
+    def without_gpu(self) -> bool:
+        """Measured on a simulated GPU or a fake driver: one table holds both."""
+        return self.device in (SIMULATED, FAKE)
+
+    @property
+    def measured_on(self) -> tuple[str, str, str]:
+        """What the parts of one table have in common; a real device has its own table."""
+        return "" if self.without_gpu else self.device, self.comfyui, self.torch
+
 
 def record(
-    name: str, result: Json, comfyui: str | Path, gpu: bool = False, folder: Path = RESULTS
+    name: str, result: Json, comfyui: str | Path, device: str = SIMULATED, folder: Path = RESULTS
 ) -> Path:
     """Put one benchmark's figures into the file of today, this device and this ComfyUI."""
     import torch
 
-    device = torch.cuda.get_device_name() if gpu else SIMULATED
     version = comfyui_version(Path(comfyui))
     today = datetime.date.today().isoformat()
     path = folder / f"{today}-{slug(device)}-{version}.json"
@@ -66,7 +77,9 @@ def newest(folder: Path = RESULTS) -> list[Part]:
     for path in sorted(folder.glob("*.json")):  # by date
         for part in parts_of(path):
             found[part.device, part.comfyui, part.name] = part
-    return sorted(found.values(), key=lambda part: (part.simulated, part.device, part.comfyui))
+    return sorted(found.values(), key=lambda part: (
+        part.without_gpu, part.measured_on, not part.simulated,
+    ))
 
 
 def parts_of(path: Path) -> Iterator[Part]:

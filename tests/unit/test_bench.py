@@ -95,6 +95,28 @@ def test_a_table_of_the_simulated_gpu_says_so_plainly(folder, say, words):
     assert all(word in text for word in words)
 
 
+@pytest.mark.parametrize(("say", "column"), [
+    (english, "| Simulated GPU | Real CUDA allocator, fake driver |"),
+    (chinese, "| 模拟 GPU | 真实 CUDA 分配器，伪驱动 |"),
+])
+def test_the_fake_driver_has_a_column_beside_the_simulated_gpu(folder, say, column):
+    write(folder, "2026-01-01", encode_loop=ENCODE_LOOP)
+    slower = {**ENCODE_LOOP, "throughput": {"cpu_throughput_ratio": 0.5}}
+    write(folder, "2026-01-02", device=results.FAKE, encode_loop=slower)
+    text = bench_tables.section(results.newest(folder), say)
+    assert column in text
+    assert "| 0.970 | 0.500 | `encode_loop` | 01, 02 | 2026-01-01, 2026-01-02 |" in text
+    assert text.count("| `encode_loop` |") == 4  # a line for each figure, not one for each device
+
+
+def test_what_only_one_of_the_two_has_measured_leaves_the_other_column_empty(folder):
+    write(folder, "2026-01-01", encode_loop=ENCODE_LOOP)
+    write(folder, "2026-01-01", device=results.FAKE, import_time={"import_ms": 5, "cpu_ms": 4})
+    text = bench_tables.section(results.newest(folder), english)
+    assert "| – | 5 ms, of them 4 ms of CPU time | `import_time` |" in text
+    assert "| 0.970 | – | `encode_loop` |" in text
+
+
 def test_only_the_part_between_the_markers_of_a_readme_is_written():
     markers = [form.format("workflows") for form in (bench_tables.BEGIN, bench_tables.END)]
     text = f"before\n{markers[0]}\nold\n{markers[1]}\nafter\n"
@@ -182,3 +204,11 @@ def test_a_free_without_effect_ends_the_purge_benchmark_instead_of_being_measure
     with pytest.raises(RuntimeError, match="POST /free had no effect"):
         purge.PurgeBench(device, None).free(True)
     assert device.asked == purge.TRIES
+
+
+def test_no_two_lines_of_a_benchmark_say_the_same_was_measured():
+    parts = list(results.newest())
+    for say in (english, chinese):
+        for part in parts:
+            lines = [what for what, _ in rows_of(part.name, part.result, say)]
+            assert len(set(lines)) == len(lines), f"{part.name} of {part.device}"
