@@ -11,7 +11,7 @@ constants here; the depth is the caller's.
 import dataclasses
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +188,8 @@ def one_number() -> Shapes:
     return {"stand_in": (1,)}
 
 
-def main(comfyui: str, wanted: Sequence[Sequence[Any]]) -> None:
+def main(comfyui: str, wanted: Sequence[Sequence[Any]], known: Mapping[str, Any]) -> None:
+    """Print the shapes of the wanted ones among the `known` functions."""
     sys.path[0] = comfyui  # in the place of this folder, whose modules would hide ComfyUI's
     sys.argv[1:] = ["--cpu"]
     import comfy.options
@@ -197,8 +198,8 @@ def main(comfyui: str, wanted: Sequence[Sequence[Any]]) -> None:
     import torch
 
     with torch.device("meta"):
-        print(json.dumps([globals()[name](*args) for name, *args in wanted]))
+        print(json.dumps([known[name](*args) for name, *args in wanted]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]))
+    main(sys.argv[1], json.loads(sys.argv[2]), globals())

@@ -113,22 +113,24 @@ def make_models(
 
 
 def read_shapes(
-    several: Iterable[Parts], comfyui: str | Path | None = None
+    several: Iterable[Parts], comfyui: str | Path | None = None, script: Path = ARCHITECTURES,
+    joined: str = "",
 ) -> list[dict[str, Shape]]:
     """The shape of every weight of these files by its name, as ComfyUI's own classes have them.
 
+    `script` knows the architectures; `joined` stands between a part's prefix and a weight's name.
     Starts a process that imports ComfyUI, some 5 s; DevError with its words when it fails.
     """
     several = list(several)
     wanted = list(dict.fromkeys(part for parts in several for part in parts.values()))
     comfyui = locate_comfyui(comfyui)
-    command = [sys.executable, ARCHITECTURES, comfyui, json.dumps(wanted)]
+    command = [sys.executable, script, comfyui, json.dumps(wanted)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise DevError(f"{comfyui} could not name its models' weights:\n{done.stderr[-2000:]}")
     known = dict(zip(wanted, json.loads(done.stdout.splitlines()[-1]), strict=True))
     return [
-        {prefix + name: tuple(shape) for prefix, part in parts.items()
+        {prefix + joined + name: tuple(shape) for prefix, part in parts.items()
          for name, shape in known[part].items()}
         for parts in several
     ]

@@ -40,6 +40,9 @@ class FakeCuda:
     fail_in: int = _setting("FAKECUDA_FAIL_IN", 0, "which allocation from now fails, 0 none")
     fail_times: int = _setting("FAKECUDA_FAIL_TIMES", 1, "how many fail from then on, 0 all")
     fail_above_mib: float = _setting("FAKECUDA_FAIL_ABOVE_MIB", 0.0, "count only such large ones")
+    copy_at_most_kib: float = _setting(
+        "FAKECUDA_COPY_AT_MOST_KIB", 0.0, "count larger copies, but do not make them; 0 makes all"
+    )
     ledger: str = _setting("FAKECUDA_LEDGER", "", "file of the ledger, for others to read and set")
     allocator: str = _setting("PYTORCH_CUDA_ALLOC_CONF", "program", " | ".join(ALLOCATORS))
 

@@ -4,40 +4,66 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import os
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 # Its CUDA backend has NVIDIA's runtime linked into it, which asks a driver for more than is
 # documented; its Triton backend would compile kernels that then do nothing.
 KITCHEN, WITHOUT = "comfy_kitchen", ("cuda", "triton")
+COPY_AT_MOST = "FAKECUDA_COPY_AT_MOST_KIB"
 
 
-class _KitchenWithoutKernels(importlib.abc.MetaPathFinder):
-    """Lets comfy_kitchen use its PyTorch backend only, in its own way, once it is imported."""
+def _without_kernels(kitchen: ModuleType) -> None:
+    """Let comfy_kitchen use its PyTorch backend only, in its own way."""
+    for backend in WITHOUT:
+        kitchen.disable_backend(backend)
+
+
+def _without_large_copies(torch: Any) -> None:
+    """Leave out what the driver leaves out: weights that are read from a file into RAM."""
+    at_most = float(os.environ.get(COPY_AT_MOST) or 0) * 1024
+    copy, parameter = torch.Tensor.copy_, torch.nn.Parameter
+
+    def copy_(self: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(self, parameter) and self.nbytes > at_most and self.device.type == "cpu":
+            return self
+        return copy(self, source, *args, **kwargs)
+
+    if at_most:
+        torch.Tensor.copy_ = copy_
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Calls a function with a module as soon as that is imported."""
+
+    def __init__(self, hooks: Mapping[str, Callable[[Any], None]]) -> None:
+        self._hooks = hooks
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name != KITCHEN:
+        if name not in self._hooks:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 
-            def load_and_switch_off(module: ModuleType) -> None:
+            def load_and_call(module: ModuleType) -> None:
                 load(module)
-                for backend in WITHOUT:
-                    module.disable_backend(backend)
+                self._hooks[name](module)
 
-            spec.loader.exec_module = load_and_switch_off  # type: ignore[method-assign]
+            spec.loader.exec_module = load_and_call  # type: ignore[method-assign]
         return spec
 
 
 def main() -> None:
-    sys.meta_path.insert(0, _KitchenWithoutKernels())
+    hooks = {KITCHEN: _without_kernels, "torch": _without_large_copies}
+    sys.meta_path.insert(0, _AfterImport(hooks))
     program = Path(sys.argv[1])
     script = program / "main.py" if program.is_dir() else program
     sys.argv = [str(script), *sys.argv[2:]]

@@ -1,0 +1,103 @@
+"""A ComfyUI on the fake CUDA driver with model files that hold no weights: what runs take, dry.
+
+    with DryServer(tree, folder, capacity_mib=8192) as dry:
+        dry.add_models({"checkpoints/a.safetensors": content})
+        dry.client.run(prompt)
+        dry.driver.device().peak_used_bytes
+
+Copies of weights are counted and not made, so that a model takes no RAM. Pictures mean nothing;
+see tests/fakecuda/README.md for what is real.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .errors import DevError
+from .graph import forget_everything
+from .server import ComfyServer
+from .sparse_files import SparseFile, write_sparse
+
+TESTS = Path(__file__).resolve().parent.parent / "tests"
+PACKS = (TESTS / "gpu" / "packs" / "headroom_real_gpu",
+         Path(__file__).resolve().parent / "packs" / "headroom_dry")
+COPY_AT_MOST_KIB = 64  # ids, positions and sigmas come through, weights do not
+ROOM_MIB = 1 << 20
+# Memory of glibc that was used before is not mapped lazily; above this size it gives back.
+LAZY_RAM = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
+NO_COMPILING = {"TORCHDYNAMO_DISABLE": "1"}  # what TorchCompileModel would make runs nowhere
+MIB = 1 << 20
+
+
+def fake_cuda() -> ModuleType:
+    """The package of the fake driver, which lies with the tests that it is for."""
+    if "fakecuda" not in sys.modules:
+        for name in ("simgpu", "fakecuda"):
+            _load(name, TESTS / name)
+    return sys.modules["fakecuda"]
+
+
+def _load(name: str, folder: Path) -> None:
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)])
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+
+
+class DryServer:
+    """One such server. `settings` are those of `fakecuda.FakeCuda`, `options` a ComfyServer's.
+
+    DevError where this machine cannot have the driver.
+    """
+
+    def __init__(
+        self, comfyui: Path, base: Path, capacity_mib: float = ROOM_MIB, *,
+        flags: Sequence[str] = (), packs: Sequence[Path] = (),
+        settings: Mapping[str, Any] | None = None, **options: Any,
+    ) -> None:
+        package = fake_cuda()
+        if reason := package.why_not():
+            raise DevError(f"A dry run is not possible here: {reason}.")
+        devices = package.FakeCuda(
+            **{"capacity_mib": capacity_mib, "copy_at_most_kib": COPY_AT_MOST_KIB,
+               **(settings or {})})
+        env = {**LAZY_RAM, **NO_COMPILING, **options.pop("env", {})}
+        self.models = Path(base) / "models"
+        self._server = ComfyServer(comfyui, Path(base), args=flags, packs=(*packs, *PACKS),
+                                   fake_cuda=devices.words(), env=env, **options)
+
+    def __enter__(self) -> "DryServer":
+        self._server.start()
+        self.client = self._server.client()
+        self.driver = fake_cuda().Ledger(self._server.fake_ledger)
+        self.fresh_bytes = self.driver.device().used_bytes
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.stop()
+
+    @property
+    def pid(self) -> int:
+        assert self._server.process is not None
+        return self._server.process.pid
+
+    def log_text(self) -> str:
+        return self._server.log_text()
+
+    def add_models(self, files: Mapping[str, SparseFile]) -> None:
+        """Put files into the server's models folder; also while it runs."""
+        for place, content in files.items():
+            write_sparse(self.models / place, content)
+
+    def empty(self, capacity_mib: float) -> None:
+        """Take everything off the device, forget all results, and make it that large."""
+        self.driver.set(capacity_bytes=ROOM_MIB * MIB)
+        forget_everything(self.client)
+        self.client.post_when_idle("/headroom/purge", {})
+        self.driver.set(capacity_bytes=int(capacity_mib * MIB))
+        self.driver.reset_peaks()

@@ -1,0 +1,132 @@
+"""What each node and each step of a dry run took, by the fake driver's own ledger.
+
+GET /dry/runs/{prompt_id} -> [{node_id, peak_bytes, allocated_bytes, pages_bytes, refused,
+htod_bytes, steps: [bytes copied to the device in each step]}]
+
+It hangs on to Headroom's own progress handler, so that each figure is read in the thread that runs
+the node: between two events nothing else can have happened.
+"""
+
+import os
+import sys
+from collections import OrderedDict
+from pathlib import Path
+
+import psutil
+import torch
+from aiohttp import web
+from comfy_execution.progress import get_progress_state
+from server import PromptServer
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "tests" / "fakecuda"))
+from ledger import Ledger  # noqa: E402
+
+NODE_CLASS_MAPPINGS: dict[str, type] = {}
+KEPT_RUNS = 8
+HOST_RAM = "HEADROOM_DRY_RAM_MIB"  # the RAM that ComfyUI is to find free, whatever this machine has
+
+
+class Probe:
+    """Follows one prompt after the other."""
+
+    def __init__(self):
+        self.ledger = Ledger(Path(os.environ["FAKECUDA_LEDGER"]))
+        self.runs = OrderedDict()
+        self.handler = None
+
+    def hang_on(self):
+        """Be called by Headroom's handler too; there is one as long as the server lives."""
+        found = get_progress_state().handlers.get("headroom")
+        if found is None or found is self.handler:
+            return
+        self.handler = found
+        starts, finishes = found.start_handler, found.finish_handler
+
+        def start(node_id, state, prompt_id):
+            starts(node_id, state, prompt_id)
+            self.starts(node_id, prompt_id)
+
+        def finish(node_id, state, prompt_id):
+            self.finishes(node_id, prompt_id)
+            finishes(node_id, state, prompt_id)
+
+        found.start_handler, found.finish_handler = start, finish
+        found.update_handler = lambda node_id, value, most, state, prompt_id, image=None: (
+            self.steps(node_id, value, prompt_id))
+
+    def starts(self, node_id, prompt_id):
+        self.close(prompt_id)
+        self.ledger.reset_peaks()
+        torch.cuda.reset_peak_memory_stats()
+        now = self.ledger.device()
+        run = self.runs.setdefault(prompt_id, OrderedDict())
+        while len(self.runs) > KEPT_RUNS:
+            self.runs.popitem(last=False)
+        run.setdefault(node_id, {
+            "node_id": node_id, "peak_bytes": 0, "allocated_bytes": 0, "pages_bytes": 0,
+            "refused": 0, "htod_bytes": 0, "steps": [],
+        })
+        self.open = (node_id, now.refused, now.htod_bytes)
+        self.last = (None, now.htod_bytes)
+
+    def steps(self, node_id, value, prompt_id):
+        """A step is over; progress that stands still or is of a bar within a step is no step."""
+        node = self.runs.get(prompt_id, {}).get(node_id)
+        if node is None or value == self.last[0]:
+            return
+        copied = self.ledger.device().htod_bytes
+        node["steps"].append(copied - self.last[1])
+        self.last = (value, copied)
+
+    def finishes(self, node_id, prompt_id):
+        self.close(prompt_id)
+
+    def close(self, prompt_id):
+        """Take down what the node that ran last has reached."""
+        if getattr(self, "open", None) is None:
+            return
+        (node_id, refused, copied), self.open = self.open, None
+        node = self.runs.get(prompt_id, {}).get(node_id)
+        if node is None:
+            return
+        now = self.ledger.device()
+        # Expandable segments are handles too, as the pager's pages are.
+        is_expandable = not now.malloc_bytes + now.pool_reserved_bytes
+        torchs_own = torch.cuda.memory_reserved() if is_expandable else 0
+        node["peak_bytes"] = max(node["peak_bytes"], now.peak_used_bytes)
+        node["allocated_bytes"] = max(node["allocated_bytes"], torch.cuda.max_memory_allocated())
+        node["pages_bytes"] = max(node["pages_bytes"], now.peak_handle_bytes - torchs_own)
+        node["refused"] += now.refused - refused
+        node["htod_bytes"] += now.htod_bytes - copied
+
+    def told(self, prompt_id):
+        self.close(prompt_id)  # the last node of a run that failed has no end
+        return list(self.runs.get(prompt_id, {}).values())
+
+
+PROBE = Probe()
+
+
+def _on_prompt(data):
+    PROBE.hang_on()
+    return data
+
+
+def _assume_ram(mib):
+    """ComfyUI decides by free RAM where to make a model; the answer must not be this machine's."""
+    asked = psutil.virtual_memory
+
+    def virtual_memory():
+        return asked()._replace(available=int(mib * 2**20))
+
+    psutil.virtual_memory = virtual_memory
+
+
+if os.environ.get(HOST_RAM):
+    _assume_ram(float(os.environ[HOST_RAM]))
+PromptServer.instance.add_on_prompt_handler(_on_prompt)
+
+
+@PromptServer.instance.routes.get("/dry/runs/{prompt_id}")
+async def _run(request: web.Request) -> web.Response:
+    return web.json_response(PROBE.told(request.match_info["prompt_id"]))

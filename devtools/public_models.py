@@ -1,0 +1,167 @@
+"""Published model files by their names: what is in them, made of ComfyUI's own classes.
+
+Nothing here is read from a published file: names and shapes are those of ComfyUI's classes at the
+published sizes (public_architectures.py), number types those that the files are known to have.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from . import models
+from .sparse_files import SparseFile, Weight
+
+SCRIPT = Path(__file__).with_name("public_architectures.py")
+SCALED = "fp8 scaled"  # layers in float8 with a scale each, everything else in float16
+MARK = "scaled_fp8"
+KEPT = ("shared", "embed_tokens", "visual.", "relative_attention_bias")  # never in float8
+VOCABULARY = "spiece_model"  # umT5's tokenizer, which its file holds as a tensor
+
+
+class Part(NamedTuple):
+    """Tensors of one model in a file: the prefix of their names, who knows the shapes, the type."""
+
+    prefix: str
+    made_by: tuple[Any, ...]
+    dtype: str
+
+
+def one(made_by: tuple[Any, ...], dtype: str) -> tuple[Part, ...]:
+    return (Part("", made_by, dtype),)
+
+
+def sd15(dtype: str, inputs: int = 4) -> tuple[Part, ...]:
+    return (Part("model.diffusion_model.", ("sd15_unet", inputs), dtype),
+            Part("cond_stage_model.transformer.text_model.", ("clip_l",), dtype),
+            Part("first_stage_model.", ("sd15_vae",), dtype))
+
+
+def sdxl(dtype: str) -> tuple[Part, ...]:
+    return (Part("model.diffusion_model.", ("sdxl_unet",), dtype),
+            Part("conditioner.embedders.0.transformer.text_model.", ("clip_l",), dtype),
+            Part("conditioner.embedders.1.model.", ("clip_g",), dtype),
+            Part("first_stage_model.", ("sd15_vae",), dtype))
+
+
+def flux_checkpoint(guidance: bool) -> tuple[Part, ...]:
+    return (Part("model.diffusion_model.", ("flux", guidance), "F8_E4M3"),
+            Part("text_encoders.clip_l.transformer.text_model.", ("clip_l",), "F16"),
+            Part("text_encoders.t5xxl.transformer.", ("t5", "t5_config_xxl"), "F8_E4M3"),
+            Part("vae.", ("flux_vae",), "F32"))
+
+
+CLIP_L = (Part("text_model.", ("clip_l",), "F16"),)
+T5_XXL, UMT5_XXL = ("t5", "t5_config_xxl"), ("t5", "umt5_config_xxl")
+PUBLIC: Mapping[str, tuple[Part, ...]] = {
+    f"{name}.safetensors": parts for name, parts in {
+        "checkpoints/v1-5-pruned-emaonly-fp16": sd15("F16"),
+        "checkpoints/v1-5-pruned-emaonly": sd15("F32"),
+        "checkpoints/DreamShaper_8_pruned": sd15("F16"),
+        "checkpoints/512-inpainting-ema": sd15("F32", 9),
+        "checkpoints/sd_xl_base_1.0": sdxl("F16"),
+        "checkpoints/sd_xl_turbo_1.0_fp16": sdxl("F16"),
+        "checkpoints/flux1-dev-fp8": flux_checkpoint(True),
+        "checkpoints/flux1-schnell-fp8": flux_checkpoint(False),
+        "controlnet/control_v11p_sd15_canny_fp16": one(("sd15_controlnet",), "F16"),
+        "controlnet/control_v11p_sd15_scribble_fp16": one(("sd15_controlnet",), "F16"),
+        "controlnet/control_v11p_sd15_openpose_fp16": one(("sd15_controlnet",), "F16"),
+        "controlnet/control_v11f1p_sd15_depth_fp16": one(("sd15_controlnet",), "F16"),
+        "controlnet/flux-canny-controlnet-v3": one(("flux_controlnet", 2), "BF16"),
+        "diffusion_models/flux1-dev": one(("flux", True), "BF16"),
+        "diffusion_models/flux1-dev-fp8": one(("flux", True), "F8_E4M3"),
+        "diffusion_models/flux1-schnell": one(("flux", False), "BF16"),
+        "diffusion_models/flux1-krea-dev_fp8_scaled": one(("flux", True), SCALED),
+        "diffusion_models/flux1-dev-kontext_fp8_scaled": one(("flux", True), SCALED),
+        "diffusion_models/wan2.1_t2v_1.3B_fp16": one(("wan", 12, 30, 8960), "F16"),
+        "diffusion_models/wan2.1_t2v_14B_fp8_scaled": one(("wan", 40, 40, 13824), SCALED),
+        "diffusion_models/wan2.1_t2v_14B_fp8_e4m3fn": one(("wan", 40, 40, 13824), "F8_E4M3"),
+        "diffusion_models/wan2.2_t2v_high_noise_14B_fp8_scaled":
+            one(("wan", 40, 40, 13824), SCALED),
+        "diffusion_models/wan2.2_t2v_low_noise_14B_fp8_scaled":
+            one(("wan", 40, 40, 13824), SCALED),
+        "diffusion_models/qwen_image_fp8_e4m3fn": one(("qwen_image",), "F8_E4M3"),
+        "diffusion_models/qwen_image_bf16": one(("qwen_image",), "BF16"),
+        "diffusion_models/z_image_turbo_bf16": one(("z_image",), "BF16"),
+        "text_encoders/clip_l": CLIP_L,
+        "text_encoders/t5xxl_fp16": one(T5_XXL, "F16"),
+        "text_encoders/t5xxl_fp8_e4m3fn": one(T5_XXL, "F8_E4M3"),
+        "text_encoders/t5xxl_fp8_e4m3fn_scaled": one(T5_XXL, SCALED),
+        "text_encoders/umt5_xxl_fp8_e4m3fn_scaled": one(UMT5_XXL, SCALED),
+        "text_encoders/umt5_xxl_fp16": one(UMT5_XXL, "F16"),
+        "text_encoders/qwen_2.5_vl_7b_fp8_scaled": one(("llama", "Qwen25_7BVLI"), SCALED),
+        "text_encoders/qwen_2.5_vl_7b": one(("llama", "Qwen25_7BVLI"), "BF16"),
+        "text_encoders/qwen_3_4b": one(("llama", "Qwen3_4B"), "BF16"),
+        "vae/ae": one(("flux_vae",), "F32"),
+        "vae/wan_2.1_vae": one(("wan_vae", 96), "BF16"),
+        "vae/qwen_image_vae": one(("wan_vae", 96), "BF16"),
+        "vae/vae-ft-mse-840000-ema-pruned": one(("sd15_vae",), "F32"),
+    }.items()
+}
+
+
+def known(name: str) -> str | None:
+    """The place (folder/file) of a published file, by its name alone or with folders; or None."""
+    wanted = name.replace("\\", "/").rsplit("/", 1)[-1]
+    return next((place for place in PUBLIC if place.endswith(f"/{wanted}")), None)
+
+
+def sparse_files(places: Iterable[str], comfyui: Path) -> dict[str, SparseFile]:
+    """These published files as this ComfyUI's classes have them; starts a process, some 10 s."""
+    places = list(places)
+    parts = [{str(number): part.made_by for number, part in enumerate(PUBLIC[place])}
+             for place in places]
+    found = models.read_shapes(parts, comfyui, SCRIPT, joined="/") if places else []
+    return {place: _file(place, shapes) for place, shapes in zip(places, found, strict=True)}
+
+
+def _file(place: str, shapes: Mapping[str, models.Shape]) -> SparseFile:
+    weights: dict[str, Weight] = {}
+    for key, shape in shapes.items():
+        number, _, name = key.partition("/")
+        part = PUBLIC[place][int(number)]
+        weights |= _weights(part, name, shape)
+    for part in PUBLIC[place]:
+        if part.dtype == SCALED:  # two numbers: its layers compute in full precision
+            full = any(name.startswith(("encoder.block", "model.layers")) for name in weights)
+            weights[part.prefix + MARK] = Weight("F8_E4M3", (2 if full else 0,))
+    if any(UMT5_XXL == part.made_by for part in PUBLIC[place]):
+        value = _tokenizer()
+        return SparseFile({**weights, VOCABULARY: Weight("U8", (len(value),))},
+                          {VOCABULARY: value})
+    return SparseFile(weights)
+
+
+def _weights(part: Part, name: str, shape: models.Shape) -> dict[str, Weight]:
+    full = part.prefix + name
+    if part.dtype != SCALED:
+        return {full: Weight(part.dtype, shape)}
+    is_layer = name.endswith(".weight") and len(shape) == 2 and "norm" not in name
+    if not is_layer or any(word in name for word in KEPT):
+        return {full: Weight("F16", shape)}
+    return {full: Weight("F8_E4M3", shape),
+            full.removesuffix("weight") + "scale_weight": Weight("F32", ())}
+
+
+@lru_cache(maxsize=1)
+def _tokenizer() -> bytes:
+    """A small tokenizer of words; prompts are filled up to 512 tokens whatever it makes of them."""
+    import io
+
+    import sentencepiece
+
+    made = io.BytesIO()
+    words = [letter * 3 + " " + letter for letter in "abcdefghijklmnopqrstuvwxyz,."]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(words), model_writer=made, vocab_size=64, model_type="word",
+        hard_vocab_limit=False, pad_id=0, eos_id=1, unk_id=2, bos_id=-1, minloglevel=2)
+    return made.getvalue()
+
+
+def key() -> str:
+    """A name for all that decides what these files hold."""
+    sources = [SCRIPT.read_text(), SCRIPT.with_name("architectures.py").read_text()]
+    text = json.dumps([sources, PUBLIC])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
