@@ -3,10 +3,12 @@
 import logging
 from functools import partial
 
+from .advise.advisor import Advisor
 from .api.gate import Gate
 from .encode import file_watch
 from .guard import left_out
 from .host.adapter import current_host
+from .models.held import HeldModels
 from .record.probe import Probe
 from .record.recorder import Recorder, current_recorder, use_recorder
 
@@ -27,6 +29,7 @@ def start() -> None:
 
 
 def _start() -> None:
+    from .host import queue as host_queue
     from .host import server as host_server
 
     if not host_server.has_server():
@@ -36,6 +39,7 @@ def _start() -> None:
     from .api.idle import Idle, IdleRelease
     from .api.metrics import Metrics
     from .api.routes import Routes
+    from .host.node_types import HostRegistry
     from .host.recording import PromptWatcher
     from .rescue.attach import look_after_prompts
 
@@ -48,7 +52,7 @@ def _start() -> None:
         rescue.prompt_begins()
 
     found = Recorder(
-        Probe(), host_server.outcome_of,
+        Probe(held=HeldModels()), host_server.outcome_of,
         announce=lambda data: host_server.send_event("headroom.oom", data),
         before_prompt=before_prompt,
     )
@@ -60,7 +64,8 @@ def _start() -> None:
     found.more_of = rescue.facts
     collect = partial(gauges, host_server.queue_lengths)
     metrics = Metrics(found, collect, rescue.facts)
-    routes = Routes(found, gate, host_server.queue_lengths, rescue.ask, metrics)
+    advisor = Advisor(found, host_queue.prompt_of, HostRegistry(), rescue.facts)
+    routes = Routes(found, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice)
     watcher = PromptWatcher(found, host_server.is_running)
     found.attach = watcher.attach
     for method, path, handler in routes.table():

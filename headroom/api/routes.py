@@ -46,18 +46,21 @@ class Page(Protocol):
 class Routes:
     """The handlers of our routes.
 
-    `queue_lengths` gives how many prompts run and wait, `rescue(prompt_id)` queues one again.
+    `queue_lengths` gives how many prompts run and wait, `rescue(prompt_id)` queues one again,
+    `advice(prompt_id)` says what to change in it.
     """
 
     def __init__(
         self, recorder: Recorder, gate: Gate, queue_lengths: Callable[[], tuple[int, int]],
         rescue: Callable[[str], Any], metrics: Page,
+        advice: Callable[[str], list[dict[str, Any]]],
     ) -> None:
         self._recorder = recorder
         self._gate = gate
         self._queue_lengths = queue_lengths
         self._rescue = rescue
         self._metrics = metrics
+        self._advice = advice
         # Threads of our own: a driver that hangs must not take those that ComfyUI serves with.
         self._readers = ThreadPoolExecutor(READERS, "headroom answer")
 
@@ -67,6 +70,7 @@ class Routes:
             ("GET", "/headroom/memory", self.memory),
             ("GET", "/headroom/runs", self.runs),
             ("GET", "/headroom/runs/{prompt_id}", self.run),
+            ("GET", "/headroom/runs/{prompt_id}/advice", self.advice),
             ("GET", "/headroom/ready", self.ready),
             ("GET", "/headroom/metrics", self.metrics),
             ("POST", "/headroom/purge", self.purge),
@@ -83,6 +87,10 @@ class Routes:
 
     async def run(self, request: web.Request) -> web.Response:
         return await self._read(partial(self._one_run, request.match_info["prompt_id"]))
+
+    async def advice(self, request: web.Request) -> web.Response:
+        wanted = request.match_info["prompt_id"]
+        return await self._read(lambda: as_json(self._advice(wanted)))
 
     async def ready(self, request: web.Request) -> web.Response:
         return await self._read(partial(self._ready, dict(request.query)))

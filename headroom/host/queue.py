@@ -36,6 +36,15 @@ def history_entry(prompt_id: str) -> dict[str, Any] | None:
     return found
 
 
+def prompt_of(prompt_id: str) -> dict[str, Any] | None:
+    """Return the API prompt of one that runs or stands in the history; only to be read."""
+    item = running_item()
+    if item is None or str(item[1]) != prompt_id:
+        item = (history_entry(prompt_id) or {}).get("prompt")
+    found: dict[str, Any] | None = None if item is None else item[2]
+    return found
+
+
 def is_known(prompt_id: str) -> bool:
     """Return whether a prompt runs, is queued, or stands in the history."""
     running, queued = PromptServer.instance.prompt_queue.get_current_queue_volatile()

@@ -27,3 +27,28 @@ class Outcome:
     status: RunStatus
     failed_node_id: str | None = None
     cached_node_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """One set of weights that ComfyUI loads, as it was when it was first seen, in bytes.
+
+    `id` as GET /headroom/memory names it; `file` None on a host that does not remember it.
+    `float32_bytes`: how much of it is float32 on the GPU. `is_dynamic`: pages that come and go.
+    """
+
+    id: str
+    kind: str
+    class_name: str
+    file: str | None
+    total_bytes: int
+    float32_bytes: int = 0
+    is_dynamic: bool = False
+
+
+class Held(NamedTuple):
+    """How much of a model is on a device at one moment."""
+
+    model: ModelFacts
+    device: str
+    bytes: int

@@ -70,6 +70,11 @@ class Names:
 _names = Names()
 
 
+def name_of(model: Any) -> str:
+    """Return the name of a model (the nn.Module behind a patcher), the same for its whole life."""
+    return _names.name(model)
+
+
 def loaded_models() -> list[LoadedModel]:
     """Return what ComfyUI has loaded, most recent first, each set of weights once."""
     host = current_host()

@@ -9,6 +9,8 @@ was given back somewhere in between, and only bounds are known.
 
 from typing import NamedTuple
 
+from ..host.types import Held
+
 
 class Use(NamedTuple):
     """One device at one moment, in bytes; None where nobody tells.
@@ -31,11 +33,15 @@ class Use(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Memory at one moment (`at`: seconds of a monotonic clock), for each device of the run."""
+    """Memory at one moment (`at`: seconds of a monotonic clock), for each device of the run.
+
+    `models` are those that ComfyUI held there; looked up where nodes begin and end only.
+    """
 
     at: float
     rss_bytes: int | None
     devices: tuple[Use, ...] = ()
+    models: tuple[Held, ...] = ()
 
 
 class Peak(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 
 from ..base import device as devices
+from ..host.types import Held
 from ..measure.snapshot import measure_device, rss_bytes, used_devices
 from .memory import Reading, Use
 
@@ -19,8 +20,12 @@ class Probe:
     Costs 45 microseconds with one CUDA device, 2 on the CPU (benchmarks/recorder_overhead.py).
     """
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.perf_counter,
+        held: Callable[[], tuple[Held, ...]] = tuple,
+    ) -> None:
         self._clock = clock
+        self._held = held
         self._devices: list[torch.device] = []
         self._has_failed = False
         self._last: Reading | None = None
@@ -42,6 +47,22 @@ class Probe:
             return last._replace(at=at)
         self._last = self._read(at)
         return self._last
+
+    def at_node(self, max_age_seconds: float = 0.0) -> Reading:
+        """Measure as `measured` does, and say which models are held; in the executor's thread."""
+        found = self.measured(max_age_seconds)
+        if self._devices and not found.models:
+            self._last = found = found._replace(models=self._models())
+        return found
+
+    def _models(self) -> tuple[Held, ...]:
+        try:
+            return self._held()
+        except Exception:
+            if not self._has_failed:
+                log.exception("[Headroom] reading what is loaded failed; the prompt goes on")
+            self._has_failed = True
+            return ()
 
     def _read(self, at: float) -> Reading:
         try:

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ..host.types import NodeCallback, Outcome
 from ..measure.journal import EmbeddingReads, Entry, OomAttempt, listen
@@ -21,12 +21,14 @@ SETTLE_SECONDS = 5.0
 ASK_SECONDS = 1.0
 BETWEEN_NODES_SECONDS = 0.0005  # within it, one node begins with the figures the other ended with
 
+Seen = TypeVar("Seen")
 Beginning = tuple[tuple[str, ...], Reading, float]  # devices, memory, seconds since the epoch
 
 
 class ProbeView(Protocol):
     def begin_run(self) -> tuple[str, ...]: ...
     def measured(self, max_age_seconds: float = 0.0) -> Reading: ...
+    def at_node(self, max_age_seconds: float = 0.0) -> Reading: ...
 
 
 class Recorder:
@@ -104,7 +106,7 @@ class Recorder:
 
     def _teller(self, enter: Enter, max_age_seconds: float = 0.0) -> NodeCallback:
         """Return what the executor calls when something has happened to a node."""
-        measured, append = self._probe.measured, self._events.append
+        measured, append = self._probe.at_node, self._events.append
 
         def told(node_id: str, _state: Any, prompt_id: str) -> None:
             append((enter, node_id, prompt_id, measured(max_age_seconds)))
@@ -141,6 +143,14 @@ class Recorder:
                 run.observe(self._probe.measured())
             found = run_json(run, time.perf_counter(), with_samples=True)
         return {**found, **self.more_of(prompt_id)}
+
+    def look(self, prompt_id: str, read: Callable[[Run], Seen]) -> Seen | None:
+        """Return what `read` makes of a record, None for a prompt that is not known (any more)."""
+        with self._lock:
+            self._settle()
+            self._events.enter(self._store)
+            run = self._store.get(prompt_id)
+            return None if run is None else read(run)
 
     def tell_settled(self, listener: Callable[[Run], None]) -> None:
         """Call `listener` with every run that is over from now on; it must be quick."""

@@ -42,6 +42,8 @@ class Probe:
         used = next(self.count) * MIB
         return Reading(time.perf_counter(), 7 * MIB, (Use(used, used, 0, used, 8192 * MIB),))
 
+    at_node = measured
+
 
 def play(recorder, prompt_id, *node_ids, end=True):
     """Let the executor run these nodes."""

@@ -38,9 +38,15 @@ class Recorder:
         return None
 
 
+def no_advice(prompt_id):
+    raise NotKnown("No record of this prompt.")
+
+
 def asked(*requests, act=None, rescue=lambda prompt_id: {}):
     """The (status, JSON) of each (method, path, body) on a server with our routes."""
-    routes = Routes(Recorder(), Gate(lambda: False, lambda: True), lambda: (0, 0), rescue, None)
+    routes = Routes(
+        Recorder(), Gate(lambda: False, lambda: True), lambda: (0, 0), rescue, None, no_advice
+    )
 
     async def ask():
         app = web.Application(client_max_size=2**30)

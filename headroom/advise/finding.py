@@ -1,0 +1,60 @@
+"""One piece of advice: what to change, what it saves, and on which figures that rests."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from ..base.device import in_mib
+
+Json = dict[str, Any]
+Kind = Literal[
+    "encode_to_cpu", "offload_after", "purge_between", "cast_bf16", "size_sorter", "oom_guard",
+    "disk_cache", "other_process", "expandable_segments", "gc_threshold", "cudnn_benchmark",
+    "reserve",
+]
+Cost = Literal["none", "seconds", "picture"]
+
+
+class Saves(NamedTuple):
+    """How much the peak of a run loses, in bytes: at least and at most."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What to change. `values` are figures and names for the sentence, in any language.
+
+    `measured_on`: what was measured that it rests on. `cost`: what one pays, from nothing over
+    seconds to another picture. `edit` None: a setting, told in words.
+    """
+
+    kind: Kind
+    saves: Saves
+    values: Json
+    measured_on: Json
+    node_ids: tuple[str, ...] = ()
+    changes_picture: bool = False
+    cost: Cost = "none"
+    edit: Json | None = None
+    measured: Json | None = field(default=None, compare=False)
+
+    @property
+    def id(self) -> str:
+        """A name that the same advice has in every run of the same workflow."""
+        return "-".join([self.kind, *self.node_ids])
+
+    def as_json(self, text: str) -> Json:
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "text": text,
+            "values": self.values,
+            "saves_mib": [in_mib(self.saves.low), in_mib(self.saves.high)],
+            "measured_on": self.measured_on,
+            "node_ids": list(self.node_ids),
+            "changes_picture": self.changes_picture,
+            "cost": self.cost,
+            "edit": self.edit,
+            "measured_mib": self.measured,
+        }
