@@ -11,7 +11,7 @@ from ..base.ram import trim_heap
 from ..host.adapter import current_host, return_cache
 from ..measure.journal import note_action
 from ..measure.report import Report, mib_text
-from ..measure.snapshot import Snapshot, snapshot
+from ..measure.snapshot import Snapshot, devices_in_use, snapshot
 from ..models.find import FoundModel, find_models
 from ..models.unload import Unloaded, loaded_bytes, others, unload_models
 
@@ -61,7 +61,7 @@ def purge(
 
 
 def _make_room(wanted: int, unload: Unload, kept: list[FoundModel]) -> tuple[list[str], str]:
-    """Free `wanted` bytes on every device that has less; return the steps and the headline."""
+    """Free `wanted` bytes on every device in use with less; return the steps and the headline."""
     steps: list[str] = []
     if free_bytes() < wanted:
         steps += [_collect(), _return_cache()]
@@ -69,7 +69,7 @@ def _make_room(wanted: int, unload: Unload, kept: list[FoundModel]) -> tuple[lis
     if host is not None and unload != "no models" and free_bytes() < wanted:
         keep = host.entries_of([model.handle for model in kept if model.kind == "patcher"])
         before = _weights_bytes()
-        for device in host.gpu_devices():
+        for device in devices_in_use():
             host.free_at_least(device, wanted, keep)
         return_cache()  # of parts of models, which ComfyUI itself leaves with the allocator
         steps.append(f"models: {mib_text(before - _weights_bytes())} of weights unloaded")
@@ -80,13 +80,14 @@ def _make_room(wanted: int, unload: Unload, kept: list[FoundModel]) -> tuple[lis
 
 
 def free_bytes() -> int:
-    """Return the room at once on the fullest device that models go to; RAM where there is none."""
+    """Return the room at once on the fullest device in use; RAM where models go to no device."""
     host = current_host()
     found = snapshot()
     if not found.devices:
         return found.ram_available_bytes
     if host is not None:
-        return min(int(host.available_bytes(device)) for device in host.gpu_devices())
+        used = devices_in_use() or [host.compute_device()]
+        return min(int(host.available_bytes(device)) for device in used)
     return min(device.available_bytes or 0 for device in found.devices)
 
 

@@ -97,6 +97,11 @@ def used_devices() -> list[torch.device]:
     return devices.accelerators()
 
 
+def devices_in_use() -> list[torch.device]:
+    """Return those of `used_devices` that this process has started; asking starts none."""
+    return [device for device in used_devices() if devices.is_in_use(device)]
+
+
 def measure_device(device: torch.device) -> DeviceMemory:
     """Measure one device without starting it, asking NVML only where torch cannot tell."""
     in_use = devices.is_in_use(device)

@@ -3,7 +3,7 @@
 import pytest
 from support.timed import PACK, node, record
 
-from devtools.graph import Graph, add_checkpoint, add_sampler
+from devtools.graph import Graph, add_checkpoint, add_purge, add_sampler
 from devtools.models import TEST_CHECKPOINT
 
 pytestmark = [pytest.mark.host, pytest.mark.fakecuda]
@@ -17,6 +17,22 @@ def two(fake):
                allocator="native")
     gpu.client.run({"1": node("TimedForget")})
     return gpu
+
+
+def test_no_route_and_no_purge_makes_a_context_on_a_device_that_nobody_uses(two):
+    """The first test of the module: the second device is not in use yet."""
+    graph = Graph()
+    checkpoint = add_checkpoint(graph, TEST_CHECKPOINT)
+    latent = add_sampler(graph, checkpoint[0], checkpoint[1])
+    add_purge(graph, value=latent, only_below_free_mib=100_000)
+    contexts = [two.driver.device(index).context_used_bytes for index in range(2)]
+    two.client.run(graph.prompt)
+    for path in ("memory", "ready?free_mib=100000", "metrics", "runs"):
+        two.client.get(f"/headroom/{path}")
+    for body in ({"free_mib": 1}, {"free_mib": 100_000}, {}):
+        two.client.post_when_idle("/headroom/purge", body)
+    assert contexts[0] == CONTEXT_MIB * MIB
+    assert [two.driver.device(index).context_used_bytes for index in range(2)] == contexts
 
 
 def test_the_recorder_starts_no_device_and_measures_the_second_once_it_is_used(two):
