@@ -38,6 +38,7 @@ def _load_package(name: str, folder: Path) -> ModuleType | None:
 for _name, _folder in (
     ("headroom", ROOT / "headroom"),
     ("devtools", ROOT / "devtools"),
+    ("farm", ROOT / "farm"),
     ("simgpu", ROOT / "tests" / "simgpu"),
     ("fakecuda", ROOT / "tests" / "fakecuda"),
     ("support", ROOT / "tests" / "support"),

@@ -1,0 +1,132 @@
+"""`python -m farm run PROMPTS --servers …`."""
+
+import argparse
+import os
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import prompts
+from .driver import Counts, Driver
+from .ledger import Ledger
+from .progress import Progress
+from .servers import read_servers
+from .verdict import Limits
+from .words import FarmError
+from .worker import Patience
+
+FAILED, WRONG, STOPPED = 1, 2, 130
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run a farm; 0 when every prompt is finished, 1 when one failed, 2 for a wrong request."""
+    args = parser().parse_args(words)
+    try:
+        signal.signal(signal.SIGTERM, _interrupt)
+        return run(args)
+    except FarmError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return WRONG
+    except KeyboardInterrupt:
+        print("Stopped; the same command goes on where this one ended.", file=sys.stderr)
+        return STOPPED
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(prog="python -m farm", description="One queue, many ComfyUIs.")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run_parser = commands.add_parser("run", help="run prompts on servers until all are finished")
+    add = run_parser.add_argument
+    add("prompts", nargs="+", metavar="PROMPTS",
+        help=".json, .jsonl, a folder of these, a .py with a generator `prompts`, or - for stdin")
+    add("--servers", nargs="+", required=True, metavar="URL_OR_FILE",
+        help="URLs of running servers, and JSON files that say how to start others")
+    add("--results", type=Path, default=Path("farm-results"), metavar="FOLDER",
+        help="where results and what is done are kept; default: %(default)s")
+    add("--after-oom", choices=("rescue", "move"), default="rescue",
+        help="out of memory: the server tries again guarded (default), or a larger one gets it")
+    add("--prompt-seconds", type=_seconds, default=3600.0, metavar="N",
+        help="longest run of a prompt; default: %(default)g")
+    add("--silent-seconds", type=_seconds, default=120.0, metavar="N",
+        help="a server that answers nothing for so long is hung; default: %(default)g")
+    add("--start-seconds", type=_seconds, default=300.0, metavar="N",
+        help="longest start of a server; default: %(default)g")
+    add("--retries", type=_count, default=1, metavar="N",
+        help="further tries of a prompt after an error of its own; default: %(default)s")
+    add("--losses", type=_count, default=3, metavar="N",
+        help="how often a prompt may go down with its server and be tried again; "
+             "default: %(default)s")
+    add("--ray", metavar="ADDRESS", help="a running Ray cluster, or auto; else one is started here")
+    add("--dashboard", action="store_true", help="with Ray's dashboard (pip install ray[default])")
+    return top
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check everything that can be checked, then run."""
+    specs = read_servers(args.servers)
+    total = prompts.count(args.prompts)
+    patience = Patience(args.start_seconds, args.silent_seconds, args.prompt_seconds)
+    args.results = args.results.absolute()
+    with Ledger(args.results) as ledger:
+        if ledger.damaged_lines:
+            print(f"{ledger.damaged_lines} damaged lines of the ledger are left out; what they "
+                  "told is learned again.", file=sys.stderr)
+        from .cluster import Cluster  # the only one that wants Ray
+
+        token = args.results / f".token-{uuid.uuid4().hex}"
+        token.touch()
+        try:
+            cluster = Cluster(specs, patience, args.results, token.name, args.ray, args.dashboard)
+            try:
+                progress = Progress(total)
+                driver = Driver(
+                    cluster, ledger, args.results, [spec.name for spec in specs], progress,
+                    args.after_oom, Limits(args.retries, args.losses),
+                )
+                began = time.monotonic()
+                try:
+                    driver.run(prompts.read_all(args.prompts))
+                finally:
+                    progress.close()
+            finally:
+                cluster.close()
+        finally:
+            token.unlink(missing_ok=True)
+    print(summary(driver.counts, time.monotonic() - began, args.results))
+    return FAILED if driver.counts.failed else 0
+
+
+def summary(counts: Counts, seconds: float, results: Path) -> str:
+    """Say in one line what came of everything."""
+    parts = [f"{counts.finished} prompts finished in {seconds:,.0f} s"]
+    further = {
+        "were finished before": counts.finished_before, "rescued by their server": counts.rescued,
+        "moved to a larger GPU": counts.moved, "servers lost": counts.lost,
+        "failed": counts.failed,
+    }
+    parts += [f"{count} {words}" for words, count in further.items() if count]
+    return f"{', '.join(parts)}; results in {os.path.relpath(results)}"
+
+
+def _seconds(word: str) -> float:
+    try:
+        seconds = float(word)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= 1e7:
+        raise argparse.ArgumentTypeError(f"expected seconds, more than 0, but got {word[:40]!r}")
+    return seconds
+
+
+def _count(word: str) -> int:
+    if not (word.isascii() and word.isdecimal() and len(word) <= 6):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 up, got {word[:40]!r}")
+    return int(word)

@@ -1,0 +1,224 @@
+"""HTTP to one ComfyUI server, with or without the Headroom pack."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import requests
+
+from .words import Facts, Json
+
+REQUEST_SECONDS = 10.0  # a heartbeat: more than one may fail before a server counts as hung
+PAUSE_SECONDS = 0.25
+SETTLE_SECONDS = 2.0
+BROKEN_CONNECTIONS = 3  # an idle one may be closed at the moment in which it is used again
+CHUNK_BYTES = 1 << 20
+RAN_OUT = ("out of memory", "alloc_failed")
+
+
+class Unreachable(RuntimeError):
+    """The server is gone, or has not answered for too long."""
+
+
+class Unknown(RuntimeError):
+    """The server answered something that nobody expects; the message says what."""
+
+
+class Comfy:
+    """One server. `patience_seconds` without an answer make it hung.
+
+    `is_alive` says whether its process runs; a server that was only adopted always counts as such.
+    """
+
+    def __init__(
+        self, url: str, patience_seconds: float, is_alive: Callable[[], bool] = lambda: True
+    ) -> None:
+        self.url = url
+        self._patience = patience_seconds
+        self._is_alive = is_alive
+        self._total_mib: float | None = None
+        self._session = requests.Session()
+        # A proxy of the environment is not for servers of one's own network.
+        self._session.trust_env = False
+
+    # ---------------------------------------------------- prompts
+
+    def queue(self, prompt_id: str, prompt: Json, extra_data: Json) -> str:
+        """Queue a prompt under this id; return why the server refuses it, or nothing."""
+        body = {"prompt_id": prompt_id, "prompt": prompt, "extra_data": extra_data}
+        try:
+            status, answer = self.ask("POST", "/prompt", body, repeat=False)
+        except Unreachable:  # a connection may break after the server has read the request
+            if self.has(prompt_id):
+                return ""
+            status, answer = self.ask("POST", "/prompt", body, repeat=False)
+        if status == 200 and not (isinstance(answer, dict) and answer.get("node_errors")):
+            return ""
+        if status >= 500:
+            raise Unknown(f"POST /prompt answered {status}")
+        if status == 200:
+            self.forget([prompt_id])  # what it did accept of it
+        return refusal(answer)
+
+    def has(self, prompt_id: str) -> bool:
+        """Whether a prompt waits, runs or has ended there."""
+        _, queue = self.ask("GET", "/queue")
+        listed = [*queue.get("queue_running", ()), *queue.get("queue_pending", ())]
+        return any(item[1] == prompt_id for item in listed) or self.ended(prompt_id) is not None
+
+    def ended(self, prompt_id: str) -> Json | None:
+        """Return the history entry of a prompt that has ended."""
+        _, answer = self.ask("GET", f"/history/{prompt_id}")
+        found = answer.get(prompt_id) if isinstance(answer, dict) else None
+        return dict(found) if found is not None else None
+
+    def wait(self, prompt_id: str, until: float) -> Json | None:
+        """Return the history entry once there is one; None when the clock says `until` first.
+
+        Unknown when the server forgot the prompt: it was started anew.
+        """
+        looks = 0
+        while (entry := self.ended(prompt_id)) is None:
+            if time.monotonic() > until:
+                return None
+            looks += 1
+            if looks % 20 == 0 and not self.has(prompt_id):
+                raise Unreachable("it no longer knows the prompt: it was started anew")
+            time.sleep(PAUSE_SECONDS)
+        return entry
+
+    def forget(self, prompt_ids: Sequence[str]) -> None:
+        """Take prompts out of the queue, and interrupt the one of them that runs."""
+        self.ask("POST", "/queue", {"delete": list(prompt_ids)})
+        _, queue = self.ask("GET", "/queue")
+        for item in queue.get("queue_running", ()):
+            if item[1] in prompt_ids:
+                self.ask("POST", "/interrupt", {"prompt_id": item[1]})
+
+    # ---------------------------------------------------- memory
+
+    def facts(self) -> Facts:
+        """What the server tells of its memory; without Headroom only the size of its GPU."""
+        answer = self._ready(0)
+        if "free_mib" in answer:
+            room = _sum(answer["free_mib"], answer["evictable_mib"])
+            self._total_mib = self._total_mib or self._size_of(answer["device"])
+            return Facts(self._total_mib, room, True)
+        _, answer = self.ask("GET", "/system_stats")
+        devices = answer.get("devices") or [{}] if isinstance(answer, dict) else [{}]
+        total = devices[0].get("vram_total")
+        return Facts(total / 2**20 if total else None)
+
+    def is_ready(self, room_mib: float) -> bool:
+        """Whether there is room for a prompt; True where nobody tells."""
+        return bool(self._ready(int(room_mib)).get("ready", True))
+
+    def _ready(self, room_mib: int) -> Json:
+        """The answer once nothing runs: a prompt that has ended counts as running for a moment."""
+        until = time.monotonic() + SETTLE_SECONDS
+        while True:
+            status, answer = self.ask("GET", f"/headroom/ready?free_mib={room_mib}")
+            if status not in (200, 503) or not isinstance(answer, dict):
+                return {}
+            if not answer.get("running") or time.monotonic() > until:
+                return answer
+            time.sleep(PAUSE_SECONDS / 5)
+
+    def record(self, prompt_id: str) -> Json:
+        """Return Headroom's record of a run; nothing where there is none."""
+        status, answer = self.ask("GET", f"/headroom/runs/{prompt_id}")
+        return dict(answer) if status == 200 and isinstance(answer, dict) else {}
+
+    def _size_of(self, device: str) -> float | None:
+        _, answer = self.ask("GET", "/headroom/memory")
+        found = [item["total_mib"] for item in answer["devices"] if item["device"] == device]
+        if not found and device == "cpu":
+            found = [answer["ram"]["total_mib"]]
+        return found[0] if found else None
+
+    # ---------------------------------------------------- requests
+
+    def ask(
+        self, method: str, path: str, body: Any = None, repeat: bool = True
+    ) -> tuple[int, Any]:
+        """Status and JSON body; asked until there is an answer or the server counts as gone.
+
+        A request that must not come twice does not `repeat`.
+        """
+        until, broken = time.monotonic() + self._patience, 0
+        while True:
+            try:
+                patience = min(REQUEST_SECONDS, self._patience) if repeat else self._patience
+                answer = self._session.request(
+                    method, self.url + path, json=body, timeout=(REQUEST_SECONDS, patience)
+                )
+                return answer.status_code, _json(answer)
+            except requests.RequestException as error:
+                broken += 1
+                self._bear(error, until, broken if repeat else BROKEN_CONNECTIONS)
+            time.sleep(PAUSE_SECONDS)
+
+    def download(self, query: dict[str, str]) -> Iterator[bytes]:
+        """Yield a file of the server piece by piece."""
+        try:
+            with self._session.get(
+                f"{self.url}/view", params=query, stream=True,
+                timeout=(REQUEST_SECONDS, self._patience),
+            ) as answer:
+                if answer.status_code != 200:
+                    raise Unknown(f"GET /view of {query} answered {answer.status_code}")
+                yield from answer.iter_content(CHUNK_BYTES)
+        except requests.RequestException as error:
+            raise Unreachable(f"it broke off a download ({type(error).__name__})") from error
+
+    def _bear(self, error: requests.RequestException, until: float, broken: int) -> None:
+        """Return while the server may still be there: it is silent, or broke one connection."""
+        if not self._is_alive():
+            raise Unreachable("its process has ended") from error
+        is_silent = isinstance(error, requests.Timeout)
+        if is_silent and time.monotonic() > until:
+            raise Unreachable(f"{self.url} has not answered for {self._patience:g} s") from error
+        if not is_silent and broken >= BROKEN_CONNECTIONS:
+            raise Unreachable(f"no connection to {self.url}") from error
+
+
+def failure_of(entry: Json) -> Json:
+    """Return what a history entry says of its error; nothing for a success."""
+    for name, message in entry.get("status", {}).get("messages", ()):
+        if name in ("execution_error", "execution_interrupted"):
+            return {"interrupted": name == "execution_interrupted", **message}
+    failed = entry.get("status", {}).get("status_str") == "error"
+    return {"exception_message": "the server does not say why"} if failed else {}
+
+
+def is_out_of_memory(failure: Json) -> bool:
+    """Whether the error of a run says that memory ran out."""
+    kind = str(failure.get("exception_type", "")).rpartition(".")[2]
+    text = str(failure.get("exception_message", "")).lower()
+    return kind in ("OutOfMemoryError", "OomGuardError") or any(sign in text for sign in RAN_OUT)
+
+
+def refusal(answer: Any) -> str:
+    """Return the server's refusal of a prompt as one text."""
+    details = answer if isinstance(answer, dict) else {}
+    found = [
+        f"node {node_id} ({node.get('class_type')}): {problem.get('message')}: "
+        f"{problem.get('details')}"
+        for node_id, node in (details.get("node_errors") or {}).items()
+        for problem in node.get("errors", ())
+    ]
+    error = details.get("error")
+    words = error.get("message") if isinstance(error, dict) else error
+    return "; ".join(found) or str(words or answer)
+
+
+def _json(answer: requests.Response) -> Any:
+    try:
+        return answer.json()
+    except ValueError:
+        return answer.text
+
+
+def _sum(*figures: float | None) -> float | None:
+    known = [figure for figure in figures if figure is not None]
+    return sum(known) if known else None

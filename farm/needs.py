@@ -1,0 +1,57 @@
+"""What each kind of prompt needed before: between which bounds the room lies that it takes."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Fit = Literal["fits", "unknown", "may fit", "guarded", "too small"]
+
+
+@dataclass(frozen=True)
+class Need:
+    """In MiB of room: `enough_mib` sufficed, `short_mib` did not, `rescued_mib` did when guarded.
+
+    What sufficed is at first an upper bound: a large GPU lets more stay loaded than must. It comes
+    down with every run that took less.
+    """
+
+    enough_mib: float = float("inf")
+    short_mib: float = 0.0
+    rescued_mib: float = float("inf")
+
+    @property
+    def is_known(self) -> bool:
+        return self != Need()
+
+    def fit(self, room_mib: float | None) -> Fit:
+        """Say what is known of this much room; None: the server does not tell its room."""
+        if not self.is_known or room_mib is None:
+            return "unknown"
+        if room_mib <= self.short_mib:
+            return "guarded" if room_mib >= self.rescued_mib else "too small"
+        return "fits" if room_mib >= self.enough_mib else "may fit"
+
+
+class Needs:
+    """The needs of every kind; learned from how attempts ended."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, Need] = {}
+
+    def of(self, kind: str) -> Need:
+        return self._of.get(kind, Need())
+
+    def learn(
+        self, kind: str, ending: str, needed_mib: float | None, room_mib: float | None,
+        rescued: bool = False,
+    ) -> None:
+        """An attempt with `room_mib` ended; `needed_mib` is what it took at its peak."""
+        old = self.of(kind)
+        enough, short, by_rescue = old.enough_mib, old.short_mib, old.rescued_mib
+        if (ending == "out of memory" or rescued) and room_mib is not None:
+            short = max(short, room_mib)
+        if ending == "done" and rescued and room_mib is not None:
+            by_rescue = min(by_rescue, room_mib)
+        if ending == "done" and not rescued:
+            bounds = [mib for mib in (needed_mib, room_mib) if mib is not None]
+            enough = min([enough, *bounds])
+        self._of[kind] = Need(enough, short, by_rescue)

@@ -1,0 +1,132 @@
+"""Which prompt goes to which server: pure decisions over what is known."""
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from .needs import Fit, Needs
+from .words import Asked, Facts
+
+# The better first. A kind of which nothing is known is tried once early, so that the rest of it
+# is placed by what that taught; several at once only before a server would stand idle.
+FIRST_OF_ITS_KIND, MORE_OF_AN_UNKNOWN_KIND = 0, 2
+ORDER: dict[Fit, int] = {"fits": 1, "may fit": 3, "guarded": 4}
+LAST_RESORT, NEVER = 5, 9
+RESUMES = -1
+
+
+@dataclass
+class Waiting:
+    """A prompt that waits, with the servers that must not have it and the one that may have it."""
+
+    asked: Asked
+    not_on: set[str] = field(default_factory=set)
+    lost: int = 0
+    errors: int = 0
+    resumes_on: str | None = None
+
+
+@dataclass
+class Server:
+    """A server as the driver knows it; `models` are those of its last prompt."""
+
+    name: str
+    facts: Facts = field(default_factory=Facts)
+    models: frozenset[str] = frozenset()
+
+    @property
+    def size_mib(self) -> float:
+        """What orders servers by size: the room that they can make at most."""
+        return self.facts.total_mib or 0.0
+
+
+class Queue:
+    """The prompts that wait, by kind; those with a history of their own apart."""
+
+    def __init__(self, needs: Needs) -> None:
+        self._needs = needs
+        self._fresh: dict[str, deque[Waiting]] = {}
+        self._special: list[Waiting] = []
+        self._in_flight: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._special) + sum(map(len, self._fresh.values()))
+
+    def add(self, waiting: Waiting) -> None:
+        """Put a prompt at the end; one that was tried before is looked at first."""
+        if waiting.not_on or waiting.lost or waiting.errors or waiting.resumes_on:
+            self._special.append(waiting)
+        else:
+            self._fresh.setdefault(waiting.asked.kind, deque()).append(waiting)
+
+    def all(self) -> list[Waiting]:
+        """Every prompt that waits."""
+        return [*self._special, *(one for several in self._fresh.values() for one in several)]
+
+    def drain(self) -> list[Waiting]:
+        """Take out every prompt."""
+        left = self.all()
+        self._special, self._fresh = [], {}
+        return left
+
+    def is_over(self, kind: str) -> None:
+        """A prompt of this kind no longer runs."""
+        self._in_flight[kind] -= 1
+
+    def take(self, server: Server, others: Collection[Server]) -> Waiting | None:
+        """Take out the prompt that this idle server is to run next; None when none is for it.
+
+        `others` are all other servers that are there, busy or not.
+        """
+        largest = max([server.size_mib, *(other.size_mib for other in others)])
+        smaller = [other.facts.room_mib for other in others
+                   if other.size_mib < server.size_mib and other.facts.room_mib is not None]
+        seat = _Seat(server, server.size_mib >= largest, max(smaller, default=0.0))
+        found = min(self._candidates(server), key=lambda one: self._rank(one, seat), default=None)
+        if found is None or self._rank(found, seat)[0] == NEVER:
+            return None
+        self._remove(found)
+        self._in_flight[found.asked.kind] = self._in_flight.get(found.asked.kind, 0) + 1
+        return found
+
+    def _candidates(self, server: Server) -> Iterable[Waiting]:
+        for waiting in self._special:
+            if server.name not in waiting.not_on:
+                yield waiting
+        for several in self._fresh.values():
+            if several:
+                yield several[0]
+
+    def _rank(self, waiting: Waiting, seat: "_Seat") -> tuple[int, bool, bool, float]:
+        """The smaller the better: how well it fits, alone here, models there, its need."""
+        asked, server = waiting.asked, seat.server
+        if waiting.resumes_on is not None:
+            return (RESUMES if waiting.resumes_on == server.name else NEVER, False, False, 0.0)
+        need = self._needs.of(asked.kind)
+        fit = need.fit(server.facts.room_mib)
+        if fit == "unknown":
+            running = self._in_flight.get(asked.kind, 0)
+            rank = MORE_OF_AN_UNKNOWN_KIND if running else FIRST_OF_ITS_KIND
+        elif fit == "too small":
+            rank = LAST_RESORT if seat.is_largest else NEVER
+        else:
+            rank = ORDER[fit]
+        only_here = need.fit(seat.smaller_room_mib) != "fits"
+        reloads = bool(asked.models) and asked.models != server.models
+        weight = need.enough_mib if need.enough_mib < float("inf") else need.short_mib
+        return (rank, not only_here, reloads, -weight)
+
+    def _remove(self, waiting: Waiting) -> None:
+        if waiting in self._special:
+            self._special = [one for one in self._special if one is not waiting]
+        else:
+            self._fresh[waiting.asked.kind].popleft()
+
+
+@dataclass(frozen=True)
+class _Seat:
+    """A server that is to be given work, and the most room on any smaller one."""
+
+    server: Server
+    is_largest: bool
+    smaller_room_mib: float

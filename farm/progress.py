@@ -1,0 +1,39 @@
+"""What the user sees of a farm: one bar, and a line for what is out of the ordinary."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
+
+if TYPE_CHECKING:
+    from .driver import Driver
+
+
+class Progress:
+    """A bar over all prompts; `total` is None where a generator does not tell how many."""
+
+    def __init__(self, total: int | None) -> None:
+        self._bar = tqdm(total=total, unit="prompt", file=sys.stderr, dynamic_ncols=True,
+                         disable=None)  # a log file gets the lines only
+        self._shown = ""
+
+    def changes(self, farm: "Driver") -> None:
+        """Draw what has changed."""
+        counts, states = farm.counts, [seat.state for seat in farm.seats]
+        over = counts.finished + counts.finished_before + counts.failed
+        shown = f"{states.count('busy')} of {len(states)} servers busy"
+        away = sum(state in ("away", "starting", "gone") for state in states)
+        shown += f", {away} away" if away else ""
+        shown += f", {counts.failed} failed" if counts.failed else ""
+        if over != self._bar.n or shown != self._shown:
+            self._shown = shown
+            self._bar.set_postfix_str(shown, refresh=False)
+            self._bar.update(over - self._bar.n)
+
+    def says(self, text: str) -> None:
+        """Print a line above the bar."""
+        self._bar.write(text, file=sys.stderr)
+
+    def close(self) -> None:
+        """Leave the bar as it stands."""
+        self._bar.close()

@@ -1,0 +1,69 @@
+"""What follows an attempt: the prompt is finished, tried again somewhere, or given up."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from .needs import Needs
+from .placement import Server, Waiting
+from .words import Outcome
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How often a prompt is tried again: after errors of its own, and after a server was lost."""
+
+    errors: int = 1
+    lost: int = 3
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is to happen; `waiting` is the prompt as it waits again, `text` why it does not."""
+
+    what: Literal["finished", "again", "failed"]
+    waiting: Waiting
+    text: str = ""
+
+
+def verdict(
+    waiting: Waiting, server: Server, outcome: Outcome, servers: Collection[Server],
+    needs: Needs, limits: Limits,
+) -> Verdict:
+    """Decide what follows; `servers` are all that may come back, `needs` know this outcome."""
+    ending, said = outcome.ending, f"{outcome.ending} on {server.name}: {outcome.text}"
+    again = replace(waiting, resumes_on=None)
+    if ending == "done":
+        return Verdict("finished", again)
+    if ending == "no room":
+        return Verdict("again", again)
+    if ending == "interrupted":
+        return Verdict("failed", again, said)
+    if ending == "lost":
+        again = replace(again, lost=waiting.lost + 1)
+        return _unless(again.lost > limits.lost, again, f"lost {again.lost} times; last {said}")
+    again = replace(again, not_on={*waiting.not_on, server.name})
+    elsewhere = [one for one in servers if one.name not in again.not_on]
+    if ending == "out of memory":
+        return _unless(not _larger(again, server, elsewhere, needs), again, said)
+    if ending == "refused":
+        return _unless(not elsewhere, again, said)
+    again = replace(again, errors=waiting.errors + 1)
+    if not elsewhere:  # where there is one server, it is the one that tries again
+        again = replace(again, not_on=again.not_on - {server.name})
+    return _unless(again.errors > limits.errors, again, said)
+
+
+def _larger(
+    waiting: Waiting, server: Server, elsewhere: Collection[Server], needs: Needs
+) -> bool:
+    """Whether a server is left that may have enough."""
+    need = needs.of(waiting.asked.kind)
+    return any(
+        one.facts.total_mib is None or one.size_mib > max(need.short_mib, server.size_mib)
+        for one in elsewhere
+    )
+
+
+def _unless(is_over: bool, waiting: Waiting, text: str) -> Verdict:
+    return Verdict("failed", waiting, text) if is_over else Verdict("again", waiting)

@@ -1,0 +1,74 @@
+"""What the parts of a farm say to each other: plain data that travels between machines."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Json = dict[str, Any]
+
+# How an attempt to run a prompt ended.
+Ending = Literal[
+    "done", "out of memory", "no room", "refused", "error", "interrupted", "timeout", "lost"
+]
+
+
+class FarmError(ValueError):
+    """What was asked cannot be done; the message is one sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A prompt as it was asked for; `key` is the hash of its content, `name` says whence."""
+
+    key: str
+    name: str
+    prompt: Json
+    extra_data: Json
+    kind: str
+    models: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Order:
+    """One attempt: a prompt for one server, under an id that a second look finds again.
+
+    `room_mib` must be there before it begins (0: nobody knows what it needs). `rescue` lets the
+    server run it again, guarded, when its memory ends; `guard` guards it from the start. `resumes`
+    says that the server may have it already, `abandoned` which ids it is to forget first.
+    """
+
+    asked: Asked
+    prompt_id: str
+    room_mib: float = 0.0
+    guard: bool = False
+    rescue: bool = False
+    resumes: bool = False
+    abandoned: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a server between two prompts, in MiB; None where it does not tell.
+
+    `room_mib` is what a prompt can have: free, or in models that no prompt uses.
+    """
+
+    total_mib: float | None = None
+    room_mib: float | None = None
+    has_headroom: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended, and what it needed (MiB).
+
+    `files` lie in `folder` where the driver can see it; else `payload` brings them.
+    """
+
+    ending: Ending
+    text: str = ""
+    facts: Facts | None = None
+    needed_mib: float | None = None
+    rescued: bool = False
+    seconds: float = 0.0
+    folder: str = ""
+    payload: dict[str, bytes] = field(default_factory=dict)

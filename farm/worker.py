@@ -1,0 +1,194 @@
+"""One server of a farm, started or adopted, and given one prompt at a time; without Ray."""
+
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from . import outputs, process
+from .comfy import Comfy, Unknown, Unreachable, failure_of, is_out_of_memory
+from .servers import PORT, ServerSpec
+from .words import Facts, Json, Order, Outcome
+
+LOGS = ".servers"
+LOOK_SECONDS = 0.25
+REST_SECONDS = 30.0  # for an interrupted prompt to end
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait, in seconds: for a start, without an answer, for a prompt."""
+
+    start: float = 300.0
+    silent: float = 120.0
+    prompt: float = 3600.0
+
+
+class ServerFailed(RuntimeError):
+    """The server could not be had; the message is one sentence."""
+
+
+class Worker:
+    """Has one server. `results` is the driver's folder, `token` the file that proves it is seen."""
+
+    def __init__(self, spec: ServerSpec, patience: Patience, results: str, token: str) -> None:
+        self._spec = spec
+        self._patience = patience
+        seen = Path(results, token).is_file()
+        self._shared = Path(results) if seen else None
+        home = Path(results) if seen else Path(tempfile.gettempdir(), "headroom-farm")
+        self._partial = home / outputs.PARTIAL
+        self._log = home / LOGS / f"{_file_name(spec.name)}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._comfy: Comfy | None = None
+        self._facts = Facts()
+
+    # ---------------------------------------------------- the server
+
+    def start(self) -> Facts:
+        """Have a server that answers: a new one where the farm starts it. ServerFailed if none."""
+        if self._spec.is_started:
+            self.stop()
+            return self._wait_for(self._begun())
+        return self._wait_for(Comfy(self._spec.url, self._patience.silent))
+
+    def stop(self) -> None:
+        """End the server where the farm started it."""
+        running, self._process = self._process, None
+        if running is not None:
+            process.kill(running)
+
+    def _begun(self) -> Comfy:
+        port = process.free_port()
+        command = [word.replace(PORT, str(port)) for word in self._spec.command]
+        try:
+            self._process = process.start(
+                command, Path(self._spec.folder), self._spec.env, self._log
+            )
+        except OSError as error:
+            raise ServerFailed(
+                f"{self._spec.name} cannot be started: {error.strerror or error}."
+            ) from error
+        return Comfy(f"http://127.0.0.1:{port}", self._patience.silent, self._is_alive)
+
+    def _is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def _wait_for(self, comfy: Comfy) -> Facts:
+        until = time.monotonic() + self._patience.start
+        while True:
+            try:
+                self._facts = comfy.facts()
+                self._comfy = comfy
+                return self._facts
+            except Unreachable as error:
+                is_over = not self._spec.is_started or not self._is_alive()
+                if is_over or time.monotonic() > until:
+                    raise ServerFailed(self._why(error)) from error
+            time.sleep(LOOK_SECONDS)
+
+    def _why(self, error: Unreachable) -> str:
+        words = process.last_words(self._log) if self._spec.is_started else ""
+        said = f"; its log {self._log} ends with: {words}" if words else ""
+        return f"{self._spec.name} does not answer: {error}{said}."
+
+    # ---------------------------------------------------- a prompt
+
+    def run(self, order: Order) -> Outcome:
+        """Run a prompt to its end, however that comes; never raises."""
+        began = time.monotonic()
+        try:
+            outcome = self._run(order)
+        except (Unreachable, Unknown) as error:
+            outcome = Outcome("lost", str(error))
+        except OSError as error:
+            outcome = Outcome("error", f"its files could not be written: {error}")
+        return replace(outcome, seconds=time.monotonic() - began)
+
+    def _run(self, order: Order) -> Outcome:
+        comfy = self._comfy
+        if comfy is None:
+            return Outcome("lost", "no server was started")
+        if order.abandoned:
+            comfy.forget(order.abandoned)
+        if order.room_mib and not comfy.is_ready(order.room_mib):
+            return Outcome("no room", facts=comfy.facts())
+        if not (order.resumes and comfy.has(order.prompt_id)):
+            refused = comfy.queue(order.prompt_id, order.asked.prompt, _extra(order))
+            if refused:
+                return Outcome("refused", refused, comfy.facts())
+        return self._followed(comfy, order)
+
+    def _followed(self, comfy: Comfy, order: Order) -> Outcome:
+        """Wait for the prompt, and for its second life where it gets one."""
+        until = time.monotonic() + self._patience.prompt
+        prompt_id, second = order.prompt_id, None
+        entry, record = comfy.wait(prompt_id, until), {}
+        if entry is not None:
+            record = comfy.record(prompt_id)
+            second = record.get("rescued_as")
+        if second is not None:
+            prompt_id = str(second)
+            entry = comfy.wait(prompt_id, until)
+            record = comfy.record(prompt_id)
+        if entry is None:
+            return self._too_long(comfy, prompt_id)
+        room_mib, facts = self._facts.room_mib, comfy.facts()
+        failure = failure_of(entry)
+        if failure:
+            self._facts = facts
+            return _failed(failure, facts)
+        rescued = second is not None or any(item.get("recovered") for item in record.get("oom", ()))
+        needed = _needed_mib(record, self._facts.total_mib, room_mib)
+        folder = self._brought(comfy, order, prompt_id, entry, record)
+        self._facts = facts
+        done = Outcome("done", "", facts, needed, rescued, folder=str(folder))
+        if self._shared is not None:
+            return done
+        return replace(done, folder="", payload=outputs.taken(folder))
+
+    def _brought(
+        self, comfy: Comfy, order: Order, prompt_id: str, entry: Json, record: Json
+    ) -> Path:
+        folder = self._partial / f"{order.asked.key}-{order.prompt_id}"
+        outputs.bring(comfy, entry, folder, {
+            "key": order.asked.key, "name": order.asked.name, "server": self._spec.name,
+            "host": socket.gethostname(), "prompt_id": prompt_id, "record": record,
+        })
+        return folder
+
+    def _too_long(self, comfy: Comfy, prompt_id: str) -> Outcome:
+        comfy.forget([prompt_id])
+        if comfy.wait(prompt_id, time.monotonic() + REST_SECONDS) is None:
+            raise Unreachable(f"a prompt ran for {self._patience.prompt:g} s and cannot be stopped")
+        return Outcome("timeout", f"it ran for {self._patience.prompt:g} s", comfy.facts())
+
+
+def _extra(order: Order) -> Json:
+    """The prompt's own `extra_data`, whose wishes win over the farm's."""
+    own = order.asked.extra_data.get("headroom", {})
+    farm = {"rescue": order.rescue, **({"guard": True} if order.guard else {})}
+    return {**order.asked.extra_data, "headroom": {**farm, **own}}
+
+
+def _failed(failure: Json, facts: Facts) -> Outcome:
+    if failure.get("interrupted"):
+        return Outcome("interrupted", "somebody stopped it", facts)
+    node = f"node {failure.get('node_id')} ({failure.get('node_type')})"
+    first_line = str(failure.get("exception_message", "")).strip().split("\n")[0]
+    said = f"{node}: {failure.get('exception_type')}: {first_line}"[:500]
+    return Outcome("out of memory" if is_out_of_memory(failure) else "error", said, facts)
+
+
+def _needed_mib(record: Json, total_mib: float | None, room_mib: float | None) -> float | None:
+    """The part of its room that a run took at its peak; what others held does not count."""
+    peak = record.get("peak_vram_at_most_mib") or record.get("peak_vram_mib")
+    if peak is None or total_mib is None or room_mib is None:
+        return None
+    return max(0.0, float(peak) - (total_mib - room_mib))
+
+
+def _file_name(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
