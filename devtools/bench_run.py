@@ -1,7 +1,8 @@
 """Run benchmarks one after the other and record each; inside the environment.
 
 A benchmark is a module of `benchmarks/` with NAME, `add_arguments(parser)` and
-`run(args) -> dict`, raising NotHere where this machine or this ComfyUI cannot show it. What it
+`run(args) -> dict`, raising NotHere where this machine or this ComfyUI cannot show it. DEVICE names
+what it is measured on where that is always the same. What it
 lists under `problems` is recorded as well, and the benchmark has failed. One that measures a real
 GPU too has REHEARSAL, the arguments with which it takes seconds.
 """
@@ -69,7 +70,8 @@ def run_one(
         return False
     kept = "not recorded"
     if keep:
-        path = results.record(module.NAME, found, args.comfyui, _device(args))
+        device_name = getattr(module, "DEVICE", None) or _device(args)
+        path = results.record(module.NAME, found, args.comfyui, device_name)
         kept = f"recorded in {path.name}"
     print(f"{module.NAME}: {time.monotonic() - started:.0f} s, {kept}", flush=True)
     for what, figure in bench_rows.rows_of(module.NAME, found, bench_rows.english):

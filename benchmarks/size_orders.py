@@ -1,0 +1,116 @@
+"""Whether sorting sizes saves memory: random lists of sizes on PyTorch's own allocators.
+
+    python benchmarks/size_orders.py --comfyui PATH
+
+Half of the lists mix sides from 512 to 1,408 pixels, half are shapes of about one megapixel, as
+SDXL's; each is sampled (one step) and decoded by an SD1.5-class model whose weights stay on the
+GPU: in the order given, largest first, smallest first, and largest first in buckets of 128. On the
+fake CUDA driver (tests/fakecuda), native, with expandable segments, and with cudaMallocAsync, whose
+pool is a model. Counted for each list against its given order: the most that was taken from the
+driver, how often the driver was asked for memory, what lies unused in the cache afterwards, and
+whether it completes (and with how many retries) on a device with 6 % more than its tensors need.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import on_path
+
+from devtools import models
+from devtools.bench_run import alone
+from devtools.rehearsal import FAKE_CUDA_LAUNCHER
+from devtools.results import FAKE
+
+NAME = "size_orders"
+DEVICE = FAKE
+ALLOCATORS = ("native", "expandable", "async")
+GIVEN = "as given"
+WAYS: dict[str, dict[str, Any]] = {
+    "largest first": {},
+    "smallest first": {"order": "smallest first"},
+    "buckets of 128": {"fit": "round up to bucket", "bucket": 128},
+}
+COUNTED = ("peak_driver_bytes", "driver_allocations", "left_unused_bytes",
+           "tight_driver_allocations")
+Json = dict[str, Any]
+Sizes = list[tuple[int, int]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--lists", type=int, default=50)
+    parser.add_argument("--sizes", type=int, default=6, help="in a list")
+    parser.add_argument("--allocators", nargs="+", choices=ALLOCATORS, default=ALLOCATORS)
+
+
+def run(args: argparse.Namespace) -> Json:
+    """Return for each allocator and way medians against the order given; no time is measured."""
+    file = models.models_folder() / models.TEST_CHECKPOINT
+    models.make_models(models.models_folder(), [models.TEST_CHECKPOINT], comfyui=args.comfyui)
+    given = random_lists(args.lists, args.sizes)
+    asked = {GIVEN: given} | {way: [_sorted(one, way) for one in given] for way in WAYS}
+    flat = [sizes for lists in asked.values() for sizes in lists]
+    result: Json = {"lists": len(given), "sizes": args.sizes}
+    for allocator in args.allocators:
+        found = iter(_measured(allocator, args.comfyui, file, flat))
+        figures = {way: [next(found) for _ in lists] for way, lists in asked.items()}
+        result[allocator] = {way: against(each, figures[GIVEN]) for way, each in figures.items()}
+    return result
+
+
+def random_lists(count: int, length: int) -> list[Sizes]:
+    """Lists of sizes, the same for the same numbers."""
+    chance = random.Random(1)
+    sides = range(512, 1409, 64)
+    one_area = [(w, h) for w in sides for h in sides if 0.9 <= w * h / 2**20 <= 1.02]
+    mixed = [(w, h) for w in sides for h in sides]
+    return [[chance.choice((mixed, one_area)[number % 2]) for _ in range(length)]
+            for number in range(count)]
+
+
+def _sorted(sizes: Sizes, way: str) -> Sizes:
+    headroom = on_path.loaded("headroom", on_path.ROOT / "headroom")
+    text = "\n".join(f"{width}x{height}" for width, height in sizes)
+    placed = headroom.sort_work(text, **WAYS[way]).plan.placed
+    return [(item.size.width, item.size.height) for item in placed]
+
+
+def _measured(allocator: str, comfyui: str, file: Path, lists: list[Sizes]) -> list[Json]:
+    """What each list took, one after the other in one process."""
+    script = str(Path(__file__).with_name("size_orders_run.py"))
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["--capacity-mib", "16384", "--allocator", allocator,
+                 "--ledger", str(Path(folder) / "ledger"), script, "--", comfyui, str(file)]
+        done = subprocess.run(
+            [sys.executable, str(FAKE_CUDA_LAUNCHER), *words], input=json.dumps(lists),
+            capture_output=True, text=True, check=False, cwd=folder,
+        )
+    if done.returncode != 0:
+        raise RuntimeError(f"The measurement failed:\n{done.stderr[-2000:]}")
+    answer: list[Json] = json.loads(done.stdout.strip().splitlines()[-1])
+    return answer
+
+
+def against(found: list[Json], given: list[Json]) -> Json:
+    """One way over all lists, in its own figures and against the order given."""
+    def ratios(name: str) -> list[float]:
+        return [one[name] / max(other[name], 1) for one, other in zip(found, given, strict=True)]
+
+    tight = [one["tight_retries"] for one in found if one["tight_completes"]]
+    return {
+        **{f"{name}_of_given": round(statistics.median(ratios(name)), 3) for name in COUNTED},
+        "worst_peak_of_given": round(max(ratios("peak_driver_bytes")), 3),
+        "median_peak_mib": round(statistics.median(
+            one["peak_driver_bytes"] for one in found) / 2**20, 1),
+        "tight_completed": len(tight), "tight_retries": sum(tight),
+    }
+
+
+if __name__ == "__main__":
+    alone()
