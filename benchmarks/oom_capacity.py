@@ -4,7 +4,7 @@
     python benchmarks/oom_capacity.py --chart       the newest recorded figures as Markdown
 
 SD1.5 class (full CLIP-L and full SD VAE, random weights in bfloat16), 512x512, batch 4, on the
-simulated GPU: text encoding, sampling (2 steps) and decoding are tried at falling capacity until
+simulated GPU (`--fake-cuda`: on PyTorch's own allocator): text encoding, sampling (2 steps) and decoding are tried at falling capacity until
 each of them stops completing; the workflow needs the largest of the three. The floor is the
 largest single layer of any stage on the GPU at batch 1 (one conditioning of one image): its
 weights, its input and its output, with the VAE in tiles of 64 pixels. No way of splitting a batch
@@ -137,6 +137,9 @@ class _Capacities:
                          computed=computed,
                          **{"size": self.args.size, "batch": self.args.batch, **changed})
         started = time.monotonic()
+        if self.server.driver:
+            self.server.empty()
+            self.server.set_capacity(mib)
         outcome = self.server.told(graph, node)
         probe = {"mode": mode, "stage": stage, "mib": mib, "computed": computed, **changed,
                  **outcome, "seconds": round(time.monotonic() - started, 1)}

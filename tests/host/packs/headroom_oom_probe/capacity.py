@@ -3,7 +3,8 @@
 import gc
 import hashlib
 import json
-from contextlib import nullcontext
+import sys
+from contextlib import contextmanager, nullcontext
 
 import comfy.model_management as mm
 import torch
@@ -14,10 +15,32 @@ from .sweep import ProbeNode, device
 
 
 def shapes_only():
-    """Leave out the arithmetic; imported here, as one node runs where nothing is simulated."""
+    """Leave out the arithmetic; on a fake CUDA device there is none."""
+    if not simulated():
+        return nullcontext()
     from simgpu import shapes
 
     return shapes.shapes_only()
+
+
+def simulated():
+    return "simgpu" in sys.modules
+
+
+@contextmanager
+def limited_to(mib):
+    """A simulated GPU of that size, and a function of its peak; a fake one is set from outside."""
+    if not simulated():
+        torch.cuda.reset_peak_memory_stats()
+        yield torch.cuda.max_memory_allocated
+        return
+    with device().locked() as ledger:
+        usual, ledger.capacity_bytes = ledger.capacity_bytes, mib << 20
+        ledger.stats.reset_peaks()
+    yield lambda: device().figures().peak_allocated_bytes
+    _unload_everything()
+    with device().locked() as ledger:
+        ledger.capacity_bytes = usual
 
 
 def conditioning(seed):
@@ -70,19 +93,15 @@ class OomCapacityProbe(ProbeNode):
             "decode": lambda: decode(vae, size, batch),
         }
         _unload_everything()
-        with device().locked() as ledger:
-            usual, ledger.capacity_bytes = ledger.capacity_bytes, mib << 20
-            ledger.stats.reset_peaks()
-        answer = {"completed": True}
-        try:
-            with nullcontext() if computed else shapes_only():
-                answer["result"] = digest(stages[stage]())
-        except RuntimeError as error:
-            answer = {"completed": False, "error": f"{type(error).__name__}: {str(error)[:500]}"}
-        answer["peak_mib"] = round(device().figures().peak_allocated_bytes / 2**20, 1)
-        _unload_everything()
-        with device().locked() as ledger:
-            ledger.capacity_bytes = usual
+        with limited_to(mib) as peak:
+            answer = {"completed": True}
+            try:
+                with nullcontext() if computed else shapes_only():
+                    answer["result"] = digest(stages[stage]())
+            except RuntimeError as error:
+                words = f"{type(error).__name__}: {str(error)[:500]}"
+                answer = {"completed": False, "error": words}
+            answer["peak_mib"] = round(peak() / 2**20, 1)
         return {"ui": {"text": [json.dumps(answer)]}}
 
 
