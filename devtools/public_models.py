@@ -4,8 +4,6 @@ Nothing here is read from a published file: names and shapes are those of ComfyU
 published sizes (public_architectures.py), number types those that the files are known to have.
 """
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -102,10 +100,11 @@ PUBLIC: Mapping[str, tuple[Part, ...]] = {
 }
 
 
-def known(name: str) -> str | None:
-    """The place (folder/file) of a published file, by its name alone or with folders; or None."""
+def known(name: str) -> list[str]:
+    """The places (folder/file) of published files of that name, which may have folders before it.
+    """
     wanted = name.replace("\\", "/").rsplit("/", 1)[-1]
-    return next((place for place in PUBLIC if place.endswith(f"/{wanted}")), None)
+    return [place for place in PUBLIC if place.endswith(f"/{wanted}")]
 
 
 def sparse_files(places: Iterable[str], comfyui: Path) -> dict[str, SparseFile]:
@@ -159,9 +158,3 @@ def _tokenizer() -> bytes:
         hard_vocab_limit=False, pad_id=0, eos_id=1, unk_id=2, bos_id=-1, minloglevel=2)
     return made.getvalue()
 
-
-def key() -> str:
-    """A name for all that decides what these files hold."""
-    sources = [SCRIPT.read_text(), SCRIPT.with_name("architectures.py").read_text()]
-    text = json.dumps([sources, PUBLIC])
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

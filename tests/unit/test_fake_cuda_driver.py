@@ -167,3 +167,27 @@ show(pinned=opened().pinned_bytes - before, known=held.is_pinned(),
      other=torch.empty(8).is_pinned())
 """)
     assert found == {"pinned": 8 * MIB, "known": True, "other": False}
+
+
+def test_the_pool_maps_free_pages_anew_before_it_takes_more(run):
+    found = run("""
+held = [take(18) for _ in range(8)]  # each leaves 14 MiB of its slab
+before = opened().device().used_bytes
+del held[::2]
+large = take(64)
+after = opened().device().used_bytes
+del held, large
+torch.cuda.empty_cache()
+show(before=before, after=after, left=opened().device().used_bytes)
+""", capacity_mib=1024, allocator="async")
+    assert found == {"before": 8 * 32 * MIB, "after": 8 * 32 * MIB, "left": 0}
+
+
+def test_what_lies_in_the_pool_stays_when_pages_beside_it_are_mapped_anew(run):
+    found = run("""
+held = [torch.full((18 * MIB,), n, dtype=torch.uint8, device="cpu").cuda() for n in range(8)]
+del held[1::2]
+large = take(100)
+show(kept=[int(one.cpu().min()) == int(one.cpu().max()) == 2 * n for n, one in enumerate(held)])
+""", capacity_mib=300, allocator="async")
+    assert found == {"kept": [True] * 4}

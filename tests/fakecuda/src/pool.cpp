@@ -1,6 +1,8 @@
 // Stream-ordered allocation (cudaMallocAsync). The rules of the real pool belong to NVIDIA's driver;
 // this is a model of them: slabs of 32 MiB, the best fit among free blocks, neighbours merge, whole
-// slabs go back when trimmed or when the memory is wanted.
+// slabs go back when trimmed or when the memory is wanted. Where enough is free but in pieces, whole
+// pages of it are mapped anew in one place, before anything more is taken (as NVIDIA describes it:
+// "Using the NVIDIA CUDA Stream-Ordered Memory Allocator, Part 1", developer blog, 2021).
 #include <cuda.h>
 
 #include <algorithm>
@@ -86,10 +88,61 @@ struct Pool {
         }
     }
 
+    static uint64_t first_page(uint64_t at) { return round_up(at, PAGE); }
+    static uint64_t whole_pages(uint64_t at, uint64_t bytes) {
+        uint64_t begin = first_page(at), end = (at + bytes) / PAGE * PAGE;
+        return end > begin ? end - begin : 0;
+    }
+
+    uint64_t free_pages() const {
+        uint64_t all = 0;
+        for (auto &[bytes, at] : free) all += whole_pages(at, bytes);
+        return all;
+    }
+
+    // Take `bytes` of whole pages out of the free part at `at`, whose slab becomes two.
+    void take_pages(uint64_t at, uint64_t bytes) {
+        Part part = parts[at];
+        uint64_t begin = first_page(at), end = begin + bytes, slab = part.slab;
+        uint64_t slab_end = slab + slabs[slab];
+        free.erase({part.bytes, at});
+        parts.erase(at);
+        slabs.erase(slab);
+        if (begin > slab) slabs[slab] = begin - slab;
+        if (slab_end > end) slabs[end] = slab_end - end;
+        for (auto it = parts.lower_bound(end); it != parts.end() && it->first < slab_end; ++it)
+            it->second.slab = end;
+        if (begin > at) add_free(at, {begin - at, slab, false});
+        if (at + part.bytes > end) add_free(end, {at + part.bytes - end, end, false});
+        decommit(begin, bytes);
+        give(device, bytes, &DeviceWords::pool_reserved_bytes);
+        reserved -= bytes;
+    }
+
+    // The same from one free part after the other, the largest first, until there are that many.
+    void gather_pages(uint64_t wanted) {
+        while (wanted) {
+            auto best = std::find_if(free.rbegin(), free.rend(), [](auto &one) {
+                return whole_pages(one.second, one.first) > 0; });
+            if (best == free.rend()) return;
+            uint64_t at = best->second;
+            uint64_t bytes = std::min(wanted, whole_pages(at, best->first));
+            take_pages(at, bytes);
+            wanted -= bytes;
+        }
+    }
+
     bool grow(uint64_t bytes) {
+        uint64_t pages = round_up(bytes, PAGE);
+        if (free_pages() >= pages) {
+            gather_pages(pages);
+            if (add_slab(pages)) return true;
+        }
         if (add_slab(round_up(bytes, SLAB))) return true;
         trim(0);
-        return add_slab(round_up(bytes, SLAB)) || add_slab(round_up(bytes, PAGE));
+        if (add_slab(round_up(bytes, SLAB)) || add_slab(pages)) return true;
+        gather_pages(UINT64_MAX);
+        return add_slab(pages);
     }
 
     uint64_t allocate(uint64_t asked) {

@@ -1,0 +1,165 @@
+"""`python dev.py fit WORKFLOW.json`: on which cards a workflow fits, with no card and no weights.
+
+ComfyUI runs the workflow on a fake CUDA driver: PyTorch's own allocator and ComfyUI's own loading
+take every byte that they would take, and nothing is computed. docs/fit.md says what is in it.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from .client import PromptInvalid
+from .comfyui import VARIABLE, locate_comfyui
+from .environment import ensure_environment
+from .errors import DevError
+from .processes import end_like_ctrl_c, run_in_foreground
+
+ROOT = Path(__file__).resolve().parent.parent
+CARDS_GIB = "6,8,12,16,24"
+CONTEXT_MIB = 400.0
+RAM_GIB = 32.0
+Json = dict[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("workflow", type=Path, metavar="WORKFLOW.json",
+                        help="a workflow of the canvas, or an API prompt")
+    parser.add_argument("--comfyui", metavar="PATH", help="your ComfyUI; default: 0.3.75")
+    parser.add_argument("--python", metavar="PATH",
+                        help="the Python that it runs with; default: our environment's")
+    parser.add_argument("--models", type=Path, action="append", default=[], metavar="FOLDER",
+                        help="a models folder; default: that of --comfyui. May be repeated")
+    parser.add_argument("--cards", type=cards, default=CARDS_GIB, metavar="GIB,GIB",
+                        help=f"default: {CARDS_GIB}")
+    parser.add_argument("--guard", action="store_true",
+                        help="also with OOM Guards, and with all advice that keeps the picture")
+    parser.add_argument("--capability", default="8.9", metavar="N.M",
+                        help="compute capability, which decides on kernels; default: 8.9")
+    parser.add_argument("--context-mib", type=float, default=CONTEXT_MIB, metavar="MIB",
+                        help=f"what the CUDA context takes; default: {CONTEXT_MIB:g}")
+    parser.add_argument("--other-mib", type=float, default=0.0, metavar="MIB",
+                        help="what a desktop or another program holds; default: 0")
+    parser.add_argument("--ram", type=float, default=RAM_GIB, metavar="GIB",
+                        help=f"free RAM that ComfyUI is to count with; default: {RAM_GIB:g}")
+    parser.add_argument("--all-steps", action="store_true",
+                        help="take as many steps as the workflow says, not 4")
+    parser.add_argument("--flags", default="", metavar="WORDS",
+                        help="ComfyUI's own flags, in one word: --flags='--lowvram'")
+    parser.add_argument("--json", action="store_true", help="print JSON, for machines")
+
+
+def cards(text: str) -> list[float]:
+    try:
+        sizes = [float(word) for word in str(text).split(",")]
+    except ValueError:
+        sizes = []
+    if not sizes or min(sizes) <= 0:
+        raise argparse.ArgumentTypeError(f"expected GiB with commas, such as 8,12, not {text!r}")
+    return sizes
+
+
+def main(args: argparse.Namespace) -> int:
+    if not args.workflow.is_file():
+        raise DevError(f"{args.workflow} is no file; give the workflow that is to be looked at.")
+    python = Path(args.python).absolute() if args.python else ensure_environment().python
+    tree = locate_comfyui(args.comfyui, python=python)
+    words = sys.argv[sys.argv.index("fit") + 1:]
+    env = {**os.environ, VARIABLE: str(tree), "PYTHONPATH": str(ROOT)}
+    return run_in_foreground([python, "-m", "devtools.fit", *words], cwd=Path.cwd(), env=env)
+
+
+# -- inside the environment -------------------------------------------------------------------
+
+
+def inside() -> int:
+    end_like_ctrl_c()
+    parser = argparse.ArgumentParser(prog="python dev.py fit")
+    add_arguments(parser)
+    args = parser.parse_args()
+    from .run import refusal
+    from .server import ServerError
+
+    try:
+        return fit(args, Path(os.environ[VARIABLE]))
+    except PromptInvalid as error:
+        print(f"Error: {refusal(error)}", file=sys.stderr)
+    except (DevError, ServerError, TimeoutError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("Stopped.", file=sys.stderr)
+        return 130
+    return 1
+
+
+def fit(args: argparse.Namespace, tree: Path) -> int:
+    from .fit_files import SIDE, add_pictures, find_models
+
+    data = _read(args.workflow)
+    own = Path(args.comfyui).expanduser() if args.comfyui else None
+    folders = args.models or ([own / "models"] if own else [])
+    found = find_models(data, folders, tree)
+    with tempfile.TemporaryDirectory(prefix="headroom-fit-") as base:
+        made = add_pictures(data, own / "input" if own else None, Path(base) / "input")
+        facts: Json = {
+            "workflow": args.workflow.name, "capability": args.capability,
+            "context_mib": args.context_mib, "other_mib": args.other_mib,
+            "made_pictures": made, "side": SIDE, "files": {
+                place: {"mib": round(content.nbytes / 2**20, 1), "from": found.origin[place]}
+                for place, content in found.files.items()},
+        }
+        trials = _tried(args, tree, own, Path(base), found, facts)
+    if args.json:
+        print(json.dumps({**facts, "trials": [trial.as_json() for trial in trials]}, indent=1))
+    else:
+        from .fit_report import report
+
+        print(f"\n{report(trials, facts)}")
+    return 0
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DevError(f"{path} cannot be read as JSON: {error}.") from error
+
+
+def _tried(
+    args: argparse.Namespace, tree: Path, own: Path | None, base: Path, found: Any, facts: Json
+) -> Any:
+    """Start the server and run every way on every card."""
+    from .dry_server import DryServer
+    from .fit_files import check_named
+    from .fit_packs import with_packs
+    from .fit_prompt import fewer_steps
+    from .fit_run import Fit
+    from .progress import ProgressBar
+    from .run import read_prompt
+
+    out = sys.stderr if args.json else sys.stdout
+    settings = {"capability": args.capability, "context_mib": args.context_mib,
+                "other_mib": args.other_mib}
+    options = {"settings": settings, "flags": args.flags.split(),
+               "env": {"HEADROOM_DRY_RAM_MIB": str(args.ram * 1024)}}
+    print("Starting ComfyUI on the fake driver", file=out, flush=True)
+    with with_packs(lambda packs: DryServer(tree, base, packs=packs, **options),
+                    args.workflow, own) as dry:
+        dry.add_models(found.files)
+        prompt = read_prompt(args.workflow, dry.client)
+        check_named(prompt, found)
+        facts["comfyui"] = dry.client.get_json("/system_stats")["system"]["comfyui_version"]
+        facts["layout"] = ""
+        prompt = prompt if args.all_steps else fewer_steps(prompt)
+        work = Fit(dry, prompt, dry.client.get_json("/object_info"), guard=args.guard,
+                   context_mib=args.context_mib)
+        runs = [len(each) for each in work.prompts().values()]
+        work.bar = ProgressBar({}, out, total=sum(runs) * len(args.cards))
+        return work.cards(args.cards)
+
+
+if __name__ == "__main__":
+    sys.exit(inside())

@@ -1,0 +1,70 @@
+"""The prompts that a fit looks at: as they are, guarded, and with advice applied."""
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+STEPS = 4  # of a sampler: memory is the same in each, so that more would only take time
+STAGES = ("start_at_step", "end_at_step")
+CORE = ("nodes", "comfy_extras", "comfy_api_nodes")
+Json = dict[str, Any]
+
+
+class ObjectInfo:
+    """A server's node registry, from its `/object_info`, as the guard asks for it."""
+
+    def __init__(self, info: Mapping[str, Any]) -> None:
+        from headroom.base.node_types import from_object_info
+
+        self._types = {name: from_object_info(data) for name, data in info.items()}
+        self._core = {
+            kind for name, data in info.items()
+            if str(data.get("python_module", "")).split(".")[0] in CORE
+            for kind in self._types[name].outputs
+        }
+
+    def node_type(self, class_type: str) -> Any:
+        return self._types.get(class_type)
+
+    def is_core(self, type_name: str) -> bool:
+        return type_name in self._core
+
+    def samples(self, class_type: str) -> bool:
+        """Whether a node of this class takes the steps that a user waits for."""
+        found = self._types.get(class_type)
+        takes = set(found.inputs.values()) if found is not None else set()
+        return found is not None and "LATENT" in found.outputs and bool(takes & {"MODEL", "GUIDER"})
+
+
+def guarded(prompt: Json, registry: ObjectInfo) -> Json:
+    """The prompt with an OOM Guard on every wire that brings a model to a node that runs it."""
+    from headroom.rescue.guarded_prompt import guard_prompt
+
+    return guard_prompt(prompt, registry).prompt
+
+
+def advised(prompt: Json, advice: Iterable[Mapping[str, Any]]) -> tuple[Json, list[str]]:
+    """The prompt with every edit of the advice that changes no picture, and what was applied."""
+    from headroom.advise.edit import apply_edit
+
+    applied = []
+    for one in advice:
+        if one.get("edit") is None or one.get("changes_picture"):
+            continue
+        try:
+            prompt = apply_edit(prompt, one["edit"])
+        except ValueError:
+            continue  # an earlier edit has changed what it would have changed
+        applied.append(str(one["text"]))
+    return prompt, applied
+
+
+def fewer_steps(prompt: Json) -> Json:
+    """The prompt with at most STEPS steps a sampler; one whose steps are shared out stays."""
+    changed = copy.deepcopy(prompt)
+    if any(stage in node["inputs"] for node in changed.values() for stage in STAGES):
+        return changed
+    for node in changed.values():
+        if isinstance(node["inputs"].get("steps"), int):
+            node["inputs"]["steps"] = min(node["inputs"]["steps"], STEPS)
+    return changed

@@ -1,0 +1,95 @@
+"""What `python dev.py fit` prints: a line a card, the peak of every node, and what is in it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .fit_run import ADVISED, GUARDED, PLAIN, Trial
+from .table import render
+
+ORDER = (PLAIN, GUARDED, ADVISED)
+NOTHING = "-"
+
+
+def report(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
+    """The whole text; `facts` are those of `devtools.fit`."""
+    parts = [_head(facts), cards(trials), peaks(trials), added(trials, facts)]
+    parts += [text for text in (_stops(trials), _applied(trials)) if text]
+    return "\n\n".join(parts)
+
+
+def _head(facts: Mapping[str, Any]) -> str:
+    lines = [f"{facts['workflow']}, dry, on ComfyUI {facts['comfyui']}, compute capability "
+             f"{facts['capability']}"]
+    lines += [f"  {place}: {entry['mib']:,.0f} MiB ({entry['from']})"
+              for place, entry in facts["files"].items()]
+    if facts["made_pictures"]:
+        lines.append(f"  grey pictures of {facts['side']} px stand for "
+                     f"{', '.join(facts['made_pictures'])}")
+    return "\n".join(lines)
+
+
+def ways(trials: Sequence[Trial]) -> list[str]:
+    return [way for way in ORDER if any(trial.way == way for trial in trials)]
+
+
+def cards(trials: Sequence[Trial]) -> str:
+    """One line a card: the verdict on each way."""
+    known = {(trial.card_gib, trial.way): trial for trial in trials}
+    rows = [["card", *ways(trials)]]
+    for gib in dict.fromkeys(trial.card_gib for trial in trials):
+        found = [known.get((gib, way)) for way in ways(trials)]
+        rows.append([f"{gib:g} GiB", *(trial.verdict.text if trial else NOTHING
+                                       for trial in found)])
+    return _left(rows)
+
+
+def _left(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+             for row in rows]
+    return "\n".join([lines[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *lines[1:]])
+
+
+def peaks(trials: Sequence[Trial]) -> str:
+    """The peak of every node on every card, as the workflow is."""
+    plain = [trial for trial in trials if trial.way == PLAIN]
+    found = [{node.node_id: node for node in trial.nodes} for trial in plain]
+    names = {key: node.title for nodes in found for key, node in nodes.items()}
+    rows = [["", "peak of each node, MiB", *(f"{trial.card_gib:g} GiB" for trial in plain)]]
+    for key, title in names.items():
+        rows.append([key, title, *(_mib(nodes[key].peak_mib) if key in nodes else NOTHING
+                                   for nodes in found)])
+    return render(rows)
+
+
+def added(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
+    """What of the peaks is no tensor of a model or a picture, each on a line of its own."""
+    plain = [trial for trial in trials if trial.way == PLAIN]
+    largest = [max(trial.nodes, key=lambda node: node.peak_mib, default=None) for trial in plain]
+    rows = [["", "of the largest peak, MiB", *(f"{trial.card_gib:g} GiB" for trial in plain)]]
+
+    def line(what: str, figures: Sequence[float | None]) -> None:
+        rows.append(["", what, *(_mib(figure) for figure in figures)])
+
+    context = facts["context_mib"]
+    line("tensors and weights", [node and node.need_mib - context for node in largest])
+    line("CUDA context (0.3 to 0.5 GB on real cards)", [context for _ in largest])
+    line("kept by the allocator", [node and node.peak_mib - node.need_mib for node in largest])
+    return f"{render(rows)}\n{facts['layout']}"
+
+
+def _stops(trials: Sequence[Trial]) -> str:
+    told = {f"{trial.verdict.node} needs real values, which a dry run does not have "
+            f"({trial.verdict.why.splitlines()[0] if trial.verdict.why else 'no reason told'}); "
+            "the figures are those up to there."
+            for trial in trials if trial.verdict.word == "stopped"}
+    return "\n".join(sorted(told))
+
+
+def _applied(trials: Sequence[Trial]) -> str:
+    lines = [f"  {trial.card_gib:g} GiB: {text}" for trial in trials for text in trial.applied]
+    return "\n".join(["Advice applied:", *lines]) if lines else ""
+
+
+def _mib(figure: float | None) -> str:
+    return NOTHING if figure is None else f"{figure:,.0f}"

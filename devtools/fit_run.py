@@ -1,0 +1,103 @@
+"""Run a workflow dry, card by card: as it is, guarded, and with all advice applied.
+
+One server runs them all: before each run everything is taken off the device, and the device gets
+the card's size. ComfyUI asks for free memory whenever it decides, so the verdict is that of a fresh
+server (benchmarks/fit_agreement.py compares them).
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .client import PromptFailed, failed
+from .dry_server import DryServer
+from .fit_prompt import ObjectInfo, advised, guarded
+from .fit_verdict import Node, Verdict, nodes_of, verdict
+from .progress import ProgressBar
+from .run import follow, titles_of
+
+PLAIN, GUARDED, ADVISED = "as it is", "guarded", "with all advice"
+LIMIT_S = 1800.0
+MIB = 1 << 20
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of one run on one card; memory in MiB."""
+
+    card_gib: float
+    way: str
+    verdict: Verdict
+    peak_mib: float
+    seconds: float
+    nodes: list[Node] = field(default_factory=list)
+    applied: tuple[str, ...] = ()
+
+    def as_json(self) -> Json:
+        return {**asdict(self), "verdict": self.verdict.as_json()}
+
+
+class Fit:
+    """A workflow on one dry server. `guard`: also guarded, and with the advice of each card."""
+
+    def __init__(
+        self, dry: DryServer, prompt: Json, info: Mapping[str, Any], *, guard: bool,
+        context_mib: float, bar: ProgressBar | None = None,
+    ) -> None:
+        self.dry, self.prompt, self.guard = dry, prompt, guard
+        self.registry = ObjectInfo(info)
+        self.context_mib = context_mib
+        self.bar = bar
+
+    def prompts(self) -> dict[str, Json]:
+        """The prompts that are the same on every card."""
+        more = {GUARDED: guarded(self.prompt, self.registry)} if self.guard else {}
+        return {PLAIN: self.prompt, **more}
+
+    def cards(self, sizes_gib: Sequence[float]) -> list[Trial]:
+        """Every way on every card."""
+        trials: list[Trial] = []
+        for gib in sizes_gib:
+            trials += self.card(gib)
+        return trials
+
+    def card(self, gib: float) -> list[Trial]:
+        trials = []
+        for way, prompt in self.prompts().items():
+            trial, prompt_id = self.trial(gib, way, prompt)
+            trials.append(trial)
+            if way == PLAIN:
+                advice = self._advice(prompt_id)
+        if self.guard and advice:
+            changed, applied = advised(self.prompt, advice)
+            if applied:
+                trials.append(self.trial(gib, ADVISED, changed, tuple(applied))[0])
+        return trials
+
+    def trial(
+        self, gib: float, way: str, prompt: Json, applied: tuple[str, ...] = ()
+    ) -> tuple[Trial, str]:
+        """One run on an empty card of that size."""
+        self.dry.empty(gib * 1024)
+        bar = self.bar or ProgressBar({}, total=len(prompt))
+        bar.go_on_with(titles_of(prompt), f"{gib:g} GiB, {way}:")
+        started = time.monotonic()
+        entry = follow(self.dry.client, prompt, LIMIT_S, bar)
+        bar.leave()
+        prompt_id = entry["prompt_id"]
+        record = self.dry.client.get_json(f"/headroom/runs/{prompt_id}")
+        taken = self.dry.client.get_json(f"/dry/runs/{prompt_id}")
+        nodes = nodes_of(record, taken, self.context_mib)
+        samplers = [node.node_id for node in nodes if self.registry.samples(node.class_type)]
+        error = PromptFailed(entry) if failed(entry) else None
+        return Trial(
+            gib, way, verdict(nodes, samplers, error),
+            round(max((node.peak_mib for node in nodes), default=0.0), 1),
+            round(time.monotonic() - started, 1), nodes, applied,
+        ), prompt_id
+
+    def _advice(self, prompt_id: str) -> list[Json]:
+        status, answer = self.dry.client.get(f"/headroom/runs/{prompt_id}/advice")
+        return answer if status == 200 and isinstance(answer, list) else []

@@ -1,0 +1,99 @@
+"""What a run on one card came to, in one of three words with its number."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+# Latents, positions and small weights are copied in every step anyway: 1 to 5 MiB.
+RESIDENT_BELOW_MIB = 16
+MIB = 1 << 20
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Node:
+    """What one node took, in MiB: at the peak of the device, of that by tensors and pages.
+
+    `steps_mib`: copied to the device in each step. `refused`: allocations that found no room.
+    """
+
+    node_id: str
+    class_type: str
+    title: str
+    peak_mib: float
+    need_mib: float
+    refused: int
+    steps_mib: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`word`: resident, streams, fails, or stopped for a node that needs real values.
+
+    `mib`: moved a step, or asked for in vain (None: not told). `node`: which one failed.
+    """
+
+    word: str
+    mib: float | None = None
+    node: str = ""
+    why: str = ""
+
+    @property
+    def text(self) -> str:
+        if self.word == "streams":
+            return f"streams {self.mib:,.0f} MiB a step"
+        if self.word == "fails":
+            asked = "more than there is" if self.mib is None else f"{self.mib:,.0f} MiB"
+            return f"fails in {self.node}, asks for {asked}"
+        return f"stopped in {self.node}" if self.word == "stopped" else self.word
+
+    def as_json(self) -> Json:
+        return {**asdict(self), "text": self.text}
+
+
+def verdict(nodes: Sequence[Node], samplers: Sequence[str], error: Any = None) -> Verdict:
+    """The verdict on a run; `error` is its PromptFailed, `samplers` the nodes whose steps count."""
+    if error is not None:
+        titles = {node.node_id: node.title for node in nodes}
+        where = f"{titles.get(error.node_id) or error.node_type} ({error.node_id})"
+        if not error.out_of_memory:
+            return Verdict("stopped", None, where, error.exception_message.strip()[:300])
+        return Verdict("fails", asked_mib(error.exception_message), where)
+    moved = [per_step_mib(node) for node in nodes if node.node_id in samplers]
+    most = max((mib for mib in moved if mib is not None), default=0.0)
+    if most < RESIDENT_BELOW_MIB:
+        return Verdict("resident", round(most, 1))
+    return Verdict("streams", round(most, 1))
+
+
+def per_step_mib(node: Node) -> float | None:
+    """What a step moves once the model is loaded, which the first one does; None without steps."""
+    later = node.steps_mib[1:]
+    return statistics.median(later) if later else None
+
+
+def asked_mib(message: str) -> float | None:
+    """The size of the allocation that failed, from the error's words; None where they say none."""
+    from headroom.guard.errors import requested_bytes
+
+    asked = requested_bytes(message)
+    return None if asked is None else round(asked / MIB, 1)
+
+
+def nodes_of(record: Mapping[str, Any], taken: Sequence[Mapping[str, Any]],
+             context_mib: float) -> list[Node]:
+    """The nodes of a run: the pack's own record of it, and the driver's figures of each node."""
+    driver = {node["node_id"]: node for node in taken}
+    nodes = []
+    for node in record["nodes"]:
+        own = driver.get(node["node_id"])
+        if own is None:
+            continue
+        peak = own["peak_bytes"] / MIB
+        need = (own["allocated_bytes"] + own["pages_bytes"]) / MIB + context_mib
+        nodes.append(Node(
+            node["node_id"], node["class_type"], node["title"] or node["class_type"],
+            round(peak, 1), round(min(need, peak), 1), own["refused"],
+            tuple(round(step / MIB, 1) for step in own["steps"])))
+    return nodes
