@@ -48,9 +48,14 @@ def _once(steps: list[Json]) -> list[Json]:
 
 
 def _places(case: Case, step: Step, idle: set[str]) -> list[Step]:
-    """Return `step` and the others of its class before which the same models come back."""
+    """Return `step` and the others of its class before which most of the same comes back."""
     return [other for other in case.steps if other.class_type == step.class_type
-            and other.prompt_node in case.prompt and idle & set(case.idle(other))]
+            and other.prompt_node in case.prompt
+            and 2 * _bytes(case, other, idle) >= _bytes(case, step, idle)]
+
+
+def _bytes(case: Case, step: Step, models: set[str]) -> int:
+    return sum(held.high for m, held in case.idle(step).items() if m in models)
 
 
 def _last_user(case: Case, step: Step, idle: set[str]) -> str | None:
