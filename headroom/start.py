@@ -3,7 +3,7 @@
 import logging
 from functools import partial
 
-from .advise.advisor import Advisor
+from .advise.advisor import Advisor, use_advisor
 from .api.gate import Gate
 from .encode import file_watch
 from .guard import left_out
@@ -61,10 +61,11 @@ def _start() -> None:
         rescue.prompt_is_over(prompt_id)
 
     found.prompt_is_over = prompt_is_over
-    found.more_of = rescue.facts
     collect = partial(gauges, host_server.queue_lengths)
     metrics = Metrics(found, collect, rescue.facts)
     advisor = Advisor(found, host_queue.prompt_of, HostRegistry(), rescue.facts)
+    found.more_of = advisor.more_of
+    use_advisor(advisor)
     routes = Routes(found, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice)
     watcher = PromptWatcher(found, host_server.is_running)
     found.attach = watcher.attach

@@ -1,17 +1,44 @@
-"""All findings of one run, best first."""
+"""All findings of one run, best first; or those that bring it down to a size."""
 
 from collections.abc import Callable
 
-from . import encoder, guard
-from .case import Case
+from . import again, guard, leftover, plan, settings, sizes
+from .case import Bounds, Case
 from .finding import Finding
 
 LEAST_SHARE = 0.05  # of the peak: what saves less is not worth a sentence
-SOURCES: tuple[Callable[[Case], list[Finding]], ...] = (encoder.findings, guard.findings)
+SOURCES: tuple[Callable[[Case], list[Finding]], ...] = (
+    guard.findings, sizes.findings, again.findings, settings.findings, leftover.findings,
+)
 
 
 def advise(case: Case) -> list[Finding]:
     """Return what is worth changing; pure, a few milliseconds for a hundred nodes."""
-    found = [finding for source in SOURCES for finding in source(case)]
-    worth = [one for one in found if one.saves.high >= LEAST_SHARE * case.peak_bytes > 0]
-    return sorted(worth, key=lambda one: (-(one.saves.low + one.saves.high), one.id))
+    found = [option.finding for option in plan.options(case)]
+    found += [finding for source in SOURCES for finding in source(case)]
+    return sorted((one for one in found if _is_worth(case, one)), key=_rank)
+
+
+def advise_into(case: Case, target_bytes: int) -> list[tuple[Finding, Bounds]]:
+    """Return what brings the peak down to a size, in the order to apply it.
+
+    With the peak to expect after each. Where that is not enough, or may not be, OOM Guard is last:
+    with it the run goes on where memory runs short.
+    """
+    steps = [(option.finding, after) for option, after in plan.until(case, target_bytes)]
+    after = steps[-1][1] if steps else plan.expected(case, [])
+    if after.high > target_bytes:
+        for finding in guard.anywhere(case):
+            less = Bounds(max(after.low - finding.saves.high, 0), after.high - finding.saves.low)
+            steps.append((finding, less))
+    return steps
+
+
+def _is_worth(case: Case, one: Finding) -> bool:
+    return one.saves.high >= LEAST_SHARE * case.peak_bytes > 0
+
+
+def _rank(one: Finding) -> tuple[object, ...]:
+    """What failed first, then what saves most of the peak, then what matters after the run."""
+    is_first, is_last = one.values.get("failed", False), one.values.get("after", False)
+    return not is_first, is_last, -(one.saves.low + one.saves.high), one.id

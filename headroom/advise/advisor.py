@@ -1,19 +1,41 @@
 """Advice on the runs of this server: their records, and their prompts from ComfyUI's history."""
 
-from collections.abc import Callable
-from typing import Any
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
 
+from ..base.device import MIB, in_mib
 from ..base.node_types import Registry
 from ..base.refusals import NotKnown
-from ..record.recorder import Recorder
-from .advise import advise
-from .case import Case, case_of
+from ..record.run import Run
+from . import surroundings
+from .advise import advise, advise_into
+from .applied import applied
+from .case import Case
+from .errors import Errors
+from .finding import Finding
+from .fits import fits
+from .from_run import case_of
 from .wires import Prompt
-from .words import text_of
+from .words import lines_of, text_of
 
+log = logging.getLogger("headroom")
 NOT_KNOWN = (
     "No record of this prompt: it has not begun yet, or is older than the last runs that are kept."
 )
+MOST_KEPT = 50
+Seen = TypeVar("Seen")
+
+
+class Records(Protocol):
+    """The recorder, as far as it is asked here."""
+
+    def look(self, prompt_id: str, read: Callable[[Run], Seen]) -> Seen | None: ...
+
+    def newest_ids(self) -> list[str]: ...
 
 
 class Advisor:
@@ -24,26 +46,144 @@ class Advisor:
     """
 
     def __init__(
-        self, recorder: Recorder, prompt_of: Callable[[str], Prompt | None], registry: Registry,
+        self, recorder: Records, prompt_of: Callable[[str], Prompt | None], registry: Registry,
         facts: Callable[[str], dict[str, Any]] = lambda _: {},
     ) -> None:
         self._recorder = recorder
         self._prompt_of = prompt_of
         self._registry = registry
         self._facts = facts
+        self._errors = Errors()
+        self._judged: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._fits: OrderedDict[tuple[str, float], Any] = OrderedDict()
+        self._lock = threading.Lock()
 
-    def advice(self, prompt_id: str) -> list[dict[str, Any]]:
-        """Return the findings on a run as data, best first; NotKnown without a record of it."""
+    def advice(self, prompt_id: str, into_gib: float | None = None) -> list[dict[str, Any]]:
+        """Return the findings on a run as data, best first; NotKnown without a record of it.
+
+        With `into_gib`: those that bring its peak down to that, in the order to apply them, each
+        with the peak to expect after it (`expected_mib`).
+        """
         case = self._case(prompt_id)
-        found = [] if case is None else advise(case)
-        return [finding.as_json(text_of(finding)) for finding in found]
+        if case is None:
+            return []
+        if into_gib is not None:
+            return [
+                {**self._json(case, finding), "expected_mib": [in_mib(x) for x in after]}
+                for finding, after in advise_into(case, round(into_gib * 1024 * MIB))
+            ]
+        found = self._measured(prompt_id, case, advise(case))
+        return [self._json(case, finding) for finding in found]
+
+    def more_of(self, prompt_id: str) -> dict[str, Any]:
+        """Return what a record says besides: the smallest GPU that the run would have fitted."""
+        facts = self._facts(prompt_id)
+        state = self._recorder.look(prompt_id, lambda run: (run.started_at, run.status))
+        return {**facts, "fits": None if state is None else self._fits_of(prompt_id, *state)}
+
+    def lines(self, prompt_id: str) -> list[str]:
+        """Return the advice as lines of text; none where it cannot be told."""
+        try:
+            return lines_of(self.advice(prompt_id))
+        except NotKnown:
+            return []
+
+    def _fits_of(self, prompt_id: str, started_at: float, status: str) -> Any:
+        key = prompt_id, started_at
+        if status == "running" or key in self._fits:
+            return self._fits.get(key)
+        case = self._case(prompt_id)
+        with self._lock:
+            found = self._fits[key] = None if case is None else fits(case)
+            while len(self._fits) > MOST_KEPT:
+                self._fits.popitem(last=False)
+        return found
+
+    def _json(self, case: Case, finding: Finding) -> dict[str, Any]:
+        wide = self._errors.widened(finding.saves, case.peak_bytes)
+        return replace(finding, saves=wide).as_json(text_of(finding))
 
     def _case(self, prompt_id: str) -> Case | None:
-        failure = self._facts(prompt_id).get("failure")
         prompt = self._prompt_of(prompt_id) or {}
+        around = surroundings.of(
+            self._facts(prompt_id).get("failure"), surroundings.seen_before(
+                prompt, self._earlier(prompt_id)),
+        )
         seen = self._recorder.look(
-            prompt_id, lambda run: (case_of(run, prompt, self._registry, failure=failure),)
+            prompt_id, lambda run: (case_of(run, prompt, self._registry, around),)
         )
         if seen is None:
             raise NotKnown(NOT_KNOWN)
         return seen[0]
+
+    # ---------------------------------------------------- other runs of the same workflow
+
+    def _earlier(self, prompt_id: str) -> list[tuple[Prompt, frozenset[str]]]:
+        """Return the runs before this one: each prompt, and which of its nodes really ran."""
+        found: list[tuple[Prompt, frozenset[str]]] = []
+        ids = self._recorder.newest_ids()
+        for earlier in ids[ids.index(prompt_id) + 1 :] if prompt_id in ids else []:
+            prompt, ran = self._prompt_of(earlier), self._recorder.look(earlier, _ran)
+            if prompt is not None and ran is not None:
+                found.append((prompt, ran))
+        return found
+
+    def _measured(self, prompt_id: str, case: Case, findings: list[Finding]) -> list[Finding]:
+        """Return the findings with what those have saved that a later run followed."""
+        ids = self._recorder.newest_ids()
+        for later in ids[: ids.index(prompt_id)] if prompt_id in ids else []:
+            followed = applied(case.prompt, self._prompt_of(later) or {}, findings)
+            peak = self._recorder.look(later, lambda run: _peak(run, case)) if followed else None
+            if peak is not None:
+                saved = case.peak_bytes - peak
+                self._judge(prompt_id, later, followed, saved, case)
+                return [_with_measured(one, followed, saved, later) for one in findings]
+        return findings
+
+    def _judge(
+        self, one: str, other: str, followed: Sequence[Finding], saved: int, case: Case
+    ) -> None:
+        """Learn from one advice that was followed alone: of several nobody knows whose share."""
+        with self._lock:
+            if len(followed) != 1 or followed[0].kind == "oom_guard" or (
+                (one, other) in self._judged or followed[0].values.get("after")
+            ):
+                return
+            self._judged[one, other] = None
+            while len(self._judged) > MOST_KEPT:
+                self._judged.popitem(last=False)
+            self._errors.add(followed[0].saves, saved, case.peak_bytes)
+
+
+def _with_measured(
+    finding: Finding, followed: Sequence[Finding], saved: int, run: str
+) -> Finding:
+    if finding not in followed:
+        return finding
+    together = [other.id for other in followed if other is not finding]
+    return replace(finding, measured={"mib": in_mib(saved), "run": run, "together": together})
+
+
+def _ran(run: Run) -> frozenset[str]:
+    return frozenset(node_id for node_id, record in run.nodes.records.items() if record.spans)
+
+
+def _peak(run: Run, case: Case) -> int | None:
+    """Return the peak of a run that ended well on the same device."""
+    if run.status != "success" or case.device not in run.devices:
+        return None
+    peak = run.peaks[run.devices.index(case.device)]
+    return None if peak is None else peak.at_least
+
+
+_current: Advisor | None = None
+
+
+def current_advisor() -> Advisor | None:
+    """Return the advisor of this server, None where none was started."""
+    return _current
+
+
+def use_advisor(advisor: Advisor) -> None:
+    global _current
+    _current = advisor

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from ..base.node_types import Registry
 from ..host.types import ModelFacts
-from ..record.memory import Peak, Reading
-from ..record.nodes import NodeRecord
-from ..record.run import Run
+from ..record.memory import Peak
 from .finding import Saves
 from .wires import TYPE_OF_KIND, Prompt, Wires
+
+TIGHT = 0.9  # of the device: beyond it pages that are given up are taken by others at once
 
 
 class Bounds(NamedTuple):
@@ -21,19 +21,57 @@ class Bounds(NamedTuple):
     high: int
 
 
-@dataclass(frozen=True)
+NOTHING = Bounds(0, 0)
+CAST = "cast:"  # before the id of a model that is only smaller
+# By node and by what it is (a model's id, or another name): how much of it is no longer on the
+# device while that node runs.
+Gone = Mapping[tuple[str, str], Bounds]
+
+
+@dataclass(frozen=True, eq=False)
 class Step:
-    """One node that ran: its peak on the fullest device, and the models that were there."""
+    """One node that ran: its peak on the fullest device, and the models that were there.
+
+    `kept_bytes`: by how much tensors beside models grew from its beginning to its end.
+    `spare_bytes`: what torch's allocator had reserved at its end, and no tensor used.
+    """
 
     node_id: str
     prompt_node: str
     class_type: str
     title: str
     status: str
-    before_bytes: int
     peak: Peak
     held: Mapping[str, Bounds]
     grew: frozenset[str]
+    kept_bytes: int = 0
+    spare_bytes: int = 0
+    after_bytes: int = 0
+
+    @property
+    def at_most(self) -> int:
+        most = self.peak.at_most
+        return self.peak.at_least if most is None else most
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(held.high for held in self.held.values())
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What else there is to know, each where somebody can tell.
+
+    `failure`: how the run ended out of memory (see rescue). `others`: MiB of other processes on
+    the card by "name (pid)". `allocator`: torch's settings. `seen_before`: by node, how often the
+    same text was encoded in the runs before.
+    """
+
+    failure: Mapping[str, Any] | None = None
+    others: Mapping[str, float] = field(default_factory=dict)
+    allocator: Mapping[str, Any] = field(default_factory=dict)
+    seen_before: Mapping[str, int] = field(default_factory=dict)
+    can_bf16: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,8 +84,7 @@ class Case:
     models: Mapping[str, ModelFacts]
     device: str
     total_bytes: int | None
-    failure: Mapping[str, Any] | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    around: Surroundings = Surroundings()
 
     @cached_property
     def wires(self) -> Wires:
@@ -69,14 +106,15 @@ class Case:
 
     def _owners(self, facts: ModelFacts) -> frozenset[str]:
         kind = TYPE_OF_KIND.get(facts.kind)
-        used = {node: self.wires.uses(node) for node in self.prompt}
-        loaders = frozenset(loader for uses in used.values() for a, loader in uses if a == kind)
+        loaders = frozenset(loader for node in self.prompt
+                            for a, loader in self.wires.uses(node) if a == kind)
         named = self.wires.naming(facts.file) & loaders if facts.file else frozenset()
         if named or len(loaders) < 2:
             return named or loaders
         for step in self.steps:
-            if facts.id in step.grew and step.prompt_node in used:
-                return frozenset(x for a, x in used[step.prompt_node] if a == kind) or loaders
+            if facts.id in step.grew and step.prompt_node in self.prompt:
+                used = frozenset(x for a, x in self.wires.uses(step.prompt_node) if a == kind)
+                return used or loaders & {step.prompt_node} or loaders
         return loaders
 
     def uses(self, step: Step, model_id: str) -> bool:
@@ -88,60 +126,53 @@ class Case:
         return any((kind, owner) in self.wires.uses(step.prompt_node) for owner in owners)
 
     def idle(self, step: Step) -> dict[str, Bounds]:
-        """Return the models that were held while a node ran which does not use them."""
-        return {model_id: held for model_id, held in step.held.items()
-                if not self.uses(step, model_id)}
+        """Return the models that were held while a node ran which does not use them.
 
-    def saved(self, gone: Mapping[str, Bounds]) -> Saves:
-        """Return what the peak loses when nodes (by id) have so much less on the device."""
-        nothing = Bounds(0, 0)
+        Of dynamic VRAM, pages of idle models make room by themselves: on a full device nothing is
+        sure to go, as others take the room.
+        """
+        is_tight = self.total_bytes is not None and step.at_most > TIGHT * self.total_bytes
+        return {
+            model_id: Bounds(0 if is_tight and self.models[model_id].is_dynamic else held.low,
+                             held.high)
+            for model_id, held in step.held.items() if not self.uses(step, model_id)
+        }
+
+    def next_use(self, model_id: str, after: int) -> int:
+        """Return the number of the next step that uses a model, that of none after the last."""
+        for index in range(after + 1, len(self.steps)):
+            if self.uses(self.steps[index], model_id):
+                return index
+        return len(self.steps)
+
+    def saved(self, gone: Gone) -> Saves:
+        """Return what the peak loses when nodes have so much less on the device."""
         lows, highs = [0], [0]
+        by_node = less_by_node(gone)
         for step in self.steps:
-            less = gone.get(step.node_id, nothing)
-            most = step.peak.at_least if step.peak.at_most is None else step.peak.at_most
+            less = by_node.get(step.node_id, NOTHING)
             lows.append(step.peak.at_least - less.high)
-            highs.append(most - less.low)
+            highs.append(max(step.at_most - less.low, 0))
         peak = self.peak_bytes
         return Saves(max(peak - max(highs), 0), max(peak - max(lows), 0))
 
 
-def case_of(run: Run, prompt: Prompt, registry: Registry, **more: Any) -> Case | None:
-    """Return the case of a run that has been on a device; None for one on the CPU."""
-    if not run.devices:
-        return None
-    main = run.fullest
-    device = run.devices[main]
-    records = [r for r in run.nodes.records.values() if r.before is not None]
-    steps = [_step(record, main, device, prompt) for record in records]
-    models = {held.model.id: held.model for record in records
-              for reading in (record.before, record.after) if reading is not None
-              for held in reading.models}
-    return Case(prompt, registry, tuple(step for step in steps if step is not None), models,
-                device, run.totals[main], **more)
+def together(*parts: Gone) -> dict[tuple[str, str], Bounds]:
+    """Return what is gone when all of it is; a model can go only once."""
+    found: dict[tuple[str, str], Bounds] = {}
+    for part in parts:
+        for place, less in part.items():
+            so_far = found.get(place, NOTHING)
+            found[place] = Bounds(max(so_far.low, less.low), max(so_far.high, less.high))
+    return found
 
 
-def _step(record: NodeRecord, main: int, device: str, prompt: Prompt) -> Step | None:
-    peak = record.peaks[main] if main < len(record.peaks) else None
-    before, after = _held(record.before, device), _held(record.after, device)
-    if peak is None or record.before is None:
-        return None
-    info = record.info
-    held = {model_id: _bounds(before.get(model_id, 0), after.get(model_id, 0))
-            for model_id in {**before, **after}}
-    return Step(
-        info.node_id,
-        info.node_id if info.node_id in prompt else info.display_node_id,
-        info.class_type, info.title, record.status,
-        record.before.devices[main].used_bytes or 0, peak, held,
-        frozenset(m for m, size in after.items() if size > before.get(m, 0)),
-    )
-
-
-def _bounds(before: int, after: int) -> Bounds:
-    return Bounds(min(before, after), max(before, after))
-
-
-def _held(reading: Reading | None, device: str) -> dict[str, int]:
-    if reading is None:
-        return {}
-    return {held.model.id: held.bytes for held in reading.models if held.device == device}
+def less_by_node(gone: Gone) -> dict[str, Bounds]:
+    """Return by how much less each node has; what is gone does not also become smaller."""
+    found: dict[str, Bounds] = {}
+    for (node_id, what), less in gone.items():
+        if what.startswith(CAST) and (node_id, what.removeprefix(CAST)) in gone:
+            continue
+        so_far = found.get(node_id, NOTHING)
+        found[node_id] = Bounds(so_far.low + less.low, so_far.high + less.high)
+    return found

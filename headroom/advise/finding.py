@@ -42,7 +42,9 @@ class Finding:
     @property
     def id(self) -> str:
         """A name that the same advice has in every run of the same workflow."""
-        return "-".join([self.kind, *self.node_ids])
+        output = [f"output{self.values['output']}"] if "output" in self.values else []
+        end = ["end"] if self.values.get("after") else []
+        return "-".join([self.kind, *self.node_ids, *output, *end])
 
     def as_json(self, text: str) -> Json:
         return {

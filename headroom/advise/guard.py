@@ -1,57 +1,57 @@
-"""OOM Guard where a prompt ran out of memory, and where its peak is in a VAE."""
+"""OOM Guard where a prompt ran out of memory, and where its peak is in a VAE.
 
+It gives nothing back while all goes well: it lowers what the run needs at least.
+"""
+
+from ..base.device import in_mib
 from .case import Case, Step
 from .finding import Finding, Json, Saves
+from .steps import GUARD, insert
 from .wires import Link
 from .words import amounts
 
-GUARD = "HeadroomOOMGuard"
-INPUTS = {"free_other_models": True, "offload_weights": True, "split_batch": True,
-          "tile_vae": True, "max_attempts": 8, "prefer": "same bits"}
-GUARDED = ("MODEL", "VAE", "CLIP", "CONTROL_NET", "UPSCALE_MODEL")
+GUARDED = ("MODEL", "VAE", "CONTROL_NET", "UPSCALE_MODEL")
 
 
 def findings(case: Case) -> list[Finding]:
     """Return a finding for the node that failed, else for a VAE that has the peak."""
-    step = _failed(case)
-    if step is None:
-        step = case.top if case.top is not None and _takes_vae(case, case.top) else None
-    if step is None or step.prompt_node not in case.prompt:
-        return []
-    edit = _edit(case, step)
-    return [_finding(case, step, edit)] if edit else []
+    failed = _failed(case)
+    step = failed or (case.top if case.top is not None and _takes_vae(case, case.top) else None)
+    return _findings(case, step, failed is not None)
+
+
+def anywhere(case: Case) -> list[Finding]:
+    """Return the finding for the node that failed, else for the one with the peak."""
+    failed = _failed(case)
+    return _findings(case, failed or case.top, failed is not None)
+
+
+def _findings(case: Case, step: Step | None, failed: bool) -> list[Finding]:
+    edit = edit_of(case)
+    return [_finding(case, step, edit, failed)] if step is not None and edit else []
 
 
 def _failed(case: Case) -> Step | None:
-    if not case.failure:
-        return None
-    wanted = case.failure.get("node_id")
+    wanted = (case.around.failure or {}).get("node_id")
     return next((step for step in case.steps if step.node_id == wanted), None)
 
 
-def _finding(case: Case, step: Step, edit: list[Json]) -> Finding:
-    """The guard gives nothing back while all goes well: it lowers what the node needs at least."""
-    asked = round(((case.failure or {}).get("asked_mib") or 0) * 2**20)
-    used = {m: held for m, held in step.held.items() if case.uses(step, m)}
-    weights = sum(held.high for held in used.values())
-    work = max(step.peak.at_least - sum(held.high for held in step.held.values()), 0)
-    low = asked if case.failure else 0
-    figures = {"node_id": step.node_id, "peak_mib": _mib(step.peak.at_least),
-               "weights_mib": _mib(weights), "work_mib": _mib(work)}
-    if asked:
-        figures["asked_mib"] = _mib(asked)
+def _finding(case: Case, step: Step, edit: list[Json], failed: bool) -> Finding:
+    """The range: what was asked for and not there, and all weights with half of what they made."""
+    asked = round(((case.around.failure or {}).get("asked_mib") or 0) * 2**20) if failed else 0
+    used = sum(held.high for m, held in step.held.items() if case.uses(step, m))
+    made = max(step.peak.at_least - step.held_bytes, 0)
+    nodes = list(dict.fromkeys(node for part in edit for node, _ in part["to"]))
     return Finding(
-        kind="oom_guard", saves=Saves(low, max(weights + work // 2, low)),
-        values={"node": step.title, "node_id": step.node_id,
-                "sentence": "oom_guard_failed" if asked else "oom_guard",
-                **amounts(peak=step.peak.at_least, asked=asked)},
-        measured_on=figures, node_ids=(step.prompt_node,), cost="seconds",
-        edit={"steps": edit},
+        kind="oom_guard", saves=Saves(asked, max(used + made // 2, asked)),
+        values={"node": step.title, "node_id": step.node_id, "failed": failed,
+                **({"sentence": "oom_guard_failed"} if asked else {}),
+                **amounts(peak=step.peak.at_least, **({"asked": asked} if asked else {}))},
+        measured_on={"node_id": step.node_id, "peak_mib": in_mib(step.peak.at_least),
+                     "weights_mib": in_mib(used), "made_mib": in_mib(made),
+                     **({"asked_mib": in_mib(asked)} if asked else {})},
+        node_ids=tuple(nodes), changes_picture=True, cost="seconds", edit={"steps": edit},
     )
-
-
-def _mib(amount: int) -> float:
-    return round(amount / 2**20, 3)
 
 
 def _takes_vae(case: Case, step: Step) -> bool:
@@ -61,15 +61,18 @@ def _takes_vae(case: Case, step: Step) -> bool:
     )
 
 
-def _edit(case: Case, step: Step) -> list[Json]:
-    """Guard each model that the node takes, for everybody who takes it."""
-    found: dict[Link, Json] = {}
-    for name, link in case.wires.links(step.prompt_node):
-        kind = case.wires.type_of(step.prompt_node, name, link)
-        if kind in GUARDED and case.prompt[link[0]]["class_type"] != GUARD:
-            found.setdefault(link, {
-                "op": "insert", "ref": f"guard-{link[0]}-{link[1]}", "class_type": GUARD,
-                "inputs": dict(INPUTS), "from": list(link), "through": "model", "out": 0,
-                "to": [[step.prompt_node, name]], "links": {},
-            })
-    return list(found.values())
+def edit_of(case: Case) -> list[Json]:
+    """Return the steps that guard each model on its way to the nodes that compute with it.
+
+    All of them: on a smaller card another node than this one may be the first that fails.
+    """
+    found: dict[Link, list[list[str]]] = {}
+    for node_id in case.prompt:
+        declared = case.wires.node_type(node_id)
+        if declared is None or not declared.uses_models:
+            continue
+        for name, link in case.wires.links(node_id):
+            kind = case.wires.type_of(node_id, name, link)
+            if kind in GUARDED and case.prompt[link[0]]["class_type"] != GUARD:
+                found.setdefault(link, []).append([node_id, name])
+    return [insert(GUARD, f"guard-{link[0]}-{link[1]}", link, to) for link, to in found.items()]

@@ -26,6 +26,7 @@ class Wires:
         self.prompt = prompt
         self._registry = registry
         self._types: dict[str, NodeType | None] = {}
+        self._uses: dict[str, frozenset[tuple[str, str]]] = {}
 
     def node_type(self, node_id: str) -> NodeType | None:
         class_type = str(self.prompt[node_id].get("class_type"))
@@ -54,7 +55,9 @@ class Wires:
 
     def uses(self, node_id: str) -> frozenset[tuple[str, str]]:
         """Return (type, loader) of every model that a node may compute with."""
-        return frozenset(self._used(node_id, MODELS, set()))
+        if node_id not in self._uses:
+            self._uses[node_id] = frozenset(self._used(node_id, MODELS, set()))
+        return self._uses[node_id]
 
     def _used(
         self, node_id: str, wanted: frozenset[str], seen: set[str]
@@ -96,6 +99,17 @@ class Wires:
     def _hands_on(self, node_id: str, name: str, link: Link, kind: str) -> bool:
         type_name = self.type_of(node_id, name, link)
         return kind in kinds(type_name) or is_wildcard(type_name)
+
+    def above(self, node_id: str) -> frozenset[str]:
+        """Return a node and all that it depends on."""
+        found: set[str] = set()
+        pending = [node_id]
+        while pending:
+            current = pending.pop()
+            if current not in found:
+                found.add(current)
+                pending += [link[0] for _, link in self.links(current)]
+        return frozenset(found)
 
     def naming(self, file: str) -> frozenset[str]:
         """Return the nodes with one of these file names ("a + b") among their values."""

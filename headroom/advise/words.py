@@ -1,19 +1,42 @@
 """Findings in English; `locales/` has the same sentences in every language, by kind."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .finding import Finding
 
 SENTENCES = {
-    "encode_to_cpu": "The text encoder {model} ({held}) stays on the GPU while {node} runs, which "
-                     "does not need it. Let Encode to CPU encode the prompts: it keeps the result "
-                     "in RAM and lets the encoder go.",
-    "offload_after": "{model} ({held}) stays on the GPU while {node} runs, which does not need it. "
-                     "Put Offload Model behind the last node that uses it.",
-    "oom_guard": "{node} needs the most memory of this run: {peak} were in use. With OOM Guard it "
-                 "goes on in smaller pieces instead of failing where that is not there.",
+    "encode_to_cpu": "{model} stays on the GPU while {node} runs ({held} that it does not need). "
+                     "Let Encode to CPU encode the prompts: it keeps the result in RAM and lets "
+                     "the text encoder go.",
+    "offload_after": "{model} stays on the GPU while {node} runs ({held} that it does not need). "
+                     "An Offload Model before it lets that go; it comes back when it is used.",
+    "purge_between": "{model} stay on the GPU while {node} runs ({held} that it does not need). A "
+                     "Purge VRAM before it lets them go; they come back when they are used.",
+    "purge_at_end": "{left} stay on the GPU after the run, so that the next one starts faster. If "
+                    "other programs need the card, a Purge VRAM at the end gives it back.",
+    "cast_bf16": "{model} is in float32. Cast bf16 halves it, which changes the picture a little.",
+    "oom_guard": "{node} needs the most memory of this run: {peak} were in use. With OOM Guard the "
+                 "run goes on in smaller pieces instead of failing where that is not there.",
     "oom_guard_failed": "{node} ran out of memory when it asked for {asked}. With OOM Guard it "
                         "frees what it can and tries again in smaller pieces.",
+    "size_sorter": "{node} works through a list of sizes, and torch keeps {spare} that no tensor "
+                   "uses. Size Sorter begins with the largest, so that the others fit into its "
+                   "memory; Restore Order puts the pictures back in their order.",
+    "disk_cache": "The same text was encoded in {times} runs, each time with {held} of text "
+                  "encoder. With the disk cache of Encode to CPU the encoder is not even loaded.",
+    "other_process": "{process} holds {held} of the same GPU. Close it, or run it elsewhere.",
+    "reserve": "{process} takes {held} of the GPU at times. Start ComfyUI with "
+               "--reserve-vram {gib}, so that it leaves that much to others.",
+    "expandable_segments": "torch keeps {spare} that no tensor uses, in pieces that may be too "
+                           "small. Start ComfyUI with the environment variable "
+                           "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True ({source}).",
+    "gc_threshold": "torch keeps {spare} that no tensor uses. Start ComfyUI with the environment "
+                    "variable PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:{threshold}, "
+                    "so that it gives old pieces back before it runs short ({source}).",
+    "cudnn_benchmark": "{node} works through several sizes while cuDNN tries its algorithms anew "
+                       "for each, with memory of their own. Start ComfyUI without "
+                       "--fast autotune ({source}).",
 }
 
 
@@ -31,6 +54,29 @@ def mib_text(amount_bytes: float) -> str:
     """Return an amount as a person reads it."""
     mib = amount_bytes / 2**20
     return f"{mib / 1024:,.1f} GiB" if mib >= 1024 else f"{mib:,.0f} MiB"
+
+
+def saves_text(low_mib: float, high_mib: float) -> str:
+    """Return a range as a person reads it."""
+    low, high = mib_text(low_mib * 2**20), mib_text(high_mib * 2**20)
+    if low == high:
+        return f"saves about {high}"
+    return f"saves up to {high}" if low_mib < 1 else f"saves {low} to {high}"
+
+
+def lines_of(advice: Sequence[Mapping[str, Any]], most: int = 5) -> list[str]:
+    """Return advice as lines of text, numbered, with what each saves."""
+    lines = [f"{number}. {one['text']} ({_saving(one)})"
+             for number, one in enumerate(advice[:most], 1)]
+    return [*lines, *[f"and {len(advice) - most} more"] * (len(advice) > most)]
+
+
+def _saving(one: Mapping[str, Any]) -> str:
+    saves = saves_text(*one["saves_mib"])
+    if one["kind"] == "oom_guard":
+        return f"{saves} of what it needs"
+    measured = one.get("measured_mib")
+    return saves if not measured else f"{saves}; it saved {mib_text(measured['mib'] * 2**20)}"
 
 
 def amounts(**named: int) -> dict[str, Any]:

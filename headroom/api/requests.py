@@ -1,6 +1,7 @@
 """What HTTP requests may ask, checked before anything is done, and what they are answered."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ SCOPES = ("this model", "every other model")
 TARGETS = ("CPU", "disk")
 MAX_RUNS_ASKED = 50
 MAX_BODY_BYTES = 64 * 1024
+_GIB = re.compile(r"[0-9]{1,4}(\.[0-9]{1,3})?")
 MAX_DIGITS = 12  # of a number of MiB
 
 
@@ -152,6 +154,19 @@ def _device_json(device: DeviceMemory, models: list[LoadedModel]) -> dict[str, A
         "reserved_mib": in_mib(device.reserved_bytes),
         "dynamic_mib": in_mib(device.dynamic_bytes),
     }
+
+
+def into_gib_asked(query: Mapping[str, str]) -> float | None:
+    """Read `into_gib` of GET /headroom/runs/{prompt_id}/advice; None where it is left out."""
+    given = query.get("into_gib")
+    if given is None:
+        return None
+    if not _GIB.fullmatch(given) or not 0 < float(given):
+        raise BadRequest(
+            "Expected `into_gib` to be a size in GiB such as 8 or 7.5, more than 0 and less than "
+            f"10000, but got {_shown(given)}."
+        )
+    return float(given)
 
 
 def _fields(body: bytes, known: tuple[str, ...]) -> dict[str, Any]:

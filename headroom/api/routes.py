@@ -24,6 +24,7 @@ from .requests import (
     OffloadRequest,
     PurgeRequest,
     free_mib_asked,
+    into_gib_asked,
     memory_answer,
     offload_request,
     purge_request,
@@ -47,13 +48,13 @@ class Routes:
     """The handlers of our routes.
 
     `queue_lengths` gives how many prompts run and wait, `rescue(prompt_id)` queues one again,
-    `advice(prompt_id)` says what to change in it.
+    `advice(prompt_id, GiB)` says what to change in it.
     """
 
     def __init__(
         self, recorder: Recorder, gate: Gate, queue_lengths: Callable[[], tuple[int, int]],
         rescue: Callable[[str], Any], metrics: Page,
-        advice: Callable[[str], list[dict[str, Any]]],
+        advice: Callable[[str, float | None], list[dict[str, Any]]],
     ) -> None:
         self._recorder = recorder
         self._gate = gate
@@ -89,8 +90,8 @@ class Routes:
         return await self._read(partial(self._one_run, request.match_info["prompt_id"]))
 
     async def advice(self, request: web.Request) -> web.Response:
-        wanted = request.match_info["prompt_id"]
-        return await self._read(lambda: as_json(self._advice(wanted)))
+        wanted, query = request.match_info["prompt_id"], dict(request.query)
+        return await self._read(lambda: as_json(self._advice(wanted, into_gib_asked(query))))
 
     async def ready(self, request: web.Request) -> web.Response:
         return await self._read(partial(self._ready, dict(request.query)))

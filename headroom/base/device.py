@@ -128,15 +128,24 @@ def torch_memory(device: torch.device) -> tuple[int, int] | None:
     return int(module.memory_allocated(device)), int(module.memory_reserved(device))
 
 
+def computes_in_bf16() -> bool:
+    """Return whether the accelerator in use has bfloat16 arithmetic of its own."""
+    if not torch.cuda.is_available() or not is_started("cuda"):
+        return is_started("xpu")
+    return torch.version.hip is not None or torch.cuda.get_device_capability()[0] >= 8
+
+
 class Reserve(NamedTuple):
     """What torch's allocator has from the driver, in bytes: now, given back so far, at most so far.
 
-    `returned_bytes` and `peak_bytes` are None where the allocator does not count them.
+    `returned_bytes` and `peak_bytes` are None where the allocator does not count them, as is
+    `allocated_bytes`, what tensors have of it.
     """
 
     current_bytes: int
     returned_bytes: int | None = None
     peak_bytes: int | None = None
+    allocated_bytes: int | None = None
 
 
 def torch_reserve(device: torch.device) -> Reserve | None:
@@ -151,14 +160,17 @@ def torch_reserve(device: torch.device) -> Reserve | None:
         return None
     nested = getattr(module, "memory_stats_as_nested_dict", None)
     # The flat `memory_stats` sorts some hundred names first and takes five times as long.
-    found = nested(device).get("reserved_bytes") if nested is not None else None
+    stats = nested(device) if nested is not None else {}
+    found = stats.get("reserved_bytes")
     if not found:
         allocator = torch_memory(device)
         return Reserve(allocator[1] if allocator is not None else 0)
+    allocated = stats.get("allocated_bytes", {}).get("all", {}).get("current")
     count = found["all"]
     adds_up = count["allocated"] - count["freed"] == count["current"]
     is_counted = adds_up and (count["allocated"] > 0 or count["peak"] == 0)
-    return Reserve(count["current"], count["freed"] if is_counted else None, count["peak"])
+    returned = count["freed"] if is_counted else None
+    return Reserve(count["current"], returned, count["peak"], allocated)
 
 
 def largest_free_bytes(device: torch.device, driver_free_bytes: int) -> int | None:

@@ -10,11 +10,16 @@ _SAME = "COMFY_MATCHTYPE"  # hands on what comes
 
 
 class NodeType(NamedTuple):
-    """The types of one node class: by input name, and by output number."""
+    """The types of one node class: by input name, and by output number.
+
+    `lists`: for each output whether it gives a list, so that what follows runs once for each item.
+    """
 
     inputs: Mapping[str, str]
     outputs: tuple[str, ...]
     is_output: bool = False
+    lists: tuple[bool, ...] = ()
+    takes_lists: bool = False
 
     def output(self, number: Any) -> str:
         """Return the type of an output; "*" for one that the class does not declare."""
@@ -69,7 +74,9 @@ def from_object_info(info: Mapping[str, Any]) -> NodeType:
     groups = [info.get("input", {}).get(group) or {} for group in ("required", "optional")]
     inputs = {name: _named(spec) for group in groups for name, spec in group.items()}
     outputs = tuple(_named([kind]) for kind in info.get("output", ()))
-    return NodeType(inputs, outputs, bool(info.get("output_node")))
+    lists = tuple(map(bool, info.get("output_is_list") or ()))
+    takes_lists = bool(info.get("is_input_list"))
+    return NodeType(inputs, outputs, bool(info.get("output_node")), lists, takes_lists)
 
 
 def _named(spec: Any) -> str:

@@ -20,9 +20,11 @@ class HostRegistry:
         found = core_nodes.NODE_CLASS_MAPPINGS.get(class_type)
         if found is None:
             return None
-        is_output = bool(getattr(found, "OUTPUT_NODE", False))
         return from_object_info({
-            "input": found.INPUT_TYPES(), "output": _outputs(found), "output_node": is_output,
+            "input": found.INPUT_TYPES(), "output": _outputs(found),
+            "output_node": getattr(found, "OUTPUT_NODE", False),
+            "output_is_list": getattr(found, "OUTPUT_IS_LIST", None),
+            "is_input_list": getattr(found, "INPUT_IS_LIST", False),
         })
 
     def is_core(self, type_name: str) -> bool:

@@ -17,7 +17,8 @@ class Use(NamedTuple):
 
     `used_bytes` is what every process uses, or without a driver that tells (then `total_bytes` is
     None) what this one does; `reserved_bytes` what torch does of it, `returned_bytes` what torch
-    has ever given back, `peak_bytes` its largest reserve so far.
+    has ever given back, `peak_bytes` its largest reserve so far, `allocated_bytes` what tensors
+    have of the reserve now.
     """
 
     used_bytes: int | None = None
@@ -25,6 +26,7 @@ class Use(NamedTuple):
     returned_bytes: int | None = None
     peak_bytes: int | None = None
     total_bytes: int | None = None
+    allocated_bytes: int | None = None
 
     @property
     def other_bytes(self) -> int:

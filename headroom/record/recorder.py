@@ -152,6 +152,11 @@ class Recorder:
             run = self._store.get(prompt_id)
             return None if run is None else read(run)
 
+    def newest_ids(self) -> list[str]:
+        """Return the prompts of all records, newest first."""
+        with self._lock:
+            return [run.prompt_id for run in self._store.newest()]
+
     def tell_settled(self, listener: Callable[[Run], None]) -> None:
         """Call `listener` with every run that is over from now on; it must be quick."""
         with self._lock:

@@ -16,7 +16,8 @@ PROMPT = {
     "3": {"class_type": "KSampler", "inputs": {"model": ["4", 0], "positive": ["6", 0],
                                                "negative": ["7", 0], "steps": 20}},
 }
-GUARD = {"op": "insert", "ref": "a", "class_type": "HeadroomOOMGuard", "inputs": {"max_attempts": 8},
+GUARD = {"op": "insert", "ref": "a", "class_type": "HeadroomOOMGuard",
+         "inputs": {"max_attempts": 8},
          "from": ["4", 0], "through": "model", "out": 0, "to": [["3", "model"]]}
 ENCODE = {"op": "replace", "node": "6", "class_type": "HeadroomEncodeToCPU",
           "keep": {"clip": "clip", "text": "text"}, "inputs": {"cache": "off"}, "outputs": {"0": 0}}
@@ -82,7 +83,8 @@ def test_outputs_that_moved_are_rewired():
 
 def test_a_value_is_set_and_nothing_else():
     found = edited({"op": "set", "node": "3", "input": "steps", "value": 4})
-    assert found == {**PROMPT, "3": {**PROMPT["3"], "inputs": {**PROMPT["3"]["inputs"], "steps": 4}}}
+    sampler = {**PROMPT["3"], "inputs": {**PROMPT["3"]["inputs"], "steps": 4}}
+    assert found == {**PROMPT, "3": sampler}
 
 
 def test_the_same_edit_of_the_same_prompt_is_the_same():

@@ -38,7 +38,7 @@ class Recorder:
         return None
 
 
-def no_advice(prompt_id):
+def no_advice(prompt_id, into_gib):
     raise NotKnown("No record of this prompt.")
 
 

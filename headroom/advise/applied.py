@@ -1,0 +1,57 @@
+"""Find out which advice a later prompt has followed: it is the same one with our nodes in it."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .finding import Finding
+
+OURS = "Headroom"
+Prompt = Mapping[str, Mapping[str, Any]]
+
+
+def applied(before: Prompt, after: Prompt, findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings on `before` that `after` follows; none where it differs otherwise.
+
+    The canvas gives new nodes other ids than a file gets, so that classes are counted.
+    """
+    if not findings or not _is_same_work(before, after):
+        return []
+    new = _ours(after) - _ours(before)
+    if not new or _ours(before) - _ours(after):
+        return []
+    followed = []
+    for finding in findings:
+        wanted = _wanted(finding)
+        if wanted and not wanted - new:
+            followed.append(finding)
+            new = new - wanted
+    return followed if not new else []
+
+
+def _wanted(finding: Finding) -> Counter[str]:
+    steps = (finding.edit or {}).get("steps", [])
+    return Counter(step["class_type"] for step in steps if "class_type" in step)
+
+
+def _ours(prompt: Prompt) -> Counter[str]:
+    classes = (str(node.get("class_type")) for node in prompt.values())
+    return Counter(name for name in classes if name.startswith(OURS))
+
+
+def _is_same_work(before: Prompt, after: Prompt) -> bool:
+    """Whether every node of the user's is there with its values; encoding may be ours now."""
+    for node_id, node in before.items():
+        other = after.get(node_id)
+        if other is None or not _is_same(node, other):
+            return False
+    return True
+
+
+def _is_same(node: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    kind, now = node.get("class_type"), str(other.get("class_type"))
+    if kind != now and not now.startswith(OURS):
+        return False
+    values, others = node.get("inputs") or {}, other.get("inputs") or {}
+    return all(isinstance(value, list) or others.get(name) == value
+               for name, value in values.items() if name in others or kind == now)

@@ -1,0 +1,44 @@
+"""A model in float32 where bfloat16 would do: Cast bf16 on its wire."""
+
+from collections.abc import Iterator
+
+from .case import CAST as SMALLER
+from .case import Bounds, Case, Step
+from .option import Option, named, option
+from .steps import CAST, insert, wire_of
+
+LEAST_SHARE = 0.5  # of a model's bytes that are float32
+KEPT = 0.1  # of them that a cast may leave as they are (norms, embeddings of time)
+
+
+def options(case: Case, step: Step) -> Iterator[Option]:
+    """Yield a cast of each float32 model that is there while `step` runs."""
+    if not case.around.can_bf16:
+        return
+    for model_id in step.held:
+        facts = case.models[model_id]
+        if facts.float32_bytes < LEAST_SHARE * facts.total_bytes or not case.owners[model_id]:
+            continue
+        wire = wire_of(case, model_id)
+        takers = case.wires.takers(wire) if wire is not None else []
+        if wire is None or not takers or _is_cast(case, takers):
+            continue
+        share = min(facts.float32_bytes / max(facts.total_bytes, 1), 1.0) / 2
+        gone = {(other.node_id, SMALLER + model_id): _less(case, other, model_id, share)
+                for other in case.steps if model_id in other.held}
+        cast = insert(CAST, f"cast-{wire[0]}-{wire[1]}", wire, takers)
+        yield option(case, "cast_bf16", step, [cast], gone, [wire[0]],
+                     cost="picture", model=named(case, model_id), output=wire[1])
+
+
+def _is_cast(case: Case, takers: list[list[str]]) -> bool:
+    return any(case.prompt[node]["class_type"] == CAST for node, _ in takers)
+
+
+def _less(case: Case, step: Step, model_id: str, share: float) -> Bounds:
+    """Half the weights go; where the model computes in bfloat16 too, half of what it makes."""
+    held = step.held[model_id]
+    is_diffusion = case.models[model_id].kind in ("diffusion model", "ControlNet", "VAE")
+    computes = is_diffusion and case.uses(step, model_id)
+    work = max(step.peak.at_least - step.held_bytes, 0) if computes else 0
+    return Bounds(round(held.low * share * (1 - KEPT)), round(held.high * share) + work // 2)

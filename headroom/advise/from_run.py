@@ -1,0 +1,67 @@
+"""Make the case of a run: its record as the recorder keeps it, and its prompt."""
+
+from ..base.node_types import Registry
+from ..record.memory import Reading, Use
+from ..record.nodes import NodeRecord
+from ..record.run import Run
+from .case import Bounds, Case, Step, Surroundings
+from .wires import Prompt
+
+
+def case_of(
+    run: Run, prompt: Prompt, registry: Registry, around: Surroundings | None = None
+) -> Case | None:
+    """Return the case of a run that has been on a device; None for one on the CPU."""
+    if not run.devices:
+        return None
+    main = run.fullest
+    device = run.devices[main]
+    records = [record for record in run.nodes.records.values() if record.before is not None]
+    steps = [_step(record, main, device, prompt) for record in records]
+    models = {held.model.id: held.model for record in records
+              for reading in (record.before, record.after) if reading is not None
+              for held in reading.models}
+    return Case(prompt, registry, tuple(step for step in steps if step is not None), models,
+                device, run.totals[main], around or Surroundings())
+
+
+def _step(record: NodeRecord, main: int, device: str, prompt: Prompt) -> Step | None:
+    peak = record.peaks[main] if main < len(record.peaks) else None
+    if peak is None:
+        return None
+    before, after = _held(record.before, device), _held(record.after, device)
+    info = record.info
+    use, first = _use(record.after, main), _use(record.before, main)
+    kept = (use.allocated_bytes or 0) - (first.allocated_bytes or 0)
+    grown = _torch_bytes(record.after, device) - _torch_bytes(record.before, device)
+    spare = 0 if use.allocated_bytes is None else use.reserved_bytes - use.allocated_bytes
+    return Step(
+        info.node_id, info.node_id if info.node_id in prompt else info.display_node_id,
+        info.class_type, info.title, record.status, peak,
+        {model_id: _bounds(before.get(model_id, 0), after.get(model_id, 0))
+         for model_id in {**before, **after}},
+        frozenset(m for m, size in after.items() if size > before.get(m, 0)),
+        max(kept - grown, 0), max(spare, 0), use.used_bytes or 0,
+    )
+
+
+def _bounds(before: int, after: int) -> Bounds:
+    return Bounds(min(before, after), max(before, after))
+
+
+def _held(reading: Reading | None, device: str) -> dict[str, int]:
+    if reading is None:
+        return {}
+    return {held.model.id: held.bytes for held in reading.models if held.device == device}
+
+
+def _torch_bytes(reading: Reading | None, device: str) -> int:
+    """Return what the models take of torch's allocator; dynamic pages are none of it."""
+    models = reading.models if reading is not None else ()
+    return sum(held.bytes for held in models
+               if held.device == device and not held.model.is_dynamic)
+
+
+def _use(reading: Reading | None, main: int) -> Use:
+    known = reading is not None and main < len(reading.devices)
+    return reading.devices[main] if known and reading is not None else Use()

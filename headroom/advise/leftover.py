@@ -1,0 +1,36 @@
+"""What stays on the GPU after the run: Purge VRAM at its end, for who wants the card for others."""
+
+from ..base.device import in_mib
+from .case import Case, Step
+from .finding import Finding, Saves
+from .steps import PURGE, insert
+from .words import amounts
+
+
+def findings(case: Case) -> list[Finding]:
+    """Return a purge behind the last node that ran; the peak of this run stays as it is."""
+    last = case.steps[-1] if case.steps else None
+    if last is None or last.status != "done" or last.prompt_node not in case.prompt:
+        return []
+    left = last.held_bytes + last.spare_bytes
+    wire = next((link for _, link in case.wires.links(last.prompt_node)), None)
+    if wire is None or _purges(case):
+        return []
+    return [_finding(case, last, left, insert(PURGE, f"end-{last.prompt_node}", wire, []))]
+
+
+def _finding(case: Case, last: Step, left: int, step: dict[str, object]) -> Finding:
+    models = ", ".join(case.models[m].file or case.models[m].class_name for m in last.held)
+    return Finding(
+        kind="purge_between", saves=Saves(sum(h.low for h in last.held.values()), left),
+        values={"sentence": "purge_at_end", "node": last.title, "node_id": last.node_id,
+                "model": models, "after": True, **amounts(left=left)},
+        measured_on={"node_id": last.node_id, "left_mib": in_mib(left)},
+        node_ids=(last.prompt_node,), cost="seconds", edit={"steps": [step]},
+    )
+
+
+def _purges(case: Case) -> bool:
+    """Whether a purge of every model hangs there already."""
+    return any(node["class_type"] == PURGE and node["inputs"].get("unload") == "all models"
+               for node in case.prompt.values())

@@ -1,0 +1,44 @@
+"""A change that may be worth a finding: what it is, and what is gone where once it is made."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..base.device import in_mib
+from .case import NOTHING, Case, Gone, Step, less_by_node
+from .finding import Cost, Finding, Json, Kind, Saves
+from .words import amounts
+
+
+@dataclass(frozen=True, eq=False)
+class Option:
+    """`gone`: what is no longer there, while which nodes run."""
+
+    finding: Finding
+    gone: Gone
+
+    def saving(self, saves: Saves) -> Finding:
+        return replace(self.finding, saves=saves)
+
+
+def option(
+    case: Case, kind: Kind, step: Step, steps: list[Json], gone: Gone,
+    nodes: list[str], cost: Cost = "seconds", **values: Any,
+) -> Option:
+    """Return an option that is about what was on the device while `step` ran."""
+    less = less_by_node(gone).get(step.node_id, NOTHING)
+    finding = Finding(
+        kind=kind, saves=Saves(0, 0),
+        values={"node": step.title, "node_id": step.node_id,
+                **amounts(held=less.high, peak=step.peak.at_least), **values},
+        measured_on={"node_id": step.node_id, "peak_mib": in_mib(step.peak.at_least),
+                     "held_mib": in_mib(less.high)},
+        node_ids=tuple(nodes), changes_picture=cost == "picture", cost=cost,
+        edit={"steps": steps},
+    )
+    return Option(finding, gone)
+
+
+def named(case: Case, model_id: str) -> str:
+    """Return what a user calls a model: its file, else its kind and class."""
+    facts = case.models[model_id]
+    return facts.file or f"{facts.kind} {facts.class_name}"

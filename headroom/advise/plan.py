@@ -1,0 +1,87 @@
+"""Choose among the options: free what is idle at the highest peak, then at the next highest.
+
+What lowers one node only uncovers the next, so each option is worth what the peak loses through it
+alone at least, and what it loses through it beside all others at most.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from . import encoders, float32, idle
+from .case import NOTHING, Bounds, Case, Gone, Step, less_by_node, together
+from .finding import Saves
+from .option import Option
+
+MOST = 16
+LEAST_SHARE = 0.01  # of the peak: what frees less where it is highest is not looked at
+WAYS: tuple[Callable[[Case, Step], Iterator[Option]], ...] = (
+    encoders.options, idle.options, float32.options,
+)
+
+
+def options(case: Case) -> list[Option]:
+    """Return what to change about the models of a run, in the order in which it was chosen."""
+    chosen = _chosen(case, 0)
+    return [replace(one, finding=one.saving(_saves(case, one, chosen))) for one in chosen]
+
+
+def until(case: Case, target_bytes: int) -> list[tuple[Option, Bounds]]:
+    """Return what brings the peak down to `target_bytes`, or as near as can be, step by step.
+
+    With the peak to expect after each step. At each node what leaves pictures alone comes first.
+    """
+    chosen = _chosen(case, target_bytes)
+    after = [expected(case, chosen[: index + 1]) for index in range(len(chosen))]
+    saving = [replace(one, finding=one.saving(_saves(case, one, chosen))) for one in chosen]
+    return list(zip(saving, after, strict=True))
+
+
+def expected(case: Case, chosen: Sequence[Option]) -> Bounds:
+    """Return the peak to expect with all of these options."""
+    less = less_by_node(together(*(one.gone for one in chosen)))
+    low = [step.peak.at_least - less.get(step.node_id, NOTHING).high for step in case.steps]
+    high = [step.at_most - less.get(step.node_id, NOTHING).low for step in case.steps]
+    return Bounds(max([0, *low]), max([0, *high]))
+
+
+def _chosen(case: Case, target_bytes: int) -> list[Option]:
+    chosen: list[Option] = []
+    while len(chosen) < MOST and expected(case, chosen).high > target_bytes:
+        top = _top(case, together(*(one.gone for one in chosen)))
+        found = None if top is None else _best(case, top, chosen)
+        if found is None:
+            break
+        chosen.append(found)
+    return chosen
+
+
+def _top(case: Case, gone: Gone) -> Step | None:
+    """Return the node with the highest peak, when so much is gone."""
+    less = less_by_node(gone)
+    return max(case.steps, default=None, key=lambda step: (
+        step.peak.at_least - less.get(step.node_id, NOTHING).high))
+
+
+def _best(case: Case, step: Step, chosen: list[Option]) -> Option | None:
+    """Return the option that frees most at a node: first of those that leave pictures alone."""
+    known = {one.finding.id for one in chosen}
+    gone = together(*(one.gone for one in chosen))
+    new = {one: _more(step, gone, one) for way in WAYS for one in way(case, step)
+           if one.finding.id not in known}
+    worth = [one for one, more in new.items() if more > LEAST_SHARE * case.peak_bytes]
+    return max(worth, default=None, key=lambda one: (
+        not one.finding.changes_picture, -expected(case, [*chosen, one]).high, new[one]))
+
+
+def _more(step: Step, gone: Gone, one: Option) -> int:
+    """Return how much more is gone at a node with an option."""
+    before, after = less_by_node(gone), less_by_node(together(gone, one.gone))
+    return after.get(step.node_id, NOTHING).high - before.get(step.node_id, NOTHING).high
+
+
+def _saves(case: Case, one: Option, chosen: list[Option]) -> Saves:
+    alone = case.saved(one.gone)
+    others = [other.gone for other in chosen if other is not one]
+    rest, everything = case.saved(together(*others)), case.saved(together(*others, one.gone))
+    beside = max(everything.high - rest.high, 0)
+    return Saves(alone.low, max(alone.high, beside, alone.low))

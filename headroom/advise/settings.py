@@ -1,0 +1,75 @@
+"""What no node can change: other processes on the card, and settings of torch and ComfyUI.
+
+Sources: PyTorch's notes on CUDA memory management (PYTORCH_CUDA_ALLOC_CONF) and its documentation
+of torch.backends.cudnn.benchmark; `--reserve-vram` of ComfyUI's command line.
+"""
+
+from collections.abc import Iterator
+
+from ..base.device import MIB, in_mib
+from .case import Case, Step
+from .finding import Finding, Json, Saves
+from .sizes import is_list
+from .words import amounts
+
+TORCH = "https://pytorch.org/docs/stable/notes/cuda.html#memory-management"
+CUDNN = "https://pytorch.org/docs/stable/backends.html#torch.backends.cudnn.benchmark"
+NEARLY_FULL = 0.85  # of the device
+THRESHOLD = 0.8
+
+
+def findings(case: Case) -> list[Finding]:
+    """Return what to change outside of the workflow."""
+    return [*_others(case), *_allocator(case), *_cudnn(case)]
+
+
+def _others(case: Case) -> Iterator[Finding]:
+    """Yield the process that holds most of the card, and room to leave to it where we failed."""
+    name, mib = max(case.around.others.items(), key=lambda item: item[1], default=("", 0.0))
+    held = round(mib * MIB)
+    if not held or case.top is None:
+        return
+    values = {"process": name, **amounts(held=held)}
+    measured = {"process": name, "held_mib": in_mib(held)}
+    yield Finding("other_process", Saves(0, held), values, measured)
+    if case.around.failure:
+        whole = {**values, "gib": round(mib / 1024 + 0.5, 1)}
+        yield Finding("reserve", Saves(0, held), whole, measured, cost="seconds")
+
+
+def _fullest(case: Case) -> Step | None:
+    return max(case.steps, key=lambda step: step.spare_bytes, default=None)
+
+
+def _allocator(case: Case) -> Iterator[Finding]:
+    """Yield the setting that helps where torch keeps memory in pieces that it cannot use."""
+    step, known = _fullest(case), case.around.allocator
+    if step is None or known.get("backend") != "native" or known.get("expandable"):
+        return
+    values, measured = _spare(step)
+    if case.around.failure or (case.total_bytes and
+                               case.peak_bytes > NEARLY_FULL * case.total_bytes):
+        yield Finding("expandable_segments", Saves(0, step.spare_bytes),
+                      {**values, "source": TORCH}, measured)
+        if not known.get("threshold"):
+            yield Finding("gc_threshold", Saves(0, step.spare_bytes),
+                          {**values, "threshold": THRESHOLD, "source": TORCH}, measured)
+
+
+def _cudnn(case: Case) -> Iterator[Finding]:
+    """Yield that cuDNN tries its algorithms anew for each size, with memory for each."""
+    changing = [step for step in case.steps if step.prompt_node in case.prompt
+                and is_list(case, (step.prompt_node, 0))]
+    if not case.around.allocator.get("cudnn_benchmark") or not changing:
+        return
+    step = max(changing, key=lambda step: step.spare_bytes)
+    values, measured = _spare(step)
+    yield Finding("cudnn_benchmark", Saves(0, step.spare_bytes), {**values, "source": CUDNN},
+                  measured)
+
+
+def _spare(step: Step) -> tuple[Json, Json]:
+    return (
+        {"node": step.title, "node_id": step.node_id, **amounts(spare=step.spare_bytes)},
+        {"node_id": step.node_id, "spare_mib": in_mib(step.spare_bytes)},
+    )

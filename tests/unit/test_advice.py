@@ -1,0 +1,204 @@
+"""Each kind of advice: from a run's record and prompt to what to change, with its number."""
+
+import pytest
+from support.advice import CLIP, MIB, PROMPT, UNET, VAE, case, model, step, text_to_image
+
+from headroom.advise.advise import advise, advise_into
+from headroom.advise.edit import apply_edit
+from headroom.advise.fits import fits
+from headroom.advise.words import text_of
+
+
+def found(*args, **more):
+    return {one.id: one for one in advise(case(*args, **more))}
+
+
+def kinds(*args, **more):
+    return {one.kind for one in advise(case(*args, **more))}
+
+
+def saves(one):
+    return one.saves.low / MIB, one.saves.high / MIB
+
+
+def test_a_text_encoder_that_stays_is_encoded_to_the_cpu_instead():
+    one = found()["encode_to_cpu-6-7"]
+    assert not one.changes_picture and one.measured_on["held_mib"] == 600
+    assert saves(one) == (600, 600)  # 2100 become 1500, everywhere it was idle
+    edited = apply_edit(PROMPT, one.edit)
+    assert edited["6"]["class_type"] == edited["7"]["class_type"] == "HeadroomEncodeToCPU"
+    assert edited["6"]["inputs"]["text"] == "a cat" and edited["3"] == PROMPT["3"]
+
+
+def test_what_lowers_one_node_only_is_worth_what_the_next_lets_it():
+    steps = [*text_to_image()[:2], step("3", 1900, {"m1": (0, 1000)}),
+             step("8", 2100, {"m1": 1000, "m3": (0, 200)})]
+    one = found(steps)["offload_after-8"]
+    assert saves(one) == (200, 200)  # the sampler needs 1900 all the same
+    edited = apply_edit(PROMPT, one.edit)
+    assert edited["10"]["inputs"]["model"] == ["4", 0]
+    assert edited["10"]["inputs"]["after"] == ["3", 0]
+    assert edited["8"]["inputs"]["samples"] == ["10", 1]
+
+
+def test_an_encoder_of_its_own_kind_is_offloaded_after_its_nodes():
+    prompt = {**PROMPT, "6": {"class_type": "CLIPTextEncodeFlux", "inputs": {"clip": ["4", 1]}},
+              "7": {"class_type": "CLIPTextEncodeFlux", "inputs": {"clip": ["4", 1]}}}
+    one = found(text_to_image(prompt), prompt)["offload_after-6-7"]
+    edited = apply_edit(prompt, one.edit)
+    assert edited["3"]["inputs"]["positive"] == ["10", 1]
+    assert edited["10"]["inputs"]["model"] == ["4", 1]
+
+
+def test_two_checkpoints_are_purged_between_but_for_what_the_node_uses():
+    prompt = {**PROMPT, "14": PROMPT["4"], "13": {"class_type": "KSampler", "inputs": {
+        **PROMPT["3"]["inputs"], "model": ["14", 0], "latent_image": ["3", 0]}}}
+    prompt["8"] = {"class_type": "VAEDecode", "inputs": {"samples": ["13", 0], "vae": ["14", 2]}}
+    other = model("m4", "diffusion model", 1000)
+    steps = [step("3", 1200, {"m1": (0, 1000), "m3": 200}, prompt),
+             step("13", 2400, {"m1": 1000, "m3": 200, "m4": (0, 1000)}, prompt)]
+    one = found(steps, prompt, (UNET, VAE, other))["purge_between-13"]
+    assert saves(one)[1] == 1200
+    purge = apply_edit(prompt, one.edit)["15"]
+    assert purge["inputs"]["unload"] == "all but keep" and purge["inputs"]["keep"] == ["14", 0]
+    assert purge["inputs"]["value"] == ["3", 0]
+
+
+def test_a_controlnet_counts_as_used_where_its_conditioning_goes():
+    prompt = {**PROMPT, "20": {"class_type": "ControlNetLoader", "inputs": {}},
+              "21": {"class_type": "ControlNetApplyAdvanced", "inputs": {
+                  "positive": ["6", 0], "negative": ["7", 0], "control_net": ["20", 0]}}}
+    prompt["3"] = {"class_type": "KSampler", "inputs": {
+        **PROMPT["3"]["inputs"], "positive": ["21", 0], "negative": ["21", 1]}}
+    net = model("m4", "ControlNet", 500)
+    steps = [step("3", 2000, {"m1": 1000, "m4": 500}, prompt)]
+    assert "offload_after-3" not in found(steps, prompt, (UNET, net))
+
+
+def test_a_float32_model_is_cast_and_that_changes_the_picture():
+    unet = model("m1", "diffusion model", 1000, float32_bytes=1000 * MIB)
+    steps = [step("3", 1300, {"m1": 1000})]
+    one = found(steps, models=(unet,), can_bf16=True)["cast_bf16-4-output0"]
+    assert one.changes_picture and one.cost == "picture"
+    assert saves(one) == (450, 650)  # the weights at least, and half of what is computed
+    assert apply_edit(PROMPT, one.edit)["3"]["inputs"]["model"] == ["10", 0]
+    assert "cast_bf16" not in kinds(steps, models=(unet,), can_bf16=False)
+
+
+def test_a_peak_in_a_vae_is_guarded_and_so_is_what_would_fail_next():
+    one = found()["oom_guard-3-8"]
+    edited = apply_edit(PROMPT, one.edit)
+    guards = [n for n in edited.values() if n["class_type"] == "HeadroomOOMGuard"]
+    assert [guard["inputs"]["model"] for guard in guards] == [["4", 0], ["4", 2]]
+    assert "oom_guard" not in kinds(text_to_image()[:3])
+
+
+def test_a_prompt_that_ran_out_of_memory_comes_first_with_what_it_asked_for():
+    steps = [*text_to_image()[:2], step("3", 1900, {"m1": (0, 1000)}, status="failed")]
+    one = advise(case(steps, failure={"node_id": "3", "asked_mib": 512.0}))[0]
+    assert one.kind == "oom_guard" and one.measured_on["asked_mib"] == 512
+    assert "512 MiB" in text_of(one)
+
+
+def test_a_list_of_sizes_is_sorted_and_the_pictures_put_back():
+    prompt = {**PROMPT, "2": {"class_type": "Sizes", "inputs": {"text": "64x64"}},
+              "5": {"class_type": "EmptyLatentImage",
+                    "inputs": {"width": ["2", 0], "height": ["2", 1]}}}
+    steps = [step("3", 1900, {"m1": 1000}, prompt, spare_bytes=300)]
+    one = found(steps, prompt)["size_sorter-3"]
+    assert saves(one) == (0, 300)
+    edited = apply_edit(prompt, one.edit)
+    assert edited["10"]["inputs"]["items"] == ["5", 0]
+    assert edited["3"]["inputs"]["latent_image"] == ["10", 2]
+    assert edited["11"]["inputs"] == {"items": ["8", 0], "index": ["10", 3]}
+    assert edited["9"]["inputs"]["images"] == ["11", 0]
+    assert "size_sorter" not in kinds([step("3", 1900, {}, edited, spare_bytes=300)], edited)
+
+
+def test_a_text_that_was_encoded_in_run_after_run_is_kept_on_disk():
+    often = {"6": 3, "7": 3}
+    one = found(seen_before=often)["disk_cache-6-7"]
+    assert one.values["times"] == 4 and "4 runs" in text_of(one)
+    assert apply_edit(PROMPT, one.edit)["6"]["inputs"]["cache"] == "disk"
+    assert "disk_cache" not in kinds(seen_before={"6": 3, "7": 0})
+    assert "disk_cache" not in kinds()
+
+
+def test_another_process_is_named_with_what_it_holds():
+    one = found(others={"python (77)": 900.0, "xorg (1)": 40.0})["other_process"]
+    assert one.edit is None and saves(one) == (0, 900)
+    assert "python (77) holds 900 MiB" in text_of(one)
+    assert "other_process" not in kinds(others={"xorg (1)": 40.0})
+
+
+def test_settings_are_named_with_their_source_where_memory_lies_in_pieces():
+    steps = [step("3", 1900, {"m1": 1000}, spare_bytes=500)]
+    native = {"backend": "native", "expandable": False, "cudnn_benchmark": True}
+    tight = found(steps, total_mib=2000, allocator=native)
+    assert {"expandable_segments", "gc_threshold"} <= set(tight)
+    assert "pytorch.org" in text_of(tight["expandable_segments"])
+    assert not {"expandable_segments", "gc_threshold"} & kinds(steps, allocator=native)
+    on = {**native, "expandable": True}
+    assert "expandable_segments" not in kinds(steps, total_mib=2000, allocator=on)
+
+
+def test_nothing_is_said_that_saves_less_than_a_twentieth_of_the_peak():
+    tiny = (model("m2", "text encoder", 60), UNET)
+    steps = [step("6", 70, {"m2": (0, 60)}), step("3", 1900, {"m2": 60, "m1": (0, 1000)})]
+    assert not {"encode_to_cpu", "offload_after"} & kinds(steps, models=tiny)
+    assert kinds([]) == set()
+
+
+def test_pages_of_dynamic_vram_are_sure_to_go_only_while_there_is_room():
+    models = (UNET, model("m2", "text encoder", 600, is_dynamic=True), VAE)
+    assert saves(found(models=models)["encode_to_cpu-6-7"]) == (600, 600)
+    assert saves(found(models=models, total_mib=2150)["encode_to_cpu-6-7"]) == (0, 600)
+
+
+def test_what_stays_after_the_run_is_told_last():
+    last = advise(case())[-1]
+    assert (last.kind, last.values["sentence"]) == ("purge_between", "purge_at_end")
+    purge = apply_edit(PROMPT, last.edit)["10"]
+    assert purge["inputs"]["unload"] == "all models" and purge["inputs"]["value"] == ["8", 0]
+
+
+def test_every_finding_has_a_number_a_sentence_and_an_edit_that_fits_its_prompt():
+    for one in advise(case(others={"a (1)": 500.0}, seen_before={"6": 2, "7": 2})):
+        data = one.as_json(text_of(one))
+        assert {"id", "text", "saves_mib", "measured_on", "node_ids", "changes_picture", "edit",
+                "kind", "values", "cost", "measured_mib"} == set(data)
+        assert data["saves_mib"][0] <= data["saves_mib"][1] and data["measured_on"]
+        assert one.edit is None or apply_edit(PROMPT, one.edit) != PROMPT
+
+
+@pytest.mark.parametrize("target_mib, wanted", [
+    (2200, []), (1600, ["encode_to_cpu-6-7"]), (900, ["encode_to_cpu-6-7", "offload_after-8"]),
+])
+def test_making_it_fit_takes_what_is_needed_and_no_more(target_mib, wanted):
+    steps = advise_into(case(), target_mib * MIB)
+    chosen = [one.id for one, _ in steps if one.kind != "oom_guard"]
+    assert chosen == wanted
+    reached = [after.high <= target_mib * MIB for one, after in steps if one.kind != "oom_guard"]
+    assert any(one.kind == "oom_guard" for one, _ in steps) == (reached[-1:] == [False])
+
+
+def test_models_whose_use_nobody_can_tell_are_left_alone():
+    strange = model("m9", "model", 900)
+    steps = [step("3", 1900, {"m9": 900, "m1": (0, 1000)})]
+    assert not {"offload_after", "purge_between"} & {
+        one.kind for one in advise(case(steps, models=(UNET, strange)))
+        if not one.values.get("after")}
+
+
+def test_advice_on_a_prompt_that_nobody_remembers_is_about_settings_only():
+    assert kinds(prompt={}, others={"a (1)": 500.0}) == {"other_process"}
+
+
+def test_the_smallest_gpu_lies_between_the_peak_and_what_is_left_without_idle_models():
+    told = fits(case())
+    assert told["smallest_mib"] == [1300.0, 2100.0] and not told["at_least"]
+    assert told["cards_gib"][:2] == [4, 6] and told["kind"] == "measured"
+    failed = fits(case(failure={"node_id": "8", "asked_mib": 100.0}))
+    assert failed["smallest_mib"] == [2200.0, 2200.0] and failed["at_least"]
+    assert failed["cards_gib"] == [] and fits(case([])) is None
+    assert CLIP.kind == "text encoder"
