@@ -51,7 +51,7 @@ def copy_module(
     for part in copied.modules():
         forget(part)
         _drop_restore_hooks(part)
-    repoint(copied, copies)
+    repoint(module, copied, copies)
     return copied, copies
 
 
