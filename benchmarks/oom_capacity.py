@@ -4,10 +4,11 @@
     python benchmarks/oom_capacity.py --chart       the newest recorded figures as Markdown
 
 SD1.5 class (full CLIP-L and full SD VAE, random weights in bfloat16), 512x512, batch 4, on the
-simulated GPU (`--fake-cuda`: on PyTorch's own allocator): text encoding, sampling (2 steps) and decoding are tried at falling capacity until
-each of them stops completing; the workflow needs the largest of the three. The floor is the
-largest single layer of any stage on the GPU at batch 1 (one conditioning of one image): its
-weights, its input and its output, with the VAE in tiles of 64 pixels. No way of splitting a batch
+simulated GPU (with `--fake-cuda` on PyTorch's own allocator): text encoding, sampling (2 steps) and
+decoding are tried at falling capacity until each of them stops completing; the workflow needs the
+largest of the three. The floor is the largest single layer of any stage on the GPU at batch 1 (one
+conditioning of one image): its weights, its input and its output, with the VAE in tiles of 64
+pixels. No way of splitting a batch
 gets below what stock needs for one conditioning of one image, where the tensors between the layers
 live too: that is measured as well. Capacity here is all there is: no CUDA context, no library
 workspaces.

@@ -1,6 +1,7 @@
 """A private copy of an nn.Module in other dtypes, made tensor by tensor."""
 
 import copy
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +14,9 @@ from .functions import repoint
 from .layers import forget
 from .rules import FLOATS, Wanted
 from .tensor import Rounding, cast_tensor
+
+# A plain RuntimeError where torch's CPU allocator, or that of a device, has no memory left.
+_NO_MEMORY = re.compile("out of memory|allocat(e|ion)", re.IGNORECASE)
 
 
 def copy_module(
@@ -35,9 +39,9 @@ def copy_module(
         memo[id(buffer)] = buffer.detach().clone()
     try:
         copied = copy.deepcopy(module, memo)
-    except torch.OutOfMemoryError:
-        raise
     except (TypeError, AttributeError, RuntimeError, copy.Error) as error:
+        if _NO_MEMORY.search(str(error)):
+            raise
         raise ValueError(
             f"Cast bf16 cannot make a private copy of this {type(module).__name__} ({error}): "
             "connect the model as its loader gives it, before nodes that change it."
@@ -47,7 +51,7 @@ def copy_module(
     for part in copied.modules():
         forget(part)
         _drop_restore_hooks(part)
-    repoint(copied, copies)
+    repoint(module, copied, copies)
     return copied, copies
 
 

@@ -14,20 +14,23 @@ import torch
 from ..base.copies import Copies, follow, is_filled
 
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
+_CONTAINERS = (dict, list, tuple, set)
 _WEIGHTS = ("_parameters", "_buffers", "_modules")
 
 
-def repoint(copied: torch.nn.Module, copies: Copies) -> None:
-    """Replace the functions in `copied` that use the original's parts by ones that use the copies.
+def repoint(module: torch.nn.Module, copied: torch.nn.Module, copies: Copies) -> None:
+    """Replace the functions in `copied` that use parts of `module` by ones that use the copies.
 
-    `copies` maps the id of each part of the original to its copy. Looks at the attributes of every
-    part and into their lists and dicts, hooks among them. Raises ValueError, naming the attribute,
-    for a function that cannot be repointed.
+    `copies` maps the id of each part of `module` to its copy. Looks at the attributes of every
+    part, hooks among them, into their lists and dicts, and at those of objects that were copied
+    with the part. Raises ValueError, naming the attribute, for what cannot be repointed.
     """
-    for prefix, part in copied.named_modules():
+    for old, (prefix, part) in zip(module.modules(), copied.named_modules(), strict=True):
         for name, value in _own(part):
-            new = _repointed(value, copies)
-            if new is not value:
+            if _is_object(value) and value is not vars(old).get(name):
+                new = _repointed(vars(value), copies)
+            else:
+                new = _repointed(value, copies)
                 vars(part)[name] = new
             if reaches(new, copies):
                 raise refused(copied, prefix, name)
@@ -38,7 +41,8 @@ def find_function_over(module: torch.nn.Module) -> tuple[str, str] | None:
     parts = {id(part) for part in module.modules()}
     for prefix, part in module.named_modules():
         for name, value in _own(part):
-            if isinstance(value, _FUNCTIONS) and reaches(value, parts):
+            held = vars(value).values() if _is_object(value) else [value]
+            if any(isinstance(item, _FUNCTIONS) and reaches(item, parts) for item in held):
                 return prefix, name
     return None
 
@@ -55,6 +59,16 @@ def refused(module: torch.nn.Module, prefix: str, name: str) -> ValueError:
 
 def _own(part: torch.nn.Module) -> list[tuple[str, Any]]:
     return [(name, value) for name, value in vars(part).items() if name not in _WEIGHTS]
+
+
+def _is_object(value: Any) -> bool:
+    """Return whether `value` is an object with attributes, but no module and no patcher.
+
+    A patcher refers to its model by its nature.
+    """
+    others = (*_FUNCTIONS, *_CONTAINERS, type, types.ModuleType, torch.nn.Module, torch.Tensor)
+    is_patcher = hasattr(value, "is_clone")
+    return hasattr(value, "__dict__") and not isinstance(value, others) and not is_patcher
 
 
 def _repointed(value: Any, copies: Copies) -> Any:

@@ -88,6 +88,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def where_of(error: BaseException) -> Where | None:
     """Return which memory ran out, by type and text alone; None where it was not memory."""
+    if isinstance(error, OomGuardError) and error.__cause__ is not None:
+        return where_of(error.__cause__)  # what the guard could not make room for
     if isinstance(error, MemoryError):
         return None if _ADDRESS_SPACE.match(str(error)) else "RAM"
     if isinstance(error, OSError):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.client import node_texts
+from devtools.client import PromptFailed, node_texts
 from devtools.graph import Graph, forget_everything
 
 pytestmark = pytest.mark.host
@@ -120,3 +120,44 @@ def test_a_latent_on_the_gpu_is_moved_and_its_bytes_come_back(all_on_gpu):
     assert f"{size / 2**20:.1f} MiB from" in texts[moved.id] and texts[same.id]
     # ComfyUI's node cache still holds the first latent; nothing else is there.
     assert all_on_gpu.collect().allocated_bytes == size
+
+
+def cast_and_sampled(gpu, seed):
+    """Cast a model and a text encoder, sample with both, and return the picture's facts."""
+    graph = Graph()
+    loader = graph.add("CheckpointLoaderSimple", ckpt_name="headroom_test_sd15.safetensors")
+    model = graph.add("HeadroomCastBF16", model=loader[0], dtype="bfloat16", keep_float32="")
+    clip = graph.add("HeadroomCastBF16", model=loader[1], dtype="bfloat16", keep_float32="")
+    text = graph.add("HeadroomEncodeToCPU", clip=clip, text=f"a cat {seed}", split="one prompt",
+                     release_encoder=True, cache="off")
+    latent = graph.add("EmptyLatentImage", width=64, height=64, batch_size=1)
+    sample = graph.add("KSampler", model=model, positive=text, negative=text, latent_image=latent,
+                       seed=seed, steps=1, cfg=1.0, sampler_name="euler", scheduler="normal",
+                       denoise=1.0)
+    shown = graph.add("ProbeTensor", value=sample)
+    return node_texts(gpu.client.run(graph.prompt, timeout=600))[shown.id]
+
+
+@pytest.mark.parametrize("work", ["encode", "cast"])
+def test_running_out_of_memory_anywhere_inside_leaves_nothing_wrong_behind(gpu, work):
+    def run(number):
+        if work == "cast":
+            return cast_and_sampled(gpu, number)
+        return encode(gpu, 1, start=number)[1][0]["digest"]
+
+    gpu.unload()
+    allocations = gpu.ledger().allocations
+    before = run(5)
+    count = gpu.ledger().allocations - allocations
+    failures = 0
+    for step in range(4):
+        gpu.unload()
+        gpu.arm_fault(at=1 + step * count // 4)
+        try:
+            assert run(5) == before
+        except PromptFailed as error:
+            failures += 1
+            assert error.out_of_memory, error
+        gpu.disarm()
+        assert gpu.unload().allocated_bytes == 0
+    assert failures >= 1 and run(5) == before

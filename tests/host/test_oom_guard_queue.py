@@ -5,8 +5,9 @@ from urllib.parse import urlencode
 
 import pytest
 from support.oom import PACK, add_guard, answer_of, checkpoint, latents, text
+from support.timed import wait_until
 
-from devtools.client import PromptFailed, PromptInterrupted
+from devtools.client import PromptFailed, PromptInterrupted, failure_of, was_interrupted
 from devtools.graph import Graph
 
 pytestmark = pytest.mark.host
@@ -82,6 +83,43 @@ def test_an_interrupt_in_the_call_that_fails_is_not_swallowed(gpu):
     counted = graph.add("OomInterruptCalls")
     assert answer_of(gpu, graph, counted) == 1
     gpu.client.run(prompt_of(32))
+
+
+def test_another_error_inside_a_guarded_step_is_no_occasion_to_recover(gpu):
+    before = picture(gpu, gpu.client.run(prompt_of(40)))
+    gpu.arm_fault(at=10**9)
+    gpu.client.run(prompt_of(41))
+    count = gpu.fault()["seen"]
+    for number in (1, 4, 9):
+        gpu.arm_fault(at=count * number // 10, kind="illegal_access")
+        with pytest.raises(PromptFailed) as failed:
+            gpu.client.run(prompt_of(42 + number))
+        gpu.disarm()
+        assert "illegal memory access" in failed.value.exception_message
+        assert not failed.value.exception_type.endswith("OomGuardError")
+        run = gpu.client.get_json(f"/headroom/runs/{failed.value.entry['prompt_id']}")
+        assert run["oom"] == []
+    gpu.unload()
+    assert picture(gpu, gpu.client.run(prompt_of(40))) == before
+
+
+def test_40_interrupts_during_recoveries_leave_the_host_as_it_was(gpu):
+    before = picture(gpu, gpu.client.run(prompt_of(50, guarded=False)))
+    models, allocated = loaded(gpu), gpu.collect().allocated_bytes
+    ended = []
+    for number in range(40):
+        gpu.arm_fault(every=5 + 11 * number, times=6)
+        prompt_id = gpu.client.queue(prompt_of(100 + number))
+        wait_until(lambda asked=prompt_id: gpu.fault()["failed"] or gpu.client.history(asked))
+        gpu.client.interrupt()
+        entry = gpu.client.wait(prompt_id)
+        ended.append(was_interrupted(entry))
+        assert entry["status"]["status_str"] == "success" or failure_of(entry)
+    gpu.disarm()
+    assert sum(ended) >= 20
+    again = gpu.client.run(prompt_of(50, guarded=False))
+    assert picture(gpu, again) == before
+    assert loaded(gpu) == models and gpu.collect().allocated_bytes == allocated
 
 
 def test_attempts_appear_in_the_run_of_the_prompt(gpu):

@@ -1,7 +1,7 @@
 """What the record of a run holds beside its times, and how many runs are kept."""
 
 import pytest
-from support.timed import PACK, assert_apart, node, own_times, record
+from support.timed import PACK, assert_apart, node, own_times, record, wait_until
 
 pytestmark = pytest.mark.host
 
@@ -19,6 +19,37 @@ def test_ram_that_a_node_takes_and_gives_back_shows_as_the_peak(plain):
     assert nodes["1"]["rss_after_mib"] < before + 100
     assert nodes["1"]["vram_before_mib"] is None and run["peak_vram_mib"] is None
     assert run["device"] == "cpu"
+
+
+def test_a_queue_of_a_thousand_prompts_ends_with_every_one_counted(plain):
+    client = plain.client()
+
+    def ended():
+        lines = client.get_bytes("/headroom/metrics").decode().splitlines()
+        counts = [line for line in lines if line.startswith("headroom_runs_total{")]
+        assert all('outcome="success"' in line for line in counts if not line.endswith(" 0.0"))
+        return sum(float(line.split()[-1]) for line in counts)
+
+    before = ended()
+    ids = [client.queue({"1": node("TimedWork", 0.0)}) for _ in range(1000)]
+    assert client.get("/headroom/ready")[0] == 200
+    client.wait(ids[-1], timeout=300)
+    wait_until(lambda: ended() - before >= 1000)
+    assert ended() - before == 1000
+    newest = [run["prompt_id"] for run in client.get_json("/headroom/runs")["runs"]]
+    assert newest == ids[:-51:-1]
+
+
+def test_after_the_idle_minutes_of_the_browsers_user_the_models_leave(plain):
+    client = plain.client()
+    path = "/settings/Headroom.Server.IdleMinutes"
+    assert client.request("POST", path, 0.01)[0] == 200
+    client.run({"1": node("TimedSlowModel", 0.0)})
+    wait_until(lambda: "no prompt for 0.01 minutes: " in plain.log_text())
+    assert client.get_json("/headroom/memory")["models"] == []
+    assert client.request("POST", path, 0)[0] == 200
+    client.run({"1": node("TimedSlowModel", 0.0)})
+    assert client.get_json("/headroom/memory")["models"] != []
 
 
 def test_what_our_nodes_did_is_part_of_the_record(plain):

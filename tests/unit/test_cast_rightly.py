@@ -1,6 +1,7 @@
 """What Cast bf16 casts runs and uses its own weights; what it cannot cast is refused by name."""
 
 import functools
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -160,8 +161,13 @@ def in_a_list(net):
     net.forward = lambda x: net.steps[0](x)
 
 
+def in_an_object(net):
+    net.tools = SimpleNamespace(step=lambda x: net.first(x), factor=2.0)
+    net.forward = lambda x: net.tools.step(x) * net.tools.factor
+
+
 @pytest.mark.parametrize("change", [wrapped, wrapped_twice, wrapped_by_a_decorator, as_a_partial,
-                                    with_a_default, with_a_hook, in_a_list],
+                                    with_a_default, with_a_hook, in_a_list, in_an_object],
                          ids=lambda change: change.__name__)
 def test_a_function_over_the_original_works_over_the_copy(change, x):
     torch.manual_seed(6)
@@ -195,11 +201,17 @@ def over_itself(net):
     net.forward = forward
 
 
-@pytest.mark.parametrize("change", [over_a_global, over_itself], ids=lambda c: c.__name__)
+def over_a_global_in_an_object(net):
+    over_a_global(net)
+    net.tools = SimpleNamespace(step=vars(net).pop("forward"))
+
+
+@pytest.mark.parametrize("change", [over_a_global, over_itself, over_a_global_in_an_object],
+                         ids=lambda change: change.__name__)
 def test_a_function_that_cannot_be_repointed_is_refused_by_name(change):
     net = Net(torch.nn.Linear(SIZE, SIZE))
     change(net)
-    with pytest.raises(ValueError, match="cannot cast this Net: its forward is a function over"):
+    with pytest.raises(ValueError, match="this Net: its (forward|tools) is a function over"):
         headroom.cast(net)
     assert {weight.dtype for weight in net.parameters()} == {torch.float32}
 
