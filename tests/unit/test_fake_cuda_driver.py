@@ -191,3 +191,25 @@ large = take(100)
 show(kept=[int(one.cpu().min()) == int(one.cpu().max()) == 2 * n for n, one in enumerate(held)])
 """, capacity_mib=300, allocator="async")
     assert found == {"kept": [True] * 4}
+
+
+# It hooks cuMemAlloc and cuMemAllocAsync; expandable segments come from cuMemCreate.
+@pytest.mark.parametrize("allocator", ["native", "async"])
+def test_pages_of_comfy_aimdo_yield_to_pytorchs_tensors(run, allocator):
+    pytest.importorskip("comfy_aimdo")
+    found = run("""
+import comfy_aimdo.control
+comfy_aimdo.control.init()
+take(1)
+comfy_aimdo.control.init_devices([0])
+from comfy_aimdo.model_vbar import ModelVBAR
+model = ModelVBAR(12 * 32 * MIB, 0)
+model.prioritize()
+for page in [model.alloc(32 * MIB) for _ in range(6)]:
+    model.fault(*page[1:])
+    model.unpin(*page[1:])
+before = model.loaded_size()
+held = [take(32) for _ in range(13)]
+show(before=before, after=model.loaded_size(), refused=opened().device().refused)
+""", capacity_mib=512, allocator=allocator)
+    assert found["before"] == 192 * MIB and found["after"] <= 64 * MIB and not found["refused"]

@@ -27,8 +27,15 @@ void *own_symbol(const std::string &name) {
     return dlsym(self, name.c_str());
 }
 
+// Their second versions take a context as well. Who asks for the plain name calls it without one, and
+// to refuse that breaks comfy-aimdo: it then never takes a page back for an allocation of PyTorch's.
+bool is_the_first_version(const std::string &name) {
+    return name == "cuCtxGetDevice" || name == "cuCtxSynchronize";
+}
+
 void *entry_point(const std::string &name, bool per_thread) {
     for (const char *version : {"_v2", ""}) {
+        if (*version && is_the_first_version(name)) continue;
         void *found = per_thread ? own_symbol(name + version + "_ptsz") : nullptr;
         if (!found) found = own_symbol(name + version);
         if (found) return found;
