@@ -34,7 +34,7 @@ KEYS = {"guard": "headroom_oom_guard", "empty": "headroom_empty_wrappers", "none
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_gpu(parser)
+    add_gpu(parser, fake_cuda=False)
     parser.add_argument("--rounds", type=int, default=8, help="samplings of each kind")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--size", type=int, default=64)

@@ -40,7 +40,7 @@ Json = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_gpu(parser)
+    add_gpu(parser, fake_cuda=False)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--size", type=int, default=64, help="pixels; more of it hides our share")
 

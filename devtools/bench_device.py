@@ -30,10 +30,14 @@ MIB = 2**20
 Json = dict[str, Any]
 
 
-def add_gpu(parser: argparse.ArgumentParser) -> None:
-    """Let a benchmark that measures any device be asked for another than the simulated one."""
+def add_gpu(parser: argparse.ArgumentParser, fake_cuda: bool = True) -> None:
+    """Let a benchmark that measures any device be asked for another than the simulated one.
+
+    Without `fake_cuda` where seconds are what it measures: kernels take none on a fake device.
+    """
     parser.add_argument("--gpu", action="store_true", help="on this machine's own GPU")
-    add_fake_cuda(parser)
+    if fake_cuda:
+        add_fake_cuda(parser)
 
 
 def add_fake_cuda(parser: argparse.ArgumentParser) -> None:
