@@ -19,8 +19,11 @@ from diffusers import (
     AutoencoderTiny,
     DDIMScheduler,
     FlowMatchEulerDiscreteScheduler,
+    FluxPipeline,
     FluxTransformer2DModel,
     LTXVideoTransformer3DModel,
+    PixArtSigmaPipeline,
+    PixArtTransformer2DModel,
     SD3Transformer2DModel,
     StableDiffusion3Pipeline,
     StableDiffusionXLPipeline,
@@ -65,19 +68,19 @@ def ltx(dtype: torch.dtype, device: str = DEVICE) -> Any:
                 num_attention_heads=32, cross_attention_dim=4096, caption_channels=4096)
 
 
-def vae(dtype: torch.dtype, latents: int, **more: Any) -> Any:
+def vae(dtype: torch.dtype, latents: int, device: str = DEVICE, **more: Any) -> Any:
     return made(
-        AutoencoderKL, dtype, block_out_channels=[128, 256, 512, 512], layers_per_block=2,
+        AutoencoderKL, dtype, device, block_out_channels=[128, 256, 512, 512], layers_per_block=2,
         latent_channels=latents, down_block_types=["DownEncoderBlock2D"] * 4,
         up_block_types=["UpDecoderBlock2D"] * 4, sample_size=1024, **more)
 
 
-def clip(kind: Any, dtype: torch.dtype, big: bool) -> Any:
+def clip(kind: Any, dtype: torch.dtype, big: bool, device: str = DEVICE) -> Any:
     sizes = {"hidden_size": 1280, "intermediate_size": 5120, "num_hidden_layers": 32,
              "num_attention_heads": 20, "projection_dim": 1280} if big else {
                  "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
                  "num_attention_heads": 12, "projection_dim": 768}
-    return made(kind, dtype, config=CLIPTextConfig(**sizes))
+    return made(kind, dtype, device, config=CLIPTextConfig(**sizes))
 
 
 def random(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Any:
@@ -139,27 +142,74 @@ def sdxl(way: str = "", dtype: torch.dtype = torch.float16) -> None:
     pipe(**words, **pooled, num_images_per_prompt=4, num_inference_steps=2, output_type="pt")
 
 
-def sd3(t5: bool = True) -> None:
-    """One picture of 1024 px in float16 with the default settings, two steps."""
-    dtype = torch.float16
-    encoder = made(T5EncoderModel, dtype, config=T5Config(
+class FromTheFirst(FlowMatchEulerDiscreteScheduler):
+    """Begins at its first step by itself: looking it up would need what lies on the device."""
+
+    def set_timesteps(
+        self, num_inference_steps: Any = None, device: Any = None, sigmas: Any = None,
+        mu: Any = None, timesteps: Any = None,
+    ) -> None:
+        super().set_timesteps(num_inference_steps, device, sigmas, mu, timesteps)
+        self.set_begin_index(0)
+
+
+def t5(dtype: torch.dtype, device: str = DEVICE) -> Any:
+    return made(T5EncoderModel, dtype, device, config=T5Config(
         vocab_size=32128, d_model=4096, d_kv=64, d_ff=10240, num_layers=24, num_heads=64,
-        feed_forward_proj="gated-gelu")) if t5 else None
+        feed_forward_proj="gated-gelu"))
+
+
+def sd3(dtype: torch.dtype = torch.float16) -> None:
+    """One picture of 1024 px with the default settings, two steps."""
     pipe = StableDiffusion3Pipeline(
-        transformer=made(SD3Transformer2DModel, dtype, num_layers=24, num_attention_heads=24,
+        transformer=made(SD3Transformer2DModel, dtype, sample_size=128, num_layers=24,
+                         num_attention_heads=24, attention_head_dim=64,
                          caption_projection_dim=1536, pos_embed_max_size=192),
-        scheduler=FlowMatchEulerDiscreteScheduler(),
+        scheduler=FromTheFirst(),
         vae=vae(dtype, 16, scaling_factor=1.5305, shift_factor=0.0609, use_quant_conv=False,
                 use_post_quant_conv=False, force_upcast=True),
         text_encoder=clip(CLIPTextModelWithProjection, dtype, False), tokenizer=None,
         text_encoder_2=clip(CLIPTextModelWithProjection, dtype, True), tokenizer_2=None,
-        text_encoder_3=encoder, tokenizer_3=None)
+        text_encoder_3=t5(dtype), tokenizer_3=None)
     words = {name: random(1, 333, 4096, dtype=dtype)
              for name in ("prompt_embeds", "negative_prompt_embeds")}
     pooled = {name: random(1, 2048, dtype=dtype)
               for name in ("pooled_prompt_embeds", "negative_pooled_prompt_embeds")}
     pipe.set_progress_bar_config(disable=True)
     pipe(**words, **pooled, num_inference_steps=2, output_type="pt")
+
+
+def flux_pipeline(offload: bool = False, dtype: torch.dtype = torch.bfloat16) -> None:
+    """One picture of 1024 px in bfloat16 with 512 tokens, two steps."""
+    device = "cpu" if offload else DEVICE
+    pipe = FluxPipeline(
+        transformer=flux(dtype, device), scheduler=FromTheFirst(),
+        vae=vae(dtype, 16, device, scaling_factor=0.3611, shift_factor=0.1159,
+                use_quant_conv=False, use_post_quant_conv=False),
+        text_encoder=clip(CLIPTextModel, dtype, False, device), tokenizer=None,
+        text_encoder_2=t5(dtype, device), tokenizer_2=None)
+    if offload:
+        pipe.enable_model_cpu_offload()
+    pipe.set_progress_bar_config(disable=True)
+    pipe(prompt_embeds=random(1, 512, 4096, dtype=dtype), height=1024, width=1024,
+         pooled_prompt_embeds=random(1, 768, dtype=dtype), num_inference_steps=2,
+         output_type="pt")
+
+
+def pixart(dtype: torch.dtype = torch.float16) -> None:
+    """PixArt-Sigma: one picture of 1024 px, two steps."""
+    pipe = PixArtSigmaPipeline(
+        transformer=made(PixArtTransformer2DModel, dtype, sample_size=128, out_channels=8,
+                         caption_channels=4096, use_additional_conditions=False),
+        scheduler=DDIMScheduler(), vae=vae(dtype, 4, scaling_factor=0.13025),
+        text_encoder=t5(dtype), tokenizer=None)
+    words = {name: random(1, 300, 4096, dtype=dtype)
+             for name in ("prompt_embeds", "negative_prompt_embeds")}
+    masks = {name: torch.ones(1, 300, dtype=torch.long, device=DEVICE)
+             for name in ("prompt_attention_mask", "negative_prompt_attention_mask")}
+    pipe.set_progress_bar_config(disable=True)
+    pipe(None, negative_prompt=None, **words, **masks, num_inference_steps=2, output_type="pt",
+         use_resolution_binning=False, height=1024, width=1024)
 
 
 def decode(pictures: int, dtype: torch.dtype) -> None:
@@ -177,7 +227,9 @@ CASES: dict[str, Callable[[], None]] = {
     "sdxl_slicing": lambda: sdxl("slicing"),
     "sdxl_tiny": lambda: sdxl("tiny"),
     "sd3": sd3,
-    "sd3_without_t5": lambda: sd3(t5=False),
+    "flux_pipeline": flux_pipeline,
+    "flux_pipeline_offload": lambda: flux_pipeline(offload=True),
+    "pixart": pixart,
     "vae_fp32_1": lambda: decode(1, torch.float32),
     "vae_fp32_4": lambda: decode(4, torch.float32),
     "vae_fp16_1": lambda: decode(1, torch.float16),

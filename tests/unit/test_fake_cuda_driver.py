@@ -127,6 +127,33 @@ show(context=before.context_used_bytes, used=before.used_bytes,
     assert 67 * MIB > found["peak"] >= 66 * MIB
 
 
+def test_a_convolution_asks_for_layout_copies_unless_its_tensors_are_channels_last(run):
+    found = run("""
+layer = torch.nn.Conv2d(16, 16, 3, padding=1).cuda()
+def peak(picture):
+    torch.cuda.reset_peak_memory_stats()
+    start = torch.cuda.memory_allocated()
+    with torch.no_grad():
+        layer(picture)
+    return torch.cuda.max_memory_allocated() - start
+picture = torch.zeros(1, 16, 512, 512, device="cuda")  # 16 MiB, and as much comes out
+plain = peak(picture)
+layer, picture = (one.to(memory_format=torch.channels_last) for one in (layer, picture))
+show(plain=plain, last=peak(picture))
+""", capacity_mib=1024, cudnn_layout_copies=1, allocator="native")
+    assert found == {"plain": (16 + 32) * MIB, "last": 16 * MIB}
+
+
+def test_a_convolution_without_room_for_layout_copies_does_without(run):
+    found = run("""
+layer, picture = torch.nn.Conv2d(16, 16, 3, padding=1).cuda(), torch.zeros(1, 16, 512, 512)
+with torch.no_grad():
+    made = layer(picture.cuda())
+show(shape=list(made.shape), peak=torch.cuda.max_memory_allocated() // MIB)
+""", capacity_mib=60, cudnn_layout_copies=1, allocator="native")
+    assert found == {"shape": [1, 16, 512, 512], "peak": 32}
+
+
 def test_two_devices_keep_their_memory_apart(run):
     found = run("""
 first, second = take(30, 0), take(50, 1)
