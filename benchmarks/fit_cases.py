@@ -116,7 +116,8 @@ def transformer(kind: str, way: str = "plain") -> None:
     if way == "group_offload":
         model.enable_group_offload(
             onload_device=torch.device(DEVICE), offload_device=torch.device("cpu"),
-            offload_type="leaf_level", use_stream=True, non_blocking=True)
+            offload_type="leaf_level", use_stream=True, non_blocking=True,
+            low_cpu_mem_usage=True)  # pins leaf by leaf: else all weights would lie in RAM
     with torch.no_grad():
         model(**inputs_of(kind), return_dict=False)
 

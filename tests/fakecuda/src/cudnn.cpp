@@ -1,10 +1,10 @@
-// cuDNN: a descriptor knows what layout copies its convolution needs, and no more; an engine computes
-// nothing.
+// cuDNN: a descriptor knows what layout copies its convolution needs, and no more; an engine
+// computes nothing.
 //
 // cuDNN's fast kernels read and write channels-last. What comes as NCHW is transposed into a
 // workspace before, and back after (NVIDIA, Convolutional Layers User's Guide, "Tensor Layouts In
-// Memory: NCHW vs NHWC"). FAKECUDA_CUDNN_LAYOUT_COPIES says how many such copies of input and output
-// a convolution asks for; a second engine does without, which PyTorch takes where the first one's
+// Memory: NCHW vs NHWC"). FAKECUDA_CUDNN_LAYOUT_COPIES says how many such copies of input and
+// output a convolution asks for; a second engine does without, which PyTorch takes where the first one's
 // workspace is not to be had.
 #include <cudnn.h>
 
@@ -158,9 +158,10 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t own, cudnnBacken
     }
     return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnBackendExecute(cudnnHandle_t, cudnnBackendDescriptor_t,
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t) {
     fakecuda_library_call();
+    if (plan) fakecuda_used_workspace((uint64_t)workspace_bytes(*(Descriptor *)plan));
     return CUDNN_STATUS_SUCCESS;
 }
 }
