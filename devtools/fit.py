@@ -43,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f"what the CUDA context takes; default: {CONTEXT_MIB:g}")
     parser.add_argument("--other-mib", type=float, default=0.0, metavar="MIB",
                         help="what a desktop or another program holds; default: 0")
+    parser.add_argument("--layout-copies", type=float, default=1.0, metavar="N",
+                        help="channels-last copies of what a convolution reads and writes; "
+                             "default: 1")
     parser.add_argument("--ram", type=float, default=RAM_GIB, metavar="GIB",
                         help=f"free RAM that ComfyUI is to count with; default: {RAM_GIB:g}")
     parser.add_argument("--all-steps", action="store_true",
@@ -107,6 +110,7 @@ def fit(args: argparse.Namespace, tree: Path) -> int:
         facts: Json = {
             "workflow": args.workflow.name, "capability": args.capability,
             "context_mib": args.context_mib, "other_mib": args.other_mib,
+            "layout_copies": args.layout_copies,
             "made_pictures": made, "side": SIDE, "files": {
                 place: {"mib": round(content.nbytes / 2**20, 1), "from": found.origin[place]}
                 for place, content in found.files.items()},
@@ -142,7 +146,7 @@ def _tried(
 
     out = sys.stderr if args.json else sys.stdout
     settings = {"capability": args.capability, "context_mib": args.context_mib,
-                "other_mib": args.other_mib}
+                "other_mib": args.other_mib, "cudnn_layout_copies": args.layout_copies}
     options = {"settings": settings, "flags": args.flags.split(),
                "env": {"HEADROOM_DRY_RAM_MIB": str(args.ram * 1024)}}
     print("Starting ComfyUI on the fake driver", file=out, flush=True)
@@ -152,7 +156,6 @@ def _tried(
         prompt = read_prompt(args.workflow, dry.client)
         check_named(prompt, found)
         facts["comfyui"] = dry.client.get_json("/system_stats")["system"]["comfyui_version"]
-        facts["layout"] = ""
         prompt = prompt if args.all_steps else fewer_steps(prompt)
         work = Fit(dry, prompt, dry.client.get_json("/object_info"), guard=args.guard,
                    context_mib=args.context_mib)

@@ -73,9 +73,11 @@ def added(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
 
     context = facts["context_mib"]
     line("tensors and weights", [node and node.need_mib - context for node in largest])
+    line("  in them, at most: layout copies of a convolution",
+         [node and node.workspace_mib for node in largest])
     line("CUDA context (0.3 to 0.5 GB on real cards)", [context for _ in largest])
     line("kept by the allocator", [node and node.peak_mib - node.need_mib for node in largest])
-    return f"{render(rows)}\n{facts['layout']}"
+    return render(rows)
 
 
 def _stops(trials: Sequence[Trial]) -> str:

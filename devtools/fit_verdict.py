@@ -15,7 +15,8 @@ Json = dict[str, Any]
 class Node:
     """What one node took, in MiB: at the peak of the device, of that by tensors and pages.
 
-    `steps_mib`: copied to the device in each step. `refused`: allocations that found no room.
+    `workspace_mib`: the largest that a convolution had, which is part of the need. `steps_mib`:
+    copied to the device in each step. `refused`: allocations that found no room.
     """
 
     node_id: str
@@ -23,6 +24,7 @@ class Node:
     title: str
     peak_mib: float
     need_mib: float
+    workspace_mib: float
     refused: int
     steps_mib: tuple[float, ...] = ()
 
@@ -94,6 +96,7 @@ def nodes_of(record: Mapping[str, Any], taken: Sequence[Mapping[str, Any]],
         need = (own["allocated_bytes"] + own["pages_bytes"]) / MIB + context_mib
         nodes.append(Node(
             node["node_id"], node["class_type"], node["title"] or node["class_type"],
-            round(peak, 1), round(min(need, peak), 1), own["refused"],
+            round(peak, 1), round(min(need, peak), 1),
+            round(own["workspace_bytes"] / MIB, 1), own["refused"],
             tuple(round(step / MIB, 1) for step in own["steps"])))
     return nodes

@@ -89,4 +89,4 @@ class Ledger:
         """Start the peaks again at the current figures."""
         now = self.device(index)
         self.set(index, peak_used_bytes=now.used_bytes, peak_handle_bytes=now.handle_bytes,
-                 peak_mapped_bytes=now.mapped_bytes)
+                 peak_mapped_bytes=now.mapped_bytes, largest_workspace_bytes=0)

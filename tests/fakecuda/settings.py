@@ -36,6 +36,9 @@ class FakeCuda:
     cudnn_workspace_mib: float = _setting(
         "FAKECUDA_CUDNN_WORKSPACE_MIB", 0.0, "workspace that every cuDNN plan asks for"
     )
+    cudnn_layout_copies: float = _setting(
+        "FAKECUDA_CUDNN_LAYOUT_COPIES", 0.0, "channels-last copies that a convolution makes"
+    )
     capability: str = _setting("FAKECUDA_CAPABILITY", "8.6", "compute capability")
     fail_in: int = _setting("FAKECUDA_FAIL_IN", 0, "which allocation from now fails, 0 none")
     fail_times: int = _setting("FAKECUDA_FAIL_TIMES", 1, "how many fail from then on, 0 all")

@@ -127,6 +127,33 @@ show(context=before.context_used_bytes, used=before.used_bytes,
     assert 67 * MIB > found["peak"] >= 66 * MIB
 
 
+def test_a_convolution_asks_for_layout_copies_unless_its_tensors_are_channels_last(run):
+    found = run("""
+layer = torch.nn.Conv2d(16, 16, 3, padding=1).cuda()
+def peak(picture):
+    torch.cuda.reset_peak_memory_stats()
+    start = torch.cuda.memory_allocated()
+    with torch.no_grad():
+        layer(picture)
+    return torch.cuda.max_memory_allocated() - start
+picture = torch.zeros(1, 16, 512, 512, device="cuda")  # 16 MiB, and as much comes out
+plain = peak(picture)
+layer, picture = (one.to(memory_format=torch.channels_last) for one in (layer, picture))
+show(plain=plain, last=peak(picture))
+""", capacity_mib=1024, cudnn_layout_copies=1, allocator="native")
+    assert found == {"plain": (16 + 32) * MIB, "last": 16 * MIB}
+
+
+def test_a_convolution_without_room_for_layout_copies_does_without(run):
+    found = run("""
+layer, picture = torch.nn.Conv2d(16, 16, 3, padding=1).cuda(), torch.zeros(1, 16, 512, 512)
+with torch.no_grad():
+    made = layer(picture.cuda())
+show(shape=list(made.shape), peak=torch.cuda.max_memory_allocated() // MIB)
+""", capacity_mib=60, cudnn_layout_copies=1, allocator="native")
+    assert found == {"shape": [1, 16, 512, 512], "peak": 32}
+
+
 def test_two_devices_keep_their_memory_apart(run):
     found = run("""
 first, second = take(30, 0), take(50, 1)
@@ -171,7 +198,7 @@ show(pinned=opened().pinned_bytes - before, known=held.is_pinned(),
 
 def test_the_pool_maps_free_pages_anew_before_it_takes_more(run):
     found = run("""
-held = [take(18) for _ in range(8)]  # each leaves 14 MiB of its slab
+held = [take(18) for _ in range(8)]  # of a slab of 32 MiB, which leaves 14
 before = opened().device().used_bytes
 del held[::2]
 large = take(64)
@@ -180,7 +207,7 @@ del held, large
 torch.cuda.empty_cache()
 show(before=before, after=after, left=opened().device().used_bytes)
 """, capacity_mib=1024, allocator="async")
-    assert found == {"before": 8 * 32 * MIB, "after": 8 * 32 * MIB, "left": 0}
+    assert found == {"before": 160 * MIB, "after": 160 * MIB, "left": 0}
 
 
 def test_what_lies_in_the_pool_stays_when_pages_beside_it_are_mapped_anew(run):

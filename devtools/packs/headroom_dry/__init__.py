@@ -1,7 +1,7 @@
 """What each node and each step of a dry run took, by the fake driver's own ledger.
 
-GET /dry/runs/{prompt_id} -> [{node_id, peak_bytes, allocated_bytes, pages_bytes, refused,
-htod_bytes, steps: [bytes copied to the device in each step]}]
+GET /dry/runs/{prompt_id} -> [{node_id, peak_bytes, allocated_bytes, pages_bytes, workspace_bytes,
+refused, htod_bytes, steps: [bytes copied to the device in each step]}]
 
 It hangs on to Headroom's own progress handler, so that each figure is read in the thread that runs
 the node: between two events nothing else can have happened.
@@ -64,7 +64,7 @@ class Probe:
             self.runs.popitem(last=False)
         run.setdefault(node_id, {
             "node_id": node_id, "peak_bytes": 0, "allocated_bytes": 0, "pages_bytes": 0,
-            "refused": 0, "htod_bytes": 0, "steps": [],
+            "workspace_bytes": 0, "refused": 0, "htod_bytes": 0, "steps": [],
         })
         self.open = (node_id, now.refused, now.htod_bytes)
         self.last = (None, now.htod_bytes)
@@ -96,6 +96,7 @@ class Probe:
         node["peak_bytes"] = max(node["peak_bytes"], now.peak_used_bytes)
         node["allocated_bytes"] = max(node["allocated_bytes"], torch.cuda.max_memory_allocated())
         node["pages_bytes"] = max(node["pages_bytes"], now.peak_handle_bytes - torchs_own)
+        node["workspace_bytes"] = max(node["workspace_bytes"], now.largest_workspace_bytes)
         node["refused"] += now.refused - refused
         node["htod_bytes"] += now.htod_bytes - copied
 

@@ -47,6 +47,11 @@ void *entry_point(const std::string &name, bool per_thread) {
 
 int fakecuda_launched(void) { return count(&DeviceWords::launches); }
 int fakecuda_library_call(void) { return count(&DeviceWords::library_calls); }
+void fakecuda_used_workspace(uint64_t bytes) {
+    if (current_device() < 0) return;
+    uint64_t &largest = words(current_device()).largest_workspace_bytes;
+    if (bytes > largest) largest = bytes;
+}
 
 extern "C" {
 

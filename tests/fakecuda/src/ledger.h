@@ -19,7 +19,9 @@ constexpr int MAX_DEVICES = 8;
     /* Counts since the start. Bytes copied name the direction. */                        \
     X(allocations) X(frees) X(refused) X(failed_on_purpose) X(maps) X(unmaps)             \
     X(bytes_mapped) X(bytes_unmapped) X(htod_bytes) X(dtoh_bytes) X(dtod_bytes)           \
-    X(launches) X(library_calls)
+    X(launches) X(library_calls)                                                          \
+    /* The largest workspace that a cuDNN plan ran with; a reader may start it again. */  \
+    X(largest_workspace_bytes)
 
 #define LEDGER_WORDS(X)                                                                   \
     X(magic) X(pid) X(device_count) X(capability) X(cudnn_workspace_bytes) X(pinned_bytes)
@@ -57,6 +59,7 @@ uint64_t free_bytes(int device);
 extern "C" {
 int fakecuda_launched(void);
 int fakecuda_library_call(void);
+void fakecuda_used_workspace(uint64_t bytes);
 void fakecuda_unsupported(const char *name);
 uint64_t fakecuda_cudnn_workspace_bytes(void);
 int fakecuda_capability(void);

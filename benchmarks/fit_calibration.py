@@ -1,0 +1,134 @@
+"""The fake driver's figures against published ones of real GPUs: the same calls, the same count.
+
+    python benchmarks/fit_calibration.py [--cases NAME ...]
+
+Each case runs twice, without the layout copies of convolutions and with them (fit_cases.py,
+tests/fakecuda/README.md). A figure is kept where the one with layout copies, which is what
+`dev.py fit` uses, is within 10 % of the published one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import on_path  # noqa: F401
+
+from devtools.bench_run import alone
+from devtools.dry_server import COPY_AT_MOST_KIB, fake_cuda
+from devtools.errors import NotHere
+
+NAME = "fit_calibration"
+CASES = Path(__file__).with_name("fit_cases.py")
+CAPACITY_MIB = 131072
+LIMIT = 0.10
+LIMIT_S = 900
+HF = "https://huggingface.co/"
+BENCHMARKS = f"{HF}datasets/diffusers/benchmarks"
+SDXL = f"{HF}blog/simple_sdxl_optimizations"
+QUANTIZED = f"{HF}datasets/derekl35/diffusers-quantization-benchmarks"
+Json = dict[str, Any]
+
+
+class Published(NamedTuple):
+    """One published figure: the case that repeats it, what it is of, GiB, and who published it."""
+
+    case: str
+    what: str
+    gib: float
+    whole: bool  # a whole run from the text encoder to the picture, not one model
+    source: str
+
+
+PUBLISHED = (
+    Published("unet_plain", "SDXL UNet, bfloat16", 5.05, False, BENCHMARKS),
+    Published("unet_upcasting", "SDXL UNet, float8 weights", 4.89, False, BENCHMARKS),
+    Published("flux_plain", "Flux.1 transformer, bfloat16", 22.61, False, BENCHMARKS),
+    Published("flux_upcasting", "Flux.1 transformer, float8 weights", 22.18, False, BENCHMARKS),
+    Published("flux_group_offload", "Flux.1 transformer, streamed by leaves", 0.53, False,
+              BENCHMARKS),
+    Published("ltx_plain", "LTX-Video 0.9.7 transformer, bfloat16", 25.21, False, BENCHMARKS),
+    Published("ltx_upcasting", "LTX-Video 0.9.7 transformer, float8 weights", 24.38, False,
+              BENCHMARKS),
+    Published("ltx_group_offload", "LTX-Video 0.9.7 transformer, streamed by leaves", 1.04, False,
+              BENCHMARKS),
+    Published("flux_pipeline", "Flux.1, whole, bfloat16, 1024 px", 36.166, True, QUANTIZED),
+    Published("flux_pipeline_offload", "Flux.1, whole, model offload, 1024 px", 23.271, True,
+              QUANTIZED),
+    Published("sd3", "SD3 medium, whole, float16, 1024 px, on an H100", 16.403, True,
+              f"{HF}blog/quanto-diffusers"),
+    Published("sd3", "SD3 medium, whole, float16, 1024 px, on an A100", 18.765, True,
+              f"{HF}blog/sd3"),
+    Published("pixart", "PixArt-Sigma, whole, float16, 1024 px", 12.086, True,
+              f"{HF}blog/quanto-diffusers"),
+    Published("sdxl_fp16", "SDXL, whole, float16, 4 pictures, VAE in float32", 21.72, True, SDXL),
+    Published("sdxl_fp32", "SDXL, whole, float32, 4 pictures", 28.09, True, SDXL),
+    Published("sdxl_slicing", "SDXL, whole, float16, 4 pictures, VAE one by one", 15.40, True,
+              SDXL),
+    Published("sdxl_tiny", "SDXL, whole, float16, 4 pictures, tiny VAE", 15.48, True, SDXL),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    names = list(dict.fromkeys(one.case for one in PUBLISHED))
+    parser.add_argument("--cases", nargs="+", choices=names, default=names)
+
+
+def run(args: argparse.Namespace) -> Json:
+    """Return for each published figure ours with and without layout copies, and the error."""
+    if reason := fake_cuda().why_not():
+        raise NotHere(reason)
+    ours: dict[str, Json] = {}
+    for name in args.cases:
+        ours[name] = {copies: measured(name, copies) for copies in (0, 1)}
+        print(f"{name}: {ours[name][0]['gib']} GiB, with layout copies {ours[name][1]['gib']}",
+              file=sys.stderr, flush=True)
+    rows = [row_of(one, ours[one.case]) for one in PUBLISHED if one.case in ours]
+    return {"rows": rows, **summary(rows)}
+
+
+def measured(name: str, layout_copies: int) -> Json:
+    """The figures of one case, in a process of its own."""
+    package = fake_cuda()
+    devices = package.FakeCuda(
+        capacity_mib=CAPACITY_MIB, allocator="native", capability="8.0",
+        copy_at_most_kib=COPY_AT_MOST_KIB, cudnn_layout_copies=layout_copies)
+    with tempfile.TemporaryDirectory() as cwd:
+        done = subprocess.run(package.command(devices, CASES, name), capture_output=True,
+                              text=True, timeout=LIMIT_S, cwd=cwd)
+    if done.returncode:
+        print(f"{name} stopped:\n{done.stderr[-2000:]}", file=sys.stderr)
+        return {"gib": None}
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def row_of(published: Published, ours: dict[int, Json]) -> Json:
+    """One line of the table; a case that stopped has no figure and is missed."""
+    gib = ours[1]["gib"]
+    error = None if gib is None else round(gib / published.gib - 1, 4)
+    return {**published._asdict(), "published_gib": published.gib, "gib": gib,
+            "without_layout_copies_gib": ours[0]["gib"], "error": error,
+            "kept": error is not None and abs(error) <= LIMIT}
+
+
+def summary(rows: list[Json]) -> Json:
+    """How many were kept, and the largest error of each sort."""
+    parts = {"models": [row for row in rows if not row["whole"]],
+             "whole": [row for row in rows if row["whole"]]}
+    return {sort: {"count": len(found), "kept": sum(row["kept"] for row in found),
+                   "lowest_error": min(errors_of(found), default=None),
+                   "highest_error": max(errors_of(found), default=None)}
+            for sort, found in parts.items()}
+
+
+def errors_of(rows: list[Json]) -> list[float]:
+    return [row["error"] for row in rows if row["error"] is not None]
+
+
+if __name__ == "__main__":
+    alone()

@@ -1,0 +1,250 @@
+"""What diffusers takes on a GPU for calls whose memory somebody has published: one case a process.
+
+    python tests/fakecuda/main.py --capacity-mib 131072 benchmarks/fit_cases.py -- sdxl_unet
+
+Models have the published sizes and no weights; the calls are those of the source. Prints one line
+of JSON: GiB by PyTorch's own count of allocated memory, as the sources count.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from diffusers import (
+    AutoencoderKL,
+    AutoencoderTiny,
+    DDIMScheduler,
+    FlowMatchEulerDiscreteScheduler,
+    FluxPipeline,
+    FluxTransformer2DModel,
+    LTXVideoTransformer3DModel,
+    PixArtSigmaPipeline,
+    PixArtTransformer2DModel,
+    SD3Transformer2DModel,
+    StableDiffusion3Pipeline,
+    StableDiffusionXLPipeline,
+    UNet2DConditionModel,
+)
+from transformers import (
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPTextModelWithProjection,
+    T5Config,
+    T5EncoderModel,
+)
+
+GIB = 1 << 30
+DEVICE = "cuda"
+
+
+def made(kind: Any, dtype: torch.dtype, device: str = DEVICE, **config: Any) -> Any:
+    """A model of that class whose weights are memory that nobody has written to."""
+    with torch.device("meta"):
+        model = kind(**config).to(dtype)
+    return model.to_empty(device=device).eval()
+
+
+def unet(dtype: torch.dtype, device: str = DEVICE) -> Any:
+    return made(
+        UNet2DConditionModel, dtype, device, sample_size=128,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+        block_out_channels=(320, 640, 1280), cross_attention_dim=2048,
+        transformer_layers_per_block=[1, 2, 10], attention_head_dim=[5, 10, 20],
+        use_linear_projection=True, addition_embed_type="text_time", addition_time_embed_dim=256,
+        projection_class_embeddings_input_dim=2816)
+
+
+def flux(dtype: torch.dtype, device: str = DEVICE) -> Any:
+    return made(FluxTransformer2DModel, dtype, device, guidance_embeds=True)
+
+
+def ltx(dtype: torch.dtype, device: str = DEVICE) -> Any:
+    return made(LTXVideoTransformer3DModel, dtype, device, num_layers=48, attention_head_dim=128,
+                num_attention_heads=32, cross_attention_dim=4096, caption_channels=4096)
+
+
+def vae(dtype: torch.dtype, latents: int, device: str = DEVICE, **more: Any) -> Any:
+    return made(
+        AutoencoderKL, dtype, device, block_out_channels=[128, 256, 512, 512], layers_per_block=2,
+        latent_channels=latents, down_block_types=["DownEncoderBlock2D"] * 4,
+        up_block_types=["UpDecoderBlock2D"] * 4, sample_size=1024, **more)
+
+
+def clip(kind: Any, dtype: torch.dtype, big: bool, device: str = DEVICE) -> Any:
+    sizes = {"hidden_size": 1280, "intermediate_size": 5120, "num_hidden_layers": 32,
+             "num_attention_heads": 20, "projection_dim": 1280} if big else {
+                 "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
+                 "num_attention_heads": 12, "projection_dim": 768}
+    return made(kind, dtype, device, config=CLIPTextConfig(**sizes))
+
+
+def random(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Any:
+    return torch.empty(shape, dtype=dtype, device=DEVICE)
+
+
+UNET_INPUTS = dict(sample=(1, 4, 128, 128), encoder_hidden_states=(1, 77, 2048))
+FLUX_INPUTS = dict(hidden_states=(1, 4096, 64), encoder_hidden_states=(1, 512, 4096),
+                   pooled_projections=(1, 768), img_ids=(4096, 3), txt_ids=(512, 3),
+                   timestep=(1,), guidance=(1,))
+LTX_INPUTS = dict(hidden_states=(1, 7392, 128), encoder_hidden_states=(1, 256, 4096),
+                  timestep=(1,), encoder_attention_mask=(1, 256))
+
+
+def inputs_of(kind: str) -> dict[str, Any]:
+    shapes = {"unet": UNET_INPUTS, "flux": FLUX_INPUTS, "ltx": LTX_INPUTS}[kind]
+    found: dict[str, Any] = {name: random(*shape) for name, shape in shapes.items()}
+    if kind == "unet":
+        found["added_cond_kwargs"] = {"text_embeds": random(1, 1280), "time_ids": random(1, 6)}
+        found["timestep"] = torch.tensor([1.0], device=DEVICE)
+    if kind == "ltx":
+        found |= {"num_frames": 21, "height": 16, "width": 22}
+    return found
+
+
+def transformer(kind: str, way: str = "plain") -> None:
+    """One forward pass of a denoiser in bfloat16, as Hugging Face's own benchmarks make it."""
+    device = "cpu" if way == "group_offload" else DEVICE
+    model = {"unet": unet, "flux": flux, "ltx": ltx}[kind](torch.bfloat16, device)
+    if way == "upcasting":
+        model.enable_layerwise_casting(storage_dtype=torch.float8_e4m3fn,
+                                       compute_dtype=torch.bfloat16)
+    if way == "group_offload":
+        model.enable_group_offload(
+            onload_device=torch.device(DEVICE), offload_device=torch.device("cpu"),
+            offload_type="leaf_level", use_stream=True, non_blocking=True,
+            low_cpu_mem_usage=True)  # pins leaf by leaf: else all weights would lie in RAM
+    with torch.no_grad():
+        model(**inputs_of(kind), return_dict=False)
+
+
+def sdxl(way: str = "", dtype: torch.dtype = torch.float16) -> None:
+    """Four pictures of 1024 px, two steps, the default attention; `way` is one setting."""
+    pipe = StableDiffusionXLPipeline(
+        vae=vae(dtype, 4, scaling_factor=0.13025, force_upcast=True),
+        text_encoder=clip(CLIPTextModel, dtype, False),
+        text_encoder_2=clip(CLIPTextModelWithProjection, dtype, True),
+        tokenizer=None, tokenizer_2=None, unet=unet(dtype), scheduler=DDIMScheduler())
+    if way == "plain attention":
+        pipe.unet.set_default_attn_processor()
+    if way == "tiny":
+        pipe.vae = made(AutoencoderTiny, dtype)
+    if way == "slicing":
+        pipe.vae.enable_slicing()
+    words = {name: random(1, 77, 2048, dtype=dtype)
+             for name in ("prompt_embeds", "negative_prompt_embeds")}
+    pooled = {name: random(1, 1280, dtype=dtype)
+              for name in ("pooled_prompt_embeds", "negative_pooled_prompt_embeds")}
+    pipe.set_progress_bar_config(disable=True)
+    pipe(**words, **pooled, num_images_per_prompt=4, num_inference_steps=2, output_type="pt")
+
+
+class FromTheFirst(FlowMatchEulerDiscreteScheduler):
+    """Begins at its first step by itself: looking it up would need what lies on the device."""
+
+    def set_timesteps(
+        self, num_inference_steps: Any = None, device: Any = None, sigmas: Any = None,
+        mu: Any = None, timesteps: Any = None,
+    ) -> None:
+        super().set_timesteps(num_inference_steps, device, sigmas, mu, timesteps)
+        self.set_begin_index(0)
+
+
+def t5(dtype: torch.dtype, device: str = DEVICE) -> Any:
+    return made(T5EncoderModel, dtype, device, config=T5Config(
+        vocab_size=32128, d_model=4096, d_kv=64, d_ff=10240, num_layers=24, num_heads=64,
+        feed_forward_proj="gated-gelu"))
+
+
+def sd3(dtype: torch.dtype = torch.float16) -> None:
+    """One picture of 1024 px with the default settings, two steps."""
+    pipe = StableDiffusion3Pipeline(
+        transformer=made(SD3Transformer2DModel, dtype, sample_size=128, num_layers=24,
+                         num_attention_heads=24, attention_head_dim=64,
+                         caption_projection_dim=1536, pos_embed_max_size=192),
+        scheduler=FromTheFirst(),
+        vae=vae(dtype, 16, scaling_factor=1.5305, shift_factor=0.0609, use_quant_conv=False,
+                use_post_quant_conv=False, force_upcast=True),
+        text_encoder=clip(CLIPTextModelWithProjection, dtype, False), tokenizer=None,
+        text_encoder_2=clip(CLIPTextModelWithProjection, dtype, True), tokenizer_2=None,
+        text_encoder_3=t5(dtype), tokenizer_3=None)
+    words = {name: random(1, 333, 4096, dtype=dtype)
+             for name in ("prompt_embeds", "negative_prompt_embeds")}
+    pooled = {name: random(1, 2048, dtype=dtype)
+              for name in ("pooled_prompt_embeds", "negative_pooled_prompt_embeds")}
+    pipe.set_progress_bar_config(disable=True)
+    pipe(**words, **pooled, num_inference_steps=2, output_type="pt")
+
+
+def flux_pipeline(offload: bool = False, dtype: torch.dtype = torch.bfloat16) -> None:
+    """One picture of 1024 px in bfloat16 with 512 tokens, two steps."""
+    device = "cpu" if offload else DEVICE
+    pipe = FluxPipeline(
+        transformer=flux(dtype, device), scheduler=FromTheFirst(),
+        vae=vae(dtype, 16, device, scaling_factor=0.3611, shift_factor=0.1159,
+                use_quant_conv=False, use_post_quant_conv=False),
+        text_encoder=clip(CLIPTextModel, dtype, False, device), tokenizer=None,
+        text_encoder_2=t5(dtype, device), tokenizer_2=None)
+    if offload:
+        pipe.enable_model_cpu_offload()
+    pipe.set_progress_bar_config(disable=True)
+    pipe(prompt_embeds=random(1, 512, 4096, dtype=dtype), height=1024, width=1024,
+         pooled_prompt_embeds=random(1, 768, dtype=dtype), num_inference_steps=2,
+         output_type="pt")
+
+
+def pixart(dtype: torch.dtype = torch.float16) -> None:
+    """PixArt-Sigma: one picture of 1024 px, two steps."""
+    pipe = PixArtSigmaPipeline(
+        transformer=made(PixArtTransformer2DModel, dtype, sample_size=128, out_channels=8,
+                         caption_channels=4096, use_additional_conditions=False),
+        scheduler=DDIMScheduler(), vae=vae(dtype, 4, scaling_factor=0.13025),
+        text_encoder=t5(dtype), tokenizer=None)
+    words = {name: random(1, 300, 4096, dtype=dtype)
+             for name in ("prompt_embeds", "negative_prompt_embeds")}
+    masks = {name: torch.ones(1, 300, dtype=torch.long, device=DEVICE)
+             for name in ("prompt_attention_mask", "negative_prompt_attention_mask")}
+    pipe.set_progress_bar_config(disable=True)
+    pipe(None, negative_prompt=None, **words, **masks, num_inference_steps=2, output_type="pt",
+         use_resolution_binning=False, height=1024, width=1024)
+
+
+def decode(pictures: int, dtype: torch.dtype) -> None:
+    """SDXL's VAE alone, without slicing."""
+    with torch.no_grad():
+        vae(dtype, 4).decode(random(pictures, 4, 128, 128, dtype=dtype))
+
+
+CASES: dict[str, Callable[[], None]] = {
+    **{f"{kind}_{way}": (lambda kind=kind, way=way: transformer(kind, way))
+       for kind in ("unet", "flux", "ltx") for way in ("plain", "upcasting", "group_offload")},
+    "sdxl_fp16": sdxl,
+    "sdxl_fp32": lambda: sdxl("plain attention", torch.float32),
+    "sdxl_plain_attention": lambda: sdxl("plain attention"),
+    "sdxl_slicing": lambda: sdxl("slicing"),
+    "sdxl_tiny": lambda: sdxl("tiny"),
+    "sd3": sd3,
+    "flux_pipeline": flux_pipeline,
+    "flux_pipeline_offload": lambda: flux_pipeline(offload=True),
+    "pixart": pixart,
+    "vae_fp32_1": lambda: decode(1, torch.float32),
+    "vae_fp32_4": lambda: decode(4, torch.float32),
+    "vae_fp16_1": lambda: decode(1, torch.float16),
+}
+
+
+def main(name: str) -> None:
+    torch.set_grad_enabled(False)
+    torch.cuda.reset_peak_memory_stats()
+    CASES[name]()
+    peak = torch.cuda.max_memory_allocated()
+    print(json.dumps({"case": name, "gib": round(peak / GIB, 3),
+                      "reserved_gib": round(torch.cuda.max_memory_reserved() / GIB, 3)}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

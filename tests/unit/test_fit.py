@@ -1,0 +1,176 @@
+"""What `dev.py fit` makes of a run, and which files it finds for one."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from devtools import fit_files, public_models
+from devtools.errors import DevError
+from devtools.fit import cards as parse_cards
+from devtools.fit_prompt import STEPS, ObjectInfo, advised, fewer_steps, guarded
+from devtools.fit_report import report
+from devtools.fit_run import ADVISED, GUARDED, PLAIN, Trial
+from devtools.fit_verdict import Node, Verdict, nodes_of, verdict
+from devtools.sparse_files import SparseFile, Weight
+
+MIB = 1 << 20
+ASYNC = ("Allocation on device 0 would exceed allowed memory. (out of memory)\n"
+         "Currently allocated     : 41.22 MiB\nRequested               : 128.00 MiB\n")
+
+
+def sampler(*steps, node_id="3", title="KSampler"):
+    return Node(node_id, "KSampler", title, 4000.0, 3600.0, 0.0, 0, steps)
+
+
+def failure(message, out_of_memory=True, node_id="3"):
+    return SimpleNamespace(node_id=node_id, node_type="KSampler", exception_message=message,
+                           out_of_memory=out_of_memory)
+
+
+@pytest.mark.parametrize("steps, text", [
+    ((1640.0, 0.5, 0.5, 0.5), "resident"),
+    ((1640.0, 1388.9, 1388.9, 1388.9), "streams 1,389 MiB a step"),
+    ((1640.0,), "resident"),
+    ((), "resident"),
+])
+def test_the_first_step_loads_and_only_the_later_ones_stream(steps, text):
+    assert verdict([sampler(*steps)], ["3"]).text == text
+
+
+def test_only_the_steps_of_samplers_count_and_the_one_that_moves_most():
+    nodes = [sampler(9.0, 20.0, 20.0), sampler(0.0, 500.0, 500.0, node_id="4"),
+             sampler(0.0, 900.0, node_id="5")]
+    assert verdict(nodes, ["3", "4"]).text == "streams 500 MiB a step"
+
+
+@pytest.mark.parametrize("message, text", [
+    (ASYNC, "fails in KSampler (3), asks for 128 MiB"),
+    ("CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 8 GiB",
+     "fails in KSampler (3), asks for 4,096 MiB"),
+    ("CUDA error: out of memory", "fails in KSampler (3), asks for more than there is"),
+])
+def test_a_failure_names_the_node_and_what_it_asked_for(message, text):
+    assert verdict([sampler()], ["3"], failure(message)).text == text
+
+
+def test_another_error_is_a_node_that_needs_real_values():
+    found = verdict([sampler()], ["3"], failure("no face was found", out_of_memory=False))
+    assert (found.word, found.why) == ("stopped", "no face was found")
+    assert found.text == "stopped in KSampler (3)"
+
+
+def test_the_need_of_a_node_is_tensors_pages_and_context_and_never_above_its_peak():
+    record = {"nodes": [{"node_id": "3", "class_type": "KSampler", "title": "Mine"},
+                        {"node_id": "9", "class_type": "SaveImage", "title": None}]}
+    taken = [{"node_id": "3", "peak_bytes": 900 * MIB, "allocated_bytes": 300 * MIB,
+              "pages_bytes": 100 * MIB, "workspace_bytes": 64 * MIB, "refused": 2,
+              "steps": [5 * MIB]}]
+    (node,) = nodes_of(record, taken, context_mib=400)
+    assert node == Node("3", "KSampler", "Mine", 900, 800, 64, 2, (5,))
+    taken[0]["allocated_bytes"] = 2000 * MIB
+    assert nodes_of(record, taken, 400)[0].need_mib == 900
+
+
+INFO = {
+    "Loader": {"input": {}, "output": ["MODEL"], "python_module": "nodes"},
+    "KSampler": {"input": {"required": {"model": ["MODEL"], "steps": ["INT"]}},
+                 "output": ["LATENT"], "python_module": "nodes"},
+    "HeadroomOOMGuard": {"input": {"required": {"model": ["MODEL"]}}, "output": ["MODEL"],
+                         "python_module": "custom_nodes.headroom"},
+}
+PROMPT = {
+    "1": {"class_type": "Loader", "inputs": {"name": "a.safetensors"}},
+    "3": {"class_type": "KSampler", "inputs": {"model": ["1", 0], "steps": 20}},
+}
+
+
+def test_the_guarded_prompt_has_a_guard_between_the_loader_and_the_sampler():
+    registry = ObjectInfo(INFO)
+    found = guarded(PROMPT, registry)
+    (new,) = set(found) - set(PROMPT)
+    assert found[new]["inputs"]["model"] == ["1", 0] and found["3"]["inputs"]["model"] == [new, 0]
+    assert registry.samples("KSampler") and not registry.samples("Loader")
+
+
+def test_advice_that_keeps_the_picture_is_applied_and_no_other():
+    edit = {"steps": [{"op": "set", "node": "3", "input": "steps", "value": 7}]}
+    other = {"steps": [{"op": "set", "node": "gone", "input": "steps", "value": 9}]}
+    advice = [{"text": "one", "edit": edit, "changes_picture": False},
+              {"text": "two", "edit": other, "changes_picture": False},
+              {"text": "three", "edit": edit, "changes_picture": True},
+              {"text": "four", "edit": None, "changes_picture": False}]
+    prompt, applied = advised(PROMPT, advice)
+    assert prompt["3"]["inputs"]["steps"] == 7 and applied == ["one"]
+
+
+def test_steps_are_cut_unless_samplers_share_them():
+    assert fewer_steps(PROMPT)["3"]["inputs"]["steps"] == STEPS
+    shared = {**PROMPT, "4": {"class_type": "KSamplerAdvanced",
+                              "inputs": {"steps": 20, "start_at_step": 10}}}
+    assert fewer_steps(shared) == shared
+
+
+def test_a_file_of_the_users_comes_before_a_published_one_and_the_kinds_are_told(
+    tmp_path, monkeypatch,
+):
+    from devtools.sparse_files import write_sparse
+
+    content = SparseFile({"w": Weight("F16", (2, 2))})
+    write_sparse(tmp_path / "checkpoints" / "mine" / "sd_xl_base_1.0.safetensors", content)
+    (tmp_path / "checkpoints" / "old.ckpt").write_bytes(b"pickle")
+    monkeypatch.setattr(public_models, "sparse_files",
+                        lambda places, comfyui: dict.fromkeys(places, content))
+    data = {"nodes": [{"widgets_values": ["mine/sd_xl_base_1.0.safetensors", "old.ckpt",
+                                          "ae.safetensors", "nowhere.safetensors", "a.txt"]}]}
+    found = fit_files.find_models(data, [tmp_path], tmp_path)
+    assert found.origin == {"checkpoints/mine/sd_xl_base_1.0.safetensors": "header of the file",
+                            "vae/ae.safetensors": "published sizes"}
+    assert (found.unreadable, found.unknown) == (["old.ckpt"], ["nowhere.safetensors"])
+
+
+@pytest.mark.parametrize("name, words", [
+    ("old.ckpt", "Node 1 .*cannot be read dry"), ("gone.safetensors", "Node 1 .*--models"),
+])
+def test_a_file_that_cannot_be_had_dry_is_named_with_its_node(name, words):
+    found = fit_files.Found(unreadable=["old.ckpt"], unknown=["gone.safetensors"])
+    with pytest.raises(DevError, match=words):
+        fit_files.check_named({"1": {"class_type": "Loader", "inputs": {"name": name}}}, found)
+
+
+def test_pictures_that_are_not_there_are_made_and_the_users_are_copied(tmp_path):
+    from PIL import Image
+
+    own, target = tmp_path / "input", tmp_path / "made"
+    own.mkdir()
+    Image.new("RGB", (33, 44)).save(own / "mine.png")
+    data = {"1": {"inputs": {"image": "mine.png"}}, "2": {"inputs": {"image": "other.jpg"}},
+            "3": {"inputs": {"image": "../../escape.png"}}}
+    assert fit_files.add_pictures(data, own, target) == ["other.jpg"]
+    assert Image.open(target / "mine.png").size == (33, 44)
+    assert not (tmp_path.parent / "escape.png").exists()
+
+
+@pytest.mark.parametrize("text", ["", "8,", "big", "0,8", "-6"])
+def test_cards_that_are_no_sizes_are_refused(text):
+    import argparse
+
+    with pytest.raises(argparse.ArgumentTypeError, match="GiB with commas"):
+        parse_cards(text)
+
+
+def test_the_report_has_a_line_a_card_and_every_addition_on_a_line_of_its_own():
+    nodes = [sampler(1.0, 1.0)]
+    trials = [Trial(8, PLAIN, Verdict("streams", 500.0), 4000, 1, nodes),
+              Trial(8, GUARDED, Verdict("resident"), 4000, 1, nodes),
+              Trial(8, ADVISED, Verdict("resident"), 4000, 1, nodes, ("Use less.",)),
+              Trial(6, PLAIN, Verdict("stopped", None, "Face (7)", "no face"), 4000, 1, nodes)]
+    facts = {"workflow": "w.json", "comfyui": "0.3.75", "capability": "8.9", "context_mib": 400,
+             "made_pictures": [], "side": 1024, "files": {
+                 "vae/a.safetensors": {"mib": 160, "from": "published sizes"}}}
+    text = report(trials, facts)
+    assert "8 GiB  streams 500 MiB a step  resident  resident" in text
+    assert "Face (7) needs real values" in text and "8 GiB: Use less." in text
+    for line in ("tensors and weights", "layout copies", "CUDA context", "kept by the allocator"):
+        assert line in text
+    assert json.dumps([trial.as_json() for trial in trials])
