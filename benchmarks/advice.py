@@ -9,8 +9,8 @@ the pack's own `apply_edit`, and it runs again, until nothing new is advised (at
 - The six bundled workflows in the variant without our nodes (see `devtools/stock.py`), set against
   the bundled ones, which were made by hand: the most that was reserved, what stays reserved after
   the run, and the smallest capacity that completes (to `--step` of it).
-- Six workflows of ComfyUI's template package, which nobody here wrote (see `devtools/templates.py`):
-  the same, before and after.
+- Six workflows of ComfyUI's template package, which nobody here wrote (see
+  `devtools/templates.py`): the same, before and after.
 - For each, every piece of advice on its own as well: what it was to save, and what it saved.
 - The pictures of a run with all advice that leaves pictures alone, against those without any.
 
@@ -222,7 +222,8 @@ def problems(found: Json) -> list[str]:
         for figure, before in part["stock"].items():
             if part["advised"][figure] > before + SLACK_MIB:
                 said.append(f"{name}: {figure} {part['advised'][figure]}, before {before}")
-    if len(found["templates"]) == len(TEMPLATES) and len(summary(found)["templates_with_less"]) < LESS:
+    less = summary(found)["templates_with_less"]
+    if len(found["templates"]) == len(TEMPLATES) and len(less) < LESS:
         said.append("fewer than four templates need less")
     for name, part in {**found["workflows"], **found["templates"]}.items():
         if not part["pictures"]["same"]:
