@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from .errors import DevError
-from .node_info import Input, NodeInfo
+from .node_info import NodeInfo
+from .ui_node import GAP, HEADER, WIDTH, box, dress, height, overlap, saved, values
+from .ui_prompt import BYPASSED, REROUTE, bypassed_link
 
 Json = dict[str, Any]
-WIDTH, GAP, HEADER, ROW, TEXT_ROW = 270, 40, 34, 24, 18
-FIRST_Y, SLOT_ROW = 26, 20
-REROUTE, BYPASSED = "Reroute", 4
 REF = "ref:"
 
 
@@ -65,13 +64,15 @@ class _Canvas:
         takers = [(self.node(node), name) for node, name in step["to"]]
         fed = self.fed(*takers[0]) if takers else None
         source = fed or self.output(step["from"])
+        origin = self.origin(source)
+        same = [(taker, name) for taker, name in takers
+                if self.origin(self.fed(taker, name)) == origin]
         info = self.info(step["class_type"])
         node = self.new_node(info, step.get("inputs") or {}, self.nodes[str(source[0])],
                              takers[0][0] if takers else None)
         self.refs[step.get("ref") or str(node["id"])] = str(node["id"])
-        for taker, name in takers:
-            if self.fed(taker, name) == source:
-                self.connect((node["id"], step["out"]), taker, name)
+        for taker, name in same:
+            self.connect((node["id"], step["out"]), taker, name)
         self.connect(source, node, step["through"])
         for name, link in (step.get("links") or {}).items():
             self.connect(self.output(link), node, name)
@@ -80,8 +81,8 @@ class _Canvas:
         """Another class in a node's place: what it had is kept, sockets and values are new."""
         old = self.node(step["node"])
         before, info = self.infos[old["type"]], self.info(step["class_type"])
-        values = {**dict.fromkeys([]), **(step.get("inputs") or {})}
-        kept = _values(old, before)
+        wanted = dict(step.get("inputs") or {})
+        kept = values(old, before)
         wires = {slot["name"]: slot["link"] for slot in old.get("inputs") or []
                  if slot.get("link") is not None}
         outgoing = [link for link in self.links.values() if str(link[1]) == str(old["id"])]
@@ -92,24 +93,22 @@ class _Canvas:
             old["title"] = before.title
         for name, new in step["keep"].items():
             if name in kept:
-                values[new] = kept[name]
-        _dress(old, info, values)
+                wanted[new] = kept[name]
+        dress(old, info, wanted)
         for link in outgoing:
             link[2] = moved[link[2]]
             _output_links(old, link[2]).append(link[0])
         for name, link_id in wires.items():
+            _, origin, output, *_ = self.links[link_id]
+            self.cut(link_id)
             if name in step["keep"]:
-                link = self.links.pop(link_id)
-                self.connect((link[1], link[2]), old, step["keep"][name])
-            else:
-                self.cut(link_id)
+                self.connect((origin, output), old, step["keep"][name])
 
     def set(self, step: Mapping[str, Any]) -> None:
         node = self.node(step["node"])
         info = self.infos[node["type"]]
-        values = _values(node, info)
-        values[step["input"]] = step["value"]
-        node["widgets_values"] = _saved(info, values)
+        changed = {**values(node, info), step["input"]: step["value"]}
+        node["widgets_values"] = saved(info, changed)
 
     # ---------------------------------------------------- nodes
 
@@ -127,26 +126,26 @@ class _Canvas:
             raise DevError(f"The server has no node {class_type!r}; update Headroom on it.")
         return self.infos[class_type]
 
-    def new_node(self, info: NodeInfo, values: Mapping[str, Any], near: Json,
+    def new_node(self, info: NodeInfo, given: Mapping[str, Any], near: Json,
                  before: Json | None) -> Json:
         new_id = 1 + max([int(key) for key in self.nodes] or [0])
         node: Json = {"id": new_id, "type": info.class_type, "flags": {}, "mode": 0,
                       "order": len(self.nodes), "title": info.title,
                       "properties": {"Node name for S&R": info.class_type}}
-        _dress(node, info, values)
-        node["size"] = [WIDTH, _height(info)]
+        dress(node, info, given)
+        node["size"] = [WIDTH, height(info)]
         node["pos"] = self.free_place(node["size"], near, before)
         self.nodes[str(new_id)] = node
         return node
 
     def free_place(self, size: list[int], near: Json, before: Json | None) -> list[float]:
         """A place right of the node that it comes after, below whatever is there."""
-        x = _box(near)[0] + _box(near)[2] + GAP
-        y = _box(near)[1]
-        if before is not None and _box(before)[0] >= x + size[0] + GAP:
-            y = _box(before)[1]
-        boxes = [_box(node) for node in self.nodes.values()]
-        while hit := next((box for box in boxes if _overlap((x, y, *size), box)), None):
+        x = box(near)[0] + box(near)[2] + GAP
+        y = box(near)[1]
+        if before is not None and box(before)[0] >= x + size[0] + GAP:
+            y = box(before)[1]
+        boxes = [box(node) for node in self.nodes.values()]
+        while hit := next((box for box in boxes if overlap((x, y, *size), box)), None):
             y = hit[1] + hit[3] + HEADER + GAP
         return [x, y]
 
@@ -155,8 +154,22 @@ class _Canvas:
     def output(self, link: Any) -> tuple[int, int]:
         return self.node(link[0])["id"], int(link[1])
 
+    def origin(self, source: tuple[int, int] | None) -> tuple[int, int] | None:
+        """The output that a prompt has there: reroutes and bypassed nodes only hand it on."""
+        node = None if source is None else self.nodes[str(source[0])]
+        while node is not None and source is not None:
+            if node["type"] == REROUTE:
+                link = node["inputs"][0].get("link")
+            elif node.get("mode", 0) == BYPASSED:
+                link = bypassed_link(node, source[1])
+            else:
+                return source
+            source = (self.links[link][1], self.links[link][2]) if link in self.links else None
+            node = None if source is None else self.nodes[str(source[0])]
+        return None
+
     def fed(self, node: Json, name: str) -> tuple[int, int] | None:
-        """What feeds an input now, seen through reroutes and bypassed nodes as the prompt is."""
+        """The output whose link ends in an input now."""
         slot = _slot(node, name)
         link = self.links.get(slot["link"]) if slot and slot.get("link") is not None else None
         return None if link is None else (link[1], link[2])
@@ -186,37 +199,17 @@ class _Canvas:
         links = _output_links(giver, link[2])
         if link_id in links:
             links.remove(link_id)
+        self._forget(link_id)
 
-
-# -------------------------------------------------------- what a node looks like in a file
-
-
-def _dress(node: Json, info: NodeInfo, values: Mapping[str, Any]) -> None:
-    """Give a node the sockets and values of a class."""
-    node["type"] = info.class_type
-    node["properties"] = {"Node name for S&R": info.class_type}
-    node["inputs"] = [{"name": item.name, "type": item.type, "link": None}
-                      for item in info.sockets]
-    node["outputs"] = [{"name": name, "type": kind, "links": []} for kind, name in info.outputs]
-    node["widgets_values"] = _saved(info, values)
-
-
-def _saved(info: NodeInfo, values: Mapping[str, Any]) -> list[Any]:
-    by_name = {item.name: values.get(item.name, _default(item)) for item in info.widgets}
-    return [None if name is None else by_name[name] for name in info.saved_widgets()]
-
-
-def _default(item: Input) -> Any:
-    options = item.options.get("options") or [None]
-    return item.options.get("default", options[0] if item.type == "COMBO" else None)
-
-
-def _values(node: Json, info: NodeInfo) -> Json:
-    values = node.get("widgets_values") or []
-    if isinstance(values, dict):
-        return dict(values)
-    return {name: value for name, value in zip(info.saved_widgets(), values, strict=False)
-            if name is not None}
+    def _forget(self, link_id: int) -> None:
+        """Take a link off the reroutes that the canvas draws on it."""
+        extra = self.workflow.get("extra") or {}
+        if extra.get("linkExtensions"):
+            extra["linkExtensions"] = [one for one in extra["linkExtensions"]
+                                       if one.get("id") != link_id]
+        for reroute in extra.get("reroutes") or []:
+            if link_id in (reroute.get("linkIds") or []):
+                reroute["linkIds"].remove(link_id)
 
 
 def _slot(node: Json, name: str) -> Json | None:
@@ -236,29 +229,3 @@ def _as_list(link: Any) -> list[Any]:
         return [link["id"], link["origin_id"], link["origin_slot"], link["target_id"],
                 link["target_slot"], link.get("type", "*")]
     return list(link)
-
-
-def _height(info: NodeInfo) -> int:
-    slots = max(len(info.sockets), len(info.outputs))
-    widgets = sum(ROW + TEXT_ROW * (item.lines - 1) for item in info.widgets)
-    return FIRST_Y + SLOT_ROW * slots + widgets
-
-
-def _box(node: Json) -> tuple[float, float, float, float]:
-    """x, y, width and height with the title bar, which is above `pos`."""
-    x, y = _pair(node.get("pos"), (0, 0))
-    width, height = _pair(node.get("size"), (WIDTH, 100))
-    return x, y, width, height
-
-
-def _pair(value: Any, otherwise: tuple[float, float]) -> tuple[float, float]:
-    if isinstance(value, dict):
-        return float(value["0"]), float(value["1"])
-    return (float(value[0]), float(value[1])) if value else otherwise
-
-
-def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return (
-        one[0] < other[0] + other[2] + GAP / 2 and other[0] < one[0] + one[2] + GAP / 2
-        and one[1] - HEADER < other[1] + other[3] and other[1] - HEADER < one[1] + one[3]
-    )
