@@ -1,4 +1,4 @@
-"""Development commands: `python dev.py demo`, `test`, `run`, `fit`, `bench`.
+"""Development commands: `python dev.py demo`, `test`, `run`, `advise`, `fit`, `bench`.
 
 Needs nothing but Python 3.10 or newer; `python dev.py COMMAND --help` says more.
 """
@@ -12,6 +12,7 @@ COMMANDS = (
     ("demo", "devtools.demo", "run a real ComfyUI with this pack and print what it freed"),
     ("test", "devtools.test", "run every check and test that can run on this machine"),
     ("run", "devtools.run", "queue a workflow on any ComfyUI server and print its memory table"),
+    ("advise", "devtools.advise", "put the nodes into a workflow that make it fit a smaller GPU"),
     ("fit", "devtools.fit", "say on which cards a workflow fits, without a card or its weights"),
     ("bench", "devtools.bench", "measure the README's figures, on a simulated GPU or a real one"),
 )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import budget
+from . import advice, budget
 from .client import Client, PromptFailed, PromptInvalid, failed, failure_of, node_texts
 from .errors import DevError
 from .node_info import node_infos
@@ -48,6 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--timeout", type=float, default=3600.0, metavar="SECONDS")
     parser.add_argument("--json", action="store_true", help="print one JSON list, for machines")
+    parser.add_argument(
+        "--advice", action="store_true", help="also say what to change, and what that saves"
+    )
     budget.add_arguments(parser)
 
 
@@ -125,7 +128,11 @@ def run_all(jobs: list[Job], client: Client, args: argparse.Namespace) -> Iterat
             print(f"Over budget: {sentence}", file=sys.stderr)
         if not args.json:
             show(entry, job.prompt, run if status == 200 else None)
-        yield result_of(job, entry, run if status == 200 else {}, over)
+        found = advice.of(client, entry["prompt_id"]) if args.advice else None
+        if found is not None and not args.json:
+            print(f"\n{advice.text(found)}", flush=True)
+        yield {**result_of(job, entry, run if status == 200 else {}, over),
+               **({"advice": found} if found is not None else {})}
 
 
 def result_of(job: Job, entry: Json, run: Json, over: list[str]) -> Json:

@@ -93,7 +93,7 @@ class _Conversion:
         if node["type"] == REROUTE:
             return self.source(node["inputs"][0].get("link"))
         if node.get("mode", 0) == BYPASSED:
-            return self.source(_bypass(node, slot))
+            return self.source(bypassed_link(node, slot))
         return [str(origin), slot]
 
 
@@ -104,7 +104,7 @@ def _link(entry: Any) -> tuple[int, tuple[int, int]]:
     return entry[0], (entry[1], entry[2])
 
 
-def _bypass(node: Json, slot: int) -> int | None:
+def bypassed_link(node: Json, slot: int) -> int | None:
     """The link that a bypassed node passes on: the same place first, then the first same type."""
     inputs = node.get("inputs") or []
     wanted = node["outputs"][slot]["type"]

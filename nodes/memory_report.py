@@ -4,8 +4,9 @@ from typing import Any
 
 from comfy_api.latest import io, ui
 
+from ..headroom.advise.report import report_text
 from ..headroom.record.chart import report_image
-from ..headroom.record.text import record_json, record_text, running_record
+from ..headroom.record.text import record_json, running_record
 from ._schema import any_wire, named_output, report_output, schema
 
 
@@ -37,7 +38,7 @@ class MemoryReport(io.ComfyNode):
     @classmethod
     def execute(cls, value: Any = None) -> io.NodeOutput:
         run = running_record()
-        text = record_text(run)
+        text = report_text(run)
         return io.NodeOutput(
             value, text, report_image(run), record_json(run), ui=ui.PreviewText(text)
         )

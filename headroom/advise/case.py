@@ -135,7 +135,8 @@ class Case:
         return {
             model_id: Bounds(0 if is_tight and self.models[model_id].is_dynamic else held.low,
                              held.high)
-            for model_id, held in step.held.items() if not self.uses(step, model_id)
+            for model_id, held in step.held.items()
+            if not self.models[model_id].stays and not self.uses(step, model_id)
         }
 
     def next_use(self, model_id: str, after: int) -> int:

@@ -6,6 +6,7 @@ from .case import CAST as SMALLER
 from .case import Bounds, Case, Step
 from .option import Option, named, option
 from .steps import CAST, insert, wire_of
+from .wires import Link
 
 LEAST_SHARE = 0.5  # of a model's bytes that are float32
 KEPT = 0.1  # of them that a cast may leave as they are (norms, embeddings of time)
@@ -21,7 +22,7 @@ def options(case: Case, step: Step) -> Iterator[Option]:
             continue
         wire = wire_of(case, model_id)
         takers = case.wires.takers(wire) if wire is not None else []
-        if wire is None or not takers or _is_cast(case, takers):
+        if wire is None or not takers or _is_cast(case, takers, wire):
             continue
         share = min(facts.float32_bytes / max(facts.total_bytes, 1), 1.0) / 2
         gone = {(other.node_id, SMALLER + model_id): _less(case, other, model_id, share)
@@ -31,8 +32,9 @@ def options(case: Case, step: Step) -> Iterator[Option]:
                      cost="picture", model=named(case, model_id), output=wire[1])
 
 
-def _is_cast(case: Case, takers: list[list[str]]) -> bool:
-    return any(case.prompt[node]["class_type"] == CAST for node, _ in takers)
+def _is_cast(case: Case, takers: list[list[str]], wire: Link) -> bool:
+    ends = [wire[0], *(node for node, _ in takers)]
+    return any(case.prompt[node]["class_type"] == CAST for node in ends)
 
 
 def _less(case: Case, step: Step, model_id: str, share: float) -> Bounds:

@@ -1,7 +1,7 @@
 """What stays on the GPU after the run: Purge VRAM at its end, for who wants the card for others."""
 
 from ..base.device import in_mib
-from .case import Case, Step
+from .case import Bounds, Case, Step
 from .finding import Finding, Saves
 from .steps import PURGE, insert
 from .words import amounts
@@ -12,17 +12,20 @@ def findings(case: Case) -> list[Finding]:
     last = case.steps[-1] if case.steps else None
     if last is None or last.status != "done" or last.prompt_node not in case.prompt:
         return []
-    left = last.held_bytes + last.spare_bytes
+    goes = {m: held for m, held in last.held.items() if not case.models[m].stays}
+    left = sum(held.high for held in goes.values()) + last.spare_bytes
     wire = next((link for _, link in case.wires.links(last.prompt_node)), None)
     if wire is None or _purges(case):
         return []
-    return [_finding(case, last, left, insert(PURGE, f"end-{last.prompt_node}", wire, []))]
+    return [_finding(case, last, goes, left, insert(PURGE, f"end-{last.prompt_node}", wire, []))]
 
 
-def _finding(case: Case, last: Step, left: int, step: dict[str, object]) -> Finding:
-    models = ", ".join(case.models[m].file or case.models[m].class_name for m in last.held)
+def _finding(
+    case: Case, last: Step, goes: dict[str, Bounds], left: int, step: dict[str, object]
+) -> Finding:
+    models = ", ".join(case.models[m].file or case.models[m].class_name for m in goes)
     return Finding(
-        kind="purge_between", saves=Saves(sum(h.low for h in last.held.values()), left),
+        kind="purge_between", saves=Saves(sum(held.low for held in goes.values()), left),
         values={"sentence": "purge_at_end", "node": last.title, "node_id": last.node_id,
                 "model": models, "after": True, **amounts(left=left)},
         measured_on={"node_id": last.node_id, "left_mib": in_mib(left)},

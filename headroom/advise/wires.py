@@ -83,18 +83,26 @@ class Wires:
 
     def loaders(self, link: Link, kind: str) -> frozenset[str]:
         """Return the nodes in which models of this type begin that come through a wire."""
-        found, pending, seen = set(), [link[0]], set()
+        return frozenset(node for node in self.path(link, kind) if not self._above(node, kind))
+
+    def passes(self, link: Link, kind: str, class_type: str) -> bool:
+        """Return whether models on a wire have come through a node of a class."""
+        return any(self.prompt[node].get("class_type") == class_type
+                   for node in self.path(link, kind))
+
+    def path(self, link: Link, kind: str) -> frozenset[str]:
+        """Return the nodes that a model of this type comes through, its loaders included."""
+        pending, seen = [link[0]], set()
         while pending:
             node_id = pending.pop()
-            if node_id in seen:
-                continue
-            seen.add(node_id)
-            above = [source[0] for name, source in self.links(node_id)
-                     if self._hands_on(node_id, name, source, kind)]
-            pending += above
-            if not above:
-                found.add(node_id)
-        return frozenset(found)
+            if node_id not in seen:
+                seen.add(node_id)
+                pending += self._above(node_id, kind)
+        return frozenset(seen)
+
+    def _above(self, node_id: str, kind: str) -> list[str]:
+        return [source[0] for name, source in self.links(node_id)
+                if self._hands_on(node_id, name, source, kind)]
 
     def _hands_on(self, node_id: str, name: str, link: Link, kind: str) -> bool:
         type_name = self.type_of(node_id, name, link)

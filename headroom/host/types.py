@@ -35,6 +35,7 @@ class ModelFacts:
 
     `id` as GET /headroom/memory names it; `file` None on a host that does not remember it.
     `float32_bytes`: how much of it is float32 on the GPU. `is_dynamic`: pages that come and go.
+    `stays`: unloading it moves nothing (--gpu-only).
     """
 
     id: str
@@ -44,6 +45,7 @@ class ModelFacts:
     total_bytes: int
     float32_bytes: int = 0
     is_dynamic: bool = False
+    stays: bool = False
 
 
 class Held(NamedTuple):

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from ..base.device import same_device
 from ..base.tensors import module_tensors
 from ..host.adapter import current_host
 from ..host.types import Held, ModelFacts
@@ -50,6 +51,7 @@ def _facts_of(patcher: Any, host: Any) -> ModelFacts:
         total_bytes=int(patcher.model_size()),
         float32_bytes=float32_bytes(model),
         is_dynamic=host.is_dynamic(patcher),
+        stays=same_device(patcher.offload_device, patcher.load_device),
     )
 
 

@@ -1,0 +1,76 @@
+"""Advice of a server on a run: asked for, printed, and put into a prompt. Needs only Python."""
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from .client import Client
+from .errors import DevError
+
+EDIT = Path(__file__).resolve().parent.parent / "headroom" / "advise" / "edit.py"
+Json = dict[str, Any]
+NO_ROUTE = "install or update Headroom on it"
+
+
+def of(client: Client, prompt_id: str, into_gib: float | None = None) -> list[Json]:
+    """The server's advice on a run; DevError where it gives none."""
+    asked = "" if into_gib is None else f"?into_gib={into_gib:g}"
+    status, answer = client.get(f"/headroom/runs/{prompt_id}/advice{asked}")
+    if status != 200:
+        reason = answer.get("error") if isinstance(answer, dict) else None
+        raise DevError(f"The server gives no advice: {reason or NO_ROUTE}")
+    return list(answer)
+
+
+def text(found: Sequence[Mapping[str, Any]]) -> str:
+    """Advice as a numbered list."""
+    lines = [f"{number}. {one['text']}\n   {saving(one)}" for number, one in enumerate(found, 1)]
+    return "\n".join(["What to change:", *lines]) if lines else "There is nothing to advise."
+
+
+def saving(one: Mapping[str, Any]) -> str:
+    """What it saves, what that costs, and what it has saved where it was followed."""
+    words = [f"Saves {span(one['saves_mib'])}"]
+    words.append("can change the picture" if one["changes_picture"] else "the picture stays")
+    if one.get("measured_mib"):
+        words.append(f"it has saved {one['measured_mib']['mib']:,.0f} MiB")
+    if one["edit"] is None:
+        words.append("not in the workflow: a setting")
+    return "; ".join(words) + "."
+
+
+def span(mib: Sequence[float]) -> str:
+    """A range of MiB."""
+    low, high = round(mib[0]), round(mib[1])
+    if low == high:
+        return f"{high:,} MiB"
+    return f"{low:,} to {high:,} MiB" if low else f"up to {high:,} MiB"
+
+
+def applied(prompt: Json, found: Sequence[Mapping[str, Any]]) -> Json:
+    """The API prompt with every edit in it, in their order."""
+    for one in found:
+        if one["edit"] is not None:
+            prompt = apply_edit(prompt, one["edit"])
+    return prompt
+
+
+def apply_edit(prompt: Json, edit: Mapping[str, Any]) -> Json:
+    """The prompt with one edit, as the pack itself does it; DevError where it does not fit."""
+    try:
+        done: Json = _module().apply_edit(prompt, edit)
+    except ValueError as error:
+        raise DevError(str(error)) from error
+    return done
+
+
+@lru_cache(maxsize=1)
+def _module() -> Any:
+    """The pack's own file, without the package around it, which needs torch."""
+    spec = importlib.util.spec_from_file_location("headroom_advise_edit", EDIT)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,48 @@
+"""Six workflows of ComfyUI's own template package, with small models and pictures swapped in.
+
+They are read from the package that is installed with ComfyUI; nothing of them is kept here.
+"""
+
+import importlib.util
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .errors import NotHere
+from .node_info import NodeInfo
+from .ui_prompt import api_prompt
+
+Json = dict[str, Any]
+PACKAGE = "comfyui_workflow_templates"
+TEMPLATES = (
+    "default", "image2image", "inpaint_example", "inpaint_model_outpainting",
+    "hiresfix_latent_workflow", "latent_upscale_different_prompt_model",
+)
+CHECKPOINT = "v1-5-pruned-emaonly-fp16.safetensors"
+# What a small machine can run, by input; sizes in pixels.
+SMALLER = {"ckpt_name": CHECKPOINT, "image": "example.png", "steps": 1, "width": 128,
+           "height": 128, "megapixels": 0.02}
+
+
+def template_prompt(name: str, infos: Mapping[str, NodeInfo]) -> Json:
+    """The API prompt of one template with the smaller values; NotHere where it is not installed."""
+    prompt = api_prompt(json.loads(template_file(name).read_text(encoding="utf-8")), infos)
+    return {key: {**node, "inputs": _smaller(node["inputs"])} for key, node in prompt.items()}
+
+
+def _smaller(inputs: Json) -> Json:
+    return {name: SMALLER[name] if name in SMALLER and not isinstance(value, list) else value
+            for name, value in inputs.items()}
+
+
+def template_file(name: str) -> Path:
+    """The file of a template, in whichever part of the package it lies."""
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+        raise NotHere(f"{PACKAGE} is not installed")
+    site = Path(spec.origin).parent.parent
+    found = sorted(site.glob(f"{PACKAGE}*/templates/{name}.json"))
+    if not found:
+        raise NotHere(f"this {PACKAGE} has no template {name}")
+    return found[0]

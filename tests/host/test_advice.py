@@ -1,0 +1,101 @@
+"""Advice of a real server on the simulated GPU: applied, it saves what it said, pictures stay."""
+
+import json
+
+import pytest
+from test_simgpu_server import picture, saved_png
+
+from devtools import advise
+from devtools.advice import applied, of
+from devtools.table import run_table
+
+pytestmark = pytest.mark.host
+CAPACITY_MIB = 1536  # the server of test_simgpu_server.py
+
+
+@pytest.fixture
+def gpu(sim):
+    server = sim(CAPACITY_MIB)
+    server.unload()
+    return server
+
+
+def run(gpu, prompt):
+    """The history entry and the record of a run on an empty device."""
+    gpu.unload()
+    entry = gpu.client.run(prompt)
+    return entry, gpu.client.get_json(f"/headroom/runs/{entry['prompt_id']}")
+
+
+def test_followed_advice_saves_what_it_said_and_the_picture_stays(gpu):
+    entry, record = run(gpu, picture())
+    found = of(gpu.client, record["prompt_id"])
+    same = [one for one in found if one["edit"] and not one["changes_picture"]]
+    assert "encode_to_cpu" in {one["kind"] for one in same}
+    wanted = of(gpu.client, record["prompt_id"], into_gib=0.001)
+    low, high = [one for one in wanted if one["kind"] != "oom_guard"][-1]["expected_mib"]
+    changed, after = run(gpu, applied(picture(), same))
+    assert saved_png(gpu, changed) == saved_png(gpu, entry)
+    assert low - 8 <= after["peak_vram_mib"] <= high + 8 < record["peak_vram_mib"]
+    assert "oom_guard" in {one["kind"] for one in wanted}
+
+
+def test_one_advice_that_was_followed_is_told_with_what_it_saved(gpu):
+    _, record = run(gpu, picture())
+    (one,) = [a for a in of(gpu.client, record["prompt_id"]) if a["kind"] == "encode_to_cpu"]
+    assert one["measured_mib"] is None
+    _, after = run(gpu, applied(picture(), [one]))
+    (now,) = [a for a in of(gpu.client, record["prompt_id"]) if a["id"] == one["id"]]
+    assert now["measured_mib"]["run"] == after["prompt_id"]
+    saved = record["peak_vram_mib"] - after["peak_vram_mib"]
+    assert now["measured_mib"]["mib"] == pytest.approx(saved)
+
+
+def test_a_finished_run_says_the_smallest_gpu_that_it_would_have_fitted(gpu):
+    _, record = run(gpu, picture())
+    fits = record["fits"]
+    low, high = fits["smallest_mib"]
+    assert 0 < low < high == record["peak_vram_at_most_mib"]
+    assert (fits["kind"], fits["at_least"], fits["cards_gib"][0]) == ("measured", False, 4)
+    listed = gpu.client.get_json("/headroom/runs?limit=1")["runs"][0]
+    assert listed["fits"] == fits
+    assert run_table(record, {})
+
+
+def test_memory_report_ends_with_what_to_change(gpu):
+    prompt = picture()
+    decoded = prompt["save"]["inputs"]["images"]
+    prompt["report"] = {"class_type": "HeadroomMemoryReport", "inputs": {"value": decoded}}
+    entry, _ = run(gpu, prompt)
+    text = "\n".join(entry["outputs"]["report"]["text"])
+    assert "What to change:\n\n1. " in text and "Encode to CPU" in text
+
+
+@pytest.mark.parametrize("path, status, words", [
+    ("nobody/advice", 404, "No record of this prompt"),
+    ("nobody/advice?into_gib=8", 404, "No record of this prompt"),
+    ("x/advice?into_gib=much", 400, "Expected `into_gib`"),
+    ("x/advice?into_gib=-1", 400, "Expected `into_gib`"),
+    ("x/advice?into_gib=0", 400, "Expected `into_gib`"),
+    ("x/advice?into_gib=nan", 400, "Expected `into_gib`"),
+    ("..%2f..%2fetc/advice", 404, "No record of this prompt"),
+])
+def test_a_question_that_cannot_be_answered_gets_a_sentence(gpu, path, status, words):
+    found, answer = gpu.client.get(f"/headroom/runs/{path}")
+    assert found == status and words in answer["error"] and "Traceback" not in answer["error"]
+
+
+def test_a_file_is_made_to_fit(gpu, tmp_path, capsys):
+    import argparse
+
+    file, out = tmp_path / "in.json", tmp_path / "out.json"
+    file.write_text(json.dumps(picture()), encoding="utf-8")
+    words = [str(file), "--into", "0.4", "--out", str(out), "--server", gpu.client.url]
+    parser = argparse.ArgumentParser()
+    advise.add_arguments(parser)
+    gpu.unload()
+    assert advise.main(parser.parse_args(words)) == 0
+    said = capsys.readouterr().out
+    assert "Measured: " in said and "Expected: " in said
+    _, after = run(gpu, json.loads(out.read_text(encoding="utf-8")))
+    assert after["peak_vram_mib"] <= 0.4 * 1024

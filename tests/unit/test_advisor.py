@@ -1,0 +1,190 @@
+"""Advice on the runs of a server: which prompt it is about, what was followed, what was learned."""
+
+import copy
+
+import pytest
+from support.advice import CLIP, PROMPT, UNET, Registry
+
+from headroom.advise.advisor import Advisor
+from headroom.advise.applied import applied
+from headroom.advise.edit import apply_edit
+from headroom.advise.errors import Errors
+from headroom.advise.finding import Finding, Saves
+from headroom.advise.surroundings import seen_before
+from headroom.advise.words import lines_of
+from headroom.base.refusals import NotKnown
+from headroom.host.types import Held, NodeLabel, Outcome
+from headroom.record.memory import Reading, Use
+from headroom.record.nodes import NodeTable
+from headroom.record.run import Run
+
+MIB = 1 << 20
+
+
+class Records:
+    """The recorder's records, newest first."""
+
+    def __init__(self):
+        self.runs = {}
+
+    def add(self, run):
+        self.runs = {run.prompt_id: run, **self.runs}
+
+    def newest_ids(self):
+        return list(self.runs)
+
+    def look(self, prompt_id, read):
+        run = self.runs.get(prompt_id)
+        return None if run is None else read(run)
+
+
+def run_of(prompt_id, encoder_mib, devices=("cuda:0",)):
+    """Encoding takes 600 MiB; the sampler 1000, beside what stays of the encoder."""
+    def at(seconds, mib, *held):
+        models = tuple(Held(facts, "cuda:0", size * MIB) for facts, size in held)
+        uses = tuple(Use(mib * MIB, mib * MIB, 0, None, 8192 * MIB, mib * MIB) for _ in devices)
+        return Reading(seconds, 0, uses, models)
+
+    def label(node_id):
+        return NodeLabel(node_id, PROMPT[node_id]["class_type"], f"Title {node_id}", node_id)
+
+    run = Run(prompt_id, devices, at(0, 0), 0.0, NodeTable(label))
+    run.node_starts("6", at(1, 0))
+    run.node_finishes("6", at(2, 600, (CLIP, 600)))
+    run.node_starts("3", at(3, encoder_mib, (CLIP, encoder_mib)))
+    run.node_finishes("3", at(4, 1000 + encoder_mib, (CLIP, encoder_mib), (UNET, 1000)))
+    run.end(at(5, 1000 + encoder_mib))
+    run.settle(Outcome("success"))
+    return run
+
+
+@pytest.fixture
+def records():
+    return Records()
+
+
+@pytest.fixture
+def prompts():
+    return {}
+
+
+@pytest.fixture
+def advisor(records, prompts):
+    return Advisor(records, prompts.get, Registry())
+
+
+@pytest.fixture
+def first(records, prompts):
+    records.add(run_of("first", 600))
+    prompts["first"] = PROMPT
+
+
+def encode(advice):
+    return next(one for one in advice if one["kind"] == "encode_to_cpu")
+
+
+def followed(records, prompts, advisor, name="second", left_mib=0):
+    """The prompt runs again with the encoders of the advice."""
+    prompts[name] = apply_edit(PROMPT, encode(advisor.advice("first"))["edit"])
+    records.add(run_of(name, left_mib))
+
+
+def test_a_prompt_without_a_record_is_told_in_a_sentence(advisor):
+    with pytest.raises(NotKnown, match="No record of this prompt"):
+        advisor.advice("nobody")
+
+
+def test_advice_rests_on_the_record_and_on_the_prompt_that_comfyui_still_has(
+    advisor, first, prompts
+):
+    one = encode(advisor.advice("first"))
+    assert one["saves_mib"] == [600, 600] and one["measured_mib"] is None
+    prompts.clear()
+    assert advisor.advice("first") == []
+
+
+def test_a_run_on_the_cpu_has_no_advice(advisor, records, prompts):
+    records.add(run_of("p", 0, devices=()))
+    prompts["p"] = PROMPT
+    assert advisor.advice("p") == [] and advisor.more_of("p") == {"fits": None}
+
+
+def test_what_followed_advice_has_saved_is_told_beside_what_was_predicted(
+    advisor, first, records, prompts
+):
+    followed(records, prompts, advisor, left_mib=200)
+    one = encode(advisor.advice("first"))
+    assert one["measured_mib"] == {"mib": 400.0, "run": "second", "together": []}
+    assert "it saved 400 MiB" in lines_of([one])[0]
+    assert not any(one["kind"] == "encode_to_cpu" for one in advisor.advice("second"))
+
+
+def test_past_errors_make_the_next_ranges_wider_once_each(advisor, first, records, prompts):
+    followed(records, prompts, advisor, left_mib=200)
+    advisor.advice("first")
+    for _ in range(3):
+        low, high = encode(advisor.advice("first"))["saves_mib"]
+    assert (low, high) == (400, 600)
+
+
+def test_making_it_fit_tells_the_peak_to_expect_after_each_step(advisor, first):
+    steps = advisor.advice("first", into_gib=1.25)
+    assert [one["kind"] for one in steps] == ["encode_to_cpu"]
+    assert steps[0]["expected_mib"] == [1000, 1000]
+    assert advisor.advice("first", into_gib=2) == []
+
+
+def test_what_would_have_fitted_is_told_of_finished_runs(advisor, first, records):
+    told = advisor.more_of("first")["fits"]
+    assert told["smallest_mib"] == [1000, 1600] and advisor.more_of("first")["fits"] is told
+    records.runs["first"].status = "running"
+    records.runs["first"].started_at = 9.0
+    assert advisor.more_of("first")["fits"] is None
+    assert advisor.more_of("nobody") == {"fits": None}
+
+
+def test_lines_of_advice_are_numbered_and_an_unknown_run_has_none(advisor, first):
+    lines = advisor.lines("first")
+    assert lines[0].startswith("1. ") and "saves about 600 MiB" in lines[0]
+    assert advisor.lines("nobody") == []
+
+
+FINDING = Finding("offload_after", Saves(1, 2), {}, {}, ("3",), edit={"steps": [
+    {"op": "insert", "ref": "a", "class_type": "HeadroomOffloadModel", "inputs": {}, "out": 1,
+     "from": ["6", 0], "through": "after", "to": [["3", "positive"]],
+     "links": {"model": ["4", 1]}}]})
+
+
+def test_followed_advice_is_found_whatever_ids_the_canvas_gave():
+    after = apply_edit(PROMPT, FINDING.edit)
+    renamed = {"99" if key == "10" else key: node for key, node in after.items()}
+    assert applied(PROMPT, renamed, [FINDING]) == [FINDING]
+
+
+@pytest.mark.parametrize("change", [
+    lambda prompt: prompt["3"]["inputs"].update(steps=50),
+    lambda prompt: prompt["6"]["inputs"].update(text="a dog"),
+    lambda prompt: prompt.pop("9"),
+    lambda prompt: prompt.update(x={"class_type": "HeadroomPurgeVRAM", "inputs": {}}),
+])
+def test_a_prompt_that_differs_otherwise_followed_nothing(change):
+    before = copy.deepcopy(PROMPT)
+    before["3"]["inputs"]["steps"] = 20
+    after = copy.deepcopy(apply_edit(before, FINDING.edit))
+    change(after)
+    assert applied(before, after, [FINDING]) == []
+    assert applied(before, before, [FINDING]) == []
+
+
+def test_errors_widen_on_the_side_on_which_they_were():
+    errors = Errors()
+    assert errors.widened(Saves(100, 200), 1000) == Saves(100, 200)
+    errors.add(Saves(100, 200), 60, 1000)
+    assert errors.widened(Saves(100, 200), 1000) == Saves(60, 200)
+    errors.add(Saves(100, 200), 250, 500)
+    assert errors.widened(Saves(30, 200), 1000) == Saves(0, 300)
+
+
+def test_a_text_counts_as_encoded_before_only_where_its_node_really_ran():
+    ran, cached = (PROMPT, frozenset({"6"})), (PROMPT, frozenset())
+    assert seen_before(PROMPT, [ran, cached, ran]) == {"6": 2, "7": 0}

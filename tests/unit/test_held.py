@@ -1,0 +1,75 @@
+"""What the recorder learns about models between two nodes: which, how much, and cheaply."""
+
+import torch
+
+from headroom.models import held
+from headroom.models.held import HeldModels, float32_bytes
+
+
+class Patcher:
+    load_device, offload_device = torch.device("cuda:0"), torch.device("cpu")
+
+    def __init__(self, model):
+        self.model = model
+        self.sized = 0
+
+    def loaded_size(self):
+        return 1000
+
+    def model_size(self):
+        self.sized += 1
+        return 4000
+
+
+class Entry:
+    device = torch.device("cuda:0")
+
+    def __init__(self, patcher):
+        self.model = patcher
+
+
+class Host:
+    def __init__(self, *entries):
+        self.entries = entries
+
+    def loaded_entries(self):
+        return self.entries
+
+    def source_files(self, patcher):
+        return []
+
+    def is_dynamic(self, patcher):
+        return False
+
+
+def test_each_model_is_described_once_and_equal_answers_are_one_object(monkeypatch):
+    patcher = Patcher(torch.nn.Linear(8, 8))
+    host = Host(Entry(patcher), Entry(None))
+    monkeypatch.setattr(held, "current_host", lambda: host)
+    ask = HeldModels()
+    first = ask()
+    assert ask() is first and patcher.sized == 1
+    (one,) = first
+    assert (one.device, one.bytes, one.model.total_bytes) == ("cuda:0", 1000, 4000)
+    assert one.model.float32_bytes == 4 * 72 and not one.model.stays
+    host.entries = ()
+    assert ask() == ()
+
+
+def test_a_model_that_unloading_does_not_move_stays(monkeypatch):
+    patcher = Patcher(torch.nn.Linear(8, 8))
+    patcher.offload_device = patcher.load_device
+    monkeypatch.setattr(held, "current_host", lambda: Host(Entry(patcher)))
+    assert HeldModels()()[0].model.stays
+
+
+def test_nothing_is_held_without_comfyui(monkeypatch):
+    monkeypatch.setattr(held, "current_host", lambda: None)
+    assert HeldModels()() == ()
+
+
+def test_weights_count_in_the_dtype_that_goes_to_the_gpu():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4).to(torch.bfloat16))
+    assert float32_bytes(model) == 4 * 20
+    model[0].weight_comfy_model_dtype = torch.bfloat16
+    assert float32_bytes(model) == 4 * 4
