@@ -27,6 +27,7 @@ export function createHttp(fetchApi) {
     memory: () => answer("/headroom/memory"),
     runs: async (limit) => (await answer(`/headroom/runs?limit=${limit}`)).runs,
     run: (promptId) => answer(`/headroom/runs/${encodeURIComponent(promptId)}`),
+    advice: (promptId) => answer(`/headroom/runs/${encodeURIComponent(promptId)}/advice`),
     purge: (body = {}) => post("/headroom/purge", body),
     rescue: (promptId) => post("/headroom/rescue", { prompt_id: promptId }),
     reserve: (amount) => post("/headroom/reserve", { mib: amount }),

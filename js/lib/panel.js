@@ -5,6 +5,7 @@ import { memoryCards, modelList, nameOf, reserveControl } from "./memory_view.js
 import { createPoll } from "./poll.js";
 import { oomOutcome, oomText, runDetails, runPicker } from "./run_view.js";
 import { firstColumn, isRunning } from "./runs.js";
+import { reportText } from "./said.js";
 import { fill } from "./words.js";
 
 const RUNS_LISTED = 20;
@@ -13,10 +14,11 @@ const NARROWEST = 120;
 /**
  * `mount(container)` shows the panel and starts asking; `unmount()` ends both. `http` are the
  * routes, `words()` the texts, `interval()` the seconds between two questions, `pickNode(node)`
- * finds a node on the canvas, `notify(severity, summary, detail)` shows a message.
+ * finds a node on the canvas, `notify(severity, summary, detail)` shows a message,
+ * `apply(advice, run)` puts pieces of advice on a run into the workflow.
  */
-export function createPanel({ http, words, interval, pickNode, notify, purge }) {
-  const state = { memory: null, runs: [], run: null, chosen: null, sort: null, trouble: null };
+export function createPanel({ http, words, interval, pickNode, notify, purge, apply }) {
+  const state = { memory: null, runs: [], run: null, advice: {}, chosen: null, sort: null, trouble: null };
   const drawn = new Map();
   let parts = null;
   let container = null;
@@ -56,12 +58,27 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
     const known = state.run?.prompt_id === id && !isRunning(state.run);
     if (id && !known) state.run = await http.run(id);
     if (!id) state.run = null;
+    await askAdvice();
+  }
+
+  /** Advice is asked for once, when a run is over; older servers have none. */
+  async function askAdvice() {
+    const { run } = state;
+    if (!run || isRunning(run) || state.advice.of === run.prompt_id) return;
+    let items = [];
+    try {
+      items = await http.advice(run.prompt_id);
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+    }
+    state.advice = { of: run.prompt_id, items };
   }
 
   async function choose(promptId) {
     try {
       state.run = await http.run(promptId);
       state.chosen = promptId === state.runs[0]?.prompt_id ? null : promptId;
+      await askAdvice();
       draw();
     } catch (error) {
       notify("warn", words().runs, sentence(error));
@@ -84,7 +101,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
       const report = await http.offload(model.id);
       showReport(report);
       const summary = fill(words().offloadNamed, { name: nameOf(model) });
-      notify("success", summary, report.headline);
+      notify("success", summary, reportText(report, words()).headline);
     } catch (error) {
       notify("warn", words().offload, sentence(error));
       drawn.delete("models");
@@ -113,9 +130,9 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
 
   function showReport(report) {
     if (!parts) return;
-    const headline = `${words().report}: ${report.headline}`;
-    const text = h("pre", {}, report.text);
-    parts.report.replaceChildren(h("details.headroom-report", {}, h("summary", {}, headline), text));
+    const { headline, text } = reportText(report, words());
+    const summary = h("summary", {}, `${words().report}: ${headline}`);
+    parts.report.replaceChildren(h("details.headroom-report", {}, summary, h("pre", {}, text)));
   }
 
   /** Draw a part again only when what it shows has changed, so that hover and focus stay. */
@@ -150,8 +167,10 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
     show("picker", say([listed, run?.prompt_id, width]), () =>
       (run ? [runPicker(runs, run.prompt_id, { words: texts, width, onChoose: choose })] : []));
     const events = run && [run.oom?.map((entry) => entry.recovered), run.actions?.length];
-    const seen = run && say([run.prompt_id, run.status, run.samples?.seconds.length, events, sorting(), width]);
-    const options = run && { words: texts, width, sort: sorting(), onSort: sortBy, onPick: pickNode };
+    const advice = run && state.advice.of === run.prompt_id ? state.advice.items : [];
+    const seen = run && say([run.prompt_id, run.status, run.samples?.seconds.length, events, sorting(), width, advice.length]);
+    const onApply = (items) => apply(items, run);
+    const options = run && { words: texts, width, sort: sorting(), advice, onSort: sortBy, onPick: pickNode, onApply };
     show("run", seen, () => (run ? runDetails(run, options) : [h("p.headroom-quiet", {}, texts.noRuns)]));
   }
 
