@@ -1,7 +1,7 @@
 // Cards under a run: what to change, what that saves, and a button that does it. And "Make it fit …".
 import { h } from "./dom.js";
-import { planFit } from "./fit.js";
 import { mib } from "./format.js";
+import { saidText } from "./said.js";
 import { fill } from "./words.js";
 
 const SHOWN = 3;
@@ -16,9 +16,8 @@ export function rangeText([low, high], words) {
 
 /** The sentence of a piece of advice in the user's language, the server's own where it has none. */
 export function adviceText(item, words) {
-  const sentence = words[item.values?.sentence ?? item.kind];
-  if (!sentence) return item.text;
-  const said = fill(sentence, item.values ?? {});
+  const values = item.values ?? {};
+  const said = saidText({ key: `advice_${values.sentence ?? item.kind}`, values }, item.text, words);
   return /\{\w+\}/.test(said) ? item.text : said;
 }
 
@@ -36,7 +35,8 @@ export function needsOf(run) {
   return [run.peak_vram_mib, run.peak_vram_at_most_mib ?? run.peak_vram_mib];
 }
 
-/** Everything about advice under a run; null where there is none. `onApply(items)`, `onPick(node)`. */
+/** Everything about advice under a run; null where there is none. `onApply(items)`,
+ * `onPick(node)`, `onPlan(gib)` gives what is needed for a size, null after a message about an error. */
 export function adviceView(run, advice, options) {
   if (!advice.length) return null;
   const { words } = options;
@@ -50,7 +50,7 @@ export function adviceView(run, advice, options) {
     rest.length
       ? h("details", {}, h("summary", {}, fill(words.adviceMore, { count: rest.length })), h("div.headroom-stack", { role: "list" }, rest))
       : null,
-    fitForm(run, advice, options),
+    fitForm(run, options),
   );
 }
 
@@ -83,28 +83,33 @@ function priceText(item, words) {
   return price.join(" · ");
 }
 
-function fitForm(run, advice, { words, onApply }) {
+/** A form that asks for a size, says what the server would do for it, and does that. */
+function fitForm(run, { words, onApply, onPlan }) {
   const needs = needsOf(run);
   if (!needs) return null;
   const answer = h("p", { role: "status" });
   const apply = h("button.headroom-button.headroom-primary", { type: "button", disabled: true }, words.adviceApply);
-  const wanted = Math.max(1, Math.floor(needs[0] / MIB));
+  const wanted = Math.max(0.5, Math.floor((needs[0] / MIB) * 2) / 2);
   const size = h("input.headroom-size", {
-    type: "number", min: 0.5, max: 1024, step: 0.5, value: wanted, "aria-label": words.fitInto,
+    type: "number", min: 0.5, max: 1024, step: "any", value: wanted, "aria-label": words.fitInto,
   });
   let chosen = [];
-  const update = () => {
-    const plan = planFit(advice, needs, Number(size.value) * MIB);
-    chosen = plan.chosen;
-    answer.textContent = planText(plan, needs, words);
+  const update = async () => {
+    const gib = Number(size.value);
+    chosen = [];
+    apply.disabled = true;
+    if (!(gib > 0)) return;
+    const items = await onPlan(gib);
+    if (Number(size.value) !== gib || !items) return;
+    chosen = items;
+    answer.textContent = planText(items, needs, gib * MIB, words);
     apply.disabled = !chosen.length;
   };
-  size.addEventListener("input", update);
+  size.addEventListener("change", update);
   apply.addEventListener("click", () => onApply(chosen));
-  update();
   return h(
     "details.headroom-fit",
-    {},
+    { ontoggle: (event) => event.currentTarget.open && update() },
     h("summary.headroom-button", {}, words.fitButton),
     h("label.headroom-line", {}, h("span", {}, words.fitInto), size),
     answer,
@@ -112,11 +117,13 @@ function fitForm(run, advice, { words, onApply }) {
   );
 }
 
-/** What a plan comes to, in words. */
-export function planText({ chosen, expects, fits }, needs, words) {
-  const values = { needs: rangeText(needs, words), expects: rangeText(expects, words), names: titlesOf(chosen, words) };
-  if (!chosen.length) return fill(fits ? words.fitNone : words.fitNothing, values);
-  const risky = chosen.filter((item) => item.changes_picture);
+/** What a plan comes to, in words: what is done, and what the last step of it is expected to need. */
+export function planText(items, needs, into, words) {
+  const expects = items.at(-1)?.expected_mib ?? needs;
+  const fits = expects[1] <= into;
+  const values = { needs: rangeText(needs, words), expects: rangeText(expects, words), names: titlesOf(items, words) };
+  if (!items.length) return fill(fits ? words.fitNone : words.fitNothing, values);
+  const risky = items.filter((item) => item.changes_picture);
   const picture = risky.length ? ` ${fill(words.fitPicture, { names: titlesOf(risky, words) })}` : "";
   return fill(fits ? words.fitPlan : words.fitShort, values) + picture;
 }

@@ -1,4 +1,4 @@
-// What is said about advice: a sentence for each kind, and the words of the cards around them.
+// The words of the cards with advice. Its sentences come from the server, in Chinese from said_words.js.
 
 export const ADVICE_WORDS = {
   en: {
@@ -29,8 +29,7 @@ export const ADVICE_WORDS = {
     fitNothing: "It needs {needs}, and nothing here can be applied.",
     fitPicture: "Changes the picture: {names}.",
     fits: "Smallest GPU that this run would have fitted: {range}",
-    fitsCards: "cards of {cards} GiB",
-    fitsNone: "none of the usual sizes",
+    fitsCards: "a card of {card} GiB is enough",
     fitsKind: "Measured in this run, with its sizes and settings. A dry run (dev.py fit) says it without a GPU, by calculation.",
     atLeast: "≥ {amount}",
     atLeastTip: "At least: memory may have been higher between two readings",
@@ -38,10 +37,6 @@ export const ADVICE_WORDS = {
     heldPeak: "Peak {peak} since {time}",
     heldReset: "Reset",
     heldResetTip: "Forget the peaks until now",
-    encode_to_cpu: "The text encoder {model} ({held}) stays on the GPU while {node} runs, which does not need it. Let Encode to CPU encode the prompts: it keeps the result in RAM and lets the encoder go.",
-    offload_after: "{model} ({held}) stays on the GPU while {node} runs, which does not need it. Put Offload Model behind the last node that uses it.",
-    oom_guard: "{node} needs the most memory of this run: {peak} were in use. With OOM Guard it goes on in smaller pieces instead of failing where that is not there.",
-    oom_guard_failed: "{node} ran out of memory when it asked for {asked}. With OOM Guard it frees what it can and tries again in smaller pieces.",
     title_encode_to_cpu: "Encode to CPU",
     title_offload_after: "Offload Model",
     title_purge_between: "Purge VRAM",
@@ -83,8 +78,7 @@ export const ADVICE_WORDS = {
     fitNothing: "需要 {needs}，而这里没有可应用的建议。",
     fitPicture: "会改变图像：{names}。",
     fits: "这次运行能放下的最小显存：{range}",
-    fitsCards: "{cards} GiB 的显卡",
-    fitsNone: "没有常见大小的显卡",
+    fitsCards: "{card} GiB 的显卡足够",
     fitsKind: "按这次运行的尺寸和设置实测。演算（dev.py fit）不需要 GPU，由计算得出。",
     atLeast: "≥ {amount}",
     atLeastTip: "至少：两次读数之间可能更高",
@@ -92,10 +86,6 @@ export const ADVICE_WORDS = {
     heldPeak: "自 {time} 起的峰值 {peak}",
     heldReset: "重置",
     heldResetTip: "忘掉到现在为止的峰值",
-    encode_to_cpu: "文本编码器 {model}（{held}）在 {node} 运行时仍留在 GPU 上，而它并不需要。让“编码到 CPU”来编码提示词：结果放在内存中，编码器离开 GPU。",
-    offload_after: "{model}（{held}）在 {node} 运行时仍留在 GPU 上，而它并不需要。请在最后一个用到它的节点之后接“卸载模型”。",
-    oom_guard: "{node} 是这次运行中最占显存的节点：当时使用了 {peak}。显存不够时，显存不足守护（OOM Guard）会把它分成小块继续，而不是失败。",
-    oom_guard_failed: "{node} 请求 {asked} 时显存不足。显存不足守护（OOM Guard）会尽量释放显存，再分成小块重试。",
     title_encode_to_cpu: "编码到 CPU",
     title_offload_after: "卸载模型",
     title_purge_between: "清理显存",

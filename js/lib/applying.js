@@ -6,21 +6,28 @@ import { CannotApply } from "./wires.js";
 /** Which input comes out of which output of nodes that change nothing about a value. */
 const THROUGH = {
   HeadroomPurgeVRAM: ["value"], HeadroomOffloadModel: ["model", "after"], HeadroomCastBF16: ["model"],
-  HeadroomMoveToCPU: ["value"], HeadroomOOMGuard: ["model"], HeadroomMemoryReport: ["value"],
+  HeadroomSizeSorter: [null, null, "items"], HeadroomRestoreOrder: ["items"], HeadroomMoveToCPU: ["value"], HeadroomOOMGuard: ["model"], HeadroomMemoryReport: ["value"],
 };
 const MOST_FRAMES = 60;
 const STILL_FRAMES = 4;
 
-/** The classes of our nodes between an output and a link of the prompt; null: it comes from elsewhere. */
+/** Our nodes between an output and a link of the prompt; null: it comes from elsewhere. */
 function between(prompt, link, [id, slot]) {
   const passed = [];
   for (let at = link, left = 100; Array.isArray(at) && left; left -= 1) {
     if (String(at[0]) === String(id) && at[1] === slot) return passed;
     const node = prompt[at[0]];
-    passed.push(node?.class_type);
+    passed.push(node);
     at = node?.inputs?.[THROUGH[node.class_type]?.[at[1]]];
   }
   return null;
+}
+
+/** Whether a node does what an insert is to do: of its class, and about the same model or index. */
+function isSame(node, step, prompt) {
+  if (node.class_type !== step.class_type) return false;
+  return Object.entries(step.links ?? {}).every(([name, link]) => (
+    String(link[0]).startsWith("ref:") || between(prompt, node.inputs[name], link) !== null));
 }
 
 /**
@@ -45,7 +52,7 @@ export function checkEdit(edit, prompt, classes) {
     for (const [id, name] of step.to.filter(([to]) => !isOwn(to))) {
       const passed = between(prompt, known(id).inputs[name], step.from);
       if (!passed) throw new CannotApply("adviceChanged", { node: `#${id}` });
-      if (passed.includes(step.class_type)) throw new CannotApply("adviceDone", {});
+      if (passed.some((node) => isSame(node, step, prompt))) throw new CannotApply("adviceDone", {});
     }
   }
 }

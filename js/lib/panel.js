@@ -88,6 +88,16 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
     }
   }
 
+  /** What is needed for a run to fit into so many GiB. */
+  async function plan(run, gib) {
+    try {
+      return await http.advice(run.prompt_id, gib);
+    } catch (error) {
+      notify("warn", words().fitButton, sentence(error));
+      return null;
+    }
+  }
+
   function sortBy(key) {
     const same = sorting().key === key;
     state.sort = { key, descending: same ? !sorting().descending : key !== "title" };
@@ -170,7 +180,8 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
     const advice = run && state.advice.of === run.prompt_id ? state.advice.items : [];
     const seen = run && say([run.prompt_id, run.status, run.samples?.seconds.length, events, sorting(), width, advice.length]);
     const onApply = (items) => apply(items, run);
-    const options = run && { words: texts, width, sort: sorting(), advice, onSort: sortBy, onPick: pickNode, onApply };
+    const onPlan = (gib) => plan(run, gib);
+    const options = run && { words: texts, width, sort: sorting(), advice, onSort: sortBy, onPick: pickNode, onApply, onPlan };
     show("run", seen, () => (run ? runDetails(run, options) : [h("p.headroom-quiet", {}, texts.noRuns)]));
   }
 

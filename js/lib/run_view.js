@@ -70,9 +70,10 @@ export function fitsLine({ fits }, words) {
   if (!fits) return null;
   const range = rangeText(fits.smallest_mib, words);
   const amount = fits.at_least ? fill(words.atLeast, { amount: range }) : range;
-  const cards = fits.cards_gib ?? [];
-  const named = cards.length ? fill(words.fitsCards, { cards: cards.join(words.rescueComma) }) : words.fitsNone;
-  return h("p.headroom-fits", { title: words.fitsKind, "data-fits": fits.kind }, `${fill(words.fits, { range: amount })} · ${named}`, h("small", {}, words.fitsKind));
+  const [card] = fits.cards_gib ?? [];
+  const named = card ? ` · ${fill(words.fitsCards, { card })}` : "";
+  const text = `${fill(words.fits, { range: amount })}${named}`;
+  return h("p.headroom-fits", { "data-fits": fits.kind }, text, h("small", {}, words.fitsKind));
 }
 
 /** What OOM Guard said when it could not help: newer hosts hide it behind words of their own. */
@@ -82,7 +83,7 @@ function gaveUpLine(entry, node, words) {
 }
 
 /** Chart, out-of-memory attempts, advice, table of one run, and what the memory nodes did in it. */
-export function runDetails(run, { words, width, sort, advice = [], onSort, onPick, onApply }) {
+export function runDetails(run, { words, width, sort, advice = [], onSort, onPick, onApply, onPlan }) {
   const names = namesOf(run);
   const name = (entry) => names.get(entry.node_id) ?? entry.class_type ?? "HTTP";
   const oom = (run.oom ?? []).map((entry) => oomLine(entry, name(entry), words));
@@ -96,7 +97,7 @@ export function runDetails(run, { words, width, sort, advice = [], onSort, onPic
     timeline(run, width, words, onPick),
     rescueEntry(run, words),
     happened([...oom, ...gaveUp], words.oomTried),
-    adviceView(run, advice, { words, onApply, onPick }),
+    adviceView(run, advice, { words, onApply, onPick, onPlan }),
     nodeTable(run, { names, words, width, sort, onSort, onPick }),
     happened(actions, words.actions),
   ].filter((part) => part !== null);

@@ -29,7 +29,7 @@ function joined({ joint, parts }, sentences) {
 
 function valueText(name, value, sentences) {
   if (name.endsWith("_mib")) return mib(value);
-  return typeof value === "object" ? told(value, sentences) : value;
+  return value !== null && typeof value === "object" ? told(value, sentences) : value;
 }
 
 /** A report's headline and text in the user's language; as the server wrote them in English. */

@@ -59,6 +59,8 @@ def advised(sim, open_page):
         comfy.page.wait_for_timeout(1000)  # Nodes 2.0 measures what it has drawn
         comfy.page.evaluate(SETTLE)
         comfy.page.route("**/headroom/runs/*/advice", lambda route: route.fulfill(json=items))
+        comfy.page.route("**/headroom/runs/*/advice?into_gib=*", lambda route: route.fulfill(
+            json=[{**each, "expected_mib": [100.0, 200.0]} for each in items[:2]]))
         panel = comfy.open_panel()
         comfy.run()
         panel.locator("[data-advice]").nth(len(items) - 1).wait_for()
@@ -127,10 +129,12 @@ def test_an_applied_workflow_is_saved_loaded_again_and_runs(advised):
 def test_make_it_fit_takes_only_what_is_needed_in_one_step(advised, nodes2):
     comfy, panel = advised(220 + nodes2, ADVICE, nodes2=nodes2)
     prompt = comfy.page.evaluate(PROMPT)
-    needs = comfy.get("/headroom/runs?limit=1")["runs"][0]["peak_vram_mib"]
     panel.get_by_text("Make it fit …").click()
-    panel.get_by_label("GPU memory in GiB").fill(f"{(needs - 900) / 1024:.3f}")
+    size = panel.get_by_label("GPU memory in GiB")
+    size.fill("0.75")
+    size.press("Tab")
     form = panel.locator(".headroom-fit")
+    form.get_by_text("then 100 MiB to 200 MiB may be expected").wait_for()
     assert "Encode to CPU, Purge VRAM" in form.get_by_role("status").inner_text()
     form.get_by_role("button", name="Apply").click()
     comfy.loaded(7)

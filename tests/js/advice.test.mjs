@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { adviceText, needsOf, planText, rangeText, titlesOf } from "../../js/lib/advice.js";
 import { applyEdits, checkEdit } from "../../js/lib/applying.js";
-import { byCost, planFit } from "../../js/lib/fit.js";
 import { isExact, usedDevices } from "../../js/lib/runs.js";
 import { CannotApply } from "../../js/lib/wires.js";
 import { wordsFor } from "../../js/lib/words.js";
@@ -17,7 +16,7 @@ const item = (kind, low, high, fields = {}) => ({
 
 test("a sentence is said in the user's language, the server's own where it has none", () => {
   const said = item("oom_guard", 1, 2, { values: { node: "VAE Decode", peak: "2.0 GiB" } });
-  assert.match(adviceText(said, EN), /^VAE Decode needs the most memory of this run: 2.0 GiB/);
+  assert.equal(adviceText(said, EN), "In English.");
   assert.match(adviceText(said, ZH), /VAE Decode 是这次运行中最占显存的节点/);
   assert.equal(adviceText(item("oom_guard", 1, 2), ZH), "In English.");
   assert.equal(adviceText(item("a new kind", 1, 2), ZH), "In English.");
@@ -29,30 +28,15 @@ test("ranges are said as far as they are known", () => {
   assert.equal(rangeText([512, 512], EN), "512 MiB");
 });
 
-test("what can change a picture comes last, among the rest what costs least and saves most", () => {
-  const [other, slow, free, more] = [
-    item("cast_bf16", 900, 900, { changes_picture: true, cost: "picture" }), item("oom_guard", 50, 60),
-    item("reserve", 10, 20, { cost: "none" }), item("encode_to_cpu", 300, 400),
-  ];
-  const setting = item("gc_threshold", 800, 900, { edit: null });
-  assert.deepEqual(byCost([other, slow, setting, more, free]), [free, more, slow, other]);
-});
-
-test("no more is taken than what is needed for a size", () => {
-  const advice = [item("encode_to_cpu", 1000, 1200), item("oom_guard", 500, 2000)];
-  const plan = planFit(advice, [3000, 3100], 2200);
-  assert.deepEqual(plan, { chosen: [advice[0]], expects: [1800, 2100], fits: true });
-  assert.deepEqual(planFit(advice, [3000, 3100], 4000).chosen, []);
-  assert.equal(planFit(advice, [3000, 3100], 100).fits, false);
-  assert.match(planText(plan, [3000, 3100], EN), /^Encode to CPU: then 1.8 GiB to 2.1 GiB may be expected/);
-  assert.match(planText(planFit(advice, [3000, 3100], 100), [3000, 3100], EN), /more than asked for/);
-  assert.match(planText(planFit(advice, [3000, 3100], 4000), [3000, 3100], ZH), /已经放得下/);
-  assert.match(planText(planFit([], [3000, 3100], 100), [3000, 3100], EN), /nothing here can be applied/);
-});
-
-test("advice that can change the picture is named as such in a plan", () => {
-  const advice = [item("cast_bf16", 900, 900, { changes_picture: true })];
-  assert.match(planText(planFit(advice, [3000, 3000], 2500), [3000, 3000], EN), /Changes the picture: Cast bf16/);
+test("a plan says what is done, what to expect after all of it, and whether that is enough", () => {
+  const items = [item("encode_to_cpu", 1, 2, { expected_mib: [2500, 2600] }), item("oom_guard", 1, 2, { expected_mib: [1843, 2150] })];
+  const needs = [3000, 3100];
+  assert.equal(planText(items, needs, 2200, EN), "Encode to CPU, OOM Guard: then 1.8 GiB to 2.1 GiB may be expected instead of 2.9 GiB to 3 GiB.");
+  assert.match(planText(items, needs, 100, EN), /more than asked for/);
+  assert.match(planText([], needs, 4000, ZH), /已经放得下/);
+  assert.match(planText([], needs, 100, EN), /nothing here can be applied/);
+  const risky = [item("cast_bf16", 1, 2, { changes_picture: true, expected_mib: [1, 2] })];
+  assert.match(planText(risky, needs, 2500, EN), /Changes the picture: Cast bf16/);
 });
 
 test("each kind is named once, and every kind has a name in both languages", () => {
@@ -92,6 +76,16 @@ const refused = (key) => (error) => error instanceof CannotApply && error.key ==
 test("an edit fits a workflow with nodes of ours on its wires, but not twice", () => {
   checkEdit(insert("HeadroomPurgeVRAM"), PROMPT, classes);
   assert.throws(() => checkEdit(insert("HeadroomOOMGuard"), PROMPT, classes), refused("adviceDone"));
+});
+
+test("a second model on the same wire is not the first one's", () => {
+  const prompt = {
+    ...PROMPT, 4: { class_type: "HeadroomOffloadModel", inputs: { after: ["1", 0], model: ["8", 0] } }, 8: { class_type: "Loader", inputs: {} },
+    3: { class_type: "Sample", inputs: { model: ["4", 1] } },
+  };
+  const offload = (model) => ({ steps: [{ ...insert("HeadroomOffloadModel").steps[0], links: { model } }] });
+  checkEdit(offload(["8", 1]), prompt, classes);
+  assert.throws(() => checkEdit(offload(["8", 0]), prompt, classes), refused("adviceDone"));
 });
 
 test("an edit does not fit a workflow whose nodes or wires are others now", () => {

@@ -17,7 +17,13 @@ test("every phrase of the server has Chinese words, and no words are left over",
   const sent = [...source.matchAll(/(?:said|_sentence)\(\s*"([a-z_]+)"/g)].map((found) => found[1]);
   assert.ok(sent.length > 60);
   for (const key of sent) assert.ok(SAID_ZH[key], key);
-  for (const key of Object.keys(SAID_ZH)) assert.ok(source.includes(`"${key}"`) || key.startsWith("doing_vae_"), key);
+  for (const key of Object.keys(SAID_ZH)) {
+    assert.ok(source.includes(`"${key.replace(/^advice_/, "")}"`) || key.startsWith("doing_vae_"), key);
+  }
+  const advised = readFileSync(new URL("advise/words.py", folder), "utf8").split("SENTENCES = {")[1].split("\n}")[0];
+  const keys = [...advised.matchAll(/^ {4}"([a-z0-9_]+)":/gm)].map((found) => found[1]);
+  assert.ok(keys.length > 8);
+  for (const key of keys) assert.ok(SAID_ZH[`advice_${key}`], key);
 });
 
 test("an English page shows the server's own words", () => {
