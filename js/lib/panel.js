@@ -3,7 +3,7 @@ import { h } from "./dom.js";
 import { Refused } from "./http.js";
 import { memoryCards, modelList, nameOf, reserveControl } from "./memory_view.js";
 import { createPoll } from "./poll.js";
-import { oomOutcome, oomText, runDetails, runPicker } from "./run_view.js";
+import { runDetails, runPicker } from "./run_view.js";
 import { firstColumn, isRunning } from "./runs.js";
 import { reportText } from "./said.js";
 import { fill } from "./words.js";
@@ -250,16 +250,4 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
 
 function section(title, ...content) {
   return h("section", {}, h("h3", {}, title), ...content);
-}
-
-/**
- * The message for what the server tells of an out-of-memory error: at once when the call is about
- * to be tried again (`recovered` null), and when that has helped. null: nothing to say, since
- * after a try that did not help either the next one or the error of the node follows.
- */
-export function oomMessage(event, words) {
-  if (event.recovered === false && event.attempt !== 0) return null;
-  const node = `${event.title || event.class_type} #${event.display_node_id ?? event.node_id}`;
-  const severity = event.recovered ? "success" : "warn";
-  return { severity, summary: oomOutcome(event, words), detail: oomText(event, node, words) };
 }

@@ -2,10 +2,10 @@
 import { adviceView, rangeText } from "./advice.js";
 import { timeline } from "./chart.js";
 import { h, onPress } from "./dom.js";
+import { actionText, gaveUpLine, happened, oomLine } from "./happened.js";
 import { rescueEntry } from "./rescue.js";
 import { clock, compactMib, growthText, isNothing, mib, seconds, signedMib } from "./format.js";
 import { COLUMNS, isExact, LEVELS, namesOf, sortNodes, usedColumns, usedDevices } from "./runs.js";
-import { saidText } from "./said.js";
 import { hueOf } from "./timeline.js";
 import { fill } from "./words.js";
 
@@ -76,12 +76,6 @@ export function fitsLine({ fits }, words) {
   return h("p.headroom-fits", { "data-fits": fits.kind }, text, h("small", {}, words.fitsKind));
 }
 
-/** What OOM Guard said when it could not help: newer hosts hide it behind words of their own. */
-function gaveUpLine(entry, node, words) {
-  const text = saidText(entry.said, entry.text, words);
-  return h("li.headroom-oom.headroom-gave-up", {}, fill(words.gaveUp, { node, text }));
-}
-
 /** Chart, out-of-memory attempts, advice, table of one run, and what the memory nodes did in it. */
 export function runDetails(run, { words, width, sort, advice = [], onSort, onPick, onApply, onPlan }) {
   const names = namesOf(run);
@@ -101,36 +95,6 @@ export function runDetails(run, { words, width, sort, advice = [], onSort, onPic
     nodeTable(run, { names, words, width, sort, onSort, onPick }),
     happened(actions, words.actions),
   ].filter((part) => part !== null);
-}
-
-function happened(lines, label) {
-  return lines.length ? h("ul.headroom-happened", { "aria-label": label }, lines) : null;
-}
-
-/** What one of our nodes did, and what of it the driver has back. */
-export function actionText(entry, node, words) {
-  const returned = isNothing(entry.freed_mib) || entry.freed_mib < 0 || entry.action === "purge";
-  const more = returned ? "" : ` · ${fill(words.returned, { freed: mib(entry.freed_mib) })}`;
-  return `${node}: ${saidText(entry.said, entry.text, words)}${more}`;
-}
-
-/** What happened at one out-of-memory error; attempt 0: nobody recovers. */
-export function oomText(entry, node, words) {
-  const what = entry.attempt === 0 ? words.oomLeftOut : words.oomDetail;
-  const action = saidText(entry.said, entry.action, words);
-  return fill(what, { ...entry, action, node, freed: mib(entry.freed_mib) });
-}
-
-/** How an attempt ended; null: it has just begun. */
-export function oomOutcome({ recovered }, words) {
-  if (recovered === null || recovered === undefined) return words.oomAgain;
-  return recovered ? words.oomRecovered : words.oomTried;
-}
-
-function oomLine(entry, node, words) {
-  const outcome = oomOutcome(entry, words);
-  const text = `${outcome} · ${oomText(entry, node, words)}`;
-  return h(`li.headroom-oom${entry.recovered ? ".headroom-recovered" : ""}`, { title: entry.error }, text);
 }
 
 /** The columns that there is room for. */
