@@ -34,6 +34,7 @@ export function createHttp(fetchApi) {
     purge: (body = {}) => post("/headroom/purge", body),
     rescue: (promptId) => post("/headroom/rescue", { prompt_id: promptId }),
     reserve: (amount) => post("/headroom/reserve", { mib: amount }),
+    resetPeaks: () => post("/headroom/peaks", {}),
     offload: (model) => post("/headroom/offload", { model }),
   };
 }

@@ -1,7 +1,8 @@
 // The panel: what it knows, when it asks, and which part it draws again.
 import { h } from "./dom.js";
 import { Refused } from "./http.js";
-import { memoryCards, modelList, nameOf, reserveControl } from "./memory_view.js";
+import { heldPeaks, memoryCards, modelList, nameOf, reserveControl } from "./memory_view.js";
+import { buildPanel } from "./panel_parts.js";
 import { createPoll } from "./poll.js";
 import { runDetails, runPicker } from "./run_view.js";
 import { firstColumn, isRunning } from "./runs.js";
@@ -129,6 +130,15 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
     await poll.wake();
   }
 
+  async function resetPeaks() {
+    try {
+      await http.resetPeaks();
+    } catch (error) {
+      notify("warn", words().heldReset, sentence(error));
+    }
+    await poll.wake();
+  }
+
   async function purgeNow() {
     parts.purge.disabled = true;
     parts.purge.textContent = words().purging;
@@ -170,7 +180,8 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
     const width = Math.max(NARROWEST, parts.run.clientWidth);
     const say = JSON.stringify;
     const reason = off(texts);
-    show("memory", say([memory.devices, memory.ram]), () => memoryCards(memory, texts));
+    show("memory", say([memory.devices, memory.ram, memory.peaks]), () => memoryCards(memory, texts));
+    show("held", say([memory.peaks?.since]), () => heldPeaks(memory, texts, resetPeaks));
     show("reserve", say([memory.reserve_mib]), () => reserveControl(memory, texts, reserve));
     show("models", say([memory.models, reason]), () => modelList(memory, reason, texts, offload));
     const listed = runs.map((r) => [r.prompt_id, r.status, Math.round(r.seconds)]);
@@ -194,37 +205,14 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
     parts.purge.title = reason ?? texts.purgeTip;
   }
 
-  function build() {
-    const texts = words();
-    parts = {
-      purge: h("button.headroom-button.headroom-primary", { type: "button", onclick: purgeNow }),
-      error: h("div.headroom-error", { role: "status" }),
-      report: h("div"),
-      memory: h("div.headroom-stack"),
-      reserve: h("div"),
-      models: h("div.headroom-stack", { role: "list", "aria-label": texts.loadedModels }),
-      picker: h("div"),
-      run: h("div.headroom-stack"),
-    };
-    const { purge: button, error, report, memory, reserve: left, models, picker, run } = parts;
-    return h(
-      "div.headroom-panel",
-      {},
-      h("header.headroom-line", {}, h("h2", {}, "Headroom"), button),
-      error,
-      report,
-      section(texts.memory, memory, left),
-      section(texts.loadedModels, models),
-      section(texts.runs, picker, run),
-    );
-  }
-
   return {
     mount(into) {
       if (container === into && into.firstChild) return;
       this.unmount();
       container = into;
-      into.replaceChildren(build());
+      const built = buildPanel(words(), purgeNow);
+      parts = built.parts;
+      into.replaceChildren(built.root);
       wasBusy = true;
       document.addEventListener("visibilitychange", wake);
       resize = new ResizeObserver(() => draw());
@@ -246,8 +234,4 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
     },
     isOpen: () => parts !== null,
   };
-}
-
-function section(title, ...content) {
-  return h("section", {}, h("h3", {}, title), ...content);
 }
