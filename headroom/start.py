@@ -9,6 +9,7 @@ from .encode import file_watch
 from .guard import left_out
 from .host.adapter import current_host
 from .models.held import HeldModels
+from .record.held import HeldPeaks
 from .record.probe import Probe
 from .record.recorder import Recorder, current_recorder, use_recorder
 
@@ -56,7 +57,10 @@ def _start() -> None:
         announce=lambda data: host_server.send_event("headroom.oom", data),
         before_prompt=before_prompt,
     )
+    peaks = HeldPeaks(found)
+
     def prompt_is_over(prompt_id: str) -> None:
+        peaks.run_is_over(prompt_id)
         idle.something_happens()
         rescue.prompt_is_over(prompt_id)
 
@@ -66,7 +70,8 @@ def _start() -> None:
     advisor = Advisor(found, host_queue.prompt_of, HostRegistry(), rescue.facts)
     found.more_of = advisor.more_of
     use_advisor(advisor)
-    routes = Routes(found, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice)
+    routes = Routes(found, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
+                    peaks)
     watcher = PromptWatcher(found, host_server.is_running)
     found.attach = watcher.attach
     for method, path, handler in routes.table():

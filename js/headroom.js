@@ -1,13 +1,18 @@
 // The only file that talks to the frontend: what it hands in here, js/lib/ works with.
 import { api } from "../../scripts/api.js";
 import { app } from "../../scripts/app.js";
+import { titlesOf } from "./lib/advice.js";
+import { applyEdits } from "./lib/applying.js";
 import { createBadges } from "./lib/badges.js";
 import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
+import { oomMessage } from "./lib/happened.js";
 import { createHttp, finishedRun } from "./lib/http.js";
-import { createPanel, oomMessage } from "./lib/panel.js";
+import { createPanel } from "./lib/panel.js";
 import { createRescue } from "./lib/rescue.js";
+import { reportText } from "./lib/said.js";
 import { applyDefaults, REFRESH_SECONDS, settings, SHOW_BADGES, widen } from "./lib/settings.js";
 import { translateCommands, translateNodes, translateSettings, translateSlots } from "./lib/translate.js";
+import { CannotApply } from "./lib/wires.js";
 import { fill, wordsFor } from "./lib/words.js";
 
 const TAB = "headroom";
@@ -18,6 +23,8 @@ const ENDS = ["execution_success", "execution_error", "execution_interrupted"];
 const setting = (id) => app.extensionManager.setting.get(id);
 const words = () => wordsFor(setting("Comfy.Locale"));
 const http = createHttp((path, options) => api.fetchApi(path, options));
+/** Nodes of ours are up to 1.45 times as high in Nodes 2.0 as LiteGraph says before they are drawn. */
+const NODES2_GROWTH = 1.5;
 const wait = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 const queuedOn = new Map();
 let badgesShown = null;
@@ -35,16 +42,40 @@ const panel = createPanel({
   interval: () => Number(setting(REFRESH_SECONDS)) || 2,
   pickNode,
   purge,
+  apply,
 });
 
 async function purge() {
   try {
     const report = await http.purge();
-    notify("success", words().purge, report.headline);
+    notify("success", words().purge, reportText(report, words()).headline);
     return report;
   } catch (error) {
     notify("warn", words().purge, error.message);
     return null;
+  }
+}
+
+const frame = () => Promise.race([new Promise((done) => requestAnimationFrame(done)), wait(100)]);
+
+/** Put pieces of advice on a run into the workflow on the canvas, as one step of undo. */
+async function apply(advice, run) {
+  const texts = words();
+  const classes = new Map(run.nodes.map((node) => [String(node.node_id), node.class_type]));
+  const names = titlesOf(advice, texts);
+  try {
+    await applyEdits(advice.map((item) => item.edit), classes, {
+      canvas: app.canvas,
+      prompt: async () => (await app.graphToPrompt()).output,
+      create: (type) => window.LiteGraph.createNode(type),
+      undo: () => app.extensionManager.workflow.activeWorkflow.changeTracker.undo(),
+      frame,
+      growth: () => (window.LiteGraph.vueNodesMode ? NODES2_GROWTH : 1),
+    });
+    notify("success", fill(texts.adviceApplied, { names }), texts.adviceUndo);
+  } catch (error) {
+    if (!(error instanceof CannotApply)) throw error;
+    notify("warn", texts.adviceNotDone, fill(texts[error.key], error.values));
   }
 }
 

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..base.choices import expect_choice
+from ..base.device import MIB
 from ..base.named_files import files_of_values
 from ..base.private_file import clone
 from ..base.ram import trim_heap
+from ..base.said import joined, said
 from ..host.adapter import current_host, host_lookup, return_cache
 from ..measure.journal import note_action
 from ..measure.report import Report, mib_text
@@ -38,13 +40,13 @@ def offload(value: Any, scope: Scope = "this model", to: Target = "CPU") -> Repo
     done = unload_models(targets)
     gc.collect()
     return_cache()
-    steps = [item.text for item in done] or ["no other model was loaded"]
+    steps = [item.text for item in done] or [said("no_other_model", "no other model was loaded")]
     if disk is not None:
         steps += [*(disk.take(target) for target in targets), trim_heap()]
     after = snapshot()
     headline = _headline(sum(item.moved_bytes for item in done), to, scope)
     if disk is not None:
-        headline += f"; {_ram_text(freed_rss_mib(before, after))}"
+        headline = joined("; ", [headline, _ram_text(freed_rss_mib(before, after))])
     report = Report(headline, tuple(steps), before, after)
     note_action("offload", report.freed_mib, headline)
     return report
@@ -84,8 +86,10 @@ class _Disk:
         host = current_host()
         if host is not None and _is_dynamic(model):
             host.release_pinned_ram(model.handle)
-            return f"{model.label}: ComfyUI already maps its weights from file; pinned RAM released"
-        return f"{model.label}: {_where(map_modules(model.modules, self._folder, self._clones))}"
+            text = f"{model.label}: ComfyUI already maps its weights from file; pinned RAM released"
+            return said("maps_already", text, model=model.label)
+        where = _where(map_modules(model.modules, self._folder, self._clones))
+        return said("mapped", f"{model.label}: {where}", model=model.label, where=where)
 
 
 def _is_dynamic(model: FoundModel) -> bool:
@@ -116,26 +120,34 @@ def _source_files(model: FoundModel) -> list[Path]:
 
 
 def _where(mapped: Mapped) -> str:
-    parts = {
-        "mapped before": mapped.before_bytes,
-        "mapped from a copy-on-write clone of the model's own file": mapped.cloned_bytes,
-        "mapped from the scratch file of an earlier offload": mapped.earlier_bytes,
-        "mapped from a new scratch file in ComfyUI's temp folder": mapped.written_bytes,
-    }
-    said = [f"{mib_text(amount)} {how}" for how, amount in parts.items() if amount]
-    return ", ".join(said) or "nothing to map"
+    clone, scratch = "copy-on-write clone of the model's own file", "scratch file"
+    parts = (
+        ("mapped_before", "mapped before", mapped.before_bytes),
+        ("mapped_clone", f"mapped from a {clone}", mapped.cloned_bytes),
+        ("mapped_earlier", f"mapped from the {scratch} of an earlier offload",
+         mapped.earlier_bytes),
+        ("mapped_new", f"mapped from a new {scratch} in ComfyUI's temp folder",
+         mapped.written_bytes),
+    )
+    told = [said(key, f"{mib_text(amount)} {how}", mapped_mib=amount / MIB)
+            for key, how, amount in parts if amount]
+    return joined(", ", told) if told else said("mapped_nothing", "nothing to map")
 
 
 def _ram_text(freed_mib: float) -> str:
     if abs(freed_mib) < 0.05:
-        return "RAM of this process stays the same"
-    fell = "fell" if freed_mib > 0 else "rose"
-    return f"RAM of this process {fell} by {abs(freed_mib):,.1f} MiB"
+        return said("ram_same", "RAM of this process stays the same")
+    key, fell = ("ram_fell", "fell") if freed_mib > 0 else ("ram_rose", "rose")
+    amount = abs(freed_mib)
+    return said(key, f"RAM of this process {fell} by {amount:,.1f} MiB", amount_mib=amount)
 
 
 def _headline(moved_bytes: int, to: Target, scope: Scope) -> str:
     which = "the model" if scope == "this model" else "every other model"
     place = "RAM" if to == "CPU" else "disk"
     if moved_bytes == 0:
-        return f"0.0 MiB of weights left the GPU: {which} was not on it"
-    return f"{mib_text(moved_bytes)} of weights left the GPU for {place}"
+        key = "left_nothing" if scope == "this model" else "left_no_other"
+        return said(key, f"0.0 MiB of weights left the GPU: {which} was not on it")
+    text = f"{mib_text(moved_bytes)} of weights left the GPU for {place}"
+    return said("left_for_ram" if to == "CPU" else "left_for_disk", text,
+                moved_mib=moved_bytes / MIB)

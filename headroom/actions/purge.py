@@ -8,6 +8,7 @@ from ..base.choices import expect_choice
 from ..base.device import MIB, clear_workspaces
 from ..base.inputs import expect_flag, expect_whole
 from ..base.ram import trim_heap
+from ..base.said import said
 from ..host.adapter import current_host, return_cache
 from ..measure.journal import note_action
 from ..measure.report import Report, mib_text
@@ -46,8 +47,9 @@ def purge(
     room = _room_bytes()
     wanted = only_below_free_mib * MIB
     if only_below_free_mib > 0 and room is not None and room >= wanted:
-        reason = f"left alone: {mib_text(room)} are free, the limit is {mib_text(wanted)}"
-        return _finish("nothing was purged", (reason,), before)
+        text = f"left alone: {mib_text(room)} are free, the limit is {mib_text(wanted)}"
+        reason = said("purge_left", text, free_mib=room / MIB, limit_mib=wanted / MIB)
+        return _finish(said("purge_nothing", "nothing was purged"), (reason,), before)
     if free_mib > 0:
         steps, headline = _make_room(free_mib * MIB, unload, kept)
     else:
@@ -72,11 +74,17 @@ def _make_room(wanted: int, unload: Unload, kept: list[FoundModel]) -> tuple[lis
         for device in devices_in_use():
             host.free_at_least(device, wanted, keep)
         return_cache()  # of parts of models, which ComfyUI itself leaves with the allocator
-        steps.append(f"models: {mib_text(before - _weights_bytes())} of weights unloaded")
+        gone = before - _weights_bytes()
+        text = f"models: {mib_text(gone)} of weights unloaded"
+        steps.append(said("purge_weights", text, gone_mib=gone / MIB))
     reached = free_bytes()
     enough = "as asked" if reached >= wanted else "and nothing more can be unloaded"
-    headline = f"{mib_text(reached)} are free, {mib_text(wanted)} were asked for: {enough}"
-    return steps or ["left alone: there is room enough"], headline
+    headline = said(
+        "purge_enough" if reached >= wanted else "purge_short",
+        f"{mib_text(reached)} are free, {mib_text(wanted)} were asked for: {enough}",
+        free_mib=reached / MIB, wanted_mib=wanted / MIB,
+    )
+    return steps or [said("purge_room", "left alone: there is room enough")], headline
 
 
 def free_bytes() -> int:
@@ -122,14 +130,15 @@ def _room_bytes() -> int | None:
 
 
 def _unload_steps(unload: Unload, done: Iterable[Unloaded]) -> tuple[str, ...]:
-    sentences = tuple(f"models: {item.text}" for item in done)
+    sentences = tuple(said("purge_model", f"models: {item.text}", what=item.text) for item in done)
     if unload == "no models":
-        return ("models: none unloaded, as asked",)
-    return sentences or ("models: nothing was loaded",)
+        return (said("purge_no_models", "models: none unloaded, as asked"),)
+    return sentences or (said("purge_none_loaded", "models: nothing was loaded"),)
 
 
 def _collect() -> str:
-    return f"garbage: {gc.collect()} unreachable objects collected"
+    count = gc.collect()
+    return said("purge_garbage", f"garbage: {count} unreachable objects collected", count=count)
 
 
 def _return_cache() -> str:
@@ -142,7 +151,9 @@ def _return_cache() -> str:
     returned = reserved - _reserved_bytes()
     buffers = ", cast buffers dropped" if dropped else ""
     cublas = f", {mib_text(workspaces)} of cuBLAS workspaces cleared" if workspaces else ""
-    return f"allocator cache: {mib_text(returned)} returned to the driver{buffers}{cublas}"
+    text = f"allocator cache: {mib_text(returned)} returned to the driver{buffers}{cublas}"
+    values = {"returned_mib": returned / MIB, "cublas_mib": (workspaces or 0) / MIB}
+    return said("purge_cache_all" if dropped or workspaces else "purge_cache", text, **values)
 
 
 def _reserved_bytes() -> int:
@@ -152,12 +163,11 @@ def _reserved_bytes() -> int:
 def _reset_node_cache() -> str:
     host = current_host()
     if host is None:
-        return "node cache: there is none outside ComfyUI"
+        return said("no_node_cache", "node cache: there is none outside ComfyUI")
     host.request_cache_reset()
-    return (
-        "node cache: ComfyUI will forget every cached output after this prompt, "
-        "so the next run starts from the loaders"
-    )
+    text = ("node cache: ComfyUI will forget every cached output after this prompt, "
+            "so the next run starts from the loaders")
+    return said("node_cache_reset", text)
 
 
 def _finish(headline: str, steps: tuple[str, ...], before: Snapshot) -> Report:
@@ -171,6 +181,8 @@ def _finish(headline: str, steps: tuple[str, ...], before: Snapshot) -> Report:
 
 def _headline(report: Report) -> str:
     if not report.after.devices:
-        return "0.0 MiB of VRAM freed: this server runs on the CPU"
-    reason = ": nothing was loaded or cached" if abs(report.freed_mib) < 0.05 else ""
-    return f"{report.freed_mib:,.1f} MiB of VRAM freed{reason}"
+        return said("freed_on_cpu", "0.0 MiB of VRAM freed: this server runs on the CPU")
+    text = f"{report.freed_mib:,.1f} MiB of VRAM freed"
+    if abs(report.freed_mib) < 0.05:
+        return said("freed_nothing", f"{text}: nothing was loaded or cached")
+    return said("freed", text, freed_mib=report.freed_mib)

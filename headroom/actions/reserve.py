@@ -2,6 +2,7 @@
 
 from ..base.device import MIB
 from ..base.refusals import NotKnown
+from ..base.said import said
 from ..host.adapter import current_host
 from ..measure.journal import note_action
 from ..measure.snapshot import snapshot
@@ -32,5 +33,6 @@ def set_reserve(wanted_mib: int) -> float:
             f"{wanted_mib}."
         )
     found = host.set_reserve_bytes(wanted_mib * MIB) / MIB
-    note_action("reserve", 0.0, f"{found:,.0f} MiB of VRAM are left to other programs")
+    text = f"{found:,.0f} MiB of VRAM are left to other programs"
+    note_action("reserve", 0.0, said("reserved", text, left_mib=float(found)))
     return float(found)

@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
+from ..base.device import MIB
 from ..base.numpy_backed import is_plain, numpy_backed
+from ..base.said import joined, said
 from ..measure.journal import note_action
 from ..measure.report import Report, mib_text
 from ..measure.snapshot import snapshot
@@ -45,12 +47,18 @@ class OnCpu:
     def text(self) -> str:
         """Where the tensors came from, in one sentence."""
         counted = f"{self.tensors} tensors ({mib_text(self.total_bytes)})"
+        values = {"count": self.tensors, "total_mib": self.total_bytes / MIB}
         if not self.tensors:
-            return "0.0 MiB moved: there is no tensor in the value"
+            return said("moved_no_tensor", "0.0 MiB moved: there is no tensor in the value")
         if not self.moved_bytes:
-            return f"0.0 MiB moved: all {counted} were already on the CPU"
-        moved = [f"{mib_text(size)} from {name}" for name, size in self.moved_bytes.items()]
-        return f"{', '.join(moved)} moved to the CPU, of {counted} in all"
+            text = f"0.0 MiB moved: all {counted} were already on the CPU"
+            return said("moved_nothing", text, **values)
+        moved = joined(", ", [
+            said("moved_from", f"{mib_text(size)} from {name}", moved_mib=size / MIB, device=name)
+            for name, size in self.moved_bytes.items()
+        ])
+        text = f"{moved} moved to the CPU, of {counted} in all"
+        return said("moved", text, moved=moved, **values)
 
 
 def to_cpu(value: Any) -> OnCpu:

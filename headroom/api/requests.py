@@ -169,6 +169,11 @@ def into_gib_asked(query: Mapping[str, str]) -> float | None:
     return float(given)
 
 
+def nothing_asked(body: bytes) -> None:
+    """Read the body of POST /headroom/peaks, which forgets the peaks: BadRequest unless empty."""
+    _fields(body, ())
+
+
 def _fields(body: bytes, known: tuple[str, ...]) -> dict[str, Any]:
     try:
         fields = json.loads(body) if body.strip() else {}
@@ -178,7 +183,8 @@ def _fields(body: bytes, known: tuple[str, ...]) -> dict[str, Any]:
         raise BadRequest(f"Expected a JSON object as the body, but got {_shown(fields)}.")
     unknown = next((name for name in fields if name not in known), None)
     if unknown is not None:
-        raise BadRequest(f"Expected only the keys {', '.join(known)}, but got {_shown(unknown)}.")
+        expected = f"only the keys {', '.join(known)}" if known else "no keys"
+        raise BadRequest(f"Expected {expected}, but got {_shown(unknown)}.")
     return fields
 
 

@@ -16,6 +16,7 @@ from ..base.device import in_mib
 from ..base.refusals import NotKnown
 from ..measure.snapshot import snapshot
 from ..models.loaded import loaded_models, patchers_named
+from ..record.held import HeldPeaks
 from ..record.recorder import Recorder
 from .answers import Answer, answered, as_json, body_of
 from .gate import Gate
@@ -26,6 +27,7 @@ from .requests import (
     free_mib_asked,
     into_gib_asked,
     memory_answer,
+    nothing_asked,
     offload_request,
     purge_request,
     rescue_request,
@@ -54,7 +56,7 @@ class Routes:
     def __init__(
         self, recorder: Recorder, gate: Gate, queue_lengths: Callable[[], tuple[int, int]],
         rescue: Callable[[str], Any], metrics: Page,
-        advice: Callable[[str, float | None], list[dict[str, Any]]],
+        advice: Callable[[str, float | None], list[dict[str, Any]]], peaks: HeldPeaks,
     ) -> None:
         self._recorder = recorder
         self._gate = gate
@@ -62,6 +64,7 @@ class Routes:
         self._rescue = rescue
         self._metrics = metrics
         self._advice = advice
+        self._peaks = peaks
         # Threads of our own: a driver that hangs must not take those that ComfyUI serves with.
         self._readers = ThreadPoolExecutor(READERS, "headroom answer")
 
@@ -78,6 +81,7 @@ class Routes:
             ("POST", "/headroom/offload", self.offload),
             ("POST", "/headroom/rescue", self.rescue),
             ("POST", "/headroom/reserve", self.reserve),
+            ("POST", "/headroom/peaks", self.peaks),
         ]
 
     async def memory(self, request: web.Request) -> web.Response:
@@ -111,6 +115,9 @@ class Routes:
     async def reserve(self, request: web.Request) -> web.Response:
         return await answered(self._reserved(request))
 
+    async def peaks(self, request: web.Request) -> web.Response:
+        return await answered(self._forget_peaks(request))
+
     # ---------------------------------------------------- where the work is done
 
     async def _read(self, work: Callable[[], Answer]) -> web.Response:
@@ -135,12 +142,18 @@ class Routes:
         asked = reserve_request(await body_of(request))
         return await self._in_thread(lambda: as_json({"reserve_mib": set_reserve(asked)}))
 
+    async def _forget_peaks(self, request: web.Request) -> Answer:
+        nothing_asked(await body_of(request))
+        self._peaks.reset()
+        return await self._in_thread(lambda: as_json(self._peaks.as_json(snapshot())))
+
     # ---------------------------------------------------- in a thread
 
     def _memory(self) -> Answer:
         busy = sum(self._queue_lengths()) > 0
-        found = memory_answer(snapshot(), loaded_models(), busy)
-        return as_json({**found, "reserve_mib": reserve_mib()})
+        now = snapshot()
+        found = memory_answer(now, loaded_models(), busy)
+        return as_json({**found, "reserve_mib": reserve_mib(), "peaks": self._peaks.as_json(now)})
 
     def _runs(self, query: Mapping[str, str]) -> Answer:
         return as_json({"runs": self._recorder.runs(runs_asked(query))})

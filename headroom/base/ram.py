@@ -3,6 +3,8 @@
 import ctypes
 import sys
 
+from .said import said
+
 
 def trim_heap() -> str:
     """Return free heap pages to the system where the C library offers it, and say what was done.
@@ -11,9 +13,11 @@ def trim_heap() -> str:
     them. Other systems offer nothing safe, and no other process is ever touched.
     """
     if sys.platform != "linux":
-        return "RAM: this system has no safe call for it; Python's own collection has run"
+        text = "RAM: this system has no safe call for it; Python's own collection has run"
+        return said("ram_no_call", text)
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is None:
-        return "RAM: this C library has no malloc_trim; Python's own collection has run"
+        text = "RAM: this C library has no malloc_trim; Python's own collection has run"
+        return said("ram_no_trim", text)
     trim(0)
-    return "RAM: unused heap pages returned to the system (malloc_trim)"
+    return said("ram_trimmed", "RAM: unused heap pages returned to the system (malloc_trim)")

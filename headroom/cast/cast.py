@@ -8,7 +8,9 @@ import torch
 
 from ..base.choices import expect_choice
 from ..base.copies import Copies
+from ..base.device import MIB
 from ..base.inputs import expect_text
+from ..base.said import said
 from ..host.adapter import current_host
 from ..measure.journal import note_action
 from ..measure.report import Report, mib_text
@@ -97,12 +99,17 @@ def _headline(models: tuple[CastModel, ...], rules: CastRules) -> str:
     done = [model for model in models if model.copies]
     if not done:
         reasons = list(dict.fromkeys(model.reason for model in models))
-        return f"0 MiB saved: {'; '.join(reasons)}" if reasons else "0 MiB saved: not cast"
+        if not reasons:
+            return said("not_cast", "0 MiB saved: not cast")
+        why = "; ".join(reasons)
+        return said("cast_nothing", f"0 MiB saved: {why}", why=why)
     saved = sum(model.saved_bytes for model in done)
     before = sum(sum(model.before.values()) for model in done)
     verb = f"{mib_text(saved)} saved" if saved >= 0 else f"{mib_text(-saved)} more needed"
     after = mib_text(before - saved)
-    return f"{verb}: {mib_text(before)} of weights are {after} in {short(rules.dtype)}"
+    text = f"{verb}: {mib_text(before)} of weights are {after} in {short(rules.dtype)}"
+    return said("cast_saved" if saved >= 0 else "cast_more", text, saved_mib=abs(saved) / MIB,
+                before_mib=before / MIB, after_mib=(before - saved) / MIB, dtype=short(rules.dtype))
 
 
 def _steps(value: Any, models: tuple[CastModel, ...], rules: CastRules) -> list[str]:

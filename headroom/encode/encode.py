@@ -9,7 +9,9 @@ import torch
 
 from ..actions.to_cpu import OnCpu, to_cpu
 from ..base.choices import expect_choice
+from ..base.device import MIB
 from ..base.inputs import attribute, expect_flag, expect_list, expect_text
+from ..base.said import said
 from ..base.tensors import storage_bytes, tensors_within
 from ..host.adapter import current_host, return_cache
 from ..measure.journal import note_action, note_embeddings
@@ -181,7 +183,9 @@ def _count(prompts: int) -> str:
 
 def _headline(conditionings: list[Any]) -> str:
     total = sum(conditioning_bytes(item) for item in {id(c): c for c in conditionings}.values())
-    return f"{_count(len(conditionings))} as conditioning in RAM, {mib_text(total)}"
+    count = len(conditionings)
+    text = f"{_count(count)} as conditioning in RAM, {mib_text(total)}"
+    return said("encoded", text, count=count, total_mib=total / MIB)
 
 
 def conditioning_bytes(value: Any) -> int:

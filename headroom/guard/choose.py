@@ -5,6 +5,7 @@ What a step can spare is known before it is taken, so none is taken that cannot 
 
 from collections.abc import Iterator, Sequence
 
+from ..base.said import said
 from .options import Prefer
 from .shortage import Shortage
 
@@ -47,7 +48,7 @@ class RecoveryStep:
 
     def why_not(self, shortage: Shortage) -> str:
         """Return why this was not taken, in a few words."""
-        return "not enough"
+        return said("why_not_enough", "not enough")
 
 
 Way = list[RecoveryStep]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..base.said import said
 from ..host.adapter import guard_host
 from . import lessons
 from .choose import RecoveryStep
@@ -13,7 +14,7 @@ from .planned import PlannedCall
 from .replay import RandomState
 from .shortage import Shortage
 from .steps import ReturnMemory, ladder_of
-from .tiles import MoreRoom, Plan
+from .tiles import ON_CPU, MoreRoom, Plan
 
 _ALL_BYTES = 1e15  # more than any card has: nothing but what cannot stream is loaded
 _SECONDS_ON_CPU = 60.0  # of a large encoder; streaming its weights is always faster
@@ -77,7 +78,7 @@ class GuardedCLIP(Guarded):
 class EncodeOnCPU(RecoveryStep):
     """The last rung: where a single layer does not fit, the CPU encodes, from RAM."""
 
-    name = "encoding on the CPU"
+    name = said("step_on_cpu", "encoding on the CPU")
     is_exact = False
 
     def __init__(self, plan: Plan, clip: Any) -> None:
@@ -97,10 +98,12 @@ class EncodeOnCPU(RecoveryStep):
         if self._clip.guard_clone is None:
             return None
         self._plan.on_cpu = True
-        return "encoded on the CPU"
+        return ON_CPU
 
     def why_not(self, shortage: Shortage) -> str:
-        return "RAM was what ran out" if shortage.where == "RAM" else "the host cannot do so"
+        if shortage.where == "RAM":
+            return said("why_ram_ran_out", "RAM was what ran out")
+        return said("why_host_cannot", "the host cannot do so")
 
 
 def _length(tokens: Any) -> int:
@@ -122,6 +125,7 @@ def _ladder(clip: Any, planned: PlannedCall, state: RandomState) -> Ladder:
         steps.append(planned.unload_others)
     if options.offload_weights:
         steps += [MoreRoom(planned.plan, clip.patcher), EncodeOnCPU(planned.plan, clip)]
-    words = f"text encoding with {type(clip.cond_stage_model).__name__}"
+    name = type(clip.cond_stage_model).__name__
+    words = said("doing_encoding", f"text encoding with {name}", model=name)
     subject = Subject(words, options, 1, "", [clip.patcher])
     return ladder_of(subject, steps, state.restore, noted=planned.lacked)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..base.said import said
 from ..host.adapter import guard_host
 from .choose import RecoveryStep
 from .copies import Guarded, guarded_copy
@@ -154,5 +155,6 @@ def _ladder(
         steps.append(OffloadWeights(control.get_models))
     if options.split_batch:
         steps.append(SplitBatch(run))
-    subject = Subject("a ControlNet", options, x.shape[0], "", control.get_models())
+    doing = said("doing_controlnet", "a ControlNet")
+    subject = Subject(doing, options, x.shape[0], "", control.get_models())
     return ladder_of(subject, steps, before_retry)

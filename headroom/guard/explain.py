@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..base.device import MIB
+from ..base.said import Said, joined, said
 from ..base.tensors import module_tensors
 from ..host.adapter import current_host
 from ..measure.nvml import other_processes_mib
@@ -44,46 +45,73 @@ def explain(subject: Subject) -> Callable[[Recovery, Snapshot], str]:
 
 
 def _text(subject: Subject, recovery: Recovery, now: Snapshot) -> str:
-    count = len(recovery.attempts)
-    advice = list(_advice(subject, now))[:2]
-    sentences = [
-        f"OOM Guard could not finish {subject.what}: after {count} "
-        f"attempt{'' if count == 1 else 's'} the call {_asked(recovery)} while "
-        f"{_free(recovery, now)}.",
-        f"Tried: {tried_text(recovery)}.",
+    return joined(" ", filter(None, [
+        _could_not(subject, recovery, now),
+        _sentence("gave_up_tried", "Tried: {tried}.", tried=tried_text(recovery)),
         _untried(subject, recovery),
-        f"Most likely to help: {', or '.join(advice)}.",
+        _sentence("gave_up_advice", "Most likely to help: {advice}.",
+                  advice=joined(", or ", list(_advice(subject, now))[:2])),
         _came_from(recovery),
         *(words() for words in _more_to_say),
-    ]
-    return " ".join(filter(None, sentences))
+    ]))
+
+
+def _sentence(key: str, english: str, **values: Any) -> Said:
+    """Return a sentence whose English is `english` with the values filled in."""
+    return said(key, english.format(**values), **values)
+
+
+def _could_not(subject: Subject, recovery: Recovery, now: Snapshot) -> str:
+    count = len(recovery.attempts)
+    return _sentence(
+        "gave_up", "OOM Guard could not finish {what}: after {attempts} the call {asked} while "
+        "{free}.", what=subject.what, attempts=_sentence(
+            "attempts", "{count} attempt" + ("" if count == 1 else "s"), count=count),
+        asked=_asked(recovery), free=_free(recovery, now),
+    )
 
 
 def _asked(recovery: Recovery) -> str:
     asked = recovery.last.requested_bytes
+    amount = {"asked_mib": (asked or 0) / MIB}
     if recovery.last.is_incomplete:
-        amount = f", which asked for {mib_text(asked)}," if asked else ""
-        return f"still went on without a part of a LoRA or ControlNet{amount}"
-    amount = mib_text(asked) if asked else "more memory than there is"
-    return f"still asked for {amount}"
+        text = "still went on without a part of a LoRA or ControlNet"
+        if not asked:
+            return said("went_on", text)
+        return said("went_on_asked", f"{text}, which asked for {mib_text(asked)},", **amount)
+    if not asked:
+        return said("still_asked_more", "still asked for more memory than there is")
+    return said("still_asked", f"still asked for {mib_text(asked)}", **amount)
 
 
 def _free(recovery: Recovery, now: Snapshot) -> str:
     last = recovery.last
     if last.where == "RAM" or not now.devices:
-        return f"{mib_text(now.ram_available_bytes)} of RAM were available"
+        ram = now.ram_available_bytes
+        text = f"{mib_text(ram)} of RAM were available"
+        return said("ram_available", text, free_mib=ram / MIB)
     device = now.devices[0]
     free = device.available_bytes
     if free is None:
-        return f"the free memory of {device.device} is not known"
-    total = f" of {mib_text(device.total_bytes)}" if device.total_bytes else ""
-    words = f"{mib_text(free)}{total} were free on {device.device}"
+        text = f"the free memory of {device.device} is not known"
+        return said("free_unknown", text, device=device.device)
+    words = _free_words(device, free)
     if last.requested_bytes is None or free < last.requested_bytes:
         return words
     piece = last.piece_bytes
     if piece is None or piece >= last.requested_bytes:
-        return f"{words}, but not in one piece"
-    return f"{words}, the largest piece of it {mib_text(piece)}"
+        return said("free_in_pieces", f"{words}, but not in one piece", free=words)
+    text = f"{words}, the largest piece of it {mib_text(piece)}"
+    return said("free_largest", text, free=words, piece_mib=piece / MIB)
+
+
+def _free_words(device: DeviceMemory, free: int) -> str:
+    total = device.total_bytes
+    values: dict[str, Any] = {"free_mib": free / MIB, "device": device.device}
+    if not total:
+        return said("free_on", f"{mib_text(free)} were free on {device.device}", **values)
+    text = f"{mib_text(free)} of {mib_text(total)} were free on {device.device}"
+    return said("free_of", text, total_mib=total / MIB, **values)
 
 
 def _untried(subject: Subject, recovery: Recovery) -> str:
@@ -92,13 +120,16 @@ def _untried(subject: Subject, recovery: Recovery) -> str:
     off = [name for name in ("free_other_models", "offload_weights", "split_batch")
            if not getattr(options, name)]
     off += ["tile_vae"] if subject.can_tile and not options.tile_vae else []
-    reasons = [*recovery.untried, *(f"{name} (it is off)" for name in off)]
-    return f"Not tried: {', '.join(reasons)}." if reasons else ""
+    reasons = [*recovery.untried, *(_sentence("step_is_off", "{step} (it is off)", step=name)
+                                    for name in off)]
+    return _sentence("gave_up_untried", "Not tried: {steps}.",
+                     steps=joined(", ", reasons)) if reasons else ""
 
 
 def _came_from(recovery: Recovery) -> str:
     place = recovery.first.place
-    return f"It first ran out of memory in {place}." if place else ""
+    return _sentence("gave_up_place", "It first ran out of memory in {place}.",
+                     place=place) if place else ""
 
 
 def _advice(subject: Subject, now: Snapshot) -> Iterator[str]:
@@ -107,23 +138,27 @@ def _advice(subject: Subject, now: Snapshot) -> Iterator[str]:
     for device in now.devices[:1]:
         yield from _other_programs(device)
     if subject.batch > 1:
-        yield f"a smaller batch (now {subject.batch})"
+        yield _sentence("try_batch", "a smaller batch (now {batch})", batch=subject.batch)
     if _is_float32(subject.patchers):
-        yield "the node Cast bf16 on this model (its weights are float32)"
-    yield f"a smaller width and height{f' (now {subject.size})' if subject.size else ''}"
-    yield "a smaller or more strongly quantised model file"
+        yield said("try_cast", "the node Cast bf16 on this model (its weights are float32)")
+    if subject.size:
+        yield _sentence("try_size_now", "a smaller width and height (now {size})",
+                        size=subject.size)
+    else:
+        yield said("try_size", "a smaller width and height")
+    yield said("try_file", "a smaller or more strongly quantised model file")
 
 
 def _switches(subject: Subject) -> Iterator[str]:
     options = subject.options
-    if not options.split_batch and subject.batch > 1:
-        yield "turning on split_batch in the OOM Guard node"
-    if not options.tile_vae and subject.can_tile:
-        yield "turning on tile_vae in the OOM Guard node"
-    if not options.offload_weights:
-        yield "turning on offload_weights in the OOM Guard node"
-    if not options.free_other_models:
-        yield "turning on free_other_models in the OOM Guard node"
+    off = {
+        "split_batch": not options.split_batch and subject.batch > 1,
+        "tile_vae": not options.tile_vae and subject.can_tile,
+        "offload_weights": not options.offload_weights,
+        "free_other_models": not options.free_other_models,
+    }
+    for name in [name for name, is_off in off.items() if is_off]:
+        yield _sentence("try_switch", "turning on {option} in the OOM Guard node", option=name)
 
 
 def _other_programs(device: DeviceMemory) -> Iterator[str]:
@@ -132,7 +167,8 @@ def _other_programs(device: DeviceMemory) -> Iterator[str]:
         return
     process, used_mib = max(found.items(), key=lambda item: item[1])
     if used_mib >= _NOTABLE_MIB:
-        yield f"closing process {process}, which holds {used_mib:,.0f} MiB of the same GPU"
+        text = f"closing process {process}, which holds {used_mib:,.0f} MiB of the same GPU"
+        yield said("try_closing", text, process=str(process), used_mib=used_mib)
 
 
 def _is_float32(patchers: Sequence[Any]) -> bool:

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 import torch
 
 from ..base.device import MIB
+from ..base.said import joined, said
 from ..measure.journal import note_gave_up, note_oom, note_outcome
 from ..measure.snapshot import Snapshot, freed_mib, snapshot
 from .choose import RecoveryStep, choose
@@ -186,9 +187,9 @@ class _Climb(Generic[T]):
                     self._tries += 1
                     ladder.tidy()
                 garbage = sum(step.freed_already(shortage) for step in chosen) / MIB
-                return Attempt(" and ".join(done), freed_mib(clean, snapshot()) + garbage)
+                return Attempt(joined(" and ", done), freed_mib(clean, snapshot()) + garbage)
         self._recovery.untried = [
-            f"{step.name} ({step.why_not(shortage)})"
+            _untried(step.name, step.why_not(shortage))
             for step in ladder.steps if id(step) not in self._taken
         ]
         return None
@@ -219,3 +220,7 @@ class _Climb(Generic[T]):
         text = self._ladder.explain(recovery, recovery.last.memory or snapshot())
         note_gave_up(text)
         return OomGuardError(text)
+
+
+def _untried(step: str, reason: str) -> str:
+    return said("step_and_why", f"{step} ({reason})", step=step, reason=reason)

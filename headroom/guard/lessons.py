@@ -5,13 +5,14 @@ learned: with as much more as was missing then, the call as it came could succee
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..base.device import same_device
+from ..base.said import joined, said
 from ..host.adapter import current_host
 from ..measure.journal import note_action
 
@@ -65,9 +66,11 @@ def identity(patcher: Any) -> Hashable:
     return type(model).__name__, int(patcher.model_size()), str(dtype), str(patcher.load_device)
 
 
-def note_remembered(words: str) -> None:
+def note_remembered(words: Sequence[str]) -> None:
     """Put into the record that a call begins with what an earlier one has taught."""
-    note_action("guard", 0.0, f"{words}: remembered from an earlier run")
+    way = joined(" and ", words)
+    text = f"{way}: remembered from an earlier run"
+    note_action("guard", 0.0, said("guard_remembered", text, way=way))
 
 
 def room_bytes(device: torch.device) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..base.said import said
 from .choose import RecoveryStep, bus_seconds, launch_seconds
 from .controlnet import with_splitting_controls
 from .explain import Subject
@@ -25,6 +26,11 @@ from .run_steps import ReserveMore, SplitBatch
 from .shortage import Shortage
 from .steps import OffloadWeights, ReturnMemory, UnloadOthers, ladder_of, tidy
 
+_DOING = {
+    "doing_sampling": "sampling with {model}",
+    "doing_loading": "loading {model} for sampling",
+    "doing_step": "a step of sampling with {model}",
+}
 _LAUNCHES_PER_LAYER = 4  # of kernels, about: a layer, its activation, its norm, its residual
 
 Conds = dict[str, list[dict[str, Any]]]
@@ -69,7 +75,7 @@ class _Guard:
             split = [SplitBatch(run)] if self._options.split_batch else []
             steps = [*self._steps(run, ReserveMore(run)), *split]
             model = guider.model_patcher.model
-            return self._ladder(steps, "sampling with {}", model, noise.shape, run, as_at_first)
+            return self._ladder(steps, "doing_sampling", model, noise.shape, run, as_at_first)
 
         try:
             result = guarded(lambda: executor(noise, *args, **kwargs), ladder, is_outer=True)
@@ -99,7 +105,7 @@ class _Guard:
 
         def ladder() -> Ladder:
             steps = self._steps(run, ReserveMore(run))
-            return self._ladder(steps, "loading {} for sampling", patcher.model, shape, run)
+            return self._ladder(steps, "doing_loading", patcher.model, shape, run)
 
         loaded = guarded(load, ladder)
         run.in_use = [patcher, *loaded[2], *patcher.model_patches_models()]
@@ -165,7 +171,7 @@ class _Guard:
             split = SplitBatch(run, needs, lambda: self._piece_seconds(model))
             steps = [*self._steps(run, weights), *([split] if self._options.split_batch else [])]
             return self._ladder(
-                steps, "a step of sampling with {}", model, x.shape, run, as_at_first, load_anew
+                steps, "doing_step", model, x.shape, run, as_at_first, load_anew
             )
 
         if run.begins_fresh:
@@ -204,8 +210,9 @@ class _Guard:
         before_retry: Callable[[], None] = lambda: None,
         repair: Callable[[], None] | None = None,
     ) -> Ladder:
+        name = type(model).__name__
         subject = Subject(
-            doing.format(type(model).__name__), self._options, shape[0],
+            said(doing, _DOING[doing].format(model=name), model=name), self._options, shape[0],
             self._guard.picture_size(model, shape), list(run.in_use),
         )
         return ladder_of(subject, steps, before_retry, repair, run.lacked)

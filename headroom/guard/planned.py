@@ -34,7 +34,7 @@ class PlannedCall:
             if way.alone:
                 self.unload_others.take(Shortage("device", device), 1)
             tidy()
-            lessons.note_remembered(" and ".join(way.words()))
+            lessons.note_remembered(way.words())
 
     def _is_alone(self) -> None:
         self.plan.alone = True

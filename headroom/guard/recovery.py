@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..base.device import MIB
+from ..base.said import joined, said
 from .failure import Failure
 
 
@@ -47,8 +48,14 @@ def tried_text(recovery: Recovery) -> str:
         entry = counted.setdefault(step.action, [0, 0.0])
         entry[0] += 1
         entry[1] += step.freed_mib
-    parts = [
-        f"{action}{f' ({times} times)' if times > 1 else ''}: {freed_text(freed)} freed"
-        for action, (times, freed) in counted.items()
-    ]
-    return "; ".join(parts) or "nothing, because no step was allowed or could help"
+    parts = [_tried(action, times, freed) for action, (times, freed) in counted.items()]
+    if not parts:
+        return said("tried_nothing", "nothing, because no step was allowed or could help")
+    return joined("; ", parts)
+
+
+def _tried(action: str, times: int, freed: float) -> str:
+    often = f" ({times} times)" if times > 1 else ""
+    text = f"{action}{often}: {freed_text(freed)} freed"
+    key = "tried_often" if times > 1 else "tried_once"
+    return said(key, text, action=action, times=times, freed_mib=freed)

@@ -4,6 +4,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..base.device import MIB
+from ..base.said import said
 from ..measure.report import mib_text
 from . import lessons
 from .options import GuardOptions
@@ -34,16 +36,18 @@ def recall_into(run: GuardedRun, kind: Hashable, room: int | None) -> None:
     run.begins_fresh, run.alone = True, way.alone
     run.limit = run.works = way.limit
     run.reserve, run.keep_bytes = way.reserve, way.keep_bytes
-    words = ["returned cached and dead memory"]
+    words: list[str] = [said("guard_tidied", "returned cached and dead memory")]
     if way.alone:
-        words.append("unloaded other models")
+        words.append(said("guard_unloaded_all", "unloaded other models"))
     if way.limit is not None:
-        words.append(f"split the batch into pieces of at most {way.limit}")
+        text = f"split the batch into pieces of at most {way.limit}"
+        words.append(said("guard_split_again", text, limit=way.limit))
     if way.keep_bytes:
-        words.append(f"kept {mib_text(way.keep_bytes)} free of weights")
+        text = f"kept {mib_text(way.keep_bytes)} free of weights"
+        words.append(said("guard_kept_free", text, kept_mib=way.keep_bytes / MIB))
     elif way.reserve > 1:
-        words.append("loaded fewer of its own weights onto the GPU")
-    lessons.note_remembered(" and ".join(words))
+        words.append(said("guard_reserved", "loaded fewer of its own weights onto the GPU"))
+    lessons.note_remembered(words)
 
 
 def learn_from(run: GuardedRun, kind: Hashable, room: int | None) -> None:

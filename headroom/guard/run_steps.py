@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from ..base.said import said
 from .choose import RecoveryStep
 from .run import GuardedRun
 from .shortage import Shortage
@@ -14,7 +15,7 @@ class SplitBatch(RecoveryStep):
     the room by this estimate cannot work; of those that can, the fewest equal ones are taken.
     """
 
-    name = "splitting the batch"
+    name = said("step_split", "splitting the batch")
     is_exact = False
 
     def __init__(
@@ -44,15 +45,17 @@ class SplitBatch(RecoveryStep):
         run.too_many = min(run.widest, run.too_many or run.widest)
         run.limit = run.smallest if tries_left == 1 else self._limit(shortage)
         rows = run.rows or run.expected
-        return f"split the batch of {rows} into pieces of at most {run.limit}"
+        text = f"split the batch of {rows} into pieces of at most {run.limit}"
+        return said("guard_split", text, rows=rows, limit=run.limit)
 
     def why_not(self, shortage: Shortage) -> str:
         rows, smallest = self._run.widest, self._run.smallest
         if rows <= 1:
-            return "the batch is 1"
+            return said("why_batch", "the batch is 1", rows=1)
         if rows <= smallest:
-            return f"the batch of {rows} cannot be split soundly"
-        return f"the batch is {rows}"
+            text = f"the batch of {rows} cannot be split soundly"
+            return said("why_whole_batch", text, rows=rows)
+        return said("why_batch", f"the batch is {rows}", rows=rows)
 
     def _limit(self, shortage: Shortage) -> int:
         """Return the rows of the largest pieces that can fit by estimate; half where none can tell.
@@ -74,7 +77,7 @@ class SplitBatch(RecoveryStep):
 class ReserveMore(RecoveryStep):
     """Rung 3 while loading: let ComfyUI load fewer weights and keep more room for computing."""
 
-    name = "loading fewer of its own weights"
+    name = said("step_reserve", "loading fewer of its own weights")
     _FACTORS = (4, 1_000_000)  # the last leaves no room for weights at all: everything streams
 
     def __init__(self, run: GuardedRun) -> None:
@@ -88,12 +91,14 @@ class ReserveMore(RecoveryStep):
         if not larger:
             return None
         self._run.reserve = larger[-1] if tries_left == 1 else larger[0]
-        return "loaded fewer of its own weights onto the GPU"
+        return said("guard_reserved", "loaded fewer of its own weights onto the GPU")
 
     def why_not(self, shortage: Shortage) -> str:
         if shortage.where == "RAM":
-            return "they would go to RAM"
-        return "they are streamed already" if not self._larger() else "others came first"
+            return said("why_into_ram", "they would go to RAM")
+        if not self._larger():
+            return said("why_streamed", "they are streamed already")
+        return said("why_others_first", "others came first")
 
     def _larger(self) -> list[int]:
         return [factor for factor in self._FACTORS if factor > self._run.reserve]

@@ -4,8 +4,9 @@ import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..base.device import same_device
+from ..base.device import MIB, same_device
 from ..base.ram import trim_heap
+from ..base.said import said
 from ..host.adapter import current_host, guard_host, return_cache
 from ..measure.report import mib_text
 from ..models.find import FoundModel
@@ -56,7 +57,7 @@ def ladder_of(
 class ReturnMemory(RecoveryStep):
     """Rung 1: return cached and dead memory. The tidying up after a failure does the work."""
 
-    name = "returning cached and dead memory"
+    name = said("step_tidy", "returning cached and dead memory")
     is_tidying = True
 
     def __init__(self) -> None:
@@ -73,13 +74,13 @@ class ReturnMemory(RecoveryStep):
         self._done = self.is_spent = True
         if shortage.where == "RAM":
             trim_heap()
-        return "returned cached and dead memory"
+        return said("guard_tidied", "returned cached and dead memory")
 
     def freed_already(self, shortage: Shortage) -> int:
         return shortage.garbage_bytes
 
     def why_not(self, shortage: Shortage) -> str:
-        return "what was free was less than the call asked for"
+        return said("why_less_free", "what was free was less than the call asked for")
 
 
 class UnloadOthers(RecoveryStep):
@@ -88,7 +89,7 @@ class UnloadOthers(RecoveryStep):
     Helps nothing when RAM is what ran out, since the weights would go there.
     """
 
-    name = "unloading other models"
+    name = said("step_unload", "unloading other models")
 
     def __init__(self, in_use: Patchers, taken: Callable[[], None] = lambda: None) -> None:
         self._in_use = in_use
@@ -107,13 +108,17 @@ class UnloadOthers(RecoveryStep):
             return None
         self._taken()
         unload_models(loaded)
-        return f"unloaded {len(loaded)} other model{'s' if len(loaded) > 1 else ''}"
+        count = len(loaded)
+        text = f"unloaded {count} other model{'s' if count > 1 else ''}"
+        return said("guard_unloaded", text, count=count)
 
     def why_not(self, shortage: Shortage) -> str:
         if shortage.where == "RAM":
-            return "their weights would go to RAM"
+            return said("why_into_ram", "their weights would go to RAM")
         spared = self.spares(shortage)
-        return f"they held {mib_text(spared)}" if spared else "no other model was loaded there"
+        if spared:
+            return said("why_held", f"they held {mib_text(spared)}", held_mib=spared / MIB)
+        return said("why_no_other", "no other model was loaded there")
 
     def _others(self, shortage: Shortage) -> list[FoundModel]:
         if shortage.where == "RAM":
@@ -125,7 +130,7 @@ class UnloadOthers(RecoveryStep):
 class OffloadWeights(RecoveryStep):
     """Rung 3: offload part of the weights of the models in use, then all that can be streamed."""
 
-    name = "offloading its own weights"
+    name = said("step_offload", "offloading its own weights")
 
     def __init__(self, in_use: Patchers) -> None:
         self._in_use = in_use
@@ -148,15 +153,18 @@ class OffloadWeights(RecoveryStep):
         self._is_second = True
         freed = guard.offload_weights(self._on(shortage), wanted)
         self.is_spent = wanted is None or freed < NOTABLE_BYTES
-        return f"offloaded {mib_text(freed)} of its own weights" if freed > 0 else None
+        if freed <= 0:
+            return None
+        text = f"offloaded {mib_text(freed)} of its own weights"
+        return said("guard_offloaded", text, freed_mib=freed / MIB)
 
     def why_not(self, shortage: Shortage) -> str:
         if shortage.where == "RAM":
-            return "they would go to RAM"
+            return said("why_into_ram", "they would go to RAM")
         loaded = _weights_bytes(self._on(shortage))
         if loaded >= NOTABLE_BYTES:
-            return f"{mib_text(loaded)} were loaded"
-        return "they were in RAM already, but for what each layer needs"
+            return said("why_loaded", f"{mib_text(loaded)} were loaded", loaded_mib=loaded / MIB)
+        return said("why_in_ram", "they were in RAM already, but for what each layer needs")
 
     def _wanted(self, shortage: Shortage) -> int | None:
         """Return how much to offload; None for everything, the second time in any case."""

@@ -7,12 +7,15 @@ from typing import Any
 
 import torch
 
+from ..base.device import MIB
+from ..base.said import said
 from ..host.adapter import current_host
 from ..measure.report import mib_text
 from .choose import NOTABLE_BYTES, RecoveryStep, bus_seconds
 from .footprint import Footprint
 from .shortage import Shortage
 
+ON_CPU = said("guard_on_cpu", "encoded on the CPU")
 _SURE = 0.9  # of the room: a larger tile is not proportionally larger in everything
 
 
@@ -41,24 +44,34 @@ class Plan:
     def words(self) -> list[str]:
         """Return in short phrases how this plan runs."""
         if self.on_cpu:
-            return ["encoded on the CPU"]
-        words = ["returned cached and dead memory"] if self.fresh else []
+            return [ON_CPU]
+        words: list[str] = []
+        if self.fresh:
+            words.append(said("guard_tidied", "returned cached and dead memory"))
         if self.alone:
-            words.append("unloaded other models")
+            words.append(said("guard_unloaded_all", "unloaded other models"))
         if self.room > 1:
-            words.append("kept its own weights in RAM")
+            words.append(said("guard_weights_in_ram", "kept its own weights in RAM"))
         if self.images is not None:
-            words.append(f"computed {self.images} of {self.seen} images at a time")
+            text = f"computed {self.images} of {self.seen} images at a time"
+            words.append(said("guard_images", text, images=self.images, seen=self.seen))
         if self.tile is not None:
-            frames = f" and {self.frames} frames" if self.frames is not None else ""
-            words.append(f"computed in tiles of {self.tile * self.unit} pixels{frames}")
+            words.append(self._tiles())
         return words
+
+    def _tiles(self) -> str:
+        pixels, frames = (self.tile or 0) * self.unit, self.frames
+        text = f"computed in tiles of {pixels} pixels"
+        if frames is None:
+            return said("guard_tiles", text, pixels=pixels)
+        text = f"{text} and {frames} frames"
+        return said("guard_tiles_frames", text, pixels=pixels, frames=frames)
 
 
 class MoreRoom(RecoveryStep):
     """Rung 3 for models that load themselves at each call: keep (almost) no weights loaded."""
 
-    name = "offloading its own weights"
+    name = said("step_offload", "offloading its own weights")
     _ROOM = 1_000
 
     def __init__(self, plan: Plan, patcher: Any) -> None:
@@ -80,17 +93,19 @@ class MoreRoom(RecoveryStep):
 
     def take(self, shortage: Shortage, tries_left: int) -> str | None:
         self._plan.room = self._ROOM
-        return "offloaded its own weights as far as they can be streamed"
+        return said("guard_streamed", "offloaded its own weights as far as they can be streamed")
 
     def why_not(self, shortage: Shortage) -> str:
         spared = self.spares(shortage)
-        return f"{mib_text(spared)} were loaded" if spared else "they were in RAM already"
+        if spared:
+            return said("why_loaded", f"{mib_text(spared)} were loaded", loaded_mib=spared / MIB)
+        return said("why_in_ram", "they were in RAM already")
 
 
 class FewerImages(RecoveryStep):
     """Compute as many images at a time as can fit, down to one. `needs` estimates those of one."""
 
-    name = "fewer images at a time"
+    name = said("step_images", "fewer images at a time")
     is_exact = False
 
     def __init__(self, plan: Plan, needs: Callable[[], float] | None = None) -> None:
@@ -117,7 +132,9 @@ class FewerImages(RecoveryStep):
         return plan.words()[-1]
 
     def why_not(self, shortage: Shortage) -> str:
-        return "it is one image" if self._at_once <= 1 else f"they are {self._at_once}"
+        count = max(self._at_once, 1)
+        text = "it is one image" if count == 1 else f"they are {count}"
+        return said("why_images", text, count=count)
 
     @property
     def _at_once(self) -> int:
@@ -133,7 +150,7 @@ class SmallerTiles(RecoveryStep):
     A video (`frames` above 1) that does not fit in its smallest tiles is then cut in time.
     """
 
-    name = "smaller tiles"
+    name = said("step_tiles", "smaller tiles")
     is_exact = False
 
     def __init__(
@@ -171,7 +188,9 @@ class SmallerTiles(RecoveryStep):
         return None
 
     def why_not(self, shortage: Shortage) -> str:
-        return "not enough" if self._sizes else "it was no larger than the smallest tile"
+        if self._sizes:
+            return said("why_not_enough", "not enough")
+        return said("why_small", "it was no larger than the smallest tile")
 
     def larger(self, footprint: Footprint) -> int | None:
         """Return the largest tile for the next time, by what this one took."""

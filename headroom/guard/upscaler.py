@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from ..base.said import said
 from ..host.adapter import guard_host
 from .choose import RecoveryStep
 from .copies import Guarded, guarded_copy
@@ -25,6 +26,8 @@ def guard_upscaler(descriptor: Any, options: GuardOptions) -> Any:
     The node that uses it halves its own tiles down to 128 pixels; this goes on to 32.
     """
     return guarded_copy(descriptor, GuardedUpscaler, options)
+
+LOADING = said("doing_loading_upscaler", "loading an upscale model")
 
 
 class GuardedUpscaler(Guarded):
@@ -75,7 +78,7 @@ def _loading(descriptor: Any) -> Ladder:
     steps: list[RecoveryStep] = [ReturnMemory()]
     if options.free_other_models:
         steps.append(UnloadOthers(lambda: []))
-    return ladder_of(Subject("loading an upscale model", options), steps)
+    return ladder_of(Subject(LOADING, options), steps)
 
 
 def _patchers(descriptor: Any) -> list[Any]:
@@ -97,7 +100,8 @@ def _ladder(
     if options.tile_vae:
         steps.append(tiles)
     size = f"{image.shape[-1]}x{image.shape[-2]}"
-    subject = Subject("upscaling", options, image.shape[0], size, patchers, can_tile=True)
+    doing = said("doing_upscaling", "upscaling")
+    subject = Subject(doing, options, image.shape[0], size, patchers, can_tile=True)
 
     def as_at_first() -> None:
         state.restore()

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from ..base.said import said
 from . import lessons
 from .choose import RecoveryStep
 from .copies import Guarded, guarded_copy
@@ -135,7 +136,8 @@ class _Work:
         else:
             sides = list(shape[-3:-1])
         doing = "decode" if self._is_decode else "encode"
-        words = f"a VAE {doing} with {type(vae.first_stage_model).__name__}"
+        name = type(vae.first_stage_model).__name__
+        words = said(f"doing_vae_{doing}", f"a VAE {doing} with {name}", model=name)
         size = "x".join(str(side) for side in reversed(sides))
         return Subject(words, vae.guard_options, shape[0], size, [vae.patcher], can_tile=True)
 

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from ..base.device import MIB
+from ..base.device import MIB, in_mib
+from ..base.said import said_json
 from .snapshot import DeviceMemory, Snapshot, freed_mib, freed_rss_mib
 
 
@@ -42,6 +43,11 @@ class Report:
             "steps": list(self.steps),
             "freed_mib": round(self.freed_mib, 3),
             "freed_rss_mib": round(self.freed_rss_mib, 3),
+            "said": {
+                "headline": said_json(self.headline),
+                "steps": [said_json(step) for step in self.steps],
+            },
+            "figures": figures(self.before, self.after),
         }
 
 
@@ -64,6 +70,18 @@ def difference_table(before: Snapshot, after: Snapshot) -> list[str]:
     lines.append("RAM")
     lines.append(_row("process RSS", before.rss_bytes, after.rss_bytes))
     return lines
+
+
+def figures(before: Snapshot, after: Snapshot) -> list[dict[str, object]]:
+    """Return the same figures as data: device (None for RAM), name, before and after in MiB."""
+    earlier = {device.device: device for device in before.devices}
+    rows: list[tuple[str | None, str, int | None, int | None]] = [
+        (_called(device), name, old, new) for device in after.devices
+        for name, old, new in _figures(earlier.get(device.device, device), device)
+    ]
+    rows.append((None, "process RSS", before.rss_bytes, after.rss_bytes))
+    return [{"device": device, "name": name, "before_mib": in_mib(old), "after_mib": in_mib(new)}
+            for device, name, old, new in rows]
 
 
 def _called(device: DeviceMemory) -> str:

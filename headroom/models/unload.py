@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from ..base.device import same_device
+from ..base.device import MIB, same_device
+from ..base.said import said
 from ..base.tensors import module_bytes
 from ..host.adapter import current_host
 from ..measure.report import mib_text
@@ -47,13 +48,17 @@ def _unload_patcher(model: FoundModel) -> Unloaded:
     host = current_host()
     entries = host.entries_of([model.handle]) if host is not None else []
     if host is None or not entries:
-        return Unloaded(model.label, 0, f"{model.label}: 0 MiB, it was not loaded")
+        return Unloaded(model.label, 0, said(
+            "not_loaded", f"{model.label}: 0 MiB, it was not loaded", model=model.label))
     loaded = sum(loaded_bytes(entry) for entry in entries)
     host.unload(entries)
     if all(entry.device.type == "cpu" for entry in entries):
-        return Unloaded(model.label, 0, f"{model.label}: 0 MiB, it runs on the CPU")
+        return Unloaded(model.label, 0, said(
+            "runs_on_cpu", f"{model.label}: 0 MiB, it runs on the CPU", model=model.label))
     moved = loaded - sum(loaded_bytes(entry) for entry in entries)
-    return Unloaded(model.label, moved, f"{model.label}: {mib_text(moved)} of weights unloaded")
+    text = said("unloaded", f"{model.label}: {mib_text(moved)} of weights unloaded",
+                model=model.label, moved_mib=moved / MIB)
+    return Unloaded(model.label, moved, text)
 
 
 def loaded_bytes(entry: Any) -> int:
@@ -102,5 +107,7 @@ def _offload_module(module: torch.nn.Module) -> str:
 
 def _sentence(label: str, moved: int, how: str) -> str:
     if moved == 0:
-        return f"{label}: 0 MiB, it was already on the CPU (not managed by ComfyUI)"
-    return f"{label}: {mib_text(moved)} of weights unloaded (not managed by ComfyUI: {how})"
+        text = f"{label}: 0 MiB, it was already on the CPU (not managed by ComfyUI)"
+        return said("already_on_cpu", text, model=label)
+    text = f"{label}: {mib_text(moved)} of weights unloaded (not managed by ComfyUI: {how})"
+    return said("unloaded_unmanaged", text, model=label, moved_mib=moved / MIB, how=how)

@@ -8,6 +8,7 @@ reached; `peak_vram_at_most_mib` is what it cannot have exceeded, null where nob
 from typing import Any, NamedTuple
 
 from ..base.device import in_mib
+from ..base.said import said_json
 from ..measure.journal import Action, GaveUp, OomAttempt
 from .memory import Peak, Reading
 from .nodes import NodeRecord
@@ -35,7 +36,7 @@ def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
         "nodes_left_out": run.nodes.left_out,
         "oom": [attempt_json(run, entry) for _, entry in run.entries
                 if isinstance(entry, OomAttempt)],
-        "gave_up": [{"node_id": entry.node_id, "text": entry.text,
+        "gave_up": [{"node_id": entry.node_id, "text": entry.text, "said": said_json(entry.text),
                      "at_seconds": _seconds(at - run.began.at)}
                     for at, entry in run.entries if isinstance(entry, GaveUp)],
         "actions": [_action_json(at - run.began.at, entry) for at, entry in run.entries
@@ -65,6 +66,7 @@ def attempt_json(run: Run, entry: OomAttempt) -> Json:
         "class_type": record.info.class_type if record is not None else None,
         "attempt": entry.attempt,
         "action": entry.action,
+        "said": said_json(entry.action),
         "freed_mib": round(entry.freed_mib, 3),
         "error": entry.error,
         "recovered": entry.recovered,
@@ -164,6 +166,7 @@ def _action_json(at: float, entry: Action) -> Json:
         "action": entry.action,
         "freed_mib": round(entry.freed_mib, 3),
         "text": entry.text,
+        "said": said_json(entry.text),
         "at_seconds": _seconds(at),
     }
 

@@ -2,6 +2,7 @@
 import { h, onPress, svg } from "./dom.js";
 import { growthText, isNothing, mib, seconds } from "./format.js";
 import { growthOf, namesOf } from "./runs.js";
+import { saidText } from "./said.js";
 import {
   bands, bandsAt, duration, hueOf, memoryLimit, memoryTicks, points, sampleAt, ticks,
 } from "./timeline.js";
@@ -30,7 +31,7 @@ export function timeline(run, width, words, onPick) {
     { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": words.chart },
     columns(found, top),
     stacked(plots, run, whole, width),
-    marks(run, whole, width, top),
+    marks(run, whole, width, top, words),
     found.map((band) => bandBox(band, names.get(band.node.node_id), top, words, onPick)),
     timeAxis(whole, width, height),
     cursor,
@@ -119,10 +120,12 @@ function label(title, band, y) {
 }
 
 /** Out-of-memory attempts and what the memory nodes did, at their moments. */
-function marks(run, whole, width, top) {
+function marks(run, whole, width, top, words) {
   const at = (entry) => (Math.min(entry.at_seconds ?? 0, whole) / whole) * width;
-  const oom = (run.oom ?? []).map((entry) => mark("oom", at(entry), top, `${entry.action}: ${entry.error}`));
-  const acts = (run.actions ?? []).map((entry) => mark("action", at(entry), top, entry.text));
+  const oom = (run.oom ?? []).map((entry) =>
+    mark("oom", at(entry), top, `${saidText(entry.said, entry.action, words)}: ${entry.error}`));
+  const acts = (run.actions ?? []).map((entry) =>
+    mark("action", at(entry), top, saidText(entry.said, entry.text, words)));
   return [...acts, ...oom];
 }
 

@@ -64,6 +64,13 @@ export function clock(unixSeconds) {
     .join(":");
 }
 
+/** The same with the day where that is not today: "14:05:09", "2026-11-21 14:05:09". */
+export function dayAndTime(unixSeconds, now = new Date()) {
+  const at = new Date(unixSeconds * 1000);
+  const day = (date) => [date.getFullYear(), date.getMonth() + 1, date.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
+  return day(at) === day(now) ? clock(unixSeconds) : `${day(at)} ${clock(unixSeconds)}`;
+}
+
 function rounded(value, digits) {
   const text = value.toFixed(digits);
   return digits ? text.replace(/\.0$/, "") : text;

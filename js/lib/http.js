@@ -27,9 +27,14 @@ export function createHttp(fetchApi) {
     memory: () => answer("/headroom/memory"),
     runs: async (limit) => (await answer(`/headroom/runs?limit=${limit}`)).runs,
     run: (promptId) => answer(`/headroom/runs/${encodeURIComponent(promptId)}`),
+    advice(promptId, intoGib = null) {
+      const into = intoGib === null ? "" : `?into_gib=${intoGib}`;
+      return answer(`/headroom/runs/${encodeURIComponent(promptId)}/advice${into}`);
+    },
     purge: (body = {}) => post("/headroom/purge", body),
     rescue: (promptId) => post("/headroom/rescue", { prompt_id: promptId }),
     reserve: (amount) => post("/headroom/reserve", { mib: amount }),
+    resetPeaks: () => post("/headroom/peaks", {}),
     offload: (model) => post("/headroom/offload", { model }),
   };
 }

@@ -1,13 +1,22 @@
 // The upper half of the panel: a bar for each device and the list of loaded models.
 import { h } from "./dom.js";
-import { mib } from "./format.js";
+import { dayAndTime, mib } from "./format.js";
 import { fill } from "./words.js";
 
 /** One card for each device and one for RAM. */
 export function memoryCards(memory, words) {
-  const devices = memory.devices.map((device) => deviceCard(device, words));
+  const held = memory.peaks ?? { devices: {} };
+  const devices = memory.devices.map((device) => deviceCard(device, held.devices[device.device], words));
   const none = h("p.headroom-quiet", {}, words.noGpu);
-  return [...(devices.length ? devices : [none]), ramCard(memory.ram, words)];
+  return [...(devices.length ? devices : [none]), ramCard(memory.ram, held.rss_mib, words)];
+}
+
+/** Since when peaks are held, and a button that begins anew; nothing from servers that hold none. */
+export function heldPeaks(memory, words, onReset) {
+  if (!memory.peaks) return [];
+  const since = fill(words.heldSince, { time: dayAndTime(memory.peaks.since) });
+  const reset = h("button.headroom-button", { type: "button", title: words.heldResetTip, onclick: onReset }, words.heldReset);
+  return [h("div.headroom-line.headroom-held", {}, h("span", {}, since), reset)];
 }
 
 /** A slider for what is left to other programs; nothing where the server offers no way. */
@@ -24,7 +33,7 @@ export function reserveControl(memory, words, onReserve) {
   return [h("label.headroom-line.headroom-reserve", {}, h("span", {}, words.reserve), slider, amount)];
 }
 
-function deviceCard(device, words) {
+function deviceCard(device, held, words) {
   const parts = [
     ["models", device.models_mib],
     ...torchParts(device),
@@ -34,7 +43,7 @@ function deviceCard(device, words) {
   const known = device.total_mib ?? sum(parts);
   const used = mib(device.used_mib ?? sum(parts.filter(([key]) => key !== "free")));
   const line = device.total_mib ? words.used : words.usedHere;
-  return card(device.device, device.name, fill(line, { used, total: mib(known) }), parts, known, words);
+  return card(device.device, device.name, fill(line, { used, total: mib(known) }), { parts, total: known, held }, words);
 }
 
 /** torch's memory besides models: what tensors use, and what it only keeps for the next ones. */
@@ -46,17 +55,17 @@ export function torchParts({ other_torch_mib: other, allocated_mib: allocated, r
   return [["inUse", other - cache], ["cache", cache]];
 }
 
-function ramCard(ram, words) {
+function ramCard(ram, held, words) {
   const parts = [
     ["thisServer", ram.rss_mib],
     ["elsewhere", Math.max(0, ram.total_mib - ram.available_mib - ram.rss_mib)],
     ["free", ram.available_mib],
   ];
   const used = { used: mib(ram.total_mib - ram.available_mib), total: mib(ram.total_mib) };
-  return card("ram", words.ram, fill(words.used, used), parts, ram.total_mib, words);
+  return card("ram", words.ram, fill(words.used, used), { parts, total: ram.total_mib, held }, words);
 }
 
-function card(id, name, usage, parts, total, words) {
+function card(id, name, usage, { parts, total, held }, words) {
   const label = parts.map(([key, amount]) => `${words[key]} ${mib(amount)}`).join(", ");
   return h(
     "div.headroom-card",
@@ -66,9 +75,21 @@ function card(id, name, usage, parts, total, words) {
       "div.headroom-bar",
       { role: "img", "aria-label": `${name}: ${label}` },
       parts.map(([key, amount]) => segment(key, amount, total, words)),
+      held > 0 && total > 0 ? peakMark(held, total, id === "ram" ? words.heldPeakRam : words.heldPeak) : null,
     ),
-    h("div.headroom-legend", {}, parts.map(([key, amount]) => legend(key, amount, words))),
+    h(
+      "div.headroom-legend",
+      {},
+      parts.map(([key, amount]) => legend(key, amount, words)),
+      held > 0 ? peakLegend(held, id === "ram" ? words.heldPeakRam : words.heldPeak) : null,
+    ),
   );
+}
+
+/** A line in the bar at the highest use that is held. For RAM it is this server's alone. */
+function peakMark(held, total, name) {
+  const left = `${Math.min(100, (held / total) * 100).toFixed(3)}%`;
+  return h("i.headroom-peak-mark", { style: { left }, title: `${name}: ${mib(held)}`, "data-held": held });
 }
 
 function segment(key, amount, total, words) {
@@ -88,6 +109,10 @@ function legend(key, amount, words) {
     h("span", {}, words[key]),
     h("b", {}, mib(amount)),
   );
+}
+
+function peakLegend(held, name) {
+  return h("span.headroom-key", { "data-peak": held }, h("i.headroom-peak-key"), h("span", {}, name), h("b", {}, mib(held)));
 }
 
 function sum(parts) {

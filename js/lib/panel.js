@@ -1,10 +1,12 @@
 // The panel: what it knows, when it asks, and which part it draws again.
 import { h } from "./dom.js";
 import { Refused } from "./http.js";
-import { memoryCards, modelList, nameOf, reserveControl } from "./memory_view.js";
+import { heldPeaks, memoryCards, modelList, nameOf, reserveControl } from "./memory_view.js";
+import { buildPanel } from "./panel_parts.js";
 import { createPoll } from "./poll.js";
-import { oomOutcome, oomText, runDetails, runPicker } from "./run_view.js";
+import { runDetails, runPicker } from "./run_view.js";
 import { firstColumn, isRunning } from "./runs.js";
+import { reportText } from "./said.js";
 import { fill } from "./words.js";
 
 const RUNS_LISTED = 20;
@@ -13,10 +15,11 @@ const NARROWEST = 120;
 /**
  * `mount(container)` shows the panel and starts asking; `unmount()` ends both. `http` are the
  * routes, `words()` the texts, `interval()` the seconds between two questions, `pickNode(node)`
- * finds a node on the canvas, `notify(severity, summary, detail)` shows a message.
+ * finds a node on the canvas, `notify(severity, summary, detail)` shows a message,
+ * `apply(advice, run)` puts pieces of advice on a run into the workflow.
  */
-export function createPanel({ http, words, interval, pickNode, notify, purge }) {
-  const state = { memory: null, runs: [], run: null, chosen: null, sort: null, trouble: null };
+export function createPanel({ http, words, interval, pickNode, notify, purge, apply }) {
+  const state = { memory: null, runs: [], run: null, advice: {}, chosen: null, sort: null, trouble: null };
   const drawn = new Map();
   let parts = null;
   let container = null;
@@ -56,18 +59,43 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
     const known = state.run?.prompt_id === id && !isRunning(state.run);
     if (id && !known) state.run = await http.run(id);
     if (!id) state.run = null;
+    await askAdvice();
+  }
+
+  /** Advice is asked for once, when a run is over; older servers have none. */
+  async function askAdvice() {
+    const { run } = state;
+    if (!run || isRunning(run) || state.advice.of === run.prompt_id) return;
+    let items = [];
+    try {
+      items = await http.advice(run.prompt_id);
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+    }
+    state.advice = { of: run.prompt_id, items };
   }
 
   async function choose(promptId) {
     try {
       state.run = await http.run(promptId);
       state.chosen = promptId === state.runs[0]?.prompt_id ? null : promptId;
+      await askAdvice();
       draw();
     } catch (error) {
       notify("warn", words().runs, sentence(error));
       drawn.delete("picker"); // neither its list nor its choice is what there is
       wasBusy = true;
       await poll.wake();
+    }
+  }
+
+  /** What is needed for a run to fit into so many GiB. */
+  async function plan(run, gib) {
+    try {
+      return await http.advice(run.prompt_id, gib);
+    } catch (error) {
+      notify("warn", words().fitButton, sentence(error));
+      return null;
     }
   }
 
@@ -84,7 +112,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
       const report = await http.offload(model.id);
       showReport(report);
       const summary = fill(words().offloadNamed, { name: nameOf(model) });
-      notify("success", summary, report.headline);
+      notify("success", summary, reportText(report, words()).headline);
     } catch (error) {
       notify("warn", words().offload, sentence(error));
       drawn.delete("models");
@@ -102,6 +130,15 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
     await poll.wake();
   }
 
+  async function resetPeaks() {
+    try {
+      await http.resetPeaks();
+    } catch (error) {
+      notify("warn", words().heldReset, sentence(error));
+    }
+    await poll.wake();
+  }
+
   async function purgeNow() {
     parts.purge.disabled = true;
     parts.purge.textContent = words().purging;
@@ -113,9 +150,9 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
 
   function showReport(report) {
     if (!parts) return;
-    const headline = `${words().report}: ${report.headline}`;
-    const text = h("pre", {}, report.text);
-    parts.report.replaceChildren(h("details.headroom-report", {}, h("summary", {}, headline), text));
+    const { headline, text } = reportText(report, words());
+    const summary = h("summary", {}, `${words().report}: ${headline}`);
+    parts.report.replaceChildren(h("details.headroom-report", {}, summary, h("pre", {}, text)));
   }
 
   /** Draw a part again only when what it shows has changed, so that hover and focus stay. */
@@ -143,15 +180,19 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
     const width = Math.max(NARROWEST, parts.run.clientWidth);
     const say = JSON.stringify;
     const reason = off(texts);
-    show("memory", say([memory.devices, memory.ram]), () => memoryCards(memory, texts));
+    show("memory", say([memory.devices, memory.ram, memory.peaks]), () => memoryCards(memory, texts));
+    show("held", say([memory.peaks?.since]), () => heldPeaks(memory, texts, resetPeaks));
     show("reserve", say([memory.reserve_mib]), () => reserveControl(memory, texts, reserve));
     show("models", say([memory.models, reason]), () => modelList(memory, reason, texts, offload));
     const listed = runs.map((r) => [r.prompt_id, r.status, Math.round(r.seconds)]);
     show("picker", say([listed, run?.prompt_id, width]), () =>
       (run ? [runPicker(runs, run.prompt_id, { words: texts, width, onChoose: choose })] : []));
     const events = run && [run.oom?.map((entry) => entry.recovered), run.actions?.length];
-    const seen = run && say([run.prompt_id, run.status, run.samples?.seconds.length, events, sorting(), width]);
-    const options = run && { words: texts, width, sort: sorting(), onSort: sortBy, onPick: pickNode };
+    const advice = run && state.advice.of === run.prompt_id ? state.advice.items : [];
+    const seen = run && say([run.prompt_id, run.status, run.samples?.seconds.length, events, sorting(), width, advice.length]);
+    const onApply = (items) => apply(items, run);
+    const onPlan = (gib) => plan(run, gib);
+    const options = run && { words: texts, width, sort: sorting(), advice, onSort: sortBy, onPick: pickNode, onApply, onPlan };
     show("run", seen, () => (run ? runDetails(run, options) : [h("p.headroom-quiet", {}, texts.noRuns)]));
   }
 
@@ -164,37 +205,14 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
     parts.purge.title = reason ?? texts.purgeTip;
   }
 
-  function build() {
-    const texts = words();
-    parts = {
-      purge: h("button.headroom-button.headroom-primary", { type: "button", onclick: purgeNow }),
-      error: h("div.headroom-error", { role: "status" }),
-      report: h("div"),
-      memory: h("div.headroom-stack"),
-      reserve: h("div"),
-      models: h("div.headroom-stack", { role: "list", "aria-label": texts.loadedModels }),
-      picker: h("div"),
-      run: h("div.headroom-stack"),
-    };
-    const { purge: button, error, report, memory, reserve: left, models, picker, run } = parts;
-    return h(
-      "div.headroom-panel",
-      {},
-      h("header.headroom-line", {}, h("h2", {}, "Headroom"), button),
-      error,
-      report,
-      section(texts.memory, memory, left),
-      section(texts.loadedModels, models),
-      section(texts.runs, picker, run),
-    );
-  }
-
   return {
     mount(into) {
       if (container === into && into.firstChild) return;
       this.unmount();
       container = into;
-      into.replaceChildren(build());
+      const built = buildPanel(words(), purgeNow);
+      parts = built.parts;
+      into.replaceChildren(built.root);
       wasBusy = true;
       document.addEventListener("visibilitychange", wake);
       resize = new ResizeObserver(() => draw());
@@ -216,20 +234,4 @@ export function createPanel({ http, words, interval, pickNode, notify, purge }) 
     },
     isOpen: () => parts !== null,
   };
-}
-
-function section(title, ...content) {
-  return h("section", {}, h("h3", {}, title), ...content);
-}
-
-/**
- * The message for what the server tells of an out-of-memory error: at once when the call is about
- * to be tried again (`recovered` null), and when that has helped. null: nothing to say, since
- * after a try that did not help either the next one or the error of the node follows.
- */
-export function oomMessage(event, words) {
-  if (event.recovered === false && event.attempt !== 0) return null;
-  const node = `${event.title || event.class_type} #${event.display_node_id ?? event.node_id}`;
-  const severity = event.recovered ? "success" : "warn";
-  return { severity, summary: oomOutcome(event, words), detail: oomText(event, node, words) };
 }

@@ -1,9 +1,11 @@
 // The lower half of the panel: which run, its timeline, what happened in it, and its nodes.
+import { adviceView, rangeText } from "./advice.js";
 import { timeline } from "./chart.js";
 import { h, onPress } from "./dom.js";
+import { actionText, gaveUpLine, happened, oomLine } from "./happened.js";
 import { rescueEntry } from "./rescue.js";
 import { clock, compactMib, growthText, isNothing, mib, seconds, signedMib } from "./format.js";
-import { COLUMNS, LEVELS, namesOf, sortNodes, usedColumns } from "./runs.js";
+import { COLUMNS, isExact, LEVELS, namesOf, sortNodes, usedColumns, usedDevices } from "./runs.js";
 import { hueOf } from "./timeline.js";
 import { fill } from "./words.js";
 
@@ -36,7 +38,7 @@ function optionText(run, words) {
   return [shortText(run), ...peak, words[run.status] ?? run.status].join(" · ");
 }
 
-/** Three figures in large type: time, peak VRAM, peak RAM; below a peak how much of it is new. */
+/** Figures in large type: time, peak VRAM of each device, peak RAM; below a peak how much is new. */
 export function runFigures(run, words) {
   const figure = (key, name, text, grown = null) =>
     h("div.headroom-figure", { "data-figure": key }, h("b", {}, text), h("span", {}, name), grown);
@@ -45,62 +47,54 @@ export function runFigures(run, words) {
     if (first === undefined || peak === null) return null;
     return h("span", {}, fill(words.inThisRun, { growth: signedMib(peak - first) }));
   };
-  return h(
-    "div.headroom-figures",
-    {},
-    figure("seconds", words.time, seconds(run.seconds)),
-    run.peak_vram_mib === null
-      ? null
-      : figure("vram", words.peakVram, mib(run.peak_vram_mib), grown(run.peak_vram_mib, run.samples?.vram_mib)),
-    figure("ram", words.peakRam, mib(run.peak_rss_mib), grown(run.peak_rss_mib, run.samples?.rss_mib)),
-  );
+  const used = usedDevices(run);
+  const vram = used.map((device) => {
+    const isMain = used.length === 1 || device.device === run.device;
+    const key = isMain ? "vram" : `vram ${device.device}`;
+    const name = used.length === 1 ? words.peakVram : `${words.peakVram} ${device.device}`;
+    const samples = run.samples?.devices?.[device.device] ?? (isMain ? run.samples?.vram_mib : null);
+    return figure(key, name, peakText(device, words, mib), grown(device.peak_vram_mib, samples));
+  });
+  const ram = figure("ram", words.peakRam, mib(run.peak_rss_mib), grown(run.peak_rss_mib, run.samples?.rss_mib));
+  return h("div.headroom-figures", {}, figure("seconds", words.time, seconds(run.seconds)), vram, ram);
 }
 
-/** Chart, out-of-memory attempts, table of one run, and what the memory nodes did in it. */
-export function runDetails(run, { words, width, sort, onSort, onPick }) {
+/** A peak, marked where it is only the least that it was. */
+function peakText(part, words, write) {
+  const amount = write(part.peak_vram_mib);
+  return isExact(part) ? amount : fill(words.atLeast, { amount });
+}
+
+/** The smallest GPU that a run would have fitted, as its record tells; null where it does not. */
+export function fitsLine({ fits }, words) {
+  if (!fits) return null;
+  const range = rangeText(fits.smallest_mib, words);
+  const amount = fits.at_least ? fill(words.atLeast, { amount: range }) : range;
+  const [card] = fits.cards_gib ?? [];
+  const named = card ? ` · ${fill(words.fitsCards, { card })}` : "";
+  const text = `${fill(words.fits, { range: amount })}${named}`;
+  return h("p.headroom-fits", { "data-fits": fits.kind }, text, h("small", {}, words.fitsKind));
+}
+
+/** Chart, out-of-memory attempts, advice, table of one run, and what the memory nodes did in it. */
+export function runDetails(run, { words, width, sort, advice = [], onSort, onPick, onApply, onPlan }) {
   const names = namesOf(run);
   const name = (entry) => names.get(entry.node_id) ?? entry.class_type ?? "HTTP";
   const oom = (run.oom ?? []).map((entry) => oomLine(entry, name(entry), words));
+  const gaveUp = (run.gave_up ?? []).map((entry) => gaveUpLine(entry, name(entry), words));
   const actions = (run.actions ?? []).map((entry) =>
     h("li.headroom-action", {}, actionText(entry, name(entry), words)),
   );
   return [
     runFigures(run, words),
+    fitsLine(run, words),
     timeline(run, width, words, onPick),
     rescueEntry(run, words),
-    happened(oom, words.oomTried),
+    happened([...oom, ...gaveUp], words.oomTried),
+    adviceView(run, advice, { words, onApply, onPick, onPlan }),
     nodeTable(run, { names, words, width, sort, onSort, onPick }),
     happened(actions, words.actions),
   ].filter((part) => part !== null);
-}
-
-function happened(lines, label) {
-  return lines.length ? h("ul.headroom-happened", { "aria-label": label }, lines) : null;
-}
-
-/** What one of our nodes did, and what of it the driver has back. */
-export function actionText(entry, node, words) {
-  const returned = isNothing(entry.freed_mib) || entry.freed_mib < 0 || entry.action === "purge";
-  const more = returned ? "" : ` · ${fill(words.returned, { freed: mib(entry.freed_mib) })}`;
-  return `${node}: ${entry.text}${more}`;
-}
-
-/** What happened at one out-of-memory error; attempt 0: nobody recovers. */
-export function oomText(entry, node, words) {
-  const what = entry.attempt === 0 ? words.oomLeftOut : words.oomDetail;
-  return fill(what, { ...entry, node, freed: mib(entry.freed_mib) });
-}
-
-/** How an attempt ended; null: it has just begun. */
-export function oomOutcome({ recovered }, words) {
-  if (recovered === null || recovered === undefined) return words.oomAgain;
-  return recovered ? words.oomRecovered : words.oomTried;
-}
-
-function oomLine(entry, node, words) {
-  const outcome = oomOutcome(entry, words);
-  const text = `${outcome} · ${oomText(entry, node, words)}`;
-  return h(`li.headroom-oom${entry.recovered ? ".headroom-recovered" : ""}`, { title: entry.error }, text);
 }
 
 /** The columns that there is room for. */
@@ -122,7 +116,7 @@ function nodeTable(run, { names, words, width, sort, onSort, onPick }) {
       "table.headroom-table",
       {},
       h("thead", {}, h("tr", {}, keys.map((key) => heading(key, words, sort, onSort)))),
-      h("tbody", {}, sorted.slice(0, MOST_ROWS).map((node) => row(node, { keys, highest, names, words, onPick }))),
+      h("tbody", {}, sorted.slice(0, MOST_ROWS).map((node) => row(node, { keys, highest, device: run.device, names, words, onPick }))),
     ),
     left > 0 ? h("p.headroom-quiet", {}, fill(words.more, { count: left })) : null,
   );
@@ -157,7 +151,7 @@ function cachedCells(node, options) {
 function cell(node, key, options) {
   const value = COLUMNS[key](node);
   if (key === "title") return titleCell(node, options);
-  if (key === "peak") return peakCell(value, options.highest);
+  if (key === "peak") return peakCell(node, options);
   if (key === "seconds") return h("td", {}, seconds(value));
   if (value === null) return h("td");
   return growthCell(value, LEVELS[key](node), options.words);
@@ -181,8 +175,13 @@ function titleCell(node, { names, words }, colspan = null) {
   );
 }
 
-function peakCell(value, highest) {
+/** The peak on the run's main device, and small below it those on the others. */
+function peakCell(node, { highest, device, words }) {
+  const value = node.peak_vram_mib ?? null;
   if (value === null) return h("td", {}, "");
   const share = `${((value / highest) * 100).toFixed(1)}%`;
-  return h("td.headroom-peak", { title: mib(value), style: { "--share": share } }, compactMib(value));
+  const others = usedDevices(node).filter((other) => other.device && other.device !== device);
+  const lines = others.map((other) => h("small", {}, `${other.device} ${peakText(other, words, compactMib)}`));
+  const title = isExact(node) ? mib(value) : `${peakText(node, words, mib)} (${words.atLeastTip})`;
+  return h("td.headroom-peak", { title, style: { "--share": share } }, peakText(node, words, compactMib), lines);
 }

@@ -108,6 +108,17 @@ export function sortNodes(nodes, column, descending) {
   });
 }
 
+/** Whether a peak is known to within a hundredth; else it may have been higher. */
+export function isExact({ peak_vram_mib: peak, peak_vram_at_most_mib: most }) {
+  return most === undefined || (most !== null && most <= 1.01 * peak);
+}
+
+/** The devices of a run, or of a node in it, that have a peak: the record's own figures are one's. */
+export function usedDevices(part) {
+  const used = (part.devices ?? []).filter((device) => device.peak_vram_mib !== null);
+  return used.length || part.peak_vram_mib == null ? used : [part];
+}
+
 /** The column to sort by first: the peak where there is one, else the time. */
 export function firstColumn(run) {
   return usedColumns(run).includes("peak") ? "peak" : "seconds";

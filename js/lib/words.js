@@ -1,8 +1,10 @@
 // What the panel says, in the languages that the pack speaks.
+import { ADVICE_WORDS } from "./advice_words.js";
 import { RESCUE_WORDS } from "./rescue_words.js";
 
 const EN = {
   ...RESCUE_WORDS.en,
+  ...ADVICE_WORDS.en,
   purge: "Purge VRAM",
   purging: "Purging…",
   purgeTip: "Unload every model, collect garbage and return the allocator's cache",
@@ -75,12 +77,18 @@ const EN = {
   actions: "What the memory nodes did",
   returned: "{freed} went back to the driver",
   report: "Report",
+  figureFree: "Driver free",
+  figureAllocated: "torch allocated",
+  figureReserved: "torch reserved",
+  figurePages: "Dynamic-VRAM pages",
+  figureRss: "RAM of this process",
   noAnswer: "The server does not answer: {error}",
   chart: "Memory over the time of the run",
 };
 
 const ZH = {
   ...RESCUE_WORDS.zh,
+  ...ADVICE_WORDS.zh,
   purge: "清理显存",
   purging: "正在清理…",
   purgeTip: "卸载所有模型，回收垃圾，并把分配器缓存还给驱动",
@@ -153,6 +161,11 @@ const ZH = {
   actions: "内存节点做了什么",
   returned: "{freed} 已还给驱动",
   report: "报告",
+  figureFree: "驱动空闲",
+  figureAllocated: "torch 已分配",
+  figureReserved: "torch 已保留",
+  figurePages: "动态显存页面",
+  figureRss: "本进程内存",
   noAnswer: "服务器没有回应：{error}",
   chart: "运行期间的内存变化",
 };

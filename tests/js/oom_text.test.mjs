@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { oomMessage } from "../../js/lib/panel.js";
-import { oomText } from "../../js/lib/run_view.js";
+import { oomMessage } from "../../js/lib/happened.js";
+import { oomText } from "../../js/lib/happened.js";
 import { LANGUAGES } from "../../js/lib/words.js";
 
 const ENGLISH = LANGUAGES.en;

@@ -13,6 +13,7 @@ from headroom.api import routes as api
 from headroom.api.gate import Gate
 from headroom.api.routes import Routes
 from headroom.base.refusals import NotKnown, Refused
+from headroom.record.held import HeldPeaks
 
 ERRORS = [
     (NotKnown("No record."), 404, "No record."),
@@ -37,6 +38,9 @@ class Recorder:
     def run(self, prompt_id):
         return None
 
+    def newest_ids(self):
+        return []
+
 
 def no_advice(prompt_id, into_gib):
     raise NotKnown("No record of this prompt.")
@@ -45,7 +49,8 @@ def no_advice(prompt_id, into_gib):
 def asked(*requests, act=None, rescue=lambda prompt_id: {}):
     """The (status, JSON) of each (method, path, body) on a server with our routes."""
     routes = Routes(
-        Recorder(), Gate(lambda: False, lambda: True), lambda: (0, 0), rescue, None, no_advice
+        Recorder(), Gate(lambda: False, lambda: True), lambda: (0, 0), rescue, None, no_advice,
+        HeldPeaks(Recorder()),
     )
 
     async def ask():

@@ -1,0 +1,73 @@
+"""The highest use of each device and of RAM since the server began or since somebody asked."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from ..base.device import in_mib
+from ..measure.snapshot import Snapshot
+from .run import Run
+
+Seen = TypeVar("Seen")
+Highest = dict[str, int]  # bytes, by device; RAM under its own name
+RAM = "ram"
+
+
+class Records(Protocol):
+    """The recorder, as far as it is asked here."""
+
+    def look(self, prompt_id: str, read: Callable[[Run], Seen]) -> Seen | None: ...
+
+    def newest_ids(self) -> list[str]: ...
+
+
+class HeldPeaks:
+    """Holds peaks across runs. Told of every run that is over, and asks for the one that runs.
+
+    A run that had begun before a reset counts with all of its peaks: nobody knows when they were.
+    """
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._lock = threading.Lock()
+        self._since = time.time()
+        self._highest: Highest = {}
+
+    def run_is_over(self, prompt_id: str) -> None:
+        """Keep the peaks of a run; a few microseconds."""
+        self._keep(self._records.look(prompt_id, _of_run) or {})
+
+    def as_json(self, now: Snapshot) -> dict[str, Any]:
+        """Return the peaks in MiB and since when (seconds of the epoch), `now` included."""
+        running = self._records.newest_ids()[:1]
+        for prompt_id in running:
+            self._keep(self._records.look(prompt_id, self._of_unfinished) or {})
+        self._keep(_of_snapshot(now))
+        with self._lock:
+            held = {name: in_mib(amount) for name, amount in self._highest.items()}
+            return {"since": round(self._since, 3), "rss_mib": held.pop(RAM, None), "devices": held}
+
+    def reset(self) -> None:
+        """Forget the peaks until now."""
+        with self._lock:
+            self._since, self._highest = time.time(), {}
+
+    def _of_unfinished(self, run: Run) -> Highest:
+        return _of_run(run) if run.ended is None else {}
+
+    def _keep(self, found: Highest) -> None:
+        with self._lock:
+            for name, amount in found.items():
+                self._highest[name] = max(self._highest.get(name, 0), amount)
+
+
+def _of_run(run: Run) -> Highest:
+    peaks = {device: peak.at_least for device, peak in zip(run.devices, run.peaks, strict=False)
+             if peak is not None}
+    return {**peaks, RAM: run.peak_rss_bytes} if run.peak_rss_bytes is not None else peaks
+
+
+def _of_snapshot(now: Snapshot) -> Highest:
+    used = {device.device: device.used_bytes for device in now.devices}
+    return {**used, RAM: now.rss_bytes}

@@ -1,0 +1,129 @@
+// Cards under a run: what to change, what that saves, and a button that does it. And "Make it fit …".
+import { h } from "./dom.js";
+import { mib } from "./format.js";
+import { saidText } from "./said.js";
+import { fill } from "./words.js";
+
+const SHOWN = 3;
+const MIB = 1024;
+
+/** An amount of which only a range is known: [low, high] in MiB. */
+export function rangeText([low, high], words) {
+  const [least, most] = [mib(low), mib(high)];
+  if (least === most) return most;
+  return low > 0 ? fill(words.adviceRange, { low: least, high: most }) : fill(words.adviceUpTo, { high: most });
+}
+
+/** The sentence of a piece of advice in the user's language, the server's own where it has none. */
+export function adviceText(item, words) {
+  const values = item.values ?? {};
+  const said = saidText({ key: `advice_${values.sentence ?? item.kind}`, values }, item.text, words);
+  return /\{\w+\}/.test(said) ? item.text : said;
+}
+
+export const titleOf = (item, words) => words[`title_${item.kind}`] ?? item.kind;
+
+/** Names of several pieces, each kind once. */
+export function titlesOf(items, words) {
+  return [...new Set(items.map((item) => titleOf(item, words)))].join(words.rescueComma);
+}
+
+/** What a run needs: [low, high] in MiB; null where nobody can tell. */
+export function needsOf(run) {
+  if (run.fits) return run.fits.smallest_mib;
+  if (run.peak_vram_mib === null) return null;
+  return [run.peak_vram_mib, run.peak_vram_at_most_mib ?? run.peak_vram_mib];
+}
+
+/** Everything about advice under a run; null where there is none. `onApply(items)`,
+ * `onPick(node)`, `onPlan(gib)` gives what is needed for a size, null after a message about an error. */
+export function adviceView(run, advice, options) {
+  if (!advice.length) return null;
+  const { words } = options;
+  const cards = advice.map((item) => card(item, run, options));
+  const rest = cards.slice(SHOWN);
+  return h(
+    "div.headroom-stack.headroom-advices",
+    { "data-advice-of": run.prompt_id },
+    h("h4", {}, words.advice),
+    h("div.headroom-stack", { role: "list", "aria-label": words.advice }, cards.slice(0, SHOWN)),
+    rest.length
+      ? h("details", {}, h("summary", {}, fill(words.adviceMore, { count: rest.length })), h("div.headroom-stack", { role: "list" }, rest))
+      : null,
+    fitForm(run, options),
+  );
+}
+
+function card(item, run, { words, onApply, onPick }) {
+  const node = run.nodes.find(({ node_id: id }) => String(id) === String(item.node_ids?.[0]));
+  return h(
+    "div.headroom-card.headroom-advice",
+    { "data-advice": item.id, role: "listitem" },
+    h("div.headroom-line", {}, h("strong", {}, titleOf(item, words)), h("span", {}, fill(words.adviceSaves, { range: rangeText(item.saves_mib, words) }))),
+    h("p", {}, adviceText(item, words)),
+    h("p.headroom-quiet", {}, priceText(item, words)),
+    h(
+      "div.headroom-buttons",
+      {},
+      item.edit ? button(words.adviceApply, words.adviceApplyTip, titleOf(item, words), () => onApply([item])) : null,
+      node ? button(words.adviceShow, null, titleOf(item, words), () => onPick(node)) : null,
+    ),
+  );
+}
+
+function button(text, title, about, onclick) {
+  return h("button.headroom-button", { type: "button", title, "aria-label": `${text}: ${about}`, onclick }, text);
+}
+
+/** What it costs, and how much it saved where it was applied and run. */
+function priceText(item, words) {
+  const price = [item.changes_picture ? words.adviceOther : words.adviceSame];
+  if (item.cost === "seconds") price.push(words.adviceSeconds);
+  if (item.measured_mib) price.push(fill(words.adviceSaved, { saved: mib(item.measured_mib.mib) }));
+  return price.join(" · ");
+}
+
+/** A form that asks for a size, says what the server would do for it, and does that. */
+function fitForm(run, { words, onApply, onPlan }) {
+  const needs = needsOf(run);
+  if (!needs) return null;
+  const answer = h("p", { role: "status" });
+  const apply = h("button.headroom-button.headroom-primary", { type: "button", disabled: true }, words.adviceApply);
+  const wanted = Math.max(0.5, Math.floor((needs[0] / MIB) * 2) / 2);
+  const size = h("input.headroom-size", {
+    type: "number", min: 0.5, max: 1024, step: "any", value: wanted, "aria-label": words.fitInto,
+  });
+  let chosen = [];
+  const update = async () => {
+    const gib = Number(size.value);
+    chosen = [];
+    apply.disabled = true;
+    if (!(gib > 0)) return;
+    const items = await onPlan(gib);
+    if (Number(size.value) !== gib || !items) return;
+    chosen = items;
+    answer.textContent = planText(items, needs, gib * MIB, words);
+    apply.disabled = !chosen.length;
+  };
+  size.addEventListener("change", update);
+  apply.addEventListener("click", () => onApply(chosen));
+  return h(
+    "details.headroom-fit",
+    { ontoggle: (event) => event.currentTarget.open && update() },
+    h("summary.headroom-button", {}, words.fitButton),
+    h("label.headroom-line", {}, h("span", {}, words.fitInto), size),
+    answer,
+    apply,
+  );
+}
+
+/** What a plan comes to, in words: what is done, and what the last step of it is expected to need. */
+export function planText(items, needs, into, words) {
+  const expects = items.at(-1)?.expected_mib ?? needs;
+  const fits = expects[1] <= into;
+  const values = { needs: rangeText(needs, words), expects: rangeText(expects, words), names: titlesOf(items, words) };
+  if (!items.length) return fill(fits ? words.fitNone : words.fitNothing, values);
+  const risky = items.filter((item) => item.changes_picture);
+  const picture = risky.length ? ` ${fill(words.fitPicture, { names: titlesOf(risky, words) })}` : "";
+  return fill(fits ? words.fitPlan : words.fitShort, values) + picture;
+}

@@ -1,0 +1,167 @@
+// Puts an edit of the advice into the graph on the canvas, by LiteGraph's own methods.
+import { findNode } from "./graph.js";
+import { freePlace, overlap } from "./place.js";
+import { pathOf } from "./runs.js";
+import { CannotApply, endsOf, inputOf, leadTo, linkOf, outputSource, sourceOf } from "./wires.js";
+
+const TITLE = 30;
+const DISTANCE = 60;
+/** What of a node's looks and state is the user's. */
+const KEPT = ["title", "color", "bgcolor", "mode"];
+
+/**
+ * Apply the steps of `edit` to the graph `root` and return the new nodes. `create(class)` makes a
+ * node, null for a class that the page does not know; `growth` is by how much it may grow in height
+ * when it is drawn. Raises CannotApply; what was done until then stays, so that one who calls this
+ * undoes it.
+ */
+export function applyEdit(root, edit, create, growth = 1) {
+  const doing = { root, create, growth, refs: new Map() };
+  return edit.steps.flatMap((step) => STEPS[step.op](step, doing));
+}
+
+const STEPS = { insert, replace, set };
+
+function nodeOf({ root, refs }, id) {
+  const node = refs.get(id) ?? findNode(root, id);
+  if (!node) throw new CannotApply("notOnCanvas", { id });
+  return node;
+}
+
+function makeNode({ create }, classType, values) {
+  const node = create(classType);
+  if (!node) throw new CannotApply("adviceNoClass", { node: classType });
+  for (const [name, value] of Object.entries(values ?? {})) setWidget(node, name, value);
+  return node;
+}
+
+function setWidget(node, name, value) {
+  const widget = node.widgets?.find((candidate) => candidate.name === name);
+  if (!widget) throw new CannotApply("adviceNoInput", { node: node.title, input: name });
+  widget.value = value;
+}
+
+/** A new node between an output and some inputs; one in each graph that such inputs are in. */
+function insert(step, doing) {
+  const targets = step.to.map(([id, name]) => {
+    const node = nodeOf(doing, id);
+    return { id, node, index: inputOf(node, name) };
+  });
+  const groups = byGraph(targets);
+  if (!groups.length) groups.push([]);
+  return groups.map((group) => insertOnce(step, group, doing));
+}
+
+/** Targets by the graph they are in; one that several instances of a subgraph share comes once. */
+function byGraph(targets) {
+  const groups = new Map();
+  for (const target of targets) {
+    const group = groups.get(target.node.graph) ?? [];
+    groups.set(target.node.graph, group);
+    if (!group.some(({ node, index }) => node === target.node && index === target.index)) group.push(target);
+  }
+  return [...groups.values()];
+}
+
+function insertOnce(step, targets, doing) {
+  const [fromId, fromSlot] = step.from;
+  const origin = nodeOf(doing, fromId);
+  const source = targets.length ? sourceOf(targets[0].node, targets[0].index) : outputSource(origin, fromSlot);
+  if (!source) throw new CannotApply("adviceChanged", { node: targets[0].node.title });
+  const graph = targets[0]?.node.graph ?? origin.graph;
+  const node = makeNode(doing, step.class_type, step.inputs);
+  node.pos = placeBetween(graph, source.node, targets[0]?.node, grown(node.size, doing));
+  graph.add(node);
+  if (step.ref) doing.refs.set(`ref:${step.ref}`, node);
+  source.connect(node, inputOf(node, step.through));
+  for (const target of targets) outputSource(node, step.out ?? 0).connect(target.node, target.index);
+  const path = pathOf(targets[0]?.id ?? fromId).slice(0, -1);
+  for (const [name, link] of Object.entries(step.links ?? {})) further(link, path, doing).connect(node, inputOf(node, name));
+  return node;
+}
+
+/** The source of a further input, led into the subgraph at `path` where needed. */
+function further([id, slot], path, { root, refs }) {
+  const made = refs.get(id);
+  if (made) return outputSource(made, slot);
+  nodeOf({ root, refs }, id);
+  return leadTo(root, id, slot, path);
+}
+
+/** Another node in the place of one, with its id, its title, its wires and its values. */
+function replace(step, doing) {
+  const old = nodeOf(doing, step.node);
+  const { graph } = old;
+  const node = makeNode(doing, step.class_type);
+  const wires = Object.entries(step.keep ?? {}).map(([from, to]) => keepInput(old, from, node, to));
+  for (const [name, value] of Object.entries(step.inputs ?? {})) setWidget(node, name, value);
+  const outputs = Object.entries(step.outputs ?? {}).map(([from, to]) => [endsOf(old, Number(from)), to]);
+  for (const key of KEPT) if (old[key] !== undefined) node[key] = old[key];
+  graph.remove(old);
+  Object.assign(node, { id: old.id, pos: placeOf(graph, old, grown(node.size, doing)) });
+  graph.add(node);
+  for (const [source, name] of wires) source?.connect(node, inputOf(node, name));
+  for (const [ends, slot] of outputs) for (const end of ends) end.connect(node, slot);
+  return [node];
+}
+
+/** Take over the value of an input that has a widget; returns its wire, to be connected later. */
+function keepInput(old, from, node, to) {
+  const index = (old.inputs ?? []).findIndex((input) => input.name === from);
+  const widget = old.widgets?.find((candidate) => candidate.name === from);
+  if (index < 0 && !widget) throw new CannotApply("adviceNoInput", { node: old.title, input: from });
+  if (widget && node.widgets?.some((candidate) => candidate.name === to)) setWidget(node, to, widget.value);
+  return [index < 0 ? null : sourceOf(old, index), to];
+}
+
+/** Another value of a widget; a wire that was in its input is taken out. */
+function set(step, doing) {
+  const node = nodeOf(doing, step.node);
+  setWidget(node, step.input, step.value);
+  const index = (node.inputs ?? []).findIndex((input) => input.name === step.input);
+  if (index >= 0 && linkOf(node, index)) node.disconnectInput(index);
+  return [];
+}
+
+/** Move new nodes that have grown into others, as they do in Nodes 2.0 when they are first drawn. */
+export function keepApart(nodes) {
+  for (const node of nodes) {
+    const boxes = boxesOf(node.graph, node);
+    if (!boxes.some((box) => overlap(boxOf(node), box))) continue;
+    const [left, top] = freePlace(boxOf(node), boxOf(node).slice(2), boxes);
+    node.pos = [left, top + TITLE];
+  }
+}
+
+/** What a node covers, its title included. */
+export function boxOf({ pos, size }) {
+  return [pos[0], pos[1] - TITLE, size[0], size[1] + TITLE];
+}
+
+function boxesOf(graph, except = null) {
+  const ends = [graph.inputNode, graph.outputNode].map((end) => end?.boundingRect).filter(Boolean);
+  return [...graph.nodes.filter((node) => node !== except).map(boxOf), ...ends];
+}
+
+const grown = ([width, height], { growth }) => [width, height * growth];
+
+/** Half way between two nodes, or as near to that as there is room. */
+function placeBetween(graph, left, right, [width, height]) {
+  const size = [width, height + TITLE];
+  const x = left && right
+    ? (left.pos[0] + left.size[0] + right.pos[0] - width) / 2
+    : (right ? right.pos[0] - width - DISTANCE : left.pos[0] + left.size[0] + DISTANCE);
+  const y = left && right ? (left.pos[1] + right.pos[1]) / 2 : (left ?? right).pos[1];
+  const [at, top] = freePlace([x, y - TITLE], size, boxesOf(graph));
+  return [at, top + TITLE];
+}
+
+/** The place of the node that was there, unless the new one needs more room than there is. */
+function placeOf(graph, old, [width, height]) {
+  const boxes = boxesOf(graph);
+  const wanted = [old.pos[0], old.pos[1] - TITLE];
+  const size = [width, height + TITLE];
+  if (!boxes.some((box) => overlap([...wanted, ...size], box))) return [...old.pos];
+  const [left, top] = freePlace(wanted, size, boxes);
+  return [left, top + TITLE];
+}

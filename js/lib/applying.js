@@ -1,0 +1,109 @@
+// One press of Apply: does the edit still fit what is on the canvas, one undo step, the new nodes selected.
+import { applyEdit, keepApart } from "./apply.js";
+import { rootOf } from "./graph.js";
+import { CannotApply } from "./wires.js";
+
+/** Which input comes out of which output of nodes that change nothing about a value. */
+const THROUGH = {
+  HeadroomPurgeVRAM: ["value"], HeadroomOffloadModel: ["model", "after"], HeadroomCastBF16: ["model"],
+  HeadroomSizeSorter: [null, null, "items"], HeadroomRestoreOrder: ["items"], HeadroomMoveToCPU: ["value"], HeadroomOOMGuard: ["model"], HeadroomMemoryReport: ["value"],
+};
+const MOST_FRAMES = 60;
+const STILL_FRAMES = 4;
+
+/** Our nodes between an output and a link of the prompt; null: it comes from elsewhere. */
+function between(prompt, link, [id, slot]) {
+  const passed = [];
+  for (let at = link, left = 100; Array.isArray(at) && left; left -= 1) {
+    if (String(at[0]) === String(id) && at[1] === slot) return passed;
+    const node = prompt[at[0]];
+    passed.push(node);
+    at = node?.inputs?.[THROUGH[node.class_type]?.[at[1]]];
+  }
+  return null;
+}
+
+/** Whether a node does what an insert is to do: of its class, and about the same model or index. */
+function isSame(node, step, prompt) {
+  if (node.class_type !== step.class_type) return false;
+  return Object.entries(step.links ?? {}).every(([name, link]) => (
+    String(link[0]).startsWith("ref:") || between(prompt, node.inputs[name], link) !== null));
+}
+
+/**
+ * Raise CannotApply when the canvas, as the API prompt that it gives now, is not what was advised
+ * about. `classes` are the classes of nodes in the run, by id.
+ */
+export function checkEdit(edit, prompt, classes) {
+  const known = (id) => {
+    const [node, ran] = [prompt[id], classes.get(String(id))];
+    if (!node) throw new CannotApply("notOnCanvas", { id });
+    const ours = node.class_type.startsWith("Headroom");
+    if (ran && node.class_type !== ran && !ours) throw new CannotApply("adviceChanged", { node: `#${id}` });
+    return node;
+  };
+  const isOwn = (id) => String(id).startsWith("ref:");
+  for (const step of edit.steps) {
+    if (step.node && !isOwn(step.node)) known(step.node);
+    if (step.op === "replace" && known(step.node).class_type === step.class_type) throw new CannotApply("adviceDone", {});
+    for (const [id] of Object.values(step.links ?? {})) if (!isOwn(id)) known(id);
+    if (step.op !== "insert" || isOwn(step.from[0])) continue;
+    known(step.from[0]);
+    for (const [id, name] of step.to.filter(([to]) => !isOwn(to))) {
+      const passed = between(prompt, known(id).inputs[name], step.from);
+      if (!passed) throw new CannotApply("adviceChanged", { node: `#${id}` });
+      if (passed.some((node) => isSame(node, step, prompt))) throw new CannotApply("adviceDone", {});
+    }
+  }
+}
+
+/**
+ * Apply edits, in order, as one step of undo; what does not fit raises CannotApply and leaves
+ * everything as it was. `canvas` is LiteGraph's, `prompt()` gives the API prompt of what is on it,
+ * `create(class)` a node, `undo()` takes the last step back, `frame()` waits for the next drawing,
+ * `growth()` says by how much new nodes may grow when they are first drawn.
+ */
+export async function applyEdits(edits, classes, { canvas, prompt, create, undo, frame, growth = () => 1 }) {
+  const before = await prompt();
+  for (const edit of edits) checkEdit(edit, before, classes);
+  const nodes = [];
+  let failed = null;
+  canvas.emitBeforeChange();
+  canvas.emitAfterChange(); // what the user did last, a new seed for example, is a step of its own
+  canvas.emitBeforeChange();
+  try {
+    for (const edit of edits) nodes.push(...applyEdit(rootOf(canvas.graph), edit, create, growth()));
+    select(canvas, nodes);
+    await still(nodes, frame);
+    keepApart(nodes);
+    await still(nodes, frame);
+    // LiteGraph does so later by itself, which would be one more step of undo.
+    for (const graph of new Set([rootOf(canvas.graph), ...nodes.map((node) => node.graph)])) graph.updateExecutionOrder();
+  } catch (error) {
+    failed = error;
+  } finally {
+    canvas.emitAfterChange();
+  }
+  if (!failed) return nodes;
+  await undo();
+  throw failed;
+}
+
+/** Wait until nodes keep their size: Nodes 2.0 measures them when they are first drawn. */
+async function still(nodes, frame) {
+  const sizes = () => JSON.stringify(nodes.map((node) => [...node.size]));
+  let [last, same] = [sizes(), 0];
+  for (let left = MOST_FRAMES; left && same < STILL_FRAMES; left -= 1) {
+    await frame();
+    same = sizes() === last ? same + 1 : 0;
+    last = sizes();
+  }
+}
+
+/** Select the new nodes, in the subgraph where the first of them is. */
+function select(canvas, nodes) {
+  if (!nodes.length) return;
+  if (nodes.every((node) => node.graph !== canvas.graph)) canvas.setGraph(nodes[0].graph);
+  canvas.selectItems(nodes.filter((node) => node.graph === canvas.graph));
+  canvas.setDirty(true, true);
+}

@@ -1,0 +1,199 @@
+"""Advice under a run: its cards, and what Apply does to the canvas, to undo and to a saved file."""
+
+import json
+
+import pytest
+from support.prompts import sampling
+
+pytestmark = [pytest.mark.host, pytest.mark.browser]
+
+CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
+
+
+def insert(class_type, source, through, to, **links):
+    return {"op": "insert", "ref": "a", "class_type": class_type, "inputs": {}, "from": source,
+            "through": through, "out": 0, "to": to, "links": links}
+
+
+ENCODE = {"op": "replace", "node": "2", "class_type": "HeadroomEncodeToCPU",
+          "keep": {"clip": "clip", "text": "text"}, "inputs": {"cache": "disk"},
+          "outputs": {"0": 0}}
+PURGE = insert("HeadroomPurgeVRAM", ["4", 0], "value", [["5", "samples"]], keep=["2", 0])
+GUARD = insert("HeadroomOOMGuard", ["1", 0], "model", [["4", "model"]])
+
+
+def advice(kind, *steps, saves=(500.0, 800.0)):
+    return {"id": kind, "kind": kind, "text": f"Advice of the kind {kind}.", "values": {},
+            "saves_mib": list(saves), "measured_on": {}, "node_ids": ["2"], "cost": "seconds",
+            "changes_picture": False, "edit": {"steps": list(steps)}, "measured_mib": None}
+
+
+ADVICE = [advice("encode_to_cpu", ENCODE), advice("purge_between", PURGE),
+          advice("oom_guard", GUARD, saves=(1.0, 2.0))]
+# What the user's nodes are: all but where a replaced one has another class and more widgets.
+NODES = """() => Object.fromEntries(app.graph.nodes.map(n =>
+  [n.id, { title: n.title, values: Object.fromEntries(n.widgets?.map(w => [w.name, w.value]) ?? []),
+           place: [...n.pos] }]))"""
+PROMPT = "async () => (await app.graphToPrompt()).output"
+SELECTED = "() => [...app.canvas.selectedItems].map(n => n.comfyClass).sort()"
+OVERLAPS = """() => { const boxes = app.canvas.graph.nodes.map(n =>
+    [n.title, n.pos[0], n.pos[1] - 30, n.size[0], n.size[1] + 30]);
+  return boxes.flatMap((a, i) => boxes.slice(i + 1).filter(b => a[1] < b[1] + b[3]
+    && b[1] < a[1] + a[3] && a[2] < b[2] + b[4] && b[2] < a[2] + a[4]).map(b => [a[0], b[0]])); }"""
+SETTLE = """async () => { const t = app.extensionManager.workflow.activeWorkflow.changeTracker;
+  (t.captureCanvasState ?? t.checkState).call(t); return t.undoQueue.length; }"""
+PLACES = {"1": (0, 0), "2": (400, 0), "3": (0, 400), "4": (900, 0), "5": (1400, 0), "6": (1800, 0)}
+ARRANGE = """places => { const workflow = app.graph.serialize();
+  for (const node of workflow.nodes) node.pos = places[node.id];
+  return app.loadGraphData(workflow); }"""
+
+
+@pytest.fixture
+def advised(sim, open_page):
+    """A page with a finished run in its panel, and this advice on it."""
+
+    def show(seed, items, **options):
+        comfy = open_page(sim(4096), **options).load_prompt(sampling(seed=seed))
+        comfy.page.evaluate(ARRANGE, PLACES)
+        comfy.loaded(6)
+        comfy.page.wait_for_timeout(1000)  # Nodes 2.0 measures what it has drawn
+        comfy.page.evaluate(SETTLE)
+        comfy.page.route("**/headroom/runs/*/advice", lambda route: route.fulfill(json=items))
+        comfy.page.route("**/headroom/runs/*/advice?into_gib=*", lambda route: route.fulfill(
+            json=[{**each, "expected_mib": [100.0, 200.0]} for each in items[:2]]))
+        panel = comfy.open_panel()
+        comfy.run()
+        panel.locator("[data-advice]").nth(len(items) - 1).wait_for()
+        return comfy, panel
+
+    return show
+
+
+def press_apply(comfy, panel, kind):
+    panel.locator(f"[data-advice='{kind}']").get_by_role("button", name="Apply").click()
+    assert "Applied" in comfy.toast()
+
+
+def undo(comfy, key="z"):
+    comfy.page.locator("canvas#graph-canvas").focus()
+    comfy.page.keyboard.press(f"Control+{key}")
+    comfy.page.wait_for_timeout(1500)
+
+
+@CANVAS
+def test_apply_is_one_step_of_undo_and_leaves_the_users_nodes_as_they_were(advised, nodes2):
+    comfy, panel = advised(200 + nodes2, ADVICE, nodes2=nodes2)
+    page = comfy.page
+    prompt, nodes = page.evaluate(PROMPT), page.evaluate(NODES)
+    for kind in ("encode_to_cpu", "purge_between", "oom_guard"):
+        press_apply(comfy, panel, kind)
+    comfy.loaded(8)
+    after = page.evaluate(PROMPT)
+    assert {key: after[key]["class_type"] for key in ("2", "7", "8")} == {
+        "2": "HeadroomEncodeToCPU", "7": "HeadroomPurgeVRAM", "8": "HeadroomOOMGuard"}
+    assert after["2"]["inputs"]["text"] == prompt["2"]["inputs"]["text"]
+    assert after["2"]["inputs"]["cache"] == "disk"
+    assert after["5"]["inputs"]["samples"] == ["7", 0]
+    assert after["7"]["inputs"]["value"] == ["4", 0] and after["7"]["inputs"]["keep"] == ["2", 0]
+    assert after["4"]["inputs"]["model"] == ["8", 0] and after["8"]["inputs"]["model"] == ["1", 0]
+    now = page.evaluate(NODES)
+    for key, node in nodes.items():
+        assert now[key]["title"] == node["title"]
+        assert key == "2" or now[key] == node
+    assert page.evaluate(SELECTED) == ["HeadroomOOMGuard"]
+    assert page.evaluate(OVERLAPS) == []
+    page.wait_for_timeout(1000)
+    page.evaluate(SETTLE)  # as every click of the user does: nothing but the three steps is there
+    for left in ("8", "7", "2"):
+        undo(comfy)
+        assert (left in page.evaluate(PROMPT)) == (left == "2")
+    assert page.evaluate(PROMPT) == prompt
+    for _ in range(3):
+        undo(comfy, "y")
+    assert page.evaluate(PROMPT) == after
+
+
+def test_an_applied_workflow_is_saved_loaded_again_and_runs(advised):
+    comfy, panel = advised(210, ADVICE)
+    press_apply(comfy, panel, "encode_to_cpu")
+    press_apply(comfy, panel, "oom_guard")
+    prompt = comfy.page.evaluate(PROMPT)
+    saved = comfy.page.evaluate("() => JSON.stringify(app.graph.serialize())")
+    comfy.reload()
+    comfy.load_workflow(json.loads(saved), 7)
+    assert comfy.page.evaluate(PROMPT) == prompt
+    assert comfy.run()["status"] == "success"
+
+
+@CANVAS
+def test_make_it_fit_takes_only_what_is_needed_in_one_step(advised, nodes2):
+    comfy, panel = advised(220 + nodes2, ADVICE, nodes2=nodes2)
+    prompt = comfy.page.evaluate(PROMPT)
+    panel.get_by_text("Make it fit …").click()
+    size = panel.get_by_label("GPU memory in GiB")
+    size.fill("0.75")
+    size.press("Tab")
+    form = panel.locator(".headroom-fit")
+    form.get_by_text("then 100 MiB to 200 MiB may be expected").wait_for()
+    assert "Encode to CPU, Purge VRAM" in form.get_by_role("status").inner_text()
+    form.get_by_role("button", name="Apply").click()
+    comfy.loaded(7)
+    assert "Encode to CPU, Purge VRAM" in comfy.toast()
+    comfy.page.wait_for_timeout(1000)
+    comfy.page.evaluate(SETTLE)
+    undo(comfy)
+    assert comfy.page.evaluate(PROMPT) == prompt
+
+
+def test_what_does_not_fit_the_canvas_any_more_is_said_and_changes_nothing(advised):
+    comfy, panel = advised(230, ADVICE)
+    press_apply(comfy, panel, "encode_to_cpu")
+    before = comfy.page.evaluate(PROMPT)
+    panel.locator("[data-advice='encode_to_cpu']").get_by_role("button", name="Apply").click()
+    comfy.page.get_by_text("This is in the workflow already").wait_for()
+    comfy.page.evaluate("() => app.graph.remove(app.graph.getNodeById(5))")
+    panel.locator("[data-advice='purge_between']").get_by_role("button", name="Apply").click()
+    comfy.page.get_by_text("#5 is not on this canvas").wait_for()
+    del before["5"], before["6"]["inputs"]["images"]
+    assert comfy.page.evaluate(PROMPT) == before
+
+
+INTO_SUBGRAPH = """async () => { const nodes = [2, 4].map(id => app.graph.getNodeById(id));
+  const made = app.graph.convertToSubgraph(new Set(nodes)); app.canvas.setDirty(true, true);
+  return made.node.id; }"""
+
+
+@CANVAS
+def test_in_a_subgraph_the_nodes_stand_inside_and_one_undo_takes_them_back(
+    sim, open_page, nodes2
+):
+    comfy = open_page(sim(4096), nodes2=nodes2).load_prompt(sampling(seed=240 + nodes2))
+    page = comfy.page
+    holder = page.evaluate(INTO_SUBGRAPH)
+    comfy.loaded(5)
+    page.wait_for_timeout(1000)
+    page.evaluate(SETTLE)
+    inner = [{**ENCODE, "node": f"{holder}:2"},
+             insert("HeadroomOffloadModel", ["1", 0], "model", [[f"{holder}:4", "model"]],
+                    after=["3", 0])]
+    page.route("**/headroom/runs/*/advice",
+               lambda route: route.fulfill(json=[advice("encode_to_cpu", *inner)]))
+    panel = comfy.open_panel()
+    assert comfy.run()["status"] == "success"
+    prompt = page.evaluate(PROMPT)
+    press_apply(comfy, panel, "encode_to_cpu")
+    after = page.evaluate(PROMPT)
+    new = next(key for key, each in after.items() if each["class_type"] == "HeadroomOffloadModel")
+    assert new.startswith(f"{holder}:")
+    assert after[f"{holder}:2"]["class_type"] == "HeadroomEncodeToCPU"
+    assert after[f"{holder}:2"]["inputs"]["text"] == prompt[f"{holder}:2"]["inputs"]["text"]
+    assert after[f"{holder}:4"]["inputs"]["model"] == [new, 0]
+    assert after[new]["inputs"]["model"] == ["1", 0] and after[new]["inputs"]["after"] == ["3", 0]
+    assert page.evaluate(OVERLAPS) == []
+    page.wait_for_timeout(1000)
+    page.evaluate(SETTLE)
+    undo(comfy)
+    assert page.evaluate(PROMPT) == prompt
+    undo(comfy, "y")
+    assert page.evaluate(PROMPT) == after
+    assert comfy.run()["status"] == "success"

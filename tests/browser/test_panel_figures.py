@@ -1,0 +1,131 @@
+"""What the panel makes of figures: devices, peaks at least, held peaks, the live reserve."""
+
+import json
+
+import pytest
+from support.browser import mib_text
+from support.prompts import picture, sampling
+
+pytestmark = [pytest.mark.host, pytest.mark.browser]
+
+
+@pytest.fixture
+def gpu(sim):
+    return sim(4096)
+
+
+def change_answers(comfy, pattern, change):
+    """Let the page see the server's own answers with `change(json)` made to them."""
+
+    def answer(route):
+        body = route.fetch().json()
+        change(body)
+        route.fulfill(json=body)
+
+    comfy.page.route(pattern, answer)
+
+
+def test_peaks_are_held_until_they_are_reset(gpu, open_page):
+    comfy = open_page(gpu).load_prompt(sampling(seed=300))
+    comfy.set("Headroom.Panel.RefreshSeconds", 0.5)
+    run = comfy.run()
+    comfy.page.request.post(f"{gpu.url}/headroom/purge", data="{}")
+    panel = comfy.open_panel()
+    held = panel.locator(f"[data-device='{run['device']}'] [data-peak]")
+    assert float(held.get_attribute("data-peak")) >= run["peak_vram_mib"]
+    panel.get_by_role("button", name="Reset").click()
+    comfy.until(lambda: float(held.get_attribute("data-peak")) < run["peak_vram_mib"])
+    used = comfy.get("/headroom/memory")["devices"][0]["used_mib"]
+    assert float(held.get_attribute("data-peak")) == pytest.approx(used)
+
+
+def test_the_reserve_is_hidden_where_the_host_has_no_public_way(gpu, open_page):
+    comfy = open_page(gpu)
+    panel = comfy.open_panel()
+    if comfy.get("/headroom/memory")["reserve_mib"] is not None:
+        pytest.skip("this ComfyUI has a live reserve")
+    assert panel.get_by_role("slider").count() == 0
+
+
+def test_moving_the_reserve_asks_the_server_for_that_many_mib(gpu, open_page):
+    comfy = open_page(gpu)
+    left = {"reserve_mib": 512}
+    change_answers(comfy, "**/headroom/memory", lambda body: body.update(left))
+
+    def reserve(route):
+        left["reserve_mib"] = json.loads(route.request.post_data)["mib"]
+        route.fulfill(json={"reserve_mib": left["reserve_mib"]})
+
+    comfy.page.route("**/headroom/reserve", reserve)
+    panel = comfy.open_panel()
+    slider = panel.get_by_role("slider", name="Leave to others")
+    assert slider.input_value() == "512"
+    slider.focus()
+    comfy.page.keyboard.press("ArrowRight")
+    comfy.until(lambda: left["reserve_mib"] == 576)
+    panel.get_by_text("576 MiB").wait_for()
+
+
+def test_every_device_and_what_is_only_at_least_are_told_apart(gpu, open_page):
+    comfy = open_page(gpu).load_prompt(sampling(seed=310))
+
+    def two_devices(run):
+        if "devices" not in run:
+            return
+        for part in (run, *run["nodes"]):
+            main, other = part["devices"][0], {**part["devices"][0], "device": "cuda:9"}
+            if main["peak_vram_mib"] is not None:
+                main["peak_vram_at_most_mib"] = None
+                other.update(peak_vram_mib=77.0, peak_vram_at_most_mib=77.0)
+                part["peak_vram_at_most_mib"] = None
+            part["devices"] = [main, other]
+
+    change_answers(comfy, "**/headroom/runs/*", two_devices)
+    panel = comfy.open_panel()
+    run = comfy.run()
+    main = panel.locator("[data-figure='vram']")
+    assert main.locator("b").inner_text() == f"≥ {mib_text(run['peak_vram_mib'])}"
+    assert run["device"] in main.inner_text()
+    other = panel.locator("[data-figure='vram cuda:9']")
+    assert other.locator("b").inner_text() == "77 MiB"
+    assert "cuda:9 77M" in panel.locator("td.headroom-peak").first.inner_text()
+
+
+def test_a_run_says_which_gpu_would_have_been_enough_and_that_this_was_measured(gpu, open_page):
+    comfy = open_page(gpu).load_prompt(sampling(seed=320))
+    panel = comfy.open_panel()
+    run = comfy.run()
+    fits = comfy.get(f"/headroom/runs/{run['prompt_id']}")["fits"]
+    said = panel.locator("[data-fits]").inner_text()
+    assert mib_text(fits["smallest_mib"][1]) in said
+    assert f"a card of {fits['cards_gib'][0]} GiB is enough" in said
+    assert "Measured in this run" in said
+
+
+def test_the_last_words_of_oom_guard_stand_under_the_run_in_the_users_language(gpu, open_page):
+    comfy = open_page(gpu, locale="zh").load_prompt(sampling(seed=330))
+    comfy.run()  # loads and encodes, so that the faults meet the sampler
+    comfy.load_prompt(sampling(seed=331, guarded=True))
+    panel = comfy.open_panel()
+    gpu.arm_fault(above_bytes=1000, at=100, times=100_000)
+    run = comfy.run()
+    gpu.disarm()
+    assert run["status"] == "error" and run["gave_up"]
+    words = panel.locator(".headroom-gave-up").inner_text()
+    assert "显存不足守护无法完成" in words and "OOM Guard could not" not in words
+    for line in panel.locator(".headroom-oom").all_inner_texts():
+        assert "attempt" not in line and "returned" not in line
+
+
+def test_reports_are_told_in_the_users_language(gpu, open_page):
+    comfy = open_page(gpu, locale="zh").load_prompt(picture(seed=340))
+    panel = comfy.open_panel()
+    comfy.run()
+    assert "显存" in panel.locator(".headroom-action").first.inner_text()
+    assert "freed" not in panel.locator(".headroom-action").first.inner_text()
+    comfy.until(lambda: panel.locator(".headroom-primary").is_enabled())
+    panel.locator(".headroom-primary").click()
+    assert "释放了" in comfy.toast()
+    panel.locator(".headroom-report summary").click()
+    report = panel.locator(".headroom-report pre").inner_text()
+    assert "驱动空闲" in report and "分配器缓存" in report and "garbage" not in report

@@ -1,0 +1,133 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { adviceText, needsOf, planText, rangeText, titlesOf } from "../../js/lib/advice.js";
+import { applyEdits, checkEdit } from "../../js/lib/applying.js";
+import { isExact, usedDevices } from "../../js/lib/runs.js";
+import { CannotApply } from "../../js/lib/wires.js";
+import { wordsFor } from "../../js/lib/words.js";
+import { Graph, makeNode, wires } from "./fake_graph.mjs";
+import { node, run } from "./fixtures.mjs";
+
+const [EN, ZH] = [wordsFor("en"), wordsFor("zh")];
+const item = (kind, low, high, fields = {}) => ({
+  id: kind, kind, text: "In English.", values: {}, saves_mib: [low, high], node_ids: [], changes_picture: false,
+  cost: "seconds", edit: { steps: [] }, measured_mib: null, ...fields,
+});
+
+test("a sentence is said in the user's language, the server's own where it has none", () => {
+  const said = item("oom_guard", 1, 2, { values: { node: "VAE Decode", peak: "2.0 GiB" } });
+  assert.equal(adviceText(said, EN), "In English.");
+  assert.match(adviceText(said, ZH), /VAE Decode 是这次运行中最占显存的节点/);
+  assert.equal(adviceText(item("oom_guard", 1, 2), ZH), "In English.");
+  assert.equal(adviceText(item("a new kind", 1, 2), ZH), "In English.");
+});
+
+test("ranges are said as far as they are known", () => {
+  assert.equal(rangeText([1024, 2048], EN), "1 GiB to 2 GiB");
+  assert.equal(rangeText([0, 2048], EN), "up to 2 GiB");
+  assert.equal(rangeText([512, 512], EN), "512 MiB");
+});
+
+test("a plan says what is done, what to expect after all of it, and whether that is enough", () => {
+  const items = [item("encode_to_cpu", 1, 2, { expected_mib: [2500, 2600] }), item("oom_guard", 1, 2, { expected_mib: [1843, 2150] })];
+  const needs = [3000, 3100];
+  assert.equal(planText(items, needs, 2200, EN), "Encode to CPU, OOM Guard: then 1.8 GiB to 2.1 GiB may be expected instead of 2.9 GiB to 3 GiB.");
+  assert.match(planText(items, needs, 100, EN), /more than asked for/);
+  assert.match(planText([], needs, 4000, ZH), /已经放得下/);
+  assert.match(planText([], needs, 100, EN), /nothing here can be applied/);
+  const risky = [item("cast_bf16", 1, 2, { changes_picture: true, expected_mib: [1, 2] })];
+  assert.match(planText(risky, needs, 2500, EN), /Changes the picture: Cast bf16/);
+});
+
+test("each kind is named once, and every kind has a name in both languages", () => {
+  assert.equal(titlesOf([item("oom_guard"), item("oom_guard"), item("reserve")], EN), "OOM Guard, Reserve");
+  for (const kind of ["encode_to_cpu", "offload_after", "purge_between", "cast_bf16", "size_sorter", "oom_guard",
+    "disk_cache", "other_process", "expandable_segments", "gc_threshold", "cudnn_benchmark", "reserve"]) {
+    for (const words of [EN, ZH]) assert.ok(words[`title_${kind}`], kind);
+  }
+});
+
+test("what a run needs is what its record says it would have fitted, else its peak", () => {
+  assert.deepEqual(needsOf(run([], { fits: { smallest_mib: [5, 6] } })), [5, 6]);
+  assert.deepEqual(needsOf(run([], { peak_vram_at_most_mib: 310 })), [300, 310]);
+  assert.equal(needsOf(run([], { peak_vram_mib: null })), null);
+});
+
+test("a peak is exact only when it cannot have been a hundredth more", () => {
+  assert.equal(isExact({ peak_vram_mib: 100, peak_vram_at_most_mib: 101 }), true);
+  assert.equal(isExact({ peak_vram_mib: 100, peak_vram_at_most_mib: 120 }), false);
+  assert.equal(isExact({ peak_vram_mib: 100, peak_vram_at_most_mib: null }), false);
+  const [one, other, unused] = [100, 5, null].map((peak, at) => ({ device: `cuda:${at}`, peak_vram_mib: peak }));
+  assert.deepEqual(usedDevices({ devices: [one, other, unused], peak_vram_mib: 100 }), [one, other]);
+  assert.equal(usedDevices(node("1")).length, 1);
+});
+
+const PROMPT = {
+  1: { class_type: "Loader", inputs: {} },
+  2: { class_type: "HeadroomOOMGuard", inputs: { model: ["1", 0] } },
+  3: { class_type: "Sample", inputs: { model: ["2", 0] } },
+};
+const insert = (classType, from = ["1", 0]) => ({
+  steps: [{ op: "insert", class_type: classType, from, through: "model", to: [["3", "model"]], links: {} }],
+});
+const classes = new Map([["1", "Loader"], ["3", "Sample"]]);
+const refused = (key) => (error) => error instanceof CannotApply && error.key === key;
+
+test("an edit fits a workflow with nodes of ours on its wires, but not twice", () => {
+  checkEdit(insert("HeadroomPurgeVRAM"), PROMPT, classes);
+  assert.throws(() => checkEdit(insert("HeadroomOOMGuard"), PROMPT, classes), refused("adviceDone"));
+});
+
+test("a second model on the same wire is not the first one's", () => {
+  const prompt = {
+    ...PROMPT, 4: { class_type: "HeadroomOffloadModel", inputs: { after: ["1", 0], model: ["8", 0] } }, 8: { class_type: "Loader", inputs: {} },
+    3: { class_type: "Sample", inputs: { model: ["4", 1] } },
+  };
+  const offload = (model) => ({ steps: [{ ...insert("HeadroomOffloadModel").steps[0], links: { model } }] });
+  checkEdit(offload(["8", 1]), prompt, classes);
+  assert.throws(() => checkEdit(offload(["8", 0]), prompt, classes), refused("adviceDone"));
+});
+
+test("an edit does not fit a workflow whose nodes or wires are others now", () => {
+  assert.throws(() => checkEdit(insert("HeadroomPurgeVRAM", ["1", 1]), PROMPT, classes), refused("adviceChanged"));
+  assert.throws(() => checkEdit(insert("HeadroomPurgeVRAM", ["9", 0]), PROMPT, classes), refused("notOnCanvas"));
+  assert.throws(() => checkEdit(insert("HeadroomPurgeVRAM"), PROMPT, new Map([["3", "VAEDecode"]])), refused("adviceChanged"));
+});
+
+function page(graph) {
+  const calls = [];
+  const canvas = {
+    graph, setDirty() {}, selectItems: (items) => calls.push(["select", ...items.map(({ id }) => id)]),
+    emitBeforeChange: () => calls.push(["begin"]), emitAfterChange: () => calls.push(["end"]),
+  };
+  const prompt = async () => ({ 1: { class_type: "Loader", inputs: {} }, 3: { class_type: "Sample", inputs: { model: ["1", 0] } } });
+  return { calls, tools: { canvas, prompt, create: makeNode, undo: async () => calls.push(["undo"]), frame: async () => {} } };
+}
+
+function two() {
+  const graph = new Graph();
+  graph.put("Loader", 1).connect(0, graph.put("Sample", 3), 0);
+  return graph;
+}
+
+test("several edits are one change, and the new nodes are selected", async () => {
+  const graph = two();
+  const { calls, tools } = page(graph);
+  const offload = insert("HeadroomOffloadModel");
+  await applyEdits([{ steps: [{ ...insert("HeadroomOOMGuard").steps[0], out: 0 }] }, { steps: [{ ...offload.steps[0], out: 0 }] }], classes, tools);
+  assert.deepEqual(calls, [["begin"], ["end"], ["begin"], ["select", 4, 5], ["end"]]);
+  assert.deepEqual(wires(graph), ["1:0>4:0", "4:0>5:0", "5:0>3:0"]);
+});
+
+test("an edit that fails half way is taken back and told", async () => {
+  const { calls, tools } = page(two());
+  const steps = [{ ...insert("HeadroomOOMGuard").steps[0], out: 0 }, { op: "set", node: "3", input: "gone", value: 1 }];
+  await assert.rejects(applyEdits([{ steps }], classes, tools), refused("adviceNoInput"));
+  assert.deepEqual(calls, [["begin"], ["end"], ["begin"], ["end"], ["undo"]]);
+});
+
+test("an edit that does not fit changes nothing at all", async () => {
+  const { calls, tools } = page(two());
+  await assert.rejects(applyEdits([insert("HeadroomOOMGuard", ["1", 1])], classes, tools), refused("adviceChanged"));
+  assert.deepEqual(calls, []);
+});
