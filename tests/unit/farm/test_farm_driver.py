@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from farm import outputs
 from farm.driver import Driver
 from farm.ledger import Ledger
@@ -93,7 +94,8 @@ class Farm:
 
 
 def finished(results):
-    return sorted(path.name for path in Path(results).iterdir() if not path.name.startswith((".", "ledger")))
+    names = [path.name for path in Path(results).iterdir()]
+    return sorted(name for name in names if not name.startswith((".", "ledger")))
 
 
 def test_every_prompt_is_finished_once_and_those_too_large_for_small_servers_on_the_large_one(

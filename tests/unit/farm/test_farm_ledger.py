@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from farm import outputs
 from farm.keys import prompt_id_of
 from farm.ledger import FILE, Ledger, entry_of, line_of

@@ -1,6 +1,7 @@
 """Which prompt goes where, and what follows an attempt."""
 
 import pytest
+
 from farm.needs import Need, Needs
 from farm.placement import Queue, Server, Waiting
 from farm.prompts import asked_for

@@ -5,6 +5,7 @@ import json
 import uuid
 
 import pytest
+
 from farm import prompts
 from farm.keys import key_of, kind_of, models_of, prompt_id_of
 from farm.servers import read_servers
@@ -15,13 +16,21 @@ def prompt(**inputs):
     return {"1": {"class_type": "Fake", "inputs": inputs}}
 
 
+GENERATOR = """
+def prompts():
+    for seed in (5, 6):
+        yield {"1": {"class_type": "Fake", "inputs": {"seed": seed}}}
+"""
+
+
 def written(path, data):
     path.write_text(data if isinstance(data, str) else json.dumps(data), encoding="utf-8")
     return str(path)
 
 
 def test_the_key_is_of_the_content_whatever_the_order_and_the_titles():
-    one = {"1": {"class_type": "A", "inputs": {"x": 1, "y": 2}}, "2": {"class_type": "B", "inputs": {}}}
+    one = {"1": {"class_type": "A", "inputs": {"x": 1, "y": 2}},
+           "2": {"class_type": "B", "inputs": {}}}
     two = {"2": {"inputs": {}, "class_type": "B", "_meta": {"title": "Mine"}},
            "1": {"class_type": "A", "inputs": {"y": 2, "x": 1}}}
     assert key_of(one, {}) == key_of(two, {})
@@ -39,8 +48,8 @@ def test_a_kind_leaves_out_seeds_and_texts_but_not_sizes_models_and_wires():
     base = dict(width=512, seed=1, text="a cat", ckpt_name="sd15.safetensors", model=["4", 0])
     kind = kind_of(prompt(**base))
     assert kind == kind_of(prompt(**{**base, "seed": 2, "text": "a dog on a mat"}))
-    for name, value in (("width", 768), ("ckpt_name", "my model xl.safetensors"), ("model", ["5", 0]),
-                        ("weight_dtype", "fp8_e4m3fn")):
+    for name, value in (("width", 768), ("ckpt_name", "my model xl.safetensors"),
+                        ("model", ["5", 0]), ("weight_dtype", "fp8_e4m3fn")):
         assert kind != kind_of(prompt(**{**base, name: value})), name
 
 
@@ -61,8 +70,7 @@ def test_prompts_come_from_files_lists_lines_folders_and_generators(tmp_path):
     written(folder / "note.txt", "not a prompt")
     one = written(tmp_path / "one.json", prompt(seed=0))
     several = written(tmp_path / "several.json", [prompt(seed=1)])
-    code = "def prompts():\n    for n in (5, 6):\n        yield {'1': {'class_type': 'Fake', 'inputs': {'seed': n}}}\n"
-    made = written(tmp_path / "made.py", code)
+    made = written(tmp_path / "made.py", GENERATOR)
     found = list(prompts.read_all([one, several, str(folder), made]))
     assert [asked.prompt["1"]["inputs"]["seed"] for asked in found] == [0, 1, 2, 3, 4, 5, 6]
     assert found[2].extra_data == {"x": 1}
@@ -91,9 +99,8 @@ def test_all_files_are_checked_and_counted_once_before_the_first_prompt_runs(tmp
     ("p.json", "3", "expected to be a prompt in API format"),
     ("p.json", '{"nodes": [], "links": []}', "is a workflow of the canvas; save it in ComfyUI"),
     ("p.json", '{"1": {"class_type": "A"}}', "expected to be a prompt"),
-    ("p.json", '{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "extra_data": [1]}', "extra_data"),
-    ("p.json", '{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "extra_data": {"headroom": 1}}',
-     "extra_data"),
+    ("p.json", json.dumps({"prompt": prompt(), "extra_data": [1]}), "extra_data"),
+    ("p.json", json.dumps({"prompt": prompt(), "extra_data": {"headroom": 1}}), "extra_data"),
     ("p.py", "x = 1", "expected to have a function `prompts`"),
 ])
 def test_a_bad_prompt_is_one_sentence_that_names_the_file(tmp_path, name, data, says):
@@ -127,15 +134,19 @@ COMMAND = ["x", "{port}"]
 
 
 @pytest.mark.parametrize("data, says", [
-    ("{", "is not JSON"), ({}, "a list of servers"), ([3], "server 0 of"), ([{}], "`url` or `command`"),
+    ("{", "is not JSON"), ({}, "a list of servers"), ([3], "server 0 of"),
+    ([{}], "`url` or `command`"),
     ([{"url": "http://a", "command": COMMAND}], "`url` or `command`"),
     ([{"url": "http://a", "speed": 3}], "at most"), ([{"url": "gpu-box:8188"}], "is no URL"),
     ([{"url": "http://a:99999"}], "is no URL"), ([{"command": "python main.py"}], "list of words"),
-    ([{"command": ["python", "main.py"]}], "{port}"), ([{"command": COMMAND, "count": 0}], "`count`"),
-    ([{"command": COMMAND, "count": True}], "`count`"), ([{"command": COMMAND, "gpus": -1}], "`gpus`"),
+    ([{"command": ["python", "main.py"]}], "{port}"),
+    ([{"command": COMMAND, "count": 0}], "`count`"),
+    ([{"command": COMMAND, "count": True}], "`count`"),
+    ([{"command": COMMAND, "gpus": -1}], "`gpus`"),
     ([{"command": COMMAND, "env": {"A": 1}}], "`env`"),
     ([{"command": COMMAND, "resources": {"A": "x"}}], "`resources`"),
-    ([{"url": "http://a", "name": "a"}, {"url": "http://b", "name": "a"}], "Two servers are called a"),
+    ([{"url": "http://a", "name": "a"}, {"url": "http://b", "name": "a"}],
+     "Two servers are called a"),
     ([], "wants a server"),
 ])
 def test_a_bad_list_of_servers_is_one_sentence(tmp_path, data, says):

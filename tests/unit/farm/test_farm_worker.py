@@ -8,13 +8,14 @@ import time
 from pathlib import Path
 
 import pytest
+from support import fake_comfy
+from support.fake_comfy import FakeComfy
+
 from farm.keys import prompt_id_of
 from farm.prompts import asked_for
 from farm.servers import ServerSpec
 from farm.words import Facts, Order
 from farm.worker import Patience, ServerFailed, Worker
-from support import fake_comfy
-from support.fake_comfy import FakeComfy
 
 QUICK = Patience(start=30.0, silent=0.6, prompt=20.0)
 
