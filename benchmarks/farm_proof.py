@@ -92,8 +92,8 @@ def mixed(args: argparse.Namespace, folder: Path, servers: Json) -> Json:
     farm.write(prompts)
     bases = {name: str(server.base_dir) for name, server in servers.items()}
     faults = [
-        Fault("server_killed", len(prompts) // 4, bases["small"]),
-        Fault("server_hung", len(prompts) // 2, bases["middle"]),
+        Fault("server_killed", len(prompts) // 4, "small", bases["small"]),
+        Fault("server_hung", len(prompts) // 2, "middle", bases["middle"]),
         Fault("driver_killed", len(prompts) * 3 // 4),
     ]
     for fault in faults:
@@ -108,13 +108,12 @@ def mixed(args: argparse.Namespace, folder: Path, servers: Json) -> Json:
                  for text in judge(body, results.get(f"{farm.file}:{number + 1}"), farm)]
     done = Counter(entry["key"] for entry in farm.ledger() if entry["what"] == "done")
     problems += [f"{key} is finished {times} times" for key, times in done.items() if times > 1]
-    executed = executions(servers)
     return {
         "finished": len(results), "faults": [fault.what for fault in faults if fault.is_done],
         "by_server": dict(Counter(one["server"] for one in results.values())),
         "attempts": dict(Counter(
             entry["what"] for entry in farm.ledger() if entry["what"] != "begin")),
-        "executed_twice": sum(executed[tag(body)] > 1 for body in prompts),
+        "executed_twice": sum(executions(servers, body) > 1 for body in prompts),
         **farm.pace(), "problems": problems,
     }
 
@@ -158,16 +157,11 @@ def judge(body: Json, result: Json | None, farm: Farm) -> list[str]:
     return problems
 
 
-def executions(servers: Json) -> Counter[str]:
-    """How often each prompt has written its first file, on whatever server."""
+def executions(servers: Json, body: Json) -> float:
+    """How often a prompt has written its files, on whatever server."""
     files = [path for server in servers.values()
-             for path in (server.base_dir / "output").glob("m*_*.png")]
-    numbers = Counter((path.parent, path.name.split("_")[0]) for path in files)
-    sizes = {f"m{number:04d}": 0 for number in range(len(files))}
-    found: Counter[str] = Counter()
-    for (_, name), count in numbers.items():
-        found[name] += count
-    return Counter({name: found[name] for name in sizes if found[name]})
+             for path in (server.base_dir / "output").glob(f"{tag(body)}_*")]
+    return len(files) / body["latent"]["inputs"]["batch_size"]
 
 
 if __name__ == "__main__":

@@ -27,10 +27,14 @@ Json = dict[str, Any]
 
 @dataclass
 class Fault:
-    """What goes wrong once so many prompts are finished; `base` names the server's processes."""
+    """What goes wrong once so many prompts are finished, to a `server` that runs one.
+
+    `base` is a folder that the command lines of its processes name.
+    """
 
     what: str
     after: int
+    server: str = ""
     base: str = ""
     is_done: bool = False
 
@@ -66,7 +70,7 @@ class Farm:
         """Run, start it first where it does not, until the fault's time has come; then do it."""
         if self._process is None:
             self._start()
-        self._look(lambda: self._finished() >= fault.after)
+        self._look(lambda: self._finished() >= fault.after and self._works(fault.server))
         if fault.what == "driver_killed":
             end_process(self._running(), grace_seconds=0)
             self._process = None
@@ -107,6 +111,13 @@ class Farm:
             return
         self._cpu.append((self._finished(), times.user + times.system))
 
+    def _works(self, server: str) -> bool:
+        """Whether a server runs a prompt and has run some before."""
+        if not server:
+            return True
+        own = [entry["what"] for entry in self.ledger() if entry["server"] == server]
+        return len(own) >= 4 and own[-1] == "begin"
+
     def _finished(self) -> int:
         return len(list(self._results.glob("*/result.json")))
 
@@ -133,7 +144,9 @@ class Farm:
         return hashlib.sha256((self._results / key / name).read_bytes()).hexdigest()
 
     def ledger(self) -> list[Json]:
-        lines = (self._results / "ledger.jsonl").read_bytes().splitlines()
+        path = self._results / "ledger.jsonl"
+        whole, _, _ = (path.read_bytes() if path.exists() else b"").rpartition(b"\n")
+        lines = [line for line in whole.splitlines() if line]
         return [json.loads(line.partition(b" ")[2]) for line in lines]
 
     def pace(self) -> Json:

@@ -93,5 +93,3 @@ def test_all_prompts_are_finished_once_though_a_server_dies_one_hangs_and_the_dr
                  if one["files"][0]["name"].startswith(f"{inputs['filename_prefix']}_")]
         assert one["server"] == "large"
     assert not any(map(servers_running, SIZES_MIB.values()))
-    assert farm().wait(LONGEST_SECONDS) == 0
-    assert "60 were finished before" in (tmp_path / "log").read_text()
