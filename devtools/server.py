@@ -34,6 +34,15 @@ class PortTaken(ServerError):
     """The port asked for is in use by another program."""
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """How to start a server: its command line, where, and what to add to the environment."""
+
+    command: list[str]
+    folder: Path
+    env: dict[str, str]
+
+
 @dataclass(eq=False)
 class ComfyServer:
     """A ComfyUI server on 127.0.0.1 with its own base folder and this pack linked into it.
@@ -122,6 +131,15 @@ class ComfyServer:
             self.stop()
             raise
         return self
+
+    def recipe(self, port: str) -> "Recipe":
+        """What others need to start this server themselves, on that port; its folder is made."""
+        self._prepare_base()
+        before, self.port = self.port, port  # type: ignore[assignment]
+        try:
+            return Recipe(self.command(), self.base_dir, dict(self.env or {}))
+        finally:
+            self.port = before
 
     def command(self) -> list[str]:
         """The command line that starts the server."""

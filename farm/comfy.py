@@ -9,7 +9,8 @@ import requests
 from .words import Facts, Json
 
 REQUEST_SECONDS = 10.0  # a heartbeat: more than one may fail before a server counts as hung
-PAUSE_SECONDS = 0.25
+PAUSE_SECONDS, LEAST_SECONDS = 0.25, 0.02
+LOOKS_IN_QUEUE = 20
 SETTLE_SECONDS = 2.0
 BROKEN_CONNECTIONS = 3  # an idle one may be closed at the moment in which it is used again
 CHUNK_BYTES = 1 << 20
@@ -77,14 +78,15 @@ class Comfy:
 
         Unknown when the server forgot the prompt: it was started anew.
         """
-        looks = 0
+        began, looks = time.monotonic(), 0
         while (entry := self.ended(prompt_id)) is None:
             if time.monotonic() > until:
                 return None
             looks += 1
-            if looks % 20 == 0 and not self.has(prompt_id):
+            if looks % LOOKS_IN_QUEUE == 0 and not self.has(prompt_id):
                 raise Unreachable("it no longer knows the prompt: it was started anew")
-            time.sleep(PAUSE_SECONDS)
+            # A short prompt is noticed at once, a long one costs no request more than it must.
+            time.sleep(min(PAUSE_SECONDS, LEAST_SECONDS + (time.monotonic() - began) / 20))
         return entry
 
     def forget(self, prompt_ids: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ LIMITS = Limits()
 AHEAD = 1000  # prompts that are read before they are needed, at least
 TURN_SECONDS = 1.0
 AGAIN_SECONDS = (2.0, 60.0)  # between attempts to have a server back: at first, at most
+TURNED_AWAY = 3  # times for want of room; then a prompt is tried all the same
 STARTS = 5  # in a row that fail before a server that was there once is given up
 
 
@@ -135,7 +136,7 @@ class Driver:
         present = [seat.server for seat in self._in("idle", "busy")]
         for seat in idle:
             others = [server for server in present if server is not seat.server]
-            waiting = self._queue.take(seat.server, others)
+            waiting = self._queue.take(seat.server, others, self._is_largest(seat.server))
             if waiting is not None:
                 self._begin(seat, waiting)
 
@@ -143,19 +144,24 @@ class Driver:
         asked, server = waiting.asked, seat.server
         need = self._ledger.needs.of(asked.kind)
         fit = need.fit(server.facts.room_mib)
-        largest = max(other.server.size_mib for other in self._in("idle", "busy"))
         ended = self._ledger.ended(asked.key, server.name)
+        is_patient = waiting.turned_away < TURNED_AWAY
         order = Order(
             asked, prompt_id_of(asked.key, server.name, ended),
-            room_mib=need.enough_mib if fit == "fits" else 0.0,
+            room_mib=need.enough_mib if fit == "fits" and is_patient else 0.0,
             guard=fit in ("guarded", "too small") and server.facts.has_headroom,
-            rescue=self._after_oom == "rescue" or server.size_mib >= largest,
+            rescue=self._after_oom == "rescue" or self._is_largest(server),
             resumes=self._ledger.has_begun(asked.key, server.name),
             abandoned=tuple(self._ledger.abandoned(server.name)),
         )
         self._ledger.begins(order, server.name)
         seat.state, seat.waiting, server.models = "busy", waiting, asked.models
         self._calls.run(server.name, order)
+
+    def _is_largest(self, server: Server) -> bool:
+        """Whether no server is larger, of those that were there; one that comes may be."""
+        left = [seat for seat in self.seats if seat.state != "gone"]
+        return all(seat.was_there and seat.server.size_mib <= server.size_mib for seat in left)
 
     # ---------------------------------------------------- results
 

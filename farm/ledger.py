@@ -7,6 +7,7 @@ is finished once its folder stands under its final name (see `outputs`).
 
 import json
 import os
+import time
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -101,7 +102,7 @@ class Ledger:
         return file
 
     def _add(self, entry: Json) -> None:
-        self._file.write(line_of(entry))
+        self._file.write(line_of({"at": round(time.time(), 3), **entry}))
         self._apply(entry)
 
     def _apply(self, entry: Json) -> None:

@@ -52,6 +52,6 @@ class Needs:
         if ending == "done" and rescued and room_mib is not None:
             by_rescue = min(by_rescue, room_mib)
         if ending == "done" and not rescued:
-            bounds = [mib for mib in (needed_mib, room_mib) if mib is not None]
-            enough = min([enough, *bounds])
+            known = [mib for mib in (needed_mib, room_mib) if mib is not None]
+            enough = min([enough, *known[:1]])  # the room may have changed since it was told
         self._of[kind] = Need(enough, short, by_rescue)

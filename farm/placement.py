@@ -23,6 +23,7 @@ class Waiting:
     not_on: set[str] = field(default_factory=set)
     lost: int = 0
     errors: int = 0
+    turned_away: int = 0
     resumes_on: str | None = None
 
 
@@ -73,15 +74,17 @@ class Queue:
         """A prompt of this kind no longer runs."""
         self._in_flight[kind] -= 1
 
-    def take(self, server: Server, others: Collection[Server]) -> Waiting | None:
+    def take(
+        self, server: Server, others: Collection[Server], is_largest: bool = True
+    ) -> Waiting | None:
         """Take out the prompt that this idle server is to run next; None when none is for it.
 
-        `others` are all other servers that are there, busy or not.
+        `others` are the other servers that are there, busy or not. On the one that `is_largest`
+        what nothing is large enough for has its try.
         """
-        largest = max([server.size_mib, *(other.size_mib for other in others)])
         smaller = [other.facts.room_mib for other in others
                    if other.size_mib < server.size_mib and other.facts.room_mib is not None]
-        seat = _Seat(server, server.size_mib >= largest, max(smaller, default=0.0))
+        seat = _Seat(server, is_largest, max(smaller, default=0.0))
         found = min(self._candidates(server), key=lambda one: self._rank(one, seat), default=None)
         if found is None or self._rank(found, seat)[0] == NEVER:
             return None

@@ -36,7 +36,7 @@ def verdict(
     if ending == "done":
         return Verdict("finished", again)
     if ending == "no room":
-        return Verdict("again", again)
+        return Verdict("again", replace(again, turned_away=waiting.turned_away + 1))
     if ending == "interrupted":
         return Verdict("failed", again, said)
     if ending == "lost":

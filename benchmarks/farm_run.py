@@ -1,0 +1,191 @@
+"""The farm of `farm_proof`: its command, the faults around it, and what it left on disk."""
+
+import hashlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+from on_path import ROOT
+
+from devtools.processes import end_process, start_process
+from devtools.server import ComfyServer
+
+SILENT_SECONDS = 12  # a busy machine is not a hung server
+LOOK_SECONDS = 0.1
+LONGEST_SECONDS = 1500
+Json = dict[str, Any]
+
+
+@dataclass
+class Fault:
+    """What goes wrong once so many prompts are finished, to a `server` that runs one.
+
+    `base` is a folder that the command lines of its processes name.
+    """
+
+    what: str
+    after: int
+    server: str = ""
+    base: str = ""
+    is_done: bool = False
+
+
+class Farm:
+    """One folder of results, and the command that fills it, as often as it is started."""
+
+    def __init__(self, folder: Path, servers: list[Any]) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.file, self._results = folder / "prompts.jsonl", folder / "results"
+        self._servers = folder / "servers.json"
+        entries = [{"url": one, "name": one} if isinstance(one, str) else one for one in servers]
+        self._servers.write_text(json.dumps(entries), encoding="utf-8")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._cpu: list[tuple[int, float]] = []  # prompts finished, CPU seconds of the driver
+
+    def write(self, prompts: list[Json]) -> None:
+        lines = (json.dumps(prompt) for prompt in prompts)
+        self.file.write_text("\n".join(lines), encoding="utf-8")
+
+    # ---------------------------------------------------- running
+
+    def run_through(self) -> None:
+        """Run until the farm ends by itself; RuntimeError when it does not end well."""
+        self._start()
+        self._look(lambda: self._running().poll() is not None)
+        if self._running().returncode != 0:
+            raise RuntimeError(f"The farm ended with {self._running().returncode}:\n{self.log()}")
+        self._process = None
+
+    def run_until(self, fault: Fault) -> None:
+        """Run, start it first where it does not, until the fault's time has come; then do it."""
+        if self._process is None:
+            self._start()
+        self._look(lambda: self._finished() >= fault.after and self._works(fault.server))
+        if fault.what == "driver_killed":
+            end_process(self._running(), grace_seconds=0)
+            self._process = None
+            time.sleep(5)  # for the kernel to end what it started
+            fault.is_done = True
+            return
+        sign = signal.SIGKILL if fault.what == "server_killed" else signal.SIGSTOP
+        for process in self._with(fault.base):
+            process.send_signal(sign)
+            fault.is_done = True
+
+    def _start(self) -> None:
+        words = ["run", str(self.file), "--servers", str(self._servers), "--results",
+                 str(self._results), "--after-oom", "move", "--silent-seconds",
+                 str(SILENT_SECONDS)]
+        env = {**os.environ, "RAY_TMPDIR": str(self.folder.parent)}
+        with (self.folder / "log").open("ab") as log:
+            self._process = start_process([sys.executable, "-m", "farm", *words], cwd=ROOT,
+                                          env=env, output=log)
+
+    def _look(self, is_over: Any) -> None:
+        deadline = time.monotonic() + LONGEST_SECONDS
+        while not is_over():
+            if time.monotonic() > deadline:
+                end_process(self._running(), grace_seconds=0)
+                raise RuntimeError(f"The farm does not come to an end:\n{self.log()}")
+            self._measure()
+            time.sleep(LOOK_SECONDS)
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
+
+    def _measure(self) -> None:
+        try:
+            times = psutil.Process(self._running().pid).cpu_times()
+        except psutil.Error:
+            return
+        self._cpu.append((self._finished(), times.user + times.system))
+
+    def _works(self, server: str) -> bool:
+        """Whether a server runs a prompt and has run some before."""
+        if not server:
+            return True
+        own = [entry["what"] for entry in self.ledger() if entry["server"] == server]
+        return len(own) >= 4 and own[-1] == "begin"
+
+    def _finished(self) -> int:
+        return len(list(self._results.glob("*/result.json")))
+
+    # ---------------------------------------------------- what is there
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text(encoding="utf-8", errors="replace")[-6000:]
+
+    def processes(self, *bases: str) -> list[str]:
+        """The command lines of what runs in those folders."""
+        return [" ".join(process.cmdline())[:200] for base in bases for process in self._with(base)]
+
+    @staticmethod
+    def _with(base: str) -> list[psutil.Process]:
+        return [process for process in psutil.process_iter(["cmdline", "status"])
+                if base in (process.info["cmdline"] or ())
+                and process.info["status"] != psutil.STATUS_ZOMBIE]
+
+    def results(self) -> list[Json]:
+        return [json.loads(path.read_text(encoding="utf-8"))
+                for path in self._results.glob("*/result.json")]
+
+    def sha256(self, key: str, name: str) -> str:
+        return hashlib.sha256((self._results / key / name).read_bytes()).hexdigest()
+
+    def ledger(self) -> list[Json]:
+        path = self._results / "ledger.jsonl"
+        whole, _, _ = (path.read_bytes() if path.exists() else b"").rpartition(b"\n")
+        lines = [line for line in whole.splitlines() if line]
+        return [json.loads(line.partition(b" ")[2]) for line in lines]
+
+    def pace(self) -> Json:
+        """Prompts a minute, the pause of a server between two, CPU time of the driver a prompt."""
+        entries = self.ledger()
+        done = [entry for entry in entries if entry["what"] == "done"]
+        minutes = (entries[-1]["at"] - entries[0]["at"]) / 60
+        ended: dict[str, float] = {}
+        pauses = []
+        for entry in entries:
+            if entry["what"] != "begin":
+                ended[entry["server"]] = entry["at"]
+            elif entry["server"] in ended:
+                pauses.append(entry["at"] - ended[entry["server"]])
+        return {
+            "prompts_a_minute": round(len(done) / minutes, 1),
+            "pause_ms": round(1000 * median(pauses), 2) if pauses else None,
+            "driver_cpu_ms_a_prompt": self._cpu_ms(),
+        }
+
+    def _cpu_ms(self) -> float | None:
+        """Of the last start of the driver, without what Ray's own start takes."""
+        last = [self._cpu[-1]] if self._cpu else []
+        for point in reversed(self._cpu[:-1]):
+            if point[1] > last[-1][1]:
+                break
+            last.append(point)
+        begun = next((point for point in reversed(last) if point[0] > last[-1][0]), None)
+        if begun is None or last[0][0] <= begun[0]:
+            return None
+        return round(1000 * (last[0][1] - begun[1]) / (last[0][0] - begun[0]), 2)
+
+
+def has_ray() -> bool:
+    return importlib.util.find_spec("ray") is not None
+
+
+def own_server(server: ComfyServer, name: str) -> Json:
+    """What a servers file says of a server that the farm starts itself."""
+    recipe = server.recipe("{port}")
+    return {"name": name, "command": recipe.command, "folder": str(recipe.folder),
+            "env": recipe.env, "gpus": 0}

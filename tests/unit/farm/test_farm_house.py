@@ -1,0 +1,109 @@
+"""The farm stands beside the pack: neither imports the other, and one file imports Ray."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from farm import cli
+
+ROOT = Path(__file__).resolve().parents[3]
+FARM = ROOT / "farm"
+PACK = [ROOT / "__init__.py", *ROOT.glob("nodes/*.py"), *ROOT.glob("headroom/**/*.py")]
+OURS = {"headroom", "nodes", "devtools", "benchmarks", "tests", "farm"}
+# In the order in which they may import each other: what stands further down the list.
+FLOORS = ("__main__", "cli", "cluster progress", "driver worker", "ledger verdict",
+          "placement comfy process outputs", "needs prompts servers", "keys", "words")
+
+
+def imports(path):
+    """(level, module) of every import in a file, wherever it stands."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((0, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.level, node.module
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.level, alias.name) for alias in node.names)
+
+
+def test_nothing_of_the_pack_imports_the_farm():
+    assert len(PACK) > 100
+    names = [(path, name) for path in PACK for _, name in imports(path)]
+    assert [found for found in names if "farm" in found[1].split(".")] == []
+
+
+def test_the_farm_imports_nothing_of_the_pack_nor_of_the_development_tools():
+    for path in FARM.glob("*.py"):
+        found = {name.split(".")[0] for level, name in imports(path) if level == 0}
+        assert found & OURS == set(), path
+
+
+def test_only_one_file_of_the_farm_imports_ray():
+    users = [path.name for path in FARM.glob("*.py")
+             if any(name.split(".")[0] == "ray" for _, name in imports(path))]
+    assert users == ["cluster.py"]
+
+
+def test_imports_inside_the_farm_point_one_way():
+    floor = {name: number for number, names in enumerate(FLOORS) for name in names.split()}
+    assert set(floor) | {"__init__"} == {path.stem for path in FARM.glob("*.py")}
+    for path in FARM.glob("*.py"):
+        below = [name for level, name in imports(path) if level == 1]
+        if path.stem != "progress":  # knows the driver by name only, for its type
+            assert all(floor[name] > floor[path.stem] for name in below if name in floor), path
+
+
+def test_the_pack_neither_ships_nor_requires_ray():
+    for name in ("requirements.txt", "pyproject.toml"):
+        lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+        assert not any(line.startswith("ray") for line in lines)
+    assert "farm/" in (ROOT / ".comfyignore").read_text(encoding="utf-8").splitlines()
+
+
+# ---------------------------------------------------- what is typed
+
+
+@pytest.fixture
+def prompt(tmp_path):
+    path = tmp_path / "p.json"
+    path.write_text('{"1": {"class_type": "A", "inputs": {}}}', encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("words, says", [
+    ((), "required"), (("--servers", "http://a", "--retries", "-1"), "whole number from 0 up"),
+    (("--servers", "http://a", "--retries", "9" * 50), "whole number"),
+    (("--servers", "http://a", "--silent-seconds", "0"), "expected seconds"),
+    (("--servers", "http://a", "--prompt-seconds", "nan"), "expected seconds"),
+    (("--servers", "http://a", "--start-seconds", "soon"), "expected seconds"),
+    (("--servers", "http://a", "--after-oom", "pray"), "invalid choice"),
+])
+def test_a_wrong_option_is_one_sentence_and_exit_code_2(prompt, capsys, words, says):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["run", prompt, *words])
+    assert end.value.code == 2
+    assert says in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("source, servers, says", [
+    ("none.json", "http://a", "none.json cannot be read"),
+    (None, "gpu-box", "neither a URL"), (None, "http://", "is no URL"),
+])
+def test_what_cannot_be_read_is_one_sentence_before_anything_starts(
+    prompt, capsys, tmp_path, source, servers, says,
+):
+    results = tmp_path / "results"
+    words = ["run", source or prompt, "--servers", servers, "--results", str(results)]
+    assert cli.main(words) == cli.WRONG
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("Error: ") and says in line
+    assert not results.exists()
+
+
+def test_without_ray_it_says_how_to_get_it(prompt, capsys, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    words = ["run", prompt, "--servers", "http://a", "--results", str(tmp_path / "r")]
+    assert cli.main(words) == cli.WRONG
+    assert "pip install -r farm/requirements.txt" in capsys.readouterr().err

@@ -1,0 +1,95 @@
+"""The whole farm on Ray, with servers that compute nothing; skipped where Ray is not installed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support import fake_comfy
+
+pytest.importorskip("ray", reason="needs Ray: pip install -r farm/requirements.txt")
+ROOT = Path(__file__).resolve().parents[3]
+LONGEST_SECONDS = 180
+SIZES_MIB = {"small": 500, "large": 4000}
+
+
+def prompts():
+    """Sixty in three sizes; a sixth needs the large one."""
+    return [{"1": {"class_type": "Fake", "inputs": {
+        "mib": (100, 400, 3000)[0 if n % 2 else n // 2 % 3], "seed": n, "seconds": 0.05,
+        "filename_prefix": f"f{n}"}}} for n in range(60)]
+
+
+@pytest.fixture
+def farm(tmp_path):
+    """Starts the command on a folder of its own."""
+    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, prompts())), encoding="utf-8")
+    command = [sys.executable, fake_comfy.__file__, "--port", "{port}", "--mib"]
+    entries = [{"name": name, "command": [*command, str(mib)], "gpus": 0}
+               for name, mib in SIZES_MIB.items()]
+    (tmp_path / "servers.json").write_text(json.dumps(entries), encoding="utf-8")
+    words = ["run", str(tmp_path / "p.jsonl"), "--servers", str(tmp_path / "servers.json"),
+             "--results", str(tmp_path / "results"), "--after-oom", "move",
+             "--silent-seconds", "5"]
+    started = []
+
+    def start():
+        with (tmp_path / "log").open("ab") as log:
+            started.append(subprocess.Popen([sys.executable, "-m", "farm", *words], cwd=ROOT,
+                                            stdout=log, stderr=log))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def wait_until(condition):
+    until = time.monotonic() + LONGEST_SECONDS
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def results_of(folder):
+    return [json.loads(path.read_text()) for path in folder.glob("results/*/result.json")]
+
+
+def servers_running(mib):
+    import psutil
+
+    return [process for process in psutil.process_iter(["cmdline"])
+            if (process.info["cmdline"] or [])[-2:] == ["--mib", str(mib)]]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_all_prompts_are_finished_once_though_a_server_dies_one_hangs_and_the_driver_is_killed(
+    farm, tmp_path,
+):
+    driver = farm()
+    wait_until(lambda: len(results_of(tmp_path)) >= 5)
+    for process in servers_running(SIZES_MIB["small"]):
+        process.send_signal(signal.SIGKILL)
+    wait_until(lambda: len(results_of(tmp_path)) >= 20)
+    for process in servers_running(SIZES_MIB["large"]):
+        process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: len(results_of(tmp_path)) >= 30)
+    driver.kill()
+    driver.wait()
+    wait_until(lambda: not any(map(servers_running, SIZES_MIB.values())))
+    assert len(results_of(tmp_path)) < len(prompts())
+    assert farm().wait(LONGEST_SECONDS) == 0, (tmp_path / "log").read_text()[-3000:]
+    found = results_of(tmp_path)
+    names = [file["name"] for one in found for file in one["files"]]
+    assert sorted(names) == sorted(f"f{n}_00001_.txt" for n in range(60))
+    large = [prompt["1"]["inputs"] for prompt in prompts() if prompt["1"]["inputs"]["mib"] == 3000]
+    for inputs in large:
+        [one] = [one for one in found
+                 if one["files"][0]["name"].startswith(f"{inputs['filename_prefix']}_")]
+        assert one["server"] == "large"
+    assert not any(map(servers_running, SIZES_MIB.values()))

@@ -1,0 +1,213 @@
+"""Which prompt goes where, and what follows an attempt."""
+
+import pytest
+
+from farm.needs import Need, Needs
+from farm.placement import Queue, Server, Waiting
+from farm.prompts import asked_for
+from farm.verdict import Limits, verdict
+from farm.words import Facts, Outcome
+
+
+def asked(kind, seed=1, model="m.safetensors"):
+    inputs = {"kind": kind, "seed": seed, "model": model}
+    return asked_for(f"{kind}{seed}", {"1": {"class_type": "Fake", "inputs": inputs}})
+
+
+def server(name, mib, room=None, models=frozenset({"m.safetensors"})):
+    return Server(name, Facts(mib, mib if room is None else room, True), models)
+
+
+SMALL, MIDDLE, LARGE = server("small", 1000), server("middle", 2000), server("large", 8000)
+ALL = (SMALL, MIDDLE, LARGE)
+
+
+def known(**needs):
+    """Needs in which each kind has succeeded once with so many MiB."""
+    found = Needs()
+    for kind, mib in needs.items():
+        found.learn(asked(kind).kind, "done", mib, 8000)
+    return found
+
+
+def queue(needs, *kinds):
+    made = Queue(needs)
+    for number, kind in enumerate(kinds):
+        made.add(Waiting(asked(kind, number)))
+    return made
+
+
+def taken(made, to, others=ALL):
+    found = made.take(to, [one for one in others if one is not to], to is others[-1])
+    return None if found is None else found.asked.prompt["1"]["inputs"]["kind"]
+
+
+# ---------------------------------------------------- needs
+
+
+def test_what_sufficed_comes_down_and_what_was_short_goes_up():
+    needs = Needs()
+    for mib in (5000, 3000, 4000):
+        needs.learn("k", "done", mib, 8000)
+    needs.learn("k", "out of memory", None, 1000)
+    needs.learn("k", "out of memory", None, 500)
+    assert needs.of("k") == Need(3000, 1000)
+    fits = [needs.of("k").fit(mib) for mib in (500, 1000, 2000, 3000, None)]
+    assert fits == ["too small", "too small", "may fit", "fits", "unknown"]
+
+
+def test_a_run_that_needed_no_figure_sufficed_with_the_room_that_it_had():
+    needs = Needs()
+    needs.learn("k", "done", None, 2000)
+    assert needs.of("k").fit(2000) == "fits"
+
+
+def test_room_that_ran_out_is_too_small_even_where_a_figure_says_otherwise():
+    needs = Needs()
+    needs.learn("k", "done", 900, 8000)
+    needs.learn("k", "out of memory", None, 1000)
+    assert needs.of("k").fit(1000) == "too small"
+    assert needs.of("k").fit(1100) == "fits"
+
+
+def test_a_rescued_run_says_that_so_much_is_short_and_does_guarded():
+    needs = Needs()
+    needs.learn("k", "done", 900, 1000, rescued=True)
+    assert needs.of("k").fit(1000) == "guarded"
+    assert needs.of("k").fit(900) == "too small"
+    assert needs.of("k").fit(2000) == "may fit"
+
+
+@pytest.mark.parametrize("ending", ["error", "lost", "refused", "no room", "timeout"])
+def test_other_endings_teach_nothing(ending):
+    needs = Needs()
+    needs.learn("k", ending, None, 1000)
+    assert not needs.of("k").is_known
+
+
+# ---------------------------------------------------- placement
+
+
+def test_a_kind_nobody_knows_is_tried_once_before_known_ones_and_not_twice_at_once():
+    made = queue(known(a=500), "a", "new", "new", "a")
+    assert [taken(made, SMALL) for _ in range(4)] == ["new", "a", "a", "new"]
+
+
+def test_the_large_server_takes_first_what_only_it_can_run():
+    made = queue(known(a=500, b=5000), "a", "b", "a", "b")
+    assert [taken(made, LARGE) for _ in range(4)] == ["b", "b", "a", "a"]
+
+
+def test_a_small_server_never_takes_what_was_short_on_as_much():
+    needs = Needs()
+    needs.learn(asked("b").kind, "out of memory", None, 1000)
+    made = queue(needs, "b")
+    assert taken(made, SMALL) is None
+    assert taken(made, MIDDLE) == "b"
+
+
+def test_a_server_whose_room_is_taken_by_others_is_not_given_what_does_not_fit():
+    made = queue(known(a=900), "a")
+    made_for = server("small", 1000, room=100)
+    found = made.take(made_for, [LARGE])
+    assert found is not None  # it may fit: what sufficed was an upper bound
+    needs = known(a=900)
+    needs.learn(asked("a").kind, "out of memory", None, 100)
+    assert queue(needs, "a").take(made_for, [LARGE], False) is None
+
+
+def test_what_is_too_small_everywhere_still_gets_its_try_on_the_largest():
+    needs = Needs()
+    needs.learn(asked("b").kind, "out of memory", None, 9000)
+    made = queue(needs, "b")
+    assert taken(made, MIDDLE) is None
+    assert taken(made, LARGE) == "b"
+
+
+def test_a_server_goes_on_with_the_models_that_it_has():
+    needs = Needs()
+    made = Queue(needs)
+    for number, model in enumerate(("x.safetensors", "m.safetensors")):
+        one = asked(f"k{number}", 1, model)
+        needs.learn(one.kind, "done", 500, 8000)
+        made.add(Waiting(one))
+    assert made.take(SMALL, []).asked.models == {"m.safetensors"}
+
+
+def test_prompts_of_a_kind_keep_their_order():
+    made = queue(known(a=500), *["a"] * 5)
+    found = [made.take(SMALL, []).asked.prompt["1"]["inputs"]["seed"] for _ in range(5)]
+    assert found == [0, 1, 2, 3, 4]
+    assert len(made) == 0 and made.take(SMALL, []) is None
+
+
+def test_a_prompt_that_a_server_may_have_waits_for_it_and_is_its_first():
+    made = queue(known(a=500), "a")
+    made.add(Waiting(asked("a", 9), resumes_on="large"))
+    assert made.take(SMALL, [LARGE]).asked.name == "a0"
+    assert made.take(SMALL, [LARGE]) is None
+    assert made.take(LARGE, [SMALL]).asked.name == "a9"
+
+
+def test_a_server_that_tells_no_room_gets_work_too():
+    stock = Server("stock", Facts(None, None, False))
+    assert queue(known(a=500), "a").take(stock, []) is not None
+
+
+# ---------------------------------------------------- verdict
+
+
+def judged(ending, waiting=None, on=SMALL, servers=ALL, limits=None, short=None):
+    waiting = waiting or Waiting(asked("a"))
+    needs = Needs()
+    if short is not None:
+        needs.learn(waiting.asked.kind, "out of memory", None, short)
+    return verdict(waiting, on, Outcome(ending, "why"), servers, needs, limits or Limits())
+
+
+def test_out_of_memory_goes_to_a_larger_server_and_nowhere_back():
+    found = judged("out of memory", short=1000)
+    assert found.what == "again" and found.waiting.not_on == {"small"}
+    found = judged("out of memory", found.waiting, MIDDLE, short=2000)
+    assert found.what == "again" and found.waiting.not_on == {"small", "middle"}
+    found = judged("out of memory", found.waiting, LARGE, short=8000)
+    assert found.what == "failed" and "out of memory on large: why" in found.text
+
+
+def test_out_of_memory_on_the_largest_of_equals_is_final():
+    twins = [server("a", 1000), server("b", 1000)]
+    assert judged("out of memory", on=twins[0], servers=twins, short=1000).what == "failed"
+
+
+def test_a_refusal_goes_to_servers_with_other_nodes_until_all_have_refused():
+    found = judged("refused")
+    found = judged("refused", found.waiting, MIDDLE)
+    assert found.what == "again"
+    assert judged("refused", found.waiting, LARGE).what == "failed"
+
+
+def test_an_error_is_tried_once_more_elsewhere():
+    found = judged("error")
+    assert found.what == "again" and found.waiting.not_on == {"small"}
+    assert judged("error", found.waiting, MIDDLE).what == "failed"
+    assert judged("timeout", limits=Limits(errors=0)).what == "failed"
+
+
+def test_an_error_on_the_only_server_is_tried_again_there():
+    found = judged("error", servers=[SMALL])
+    assert found.what == "again" and found.waiting.not_on == set()
+    assert judged("error", found.waiting, servers=[SMALL]).what == "failed"
+
+
+def test_a_prompt_that_takes_servers_down_is_given_up_in_the_end():
+    found = judged("lost")
+    for _ in range(2):
+        assert found.what == "again" and found.waiting.not_on == set()
+        found = judged("lost", found.waiting)
+    assert judged("lost", found.waiting).what == "failed"
+
+
+def test_somebodys_interrupt_is_respected_and_no_room_is_no_attempt():
+    assert judged("interrupted").what == "failed"
+    found = judged("no room")
+    assert found.what == "again" and found.waiting == Waiting(asked("a"), turned_away=1)
