@@ -7,10 +7,9 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import save_file
+from support.mapped import assert_same, open_files, state
 
-import headroom.actions.mapping as mapping
-from headroom.actions.mapping import DiskRefused, Mapped, check_mappable, map_modules
-from headroom.base import private_file
+from headroom.actions.mapping import Mapped, map_modules
 from headroom.base.private_file import clone
 from headroom.base.ram import trim_heap
 from headroom.measure.snapshot import rss_bytes
@@ -29,15 +28,6 @@ class Tied(torch.nn.Module):
         self.register_buffer("steps", torch.arange(4096))
 
 
-def state(module):
-    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
-
-
-def assert_same(module, expected):
-    for name, tensor in module.state_dict().items():
-        assert tensor.dtype == expected[name].dtype and torch.equal(tensor, expected[name]), name
-
-
 def test_mapped_weights_are_bit_identical_and_keep_ties_strides_and_dtypes(tmp_path):
     torch.manual_seed(0)
     module = Tied()
@@ -54,12 +44,6 @@ def free_bytes(folder):
     return shutil.disk_usage(folder).free
 
 
-def open_files(folder):
-    """What this process still holds open below `folder`, nameless files included."""
-    held = {os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")}
-    return [path for path in held if path.startswith(str(folder))]
-
-
 def test_rss_falls_by_the_size_of_the_model_within_five_percent(tmp_path):
     module = torch.nn.ModuleList([torch.nn.Linear(1024, 1024) for _ in range(48)])
     size = sum(p.nbytes for p in module.parameters())
@@ -69,18 +53,6 @@ def test_rss_falls_by_the_size_of_the_model_within_five_percent(tmp_path):
     map_modules([module], tmp_path)
     trim_heap()
     assert before - rss_bytes() == pytest.approx(size, rel=0.05)
-
-
-@pytest.fixture
-def shares_blocks(monkeypatch):
-    """A copy stands for the blocks that a file system would share."""
-
-    def copied(path, file):
-        file.write(path.read_bytes())
-        file.seek(0)
-        return True
-
-    monkeypatch.setattr(private_file, "_share_blocks", copied)
 
 
 def test_unchanged_weights_are_mapped_from_a_clone_of_the_models_own_file(tmp_path, shares_blocks):
@@ -219,75 +191,3 @@ def test_a_mapped_weight_is_usable_in_the_mode_that_it_was_usable_in(tmp_path, m
     with torch.inference_mode(used):
         assert torch.equal(module(rows), expected)
     assert module.weight.is_inference() is made
-
-
-@pytest.mark.parametrize("where", ["write", "fsync"])
-def test_a_full_disk_leaves_the_weights_in_ram_and_no_file_behind(tmp_path, monkeypatch, where):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    module = torch.nn.Linear(64, 64)
-    expected, address = state(module), module.weight.data_ptr()
-    check_mappable([module], tmp_path)
-    if where == "write":
-        monkeypatch.setattr(private_file, "_append", full)
-    else:
-        monkeypatch.setattr(private_file.os, "fsync", full)
-    with pytest.raises(DiskRefused, match="No space left on device.*nothing is lost"):
-        map_modules([module], tmp_path)
-    assert_same(module, expected)
-    assert module.weight.data_ptr() == address and open_files(tmp_path) == []
-
-
-def with_free(monkeypatch, folder, free):
-    usage = shutil.disk_usage(folder)
-    monkeypatch.setattr(mapping.shutil, "disk_usage", lambda _: usage._replace(free=free))
-
-
-def test_too_little_room_is_said_before_anything_moves(tmp_path, monkeypatch):
-    with_free(monkeypatch, tmp_path, 1)
-    with pytest.raises(DiskRefused, match="only 0.0 MiB are free there: make room or choose"):
-        check_mappable([torch.nn.Linear(64, 64)], tmp_path)
-
-
-@pytest.mark.parametrize("why", ["mapped already", "written earlier", "in a clone"])
-def test_what_need_not_be_written_needs_no_room(tmp_path, monkeypatch, shares_blocks, why):
-    module = torch.nn.Linear(64, 64, bias=False)
-    own = tmp_path / "model.safetensors"
-    save_file(module.state_dict(), own)
-    clones = [clone(own, tmp_path)] if why == "in a clone" else []
-    if why != "in a clone":
-        map_modules([module], tmp_path)
-    if why == "written earlier":
-        module.weight.data = module.weight.data.clone()
-    with_free(monkeypatch, tmp_path, 1)
-    check_mappable([module], tmp_path, clones)
-    assert map_modules([module], tmp_path, clones).written_bytes == 0
-
-
-def test_a_clone_of_equal_shapes_and_other_bytes_does_not_pass_for_room(
-    tmp_path, monkeypatch, shares_blocks
-):
-    module = torch.nn.Linear(64, 64, bias=False)
-    own = tmp_path / "model.safetensors"
-    save_file({"weight": torch.zeros(64, 64)}, own)
-    expected = state(module)
-    with_free(monkeypatch, tmp_path, 1)
-    with pytest.raises(DiskRefused, match="only 0.0 MiB are free there"):
-        map_modules([module], tmp_path, [clone(own, tmp_path)])
-    assert_same(module, expected)
-
-
-def test_a_folder_that_cannot_be_written_gets_the_same_advice(tmp_path):
-    with pytest.raises(DiskRefused, match="No such file.*make it writable, or choose to = 'CPU'"):
-        check_mappable([torch.nn.Linear(64, 64)], tmp_path / "not there")
-
-
-def test_a_weight_of_another_class_is_refused_by_name(tmp_path):
-    class Quantised(torch.Tensor):
-        pass
-
-    module = torch.nn.Linear(4, 4)
-    module.weight = torch.nn.Parameter(torch.zeros(4, 4).as_subclass(Quantised))
-    with pytest.raises(ValueError, match="weight is a Quantised"):
-        check_mappable([module], tmp_path)

@@ -9,20 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from headroom.base import private_file
 from headroom.base.private_file import clone, write
-
-
-@pytest.fixture
-def shares_blocks(monkeypatch):
-    """A copy stands for the blocks that a file system would share."""
-
-    def copied(path, file):
-        file.write(path.read_bytes())
-        file.seek(0)
-        return True
-
-    monkeypatch.setattr(private_file, "_share_blocks", copied)
 
 
 def headed(header, data=b"12345678"):

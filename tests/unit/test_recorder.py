@@ -8,16 +8,6 @@ from headroom.record.run import Outcome
 
 
 @pytest.fixture
-def outcomes():
-    return {}
-
-
-@pytest.fixture
-def probe():
-    return Probe()
-
-
-@pytest.fixture
 def recorder(outcomes, probe):
     return Recorder(probe, outcomes.get)
 

@@ -13,16 +13,6 @@ from headroom.record.recorder import Recorder
 
 
 @pytest.fixture
-def outcomes():
-    return {}
-
-
-@pytest.fixture
-def probe():
-    return Probe()
-
-
-@pytest.fixture
 def listening(outcomes, monkeypatch):
     told = []
     recorder = Recorder(Probe(), outcomes.get, announce=told.append)

@@ -1,0 +1,121 @@
+"""Rescue on a host that is a double: ComfyUI's queue with one prompt in it, which can fail."""
+
+import torch
+
+from headroom.base.node_types import from_object_info
+from headroom.models.loaded import LoadedModel
+from headroom.rescue.rescue import Rescue
+
+OOM = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has ...")
+CLASSES = {
+    "Load": {"input": {}, "output": ["MODEL", "VAE"]},
+    "Sample": {"input": {"required": {"model": ["MODEL"]}}, "output": ["LATENT"]},
+    "Decode": {"input": {"required": {"samples": ["LATENT"], "vae": ["VAE"]}},
+               "output": ["IMAGE"]},
+    "Save": {"input": {"required": {"images": ["IMAGE"]}}, "output": [], "output_node": True},
+}
+
+
+class Registry:
+    def node_type(self, class_type):
+        found = CLASSES.get(class_type)
+        return from_object_info(found) if found else None
+
+    def is_core(self, type_name):
+        return True
+
+
+class Host:
+    """ComfyUI's queue with one prompt in it."""
+
+    def __init__(self):
+        self.running = None
+        self.history = {}
+        self.queued = []
+        self.events = []
+        self.refusal = None
+        self.interrupted = self.keeps_nothing = False
+        self.uncacheable = frozenset()
+
+    def running_item(self):
+        return self.running
+
+    def history_entry(self, prompt_id):
+        return self.history.get(prompt_id)
+
+    def is_known(self, prompt_id):
+        return prompt_id in self.history or any(item[1] == prompt_id for item in self.queued)
+
+    def validated(self, prompt_id, prompt, outputs):
+        if self.refusal:
+            raise ValueError(self.refusal)
+        return outputs
+
+    def put_first(self, after, prompt_id, prompt, extra, outputs, sensitive):
+        self.queued.insert(0, (after + 0.5, prompt_id, prompt, extra, outputs, sensitive))
+
+    def interrupt_is_asked(self):
+        return self.interrupted
+
+    def keeps_no_results(self):
+        return self.keeps_nothing
+
+    def uncacheable_nodes(self, prompt_id):
+        return self.uncacheable
+
+    def send_event(self, event, data, client_id):
+        self.events.append((event, data, client_id))
+
+
+PROMPT = {
+    "1": {"class_type": "Load", "inputs": {}},
+    "2": {"class_type": "Sample", "inputs": {"model": ["1", 0]}, "_meta": {"title": "Hi-res"}},
+    "3": {"class_type": "Decode", "inputs": {"samples": ["2", 0], "vae": ["1", 1]}},
+    "4": {"class_type": "Save", "inputs": {"images": ["3", 0]}},
+}
+AUTOMATIC = {"headroom": {"rescue": True}, "client_id": "me"}
+
+
+def type_name(error):
+    """The name of its type as ComfyUI writes it."""
+    module, name = type(error).__module__, type(error).__qualname__
+    return name if module == "builtins" else f"{module}.{name}"
+
+
+class Bench:
+    """A rescue, its host, and prompts that fail on it."""
+
+    def __init__(self):
+        self.host = Host()
+        self.purged = []
+        model = LoadedModel(
+            id="m1", kind="diffusion model", class_name="BaseModel", file="sd15.safetensors",
+            device="cuda:0", loaded_bytes=3 << 30, total_bytes=3 << 30, dynamic=False, patcher=None,
+        )
+        self.rescue = Rescue(self.host, Registry(), self.purged.append, lambda: [model])
+
+    def begin(self, prompt_id="a", prompt=PROMPT, extra=AUTOMATIC, outputs=("4",)):
+        self.host.running = (3, prompt_id, prompt, extra, list(outputs), {"api_key": "secret"})
+        self.rescue.prompt_begins()
+
+    def end(self, error=OOM, failed="2", executed=("1",), cached=(), messages=()):
+        item, self.host.running = self.host.running, None
+        told = [("execution_start", {}), ("execution_cached", {"nodes": list(cached)}), *messages]
+        if error is not None:
+            self.rescue.error_is_handled(error)
+            told.append(("execution_error", {
+                "node_id": failed, "node_type": item[2][failed]["class_type"],
+                "exception_type": type_name(error),
+                "exception_message": f"{error}\n", "executed": list(executed),
+            }))
+        self.host.history[item[1]] = {"prompt": item[:5], "status": {"messages": told}}
+        self.rescue.prompt_is_over()
+
+    def fail(self, prompt_id="a", extra=AUTOMATIC, **how):
+        self.begin(prompt_id, extra=extra)
+        self.end(**how)
+
+    @property
+    def only_queued(self):
+        [item] = self.host.queued
+        return item

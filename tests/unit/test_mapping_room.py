@@ -1,0 +1,87 @@
+"""Where weights cannot be mapped: no room, no folder, no plain weights. Nothing is lost then."""
+
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from support.mapped import assert_same, open_files, state
+
+import headroom.actions.mapping as mapping
+from headroom.actions.mapping import DiskRefused, check_mappable, map_modules
+from headroom.base import private_file
+from headroom.base.private_file import clone
+
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize("where", ["write", "fsync"])
+def test_a_full_disk_leaves_the_weights_in_ram_and_no_file_behind(tmp_path, monkeypatch, where):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    module = torch.nn.Linear(64, 64)
+    expected, address = state(module), module.weight.data_ptr()
+    check_mappable([module], tmp_path)
+    if where == "write":
+        monkeypatch.setattr(private_file, "_append", full)
+    else:
+        monkeypatch.setattr(private_file.os, "fsync", full)
+    with pytest.raises(DiskRefused, match="No space left on device.*nothing is lost"):
+        map_modules([module], tmp_path)
+    assert_same(module, expected)
+    assert module.weight.data_ptr() == address and open_files(tmp_path) == []
+
+
+def with_free(monkeypatch, folder, free):
+    usage = shutil.disk_usage(folder)
+    monkeypatch.setattr(mapping.shutil, "disk_usage", lambda _: usage._replace(free=free))
+
+
+def test_too_little_room_is_said_before_anything_moves(tmp_path, monkeypatch):
+    with_free(monkeypatch, tmp_path, 1)
+    with pytest.raises(DiskRefused, match="only 0.0 MiB are free there: make room or choose"):
+        check_mappable([torch.nn.Linear(64, 64)], tmp_path)
+
+
+@pytest.mark.parametrize("why", ["mapped already", "written earlier", "in a clone"])
+def test_what_need_not_be_written_needs_no_room(tmp_path, monkeypatch, shares_blocks, why):
+    module = torch.nn.Linear(64, 64, bias=False)
+    own = tmp_path / "model.safetensors"
+    save_file(module.state_dict(), own)
+    clones = [clone(own, tmp_path)] if why == "in a clone" else []
+    if why != "in a clone":
+        map_modules([module], tmp_path)
+    if why == "written earlier":
+        module.weight.data = module.weight.data.clone()
+    with_free(monkeypatch, tmp_path, 1)
+    check_mappable([module], tmp_path, clones)
+    assert map_modules([module], tmp_path, clones).written_bytes == 0
+
+
+def test_a_clone_of_equal_shapes_and_other_bytes_does_not_pass_for_room(
+    tmp_path, monkeypatch, shares_blocks
+):
+    module = torch.nn.Linear(64, 64, bias=False)
+    own = tmp_path / "model.safetensors"
+    save_file({"weight": torch.zeros(64, 64)}, own)
+    expected = state(module)
+    with_free(monkeypatch, tmp_path, 1)
+    with pytest.raises(DiskRefused, match="only 0.0 MiB are free there"):
+        map_modules([module], tmp_path, [clone(own, tmp_path)])
+    assert_same(module, expected)
+
+
+def test_a_folder_that_cannot_be_written_gets_the_same_advice(tmp_path):
+    with pytest.raises(DiskRefused, match="No such file.*make it writable, or choose to = 'CPU'"):
+        check_mappable([torch.nn.Linear(64, 64)], tmp_path / "not there")
+
+
+def test_a_weight_of_another_class_is_refused_by_name(tmp_path):
+    class Quantised(torch.Tensor):
+        pass
+
+    module = torch.nn.Linear(4, 4)
+    module.weight = torch.nn.Parameter(torch.zeros(4, 4).as_subclass(Quantised))
+    with pytest.raises(ValueError, match="weight is a Quantised"):
+        check_mappable([module], tmp_path)
