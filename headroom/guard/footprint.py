@@ -11,6 +11,9 @@ import torch
 from ..base import device as devices
 from ..measure.snapshot import DeviceMemory, measure_device
 
+# Of the room under dynamic VRAM: the pager's buffers and the pages in use are not PyTorch's.
+_NOT_STREAMED = 0.75
+
 
 @dataclass(frozen=True)
 class Footprint:
@@ -29,10 +32,11 @@ class Measuring:
         self._returned = _returned(device)
 
     def done(self) -> Footprint | None:
-        """Return what the call took, None where nobody can tell, as with cudaMallocAsync.
+        """Return what the call took, None where nobody can tell.
 
         Blocks that were given back meanwhile may have been in use together with those that are
-        there at the end.
+        there at the end. The pool of cudaMallocAsync, which does not count them, gives nothing back
+        by itself: PyTorch sets its release threshold to the highest number.
         """
         after = measure_device(self._device)
         room, cached, before = _room(after), _unused(after), _unused(self._before)
@@ -40,8 +44,12 @@ class Measuring:
         if room is None or cached is None or before is None:
             return None
         if came_back is None or self._returned is None:
-            return None
+            if not _is_pool(self._device):
+                return None
+            came_back = self._returned = 0
         returned = came_back - self._returned
+        if after.dynamic_bytes is not None:
+            room = int(room * _NOT_STREAMED)
         return Footprint(min(room, max(0, cached - before) + max(0, returned)), room)
 
 
@@ -49,6 +57,10 @@ def _returned(device: torch.device) -> int | None:
     """Return the bytes that torch's allocator has given back to the driver so far."""
     reserve = devices.torch_reserve(device)
     return None if reserve is None else reserve.returned_bytes
+
+
+def _is_pool(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_allocator_backend() == "cudaMallocAsync"
 
 
 def _room(memory: DeviceMemory) -> int | None:

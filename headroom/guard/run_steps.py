@@ -7,6 +7,8 @@ from .choose import RecoveryStep
 from .run import GuardedRun
 from .shortage import Shortage
 
+_SPARE = 0.85  # of the room: the failed call would have wanted more, had it come further
+
 
 class SplitBatch(RecoveryStep):
     """Rung 4: run joined calls in the largest pieces that can fit, down to the smallest sound one.
@@ -63,7 +65,7 @@ class SplitBatch(RecoveryStep):
         After pieces of our own have failed, what worked before them, else half of them at most.
         """
         run, widest = self._run, self._run.widest
-        fits = shortage.share_of(widest)
+        fits = shortage.share_of(widest, _SPARE)
         if fits is None or (run.limit is not None and run.limit <= widest):
             fits = min(fits or widest, (widest + 1) // 2)
         elif self._needs is not None and shortage.room_bytes is not None:

@@ -26,6 +26,7 @@ class Shortage:
 
     `need_bytes` is what the call held itself and asked for, `room_bytes` what a repeated call can
     have. `garbage_bytes` went back to the driver between the two without being the call's own.
+    `stuck_bytes` are the pages of dynamic VRAM that had not yielded to the failed call.
     `tries` counts the retries so far after more than a return of memory, `is_changed` tells that
     one of them was after a step that is not exact.
     """
@@ -37,15 +38,19 @@ class Shortage:
     need_bytes: int | None = None
     room_bytes: int | None = None
     garbage_bytes: int = 0
+    stuck_bytes: int = 0
     tries: int = 0
     is_changed: bool = False
 
     def expecting(self, need_bytes: float) -> "Shortage":
-        """Return the same for a call that is known to need so much at least."""
+        """Return the same for a call that is known to need so much at least.
+
+        What it lacks then is lacking with every page gone: to take pages away spares nothing more.
+        """
         if self.need_bytes is None or self.room_bytes is None or need_bytes <= self.need_bytes:
             return self
         missing = int(need_bytes) - self.room_bytes
-        return replace(self, need_bytes=int(need_bytes), missing_bytes=missing)
+        return replace(self, need_bytes=int(need_bytes), missing_bytes=missing, stuck_bytes=0)
 
     def less(self, spared_bytes: int) -> "Shortage":
         """Return what is still missing when a step has spared so many bytes."""
@@ -90,7 +95,7 @@ def shortage_of(failure: Failure, used: Sequence[torch.device], clean: Snapshot)
     freed = failure.memory.used_bytes - clean.used_bytes
     return Shortage(
         failure.where, device, asked, None if asked is None else asked - left,
-        None if asked is None else asked + own, room, max(0, freed - own),
+        None if asked is None else asked + own, room, max(0, freed - own), full.dynamic_bytes or 0,
     )
 
 

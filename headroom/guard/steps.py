@@ -96,7 +96,12 @@ class UnloadOthers(RecoveryStep):
         self._taken = taken
 
     def spares(self, shortage: Shortage) -> int | None:
-        total = sum(_weights_bytes([model.handle]) for model in self._others(shortage))
+        host, patchers = current_host(), [model.handle for model in self._others(shortage)]
+        pages = [p for p in patchers if host is not None and host.is_dynamic(p)]
+        total = _weights_bytes(patchers)
+        if shortage.missing_bytes is not None:  # pages yield by themselves; some did not
+            in_pages = _weights_bytes(pages)
+            total -= in_pages - min(in_pages, shortage.stuck_bytes)
         return total if total >= NOTABLE_BYTES else 0
 
     def seconds(self, shortage: Shortage) -> float:

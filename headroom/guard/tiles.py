@@ -146,7 +146,8 @@ class SmallerTiles(RecoveryStep):
     """Compute in the largest tiles that can fit, multiples of `smallest` below `below`.
 
     sides: height and width of the input, in pixels of it; `below` is the longer one by default.
-    `needs` estimates the bytes for a tile.
+    `needs` estimates the bytes for a tile, of which seven tenths are needed at least. `own` is the
+    tile that ComfyUI takes by itself: tried where it can fit, so that the guard is never slower.
     A video (`frames` above 1) that does not fit in its smallest tiles is then cut in time.
     """
 
@@ -155,8 +156,10 @@ class SmallerTiles(RecoveryStep):
 
     def __init__(
         self, plan: Plan, sides: Sequence[int], smallest: int, below: int | None = None,
-        frames: int = 1, needs: Callable[[int], float] | None = None,
+        frames: int = 1, needs: Callable[[int], float] | None = None, own: int | None = None,
     ) -> None:
+        self._own = own
+        self._failed = 0  # how many tiles were tried in vain
         self._plan = plan
         self._sides = sides
         self._needs = needs
@@ -176,6 +179,7 @@ class SmallerTiles(RecoveryStep):
     def take(self, shortage: Shortage, tries_left: int) -> str | None:
         plan = self._plan
         plan.has_failed = plan.has_failed or plan.tile is not None
+        self._failed += plan.tile is not None
         if self._sizes:
             plan.tile = self._sizes[-1] if tries_left == 1 else self._largest(shortage)
             self._sizes = [size for size in self._sizes if size < plan.tile]
@@ -202,16 +206,21 @@ class SmallerTiles(RecoveryStep):
         return max(tile, grown)
 
     def _largest(self, shortage: Shortage) -> int:
-        """Return the largest tile that can fit; at most half the present one after a failed one."""
+        """Return the largest tile that can fit; after a failed one at most 3/4 of it, then half."""
         need, room, tile = shortage.need_bytes, shortage.room_bytes, self._plan.tile
         sizes = self._sizes
         if need is not None and room is not None:
             sizes = [size for size in sizes if need * self._share(size) <= room]
             if self._needs is not None and tile is None:
-                sizes = [size for size in sizes if self._needs(size) <= room]
+                sizes = [
+                    size for size in sizes
+                    if self._needs(size) <= (room * 1.4 if size == self._own else room)
+                ]
         if sizes is self._sizes or tile is not None or not sizes:
-            half = (tile or max(self._sides)) // 2
-            sizes = [size for size in sizes or self._sizes if size <= half]
+            most = (tile or max(self._sides)) // 2
+            if need is not None and self._failed == 1:  # a quarter less is half of what it computes
+                most = (tile or max(self._sides)) * 3 // 4
+            sizes = [size for size in sizes or self._sizes if size <= most]
         return sizes[0] if sizes else self._sizes[-1]
 
     def _share(self, tile: int) -> float:

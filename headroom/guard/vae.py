@@ -23,6 +23,7 @@ _SMALLEST_LATENT_TILE = 4
 _SMALLEST_LENGTH = 32  # of a latent with one dimension (audio)
 _HOST_TILE = 512  # pixels, ComfyUI's own where none is asked for
 _HOST_LATENT_TILE = 64
+_HOST_VIDEO_TILE = 256  # pixels of the picture
 _PESSIMISM = 4  # ComfyUI's estimate of a VAE is never so many times what it takes
 
 
@@ -183,7 +184,9 @@ def _latent_tiles(
         return SmallerTiles(plan, samples.shape[-1:], _SMALLEST_LENGTH)
     smallest = max(_SMALLEST_LATENT_TILE, _SMALLEST_TILE // _compression(vae))
     frames = samples.shape[2] if samples.ndim == 5 else 1
-    return SmallerTiles(plan, samples.shape[-2:], smallest, below, frames, needs)
+    is_video = samples.ndim == 5
+    own = _HOST_VIDEO_TILE // _compression(vae) if is_video else _HOST_LATENT_TILE
+    return SmallerTiles(plan, samples.shape[-2:], smallest, below, frames, needs, own)
 
 
 def _pixel_tiles(
@@ -191,7 +194,8 @@ def _pixel_tiles(
     needs: Callable[[int], float],
 ) -> SmallerTiles:
     """Return the tile rung for pixels (B, [T,] H, W, channels)."""
-    return SmallerTiles(plan, pixels.shape[-3:-1], _SMALLEST_TILE, below, needs=needs)
+    own = _HOST_VIDEO_TILE if pixels.ndim == 5 else _HOST_TILE
+    return SmallerTiles(plan, pixels.shape[-3:-1], _SMALLEST_TILE, below, needs=needs, own=own)
 
 
 def _compression(vae: Any) -> int:

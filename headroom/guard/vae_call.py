@@ -15,6 +15,7 @@ from .errors import CANDIDATES, TORCH_OOM, is_out_of_memory
 from .tiles import Plan, images_apart, joined
 
 T = TypeVar("T")
+_MOST_OVERLAP = {"decode_tiled": 16, "encode_tiled": 64}  # of pictures, as ComfyUI's own tiles
 
 
 class _WantsTiles(Exception):
@@ -94,7 +95,8 @@ def in_tiles(
     """
     given = dict(kwargs)
     if plan.tile is not None:
-        given.update(tile_x=plan.tile, tile_y=plan.tile, overlap=plan.tile // 4)
+        most = _MOST_OVERLAP[name] if value.ndim == 4 else plan.tile
+        given.update(tile_x=plan.tile, tile_y=plan.tile, overlap=min(plan.tile // 4, most))
         args = ()
     if plan.frames is not None:
         given.update(tile_t=plan.frames, overlap_t=max(1, plan.frames // 4))

@@ -1,5 +1,6 @@
 """The rungs that move weights: what they say they can spare, on which device, and what is moved."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -125,7 +126,9 @@ def test_pages_that_come_back_with_the_next_call_are_nothing_won(on_host):
 
 def test_pages_of_a_model_that_the_call_does_not_use_can_go(on_host):
     on_host(patcher(FIRST, 160, is_dynamic=True))
-    assert UnloadOthers(lambda: []).spares(lacking(40)) == 160 * MIB
+    stuck = replace(lacking(40), stuck_bytes=200 * MIB)
+    assert UnloadOthers(lambda: []).spares(stuck) == 160 * MIB
+    assert UnloadOthers(lambda: []).spares(lacking(40)) == 0  # they yielded by themselves
 
 
 def test_its_own_weights_cannot_leave_a_third_time(on_host):

@@ -53,10 +53,21 @@ def test_the_first_tiles_are_the_largest_that_fit_by_estimate():
     assert plan.tile == 48  # 48 * 48 * 100 = 230,400; the next, 56, would take 313,600
 
 
-def test_tiles_that_failed_although_they_were_to_fit_are_halved_at_least():
+def test_tiles_that_failed_although_they_were_to_fit_are_a_quarter_smaller_then_half():
     plan = Plan()
     step = SmallerTiles(plan, [128, 128], 8, needs=lambda tile: tile * tile)
-    assert taken(step, lambda: plan.tile, shortage=lacking(room=250_000)) == [56, 24, 8]
+    found = taken(step, lambda: plan.tile, shortage=lacking(room=600_000))
+    assert found == [96, 72, 32, 16, 8]
+
+
+def test_comfyuis_own_tile_is_taken_where_it_can_fit_at_all():
+    def first(room):
+        plan = Plan()
+        step = SmallerTiles(plan, [128, 128], 8, needs=lambda tile: tile * 5, own=64)
+        step.take(lacking(need=800, room=room), 8)
+        return plan.tile
+
+    assert (first(330), first(230), first(205)) == (64, 64, 40)
 
 
 def test_tiles_are_smaller_than_those_that_were_asked_for():
