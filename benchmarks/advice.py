@@ -8,9 +8,10 @@ the pack's own `apply_edit`, and it runs again, until nothing new is advised (at
 
 - The six bundled workflows in the variant without our nodes (see `devtools/stock.py`), set against
   the bundled ones, which were made by hand: the most that was reserved, what stays reserved after
-  the run, and the smallest capacity that completes (to `--step` of it).
+  the run, and whether both complete at a tenth more than the smallest capacity that was recorded
+  for the bundled one (`benchmarks/workflows.py`).
 - Six workflows of ComfyUI's template package, which nobody here wrote (see
-  `devtools/templates.py`): the same, before and after.
+  `devtools/templates.py`): the same, before and after, at the capacities `--tight`.
 - For each, every piece of advice on its own as well: what it was to save, and what it saved.
 - The pictures of a run with all advice that leaves pictures alone, against those without any.
 
@@ -21,13 +22,14 @@ fewer than four that need less, a changed picture that was to stay the same.
 import argparse
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import on_path  # noqa: F401
 
-from devtools import advice, results
-from devtools.bench_device import MIB, ROOM_MIB, Device, narrowed, served
+from devtools import advice, figures, results
+from devtools.bench_device import MIB, ROOM_MIB, Device, served
 from devtools.bench_run import alone
 from devtools.client import Client
 from devtools.node_info import node_infos
@@ -44,6 +46,7 @@ from devtools.workflows import WORKFLOWS
 NAME = "advice"
 CLOSE = 1.1  # of the hand-made workflow
 SLACK_MIB = 4.0  # two pieces of the allocator
+SMALLEST = "smallest_capacity_mib"
 LESS = 4  # templates that need less
 Json = dict[str, Any]
 
@@ -52,9 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"), help="ComfyUI tree")
     parser.add_argument("--only", nargs="*", choices=list(WORKFLOWS), default=list(WORKFLOWS))
     parser.add_argument("--templates", nargs="*", choices=list(TEMPLATES), default=list(TEMPLATES))
-    parser.add_argument("--step", type=float, default=0.04, help="of the search, as a share")
+    parser.add_argument("--tight", nargs="*", type=int, default=[48, 24], metavar="MIB")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-search", action="store_true", help="leave the capacities out")
 
 
 def run(args: argparse.Namespace) -> Json:
@@ -79,9 +81,10 @@ def bundled(name: str, args: argparse.Namespace) -> Json:
     with started(args, case.flags) as device:
         trials = Trials(device, args)
         prompts = both_prompts(name)
-        searched = case.searched and not args.no_search
-        result = trials.compared(prompts["stock"], searched)
-        result["by_hand"] = trials.needs(prompts["headroom"], searched)
+        known = figures.recorded().get(name, {}).get("headroom", {})
+        tight = [round(CLOSE * known[SMALLEST])] if SMALLEST in known else []
+        result = trials.compared(prompts["stock"], tight)
+        result["by_hand"] = trials.needs(prompts["headroom"], tight)
         return result
 
 
@@ -89,7 +92,7 @@ def templates(args: argparse.Namespace) -> Json:
     with started(args, ()) as device:
         trials = Trials(device, args)
         infos = node_infos(device.client.get_json("/object_info"))
-        return {name: trials.compared(template_prompt(name, infos), not args.no_search)
+        return {name: trials.compared(template_prompt(name, infos), args.tight)
                 for name in args.templates}
 
 
@@ -107,13 +110,13 @@ class Trials:
     def __init__(self, device: Device, args: argparse.Namespace) -> None:
         self.device, self.client, self.args = device, device.client, args
 
-    def compared(self, stock: Json, searched: bool) -> Json:
+    def compared(self, stock: Json, tight: list[int]) -> Json:
         """The prompt as it is, and after all advice; each piece of advice alone."""
-        before = self.needs(stock, searched)
+        before = self.needs(stock, tight)
         found = self.advice()
         alone = [self.alone(stock, one, before) for one in found if _counts(one)]
         advised, rounds = self.advised(stock, found)
-        after = self.needs(advised, searched)
+        after = self.needs(advised, tight)
         return {"stock": before, "advised": after, "advice": rounds, "each": alone,
                 "pictures": self.pictures(stock, found)}
 
@@ -126,13 +129,13 @@ class Trials:
                 break
             prompt = advice.applied(prompt, edits)
             rounds.append([one["id"] for one in edits])
-            self.needs(prompt, searched=False)
+            self.needs(prompt)
             found = self.advice()
         return prompt, rounds
 
     def alone(self, prompt: Json, one: Json, before: Json) -> Json:
         """What one piece of advice was to save, and what it saved, of the most in use."""
-        after = self.needs(advice.apply_edit(prompt, one["edit"]), searched=False)
+        after = self.needs(advice.apply_edit(prompt, one["edit"]))
         saved = before["peak_reserved_mib"] - after["peak_reserved_mib"]
         return {"id": one["id"], "predicted_mib": one["saves_mib"], "measured_mib": round(saved, 1)}
 
@@ -141,30 +144,21 @@ class Trials:
         newest = self.client.get_json("/headroom/runs?limit=1")["runs"][0]
         return advice.of(self.client, newest["prompt_id"])
 
-    def needs(self, prompt: Json, searched: bool) -> Json:
-        """Peak, what stays, and the smallest capacity."""
+    def needs(self, prompt: Json, tight: Sequence[int] = ()) -> Json:
+        """At which of these capacities it completes; with room its peak and what stays."""
         result: Json = {}
-        if searched:
-            result["smallest_capacity_mib"] = self.smallest(prompt)
+        if tight:
+            result["completes_at_mib"] = [
+                mib for mib in tight if self.device.attempt(prompt, mib) is None
+            ]
         error = self.device.attempt(prompt, ROOM_MIB)
         assert error is None, error
-        figures = self.device.collect()
+        measured = self.device.collect()
         for name, figure in (("peak_reserved", "peak_reserved"), ("left_reserved", "reserved"),
                              ("left_allocated", "allocated")):
-            result[f"{name}_mib"] = round(figures[f"{figure}_bytes"] / MIB, 1)
+            result[f"{name}_mib"] = round(measured[f"{figure}_bytes"] / MIB, 1)
+        print(f"  {result}", file=sys.stderr, flush=True)
         return result
-
-    def smallest(self, prompt: Json) -> int:
-        """The smallest capacity that completes."""
-        def completes(mib: int) -> bool:
-            print(f"  {mib} MiB", file=sys.stderr, flush=True)
-            return self.device.attempt(prompt, mib) is None
-
-        low, high = 0, 64
-        while not completes(high):
-            low, high = high, high * 2
-        return narrowed(completes, low, high,
-                        near=lambda low, high: high - low <= max(4, self.args.step * high))
 
     def pictures(self, stock: Json, found: list[Json]) -> Json:
         """Whether the pictures are the same with all advice that says so."""
@@ -213,22 +207,26 @@ def _less(part: Json) -> bool:
 
 
 def problems(found: Json) -> list[str]:
-    said = []
-    for name, part in found["workflows"].items():
-        for figure, by_hand in part["by_hand"].items():
-            if part["advised"][figure] > CLOSE * by_hand + SLACK_MIB:
-                said.append(f"{name}: {figure} {part['advised'][figure]}, by hand {by_hand}")
-    for name, part in found["templates"].items():
-        for figure, before in part["stock"].items():
-            if part["advised"][figure] > before + SLACK_MIB:
-                said.append(f"{name}: {figure} {part['advised'][figure]}, before {before}")
+    """What did not come out as it should."""
+    said = [f"{name}: {what} than by hand" for name, part in found["workflows"].items()
+            for what in _worse(part["advised"], part["by_hand"], CLOSE)]
+    said += [f"{name}: {what} than before" for name, part in found["templates"].items()
+             for what in _worse(part["advised"], part["stock"], 1.0)]
     less = summary(found)["templates_with_less"]
     if len(found["templates"]) == len(TEMPLATES) and len(less) < LESS:
         said.append("fewer than four templates need less")
-    for name, part in {**found["workflows"], **found["templates"]}.items():
-        if not part["pictures"]["same"]:
-            said.append(f"{name}: the picture changed")
-    return said
+    return said + [f"{name}: the picture changed"
+                   for name, part in {**found["workflows"], **found["templates"]}.items()
+                   if not part["pictures"]["same"]]
+
+
+def _worse(ours: Json, other: Json, close: float) -> Iterator[str]:
+    for figure in ("peak_reserved_mib", "left_reserved_mib"):
+        if ours[figure] > close * other[figure] + SLACK_MIB:
+            yield f"{figure} is {ours[figure]}, more ({other[figure]})"
+    lost = set(other.get("completes_at_mib", ())) - set(ours.get("completes_at_mib", ()))
+    if lost:
+        yield f"it fails at {sorted(lost)} MiB, which is worse"
 
 
 if __name__ == "__main__":

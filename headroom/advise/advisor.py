@@ -14,7 +14,7 @@ from ..record.run import Run
 from . import surroundings
 from .advise import advise, advise_into
 from .applied import applied
-from .case import Case
+from .case import Case, Surroundings
 from .errors import Errors
 from .finding import Finding
 from .fits import fits
@@ -92,7 +92,8 @@ class Advisor:
         key = prompt_id, started_at
         if status == "running" or key in self._fits:
             return self._fits.get(key)
-        case = self._case(prompt_id)
+        failure = self._facts(prompt_id).get("failure")
+        case = self._case_in(prompt_id, Surroundings(failure))
         with self._lock:
             found = self._fits[key] = None if case is None else fits(case)
             while len(self._fits) > MOST_KEPT:
@@ -105,10 +106,12 @@ class Advisor:
 
     def _case(self, prompt_id: str) -> Case | None:
         prompt = self._prompt_of(prompt_id) or {}
-        around = surroundings.of(
-            self._facts(prompt_id).get("failure"), surroundings.seen_before(
-                prompt, self._earlier(prompt_id)),
-        )
+        seen = surroundings.seen_before(prompt, self._earlier(prompt_id))
+        failure = self._facts(prompt_id).get("failure")
+        return self._case_in(prompt_id, surroundings.of(failure, seen))
+
+    def _case_in(self, prompt_id: str, around: Surroundings) -> Case | None:
+        prompt = self._prompt_of(prompt_id) or {}
         seen = self._recorder.look(
             prompt_id, lambda run: (case_of(run, prompt, self._registry, around),)
         )

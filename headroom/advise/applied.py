@@ -23,7 +23,7 @@ def applied(before: Prompt, after: Prompt, findings: Sequence[Finding]) -> list[
     followed = []
     for finding in findings:
         wanted = _wanted(finding)
-        if wanted and not wanted - new:
+        if wanted and not wanted - new and _is_there(after, finding):
             followed.append(finding)
             new = new - wanted
     return followed if not new else []
@@ -32,6 +32,23 @@ def applied(before: Prompt, after: Prompt, findings: Sequence[Finding]) -> list[
 def _wanted(finding: Finding) -> Counter[str]:
     steps = (finding.edit or {}).get("steps", [])
     return Counter(step["class_type"] for step in steps if "class_type" in step)
+
+
+def _is_there(after: Prompt, finding: Finding) -> bool:
+    """Whether each step's class is there with the step's values: advice may differ in these."""
+    return all(
+        any(node.get("class_type") == step["class_type"]
+            and (node.get("inputs") or {}).items() >= step["inputs"].items()
+            for node in _places(after, step))
+        for step in (finding.edit or {})["steps"] if "class_type" in step
+    )
+
+
+def _places(after: Prompt, step: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the nodes that a step may have become: another class keeps the id of its place."""
+    if step["op"] == "replace":
+        return [after[step["node"]]] if step["node"] in after else []
+    return list(after.values())
 
 
 def _ours(prompt: Prompt) -> Counter[str]:

@@ -122,8 +122,8 @@ class Case:
         owners = self.owners[model_id]
         if not owners or step.prompt_node not in self.prompt:
             return True
-        kind = TYPE_OF_KIND[self.models[model_id].kind]
-        return any((kind, owner) in self.wires.uses(step.prompt_node) for owner in owners)
+        kind, used = TYPE_OF_KIND[self.models[model_id].kind], self.wires.uses(step.prompt_node)
+        return any((kind, owner) in used for owner in owners)
 
     def idle(self, step: Step) -> dict[str, Bounds]:
         """Return the models that were held while a node ran which does not use them.

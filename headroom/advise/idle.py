@@ -74,6 +74,8 @@ def _edit(case: Case, step: Step, idle: set[str], wire: Link) -> Json | None:
     to, ref = alike(case, step.prompt_node, wire), f"before-{step.prompt_node}"
     if len(idle) == 1:
         given = wire_of(case, next(iter(idle)))
+        if given is not None and step.prompt_node in case.wires.above(given[0]):
+            return None  # that loader waits for this node
         links = {"model": list(given)} if given is not None else None
         return insert(OFFLOAD, ref, wire, to, links) if links else None
     keep = _kept(case, step)

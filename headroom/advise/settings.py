@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from ..base.device import MIB, in_mib
 from .case import Case, Step
 from .finding import Finding, Json, Saves
-from .sizes import is_list
 from .words import amounts
 
 TORCH = "https://pytorch.org/docs/stable/notes/cuda.html#memory-management"
@@ -59,7 +58,7 @@ def _allocator(case: Case) -> Iterator[Finding]:
 def _cudnn(case: Case) -> Iterator[Finding]:
     """Yield that cuDNN tries its algorithms anew for each size, with memory for each."""
     changing = [step for step in case.steps if step.prompt_node in case.prompt
-                and is_list(case, (step.prompt_node, 0))]
+                and case.wires.is_list((step.prompt_node, 0))]
     if not case.around.allocator.get("cudnn_benchmark") or not changing:
         return
     step = max(changing, key=lambda step: step.spare_bytes)

@@ -24,7 +24,7 @@ def _finding(case: Case, step: Step) -> Finding | None:
     if step.prompt_node not in case.prompt:
         return None
     latent = _list_of_latents(case, step.prompt_node)
-    ends = list(_pictures(case, step.prompt_node)) if latent is not None else []
+    ends = sorted(_pictures(case, step.prompt_node)) if latent is not None else []
     if latent is None or not ends:
         return None
     spare = max(other.spare_bytes for other in case.steps)
@@ -50,7 +50,7 @@ def _list_of_latents(case: Case, node_id: str) -> Link | None:
     if declared is None or "LATENT" not in declared.outputs:
         return None
     lists = [(name, link) for name, link in case.wires.links(node_id)
-             if is_list(case, link)]
+             if case.wires.is_list(link)]
     if len(lists) != 1 or case.wires.type_of(node_id, *lists[0]) != "LATENT":
         return None
     return None if _is_sorted(case, lists[0][1]) else lists[0][1]
@@ -60,23 +60,11 @@ def _is_sorted(case: Case, link: Link) -> bool:
     return any(case.prompt[node]["class_type"] == SORTER for node in case.wires.above(link[0]))
 
 
-def is_list(case: Case, link: Link, deep: int = 200) -> bool:
-    """Return whether an output gives a list: its node makes one, or runs for each item of one."""
-    declared = case.wires.node_type(link[0])
-    if declared is None or deep == 0:
-        return False
-    if link[1] < len(declared.lists) and declared.lists[link[1]]:
-        return True
-    if declared.takes_lists:
-        return False
-    return any(is_list(case, above, deep - 1) for _, above in case.wires.links(link[0]))
-
-
 def _pictures(case: Case, start: str) -> Iterator[Link]:
     """Yield the outputs behind a node that end in nodes which show or save pictures."""
-    for node_id in case.prompt:
+    for node_id in case.wires.behind(start):
         declared = case.wires.node_type(node_id)
-        if declared is None or start not in case.wires.above(node_id):
+        if declared is None:
             continue
         for number, kind in enumerate(declared.outputs):
             if kind == "IMAGE" and _outputs(case, (node_id, number)):

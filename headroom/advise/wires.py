@@ -1,6 +1,6 @@
 """Which models a node of a prompt uses, and which loaders they come from, by the types of wires."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..base.node_types import NodeType, Registry, is_wildcard, kinds
@@ -8,6 +8,7 @@ from ..base.prompt_graph import is_link, strings
 
 Prompt = Mapping[str, Mapping[str, Any]]
 Link = tuple[str, int]
+Parts = tuple[frozenset[Any], Sequence[Any]]  # what a key adds itself, and the keys that add theirs
 
 # The wire on which ComfyUI hands on each kind of model that it loads.
 TYPE_OF_KIND = {
@@ -19,6 +20,25 @@ MODELS = frozenset(TYPE_OF_KIND.values())
 CARRIED = {"CONDITIONING": frozenset({"CONTROL_NET"}), "GUIDER": MODELS}
 
 
+def settled(
+    start: Any, known: dict[Any, frozenset[Any]], parts: Callable[[Any], Parts]
+) -> frozenset[Any]:
+    """Return what a key and all below it add; each is looked at once, without recursion."""
+    pending, opened = [start], set()
+    while pending:
+        key = pending[-1]
+        if key in known:
+            pending.pop()
+            continue
+        own, below = parts(key)
+        if key in opened:
+            known[key] = own.union(*(known.get(one, frozenset()) for one in below))
+        else:
+            opened.add(key)
+            pending += [one for one in below if one not in known and one not in opened]
+    return known[start]
+
+
 class Wires:
     """The wires of one prompt; the registry knows the types of its nodes."""
 
@@ -26,7 +46,10 @@ class Wires:
         self.prompt = prompt
         self._registry = registry
         self._types: dict[str, NodeType | None] = {}
-        self._uses: dict[str, frozenset[tuple[str, str]]] = {}
+        self._links: dict[str, list[tuple[str, Link]]] = {}
+        self._loaders: dict[Any, frozenset[Any]] = {}
+        self._passed: dict[Any, frozenset[Any]] = {}
+        self._uses: dict[Any, frozenset[Any]] = {}
 
     def node_type(self, node_id: str) -> NodeType | None:
         class_type = str(self.prompt[node_id].get("class_type"))
@@ -34,11 +57,15 @@ class Wires:
             self._types[class_type] = self._registry.node_type(class_type)
         return self._types[class_type]
 
-    def links(self, node_id: str) -> Iterator[tuple[str, Link]]:
-        """Yield (input, (node, output)) of the connected inputs of a node."""
-        for name, value in self.prompt[node_id]["inputs"].items():
-            if is_link(value) and value[0] in self.prompt:
-                yield name, (value[0], int(value[1]))
+    def links(self, node_id: str) -> list[tuple[str, Link]]:
+        """Return (input, (node, output)) of the connected inputs of a node."""
+        if node_id not in self._links:
+            self._links[node_id] = [
+                (name, (value[0], int(value[1])))
+                for name, value in self.prompt[node_id]["inputs"].items()
+                if is_link(value) and value[0] in self.prompt
+            ]
+        return self._links[node_id]
 
     def takers(self, link: Link) -> list[list[str]]:
         """Return [node, input] of everything that an output feeds."""
@@ -55,23 +82,20 @@ class Wires:
 
     def uses(self, node_id: str) -> frozenset[tuple[str, str]]:
         """Return (type, loader) of every model that a node may compute with."""
-        if node_id not in self._uses:
-            self._uses[node_id] = frozenset(self._used(node_id, MODELS, set()))
-        return self._uses[node_id]
+        found: frozenset[tuple[str, str]] = settled((node_id, MODELS), self._uses, self._used)
+        return found
 
-    def _used(
-        self, node_id: str, wanted: frozenset[str], seen: set[str]
-    ) -> Iterator[tuple[str, str]]:
-        if node_id in seen:
-            return
-        seen.add(node_id)
+    def _used(self, key: tuple[str, frozenset[str]]) -> Parts:
+        """What comes in by wires of models, and inside of what may carry models along."""
+        node_id, wanted = key
+        own, inside = set(), []
         for name, link in self.links(node_id):
             types = kinds(self.type_of(node_id, name, link))
-            for kind in types & wanted:
-                yield from ((kind, loader) for loader in self.loaders(link, kind))
+            own |= {(kind, one) for kind in types & wanted for one in self.loaders(link, kind)}
             carried = self._carried(types) & wanted
             if carried:
-                yield from self._used(link[0], carried, seen)
+                inside.append((link[0], carried))
+        return frozenset(own), inside
 
     def _carried(self, types: frozenset[str]) -> frozenset[str]:
         """Return the types that may travel inside: of a type that nobody knows, all of them."""
@@ -83,22 +107,20 @@ class Wires:
 
     def loaders(self, link: Link, kind: str) -> frozenset[str]:
         """Return the nodes in which models of this type begin that come through a wire."""
-        return frozenset(node for node in self.path(link, kind) if not self._above(node, kind))
+        found: frozenset[str] = settled((link[0], kind), self._loaders, self._begun)
+        return found
+
+    def _begun(self, key: tuple[str, str]) -> Parts:
+        above = self._above(*key)
+        return frozenset() if above else frozenset({key[0]}), [(one, key[1]) for one in above]
 
     def passes(self, link: Link, kind: str, class_type: str) -> bool:
         """Return whether models on a wire have come through a node of a class."""
-        return any(self.prompt[node].get("class_type") == class_type
-                   for node in self.path(link, kind))
+        return class_type in settled((link[0], kind), self._passed, self._handed)
 
-    def path(self, link: Link, kind: str) -> frozenset[str]:
-        """Return the nodes that a model of this type comes through, its loaders included."""
-        pending, seen = [link[0]], set()
-        while pending:
-            node_id = pending.pop()
-            if node_id not in seen:
-                seen.add(node_id)
-                pending += self._above(node_id, kind)
-        return frozenset(seen)
+    def _handed(self, key: tuple[str, str]) -> Parts:
+        classes = frozenset({str(self.prompt[key[0]].get("class_type"))})
+        return classes, [(one, key[1]) for one in self._above(*key)]
 
     def _above(self, node_id: str, kind: str) -> list[str]:
         return [source[0] for name, source in self.links(node_id)
@@ -110,14 +132,40 @@ class Wires:
 
     def above(self, node_id: str) -> frozenset[str]:
         """Return a node and all that it depends on."""
+        return self._reached(node_id, lambda one: [link[0] for _, link in self.links(one)])
+
+    def behind(self, node_id: str) -> frozenset[str]:
+        """Return a node and all that depends on it."""
+        takers: dict[str, list[str]] = {}
+        for taker in self.prompt:
+            for _, link in self.links(taker):
+                takers.setdefault(link[0], []).append(taker)
+        return self._reached(node_id, lambda one: takers.get(one, []))
+
+    def _reached(self, start: str, ways: Callable[[str], list[str]]) -> frozenset[str]:
         found: set[str] = set()
-        pending = [node_id]
+        pending = [start]
         while pending:
             current = pending.pop()
             if current not in found:
                 found.add(current)
-                pending += [link[0] for _, link in self.links(current)]
+                pending += ways(current)
         return frozenset(found)
+
+    def is_list(self, link: Link) -> bool:
+        """Return whether an output gives a list: its node makes one, or runs for each of one."""
+        pending, seen = [link], set()
+        while pending:
+            node_id, number = pending.pop()
+            declared = self.node_type(node_id)
+            if declared is None or node_id in seen:
+                continue
+            if number < len(declared.lists) and declared.lists[number]:
+                return True
+            if not declared.takes_lists:
+                seen.add(node_id)
+                pending += [above for _, above in self.links(node_id)]
+        return False
 
     def naming(self, file: str) -> frozenset[str]:
         """Return the nodes with one of these file names ("a + b") among their values."""

@@ -202,3 +202,15 @@ def test_the_smallest_gpu_lies_between_the_peak_and_what_is_left_without_idle_mo
     assert failed["smallest_mib"] == [2200.0, 2200.0] and failed["at_least"]
     assert failed["cards_gib"] == [] and fits(case([])) is None
     assert CLIP.kind == "text encoder"
+
+
+@pytest.mark.parametrize("class_type", ["Unknown", "HeadroomOOMGuard"])
+def test_thousands_of_nodes_in_a_row_are_no_trouble(class_type):
+    """No recursion, and nothing that doubles with each node that two wires lead to."""
+    prompt = {**PROMPT, "100": {"class_type": class_type, "inputs": {"model": ["4", 0]}}}
+    for number in range(101, 2000):
+        above = [str(number - 1), 0]
+        prompt[str(number)] = {"class_type": class_type, "inputs": {"model": above, "b": above}}
+    prompt["3"] = {"class_type": "KSampler",
+                   "inputs": {**PROMPT["3"]["inputs"], "model": ["1999", 0]}}
+    assert any(one.kind == "encode_to_cpu" for one in advise(case(text_to_image(prompt), prompt)))

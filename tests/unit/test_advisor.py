@@ -161,6 +161,18 @@ def test_followed_advice_is_found_whatever_ids_the_canvas_gave():
     assert applied(PROMPT, renamed, [FINDING]) == [FINDING]
 
 
+def test_of_two_that_need_the_same_class_the_one_with_these_values_was_followed():
+    def encoding(kind, cache):
+        step = {"op": "replace", "node": "6", "class_type": "HeadroomEncodeToCPU",
+                "keep": {"clip": "clip", "text": "text"}, "inputs": {"cache": cache},
+                "outputs": {"0": 0}}
+        return Finding(kind, Saves(1, 2), {}, {}, ("6",), edit={"steps": [step]})
+
+    disk, plain = encoding("disk_cache", "disk"), encoding("encode_to_cpu", "off")
+    assert applied(PROMPT, apply_edit(PROMPT, plain.edit), [disk, plain]) == [plain]
+    assert applied(PROMPT, apply_edit(PROMPT, disk.edit), [disk, plain]) == [disk]
+
+
 @pytest.mark.parametrize("change", [
     lambda prompt: prompt["3"]["inputs"].update(steps=50),
     lambda prompt: prompt["6"]["inputs"].update(text="a dog"),
