@@ -18,7 +18,8 @@ export function rangeText([low, high], words) {
 export function adviceText(item, words) {
   const values = item.values ?? {};
   const said = saidText({ key: `advice_${values.sentence ?? item.kind}`, values }, item.text, words);
-  return /\{\w+\}/.test(said) ? item.text : said;
+  const text = /\{\w+\}/.test(said) ? item.text : said;
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 export const titleOf = (item, words) => words[`title_${item.kind}`] ?? item.kind;
@@ -28,11 +29,10 @@ export function titlesOf(items, words) {
   return [...new Set(items.map((item) => titleOf(item, words)))].join(words.rescueComma);
 }
 
-/** What a run needs: [low, high] in MiB; null where nobody can tell. */
-export function needsOf(run) {
-  if (run.fits) return run.fits.smallest_mib;
-  if (run.peak_vram_mib === null) return null;
-  return [run.peak_vram_mib, run.peak_vram_at_most_mib ?? run.peak_vram_mib];
+/** What a run needs as it is: [low, high] in MiB, what it asked for in vain included; null: unknown. */
+export function needsOf({ peak_vram_mib: peak, peak_vram_at_most_mib: most, fits }) {
+  if (peak === null) return null;
+  return [peak, Math.max(peak, most ?? peak, fits?.smallest_mib[1] ?? peak)];
 }
 
 /** Everything about advice under a run; null where there is none. `onApply(items)`,

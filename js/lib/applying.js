@@ -1,6 +1,7 @@
 // One press of Apply: does the edit still fit what is on the canvas, one undo step, the new nodes selected.
-import { applyEdit, keepApart } from "./apply.js";
+import { applyEdit, boxOf, keepApart } from "./apply.js";
 import { rootOf } from "./graph.js";
+import { overlap } from "./place.js";
 import { CannotApply } from "./wires.js";
 
 /** Which input comes out of which output of nodes that change nothing about a value. */
@@ -104,6 +105,9 @@ async function still(nodes, frame) {
 function select(canvas, nodes) {
   if (!nodes.length) return;
   if (nodes.every((node) => node.graph !== canvas.graph)) canvas.setGraph(nodes[0].graph);
-  canvas.selectItems(nodes.filter((node) => node.graph === canvas.graph));
+  const shown = nodes.filter((node) => node.graph === canvas.graph);
+  canvas.selectItems(shown);
+  const view = canvas.ds?.visible_area;
+  if (view && !shown.some((node) => overlap(boxOf(node), view))) canvas.centerOnNode(shown[0]);
   canvas.setDirty(true, true);
 }

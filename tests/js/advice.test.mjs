@@ -47,8 +47,8 @@ test("each kind is named once, and every kind has a name in both languages", () 
   }
 });
 
-test("what a run needs is what its record says it would have fitted, else its peak", () => {
-  assert.deepEqual(needsOf(run([], { fits: { smallest_mib: [5, 6] } })), [5, 6]);
+test("what a run needs is its peak, and what it asked for in vain", () => {
+  assert.deepEqual(needsOf(run([], { fits: { smallest_mib: [5, 450] } })), [300, 450]);
   assert.deepEqual(needsOf(run([], { peak_vram_at_most_mib: 310 })), [300, 310]);
   assert.equal(needsOf(run([], { peak_vram_mib: null })), null);
 });
