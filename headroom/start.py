@@ -39,6 +39,7 @@ def _start() -> None:
     from .api.gauges import gauges
     from .api.idle import Idle, IdleRelease
     from .api.metrics import Metrics
+    from .api.ram_watch import RamWatch
     from .api.routes import Routes
     from .host.node_types import HostRegistry
     from .host.recording import PromptWatcher
@@ -47,9 +48,11 @@ def _start() -> None:
     gate = Gate(host_server.prompts_waiting, host_server.worker_listens)
     rescue = look_after_prompts()
     idle = Idle()
+    ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue)
 
     def before_prompt() -> None:
         gate.wait_for_action()
+        ram.before_prompt()
         rescue.prompt_begins()
 
     found = Recorder(
@@ -62,6 +65,7 @@ def _start() -> None:
     def prompt_is_over(prompt_id: str) -> None:
         peaks.run_is_over(prompt_id)
         idle.something_happens()
+        ram.something_happens()
         rescue.prompt_is_over(prompt_id)
 
     found.prompt_is_over = prompt_is_over
@@ -80,6 +84,7 @@ def _start() -> None:
     host_server.on_prompt_posted(watcher.attach)
     host_server.on_prompt_posted(lambda: idle.prompt_is_posted(host_server.browser_settings()))
     IdleRelease(idle, gate, host_server.event_loop()).start()
+    ram.start()
     watcher.attach()
     found.start()
     left_out.listen()

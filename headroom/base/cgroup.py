@@ -8,6 +8,10 @@ from typing import NamedTuple
 
 V2_FILES = ("memory.max", "memory.current")
 V1_FILES = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+# Pages of files, which the kernel drops before it ends a process; version 1 counts the groups
+# below under names of their own.
+DROPPABLE = {V2_FILES: ("inactive_file", "active_file"),
+             V1_FILES: ("total_inactive_file", "total_active_file")}
 NO_LIMIT = 1 << 60  # version 1 writes a number near 2^63 where there is none
 
 
@@ -22,6 +26,26 @@ def cgroup_memory(root: Path = Path("/")) -> GroupMemory | None:
     """Return the tightest limit on this process (the least room left), None where there is none."""
     found = [memory for folder, files in _folders(root) if (memory := _read(folder, files))]
     return min(found, key=lambda memory: memory.limit - memory.used, default=None)
+
+
+def cgroup_room(root: Path = Path("/")) -> int | None:
+    """Return the bytes that this process may still take before a limit ends it, None without one.
+
+    What is used counts every file that was read; pages that can be dropped for that are room.
+    """
+    found = [
+        memory.limit - memory.used + _droppable(folder, DROPPABLE[files])
+        for folder, files in _folders(root) if (memory := _read(folder, files))
+    ]
+    return max(0, min(found)) if found else None
+
+
+def _droppable(folder: Path, names: tuple[str, ...]) -> int:
+    try:
+        words = [line.split() for line in (folder / "memory.stat").read_text().splitlines()]
+        return sum(int(line[1]) for line in words if line and line[0] in names)
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _folders(root: Path) -> list[tuple[Path, tuple[str, str]]]:

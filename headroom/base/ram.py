@@ -1,7 +1,18 @@
-"""Give this process's unused heap pages back to the system."""
+"""RAM: what is left of it, and giving this process's unused heap pages back to the system."""
 
 import ctypes
 import sys
+from pathlib import Path
+
+import psutil
+
+from .cgroup import cgroup_room
+
+
+def room_bytes(root: Path = Path("/")) -> int:
+    """Return the bytes of RAM left to this process, by the machine or the tightest cgroup limit."""
+    machine, group = int(psutil.virtual_memory().available), cgroup_room(root)
+    return machine if group is None else min(machine, group)
 
 from .said import said
 

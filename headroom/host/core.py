@@ -4,6 +4,7 @@ Supports every ComfyUI from 0.3.75 on by asking for features, never for versions
 ComfyUI is replaced: these are calls to its own functions, flags and registries.
 """
 
+import gc
 import inspect
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import comfy.model_management as mm
 import folder_paths
 import torch
+from comfy.model_patcher import ModelPatcher
 from comfy_execution.graph_utils import ExecutionBlocker
 from comfy_execution.utils import get_executing_context
 
@@ -107,6 +109,11 @@ def drop_cast_buffers() -> bool:
 def loaded_entries() -> list[Any]:
     """Return ComfyUI's own list of loaded models (LoadedModel), most recent first, as a copy."""
     return list(mm.current_loaded_models)
+
+
+def living_patchers() -> list[Any]:
+    """Return every ModelPatcher of this process, loaded or only kept; a walk over all objects."""
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), ModelPatcher)]
 
 
 def is_dynamic(patcher: Any) -> bool:

@@ -133,6 +133,12 @@ def queue_lengths() -> tuple[int, int]:
     return len(running), len(waiting)
 
 
+def prompts_in_queue() -> list[dict[str, Any]]:
+    """Return the prompts that run and wait, in API format; only to be read."""
+    running, waiting = PromptServer.instance.prompt_queue.get_current_queue_volatile()
+    return [item[2] for item in [*running, *waiting]]
+
+
 def is_running(prompt_id: str) -> bool:
     """Return whether this prompt is the one that runs now."""
     running, _ = PromptServer.instance.prompt_queue.get_current_queue_volatile()
