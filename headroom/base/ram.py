@@ -7,14 +7,13 @@ from pathlib import Path
 import psutil
 
 from .cgroup import cgroup_room
+from .said import said
 
 
 def room_bytes(root: Path = Path("/")) -> int:
     """Return the bytes of RAM left to this process, by the machine or the tightest cgroup limit."""
     machine, group = int(psutil.virtual_memory().available), cgroup_room(root)
     return machine if group is None else min(machine, group)
-
-from .said import said
 
 
 def trim_heap() -> str:
