@@ -5,6 +5,7 @@ the card's size. ComfyUI asks for free memory whenever it decides, so the verdic
 server (benchmarks/fit_agreement.py compares them).
 """
 
+import io
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -40,16 +41,19 @@ class Trial:
 
 
 class Fit:
-    """A workflow on one dry server. `guard`: also guarded, and with the advice of each card."""
+    """A workflow on one dry server. `guard`: also guarded, and with the advice of each card.
+
+    `show` False draws no progress bar.
+    """
 
     def __init__(
         self, dry: DryServer, prompt: Json, info: Mapping[str, Any], *, guard: bool,
-        context_mib: float, bar: ProgressBar | None = None,
+        context_mib: float, show: bool = True,
     ) -> None:
         self.dry, self.prompt, self.guard = dry, prompt, guard
         self.registry = ObjectInfo(info)
         self.context_mib = context_mib
-        self.bar = bar
+        self.bar = ProgressBar({}, None if show else io.StringIO())
 
     def prompts(self) -> dict[str, Json]:
         """The prompts that are the same on every card."""
@@ -79,9 +83,15 @@ class Fit:
     def trial(
         self, gib: float, way: str, prompt: Json, applied: tuple[str, ...] = ()
     ) -> tuple[Trial, str]:
-        """One run on an empty card of that size."""
+        """One run on an empty card of that size, and its id."""
         self.dry.empty(gib * 1024)
-        bar = self.bar or ProgressBar({}, total=len(prompt))
+        return self.run(gib, way, prompt, applied)
+
+    def run(
+        self, gib: float, way: str, prompt: Json, applied: tuple[str, ...] = ()
+    ) -> tuple[Trial, str]:
+        """The same on the card as it is."""
+        bar = self.bar
         bar.go_on_with(titles_of(prompt), f"{gib:g} GiB, {way}:")
         started = time.monotonic()
         entry = follow(self.dry.client, prompt, LIMIT_S, bar)
