@@ -105,19 +105,27 @@ class Advisor:
         return replace(finding, saves=wide).as_json(text_of(finding))
 
     def _case(self, prompt_id: str) -> Case | None:
-        prompt = self._prompt_of(prompt_id) or {}
+        prompt = self._prompt(prompt_id)
         seen = surroundings.seen_before(prompt, self._earlier(prompt_id))
         failure = self._facts(prompt_id).get("failure")
         return self._case_in(prompt_id, surroundings.of(failure, seen))
 
     def _case_in(self, prompt_id: str, around: Surroundings) -> Case | None:
-        prompt = self._prompt_of(prompt_id) or {}
+        prompt = self._prompt(prompt_id)
         seen = self._recorder.look(
             prompt_id, lambda run: (case_of(run, prompt, self._registry, around),)
         )
         if seen is None:
             raise NotKnown(NOT_KNOWN)
         return seen[0]
+
+    def _prompt(self, prompt_id: str) -> Prompt:
+        """Return the nodes of a prompt: ComfyUI checks only those that its outputs need."""
+        return {
+            str(node_id): node for node_id, node in (self._prompt_of(prompt_id) or {}).items()
+            if isinstance(node, dict) and isinstance(node.get("inputs"), dict)
+            and isinstance(node.get("class_type"), str)
+        }
 
     # ---------------------------------------------------- other runs of the same workflow
 
@@ -126,16 +134,16 @@ class Advisor:
         found: list[tuple[Prompt, frozenset[str]]] = []
         ids = self._recorder.newest_ids()
         for earlier in ids[ids.index(prompt_id) + 1 :] if prompt_id in ids else []:
-            prompt, ran = self._prompt_of(earlier), self._recorder.look(earlier, _ran)
-            if prompt is not None and ran is not None:
-                found.append((prompt, ran))
+            ran = self._recorder.look(earlier, _ran)
+            if ran is not None:
+                found.append((self._prompt(earlier), ran))
         return found
 
     def _measured(self, prompt_id: str, case: Case, findings: list[Finding]) -> list[Finding]:
         """Return the findings with what those have saved that a later run followed."""
         ids = self._recorder.newest_ids()
         for later in ids[: ids.index(prompt_id)] if prompt_id in ids else []:
-            followed = applied(case.prompt, self._prompt_of(later) or {}, findings)
+            followed = applied(case.prompt, self._prompt(later), findings)
             peak = self._recorder.look(later, lambda run: _peak(run, case)) if followed else None
             if peak is not None:
                 saved = case.peak_bytes - peak

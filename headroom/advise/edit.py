@@ -58,15 +58,15 @@ class _Work:
         """Put a node of another class in a node's place: its id, title and neighbours stay."""
         place = self._id(step["node"])
         old = self.prompt[place]
-        kept = {new: old["inputs"][name] for name, new in step["keep"].items()
-                if name in old["inputs"]}
+        had = _inputs(old)
+        kept = {new: had[name] for name, new in step["keep"].items() if name in had}
         inputs = {**(step.get("inputs") or {}), **kept}
         self.prompt[place] = {**old, "class_type": step["class_type"], "inputs": inputs}
         self._reconnect(place, {int(was): now for was, now in step["outputs"].items()})
 
     def _reconnect(self, place: str, outputs: Mapping[int, int]) -> None:
         for taker in list(self.prompt):
-            for name, value in self.prompt[taker]["inputs"].items():
+            for name, value in _inputs(self.prompt[taker]).items():
                 if not _is_link(value) or value[0] != place:
                     continue
                 if value[1] not in outputs:
@@ -79,11 +79,11 @@ class _Work:
 
     def _change(self, node_id: str, inputs: Json) -> None:
         node = self.prompt[node_id]
-        self.prompt[node_id] = {**node, "inputs": {**node["inputs"], **inputs}}
+        self.prompt[node_id] = {**node, "inputs": {**_inputs(node), **inputs}}
 
     def _fed(self, taker: tuple[str, str]) -> list[Any] | None:
         """Return the link that feeds an input now, None where none does."""
-        value = self.prompt[taker[0]]["inputs"].get(taker[1])
+        value: Any = _inputs(self.prompt[taker[0]]).get(taker[1])
         return list(value) if _is_link(value) else None
 
     def _link(self, link: Any) -> list[Any]:
@@ -96,6 +96,12 @@ class _Work:
             raise ValueError(f"Expected the id of a node of this prompt, but got {named!r}; the "
                              "workflow has changed since it ran.")
         return found
+
+
+def _inputs(node: Any) -> Mapping[str, Any]:
+    """Return a node's inputs; ComfyUI lets pass what no output needs, whatever it is."""
+    found = node.get("inputs") if isinstance(node, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _is_link(value: Any) -> bool:

@@ -22,23 +22,31 @@ class HeldModels:
 
     def __init__(self) -> None:
         self._facts: weakref.WeakKeyDictionary[Any, ModelFacts] = weakref.WeakKeyDictionary()
+        self._seen: list[tuple[weakref.ref[Any], torch.device, int]] = []
         self._last: tuple[Held, ...] = ()
 
     def __call__(self) -> tuple[Held, ...]:
         host = current_host()
-        found = tuple(self._held(entry, host) for entry in host.loaded_entries()
-                      if entry.model is not None) if host is not None else ()
-        found = tuple(held for held in found if held.bytes > 0)
-        if found != self._last:
-            self._last = found
+        entries = host.loaded_entries() if host is not None else []
+        found = [(patcher, entry.device, loaded_bytes(entry)) for entry in entries
+                 if (patcher := entry.model) is not None]
+        if not self._is_seen(found):
+            self._seen = [(weakref.ref(one.model), place, size) for one, place, size in found]
+            self._last = tuple(self._held(*one, host) for one in found if one[2] > 0)
         return self._last
 
-    def _held(self, entry: Any, host: Any) -> Held:
-        patcher = entry.model
+    def _is_seen(self, found: list[tuple[Any, torch.device, int]]) -> bool:
+        """Whether all is as it was the last time, which it is after most nodes."""
+        return len(found) == len(self._seen) and all(
+            size == was and ref() is patcher.model and place == there
+            for (patcher, place, size), (ref, there, was) in zip(found, self._seen, strict=True)
+        )
+
+    def _held(self, patcher: Any, device: torch.device, size: int, host: Any) -> Held:
         facts = self._facts.get(patcher.model)
         if facts is None:
             facts = self._facts[patcher.model] = _facts_of(patcher, host)
-        return Held(facts, str(entry.device), loaded_bytes(entry))
+        return Held(facts, str(device), size)
 
 
 def _facts_of(patcher: Any, host: Any) -> ModelFacts:

@@ -91,6 +91,12 @@ def test_the_same_edit_of_the_same_prompt_is_the_same():
     assert edited(GUARD, ENCODE) == edited(GUARD, ENCODE)
 
 
+def test_what_comfyui_does_not_look_at_is_handed_on_as_it_is():
+    odd = {"x": None, "y": {"class_type": "Foo"}, "z": {"class_type": "Foo", "inputs": 3}}
+    found = edited(GUARD, ENCODE, prompt={**PROMPT, **odd})
+    assert {key: found[key] for key in odd} == odd
+
+
 @pytest.mark.parametrize("step, words", [
     ({**GUARD, "to": [["99", "model"]]}, "'99'"),
     ({**GUARD, "from": ["99", 0], "to": []}, "'99'"),

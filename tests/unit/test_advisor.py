@@ -103,6 +103,11 @@ def test_advice_rests_on_the_record_and_on_the_prompt_that_comfyui_still_has(
     assert advisor.advice("first") == []
 
 
+def test_nodes_that_comfyui_did_not_look_at_are_passed_over(advisor, first, prompts):
+    prompts["first"] = {**PROMPT, "x": None, "y": {"class_type": "Foo"}, "z": {"inputs": {}}}
+    assert encode(advisor.advice("first"))
+
+
 def test_a_run_on_the_cpu_has_no_advice(advisor, records, prompts):
     records.add(run_of("p", 0, devices=()))
     prompts["p"] = PROMPT

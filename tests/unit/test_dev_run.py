@@ -101,6 +101,20 @@ def test_a_run_prints_reports_files_and_the_memory_table(monkeypatch, tmp_path, 
     assert "VRAM before" in shown and "[########################] 4/4 done" in shown
 
 
+def test_advice_is_shown_only_where_it_is_asked_for(monkeypatch, tmp_path, capsys, quick):
+    class Advising(FakeServer):
+        def get(self, path):
+            one = {"text": "Do it.", "saves_mib": [10, 20], "edit": {}, "changes_picture": False}
+            return (200, [one]) if path.endswith("/advice") else super().get(path)
+
+    assert started(monkeypatch, tmp_path, Advising(), "--advice") == 0
+    assert "1. Do it.\n   Saves 10 to 20 MiB; the picture stays." in capsys.readouterr().out
+    assert started(monkeypatch, tmp_path, Advising()) == 0
+    assert "Do it." not in capsys.readouterr().out
+    started(monkeypatch, tmp_path, Advising(), "--advice", "--json")
+    assert json.loads(capsys.readouterr().out)[0]["advice"][0]["text"] == "Do it."
+
+
 def test_a_failed_run_ends_with_the_error_and_a_status(monkeypatch, tmp_path, capsys, quick):
     assert started(monkeypatch, tmp_path, FakeServer(failed=True)) == 1
     shown = capsys.readouterr()

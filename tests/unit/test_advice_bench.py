@@ -1,0 +1,46 @@
+"""The benchmark of advice: what counts as worse, and which predictions held."""
+
+import pytest
+
+from devtools.bench_run import load
+
+PART = {
+    "stock": {"peak_reserved_mib": 500.0, "left_reserved_mib": 500.0, "completes_at_mib": [48]},
+    "advised": {"peak_reserved_mib": 300.0, "left_reserved_mib": 0.0, "completes_at_mib": [48, 24]},
+    "each": [{"id": "a", "predicted_mib": [100.0, 200.0], "measured_mib": 150.0},
+             {"id": "b", "predicted_mib": [0.0, 50.0], "measured_mib": 80.0}],
+    "pictures": {"same": True},
+}
+BY_HAND = {"by_hand": {**PART["advised"], "peak_reserved_mib": 290.0}}
+
+
+@pytest.fixture
+def bench():
+    return load("advice")
+
+
+def found(**changes):
+    part = {**PART, **changes}
+    return {"workflows": {"start_here": {**part, **BY_HAND}},
+            "templates": {name: part for name in load("advice").TEMPLATES}}
+
+
+def test_what_is_as_it_should_be_is_no_problem(bench):
+    assert bench.problems(found()) == []
+    said = bench.summary(found())
+    assert (said["predictions"], said["held"], said["largest_error_mib"]) == (14, 7, 30.0)
+    assert len(said["templates_with_less"]) == 6
+
+
+@pytest.mark.parametrize("figure, value, words", [
+    ("peak_reserved_mib", 330.0, "than by hand"), ("peak_reserved_mib", 510.0, "than before"),
+    ("left_reserved_mib", 20.0, "than by hand"), ("completes_at_mib", [], "it fails at [48]"),
+])
+def test_what_needs_more_than_it_may_is_a_problem(bench, figure, value, words):
+    worse = bench.problems(found(advised={**PART["advised"], figure: value}))
+    assert any(words in one for one in worse)
+
+
+def test_a_changed_picture_and_too_few_that_need_less_are_problems(bench):
+    assert any("picture changed" in one for one in bench.problems(found(pictures={"same": False})))
+    assert "fewer than four templates need less" in bench.problems(found(advised=PART["stock"]))
