@@ -8,11 +8,13 @@ import torch
 
 from ..base.said import said
 from ..host.adapter import guard_host
+from . import lessons
 from .choose import RecoveryStep
 from .copies import Guarded, guarded_copy
 from .explain import Subject
 from .ladder import Ladder, guarded, is_recovering
 from .options import GuardOptions
+from .remembered_run import learn_from, recall_into
 from .replay import RandomState
 from .run import GuardedRun
 from .run_steps import SplitBatch
@@ -95,6 +97,7 @@ class GuardedControl(Guarded):
     """The methods of a ControlNet that the guard stands before."""
 
     guard_run: GuardedRun | None = None  # of the sampling in progress
+    guard_kind: tuple[Any, int | None] = (None, None)  # of its calls, and the room they begin with
     previous_controlnet: Any = None
 
     def copy(self) -> Any:
@@ -116,7 +119,7 @@ class GuardedControl(Guarded):
         """x_noisy: (B, ...) joined as for the model; returns the control tensors."""
         if is_recovering():
             return super().get_control(x_noisy, *args, **kwargs)  # type: ignore[misc]
-        run = self.guard_run = self.guard_run or GuardedRun()
+        run = self.guard_run = self.guard_run or self._begun(x_noisy)
         run.start_step(x_noisy.shape[0])
         state = RandomState()
 
@@ -134,7 +137,18 @@ class GuardedControl(Guarded):
             if guard is not None:
                 guard.revive_dynamic(guard.currently_used())
 
-        return guarded(call, lambda: _ladder(self, run, x_noisy, as_at_first))
+        result = guarded(call, lambda: _ladder(self, run, x_noisy, as_at_first))
+        learn_from(run, *self.guard_kind)
+        return result
+
+    def _begun(self, x: torch.Tensor) -> GuardedRun:
+        """Return the run of a sampling that begins: with what an earlier one of its kind taught."""
+        run, models = GuardedRun(), self.get_models()  # type: ignore[attr-defined]
+        names = tuple(lessons.identity(patcher) for patcher in models)
+        kind = ("control", names, tuple(x.shape), self.guard_options)
+        self.guard_kind = (kind, lessons.room_bytes(x.device))
+        recall_into(run, *self.guard_kind)
+        return run
 
 
 def _forget_hints(control: Any) -> None:
@@ -157,4 +171,4 @@ def _ladder(
         steps.append(SplitBatch(run))
     doing = said("doing_controlnet", "a ControlNet")
     subject = Subject(doing, options, x.shape[0], "", control.get_models())
-    return ladder_of(subject, steps, before_retry)
+    return ladder_of(subject, steps, before_retry, noted=run.lacked)

@@ -5,8 +5,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from headroom.guard import lessons
+from headroom.guard import ladder, lessons
+from headroom.guard.controlnet import guard_control
 from headroom.guard.footprint import Footprint
+from headroom.guard.options import GuardOptions
 from headroom.guard.planned import PlannedCall
 from headroom.guard.run import GuardedRun
 from headroom.guard.run_steps import SplitBatch
@@ -175,3 +177,52 @@ def test_a_step_that_ran_whole_keeps_its_batch():
     run = run_of(4, 2)
     run.worked(Footprint(need_bytes=50, room_bytes=500))
     assert run.limit is None and run.need_bytes == 50
+
+
+class Control:
+    """A ControlNet whose network cannot take more than two rows at once."""
+
+    previous_controlnet = cond_hint = None
+
+    def __init__(self):
+        self.calls = []
+        self.control_model = torch.nn.Identity()
+        self.control_model.forward = self.network
+
+    def network(self, x):
+        self.calls.append(len(x))
+        if len(x) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 60.00 MiB.")
+        return {"output": [x]}
+
+    def copy(self):
+        return self
+
+    def get_models(self):
+        return []
+
+    def set_previous_controlnet(self, other):
+        return self
+
+    def cleanup(self):
+        pass
+
+    def get_control(self, x):
+        return self.control_model(x=x)
+
+
+def test_a_controlnet_begins_its_next_sampling_with_the_pieces_that_worked(host, told, monkeypatch):
+    def lacked(failure, used, clean):
+        return lacking(need=100 * MIB, room=45 * MIB)
+
+    monkeypatch.setattr(ladder, "shortage_of", lacked)
+    monkeypatch.setattr(lessons, "room_bytes", lambda device: 45 * MIB)
+    control = guard_control(Control(), GuardOptions())
+    x = torch.zeros(4, 1)
+    assert control.get_control(x)["output"][0].shape == (4, 1)
+    assert control.calls == [4, 1, 1, 1, 1]
+    control.cleanup()
+    control.calls.clear()
+    control.get_control(x)
+    assert control.calls == [1, 1, 1, 1]
+    assert told[-1].text.endswith("pieces of at most 1: remembered from an earlier run")
