@@ -135,9 +135,9 @@ def table(found: Json) -> str:
     """The page of these figures."""
     lines = [
         "# Dry runs against published figures of real GPUs", "",
-        "Written by `python benchmarks/fit_calibration.py --table`. The same diffusers calls on the "
-        "fake CUDA driver, with PyTorch's own allocator and no weights; GiB by PyTorch's count of "
-        "allocated memory, which is what the sources give. With one layout copy of what a "
+        "Written by `python benchmarks/fit_calibration.py --table`. The same diffusers calls on "
+        "the fake CUDA driver, with PyTorch's own allocator and no weights; GiB by PyTorch's count "
+        "of allocated memory, which is what the sources give. With one layout copy of what a "
         "convolution reads and writes, the default of `dev.py fit`; in brackets without. Kept: "
         f"within {LIMIT:.0%}.", "",
         "| What | Published | Here | Error | | Source |", "|---|--:|--:|--:|---|---|",
