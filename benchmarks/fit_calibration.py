@@ -78,6 +78,7 @@ PUBLISHED = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = list(dict.fromkeys(one.case for one in PUBLISHED))
     parser.add_argument("--cases", nargs="+", choices=names, default=names)
+    parser.add_argument("--table", type=Path, help="write the table there as well")
 
 
 def run(args: argparse.Namespace) -> Json:
@@ -90,7 +91,10 @@ def run(args: argparse.Namespace) -> Json:
         ours[name] = {copies: measured(name, copies) for copies in wanted}
         print(f"{name}: {ours[name]}", file=sys.stderr, flush=True)
     rows = [row_of(one, ours[one.case]) for one in PUBLISHED if one.case in ours]
-    return {"rows": rows, **summary(rows)}
+    found = {"rows": rows, **summary(rows)}
+    if args.table:
+        args.table.write_text(table(found), encoding="utf-8")
+    return found
 
 
 def measured(name: str, layout_copies: int) -> Json:
@@ -125,6 +129,32 @@ def summary(rows: list[Json]) -> Json:
                    "lowest_error": min(errors_of(found), default=None),
                    "highest_error": max(errors_of(found), default=None)}
             for sort, found in parts.items()}
+
+
+def table(found: Json) -> str:
+    """The page of these figures."""
+    lines = [
+        "# Dry runs against published figures of real GPUs", "",
+        "Written by `python benchmarks/fit_calibration.py --table`. The same diffusers calls on "
+        "the fake CUDA driver, with PyTorch's own allocator and no weights; GiB by PyTorch's count "
+        "of allocated memory, which is what the sources give. With one layout copy of what a "
+        "convolution reads and writes, the default of `dev.py fit`; in brackets without. Kept: "
+        f"within {LIMIT:.0%}.", "",
+        "| What | Published | Here | Error | | Source |", "|---|--:|--:|--:|---|---|",
+    ]
+    for row in found["rows"]:
+        without = row["without_layout_copies_gib"]
+        here = "stopped" if row["gib"] is None else f"{row['gib']:.2f}"
+        here += f" ({without:.2f})" if without is not None else ""
+        error = "" if row["error"] is None else f"{row['error']:+.1%}"
+        lines.append(f"| {row['what']} | {row['published_gib']:.2f} | {here} | {error} | "
+                     f"{'kept' if row['kept'] else '**missed**'} | <{row['source']}> |")
+    for sort, words in (("models", "Single models"), ("whole", "Whole runs")):
+        part = found[sort]
+        if part["lowest_error"] is not None:
+            lines += ["", f"{words}: {part['kept']} of {part['count']} kept, errors from "
+                          f"{part['lowest_error']:+.1%} to {part['highest_error']:+.1%}."]
+    return "\n".join(lines) + "\n"
 
 
 def errors_of(rows: list[Json]) -> list[float]:

@@ -123,9 +123,8 @@ def _file(place: str, shapes: Mapping[str, models.Shape]) -> SparseFile:
         part = PUBLIC[place][int(number)]
         weights |= _weights(part, name, shape)
     for part in PUBLIC[place]:
-        if part.dtype == SCALED:  # two numbers: its layers compute in full precision
-            full = any(name.startswith(("encoder.block", "model.layers")) for name in weights)
-            weights[part.prefix + MARK] = Weight("F8_E4M3", (2 if full else 0,))
+        if part.dtype == SCALED:
+            weights[part.prefix + MARK] = Weight("F8_E4M3", (0,))
     if any(UMT5_XXL == part.made_by for part in PUBLIC[place]):
         value = _tokenizer()
         return SparseFile({**weights, VOCABULARY: Weight("U8", (len(value),))},

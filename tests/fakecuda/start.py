@@ -25,12 +25,16 @@ def _without_kernels(kitchen: ModuleType) -> None:
 
 
 def _without_large_copies(torch: Any) -> None:
-    """Leave out what the driver leaves out: weights that are read from a file into RAM."""
+    """Leave out in RAM what the driver leaves out: weights read from a file, or cast there.
+
+    From 1 MiB on: with MALLOC_MMAP_THRESHOLD_ so large, memory that was never written to is zeros.
+    """
     at_most = float(os.environ.get(COPY_AT_MOST) or 0) * 1024
-    copy, parameter = torch.Tensor.copy_, torch.nn.Parameter
+    copy = torch.Tensor.copy_
 
     def copy_(self: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(self, parameter) and self.nbytes > at_most and self.device.type == "cpu":
+        large = self.nbytes >= max(at_most, 1 << 20) and self.is_floating_point()
+        if large and self.device.type == "cpu":
             return self
         return copy(self, source, *args, **kwargs)
 
