@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from support.facts import figure
 
+from devtools import advice
 from devtools.client import node_texts
 from devtools.graph import (
     Graph,
@@ -190,6 +191,33 @@ def test_the_peak_of_a_run_is_the_drivers(device):
     now = device.driver.device()
     assert run["vram_source"] == "driver" and run["vram_total_mib"] == CAPACITY_MIB
     assert run["peak_vram_mib"] == mib(now.peak_used_bytes + now.other_process_bytes)
+
+
+def test_followed_advice_lowers_the_drivers_peak_as_it_said(device):
+    """Two checkpoints in one prompt, one after the other: each stays while the other runs."""
+    graph, first, latent = sampled()
+    second = add_checkpoint(graph, TEST_CHECKPOINT_B)
+    both = add_sampler(graph, second[0], second[1])
+    graph.prompt[both.id]["inputs"]["latent_image"] = latent[0]
+    graph.add("ProbeTensor", value=both)
+    before, _, prompt_id = peaks(device, graph.prompt)
+    steps = [one for one in advice.of(device.client, prompt_id, into_gib=0.001)
+             if one["kind"] != "oom_guard"]
+    assert steps and not any(one["changes_picture"] for one in steps)
+    after, told, _ = peaks(device, advice.applied(graph.prompt, steps))
+    assert after == mib(told * MIB) and after < before - 50
+    low, high = steps[-1]["expected_mib"]
+    assert low - 2 * PAGE_MIB <= after <= high + 2 * PAGE_MIB
+
+
+def peaks(device, prompt):
+    """A run's peak as the driver and as its record has it, in MiB, and its id."""
+    forget_everything(device.client)
+    device.reset_peaks()
+    entry = device.client.run(prompt)
+    run = device.client.get_json(f"/headroom/runs/{entry['prompt_id']}")
+    peak = device.driver.device().peak_used_bytes / MIB
+    return peak, run["peak_vram_mib"], entry["prompt_id"]
 
 
 def test_a_guarded_sampler_survives_refusals_of_the_driver(device):
