@@ -75,16 +75,18 @@ function card(id, name, usage, { parts, total, held }, words) {
       "div.headroom-bar",
       { role: "img", "aria-label": `${name}: ${label}` },
       parts.map(([key, amount]) => segment(key, amount, total, words)),
-      held > 0 && total > 0 ? peakMark(held, total, id === "ram" ? words.heldPeakRam : words.heldPeak) : null,
+      isHeld(held) && total > 0 ? peakMark(held, total, id === "ram" ? words.heldPeakRam : words.heldPeak) : null,
     ),
     h(
       "div.headroom-legend",
       {},
       parts.map(([key, amount]) => legend(key, amount, words)),
-      held > 0 ? peakLegend(held, id === "ram" ? words.heldPeakRam : words.heldPeak) : null,
+      isHeld(held) ? peakLegend(held, id === "ram" ? words.heldPeakRam : words.heldPeak) : null,
     ),
   );
 }
+
+const isHeld = (held) => held !== null && held !== undefined;
 
 /** A line in the bar at the highest use that is held. For RAM it is this server's alone. */
 function peakMark(held, total, name) {
