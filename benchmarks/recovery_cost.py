@@ -30,7 +30,7 @@ import on_path  # noqa: F401
 
 from devtools.bench_device import NO_DYNAMIC_VRAM, add_fake_cuda, narrowed
 from devtools.bench_run import alone
-from devtools.client import PromptFailed
+from devtools.client import PromptFailed, failed
 from devtools.dry_server import DryServer
 from devtools.errors import DevError, NotHere
 from devtools.graph import Graph, add_checkpoint, add_guard, add_ksampler
@@ -177,11 +177,11 @@ class _Cost:
         """The counters of one run."""
         before, failed_in = dry.driver.device(), None
         prompt_id = dry.client.queue(prompt)
-        try:
-            dry.client.wait(prompt_id, TIMEOUT_S)
-        except PromptFailed as error:
+        entry = dry.client.wait(prompt_id, TIMEOUT_S)
+        if failed(entry):
+            error = PromptFailed(entry)
             if not error.out_of_memory:
-                raise
+                raise error
             failed_in = error.node_type
         now = dry.driver.device()
         tries = dry.client.get_json(f"/headroom/runs/{prompt_id}").get("oom", [])
