@@ -134,4 +134,22 @@ def _soak(r: Json) -> Json:
     return {**r, "outcomes": ", ".join(f"{count} {name}" for name, count in ordered)}
 
 
-PREPARED: dict[str, Callable[[Json], Json]] = {"capacity_classes": _classes, "soak": _soak}
+def _recovery(r: Json) -> Json:
+    """What each class cost at each share, in one line: the figures have no words."""
+    def told(share: Json) -> str:
+        first, second = share["guarded"]
+        failed = ", ".join(str(one["failed_calls"]) if one["completed"] else "–"
+                           for one in (first, second))
+        ratio = share.get("of_by_hand")
+        cost = f"{ratio['copied_mib']:.2f}, {ratio['launches']:.2f}" if ratio else "–"
+        return f"{failed}; {first['futile'] + second['futile']}; {cost}"
+
+    return {"classes": {
+        name: " / ".join(f"{percent}: {told(share)}" for percent, share in one["shares"].items())
+        for name, one in r["classes"].items()
+    }}
+
+
+PREPARED: dict[str, Callable[[Json], Json]] = {
+    "capacity_classes": _classes, "recovery_cost": _recovery, "soak": _soak,
+}

@@ -49,7 +49,8 @@ class PromptFailed(RuntimeError):
         kind = self.exception_type.rpartition(".")[2]
         words = self.exception_message.lower()
         return kind in ("OutOfMemoryError", "OomGuardError") or any(
-            sign in words for sign in ("cuda error: out of memory", "alloc_failed")
+            sign in words
+            for sign in ("cuda error: out of memory", "alloc_failed", "vram grow failed")
         )
 
 

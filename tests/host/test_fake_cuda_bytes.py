@@ -234,3 +234,30 @@ def test_a_guarded_sampler_survives_refusals_of_the_driver(device):
     assert now.failed_on_purpose - before.failed_on_purpose == now.refused - before.refused == 2
     attempts = device.client.get_json(f"/headroom/runs/{entry['prompt_id']}")["oom"]
     assert attempts and attempts[-1]["recovered"]
+
+
+def test_a_recovery_repeats_nothing_in_vain_and_the_next_prompt_does_not_fail(device):
+    """At the largest device of those tried, each a tenth smaller, on which memory runs out."""
+    if device.world not in ("newest, default", "newest, without dynamic VRAM"):
+        pytest.skip("a recovery is tried with ComfyUI's defaults, dynamic VRAM on and off")
+    mib = 4096.0
+    while not (first := recovery(device, mib, 1)):
+        mib *= 0.9
+    assert len(first) <= 2 and all(attempt["recovered"] for attempt in first), first
+    assert recovery(device, mib, 2) == []
+
+
+def recovery(device, mib, seed):
+    """What OOM Guard did in a prompt on such a device; on an empty one for the first seed."""
+    if seed == 1:
+        device.restore()
+        forget_everything(device.client)
+    device.set_capacity(mib)
+    graph = Graph()
+    parts = add_checkpoint(graph, TEST_CHECKPOINT)
+    model, clip = add_guard(graph, parts[0]), add_guard(graph, parts[1])
+    latent = add_sampler(graph, model, clip, seed=seed, size=1024)
+    graph.prompt["6"]["inputs"]["batch_size"] = 8
+    graph.add("ProbeTensor", value=latent)
+    entry = device.client.run(graph.prompt)
+    return device.client.get_json(f"/headroom/runs/{entry['prompt_id']}")["oom"]
