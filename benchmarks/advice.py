@@ -121,7 +121,9 @@ class Trials:
         result = {"stock": before, "predicted_peak_mib": self.predicted()}
         if self.args.each:
             result["each"] = [self.alone(stock, one, before) for one in found if _counts(one)]
-        return {**result, **self.followed(stock, found, tight, wanted)}
+        unchanged = {"advised": before, "first_peak_mib": before["peak_reserved_mib"],
+                     "pictures": {"advice": [], "count": len(wanted), "same": True}}
+        return {**result, **unchanged, **self.followed(stock, found, tight, wanted)}
 
     def followed(
         self, prompt: Json, found: list[Json], tight: Sequence[int], wanted: list[bytes]
