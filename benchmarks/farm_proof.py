@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> Json:
                 with servers["small"], servers["middle"]:
                     found["throughput"] = throughput(args, folder, servers)
             found |= mixed(args, folder, servers)
-    return {**found, "decision": farm_cost.decisions()}
+    return {**found, "head": farm_cost.head()}
 
 
 def throughput(args: argparse.Namespace, folder: Path, servers: Json) -> Json:

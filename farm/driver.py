@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from . import outputs
 from .keys import prompt_id_of
 from .ledger import Ledger
-from .placement import Queue, Server, Waiting
+from .placement import Queue, Server, Sizes, Waiting
 from .verdict import Limits, Verdict, verdict
 from .words import Asked, Facts, FarmError, Order, Outcome
 
@@ -106,8 +106,12 @@ class Driver:
             if is_read and not self._queue and not self._are("busy"):
                 return
             self._expect_progress()
-            for name, result in self._calls.wait(TURN_SECONDS):
+            ended = self._calls.wait(TURN_SECONDS)
+            for name, result in ended:
                 self._take(self._seats[name], result)
+            if ended:  # once for all of them: a disk does that some hundred times a second
+                outputs.sync(self._results)
+                self._ledger.sync()
             self._listener.changes(self)
 
     # ---------------------------------------------------- prompts
@@ -133,14 +137,17 @@ class Driver:
     def _give_out(self) -> None:
         """Small servers choose first, so that the large ones are left what only they can do."""
         idle = sorted(self._in("idle"), key=lambda seat: seat.server.size_mib)
-        present = [seat.server for seat in self._in("idle", "busy")]
+        if not (idle and self._queue):
+            return
+        left = [seat for seat in self.seats if seat.state != "gone"]
+        sizes = Sizes([seat.server for seat in left if seat.was_there],
+                      may_come=any(not seat.was_there for seat in left))
         for seat in idle:
-            others = [server for server in present if server is not seat.server]
-            waiting = self._queue.take(seat.server, others, self._is_largest(seat.server))
+            waiting = self._queue.take(seat.server, sizes)
             if waiting is not None:
-                self._begin(seat, waiting)
+                self._begin(seat, waiting, sizes)
 
-    def _begin(self, seat: Seat, waiting: Waiting) -> None:
+    def _begin(self, seat: Seat, waiting: Waiting, sizes: Sizes) -> None:
         asked, server = waiting.asked, seat.server
         need = self._ledger.needs.of(asked.kind)
         fit = need.fit(server.facts.room_mib)
@@ -150,18 +157,13 @@ class Driver:
             asked, prompt_id_of(asked.key, server.name, ended),
             room_mib=need.enough_mib if fit == "fits" and is_patient else 0.0,
             guard=fit in ("guarded", "too small") and server.facts.has_headroom,
-            rescue=self._after_oom == "rescue" or self._is_largest(server),
+            rescue=self._after_oom == "rescue" or sizes.is_largest(server),
             resumes=self._ledger.has_begun(asked.key, server.name),
             abandoned=tuple(self._ledger.abandoned(server.name)),
         )
         self._ledger.begins(order, server.name)
         seat.state, seat.waiting, server.models = "busy", waiting, asked.models
         self._calls.run(server.name, order)
-
-    def _is_largest(self, server: Server) -> bool:
-        """Whether no server is larger, of those that were there; one that comes may be."""
-        left = [seat for seat in self.seats if seat.state != "gone"]
-        return all(seat.was_there and seat.server.size_mib <= server.size_mib for seat in left)
 
     # ---------------------------------------------------- results
 

@@ -68,12 +68,15 @@ class Ledger:
                    "name": asked.name})
 
     def ends(self, asked: Asked, server: str, outcome: Outcome, room_mib: float | None) -> None:
-        """Write how an attempt ended, with what it needed; safe on disk before this returns."""
+        """Write how an attempt ended, with what it needed; safe on disk after `sync`."""
         self._add({
             "what": outcome.ending, "key": asked.key, "server": server, "kind": asked.kind,
             "name": asked.name, "text": outcome.text, "needed_mib": outcome.needed_mib,
             "room_mib": room_mib, "rescued": outcome.rescued, "seconds": round(outcome.seconds, 3),
         })
+
+    def sync(self) -> None:
+        """Have all lines safe on disk, not only against the end of this process."""
         os.fsync(self._file.fileno())
 
     def __enter__(self) -> "Ledger":

@@ -80,13 +80,23 @@ def commit(folder: Path, final: Path) -> bool:
         shutil.rmtree(folder, ignore_errors=True)
         return False
     os.rename(folder, final)
-    _sync_folder(final.parent)
     return True
 
 
 def finished_keys(results: Path) -> set[str]:
     """Return the prompts whose results are in place."""
     return {path.parent.name for path in results.glob(f"*/{RESULT}")}
+
+
+def sync(folder: Path) -> None:
+    """Have the names in a folder safe on disk: once for as many results as came at once."""
+    if os.name == "nt":
+        return  # a folder cannot be opened there
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _write(folder: Path, place: Path, pieces: Iterable[bytes]) -> Json:
@@ -100,13 +110,3 @@ def _write(folder: Path, place: Path, pieces: Iterable[bytes]) -> Json:
         file.flush()
         os.fsync(file.fileno())
     return {"name": place.as_posix(), "bytes": count, "sha256": digest.hexdigest()}
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "nt":
-        return  # a folder cannot be opened there
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

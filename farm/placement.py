@@ -1,7 +1,7 @@
 """Which prompt goes to which server: pure decisions over what is known."""
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .needs import Fit, Needs
@@ -41,6 +41,34 @@ class Server:
         return self.facts.total_mib or 0.0
 
 
+class Sizes:
+    """How the servers that are there compare; `may_come` says that a larger one may come yet.
+
+    Made in one pass, so that a thousand servers cost the head little.
+    """
+
+    def __init__(self, servers: Iterable[Server], may_come: bool = False) -> None:
+        self._may_come = may_come
+        most: dict[float, float] = {}
+        for server in servers:
+            size = server.size_mib
+            most[size] = max(most.get(size, 0.0), server.facts.room_mib or 0.0)
+        self._largest = max(most, default=0.0)
+        self._below: dict[float, float] = {}
+        room = 0.0
+        for size in sorted(most):
+            self._below[size] = room
+            room = max(room, most[size])
+
+    def is_largest(self, server: Server) -> bool:
+        """Whether none is larger: what nothing is large enough for has its try there."""
+        return not self._may_come and server.size_mib >= self._largest
+
+    def room_below(self, server: Server) -> float:
+        """The most room on any smaller server."""
+        return self._below.get(server.size_mib, 0.0)
+
+
 class Queue:
     """The prompts that wait, by kind; those with a history of their own apart."""
 
@@ -74,17 +102,9 @@ class Queue:
         """A prompt of this kind no longer runs."""
         self._in_flight[kind] -= 1
 
-    def take(
-        self, server: Server, others: Collection[Server], is_largest: bool = True
-    ) -> Waiting | None:
-        """Take out the prompt that this idle server is to run next; None when none is for it.
-
-        `others` are the other servers that are there, busy or not. On the one that `is_largest`
-        what nothing is large enough for has its try.
-        """
-        smaller = [other.facts.room_mib for other in others
-                   if other.size_mib < server.size_mib and other.facts.room_mib is not None]
-        seat = _Seat(server, is_largest, max(smaller, default=0.0))
+    def take(self, server: Server, sizes: "Sizes") -> Waiting | None:
+        """Take out the prompt that this idle server is to run next; None when none is for it."""
+        seat = _Seat(server, sizes.is_largest(server), sizes.room_below(server))
         found = min(self._candidates(server), key=lambda one: self._rank(one, seat), default=None)
         if found is None or self._rank(found, seat)[0] == NEVER:
             return None

@@ -3,7 +3,7 @@
 import pytest
 
 from farm.needs import Need, Needs
-from farm.placement import Queue, Server, Waiting
+from farm.placement import Queue, Server, Sizes, Waiting
 from farm.prompts import asked_for
 from farm.verdict import Limits, verdict
 from farm.words import Facts, Outcome
@@ -38,7 +38,7 @@ def queue(needs, *kinds):
 
 
 def taken(made, to, others=ALL):
-    found = made.take(to, [one for one in others if one is not to], to is others[-1])
+    found = made.take(to, Sizes(others))
     return None if found is None else found.asked.prompt["1"]["inputs"]["kind"]
 
 
@@ -109,11 +109,11 @@ def test_a_small_server_never_takes_what_was_short_on_as_much():
 def test_a_server_whose_room_is_taken_by_others_is_not_given_what_does_not_fit():
     made = queue(known(a=900), "a")
     made_for = server("small", 1000, room=100)
-    found = made.take(made_for, [LARGE])
+    found = made.take(made_for, Sizes([made_for, LARGE]))
     assert found is not None  # it may fit: what sufficed was an upper bound
     needs = known(a=900)
     needs.learn(asked("a").kind, "out of memory", None, 100)
-    assert queue(needs, "a").take(made_for, [LARGE], False) is None
+    assert queue(needs, "a").take(made_for, Sizes([made_for, LARGE])) is None
 
 
 def test_what_is_too_small_everywhere_still_gets_its_try_on_the_largest():
@@ -124,6 +124,12 @@ def test_what_is_too_small_everywhere_still_gets_its_try_on_the_largest():
     assert taken(made, LARGE) == "b"
 
 
+def test_nothing_is_the_largest_while_a_larger_one_may_come():
+    needs = Needs()
+    needs.learn(asked("b").kind, "out of memory", None, 9000)
+    assert queue(needs, "b").take(LARGE, Sizes(ALL, may_come=True)) is None
+
+
 def test_a_server_goes_on_with_the_models_that_it_has():
     needs = Needs()
     made = Queue(needs)
@@ -131,27 +137,27 @@ def test_a_server_goes_on_with_the_models_that_it_has():
         one = asked(f"k{number}", 1, model)
         needs.learn(one.kind, "done", 500, 8000)
         made.add(Waiting(one))
-    assert made.take(SMALL, []).asked.models == {"m.safetensors"}
+    assert made.take(SMALL, Sizes(ALL)).asked.models == {"m.safetensors"}
 
 
 def test_prompts_of_a_kind_keep_their_order():
     made = queue(known(a=500), *["a"] * 5)
-    found = [made.take(SMALL, []).asked.prompt["1"]["inputs"]["seed"] for _ in range(5)]
+    found = [made.take(SMALL, Sizes(ALL)).asked.prompt["1"]["inputs"]["seed"] for _ in range(5)]
     assert found == [0, 1, 2, 3, 4]
-    assert len(made) == 0 and made.take(SMALL, []) is None
+    assert len(made) == 0 and made.take(SMALL, Sizes(ALL)) is None
 
 
 def test_a_prompt_that_a_server_may_have_waits_for_it_and_is_its_first():
     made = queue(known(a=500), "a")
     made.add(Waiting(asked("a", 9), resumes_on="large"))
-    assert made.take(SMALL, [LARGE]).asked.name == "a0"
-    assert made.take(SMALL, [LARGE]) is None
-    assert made.take(LARGE, [SMALL]).asked.name == "a9"
+    assert made.take(SMALL, Sizes(ALL)).asked.name == "a0"
+    assert made.take(SMALL, Sizes(ALL)) is None
+    assert made.take(LARGE, Sizes(ALL)).asked.name == "a9"
 
 
 def test_a_server_that_tells_no_room_gets_work_too():
     stock = Server("stock", Facts(None, None, False))
-    assert queue(known(a=500), "a").take(stock, []) is not None
+    assert queue(known(a=500), "a").take(stock, Sizes([stock])) is not None
 
 
 # ---------------------------------------------------- verdict
