@@ -38,6 +38,12 @@ def test_the_first_step_loads_and_only_the_later_ones_stream(steps, text):
     assert verdict([sampler(*steps)], ["3"]).text == text
 
 
+def test_what_a_step_copies_on_a_card_with_room_is_no_streaming():
+    nodes = [sampler(9.0, 300.0, 300.0)]
+    assert verdict(nodes, ["3"], anyway_mib={"3": 295.0}).text == "resident"
+    assert verdict(nodes, ["3"], anyway_mib={"3": 100.0}).text == "streams 200 MiB a step"
+
+
 def test_only_the_steps_of_samplers_count_and_the_one_that_moves_most():
     nodes = [sampler(9.0, 20.0, 20.0), sampler(0.0, 500.0, 500.0, node_id="4"),
              sampler(0.0, 900.0, node_id="5")]
