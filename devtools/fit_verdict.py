@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+NO_SIZE = "more than 1EB"  # PyTorch's words for a size that was never computed
 RESIDENT_BELOW_MIB = 8  # beyond what a step copies where there is room for everything
 MIB = 1 << 20
 Json = dict[str, Any]
@@ -65,7 +66,7 @@ def verdict(
     if error is not None:
         titles = {node.node_id: node.title for node in nodes}
         where = f"{titles.get(error.node_id) or error.node_type} ({error.node_id})"
-        if not error.out_of_memory:
+        if not error.out_of_memory or NO_SIZE in error.exception_message:
             return Verdict("stopped", None, where, error.exception_message.strip()[:300])
         first = error.exception_message.strip().splitlines()[:1]
         return Verdict("fails", asked_mib(error.exception_message), where, "".join(first)[:300])

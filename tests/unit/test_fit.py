@@ -66,6 +66,11 @@ def test_another_error_is_a_node_that_needs_real_values():
     assert found.text == "stopped in KSampler (3)"
 
 
+def test_a_size_that_was_never_computed_is_not_taken_for_a_need():
+    message = "CUDA out of memory. Tried to allocate more than 1EB memory."
+    assert verdict([sampler()], ["3"], failure(message)).word == "stopped"
+
+
 def test_the_need_of_a_node_is_tensors_pages_and_context_and_never_above_its_peak():
     record = {"nodes": [{"node_id": "3", "class_type": "KSampler", "title": "Mine"},
                         {"node_id": "9", "class_type": "SaveImage", "title": None}]}
