@@ -160,7 +160,7 @@ def _tried(
         work = Fit(dry, prompt, dry.client.get_json("/object_info"), guard=args.guard,
                    context_mib=args.context_mib)
         runs = [len(each) for each in work.prompts().values()]
-        work.bar = ProgressBar({}, out, total=sum(runs) * len(args.cards))
+        work.bar = ProgressBar({}, out, total=sum(runs) * len(args.cards) + len(prompt))
         return work.cards(args.cards)
 
 

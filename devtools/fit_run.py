@@ -12,13 +12,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .client import PromptFailed, failed
-from .dry_server import DryServer
+from .dry_server import ROOM_MIB, DryServer
 from .fit_prompt import ObjectInfo, advised, guarded
-from .fit_verdict import Node, Verdict, nodes_of, verdict
+from .fit_verdict import Node, Verdict, nodes_of, per_step_mib, verdict
 from .progress import ProgressBar
 from .run import follow, titles_of
 
 PLAIN, GUARDED, ADVISED = "as it is", "guarded", "with all advice"
+ROOM = "with room for everything"
 LIMIT_S = 1800.0
 MIB = 1 << 20
 Json = dict[str, Any]
@@ -53,6 +54,7 @@ class Fit:
         self.dry, self.prompt, self.guard = dry, prompt, guard
         self.registry = ObjectInfo(info)
         self.context_mib = context_mib
+        self.anyway_mib: dict[str, float] = {}
         self.bar = ProgressBar({}, None if show else io.StringIO())
 
     def prompts(self) -> dict[str, Json]:
@@ -63,9 +65,15 @@ class Fit:
     def cards(self, sizes_gib: Sequence[float]) -> list[Trial]:
         """Every way on every card."""
         trials: list[Trial] = []
+        self.look_at_room()
         for gib in sizes_gib:
             trials += self.card(gib)
         return trials
+
+    def look_at_room(self) -> None:
+        """Learn what a step copies where nothing can stream."""
+        room = self.trial(ROOM_MIB / 1024, ROOM, self.prompt)[0]
+        self.anyway_mib = {node.node_id: per_step_mib(node) or 0.0 for node in room.nodes}
 
     def card(self, gib: float) -> list[Trial]:
         trials = []
@@ -92,7 +100,7 @@ class Fit:
     ) -> tuple[Trial, str]:
         """The same on the card as it is."""
         bar = self.bar
-        bar.go_on_with(titles_of(prompt), f"{gib:g} GiB, {way}:")
+        bar.go_on_with(titles_of(prompt), ROOM if way == ROOM else f"{gib:g} GiB, {way}:")
         started = time.monotonic()
         entry = follow(self.dry.client, prompt, LIMIT_S, bar)
         bar.leave()
@@ -103,7 +111,7 @@ class Fit:
         samplers = [node.node_id for node in nodes if self.registry.samples(node.class_type)]
         error = PromptFailed(entry) if failed(entry) else None
         return Trial(
-            gib, way, verdict(nodes, samplers, error),
+            gib, way, verdict(nodes, samplers, error, self.anyway_mib),
             round(max((node.peak_mib for node in nodes), default=0.0), 1),
             round(time.monotonic() - started, 1), nodes, applied,
         ), prompt_id

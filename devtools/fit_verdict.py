@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-# Latents, positions and small weights are copied in every step anyway: 1 to 5 MiB.
-RESIDENT_BELOW_MIB = 16
+NO_SIZE = "more than 1EB"  # PyTorch's words for a size that was never computed
+RESIDENT_BELOW_MIB = 8  # beyond what a step copies where there is room for everything
 MIB = 1 << 20
 Json = dict[str, Any]
 
@@ -54,16 +54,25 @@ class Verdict:
         return {**asdict(self), "text": self.text}
 
 
-def verdict(nodes: Sequence[Node], samplers: Sequence[str], error: Any = None) -> Verdict:
-    """The verdict on a run; `error` is its PromptFailed, `samplers` the nodes whose steps count."""
+def verdict(
+    nodes: Sequence[Node], samplers: Sequence[str], error: Any = None,
+    anyway_mib: Mapping[str, float] | None = None,
+) -> Verdict:
+    """The verdict on a run; `error` is its PromptFailed, `samplers` the nodes whose steps count.
+
+    `anyway_mib`: what a step of each sampler copies on a card without end (latents, positions).
+    """
+    anyway = anyway_mib or {}
     if error is not None:
         titles = {node.node_id: node.title for node in nodes}
         where = f"{titles.get(error.node_id) or error.node_type} ({error.node_id})"
-        if not error.out_of_memory:
+        if not error.out_of_memory or NO_SIZE in error.exception_message:
             return Verdict("stopped", None, where, error.exception_message.strip()[:300])
-        return Verdict("fails", asked_mib(error.exception_message), where)
-    moved = [per_step_mib(node) for node in nodes if node.node_id in samplers]
-    most = max((mib for mib in moved if mib is not None), default=0.0)
+        first = error.exception_message.strip().splitlines()[:1]
+        return Verdict("fails", asked_mib(error.exception_message), where, "".join(first)[:300])
+    moved = [(per_step_mib(node) or 0.0) - anyway.get(node.node_id, 0.0)
+             for node in nodes if node.node_id in samplers]
+    most = max([0.0, *moved])
     if most < RESIDENT_BELOW_MIB:
         return Verdict("resident", round(most, 1))
     return Verdict("streams", round(most, 1))

@@ -50,7 +50,7 @@ LIBRARIES = (
     Library("libcublasLt.so.13", ("blas",), "cu13/lib", defines="FAKE_cublasLt"),
     Library("libcufft.so.12", ("blas",), "cu13/lib", defines="FAKE_cufft"),
     Library("libcusparse.so.12", (), "cu13/lib"),
-    Library("libcusolver.so.12", (), "cu13/lib"),
+    Library("libcusolver.so.12", ("solver",), "cu13/lib"),
     Library("libcudnn.so.9", ("cudnn",), "cudnn/lib"),
     Library("libnvidia-ml.so.1", ("nvml",), others="none"),
 )

@@ -240,3 +240,14 @@ held = [take(32) for _ in range(13)]
 show(before=before, after=model.loaded_size(), refused=opened().device().refused)
 """, capacity_mib=512, allocator=allocator)
     assert found["before"] == 192 * MIB and found["after"] <= 64 * MIB and not found["refused"]
+
+
+def test_a_system_of_equations_is_solved_without_memory_for_it(run):
+    found = run("""
+before = torch.cuda.max_memory_allocated()
+matrix, right = torch.eye(3).cuda(), torch.ones(3, 1).cuda()
+shapes = [list(torch.linalg.solve(matrix, right).shape) for _ in range(5)]
+show(shapes=shapes, mib=torch.cuda.max_memory_allocated() // MIB)
+""", capacity_mib=512, allocator="native")
+    assert found["shapes"] == [[3, 1]] * 5
+    assert found["mib"] < 16  # the workspaces of cuBLAS

@@ -38,6 +38,12 @@ def test_the_first_step_loads_and_only_the_later_ones_stream(steps, text):
     assert verdict([sampler(*steps)], ["3"]).text == text
 
 
+def test_what_a_step_copies_on_a_card_with_room_is_no_streaming():
+    nodes = [sampler(9.0, 300.0, 300.0)]
+    assert verdict(nodes, ["3"], anyway_mib={"3": 295.0}).text == "resident"
+    assert verdict(nodes, ["3"], anyway_mib={"3": 100.0}).text == "streams 200 MiB a step"
+
+
 def test_only_the_steps_of_samplers_count_and_the_one_that_moves_most():
     nodes = [sampler(9.0, 20.0, 20.0), sampler(0.0, 500.0, 500.0, node_id="4"),
              sampler(0.0, 900.0, node_id="5")]
@@ -58,6 +64,11 @@ def test_another_error_is_a_node_that_needs_real_values():
     found = verdict([sampler()], ["3"], failure("no face was found", out_of_memory=False))
     assert (found.word, found.why) == ("stopped", "no face was found")
     assert found.text == "stopped in KSampler (3)"
+
+
+def test_a_size_that_was_never_computed_is_not_taken_for_a_need():
+    message = "CUDA out of memory. Tried to allocate more than 1EB memory."
+    assert verdict([sampler()], ["3"], failure(message)).word == "stopped"
 
 
 def test_the_need_of_a_node_is_tensors_pages_and_context_and_never_above_its_peak():
