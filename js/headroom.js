@@ -70,6 +70,7 @@ async function apply(advice, run) {
       create: (type) => window.LiteGraph.createNode(type),
       undo: () => app.extensionManager.workflow.activeWorkflow.changeTracker.undo(),
       frame,
+      wait,
       growth: () => (window.LiteGraph.vueNodesMode ? NODES2_GROWTH : 1),
     });
     notify("success", fill(texts.adviceApplied, { names }), texts.adviceUndo);

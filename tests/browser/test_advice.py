@@ -120,6 +120,7 @@ def test_an_applied_workflow_is_saved_loaded_again_and_runs(advised):
     prompt = comfy.page.evaluate(PROMPT)
     saved = comfy.page.evaluate("() => JSON.stringify(app.graph.serialize())")
     comfy.reload()
+    comfy.page.wait_for_timeout(2000)  # the frontend brings its own draft back
     comfy.load_workflow(json.loads(saved), 7)
     assert comfy.page.evaluate(PROMPT) == prompt
     assert comfy.run()["status"] == "success"
