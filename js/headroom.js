@@ -28,6 +28,7 @@ const NODES2_GROWTH = 1.5;
 const wait = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 const queuedOn = new Map();
 let badgesShown = null;
+let applying = Promise.resolve();
 
 function notify(severity, summary, detail) {
   app.extensionManager.toast.add({ severity, summary, detail, life: 6000 });
@@ -58,8 +59,14 @@ async function purge() {
 
 const frame = () => Promise.race([new Promise((done) => requestAnimationFrame(done)), wait(100)]);
 
+/** One after the other: two at once would be one step of undo. */
+function apply(advice, run) {
+  applying = applying.then(() => applyNow(advice, run)).catch((error) => console.error("[Headroom]", error));
+  return applying;
+}
+
 /** Put pieces of advice on a run into the workflow on the canvas, as one step of undo. */
-async function apply(advice, run) {
+async function applyNow(advice, run) {
   const texts = words();
   const classes = new Map(run.nodes.map((node) => [String(node.node_id), node.class_type]));
   const names = titlesOf(advice, texts);
@@ -70,6 +77,7 @@ async function apply(advice, run) {
       create: (type) => window.LiteGraph.createNode(type),
       undo: () => app.extensionManager.workflow.activeWorkflow.changeTracker.undo(),
       frame,
+      wait,
       growth: () => (window.LiteGraph.vueNodesMode ? NODES2_GROWTH : 1),
     });
     notify("success", fill(texts.adviceApplied, { names }), texts.adviceUndo);

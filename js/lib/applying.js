@@ -10,7 +10,9 @@ const THROUGH = {
   HeadroomSizeSorter: [null, null, "items"], HeadroomRestoreOrder: ["items"], HeadroomMoveToCPU: ["value"], HeadroomOOMGuard: ["model"], HeadroomMemoryReport: ["value"],
 };
 const MOST_FRAMES = 60;
-const STILL_FRAMES = 4;
+const STILL_FRAMES = 6;
+/** Newer frontends count what changes within 50 ms after a step to that step. */
+const SQUASH_MS = 150;
 
 /** Our nodes between an output and a link of the prompt; null: it comes from elsewhere. */
 function between(prompt, link, [id, slot]) {
@@ -61,23 +63,24 @@ export function checkEdit(edit, prompt, classes) {
 /**
  * Apply edits, in order, as one step of undo; what does not fit raises CannotApply and leaves
  * everything as it was. `canvas` is LiteGraph's, `prompt()` gives the API prompt of what is on it,
- * `create(class)` a node, `undo()` takes the last step back, `frame()` waits for the next drawing,
+ * `create(class)` a node, `undo()` takes the last step back, `frame()` waits for the next drawing, `wait(ms)` longer,
  * `growth()` says by how much new nodes may grow when they are first drawn.
  */
-export async function applyEdits(edits, classes, { canvas, prompt, create, undo, frame, growth = () => 1 }) {
+export async function applyEdits(edits, classes, { canvas, prompt, create, undo, frame, wait, growth = () => 1 }) {
   const before = await prompt();
   for (const edit of edits) checkEdit(edit, before, classes);
   const nodes = [];
   let failed = null;
   canvas.emitBeforeChange();
   canvas.emitAfterChange(); // what the user did last, a new seed for example, is a step of its own
+  await wait(SQUASH_MS);
   canvas.emitBeforeChange();
   try {
     for (const edit of edits) nodes.push(...applyEdit(rootOf(canvas.graph), edit, create, growth()));
     select(canvas, nodes);
-    await still(nodes, frame);
+    await still(canvas, nodes, frame);
     keepApart(nodes);
-    await still(nodes, frame);
+    await still(canvas, nodes, frame);
     // LiteGraph does so later by itself, which would be one more step of undo.
     for (const graph of new Set([rootOf(canvas.graph), ...nodes.map((node) => node.graph)])) graph.updateExecutionOrder();
   } catch (error) {
@@ -90,9 +93,10 @@ export async function applyEdits(edits, classes, { canvas, prompt, create, undo,
   throw failed;
 }
 
-/** Wait until nodes keep their size: Nodes 2.0 measures them when they are first drawn. */
-async function still(nodes, frame) {
-  const sizes = () => JSON.stringify(nodes.map((node) => [...node.size]));
+/** Wait until all nodes keep their size: Nodes 2.0 measures them when they are first drawn. */
+async function still(canvas, nodes, frame) {
+  const graphs = new Set([canvas.graph, ...nodes.map((node) => node.graph)]);
+  const sizes = () => JSON.stringify([...graphs].map((graph) => graph.nodes.map((node) => [...node.size])));
   let [last, same] = [sizes(), 0];
   for (let left = MOST_FRAMES; left && same < STILL_FRAMES; left -= 1) {
     await frame();

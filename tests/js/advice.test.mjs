@@ -101,7 +101,7 @@ function page(graph) {
     emitBeforeChange: () => calls.push(["begin"]), emitAfterChange: () => calls.push(["end"]),
   };
   const prompt = async () => ({ 1: { class_type: "Loader", inputs: {} }, 3: { class_type: "Sample", inputs: { model: ["1", 0] } } });
-  return { calls, tools: { canvas, prompt, create: makeNode, undo: async () => calls.push(["undo"]), frame: async () => {} } };
+  return { calls, tools: { canvas, prompt, create: makeNode, undo: async () => calls.push(["undo"]), frame: async () => {}, wait: async () => {} } };
 }
 
 function two() {

@@ -184,7 +184,8 @@ class ComfyPage:
         self.page.locator(".headroom-panel").wait_for(state="detached")
 
     def toast(self) -> str:
-        """The text of the newest message."""
-        newest = self.page.locator(".p-toast-message").last
+        """The text of the newest message that is not about versions of the host's own packages."""
+        messages = self.page.locator(".p-toast-message")
+        newest = messages.filter(has_not_text="Version Compatibility").last
         newest.wait_for(timeout=30_000)
         return str(newest.inner_text())
