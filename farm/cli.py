@@ -89,7 +89,8 @@ def run(args: argparse.Namespace) -> int:
                 progress = Progress(total)
                 driver = Driver(
                     cluster, ledger, args.results, [spec.name for spec in specs], progress,
-                    args.after_oom, Limits(args.retries, args.losses),
+                    [spec.name for spec in specs if not spec.is_started], args.after_oom,
+                    Limits(args.retries, args.losses),
                 )
                 began = time.monotonic()
                 try:

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -68,8 +68,9 @@ class Driver:
 
     def __init__(
         self, calls: Calls, ledger: Ledger, results: Path, servers: Sequence[str],
-        listener: Listener, after_oom: Literal["rescue", "move"] = "rescue",
-        limits: Limits = LIMITS, clock: Callable[[], float] = time.monotonic,
+        listener: Listener, adopted: Collection[str] = (),
+        after_oom: Literal["rescue", "move"] = "rescue", limits: Limits = LIMITS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._calls = calls
         self._ledger = ledger
@@ -78,6 +79,7 @@ class Driver:
         self._after_oom = after_oom
         self._limits = limits
         self._clock = clock
+        self._adopted = frozenset(adopted)  # they outlive a driver, with what they run
         self._seats = {name: Seat(Server(name)) for name in servers}
         self._queue = Queue(ledger.needs)
         self._finished = ledger.finished | outputs.finished_keys(results)
@@ -130,7 +132,7 @@ class Driver:
                 self.counts.finished_before += 1
                 continue
             begun_on = self._ledger.open.get(asked.key)
-            resumes_on = begun_on if begun_on in self._seats else None
+            resumes_on = begun_on if begun_on in self._adopted else None
             self._queue.add(Waiting(asked, resumes_on=resumes_on))
         return False
 
@@ -150,7 +152,7 @@ class Driver:
     def _begin(self, seat: Seat, waiting: Waiting, sizes: Sizes) -> None:
         asked, server = waiting.asked, seat.server
         need = self._ledger.needs.of(asked.kind)
-        fit = need.fit(server.facts.room_mib)
+        fit = need.fit(server.facts.room_mib, server.size_mib)
         ended = self._ledger.ended(asked.key, server.name)
         is_patient = waiting.turned_away < TURNED_AWAY
         order = Order(
@@ -175,10 +177,10 @@ class Driver:
         assert waiting is not None, "an idle server has no result"
         self._queue.is_over(waiting.asked.kind)
         outcome = result if isinstance(result, Outcome) else Outcome("lost", str(result))
-        room_mib = seat.server.facts.room_mib
+        before = seat.server.facts
         if outcome.ending == "done":
             outcome = self._committed(waiting, seat, outcome)
-        self._ledger.ends(waiting.asked, seat.server.name, outcome, room_mib)
+        self._ledger.ends(waiting.asked, seat.server.name, outcome, before)
         self._leave(seat, outcome)
         servers = [other.server for other in self.seats if other.state != "gone"]
         decided = verdict(

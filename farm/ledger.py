@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from .keys import prompt_id_of
 from .needs import Needs
-from .words import Asked, FarmError, Json, Order, Outcome
+from .words import Asked, Facts, FarmError, Json, Order, Outcome
 
 FILE = "ledger.jsonl"
 LOCK = ".lock"
@@ -67,12 +67,13 @@ class Ledger:
         self._add({"what": "begin", "key": asked.key, "server": server, "id": order.prompt_id,
                    "name": asked.name})
 
-    def ends(self, asked: Asked, server: str, outcome: Outcome, room_mib: float | None) -> None:
-        """Write how an attempt ended, with what it needed; safe on disk after `sync`."""
+    def ends(self, asked: Asked, server: str, outcome: Outcome, before: Facts) -> None:
+        """Write how an attempt ended, and what its server had `before`; on disk after `sync`."""
         self._add({
             "what": outcome.ending, "key": asked.key, "server": server, "kind": asked.kind,
             "name": asked.name, "text": outcome.text, "needed_mib": outcome.needed_mib,
-            "room_mib": room_mib, "rescued": outcome.rescued, "seconds": round(outcome.seconds, 3),
+            "room_mib": before.room_mib, "size_mib": before.total_mib, "rescued": outcome.rescued,
+            "seconds": round(outcome.seconds, 3),
         })
 
     def sync(self) -> None:
@@ -122,7 +123,8 @@ class Ledger:
         if what == "done":
             self.finished.add(key)
         self.needs.learn(
-            entry["kind"], what, entry["needed_mib"], entry["room_mib"], entry["rescued"]
+            entry["kind"], what, entry["needed_mib"], entry["room_mib"], entry["rescued"],
+            entry["size_mib"],
         )
 
 

@@ -126,7 +126,7 @@ class Queue:
         if waiting.resumes_on is not None:
             return (RESUMES if waiting.resumes_on == server.name else NEVER, False, False, 0.0)
         need = self._needs.of(asked.kind)
-        fit = need.fit(server.facts.room_mib)
+        fit = need.fit(server.facts.room_mib, server.size_mib)
         if fit == "unknown":
             running = self._in_flight.get(asked.kind, 0)
             rank = MORE_OF_AN_UNKNOWN_KIND if running else FIRST_OF_ITS_KIND

@@ -101,8 +101,10 @@ class Worker:
         began = time.monotonic()
         try:
             outcome = self._run(order)
-        except (Unreachable, Unknown) as error:
+        except Unreachable as error:
             outcome = Outcome("lost", str(error))
+        except Unknown as error:
+            outcome = Outcome("error", str(error))
         except OSError as error:
             outcome = Outcome("error", f"its files could not be written: {error}")
         return replace(outcome, seconds=time.monotonic() - began)

@@ -10,7 +10,7 @@ WENT = "went to disk"
 
 @pytest.fixture(scope="module")
 def server(serve):
-    return serve(env={"HEADROOM_RAM_FREE_MIB": str(1 << 40)})
+    return serve(env={"HEADROOM_RAM_FREE_MIB": str(10**9)})
 
 
 def said(server):

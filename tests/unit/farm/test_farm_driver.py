@@ -85,7 +85,8 @@ class Farm:
     def run(self, prompts):
         with Ledger(self.results) as ledger:
             self.driver = Driver(self.played, ledger, self.results, list(self.played.sizes),
-                                 self.heard, clock=self.clock, **self.options)
+                                 self.heard, adopted=list(self.played.sizes), clock=self.clock,
+                                 **self.options)
             self.driver.run(iter(prompts))
         return self.driver.counts
 

@@ -8,7 +8,9 @@ from farm import outputs
 from farm.keys import prompt_id_of
 from farm.ledger import FILE, Ledger, entry_of, line_of
 from farm.prompts import asked_for
-from farm.words import FarmError, Order, Outcome
+from farm.words import Facts, FarmError, Order, Outcome
+
+HAD = Facts(1000.0, 1000.0, True)
 
 
 def asked(seed=1):
@@ -23,7 +25,7 @@ def test_what_is_finished_is_known_after_a_restart(tmp_path):
     one, two = asked(1), asked(2)
     with Ledger(tmp_path) as ledger:
         ledger.begins(order(one), "a")
-        ledger.ends(one, "a", Outcome("done", needed_mib=500.0), 1000.0)
+        ledger.ends(one, "a", Outcome("done", needed_mib=500.0), HAD)
         ledger.begins(order(two), "a")
     with Ledger(tmp_path) as again:
         assert again.finished == {one.key}
@@ -36,9 +38,9 @@ def test_what_is_finished_is_known_after_a_restart(tmp_path):
 def test_a_torn_last_line_is_a_miss_wherever_it_is_torn(tmp_path):
     one, two = asked(1), asked(2)
     with Ledger(tmp_path) as ledger:
-        ledger.ends(one, "a", Outcome("done"), 1000.0)
+        ledger.ends(one, "a", Outcome("done"), HAD)
         whole = (tmp_path / FILE).read_bytes()
-        ledger.ends(two, "a", Outcome("done"), 1000.0)
+        ledger.ends(two, "a", Outcome("done"), HAD)
     full = (tmp_path / FILE).read_bytes()
     for cut in range(len(whole) + 1, len(full)):
         (tmp_path / FILE).write_bytes(full[:cut])
@@ -46,7 +48,7 @@ def test_a_torn_last_line_is_a_miss_wherever_it_is_torn(tmp_path):
             # Only the newline of a whole line may be missing.
             expected = {one.key, two.key} if cut == len(full) - 1 else {one.key}
             assert ledger.finished == expected
-            ledger.ends(two, "b", Outcome("done"), 1000.0)
+            ledger.ends(two, "b", Outcome("done"), HAD)
         with Ledger(tmp_path) as ledger:  # what came after the torn line is whole
             assert ledger.finished == {one.key, two.key}
 
@@ -54,7 +56,7 @@ def test_a_torn_last_line_is_a_miss_wherever_it_is_torn(tmp_path):
 def test_a_line_damaged_in_the_middle_is_a_miss_and_the_others_count(tmp_path):
     with Ledger(tmp_path) as ledger:
         for seed in (1, 2, 3):
-            ledger.ends(asked(seed), "a", Outcome("done"), None)
+            ledger.ends(asked(seed), "a", Outcome("done"), HAD)
     lines = (tmp_path / FILE).read_bytes().splitlines()
     lines[1] = lines[1].replace(b'"done"', b'"DONE"')
     (tmp_path / FILE).write_bytes(b"\n".join(lines) + b"\n\xff\xfe\x00\n")
@@ -87,11 +89,11 @@ def test_a_lost_attempt_stays_open_under_the_same_id_and_is_abandoned_once_it_mo
     one = asked(1)
     with Ledger(tmp_path) as ledger:
         ledger.begins(order(one, "a"), "a")
-        ledger.ends(one, "a", Outcome("lost"), None)
+        ledger.ends(one, "a", Outcome("lost"), HAD)
         assert ledger.has_begun(one.key, "a") and ledger.ended(one.key, "a") == 0
         assert ledger.abandoned("a") == []  # it may still come back there
         ledger.begins(order(one, "b"), "b")
-        ledger.ends(one, "b", Outcome("done"), None)
+        ledger.ends(one, "b", Outcome("done"), HAD)
         assert ledger.abandoned("b") == []
         assert ledger.abandoned("a") == [prompt_id_of(one.key, "a", 0)]
         assert ledger.abandoned("a") == []  # told once

@@ -70,6 +70,14 @@ def test_room_that_ran_out_is_too_small_even_where_a_figure_says_otherwise():
     assert needs.of("k").fit(1100) == "fits"
 
 
+def test_a_little_more_room_on_as_small_a_gpu_is_no_new_chance_but_on_a_larger_one_it_is():
+    needs = Needs()
+    needs.learn("k", "out of memory", None, 400, size_mib=1000)
+    assert [needs.of("k").fit(500, size) for size in (500, 1000, 1001)] == [
+        "too small", "too small", "may fit"]
+    assert needs.of("k").fit(700, 1000) == "may fit"
+
+
 def test_a_rescued_run_says_that_so_much_is_short_and_does_guarded():
     needs = Needs()
     needs.learn("k", "done", 900, 1000, rescued=True)

@@ -138,6 +138,12 @@ def test_what_was_abandoned_there_is_stopped_first(comfy, worker):
     assert comfy.posts("/interrupt") == [{"prompt_id": "old"}]
 
 
+def test_a_file_that_is_not_there_is_an_error_of_the_prompt_and_not_of_the_server(comfy, worker):
+    comfy.files = type("Lossy", (dict,), {"__setitem__": lambda *_: None})()
+    outcome = worker.run(order(asked()))
+    assert outcome.ending == "error" and "/view" in outcome.text
+
+
 def test_a_prompt_that_takes_too_long_is_stopped(comfy, tmp_path):
     worker = made(comfy.url, tmp_path, Patience(silent=5.0, prompt=0.2))
     outcome = worker.run(order(asked(seconds=30)))
