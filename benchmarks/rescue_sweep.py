@@ -17,13 +17,13 @@ import io
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import on_path  # noqa: F401
 
 from devtools import models
-from devtools.bench_device import Bench, served
+from devtools.bench_device import Device, served
 from devtools.bench_run import alone
 from devtools.graph import Graph
 from devtools.rescued import Lives, live, picture, saved, video
@@ -44,8 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return for each class how many allocations failed in turn, where, and what went wrong."""
     with served(args, CAPACITY_MIB, files=FILES, packs=["headroom_oom_probe"]) as gpu:
-        parts = {name: _swept(name, gpu, build().prompt, args.stride)
-                 for name, build in PARTS.items()}
+        return run_on(gpu, args)
+
+
+def run_on(gpu: Device, args: argparse.Namespace, names: Iterable[str] = PARTS) -> dict[str, Any]:
+    """The same on a server that runs, for the classes of these names."""
+    parts = {name: _swept(name, gpu, PARTS[name]().prompt, args.stride) for name in names}
     return {
         "stride": args.stride, "parts": parts,
         "allocations_failed": sum(part["tried"] for part in parts.values()),
@@ -54,7 +58,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _swept(name: str, gpu: Bench, prompt: dict[str, Any], stride: int) -> dict[str, Any]:
+def _swept(name: str, gpu: Device, prompt: dict[str, Any], stride: int) -> dict[str, Any]:
     started = time.monotonic()
     _arm(gpu, 10**9)
     wanted = _results(gpu.client, live(gpu.client, prompt).first)
@@ -78,14 +82,14 @@ def _swept(name: str, gpu: Bench, prompt: dict[str, Any], stride: int) -> dict[s
     }
 
 
-def _arm(gpu: Bench, at: int) -> None:
+def _arm(gpu: Device, at: int) -> None:
     """Fail that allocation of the next prompt, which finds nothing loaded and nothing cached."""
     gpu.post("fault")
     gpu.empty()
     gpu.post("fault", {"at": at})
 
 
-def _fault(gpu: Bench) -> dict[str, Any]:
+def _fault(gpu: Device) -> dict[str, Any]:
     return dict(gpu.client.get_json("/simgpu/fault"))
 
 

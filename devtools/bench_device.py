@@ -92,7 +92,7 @@ class Device:
         status, answer = self.client.post_json(f"{self._prefix}/{what}", body or {})
         if status != 200:
             raise RuntimeError(f"{self._prefix}/{what} answered {status}: {answer}")
-        return dict(answer)
+        return dict(answer or {})  # a fault that is taken away answers nothing
 
     # -- prompts ------------------------------------------------------------------------------
 

@@ -52,6 +52,7 @@ class _Guard:
     def sample(self, executor: Any, noise: Any, *args: Any, **kwargs: Any) -> Any:
         """OUTER_SAMPLE: one sampling run; restarted only for failures between its steps."""
         guider = executor.class_obj
+        self._guard.start_sampling(guider)
         run = GuardedRun()
         kind = kind_of(guider, noise.shape, self._options)
         room = room_bytes(guider.model_patcher.load_device)

@@ -24,11 +24,13 @@ from .sampling import (
     estimated_bytes,
     picture_size,
     reset_conditioning,
+    start_sampling,
 )
 
 # What guard/ asks of ComfyUI about sampling, with the rest.
 __all__ = [
     "additional_models", "end_sampling", "estimated_bytes", "picture_size", "reset_conditioning",
+    "start_sampling",
 ]
 
 _CPU = torch.device("cpu")

@@ -34,6 +34,15 @@ def additional_models(patcher: Any, conds: dict[str, Any]) -> list[Any]:
     return [*found, *patcher.get_nested_additional_models(), *patcher.model_patches_models()]
 
 
+def start_sampling(guider: Any) -> None:
+    """Bring ControlNets back to where they begin, whatever an earlier sampling left behind.
+
+    ComfyUI cleans them up only after a sampling that did not fail, and the next one, of another
+    prompt too, would take a half-made hint for ready.
+    """
+    comfy.sampler_helpers.cleanup_models(getattr(guider, "conds", {}), [])
+
+
 def end_sampling(guider: Any) -> None:
     """Clean up after a sampling that failed, as ComfyUI does after one that did not."""
     guider.model_patcher.cleanup()

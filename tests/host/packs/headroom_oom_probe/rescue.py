@@ -86,6 +86,21 @@ class OomExpands(_Node):
         return {"result": (image.out(0),), "expand": graph.finalize()}
 
 
+class OomHalfMadeHint(_Node):
+    """Leaves a ControlNet as a failure does that comes while it prepares its hint."""
+
+    RETURN_TYPES = ("CONDITIONING",)
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"conditioning": ("CONDITIONING",)}}
+
+    def execute(self, conditioning):
+        for _, entry in conditioning:
+            entry["control"].cond_hint = torch.zeros(1, 3, 64, 64)
+        return (conditioning,)
+
+
 class OomPipe(_Node):
     """Wraps a model up in a type that only its own pack knows."""
 
