@@ -74,6 +74,37 @@ def test_memory_report_shows_each_device(two):
     assert "VRAM cuda:1 before" in text
 
 
+def test_each_of_two_models_is_named_with_its_device_and_the_other_is_left_alone(two):
+    model = [node("TimedModel", mib=mib, device=device)
+             for mib, device in ((64, "cuda:0"), (100, "cuda:1"))]
+    offload = {"class_type": "HeadroomOffloadModel",
+               "inputs": {"model": ["2", 0], "scope": "this model", "to": "CPU"}}
+
+    def used():
+        return [two.driver.device(index).used_bytes / MIB for index in range(2)]
+
+    def loaded():
+        models = two.client.get_json("/headroom/memory")["models"]
+        return {found["device"]: found for found in models if found["class"] == "Linear"}
+
+    two.client.run({"1": model[0], "2": model[1]})
+    before = used()
+    assert {name: found["loaded_mib"] for name, found in loaded().items()} == {
+        "cuda:0": 64, "cuda:1": 100}
+    answer = two.client.post_when_idle("/headroom/offload", {"model": loaded()["cuda:0"]["id"]})
+    assert "64.0 MiB of weights left the GPU" in answer["headline"]
+    assert [was - now for was, now in zip(before, used(), strict=True)] == [64, 0]
+    entry = two.client.run({"2": model[1], "3": offload})
+    assert "100.0 MiB of weights left the GPU" in entry["outputs"]["3"]["text"][0]
+    assert before[1] - used()[1] == 100 and not loaded()
+    two.client.run({"1": {**model[0], "inputs": {**model[0]["inputs"], "salt": -1}},
+                    "2": {**model[1], "inputs": {**model[1]["inputs"], "salt": -2}}})
+    assert used() == before
+    answer = two.client.post_when_idle("/headroom/purge", {})
+    assert answer["freed_mib"] >= 164 and not loaded()
+    assert all(was - now >= mib for was, now, mib in zip(before, used(), (64, 100), strict=True))
+
+
 def test_a_peak_below_the_largest_ever_is_what_the_driver_saw(two):
     two.client.run({"1": node("TimedMemory", mib=3000, keep=False)})
     graph = Graph()

@@ -76,6 +76,24 @@ class TimedSlowModel(Timed):
         return self.told(time.time(), value)
 
 
+class TimedModel(Timed):
+    """Loads a model of `mib` on `device` and hands it on."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        types = Timed.INPUT_TYPES()
+        types["required"].update(mib=("INT", {"default": 64}), device=("STRING", {"default": ""}))
+        return types
+
+    def run(self, seconds, salt, mib, device, value=None):
+        weights = torch.nn.Linear(1024, mib * 256, bias=False)
+        patcher = ModelPatcher(weights, load_device=torch.device(device or mm.get_torch_device()),
+                               offload_device=torch.device("cpu"))
+        mm.load_models_gpu([patcher])
+        KEPT.append(patcher)
+        return self.told(time.time(), patcher)
+
+
 class TimedDetached(Timed):
     """When slow models were unloaded."""
 
