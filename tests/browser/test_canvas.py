@@ -179,4 +179,4 @@ def test_every_script_is_a_module_of_few_bytes(cpu_server):
         f"/extensions/headroom/{path.relative_to(ROOT / 'js').as_posix()}"
         for path in (ROOT / "js").rglob("*.js")
     )
-    assert sum(len(client.get_bytes(path)) for path in listed) < 100_000
+    assert sum(len(client.get_bytes(path)) for path in listed) < 150_000  # a fifth of it Chinese

@@ -23,7 +23,7 @@ CAPACITY_MIB = 4096
 TOP_PIXELS = 120  # the menu and the messages of the frontend
 WIDTH, HEIGHT = 1500, 1240
 PLACES = {
-    "1": (0, 0), "7": (0, 210), "2": (400, 0), "8": (400, 300), "3": (0, 520), "4": (870, 0),
+    "1": (0, 0), "7": (0, 210), "2": (400, 0), "8": (530, 300), "3": (0, 520), "4": (870, 0),
     "5": (400, 560), "6": (870, 500),
 }
 # Every node drawn with its text at any zoom, and no messages of the frontend in the way.
