@@ -77,14 +77,25 @@ class SmallTextEncoder:
     def run(self, kind, clip_name=""):
         if clip_name:  # the file stands for the weights: without it the loader would fail too
             folder_paths.get_full_path_or_raise("text_encoders", clip_name)
-        model, tokenizer, sizes = KINDS[kind]
-        clip = comfy.sd.CLIP(
-            SimpleNamespace(params={}, clip=model, tokenizer=tokenizer),
-            embedding_directory=folder_paths.get_folder_paths("embeddings"),
-            parameters=150_000_000, model_options={**sizes, "dtype": torch.bfloat16},
-        )
-        load_random(clip, torch.Generator().manual_seed(0), most_rows=256)
+        clip = small_encoder(kind)
+        if hasattr(clip.patcher, "cached_patcher_init"):  # what a loader leaves: how to read again
+            clip.patcher.cached_patcher_init = (patcher_again, (kind,))
         return (clip,)
+
+
+def small_encoder(kind, **options):
+    model, tokenizer, sizes = KINDS[kind]
+    clip = comfy.sd.CLIP(
+        SimpleNamespace(params={}, clip=model, tokenizer=tokenizer),
+        embedding_directory=folder_paths.get_folder_paths("embeddings"),
+        parameters=150_000_000, model_options={**sizes, "dtype": torch.bfloat16}, **options,
+    )
+    load_random(clip, torch.Generator().manual_seed(0), most_rows=256)
+    return clip
+
+
+def patcher_again(kind, disable_dynamic=False):
+    return small_encoder(kind, disable_dynamic=disable_dynamic).patcher
 
 
 class PlainLines:
