@@ -21,15 +21,18 @@ import on_path  # noqa: F401
 
 from devtools.bench_device import narrowed
 from devtools.bench_run import alone
-from devtools.dry_server import DryServer, fake_cuda
+from devtools.dry_server import DryServer
 from devtools.errors import NotHere
+from devtools.fake_cuda import fake_cuda
 from devtools.fit_files import Found, add_pictures, find_models
 from devtools.fit_prompt import fewer_steps
 from devtools.fit_run import PLAIN, Fit
 from devtools.fit_verdict import Verdict
+from devtools.results import FAKE
 from devtools.workflows import WORKFLOWS, published_prompt
 
 NAME = "fit_agreement"
+DEVICE = FAKE
 CONTEXT_MIB = 400.0
 NEAR_MIB = 8
 Json = dict[str, Any]

@@ -20,10 +20,13 @@ from typing import Any, NamedTuple
 import on_path  # noqa: F401
 
 from devtools.bench_run import alone
-from devtools.dry_server import COPY_AT_MOST_KIB, fake_cuda
+from devtools.dry_server import COPY_AT_MOST_KIB
 from devtools.errors import NotHere
+from devtools.fake_cuda import fake_cuda
+from devtools.results import FAKE
 
 NAME = "fit_calibration"
+DEVICE = FAKE
 CASES = Path(__file__).with_name("fit_cases.py")
 CAPACITY_MIB = 131072
 LIMIT = 0.10

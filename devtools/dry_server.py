@@ -9,14 +9,12 @@ Copies of weights are counted and not made, so that a model takes no RAM. Pictur
 see tests/fakecuda/README.md for what is real.
 """
 
-import importlib.util
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from .errors import DevError
+from .fake_cuda import fake_cuda
 from .graph import forget_everything
 from .server import ComfyServer
 from .sparse_files import SparseFile, write_sparse
@@ -30,23 +28,6 @@ ROOM_MIB = 1 << 20
 LAZY_RAM = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
 NO_COMPILING = {"TORCHDYNAMO_DISABLE": "1"}  # what TorchCompileModel would make runs nowhere
 MIB = 1 << 20
-
-
-def fake_cuda() -> ModuleType:
-    """The package of the fake driver, which lies with the tests that it is for."""
-    if "fakecuda" not in sys.modules:
-        for name in ("simgpu", "fakecuda"):
-            _load(name, TESTS / name)
-    return sys.modules["fakecuda"]
-
-
-def _load(name: str, folder: Path) -> None:
-    spec = importlib.util.spec_from_file_location(
-        name, folder / "__init__.py", submodule_search_locations=[str(folder)])
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
 
 
 class DryServer:

@@ -1,4 +1,7 @@
-"""The fake CUDA driver of tests/fakecuda, as benchmarks and commands steer it."""
+"""The fake CUDA driver of tests/fakecuda, as benchmarks and commands use it.
+
+Both are found by their place: nothing puts tests/ on the path.
+"""
 
 import importlib.util
 import sys
@@ -6,20 +9,29 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parent.parent / "tests" / "fakecuda"
+TESTS = Path(__file__).resolve().parent.parent / "tests"
+
+
+def fake_cuda() -> ModuleType:
+    """The whole package, to build the driver and to start programs on it."""
+    for name in ("simgpu", "fakecuda"):
+        if name not in sys.modules:
+            folder = TESTS / name
+            _load(name, folder / "__init__.py", submodule_search_locations=[str(folder)])
+    return sys.modules["fakecuda"]
 
 
 def driver_ledger(path: Path) -> Any:
-    """The ledger of a running program on fake devices: its `Ledger`, at that file."""
-    return _module("ledger").Ledger(path)
+    """The ledger of a running program on fake devices; also for a program that runs on them."""
+    name = "headroom_fake_cuda_ledger"
+    if name not in sys.modules:
+        _load(name, TESTS / "fakecuda" / "ledger.py")
+    return sys.modules[name].Ledger(path)
 
 
-def _module(name: str) -> ModuleType:
-    """One file of the driver's folder, by its place: nothing puts tests/ on the path."""
-    full = f"headroom_fakecuda_{name}"
-    if full not in sys.modules:
-        spec = importlib.util.spec_from_file_location(full, FOLDER / f"{name}.py")
-        assert spec is not None and spec.loader is not None
-        sys.modules[full] = module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return sys.modules[full]
+def _load(name: str, file: Path, **options: Any) -> None:
+    spec = importlib.util.spec_from_file_location(name, file, **options)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
