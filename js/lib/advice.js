@@ -88,7 +88,7 @@ function fitForm(run, { words, onApply, onPlan }) {
   const needs = needsOf(run);
   if (!needs) return null;
   const answer = h("p", { role: "status" });
-  const apply = h("button.headroom-button.headroom-primary", { type: "button", disabled: true }, words.adviceApply);
+  const apply = h("button.headroom-button.headroom-apply", { type: "button", disabled: true }, words.adviceApply);
   const wanted = Math.max(0.5, Math.floor((needs[0] / MIB) * 2) / 2);
   const size = h("input.headroom-size", {
     type: "number", min: 0.5, max: 1024, step: "any", value: wanted, "aria-label": words.fitInto,
