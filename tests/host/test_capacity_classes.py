@@ -22,7 +22,9 @@ def capacity_classes():
 
 def peaks(gpu, module, kind, computed):
     """The device's peaks of one sampling, in bytes; Flux with one block of each sort."""
-    args = argparse.Namespace(gpu=False, computed=computed, batch=2, depth=0.02, divide=8)
+    args = argparse.Namespace(
+        gpu=False, fake_cuda=False, computed=computed, batch=2, depth=0.02, divide=8
+    )
     bench = module.ClassBench(Device(gpu.client), args)
     bench.make(kind)
     bench.device.set_capacity(ROOM_MIB)
