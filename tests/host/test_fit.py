@@ -44,14 +44,13 @@ def plain(fit, gib):
     return fit.trial(gib, "as it is", fit.prompt)
 
 
-def test_a_card_with_room_is_resident_and_its_verdict_comes_back_after_smaller_ones(fit):
+def test_a_card_with_room_is_resident_and_its_verdict_comes_back_after_a_smaller_one(fit):
     first = plain(fit, 8)[0]
     assert first.verdict.word == "resident"
     small = plain(fit, 2)[0]
     assert small.verdict.word == "streams"
     assert 0.5 * UNET_MIB < small.verdict.mib <= UNET_MIB + 16
     assert plain(fit, 8)[0].verdict == first.verdict
-    assert plain(fit, 2)[0].verdict == small.verdict
 
 
 def test_a_card_without_room_names_the_node_that_fails_and_stays_within_the_card(fit):
