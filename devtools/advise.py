@@ -7,15 +7,14 @@ prompt stays one. Needs only Python.
 
 import argparse
 import json
-import urllib.error
 from pathlib import Path
 from typing import Any
 
 from . import advice
-from .client import Client, PromptFailed, PromptInvalid, failed
+from .client import Client, PromptFailed, failed
 from .errors import DevError
 from .node_info import node_infos
-from .run import DEFAULT_SERVER, follow, read_prompt, refusal
+from .run import DEFAULT_SERVER, explained, follow, read_prompt
 from .settings import parse_setting, with_settings
 from .ui_edit import edited_workflow
 from .ui_prompt import is_workflow
@@ -46,17 +45,8 @@ def main(args: argparse.Namespace) -> int:
     """Advise, apply and write; 3 where the size may not be reached, 1 for errors."""
     if args.into is not None and not 0 < args.into < 10_000:
         raise DevError(f"--into expects a size in GiB such as 8, but got {args.into:g}.")
-    try:
+    with explained(args.server):
         return _advise(args, Client(args.server))
-    except PromptInvalid as error:
-        raise DevError(refusal(error)) from error
-    except (urllib.error.URLError, ConnectionError) as error:
-        raise DevError(
-            f"No server answers at {args.server} ({error}); start ComfyUI or name it with "
-            "--server URL."
-        ) from error
-    except TimeoutError as error:
-        raise DevError(str(error)) from error
 
 
 def _advise(args: argparse.Namespace, client: Client) -> int:

@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.error
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,18 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run everything; 1 when a run failed, else 3 when one went over its budget, else 0."""
     client = Client(args.server)
-    try:
+    with explained(args.server):
         jobs = jobs_of(args, client)
         results = [*run_all(jobs, client, args)]
-    except PromptInvalid as error:
-        raise DevError(refusal(error)) from error
-    except (urllib.error.URLError, ConnectionError) as error:
-        raise DevError(
-            f"No server answers at {args.server} ({error}); start ComfyUI or name it with "
-            "--server URL."
-        ) from error
-    except TimeoutError as error:
-        raise DevError(str(error)) from error
     if args.json:
         print(json.dumps(results, indent=2))
     if any(result["error"] for result in results):
@@ -241,6 +233,22 @@ def saved_files(entry: Json) -> list[str]:
         for item in output.get(kind) or ()
         if isinstance(item, dict) and item.get("type") == "output"
     ]
+
+
+@contextmanager
+def explained(server: str) -> Iterator[None]:
+    """Say in one sentence, as DevError, what a server refused or why none answers."""
+    try:
+        yield
+    except PromptInvalid as error:
+        raise DevError(refusal(error)) from error
+    except (urllib.error.URLError, ConnectionError) as error:
+        raise DevError(
+            f"No server answers at {server} ({error}); start ComfyUI or name it with "
+            "--server URL."
+        ) from error
+    except TimeoutError as error:
+        raise DevError(str(error)) from error
 
 
 def refusal(error: PromptInvalid) -> str:
