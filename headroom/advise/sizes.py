@@ -1,8 +1,8 @@
 """Sizes that grow within one run: torch keeps pieces of memory that the next size cannot use.
 
 That is so with its native allocator; with expandable segments and with cudaMallocAsync the order
-makes no difference (benchmarks/size_orders.py). Size Sorter hands the latents on from large to
-small, Restore Order puts the pictures back.
+makes no difference in the median list (benchmarks/size_orders.py). Size Sorter hands the latents on
+from large to small, Restore Order puts the pictures back.
 """
 
 from collections.abc import Iterator
