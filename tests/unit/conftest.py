@@ -1,6 +1,8 @@
 """Fixtures that several unit tests share."""
 
 import pytest
+import torch
+from support.blocks import Block
 from support.recorder import Probe
 
 from headroom.base import private_file
@@ -28,3 +30,16 @@ def outcomes():
 def probe():
     """Memory that the recorder reads."""
     return Probe()
+
+
+@pytest.fixture
+def module():
+    """A model to cast."""
+    torch.manual_seed(3)
+    return Block().eval().requires_grad_(False)
+
+
+@pytest.fixture
+def x():
+    """What it takes: (1, 5, 64)."""
+    return torch.randn(1, 5, 64, generator=torch.Generator().manual_seed(4))

@@ -12,17 +12,6 @@ from headroom.cast.layers import join_layers
 MIB = 2**20
 
 
-@pytest.fixture
-def module():
-    torch.manual_seed(3)
-    return Block().eval().requires_grad_(False)
-
-
-@pytest.fixture
-def x():
-    return torch.randn(1, 5, 64, generator=torch.Generator().manual_seed(4))
-
-
 def test_a_module_gets_a_private_copy_and_stays_bit_identical(module, x):
     before, answer = state(module), module(x)
     done = headroom.cast(module)

@@ -2,7 +2,6 @@
 
 import types
 
-import pytest
 import torch
 from support.blocks import Block, Quantised
 
@@ -10,17 +9,6 @@ import headroom
 from headroom.base.copies import follow
 
 MIB = 2**20
-
-
-@pytest.fixture
-def module():
-    torch.manual_seed(3)
-    return Block().eval().requires_grad_(False)
-
-
-@pytest.fixture
-def x():
-    return torch.randn(1, 5, 64, generator=torch.Generator().manual_seed(4))
 
 
 class Wrapper:
