@@ -9,7 +9,7 @@ from .encode import file_watch
 from .guard import left_out
 from .host.adapter import current_host
 from .models.held import HeldModels
-from .record.held import HeldPeaks
+from .record.highest import HeldPeaks
 from .record.probe import Probe
 from .record.recorder import Recorder, current_recorder, use_recorder
 

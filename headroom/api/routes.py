@@ -16,7 +16,7 @@ from ..base.device import in_mib
 from ..base.refusals import NotKnown
 from ..measure.snapshot import snapshot
 from ..models.loaded import loaded_models, patchers_named
-from ..record.held import HeldPeaks
+from ..record.highest import HeldPeaks
 from ..record.recorder import Recorder
 from .answers import Answer, answered, as_json, body_of
 from .gate import Gate

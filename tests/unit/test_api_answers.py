@@ -13,7 +13,7 @@ from headroom.api import routes as api
 from headroom.api.gate import Gate
 from headroom.api.routes import Routes
 from headroom.base.refusals import NotKnown, Refused
-from headroom.record.held import HeldPeaks
+from headroom.record.highest import HeldPeaks
 
 ERRORS = [
     (NotKnown("No record."), 404, "No record."),

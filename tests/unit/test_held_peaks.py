@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from headroom.record.held import HeldPeaks
+from headroom.record.highest import HeldPeaks
 
 MIB = 2**20
 
