@@ -11,18 +11,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 
-from ..base.numpy_backed import is_plain, numpy_backed
-from ..base.safetensors_file import DTYPES
+from ..base.numpy_backed import is_plain
+from ..base.safetensors_file import DTYPES, byte_view, deserialize, serialize
 
 FORMAT = 1
 METADATA_KEY = "headroom"
 # What bytes that somebody else wrote can make the parsers and our own reading raise.
 DEFECTS = (
     ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
-    struct.error, SafetensorError,
+    struct.error,
 )
 
 
@@ -46,7 +44,7 @@ def to_bytes(value: Any, key: str, labels: Mapping[str, str] | None = None) -> b
     structure = json.dumps(_describe(value, tensors, {}, "value"))
     digest = _digest(key, structure, tensors)
     note = {"format": FORMAT, "key": key, "structure": structure, "sha256": digest}
-    return bytes(save(tensors, {**(labels or {}), METADATA_KEY: json.dumps(note)}))
+    return serialize(tensors, {**(labels or {}), METADATA_KEY: json.dumps(note)})
 
 
 def from_bytes(data: bytes, key: str) -> Any:
@@ -55,15 +53,14 @@ def from_bytes(data: bytes, key: str) -> Any:
     Raises Damaged when the content is damaged, cut short, foreign, or for another key.
     """
     try:
-        note = json.loads(_metadata(data)[METADATA_KEY])
-        tensors = load(data)
+        tensors, metadata = deserialize(data)
+        note = json.loads(metadata[METADATA_KEY])
         structure = note["structure"]
         if note["format"] != FORMAT or note["key"] != key:
             raise Damaged("the file is of another format or for another prompt")
         if note["sha256"] != _digest(key, structure, tensors):
             raise Damaged("the checksum does not match")
-        copies = {name: numpy_backed(tensor) for name, tensor in tensors.items()}
-        return _restore(json.loads(structure), copies)
+        return _restore(json.loads(structure), tensors)
     except Damaged:
         raise
     except DEFECTS as error:
@@ -120,8 +117,7 @@ def _digest(key: str, structure: str, tensors: dict[str, torch.Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        flat: Any = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
-        digest.update(flat.data)
+        digest.update(byte_view(tensor).data)
     return digest.hexdigest()
 
 

@@ -78,6 +78,15 @@ HOSTILE = {
     "a shape beyond all memory": headed(
         b'{"t0":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,4]}}', b"1234"
     ),
+    "an empty tensor of a shape beyond all memory": headed(
+        b'{"t0":{"dtype":"F32","shape":[0,4611686018427387904],"data_offsets":[0,0]}}', b"1234"
+    ),
+    "a tensor of a dtype that is none": headed(
+        b'{"t0":{"dtype":["F32"],"shape":[1],"data_offsets":[0,4]}}', b"1234"
+    ),
+    "a shape of texts": headed(
+        b'{"t0":{"dtype":"F32","shape":["1"],"data_offsets":[0,4]}}', b"1234"
+    ),
     "a header longer than the file": struct.pack("<Q", 2**63) + b"{}",
     "no file at all": b"",
 }

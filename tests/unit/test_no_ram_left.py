@@ -25,6 +25,7 @@ from headroom.actions.mapping import map_modules
 from headroom.encode.cache_key import EmbeddingLookup
 from headroom.encode.disk_cache import EmbeddingCache
 from headroom.encode.encode import encode_to_cpu
+from headroom.encode.stored_value import from_bytes, to_bytes
 from headroom.guard.errors import is_out_of_memory, where_of
 from headroom.guard.ladder import Ladder, guarded
 from headroom.guard.steps import ReturnMemory
@@ -32,9 +33,9 @@ from headroom.guard.steps import ReturnMemory
 MIB, ROOM_MIB, SIZE = 1 << 20, 4, 2048  # weights of 16 MiB
 
 @contextlib.contextmanager
-def no_room():
+def no_room(mib=ROOM_MIB):
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limit = pages * resource.getpagesize() + ROOM_MIB * MIB
+    limit = pages * resource.getpagesize() + mib * MIB
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
     try:
         yield
@@ -98,6 +99,19 @@ for name, work in works.items():
     work()
     left = [path.name for path in folder.iterdir() if path != cache.folder]
     answers[name] = {"told": told, "out": out, "where": where, "same": same, "left": left}
+
+def outcome(work, mib):
+    with no_room(mib):
+        try:
+            return "done" if work() is not None else "nothing"
+        except Exception as raised:
+            return type(raised).__name__ if is_out_of_memory(raised) else repr(raised)[:200]
+
+huge = torch.ones(2 * SIZE, 2 * SIZE)  # more than what earlier works left free on the heap
+stored = to_bytes([[huge, {}]], "key")
+for name, work in (("write", lambda: to_bytes([[huge, {}]], "key")),
+                   ("read", lambda: from_bytes(stored, "key"))):
+    answers[name] = [outcome(work, mib) for mib in range(1, 101, 9)]
 print(json.dumps(answers))
 """
 WORKS = ("cast", "cast of a module with a table", "move to CPU", "encode", "offload to disk",
@@ -129,3 +143,9 @@ def test_without_ram_the_error_is_one_of_memory_nothing_is_changed_and_it_works_
         assert found["told"][0] == "DiskRefused" and "the weights are in RAM" in found["told"][1]
     else:
         assert found["out"] and found["where"] == "RAM", found["told"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
+@pytest.mark.parametrize("way", ["write", "read"])
+def test_an_embeddings_file_needs_its_ram_or_says_so_whatever_is_left(answers, way):
+    assert set(answers[way]) == {"done", "MemoryError"}
