@@ -10,7 +10,7 @@ import torch
 from ..base.copies import Copies, follow
 from ..base.inputs import attribute
 from ..models.find import is_patcher, is_pipeline, pipeline_modules
-from .rules import FLOATS
+from .dtypes import FLOATS
 
 DEPTH = 3
 

@@ -10,9 +10,10 @@ import torch
 from ..base.copies import Copies
 from ..base.tensors import storage_key
 from ..models.lazy_restore import is_restore_hook
+from .dtypes import FLOATS
 from .functions import repoint
 from .layers import forget
-from .rules import FLOATS, Wanted
+from .rules import Wanted
 from .tensor import Rounding, cast_tensor
 
 # A plain RuntimeError where torch's CPU allocator, or that of a device, has no memory left.

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from .rules import FLOATS, DtypeOf, layers, own_dtype
+from .dtypes import FLOATS
+from .rules import DtypeOf, layers, own_dtype
 
 
 class _CastInputs:

@@ -10,20 +10,12 @@ from ..base.copies import Copies
 from ..host.adapter import current_host
 from ..models.pipelines import has_offload_hook
 from .copy_module import copy_module, retell_dtype
+from .dtypes import FLOATS
+from .forward_dtypes import meetings
 from .functions import find_function_over, refused
 from .layers import join_layers
 from .refuse import refuse_uncastable
-from .rules import (
-    FLOATS,
-    CastRules,
-    DtypeOf,
-    Wanted,
-    own_dtype,
-    plan,
-    quantised_reason,
-    short,
-    unmatched,
-)
+from .rules import CastRules, DtypeOf, Wanted, own_dtype, plan, quantised_reason, short, unmatched
 from .tensor import CastOverflow, Rounding, check_tensor
 
 
@@ -69,7 +61,7 @@ def cast_module(
         )
     copied, result.copies = _copied(module, wanted, result.rounding, rules)
     retell_dtype(copied, rules.dtype)
-    if joins_layers or _is_mixed(wanted):
+    if joins_layers or _is_mixed(wanted) or _widens_inside(module):
         join_layers(copied, rules.dtype)
     return result
 
@@ -95,7 +87,7 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
     module, result.copies = make(patcher, rules, result)
     retell_dtype(module, rules.dtype)
     host_cast.use_compute_dtype(module, rules.dtype)
-    if _is_mixed(wanted):
+    if _is_mixed(wanted) or _widens_inside(module):
         join_layers(module, rules.dtype, dtype_of)
     again = partial(_patcher_of, rules)
     copied = host_cast.private_patcher(patcher, module, result.copies, again)
@@ -169,6 +161,10 @@ def _add(counts: dict[str, int], dtype: torch.dtype, tensor: torch.Tensor) -> No
 
 def _is_mixed(wanted: list[Wanted]) -> bool:
     return len({i.target for i in wanted if i.target in FLOATS and i.parameter.dim() > 0}) > 1
+
+
+def _widens_inside(module: torch.nn.Module) -> bool:
+    return any(meetings(part).layer for part in module.modules())
 
 
 def _refuse_compiled(label: str, reason: str) -> None:

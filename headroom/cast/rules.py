@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 
 import torch
 
-FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+from .dtypes import FLOATS
+from .forward_dtypes import meetings
 
 # Learned tables of positions: small, and rounding them moves things.
 _POSITIONS = re.compile(r"pos(?:ition(?:al)?)?_?(?:emb|embed|embedding|enc|encoding|table|id)s?")
@@ -68,14 +69,15 @@ def short(dtype: torch.dtype) -> str:
 def is_layer(module: torch.nn.Module) -> bool:
     """Return whether `module` computes with its own weights.
 
-    That is one of torch's layers, a leaf, or a module with a matrix and a float buffer of its own,
-    which it may multiply.
+    That is one of torch's layers, a leaf, a module with a matrix and a float buffer of its own,
+    which it may multiply, or one that does so with a weight inside it.
     """
     if not module._parameters:
-        return False
+        return meetings(module).product
     is_torch = any(base.__module__.startswith("torch.nn.modules") for base in type(module).__mro__
                    if base is not torch.nn.Module)
-    return is_torch or next(module.children(), None) is None or _has_matrix_and_buffer(module)
+    is_leaf = next(module.children(), None) is None
+    return is_torch or is_leaf or _has_matrix_and_buffer(module) or meetings(module).product
 
 
 def _has_matrix_and_buffer(module: torch.nn.Module) -> bool:

@@ -89,7 +89,7 @@ for name, work in works.items():
             work()
         except Exception as raised:
             error = raised
-            told = [type(raised).__name__, str(raised).splitlines()[0]]
+            told = [type(raised).__name__, str(raised)[:300]]
             out, where = is_out_of_memory(raised), where_of(raised)
     if error is None:
         answers[name] = "did not fail"

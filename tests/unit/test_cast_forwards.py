@@ -1,0 +1,148 @@
+"""A module that reaches into its layers with float buffers of its own runs after a cast."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+import headroom
+from headroom.cast.forward_dtypes import meetings
+from headroom.cast.model import cast_module
+from headroom.cast.rules import CastRules
+
+SIZE = 16
+
+
+class Block(torch.nn.Module):
+    """A module with a layer inside and a float buffer of its own; each subclass has a forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.proj = torch.nn.Linear(SIZE, SIZE)
+        self.parts = torch.nn.ModuleList([torch.nn.Linear(SIZE, SIZE)])
+        self.register_buffer("scale", torch.rand(SIZE, SIZE) + 0.5)
+        self.heads, self.seen = 2, []
+
+
+def block(forward, **more):
+    return type("Made", (Block,), {"forward": forward, **more})
+
+
+def by_rows(self, x):
+    batch, width = x.shape
+    heads = x.view(batch, self.heads, width // self.heads).reshape(batch, width)
+    return functional.linear(heads, self.proj.weight.mul(self.scale), bias=self.proj.bias)
+
+
+def in_a_list(self, x):
+    total = [layer.weight for layer in self.parts]
+    return torch.matmul(x, torch.stack(total)[0] + self.scale[:SIZE])
+
+
+def keeps_its_dtype(self, x):
+    x *= self.scale[0]
+    return functional.linear(x, self.proj.weight)
+
+
+def notes_and_doubles(self, x):
+    self.last = x
+    return functional.linear(x, self.proj.weight) * 2
+
+
+def decides(self, x):
+    return self.proj(x) if x.sum() > 0 else self.proj(x * 2)
+
+
+MIXES = {
+    "the weight of a layer times a buffer": block(
+        lambda self, x: functional.linear(x, self.proj.weight * self.scale)),
+    "after its shape was unpacked": block(by_rows),
+    "in a list of layers": block(in_a_list),
+    "by an operator": block(lambda self, x: x @ (self.scale @ self.proj.weight.float())),
+    "by a buffer alone": block(lambda self, x: self.proj(x) @ self.scale),
+    "in a method": block(lambda self, x: self.mixed(x),
+                         mixed=lambda self, x: functional.linear(x, self.proj.weight / self.scale)),
+    "in a property": block(lambda self, x: functional.linear(x, self.kernel),
+                           kernel=property(lambda self: self.scale + self.proj.weight)),
+    "in an einsum": block(
+        lambda self, x: torch.einsum("bi,oi->bo", x, self.proj.weight - self.scale)),
+}
+RUNS = {
+    "a buffer in the dtype of the input": block(
+        lambda self, x: functional.linear(x, self.proj.weight * self.scale.to(x.dtype))),
+    "a weight beside a buffer": block(
+        lambda self, x: functional.linear(x, self.proj.weight) * self.scale[0]),
+    "an input changed in place": block(keeps_its_dtype),
+    "something noted in the module": block(notes_and_doubles),
+    "a comparison with a buffer": block(
+        lambda self, x: torch.where(self.scale[0] > 1, self.proj(x), x)),
+}
+
+
+class Net(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.first = torch.nn.Linear(SIZE, SIZE)
+        self.inner = inner
+        self.last = torch.nn.Linear(SIZE, SIZE)
+
+    def forward(self, x):
+        return self.last(self.inner(self.first(x)))
+
+
+@pytest.fixture
+def x():
+    return torch.randn(4, SIZE, generator=torch.Generator().manual_seed(4))
+
+
+def near(copied, net, x):
+    with torch.no_grad():
+        expected, found = net(x), copied(x)
+    return (found.float() - expected).norm() / expected.norm() < 0.02
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_a_module_that_multiplies_weights_inside_it_with_a_buffer_stays_whole_and_runs(name, x):
+    torch.manual_seed(5)
+    net = Net(MIXES[name]())
+    done = headroom.cast(net)
+    assert near(done.value, net, x)
+    assert done.value.inner.proj.weight.dtype == torch.float32
+    assert done.value.first.weight.dtype == done.value.last.weight.dtype == torch.bfloat16
+    assert "kept in float32 (float buffers beside the weights)" in done.report.text
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_module_whose_buffer_meets_no_weight_in_a_product_is_cast_and_runs(name, x):
+    torch.manual_seed(5)
+    net = Net(RUNS[name]())
+    done = headroom.cast(net)
+    assert near(done.value, net, x)
+    assert {weight.dtype for weight in done.value.parameters()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("name", [*MIXES, *RUNS])
+def test_looking_changes_nothing_in_the_module_nor_in_torch(name):
+    module = {**MIXES, **RUNS}[name]()
+    before = dict(vars(module))
+    calls = torch.nn.Module.__call__, torch.nn.Module.__getattr__
+    met = meetings(module)
+    assert met.product == (name in MIXES)
+    assert dict(vars(module)) == before and not hasattr(module, "last")
+    assert calls == (torch.nn.Module.__call__, torch.nn.Module.__getattr__)
+
+
+@pytest.mark.parametrize("forward", [
+    decides, lambda self, x: [layer(row) for row in x for layer in self.parts],
+    lambda self, x: self.nothing(x), lambda self, x, *more, deep=1, **rest: x[0, :, None] + deep,
+    lambda self: None, lambda self, x: super(Block, self).forward(x),
+])
+def test_a_forward_that_cannot_be_followed_is_no_reason_to_keep_a_weight(forward):
+    assert meetings(block(forward)()) == meetings(torch.nn.Linear(2, 2))
+
+
+def test_a_layer_takes_what_a_buffer_widened_where_the_caller_knows_the_dtype(x):
+    torch.manual_seed(5)
+    net = Net(block(lambda self, x: self.proj(x * self.scale[0]))())
+    done = cast_module(net, CastRules(torch.bfloat16), joins_layers=False)
+    assert near(lambda x: done.copies[id(net)](x.bfloat16()), net, x)
+    assert {weight.dtype for weight in done.copies[id(net)].parameters()} == {torch.bfloat16}
