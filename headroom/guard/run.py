@@ -8,7 +8,7 @@ from .shortage import Shortage, lacked_so_far
 from .split_batch import piece_count
 
 KEY = "headroom_oom_guard"
-_SURE = 0.97  # of the room: blocks are rounded up
+_SURE = 0.95  # of the room: blocks are rounded up
 
 
 class GuardedRun:

@@ -204,3 +204,12 @@ def test_buffers_that_have_yet_to_grow_are_no_room(monkeypatch):
                         lambda: SimpleNamespace(buffers_bytes=lambda: 100))
     assert Measuring(FIRST, lambda: 250).done().room_bytes == 750
     assert Measuring(FIRST, lambda: 50).done().room_bytes == 900
+
+
+def test_tidying_up_frees_the_blocks_that_only_workspaces_keep(monkeypatch):
+    done = []
+    monkeypatch.setattr(steps, "guard_host", lambda: None)
+    monkeypatch.setattr(steps, "clear_workspaces", lambda: done.append("workspaces"))
+    monkeypatch.setattr(steps, "return_cache", lambda: done.append("cache"))
+    steps.tidy()
+    assert done == ["workspaces", "cache"]  # the other way round their blocks would stay
