@@ -12,16 +12,15 @@ empty device, and OOM Guard without lessons.
 answers by itself; `refused` counts refusals of the driver), `futile` those that were repeated after
 a step and failed again. Bytes are those copied to the device, launches those of kernels and library
 calls. By hand means: the batch in as few parts as complete, each a prompt of its own, with the VAE
-whole, or in tiles of 512 or 256 pixels; figures of its second prompt, times the parts. (`--lowvram`
-does nothing under dynamic VRAM, and else moves the text encoder to the CPU, which copies nothing to
-be counted.) The best is the one that takes least time by bytes and launches at 12 GB/s and 8 us.
+whole, or else in tiles of 512, or else of 256 pixels; figures of its second prompt, times the
+parts. (Smaller parts and tiles only copy and launch more. `--lowvram` does nothing under dynamic
+VRAM, and else moves the text encoder to the CPU, which copies nothing to be counted.)
 """
 
 import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,13 +82,13 @@ def run(args: argparse.Namespace) -> Json:
     if not args.fake_cuda:
         raise NotHere("it counts what the fake CUDA driver sees (--fake-cuda)")
     try:
-        classes = {name: _Cost(name, args).measured() for name in args.classes}
+        classes = {name: Cost(name, args).measured() for name in args.classes}
     except DevError as error:
         raise NotHere(str(error)) from error
     return {"steps": args.steps, "dynamic_vram": not args.classic, "classes": classes}
 
 
-class _Cost:
+class Cost:
     """The measurements of one class."""
 
     def __init__(self, name: str, args: argparse.Namespace) -> None:
@@ -139,7 +138,7 @@ class _Cost:
             name = "guarded" if prefer == "same bits" else f"guarded, {prefer}"
             found[name] = self.twice(dry, mib, options)
         found["stock"] = self.twice(dry, mib, None)
-        best = found["by_hand"] = min(self.by_hand(dry, mib), key=_seconds, default=None)
+        best = found["by_hand"] = self.by_hand(dry, mib)
         last = found["guarded"][-1]
         if best is not None and last["completed"]:
             found["of_by_hand"] = {key: round(last[key] / max(best[key], 1), 3)
@@ -148,13 +147,15 @@ class _Cost:
 
     def twice(self, dry: DryServer, mib: int, options: Json | None) -> list[Json]:
         dry.empty(mib)
-        return [self.one(dry, self.prompt(self.batch, options=options)) for _ in range(2)]
+        found = [self.one(dry, self.prompt(self.batch, options=options))]
+        if found[0]["completed"] or options is not None:  # stock learns nothing from a failure
+            found.append(self.one(dry, self.prompt(self.batch, options=options)))
+        return found
 
-    def by_hand(self, dry: DryServer, mib: int) -> Iterator[Json]:
-        """The settings with as few parts of the batch as complete."""
+    def by_hand(self, dry: DryServer, mib: int) -> Json | None:
+        """The setting with as few parts of the batch as complete, in the largest tiles that do."""
         parts = 1
         while parts <= self.batch:
-            done = []
             for tile in TILES:
                 dry.empty(mib)
                 one = {}
@@ -163,15 +164,13 @@ class _Cost:
                     if not one["completed"]:
                         break
                 if one["completed"]:
-                    done.append({**one, "parts": parts, "tile": tile,
-                                 "copied_mib": round(one["copied_mib"] * parts, 1),
-                                 "launches": one["launches"] * parts})
-                elif not str(one["failed_in"]).startswith("VAEDecode"):
+                    return {**one, "parts": parts, "tile": tile,
+                            "copied_mib": round(one["copied_mib"] * parts, 1),
+                            "launches": one["launches"] * parts}
+                if not str(one["failed_in"]).startswith("VAEDecode"):
                     break
-            yield from done
-            if done:
-                return
             parts *= 2
+        return None
 
     def one(self, dry: DryServer, prompt: Json) -> Json:
         """The counters of one run."""
@@ -230,11 +229,6 @@ class _Cost:
         return (graph.add("UNETLoader", unet_name=names[0], weight_dtype="default")[0],
                 graph.add("CLIPLoader", clip_name=names[1], type="wan")[0],
                 graph.add("VAELoader", vae_name=names[2])[0])
-
-
-def _seconds(one: Json) -> float:
-    """About how long so many bytes and launches take."""
-    return float(one["copied_mib"] * MIB / 12e9 + one["launches"] * 8e-6)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ..base.device import largest_free_bytes
+from ..host.adapter import guard_host
 from ..measure.snapshot import Snapshot
 from .errors import KINDS, Where, requested_bytes, where_of
 
@@ -38,6 +39,7 @@ class Failure:
     held: Snapshot | None = None  # the same, without the garbage that nobody held
     at: float = field(default_factory=time.perf_counter)  # seconds, when it was raised
     piece_bytes: int | None = None  # the largest that was free, where more was free than asked for
+    buffers_bytes: int = 0  # through which weights were streamed
     is_incomplete: bool = False  # the call went on without a part, a weight without its LoRA
 
     @classmethod
@@ -54,11 +56,13 @@ class Failure:
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         kind = next((kind for kind in KINDS if isinstance(error, kind)), RuntimeError)
         asked = requested_bytes(message)
-        piece = _largest_piece(memory, asked)
+        piece, guard = _largest_piece(memory, asked), guard_host()
+        buffers = guard.buffers_bytes() if guard is not None else 0
         let_go(error)
         return cls(
             kind, type(error).__name__, message, trace, _place(steps), where_of(error) or "device",
-            asked, memory, held, piece_bytes=piece, is_incomplete=is_incomplete,
+            asked, memory, held, piece_bytes=piece, buffers_bytes=buffers,
+            is_incomplete=is_incomplete,
         )
 
     @property

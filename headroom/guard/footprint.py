@@ -4,15 +4,14 @@ Before a retry torch's cache has been given back, so what is cached and unused a
 what the call needed at its peak, in the driver's blocks.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from ..base import device as devices
+from ..host.adapter import guard_host
 from ..measure.snapshot import DeviceMemory, measure_device
-
-# Of the room under dynamic VRAM: the pager's buffers and the pages in use are not PyTorch's.
-_NOT_STREAMED = 0.75
 
 
 @dataclass(frozen=True)
@@ -24,10 +23,14 @@ class Footprint:
 
 
 class Measuring:
-    """Begins right before a call, with an empty cache."""
+    """Begins right before a call, with an empty cache.
 
-    def __init__(self, device: torch.device) -> None:
+    buffers: how many bytes streaming the weights of the call takes when no page of them is left.
+    """
+
+    def __init__(self, device: torch.device, buffers: Callable[[], int] = lambda: 0) -> None:
         self._device = device
+        self._buffers = buffers
         self._before = measure_device(device)
         self._returned = _returned(device)
 
@@ -48,9 +51,12 @@ class Measuring:
                 return None
             came_back = self._returned = 0
         returned = came_back - self._returned
-        if after.dynamic_bytes is not None:
-            room = int(room * _NOT_STREAMED)
+        room = max(0, room - self._buffers_to_come())
         return Footprint(min(room, max(0, cached - before) + max(0, returned)), room)
+
+    def _buffers_to_come(self) -> int:
+        guard = guard_host()
+        return max(0, self._buffers() - guard.buffers_bytes()) if guard is not None else 0
 
 
 def _returned(device: torch.device) -> int | None:

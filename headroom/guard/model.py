@@ -154,12 +154,15 @@ class _Guard:
         retries: list[Measuring] = []
 
         def as_at_first() -> None:
-            retries[:] = [Measuring(x.device)]
+            retries[:] = [Measuring(x.device, buffers)]
             containers.restore()
             state.restore()
             run.copies.clear()
             self._guard.revive_dynamic(run.in_use)
             self._guard.reset_conditioning(model, conds())
+
+        def buffers() -> int:
+            return int(self._guard.buffers_needed_bytes(run.in_use))
 
         def load_anew() -> None:
             self._guard.load_anew(run.in_use)
@@ -169,7 +172,7 @@ class _Guard:
             def needs(rows: int) -> float:
                 return float(self._guard.estimated_bytes(model, [rows, *x.shape[1:]]))
 
-            split = SplitBatch(run, needs, lambda: self._piece_seconds(model))
+            split = SplitBatch(run, needs, lambda: self._piece_seconds(model), buffers)
             steps = [*self._steps(run, weights), *([split] if self._options.split_batch else [])]
             return self._ladder(
                 steps, "doing_step", model, x.shape, run, as_at_first, load_anew

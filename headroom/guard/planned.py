@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..host.adapter import guard_host
 from . import lessons
 from .footprint import Footprint, Measuring
 from .shortage import Shortage, lacked_so_far
@@ -24,6 +25,7 @@ class PlannedCall:
     def __init__(self, kind: Hashable, device: torch.device, in_use: Sequence[Any]) -> None:
         self._kind = kind
         self._device = device
+        self._in_use = in_use
         self._room = lessons.room_bytes(device)
         self._missing_bytes: int | None = None
         self._measuring: Measuring | None = None
@@ -36,6 +38,10 @@ class PlannedCall:
             tidy()
             lessons.note_remembered(way.words())
 
+    def _buffers(self) -> int:
+        guard = guard_host()
+        return guard.buffers_needed_bytes(self._in_use) if guard is not None else 0
+
     def _is_alone(self) -> None:
         self.plan.alone = True
 
@@ -45,7 +51,7 @@ class PlannedCall:
 
     def begins_again(self) -> None:
         """The call is about to be tried again, with an empty cache."""
-        self._measuring = Measuring(self._device)
+        self._measuring = Measuring(self._device, self._buffers)
 
     def done(self, tiles: SmallerTiles | None = None) -> None:
         """The call came to its end: keep how, if it had lacked memory."""

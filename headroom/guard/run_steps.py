@@ -13,8 +13,9 @@ _SPARE = 0.85  # of the room: the failed call would have wanted more, had it com
 class SplitBatch(RecoveryStep):
     """Rung 4: run joined calls in the largest pieces that can fit, down to the smallest sound one.
 
-    What a call needs falls with its rows at most in proportion. So a piece that is too large for
-    the room by this estimate cannot work; of those that can, the fewest equal ones are taken.
+    What a call needs falls with its rows at most in proportion, and what streaming its weights
+    takes (`buffers`) not at all. So a piece that is too large for the room by this estimate cannot
+    work; of those that can, the fewest equal ones are taken.
     """
 
     name = said("step_split", "splitting the batch")
@@ -22,10 +23,11 @@ class SplitBatch(RecoveryStep):
 
     def __init__(
         self, run: GuardedRun, needs: Callable[[int], float] | None = None,
-        piece_seconds: Callable[[], float] = lambda: 0.0,
+        piece_seconds: Callable[[], float] = lambda: 0.0, buffers: Callable[[], int] = lambda: 0,
     ) -> None:
         self._run = run
         self._needs = needs
+        self._buffers = buffers
         self._piece_seconds = piece_seconds
 
     def spares(self, shortage: Shortage) -> int | None:
@@ -64,12 +66,13 @@ class SplitBatch(RecoveryStep):
 
         After pieces of our own have failed, what worked before them, else half of them at most.
         """
-        run, widest = self._run, self._run.widest
-        fits = shortage.share_of(widest, _SPARE)
+        run, widest, buffers = self._run, self._run.widest, self._buffers()
+        fits = shortage.share_of(widest, _SPARE, buffers)
         if fits is None or (run.limit is not None and run.limit <= widest):
             fits = min(fits or widest, (widest + 1) // 2)
         elif self._needs is not None and shortage.room_bytes is not None:
-            fits = min(fits, int(shortage.room_bytes / max(self._needs(1), 1.0)))
+            room = shortage.room_bytes - buffers
+            fits = min(fits, int(room / max(self._needs(1), 1.0)))
         if run.works is not None and run.works < widest:
             fits = run.works
         limit = min(max(fits, run.smallest, 1), widest - 1)

@@ -26,7 +26,8 @@ class Shortage:
 
     `need_bytes` is what the call held itself and asked for, `room_bytes` what a repeated call can
     have. `garbage_bytes` went back to the driver between the two without being the call's own.
-    `stuck_bytes` are the pages of dynamic VRAM that had not yielded to the failed call.
+    `stuck_bytes` are the pages of dynamic VRAM that had not yielded to the failed call,
+    `buffers_bytes` those of `need_bytes` through which weights were streamed.
     `tries` counts the retries so far after more than a return of memory, `is_changed` tells that
     one of them was after a step that is not exact.
     """
@@ -39,6 +40,7 @@ class Shortage:
     room_bytes: int | None = None
     garbage_bytes: int = 0
     stuck_bytes: int = 0
+    buffers_bytes: int = 0
     tries: int = 0
     is_changed: bool = False
 
@@ -61,11 +63,15 @@ class Shortage:
             room_bytes=self.room_bytes + spared_bytes,
         )
 
-    def share_of(self, rows: int, spare: float = 1.0) -> int | None:
-        """Return how many of `rows` equal parts the call could have in the room there is."""
+    def share_of(self, rows: int, spare: float = 1.0, buffers_bytes: int = 0) -> int | None:
+        """Return how many of `rows` equal parts the call could have in the room there is.
+
+        buffers_bytes: what streaming weights will take of the room, however few the parts.
+        """
         if not self.need_bytes or self.room_bytes is None:
             return None
-        return int(rows * spare * self.room_bytes / self.need_bytes)
+        parts = self.need_bytes - min(buffers_bytes, self.buffers_bytes)
+        return int(rows * spare * max(0, self.room_bytes - buffers_bytes) / max(parts, 1))
 
 
 def lacked_so_far(lacked: int | None, shortage: Shortage) -> int | None:
@@ -96,6 +102,7 @@ def shortage_of(failure: Failure, used: Sequence[torch.device], clean: Snapshot)
     return Shortage(
         failure.where, device, asked, None if asked is None else asked - left,
         None if asked is None else asked + own, room, max(0, freed - own), full.dynamic_bytes or 0,
+        failure.buffers_bytes,
     )
 
 

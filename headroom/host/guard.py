@@ -26,11 +26,13 @@ from .sampling import (
     reset_conditioning,
     start_sampling,
 )
+from .streaming import buffers_bytes, buffers_needed_bytes, settle_streaming, streamed_bytes
 
-# What guard/ asks of ComfyUI about sampling, with the rest.
+# What guard/ asks of ComfyUI about sampling and about streaming weights, with the rest.
 __all__ = [
-    "additional_models", "end_sampling", "estimated_bytes", "picture_size", "reset_conditioning",
-    "start_sampling",
+    "additional_models", "buffers_bytes", "buffers_needed_bytes", "end_sampling",
+    "estimated_bytes", "picture_size", "reset_conditioning", "settle_streaming", "start_sampling",
+    "streamed_bytes",
 ]
 
 _CPU = torch.device("cpu")
@@ -176,11 +178,6 @@ def load_reserving(patchers: Sequence[Any], reserve_bytes: float) -> None:
     mm.load_models_gpu(list(patchers), memory_required=reserve_bytes)
 
 
-def streamed_bytes(patcher: Any) -> int:
-    """Return the bytes of a model's weights that every call of it brings onto the device."""
-    return max(0, int(patcher.model_size()) - int(patcher.loaded_size()))
-
-
 def make_room(patchers: Sequence[Any], room_bytes: int) -> int:
     """Offload as few weights as make `room_bytes` free for computing; return the bytes freed.
 
@@ -194,26 +191,6 @@ def make_room(patchers: Sequence[Any], room_bytes: int) -> int:
             here = [patcher for patcher in classic if patcher.load_device == device]
             freed += offload_weights(here, missing)
     return freed
-
-
-def settle_streaming() -> None:
-    """Clean up weight streaming after a failed call, as the executor does after every node."""
-    for module, name in (
-        ("comfy.model_prefetch", "cleanup_prefetch_queues"),
-        ("comfy.model_management", "reset_cast_buffers"),
-    ):
-        _call_if_there(module, name)
-    if host.has_dynamic_vram():
-        _call_if_there("comfy_aimdo.model_vbar", "vbars_reset_watermark_limits")
-
-
-def _call_if_there(module: str, name: str) -> None:
-    try:
-        function = getattr(importlib.import_module(module), name, None)
-    except ImportError:
-        return
-    if function is not None:
-        function()
 
 
 def revive_dynamic(patchers: Sequence[Any]) -> None:

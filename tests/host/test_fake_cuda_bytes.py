@@ -41,6 +41,7 @@ from devtools.server import ComfyServer
 pytestmark = [pytest.mark.host, pytest.mark.fakecuda]
 
 PAGE_MIB = 32  # of comfy-aimdo's pager
+ROOM_MIB = 4096.0
 
 
 @pytest.fixture(scope="module", params=WORLDS)
@@ -207,15 +208,38 @@ def test_a_guarded_sampler_survives_refusals_of_the_driver(device):
     assert attempts and attempts[-1]["recovered"]
 
 
-def test_a_recovery_repeats_nothing_in_vain_and_the_next_prompt_does_not_fail(device):
-    """At the largest device of those tried, each a tenth smaller, on which memory runs out."""
+def test_a_recovery_repeats_nothing_in_vain_and_leaves_nothing_behind(device):
+    """At the largest device of those tried, each a tenth smaller, on which memory runs out.
+
+    The next prompt of its kind does not fail. Back on the first device, a prompt copies as many
+    bytes and keeps as many pages as before: no limit of the pager and no buffer is left.
+    """
     if device.world not in ("newest, default", "newest, without dynamic VRAM"):
         pytest.skip("a recovery is tried with ComfyUI's defaults, dynamic VRAM on and off")
-    mib = 4096.0
+    before, mib = with_room(device), ROOM_MIB
     while not (first := recovery(device, mib, 1)):
         mib *= 0.9
     assert len(first) <= 2 and all(attempt["recovered"] for attempt in first), first
+    assert all(abs(one["freed_mib"]) < 1 for one in first if one["action"].startswith("split"))
+    assert streaming_bytes(device) == 0
     assert recovery(device, mib, 2) == []
+    assert with_room(device) == before
+
+
+def with_room(device):
+    """What a prompt copies where memory is enough, and what then stays."""
+    copied = device.driver.device().htod_bytes
+    assert recovery(device, ROOM_MIB, 1) == []
+    told, now = device.client.get_json("/headroom/memory"), device.driver.device()
+    return {"copied": now.htod_bytes - copied, "pages": now.handle_bytes, "used": now.used_bytes,
+            "streaming": streaming_bytes(device), "reserve_mib": told["reserve_mib"]}
+
+
+def streaming_bytes(device):
+    """What is neither PyTorch's nor a page of a model."""
+    (told,) = device.client.get_json("/headroom/memory")["devices"]
+    pages_bytes = round((told["dynamic_mib"] or 0) * MIB)
+    return device.driver.device().used_bytes - device.ledger().reserved_bytes - pages_bytes
 
 
 def recovery(device, mib, seed):

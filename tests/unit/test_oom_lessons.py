@@ -153,6 +153,20 @@ def test_the_first_pieces_fit_by_comfyuis_estimate():
     assert run.limit == 4  # five would fit, and four times four is no slower
 
 
+def test_what_streaming_the_weights_takes_is_left_out_of_what_the_pieces_share():
+    """SD1.5, 8 images on 271 MiB: the largest layers take 128, of which 32 were there already."""
+    run = run_of(8, 8)
+    found = Shortage("device", GPU, 160, 57, need_bytes=317, room_bytes=260, buffers_bytes=32)
+    SplitBatch(run, needs=lambda rows: 82 * rows, buffers=lambda: 128).take(found, 8)
+    assert run.limit == 1  # 3 and 2 were tried in vain: the buffers had not grown yet
+
+
+def test_where_streaming_takes_all_the_room_the_pieces_are_as_small_as_can_be():
+    run = run_of(16, 16)
+    SplitBatch(run, needs=lambda rows: 10 * rows, buffers=lambda: 400).take(lacking(), 8)
+    assert run.limit == 1
+
+
 def test_after_a_step_the_pieces_are_as_large_as_what_they_took_allows():
     run = run_of(16, 16)
     SplitBatch(run).take(lacking(1000, 120), 8)

@@ -193,3 +193,23 @@ def test_what_a_call_took_is_read_off_the_cache_it_leaves(monkeypatch):
     assert (first.need_bytes, first.room_bytes) == (350, 850)
     again = begun.done()  # 100 were given back: they may have been in use at the same time
     assert again.need_bytes == 450
+
+
+def test_buffers_that_have_yet_to_grow_are_no_room(monkeypatch):
+    there = SimpleNamespace(available_bytes=600, dynamic_bytes=300, allocated_bytes=0,
+                            reserved_bytes=200)
+    monkeypatch.setattr(footprint, "measure_device", lambda device: there)
+    monkeypatch.setattr(footprint, "_returned", lambda device: 0)
+    monkeypatch.setattr(footprint, "guard_host",
+                        lambda: SimpleNamespace(buffers_bytes=lambda: 100))
+    assert Measuring(FIRST, lambda: 250).done().room_bytes == 750
+    assert Measuring(FIRST, lambda: 50).done().room_bytes == 900
+
+
+def test_tidying_up_frees_the_blocks_that_only_workspaces_keep(monkeypatch):
+    done = []
+    monkeypatch.setattr(steps, "guard_host", lambda: None)
+    monkeypatch.setattr(steps, "clear_workspaces", lambda: done.append("workspaces"))
+    monkeypatch.setattr(steps, "return_cache", lambda: done.append("cache"))
+    steps.tidy()
+    assert done == ["workspaces", "cache"]  # the other way round their blocks would stay

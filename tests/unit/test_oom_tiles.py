@@ -60,6 +60,15 @@ def test_tiles_that_failed_although_they_were_to_fit_are_a_quarter_smaller_then_
     assert found == [96, 72, 32, 16, 8]
 
 
+@pytest.mark.parametrize(("room", "tile"), [(373, 64), (360, 48)])
+def test_sd15s_own_tile_is_taken_down_to_where_it_just_fits(room, tile):
+    """1024x1024: it takes 366 MiB; half of ComfyUI's estimate for it is 544.5."""
+    plan = Plan()
+    step = SmallerTiles(plan, [128, 128], 8, needs=lambda side: 544.5 * (side / 64) ** 2, own=64)
+    step.take(Shortage("device", None, 256, 716, need_bytes=1089, room_bytes=room), 8)
+    assert plan.tile == tile
+
+
 def test_comfyuis_own_tile_is_taken_where_it_can_fit_at_all():
     def first(room):
         plan = Plan()

@@ -1,0 +1,132 @@
+"""Is OOM Guard ever worse than no guard? The same prompts with it and without, under dynamic VRAM.
+
+    python benchmarks/guarded_or_stock.py --comfyui PATH --fake-cuda [--cases decode] [--mib 448]
+
+SD1.5 at its published size (a file that holds no weights) on the fake CUDA driver, with ComfyUI's
+defaults, at capacities from comfortable to impossible: a VAE decode of 1024x1024 pixels, and a
+whole prompt of eight pictures of 512x512. Two prompts each, on a device that is empty before the
+first.
+
+What is counted is that of `recovery_cost`, with the failed decodes of stock that ComfyUI answers by
+itself with tiles. It is a problem where stock completes and the guarded prompt does not, or where
+both complete and the guarded one has more failed calls, or over 1 % more bytes or launches.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import on_path  # noqa: F401
+from recovery_cost import ROOM_MIB, Cost
+from recovery_cost import add_arguments as add_cost_arguments
+
+from devtools.bench_run import alone
+from devtools.dry_server import DryServer
+from devtools.errors import DevError, NotHere
+from devtools.graph import Graph, add_checkpoint, add_guard
+
+NAME = "guarded_or_stock"
+CAPACITIES_MIB = {
+    "decode": (3072, 2048, 1536, 1024, 768, 640, 512, 448, 384, 256, 192, 128),
+    "batch": (6144, 3072, 1536, 1024, 800, 678, 542, 448, 407, 330, 271, 200),
+}
+FALLBACK = "retrying with tiled VAE"  # ComfyUI's log, in 0.3.75 and in 0.33.0
+SLACK = 1.01
+Json = dict[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_cost_arguments(parser)
+    parser.set_defaults(classes=["SD1.5"], steps=1)
+    parser.add_argument("--cases", nargs="+", choices=list(CAPACITIES_MIB),
+                        default=list(CAPACITIES_MIB))
+    parser.add_argument("--mib", nargs="+", type=int, help="default: twelve for each case")
+
+
+def run(args: argparse.Namespace) -> Json:
+    """Return both ways' counters for each case and capacity, and where the guarded one is worse."""
+    if not args.fake_cuda:
+        raise NotHere("it counts what the fake CUDA driver sees (--fake-cuda)")
+    try:
+        cases = _Both(args).measured()
+    except DevError as error:
+        raise NotHere(str(error)) from error
+    problems = [f"{name}, {mib}: {what}" for name, found in cases.items()
+                for mib, both in found.items() for what in worse(both)]
+    return {"cases": cases, "capacities": sum(len(found) for found in cases.values()),
+            "only_guarded": sum(only_guarded(both) for found in cases.values()
+                                for both in found.values()), "problems": problems}
+
+
+def worse(both: Json) -> list[str]:
+    """In what the guarded prompts of one capacity are worse than those of stock."""
+    found = []
+    for which, stock, guarded in zip(("first", "second"), both["stock"], both["guarded"],
+                                     strict=False):
+        if not stock["completed"]:
+            continue
+        if not guarded["completed"]:
+            found.append(f"the {which} prompt fails with the guard alone")
+            continue
+        for key, slack in (("failed_calls", 1), ("copied_mib", SLACK), ("launches", SLACK)):
+            if guarded[key] > stock[key] * slack:
+                found.append(f"{which} prompt, {key}: {guarded[key]:g} against {stock[key]:g}")
+    return found
+
+
+def only_guarded(both: Json) -> bool:
+    """Whether both guarded prompts complete and those of stock do not."""
+    return all(one["completed"] for one in both["guarded"]) and not all(
+        one["completed"] for one in both["stock"])
+
+
+class _Both(Cost):
+    """The measurements, on one server."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        super().__init__("SD1.5", args)
+
+    def measured(self) -> Json:
+        with tempfile.TemporaryDirectory() as folder:
+            dry = DryServer(self.tree, Path(folder), ROOM_MIB)
+            dry.add_models(self.files)
+            with dry:
+                return {name: {f"{mib} MiB": self.both(dry, name, mib)
+                               for mib in self.args.mib or CAPACITIES_MIB[name]}
+                        for name in self.args.cases}
+
+    def both(self, dry: DryServer, name: str, mib: int) -> Json:
+        self.limit += 1  # lessons are kept for equal options
+        found = {}
+        for way, options in (("guarded", {"max_attempts": 8 + self.limit}), ("stock", None)):
+            dry.empty(mib)
+            found[way] = [self.counted(dry, name, options) for _ in range(2)]
+        print(name, mib, [[one["completed"], one["failed_calls"], one["copied_mib"],
+                           one["launches"]] for ones in found.values() for one in ones],
+              worse(found), file=sys.stderr, flush=True)
+        return found
+
+    def counted(self, dry: DryServer, name: str, options: Json | None) -> Json:
+        before = dry.log_text().count(FALLBACK)
+        prompt = self.prompt if name == "batch" else self.decode
+        one = self.one(dry, prompt(self.batch, options=options))
+        one["failed_calls"] += dry.log_text().count(FALLBACK) - before
+        return one
+
+    def decode(self, batch: int, tile: int | None = None, options: Json | None = None) -> Json:
+        """A decode alone, of another latent in every prompt."""
+        self.seed += 1
+        graph = Graph()
+        vae = add_checkpoint(graph, self.kind.files[0].rpartition("/")[2])[2]
+        if options is not None:
+            vae = add_guard(graph, vae, **options)[0]
+        latent = graph.add("EmptyLatentImage", width=1024, height=1024, batch_size=1)
+        other = graph.add("LatentMultiply", samples=latent, multiplier=1.0 + self.seed / 1000)
+        graph.add("PreviewAny", source=graph.add("VAEDecode", samples=other, vae=vae))
+        return graph.prompt
+
+
+if __name__ == "__main__":
+    alone()

@@ -1,0 +1,68 @@
+"""The buffers through which ComfyUI streams weights that do not stay on the device."""
+
+import importlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import comfy.model_management as mm
+import torch
+
+from . import core as host
+
+_GROWTH_BYTES = 16 << 20  # comfy-aimdo's buffers grow in such steps
+
+
+def streamed_bytes(patcher: Any) -> int:
+    """Return the bytes of a model's weights that every call of it brings onto the device."""
+    return max(0, int(patcher.model_size()) - int(patcher.loaded_size()))
+
+
+def buffers_bytes() -> int:
+    """Return the bytes of the buffers that there are; they grow with the layers that need them."""
+    torchs = getattr(mm, "STREAM_CAST_BUFFERS", {}).values()
+    pagers = getattr(mm, "STREAM_AIMDO_CAST_BUFFERS", {}).values()
+    return sum(int(one.nbytes) for one in torchs) + sum(int(one.size()) for one in pagers)
+
+
+def buffers_needed_bytes(patchers: Iterable[Any]) -> int:
+    """Return the bytes that the buffers have grown to when every layer has come through once.
+
+    One buffer a stream (0.33.0: two on NVIDIA and AMD), each as large as the largest layer it has
+    seen. Walks over all modules: some milliseconds for a large model.
+    """
+    streams = max(1, int(getattr(mm, "NUM_STREAMS", 0)))
+    sizes = [size for patcher in patchers for size in _streamed_layers(patcher)]
+    return sum(sorted(sizes, reverse=True)[:streams])
+
+
+def _streamed_layers(patcher: Any) -> Iterable[int]:
+    """Yield what each layer takes in a buffer whose weights are not on the device."""
+    step = _GROWTH_BYTES if host.is_dynamic(patcher) else 1
+    for module in patcher.model.modules():
+        weight = getattr(module, "weight", None)
+        if not hasattr(module, "comfy_cast_weights") or not isinstance(weight, torch.Tensor):
+            continue
+        if weight.device.type != patcher.load_device.type:
+            size = weight.nbytes + getattr(getattr(module, "bias", None), "nbytes", 0)
+            yield -(-size // step) * step
+
+
+def settle_streaming() -> None:
+    """Clean up weight streaming after a failed call, as the executor does after every node."""
+    for module, name in (
+        ("comfy.model_prefetch", "cleanup_prefetch_queues"),
+        ("comfy.model_management", "reset_cast_buffers"),
+    ):
+        _call_if_there(module, name)
+    if host.has_dynamic_vram():
+        _call_if_there("comfy_aimdo.model_vbar", "vbars_reset_watermark_limits")
+
+
+def _call_if_there(module: str, name: str) -> None:
+    function: Callable[[], object] | None
+    try:
+        function = getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return
+    if function is not None:
+        function()
