@@ -1,6 +1,6 @@
 """Fail every single allocation of a whole prompt in turn, with no guard in it and rescue on.
 
-    python benchmarks/rescue_sweep.py --comfyui PATH [--stride N] [--classes NAME ...]
+    python benchmarks/rescue_sweep.py --comfyui PATH [--stride N ...] [--classes NAME ...]
 
 On the simulated GPU, for k = 1, 2, 3 ... the k-th allocation of the prompt fails once: in loading
 a model, in the text encoder, in the noise schedule before the sampling, in the sampler, in the
@@ -41,8 +41,9 @@ PARTS: dict[str, Callable[[], Graph]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--stride", type=int, default=1, help="take every N-th allocation")
     parser.add_argument("--classes", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--stride", type=int, nargs="+", default=[1],
+                        help="take every N-th allocation; one N, or one for each class")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -53,9 +54,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 def run_on(gpu: Device, args: argparse.Namespace, names: Iterable[str] = PARTS) -> dict[str, Any]:
     """The same on a server that runs, for the classes of these names."""
-    parts = {name: _swept(name, gpu, PARTS[name]().prompt, args.stride) for name in names}
+    names = list(names)
+    strides = args.stride * (len(names) if len(args.stride) == 1 else 1)
+    parts = {name: _swept(name, gpu, PARTS[name]().prompt, stride)
+             for name, stride in zip(names, strides, strict=True)}
     return {
-        "stride": args.stride, "parts": parts,
+        "parts": parts,
         "allocations_failed": sum(part["tried"] for part in parts.values()),
         "rescued": sum(part["rescued"] for part in parts.values()),
         "problems": [problem for part in parts.values() for problem in part["problems"]],
@@ -80,7 +84,7 @@ def _swept(name: str, gpu: Device, prompt: dict[str, Any], stride: int) -> dict[
             problems.append(f"{name}, allocation {at} of {total}: {wrong}")
             print(problems[-1], file=sys.stderr, flush=True)
     return {
-        "allocations": total, "tried": sum(ended.values()), "ended": dict(sorted(ended.items())),
+        "allocations": total, "stride": stride, "tried": sum(ended.values()), "ended": dict(sorted(ended.items())),
         "rescued": sum(ended.values()) - ended["survived without"], "problems": problems,
         "seconds": round(time.monotonic() - started, 1),
     }
