@@ -56,8 +56,8 @@ def run_on(gpu: Device, args: argparse.Namespace, names: Iterable[str] = PARTS) 
     """The same on a server that runs, for the classes of these names."""
     names = list(names)
     strides = args.stride * (len(names) if len(args.stride) == 1 else 1)
-    parts = {name: _swept(name, gpu, PARTS[name]().prompt, stride)
-             for name, stride in zip(names, strides, strict=True)}
+    wanted = list(zip(names, strides, strict=True))
+    parts = {name: _swept(name, gpu, PARTS[name]().prompt, stride) for name, stride in wanted}
     return {
         "parts": parts,
         "allocations_failed": sum(part["tried"] for part in parts.values()),
@@ -84,7 +84,8 @@ def _swept(name: str, gpu: Device, prompt: dict[str, Any], stride: int) -> dict[
             problems.append(f"{name}, allocation {at} of {total}: {wrong}")
             print(problems[-1], file=sys.stderr, flush=True)
     return {
-        "allocations": total, "stride": stride, "tried": sum(ended.values()), "ended": dict(sorted(ended.items())),
+        "allocations": total, "stride": stride, "tried": sum(ended.values()),
+        "ended": dict(sorted(ended.items())),
         "rescued": sum(ended.values()) - ended["survived without"], "problems": problems,
         "seconds": round(time.monotonic() - started, 1),
     }
