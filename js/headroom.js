@@ -127,6 +127,7 @@ function showBadges(shown) {
 
 const badges = createBadges({
   graph: () => app.canvas?.graph,
+  path: () => app.extensionManager.workflow?.activeWorkflow?.path ?? "",
   shown: wantsBadges,
   words,
   redraw() {

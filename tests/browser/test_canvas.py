@@ -1,6 +1,7 @@
 """On the canvas of a CPU server: finding nodes, help, settings, languages, reloading."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -13,18 +14,24 @@ CONTRACT = json.loads((ROOT / "tests" / "contract.json").read_text(encoding="utf
 CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
 
 
+# What is on the canvas as a workflow of its own, with the id that a saved one has.
+AS_ANOTHER = """() => { const w = app.graph.serialize(); w.id = crypto.randomUUID();
+  return app.loadGraphData(w); }"""
 SLOTS = """() => { const node = app.graph.getNodeById(2);
   const shown = slots => slots.map(each => each.label || each.localized_name || each.name);
   return { inputs: shown(node.inputs), outputs: shown(node.outputs), widgets: shown(node.widgets) };
 }"""
 
 
+FOUND = ".p-autocomplete-option, #results-list [role=option]"  # older frontends, newer ones
+
+
 def add_by_search(comfy, words: str) -> None:
     page = comfy.page
     page.evaluate("() => app.extensionManager.command.execute('Workspace.SearchBox.Toggle')")
-    box = page.get_by_placeholder("Search Nodes...").last
+    box = page.get_by_placeholder(re.compile("^(Search Nodes|Add a node)")).last
     box.fill(words)
-    page.locator(".p-autocomplete-option", has_text=words).first.wait_for()
+    page.locator(FOUND, has_text=words).first.wait_for()
     box.press("Enter")
     box.wait_for(state="detached")
 
@@ -66,6 +73,8 @@ def test_badges_show_the_time_of_each_node_and_survive_a_reload_of_the_workflow(
     cpu_server, open_page, nodes2
 ):
     comfy = open_page(cpu_server, nodes2=nodes2).load_prompt(picture(seed=2 + nodes2))
+    comfy.page.evaluate(AS_ANOTHER)
+    comfy.loaded(3)
     run = comfy.run()
     comfy.until(lambda: comfy.badges()["3"])
     assert run["status"] == "success"
@@ -74,12 +83,21 @@ def test_badges_show_the_time_of_each_node_and_survive_a_reload_of_the_workflow(
     assert comfy.badges()["3"]
 
 
+def test_badges_of_an_api_prompt_are_there_again_with_its_tab(cpu_server, open_page):
+    comfy = open_page(cpu_server).load_prompt(picture(seed=8))
+    comfy.run()
+    comfy.until(lambda: comfy.badges()["3"])
+    for command, count in (("Comfy.NewBlankWorkflow", 0), ("Workspace.PreviousOpenedWorkflow", 3)):
+        comfy.page.evaluate("name => app.extensionManager.command.execute(name)", command)
+        comfy.loaded(count)
+    comfy.until(lambda: comfy.badges()["3"])
+
+
 def test_badges_of_one_workflow_do_not_appear_on_another(cpu_server, open_page):
     comfy = open_page(cpu_server).load_prompt(picture(seed=4))
     comfy.run()
     comfy.until(lambda: comfy.badges()["3"])
-    comfy.page.evaluate("() => { const w = app.graph.serialize(); "
-                        "w.id = crypto.randomUUID(); return app.loadGraphData(w); }")
+    comfy.page.evaluate(AS_ANOTHER)
     comfy.loaded(3)
     assert comfy.badges()["3"] == []
 
