@@ -8,6 +8,7 @@ import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
 import { oomMessage } from "./lib/happened.js";
 import { createHttp, finishedRun } from "./lib/http.js";
 import { createPanel } from "./lib/panel.js";
+import { createPreviews } from "./lib/previews.js";
 import { createRescue } from "./lib/rescue.js";
 import { reportText } from "./lib/said.js";
 import { applyDefaults, REFRESH_SECONDS, settings, SHOW_BADGES, widen } from "./lib/settings.js";
@@ -34,6 +35,7 @@ function notify(severity, summary, detail) {
   app.extensionManager.toast.add({ severity, summary, detail, life: 6000 });
 }
 
+const previews = createPreviews({ words, nodeOf: (id) => findNode(rootOf(app.canvas?.graph), id) });
 const rescue = createRescue({ http, words, notify });
 
 const panel = createPanel({
@@ -161,6 +163,13 @@ function onOom({ detail }) {
   if (message) notify(message.severity, message.summary, message.detail);
 }
 
+/** Once the node that shows the text has it. */
+async function onExecuted({ detail: { node, display_node: shown, output } }) {
+  if (!output) return;
+  await frame();
+  previews.update({ [node]: output, [shown ?? node]: output });
+}
+
 function addStyles() {
   const href = new URL("./headroom.css", import.meta.url).href;
   document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href }));
@@ -203,6 +212,7 @@ app.registerExtension({
       panel.refresh();
     });
     for (const end of ENDS) api.addEventListener(end, onEnd);
+    api.addEventListener("executed", onExecuted);
     api.addEventListener("headroom.oom", onOom);
     rescue.setup();
     api.addEventListener("headroom.rescue", rescue.onEvent);
@@ -214,5 +224,6 @@ app.registerExtension({
     applyDefaults(node, setting);
     addBadge(node);
   },
+  onNodeOutputsUpdated: (outputs) => previews.update(outputs),
   afterConfigureGraph: () => badges.update(),
 });
