@@ -103,11 +103,11 @@ def _table(run: dict[str, Any]) -> list[str]:
 
 
 def _titles(used: list[str]) -> list[str]:
-    before, after, peak = said("col_vram", "VRAM before"), said("col_after", "after"), "peak"
+    before, after = said("col_vram", "VRAM before"), said("col_after", "after")
     titles = [said("col_node", "node"), said("col_seconds", "seconds")]
     for device in used:
         named = said("col_vram_of", f"VRAM {device} before", device=device)
-        titles += [named if len(used) > 1 else before, after, said("col_peak", peak)]
+        titles += [named if len(used) > 1 else before, after, said("col_peak", "peak")]
     return [*titles, said("col_ram", "RAM before"), after]
 
 
