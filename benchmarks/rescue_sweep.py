@@ -1,10 +1,11 @@
 """Fail every single allocation of a whole prompt in turn, with no guard in it and rescue on.
 
-    python benchmarks/rescue_sweep.py --comfyui PATH [--stride N]
+    python benchmarks/rescue_sweep.py --comfyui PATH [--stride N ...] [--classes NAME ...]
 
 On the simulated GPU, for k = 1, 2, 3 ... the k-th allocation of the prompt fails once: in loading
 a model, in the text encoder, in the noise schedule before the sampling, in the sampler, in the
-decoder. SD1.5 class with a LoRA and a ControlNet, and a tiny Wan (a DiT) sampled through a guider.
+decoder. SD1.5 class with a LoRA and a ControlNet; DiT classes: a tiny SD3 from its text encoder
+to the picture, and a tiny Wan sampled through a guider.
 Every prompt must end in a success with the pixels (the latents) of the run in which nothing failed,
 and in the second life every node that had finished must come from ComfyUI's cache.
 """
@@ -26,32 +27,39 @@ from devtools import models
 from devtools.bench_device import Device, served
 from devtools.bench_run import alone
 from devtools.graph import Graph
-from devtools.rescued import Lives, live, picture, saved, video
+from devtools.rescued import Lives, live, picture, saved, transformer, video
 
 NAME = "rescue_sweep"
 CAPACITY_MIB = 2048
 FILES = (models.TEST_CHECKPOINT, models.TEST_LORA, models.TEST_CONTROLNET)
+PACKS = ["headroom_oom_probe", "headroom_small_encoders"]
 PARTS: dict[str, Callable[[], Graph]] = {
     "SD1.5 with LoRA and ControlNet": lambda: picture(extras=True),
+    "SD3": transformer,
     "Wan through a guider": video,
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--stride", type=int, default=1, help="take every N-th allocation")
+    parser.add_argument("--classes", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--stride", type=int, nargs="+", default=[1],
+                        help="take every N-th allocation; one N, or one for each class")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return for each class how many allocations failed in turn, where, and what went wrong."""
-    with served(args, CAPACITY_MIB, files=FILES, packs=["headroom_oom_probe"]) as gpu:
-        return run_on(gpu, args)
+    with served(args, CAPACITY_MIB, files=FILES, packs=PACKS) as gpu:
+        return run_on(gpu, args, args.classes)
 
 
 def run_on(gpu: Device, args: argparse.Namespace, names: Iterable[str] = PARTS) -> dict[str, Any]:
     """The same on a server that runs, for the classes of these names."""
-    parts = {name: _swept(name, gpu, PARTS[name]().prompt, args.stride) for name in names}
+    names = list(names)
+    strides = args.stride * (len(names) if len(args.stride) == 1 else 1)
+    wanted = list(zip(names, strides, strict=True))
+    parts = {name: _swept(name, gpu, PARTS[name]().prompt, stride) for name, stride in wanted}
     return {
-        "stride": args.stride, "parts": parts,
+        "parts": parts,
         "allocations_failed": sum(part["tried"] for part in parts.values()),
         "rescued": sum(part["rescued"] for part in parts.values()),
         "problems": [problem for part in parts.values() for problem in part["problems"]],
@@ -76,7 +84,8 @@ def _swept(name: str, gpu: Device, prompt: dict[str, Any], stride: int) -> dict[
             problems.append(f"{name}, allocation {at} of {total}: {wrong}")
             print(problems[-1], file=sys.stderr, flush=True)
     return {
-        "allocations": total, "tried": sum(ended.values()), "ended": dict(sorted(ended.items())),
+        "allocations": total, "stride": stride, "tried": sum(ended.values()),
+        "ended": dict(sorted(ended.items())),
         "rescued": sum(ended.values()) - ended["survived without"], "problems": problems,
         "seconds": round(time.monotonic() - started, 1),
     }

@@ -8,6 +8,7 @@ import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
 import { oomMessage } from "./lib/happened.js";
 import { createHttp, finishedRun } from "./lib/http.js";
 import { createPanel } from "./lib/panel.js";
+import { createPreviews } from "./lib/previews.js";
 import { createRescue } from "./lib/rescue.js";
 import { reportText } from "./lib/said.js";
 import { applyDefaults, REFRESH_SECONDS, settings, SHOW_BADGES, widen } from "./lib/settings.js";
@@ -34,6 +35,7 @@ function notify(severity, summary, detail) {
   app.extensionManager.toast.add({ severity, summary, detail, life: 6000 });
 }
 
+const previews = createPreviews({ words, nodeOf: (id) => findNode(rootOf(app.canvas?.graph), id) });
 const rescue = createRescue({ http, words, notify });
 
 const panel = createPanel({
@@ -127,6 +129,7 @@ function showBadges(shown) {
 
 const badges = createBadges({
   graph: () => app.canvas?.graph,
+  path: () => app.extensionManager.workflow?.activeWorkflow?.path ?? "",
   shown: wantsBadges,
   words,
   redraw() {
@@ -158,6 +161,13 @@ function onOom({ detail }) {
   panel.refresh();
   const message = oomMessage(detail, words());
   if (message) notify(message.severity, message.summary, message.detail);
+}
+
+/** Once the node that shows the text has it. */
+async function onExecuted({ detail: { node, display_node: shown, output } }) {
+  if (!output) return;
+  await frame();
+  previews.update({ [node]: output, [shown ?? node]: output });
 }
 
 function addStyles() {
@@ -202,6 +212,7 @@ app.registerExtension({
       panel.refresh();
     });
     for (const end of ENDS) api.addEventListener(end, onEnd);
+    api.addEventListener("executed", onExecuted);
     api.addEventListener("headroom.oom", onOom);
     rescue.setup();
     api.addEventListener("headroom.rescue", rescue.onEvent);
@@ -213,5 +224,6 @@ app.registerExtension({
     applyDefaults(node, setting);
     addBadge(node);
   },
+  onNodeOutputsUpdated: (outputs) => previews.update(outputs),
   afterConfigureGraph: () => badges.update(),
 });

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from comfy_api.latest import io, ui
+from comfy_api.latest import io
 
 from ..headroom.advise.report import report_text
 from ..headroom.record.chart import report_image
 from ..headroom.record.text import record_json, running_record
 from ._schema import any_wire, named_output, report_output, schema
+from ._text import text_ui
 
 
 class MemoryReport(io.ComfyNode):
@@ -40,5 +41,5 @@ class MemoryReport(io.ComfyNode):
         run = running_record()
         text = report_text(run)
         return io.NodeOutput(
-            value, text, report_image(run), record_json(run), ui=ui.PreviewText(text)
+            value, str(text), report_image(run), record_json(run), ui=text_ui(text)
         )

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from comfy_api.latest import io, ui
+from comfy_api.latest import io
 
 from ..headroom import purge
 from ._schema import any_wire, named_output, report_output, schema
+from ._text import text_ui
 
 
 class PurgeVRAM(io.ComfyNode):
@@ -60,4 +61,4 @@ class PurgeVRAM(io.ComfyNode):
         run: str, value: Any = None, keep: Any = None,
     ) -> io.NodeOutput:
         report = purge(unload, keep, only_below_free_mib, free_ram, reset_node_cache)
-        return io.NodeOutput(value, report.text, report.freed_mib, ui=ui.PreviewText(report.text))
+        return io.NodeOutput(value, str(report.text), report.freed_mib, ui=text_ui(report.text))

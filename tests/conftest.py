@@ -82,9 +82,9 @@ def models_dir(comfyui) -> Path:
 @pytest.fixture(scope="session")
 def servers(comfyui, tmp_path_factory):
     """The servers of this process, which modules share; see `support.servers`."""
-    from support.servers import Servers
+    from support.servers import Servers, frontend_words
 
-    pool = Servers(comfyui, tmp_path_factory.mktemp)
+    pool = Servers(comfyui, tmp_path_factory.mktemp, frontend_words(os.environ))
     yield pool
     pool.stop()
 

@@ -43,6 +43,14 @@ class OnCpu:
             self.moved_bytes[device] = self.moved_bytes.get(device, 0) + amount
         self.left += [sentence for sentence in other.left if sentence not in self.left]
 
+    def named_left(self) -> list[str]:
+        """Return what was not converted as sentences, the first of them if there are many."""
+        named: list[str] = [said("left_as_it_is", f"left as it is: {sentence}", what=sentence)
+                            for sentence in self.left[:MAX_NAMED]]
+        if (more := len(self.left) - MAX_NAMED) > 0:
+            named.append(said("left_more", f"and {more} more left as they are", count=more))
+        return named
+
     @property
     def text(self) -> str:
         """Where the tensors came from, in one sentence."""
@@ -112,9 +120,6 @@ def move_to_cpu(value: Any) -> tuple[Any, Report]:
     """
     before = snapshot()
     moved = to_cpu(value)
-    named = [f"left as it is: {sentence}" for sentence in moved.left[:MAX_NAMED]]
-    if len(moved.left) > MAX_NAMED:
-        named.append(f"and {len(moved.left) - MAX_NAMED} more left as they are")
-    report = Report(moved.text, tuple(named), before, snapshot())
+    report = Report(moved.text, tuple(moved.named_left()), before, snapshot())
     note_action("move to CPU", report.freed_mib, report.headline)
     return moved.value, report

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from ..base.said import lines, said
 from ..record.text import record_text
 from .advisor import current_advisor
 
@@ -12,8 +13,9 @@ log = logging.getLogger("headroom")
 
 def report_text(run: dict[str, Any] | None) -> str:
     """Return a run's record as text, and what to change about what has run so far."""
-    lines = [] if run is None else _lines(run)
-    return "\n".join([record_text(run), *(["", "What to change:", "", *lines] if lines else [])])
+    advised = [] if run is None else _lines(run)
+    heading = said("report_advice", "What to change:")
+    return lines([record_text(run), *(["", heading, "", *advised] if advised else [])])
 
 
 def _lines(run: Mapping[str, Any]) -> list[str]:

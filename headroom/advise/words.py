@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..base.said import said
 from .finding import Finding
 
 SENTENCES = {
@@ -60,23 +61,35 @@ def saves_text(low_mib: float, high_mib: float) -> str:
     """Return a range as a person reads it."""
     low, high = mib_text(low_mib * 2**20), mib_text(high_mib * 2**20)
     if low == high:
-        return f"saves about {high}"
-    return f"saves up to {high}" if low_mib < 1 else f"saves {low} to {high}"
+        return said("saves_about", f"saves about {high}", high_mib=high_mib)
+    if low_mib < 1:
+        return said("saves_up_to", f"saves up to {high}", high_mib=high_mib)
+    return said("saves_range", f"saves {low} to {high}", low_mib=low_mib, high_mib=high_mib)
 
 
 def lines_of(advice: Sequence[Mapping[str, Any]], most: int = 5) -> list[str]:
     """Return advice as lines of text, numbered, with what each saves."""
-    lines = [f"{number}. {one['text']} ({_saving(one)})"
-             for number, one in enumerate(advice[:most], 1)]
-    return [*lines, *[f"and {len(advice) - most} more"] * (len(advice) > most)]
+    told: list[str] = []
+    for number, one in enumerate(advice[:most], 1):
+        saves = _saving(one)
+        sentence = said(f"advice_{one['values'].get('sentence', one['kind'])}", one["text"],
+                        **one["values"])
+        text = f"{number}. {sentence} ({saves})"
+        told.append(said("line_of_advice", text, number=number, sentence=sentence, saves=saves))
+    if (more := len(advice) - most) > 0:
+        told.append(said("more_advice", f"and {more} more", count=more))
+    return told
 
 
 def _saving(one: Mapping[str, Any]) -> str:
     saves = saves_text(*one["saves_mib"])
     if one["kind"] == "oom_guard":
-        return f"{saves} of what it needs"
-    measured = one.get("measured_mib")
-    return saves if not measured else f"{saves}; it saved {mib_text(measured['mib'] * 2**20)}"
+        return said("saves_of_needs", f"{saves} of what it needs", saves=saves)
+    if not (measured := one.get("measured_mib")):
+        return saves
+    saved = measured["mib"]
+    text = f"{saves}; it saved {mib_text(saved * 2**20)}"
+    return said("saves_and_saved", text, saves=saves, saved_mib=saved)
 
 
 def amounts(**named: int) -> dict[str, Any]:

@@ -21,6 +21,10 @@ class Said(str):
 
 def said(key: str, text: str, **values: Value) -> Said:
     """Return `text` as a phrase of this key."""
+    return _as_said(text, key, values)
+
+
+def _as_said(text: str, key: str, values: dict[str, Any]) -> Said:
     phrase = Said(text)
     phrase.key, phrase.values = key, values
     return phrase
@@ -31,9 +35,20 @@ def joined(joint: str, phrases: Iterable[str]) -> str:
     parts = list(phrases)
     if len(parts) == 1:
         return parts[0]
-    phrase = Said(joint.join(parts))
-    phrase.key, phrase.values = "joined", {"joint": joint.strip(), "parts": parts}
-    return phrase
+    return _as_said(joint.join(parts), "joined", {"joint": joint.strip(), "parts": parts})
+
+
+def lines(phrases: Iterable[str], end: str = "") -> Said:
+    """Return the phrases as one text, each on a line of its own; `end` closes all but the last."""
+    parts, joint = list(phrases), f"{end}\n"
+    return _as_said(joint.join(parts), "joined", {"joint": joint, "parts": parts})
+
+
+def heard(text: str, data: Any) -> str:
+    """Return `text` as the phrase that `said_json` made `data` of."""
+    if "key" not in data:
+        return text
+    return _as_said(text, data["key"], data["values"])
 
 
 def said_json(phrase: Any) -> Any:

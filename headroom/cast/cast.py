@@ -10,7 +10,7 @@ from ..base.choices import expect_choice
 from ..base.copies import Copies
 from ..base.device import MIB
 from ..base.inputs import expect_text
-from ..base.said import said
+from ..base.said import Value, said
 from ..host.adapter import current_host
 from ..measure.journal import note_action
 from ..measure.report import Report, mib_text
@@ -125,19 +125,23 @@ def _steps(value: Any, models: tuple[CastModel, ...], rules: CastRules) -> list[
         from ..host import cast as host_cast
 
         if not host_cast.accepts_dtype(value, rules.dtype):
-            steps.append(f"ComfyUI never runs this VAE in {short(rules.dtype)} by itself: pictures "
-                         "may turn black")
+            dtype = short(rules.dtype)
+            text = f"ComfyUI never runs this VAE in {dtype} by itself: pictures may turn black"
+            steps.append(said("cast_black", text, dtype=dtype))
     return list(dict.fromkeys(steps))
 
 
 def _model_steps(model: CastModel, rules: CastRules) -> list[str]:
     if model.reason:
-        return [f"{model.label}: {model.reason}", *model.notes]
+        text = f"{model.label}: {model.reason}"
+        return [said("about_model", text, model=model.label, what=model.reason), *model.notes]
     steps = [f"{model.label}: {_counted(model.before)} -> {_counted(model.after)}",
              model.rounding.text]
     if model.saved_bytes == 0:
-        steps.append(f"{short(rules.dtype)} takes the same room as the dtype before; it only "
-                     "trades range for precision")
+        dtype = short(rules.dtype)
+        text = (f"{dtype} takes the same room as the dtype before; it only trades range for "
+                "precision")
+        steps.append(said("cast_same_room", text, dtype=dtype))
     steps.extend(_kept(model))
     return [*steps, *model.notes]
 
@@ -149,20 +153,25 @@ def _counted(sizes: dict[str, int]) -> str:
 
 def _kept(model: CastModel) -> list[str]:
     """Say which weights stayed as they are, a sentence for each reason."""
-    sentences = []
+    sentences: list[str] = []
     for reason in dict.fromkeys(item.kept for item in model.kept):
         items = [item for item in model.kept if item.kept == reason]
         size = sum(item.parameter.numel() * item.target.itemsize for item in items)
         names = ", ".join(item.name for item in items[:NAMED_TENSORS])
-        more = f" and {len(items) - NAMED_TENSORS} more" if len(items) > NAMED_TENSORS else ""
         dtypes = "/".join(sorted({short(item.target) for item in items}))
-        sentences.append(f"kept in {dtypes} ({reason}): {mib_text(size)} in {names}{more}")
+        text = f"kept in {dtypes} ({reason}): {mib_text(size)} in {names}"
+        values: dict[str, Value] = {"dtypes": dtypes, "reason": reason, "names": names,
+                                    "size_mib": size / MIB}
+        if (more := len(items) - NAMED_TENSORS) > 0:
+            text = f"{text} and {more} more"
+            sentences.append(said("cast_kept_more", text, **values, more=more))
+        else:
+            sentences.append(said("cast_kept", text, **values))
     return sentences
 
 
 def _cost(models: tuple[CastModel, ...]) -> str:
     copies = sum(sum(model.after.values()) for model in models if model.copies)
-    return (
-        "until nothing uses the original any more, the copy costs "
-        f"{mib_text(copies)} of RAM on top of it"
-    )
+    text = ("until nothing uses the original any more, the copy costs "
+            f"{mib_text(copies)} of RAM on top of it")
+    return said("cast_costs", text, copies_mib=copies / MIB)

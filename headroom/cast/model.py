@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..base.copies import Copies
+from ..base.said import said
 from ..host.adapter import current_host
 from ..models.pipelines import has_offload_hook
 from .copy_module import copy_module, retell_dtype
@@ -138,7 +139,8 @@ def _planned(
 
 
 def _left_alone(reason: str) -> str:
-    return f"not cast: it is quantised ({reason}), and casting would undo that"
+    text = f"not cast: it is quantised ({reason}), and casting would undo that"
+    return said("cast_quantised", text, reason=reason)
 
 
 def _nothing_to_do(wanted: list[Wanted], rules: CastRules) -> str:
@@ -238,5 +240,6 @@ def _reread(
         id(part): new[name] for name, part in module.named_modules() if name in new
     }
     host_cast.stamp(copied, {item.name: item.target for item in wanted})
-    result.notes.append("dynamic VRAM reads the weights from the file: no copy in RAM")
+    text = "dynamic VRAM reads the weights from the file: no copy in RAM"
+    result.notes.append(said("cast_from_file", text))
     return copied, copies

@@ -22,7 +22,6 @@ from ..models.unload import unload_models
 from .cache_key import EmbeddingLookup
 
 Split = Literal["one prompt", "one prompt per line"]
-MAX_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def encode_to_cpu(
     moved = OnCpu()
     conditionings, fresh = _conditionings(clip, prompts, lookup, moved)
     steps = [_encoded_text(moved, fresh)]
-    steps += [f"left as it is: {sentence}" for sentence in moved.left[:MAX_NAMED]]
+    steps += moved.named_left()
     if lookup is not None:
         steps.append(_cache_text(lookup, len(set(prompts)), fresh))
         note_embeddings(len(set(prompts)) - fresh, fresh)
@@ -145,36 +144,45 @@ def _progress(total: int) -> Any:
 
 def _release(clip: Any, asked: bool, more_follow: bool) -> list[str]:
     if clip is None:
-        return ["encoder: not needed, so its loader did not run and nothing was loaded"]
+        text = "encoder: not needed, so its loader did not run and nothing was loaded"
+        return [said("encoder_not_needed", text)]
     if not asked:
-        return ["encoder: left loaded, as asked"]
+        return [said("encoder_left", "encoder: left loaded, as asked")]
     if more_follow:
-        return ["encoder: left loaded for the next text of the list"]
+        text = "encoder: left loaded for the next text of the list"
+        return [said("encoder_for_next", text)]
     done = unload_models(find_models(clip))
     gc.collect()
     host = current_host()
     if host is not None:
         host.drop_cast_buffers()  # ComfyUI would, but only after this node and its report
     return_cache()
-    return [f"encoder released: {item.text}" for item in done]
+    return [said("encoder_released", f"encoder released: {item.text}", what=item.text)
+            for item in done]
 
 
 def _encoded_text(moved: OnCpu, fresh: int) -> str:
     if fresh == 0:
-        return "encoding: nothing to do"
-    reason = "" if moved.moved_bytes else " (ComfyUI keeps conditioning there by default)"
-    return f"encoding: {_count(fresh)}, one at a time; {moved.text}{reason}"
+        return said("encoding_nothing", "encoding: nothing to do")
+    text = f"encoding: {_count(fresh)}, one at a time; {moved.text}"
+    if moved.moved_bytes:
+        return said("encoding", text, count=fresh, moved=moved.text)
+    text = f"{text} (ComfyUI keeps conditioning there by default)"
+    return said("encoding_there", text, count=fresh, moved=moved.text)
 
 
 def _cache_text(lookup: EmbeddingLookup, distinct: int, fresh: int) -> str:
-    read = f"disk cache: {distinct - fresh} of {_count(distinct)} read"
-    if lookup.problem is not None:
-        return f"disk cache: not used, because {lookup.problem}"
+    if (why := lookup.problem) is not None:
+        return said("disk_unused", f"disk cache: not used, because {why}", why=why)
+    found = distinct - fresh
+    text = f"disk cache: {found} of {_count(distinct)} read"
+    read = said("disk_read", text, found=found, distinct=distinct)
     if fresh == 0:
         return read
-    if lookup.unwritten is not None:
-        return f"{read}; {fresh} encoded but not kept, because {lookup.unwritten}"
-    return f"{read}, {fresh} encoded and written"
+    if (why := lookup.unwritten) is not None:
+        text = f"{read}; {fresh} encoded but not kept, because {why}"
+        return said("disk_unwritten", text, read=read, fresh=fresh, why=why)
+    return said("disk_written", f"{read}, {fresh} encoded and written", read=read, fresh=fresh)
 
 
 def _count(prompts: int) -> str:

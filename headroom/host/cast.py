@@ -12,6 +12,7 @@ import comfy.model_management as mm
 import torch
 
 from ..base.copies import Copies, follow
+from ..base.said import said
 from . import core as host
 
 COMPILE_KEY = "torch.compile"
@@ -168,8 +169,10 @@ def compute_notes(patcher: Any, dtype: torch.dtype) -> Iterator[str]:
     ask = {torch.bfloat16: mm.should_use_bf16, torch.float16: mm.should_use_fp16}.get(dtype)
     name = str(dtype).removeprefix("torch.")
     if ask is not None and not ask(patcher.load_device):
-        yield (f"ComfyUI does not count {patcher.load_device} among the devices with {name} "
-               "arithmetic: it is emulated there, or slower than float32")
+        device = str(patcher.load_device)
+        text = (f"ComfyUI does not count {device} among the devices with {name} "
+                "arithmetic: it is emulated there, or slower than float32")
+        yield said("cast_emulated", text, device=device, dtype=name)
     config = getattr(patcher.model, "model_config", None)
     listed = inspect.getattr_static(config, "supported_inference_dtypes", None)
     if listed and dtype not in listed and dtype != torch.float32:

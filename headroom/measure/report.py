@@ -3,8 +3,14 @@
 from dataclasses import dataclass
 
 from ..base.device import MIB, in_mib
-from ..base.said import said_json
+from ..base.said import lines, said, said_json
 from .snapshot import DeviceMemory, Snapshot, freed_mib, freed_rss_mib
+
+NAMES = {
+    "driver free": "figure_free", "torch allocated": "figure_allocated",
+    "torch reserved": "figure_reserved", "dynamic-VRAM pages": "figure_pages",
+    "process RSS": "figure_rss",
+}
 
 
 @dataclass(frozen=True)
@@ -32,8 +38,9 @@ class Report:
 
         Also valid Markdown, as which ComfyUI's Preview Any shows it: two spaces end a line there.
         """
-        lines = [self.headline, *(f"- {step}" for step in self.steps), ""]
-        return "\n".join([*lines, "  \n".join(difference_table(self.before, self.after))])
+        steps = [said("report_step", f"- {step}", step=step) for step in self.steps]
+        table = lines(difference_table(self.before, self.after), end="  ")
+        return lines([self.headline, *steps, "", table])
 
     def as_json(self) -> dict[str, object]:
         """Return the report as plain data for HTTP answers."""
@@ -58,18 +65,25 @@ def mib_text(amount_bytes: float) -> str:
 
 def difference_table(before: Snapshot, after: Snapshot) -> list[str]:
     """Return one line a figure: name, before, after, difference, in MiB."""
-    lines: list[str] = []
+    rows: list[str] = []
     earlier = {device.device: device for device in before.devices}
     for device in after.devices:
-        untouched = "" if device.in_use else ", not in use by this process"
-        lines.append(f"{_called(device)}{untouched}")
+        rows.append(_heading(device))
         for name, old, new in _figures(earlier.get(device.device, device), device):
-            lines.append(_row(name, old, new))
+            rows.append(_row(name, old, new))
     if not after.devices:
-        lines.append("no GPU: this server runs its models on the CPU")
-    lines.append("RAM")
-    lines.append(_row("process RSS", before.rss_bytes, after.rss_bytes))
-    return lines
+        rows.append(said("report_no_gpu", "no GPU: this server runs its models on the CPU"))
+    rows.append(said("report_ram", "RAM"))
+    rows.append(_row("process RSS", before.rss_bytes, after.rss_bytes))
+    return rows
+
+
+def _heading(device: DeviceMemory) -> str:
+    called = _called(device)
+    if device.in_use:
+        return called
+    text = f"{called}, not in use by this process"
+    return said("report_untouched", text, device=called)
 
 
 def figures(before: Snapshot, after: Snapshot) -> list[dict[str, object]]:
@@ -105,9 +119,11 @@ def _figures(
 
 
 def _row(name: str, old: int | None, new: int | None) -> str:
+    called = said(NAMES[name], name)
     if old is None or new is None:
-        return f"  {name:<19} not known here"
-    return (
+        return said("figure_unknown", f"  {name:<19} not known here", name=called)
+    text = (
         f"  {name:<19} {old / MIB:>10,.1f} -> {new / MIB:>10,.1f} MiB"
         f"  ({(new - old) / MIB:+,.1f})"
     )
+    return said("figure_row", text, name=called, before_mib=old / MIB, after_mib=new / MIB)

@@ -6,12 +6,16 @@ ComfyUI's Preview Any shows text as Markdown, where spaces alone would not keep 
 import json
 from typing import Any
 
+from ..base.said import Said, heard, joined, lines, said, said_json
 from ..measure.journal import executing_node
 from .recorder import current_recorder
 
 MAX_LINES = 200
 AT_LEAST = "≥ "
-_OUTCOMES = {None: "being tried again", True: "recovered", False: "not enough yet"}
+_OUTCOMES = {None: said("oom_tried", "being tried again"), True: said("oom_helped", "recovered"),
+             False: said("oom_not_enough", "not enough yet")}
+_STATUS = {"success": "run_success", "error": "run_error", "interrupted": "run_interrupted",
+           "running": "node_running", "failed": "node_failed", "stopped": "node_stopped"}
 NOT_RECORDED = "Nothing was recorded: this node needs a ComfyUI server that runs the prompt."
 
 
@@ -33,16 +37,30 @@ def record_json(run: dict[str, Any] | None) -> str:
 
 def run_text(run: dict[str, Any]) -> str:
     """Return a run's record (as `run_json` gives it) as text: totals, then one line a node."""
-    return "\n".join([*_totals(run), "", *_table(run), *_events(run)])
+    return lines([*_totals(run), "", *_table(run), *_events(run)])
 
 
 def _totals(run: dict[str, Any]) -> list[str]:
-    so_far = " so far" if run["status"] == "running" else f", {run['status']}"
-    lines = [f"- {run['seconds']:,.1f} s{so_far} on {run['device']}"]
     used = _used(run)
-    lines += [_peak_line(device, f" on {device['device']}" * (len(used) > 1)) for device in used]
-    lines.append(f"- peak RAM of this process {_mib_text(run['peak_rss_mib'])} MiB")
-    return lines
+    totals = [_time_line(run)]
+    totals += [_peak_line(device, f" on {device['device']}" * (len(used) > 1)) for device in used]
+    text = f"- peak RAM of this process {_mib_text(run['peak_rss_mib'])} MiB"
+    return [*totals, said("report_peak_ram", text, peak_mib=run["peak_rss_mib"])]
+
+
+def _time_line(run: dict[str, Any]) -> str:
+    values = {"seconds": f"{run['seconds']:,.1f}", "device": run["device"]}
+    if run["status"] == "running":
+        text = "- {seconds} s so far on {device}".format(**values)
+        return said("report_so_far", text, **values)
+    values["status"] = _status(run["status"])
+    text = "- {seconds} s, {status} on {device}".format(**values)
+    return said("report_ended", text, **values)
+
+
+def _status(status: str) -> str:
+    key = _STATUS.get(status)
+    return status if key is None else said(key, status)
 
 
 def _used(part: dict[str, Any]) -> list[dict[str, Any]]:
@@ -51,11 +69,14 @@ def _used(part: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _peak_line(device: dict[str, Any], where: str) -> str:
-    whose = "every process" if device["vram_source"] == "driver" else "this process"
-    size, peak = device["vram_total_mib"], device["peak_vram_mib"]
-    of = f" of {size:,.1f}" if size is not None else ""
-    at_least = "" if is_exact(device) else "at least "
-    return f"- peak VRAM{where} {at_least}{peak:,.1f}{of} MiB ({whose} on the card)"
+    whose = (said("of_every_process", "every process") if device["vram_source"] == "driver"
+             else said("of_this_process", "this process"))
+    size, mib = device["vram_total_mib"], device["peak_vram_mib"]
+    of = said("of_size", f" of {size:,.1f}", size_mib=size) if size is not None else ""
+    peak = (said("exactly_mib", f"{mib:,.1f}", peak_mib=mib) if is_exact(device)
+            else said("at_least_mib", f"at least {mib:,.1f}", peak_mib=mib))
+    text = f"- peak VRAM{where} {peak}{of} MiB ({whose} on the card)"
+    return said("report_peak", text, device=device["device"], peak=peak, of=of, whose=whose)
 
 
 def is_exact(part: dict[str, Any]) -> bool:
@@ -66,31 +87,40 @@ def is_exact(part: dict[str, Any]) -> bool:
 
 def _table(run: dict[str, Any]) -> list[str]:
     nodes, used = run["nodes"], [device["device"] for device in _used(run)]
-    titles = ["node", "seconds"]
-    for device in used:
-        titles += [f"VRAM{f' {device}' * (len(used) > 1)} before", "after", "peak"]
-    titles += ["RAM before", "after"]
+    titles = _titles(used)
     rows = [_cells(node, used) for node in nodes[:MAX_LINES]]
     widths = [max(3, *(len(row[i]) for row in [titles, *rows])) for i in range(len(titles))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    lines = [_line(row, widths) for row in [titles, rule, *rows]]
+    table = [_line(row, widths) for row in [titles, rule, *rows]]
     if len(nodes) > MAX_LINES:
         left = len(nodes) - MAX_LINES
-        lines += ["", f"... and {left} more nodes (all of them are in the data)"]
+        text = f"... and {left} more nodes (all of them are in the data)"
+        table += ["", said("report_more", text, count=left)]
     if any(cell.startswith(AT_LEAST) for row in rows for cell in row[1:]):
         why = "at least: memory may have been given back between two readings"
-        lines += ["", f"{AT_LEAST}{why}"]
-    return lines
+        table += ["", said("report_at_least", f"{AT_LEAST}{why}")]
+    return table
+
+
+def _titles(used: list[str]) -> list[str]:
+    before, after = said("col_vram", "VRAM before"), said("col_after", "after")
+    titles = [said("col_node", "node"), said("col_seconds", "seconds")]
+    for device in used:
+        named = said("col_vram_of", f"VRAM {device} before", device=device)
+        titles += [named if len(used) > 1 else before, after, said("col_peak", "peak")]
+    return [*titles, said("col_ram", "RAM before"), after]
 
 
 def _cells(node: dict[str, Any], used: list[str]) -> list[str]:
-    seconds = "cached" if node["cached"] else f"{node['seconds']:,.3f}"
+    seconds = said("col_cached", "cached") if node["cached"] else f"{node['seconds']:,.3f}"
     named = f"{node['title']} (#{node['node_id']})".replace("|", "\\|")
-    mark = f" [{node['status']}]" if node["status"] not in ("done", "cached") else ""
+    if node["status"] not in ("done", "cached"):
+        mark = _status(node["status"])
+        named = said("node_marked", f"{named} [{mark}]", node=named, mark=mark)
     vram = [cell for device in node["devices"] if device["device"] in used
             for cell in _vram_cells(device)]
     ram = [_mib_text(node[figure]) for figure in ("rss_before_mib", "rss_after_mib")]
-    return [f"{named}{mark}", seconds, *vram, *ram]
+    return [named, seconds, *vram, *ram]
 
 
 def _vram_cells(device: dict[str, Any]) -> list[str]:
@@ -103,28 +133,45 @@ def _vram_cells(device: dict[str, Any]) -> list[str]:
 
 
 def _line(row: list[str], widths: list[int]) -> str:
-    figures = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-    return f"| {' | '.join([row[0].ljust(widths[0]), *figures])} |"
+    cells = [heard(f"{cell:<{width}}" if at == 0 else f"{cell:>{width}}", said_json(cell))
+             for at, (cell, width) in enumerate(zip(row, widths, strict=True))]
+    text = f"| {' | '.join(cells)} |"
+    if not any(isinstance(cell, Said) for cell in cells):
+        return text
+    return said("report_row", text, cells=joined(" | ", cells))
 
 
 def _events(run: dict[str, Any]) -> list[str]:
-    lines = []
-    for entry in run["oom"]:
-        where = f"- out of memory at {entry['at_seconds']:,.1f} s in #{entry['node_id']}"
-        if entry["attempt"] == 0:  # nobody recovers
-            lines.append(f"{where}: {entry['action']}")
-            continue
-        end = _OUTCOMES[entry["recovered"]]
-        lines.append(f"{where}, attempt {entry['attempt']}: {entry['action']}, "
-                     f"{entry['freed_mib']:,.1f} MiB freed, {end}")
-    lines += [f"- given up at {entry['at_seconds']:,.1f} s in #{entry['node_id']}: {entry['text']}"
-              for entry in run.get("gave_up", [])]
+    told = [_attempt_line(entry) for entry in run["oom"]]
+    for entry in run.get("gave_up", []):
+        text = f"- given up at {_at(entry)}: {entry['text']}"
+        told.append(said("report_gave_up", text, **_place(entry), what=_told(entry, "text")))
     for entry in run["actions"]:
-        lines.append(
-            f"- {entry['action']} at {entry['at_seconds']:,.1f} s in #{entry['node_id']}: "
-            f"{entry['text']}"
-        )
-    return ["", *lines] if lines else []
+        text = f"- {entry['action']} at {_at(entry)}: {entry['text']}"
+        told.append(said("report_action", text, **_place(entry), what=_told(entry, "text")))
+    return ["", *told] if told else []
+
+
+def _attempt_line(entry: dict[str, Any]) -> str:
+    where, action = f"- out of memory at {_at(entry)}", _told(entry, "action")
+    if entry["attempt"] == 0:  # nobody recovers
+        return said("report_oom", f"{where}: {action}", **_place(entry), action=action)
+    end, freed = _OUTCOMES[entry["recovered"]], entry["freed_mib"]
+    text = f"{where}, attempt {entry['attempt']}: {action}, {freed:,.1f} MiB freed, {end}"
+    return said("report_attempt", text, **_place(entry), attempt=entry["attempt"], action=action,
+                freed_mib=freed, end=end)
+
+
+def _told(entry: dict[str, Any], what: str) -> str:
+    return heard(entry[what], entry.get("said", {}))
+
+
+def _place(entry: dict[str, Any]) -> dict[str, Any]:
+    return {"at": f"{entry['at_seconds']:,.1f}", "node": f"#{entry['node_id']}"}
+
+
+def _at(entry: dict[str, Any]) -> str:
+    return "{at} s in {node}".format(**_place(entry))
 
 
 def _mib_text(value: float | None) -> str:

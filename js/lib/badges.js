@@ -3,6 +3,7 @@ import { badgeText } from "./format.js";
 import { figuresByNode, rootOf } from "./graph.js";
 
 const MOST_WORKFLOWS = 30;
+const NO_ID = /^[0-]*$/;
 /** Of a node that ran, of a cached one. */
 const COLORS = [
   { fgColor: "#dbe7ff", bgColor: "#27406b" },
@@ -11,18 +12,27 @@ const COLORS = [
 
 /**
  * Keeps the newest run of each workflow and tells each node its badge.
- * `graph()` is the graph on the canvas, `shown()` whether badges are wanted, `words()` the texts,
- * `redraw()` makes the canvas draw again.
+ * `graph()` is the graph on the canvas, `path()` the file of its tab, `shown()` whether badges are
+ * wanted, `words()` the texts, `redraw()` makes the canvas draw again.
  */
-export function createBadges({ graph, shown, words, redraw }) {
+export function createBadges({ graph, path = () => "", shown, words, redraw }) {
   const runs = new Map();
   let texts = new WeakMap();
+
+  /**
+   * What stands for the workflow on the canvas. One that came without an id (an API prompt) has
+   * zeros for it, and another id each time its tab is shown again: there the tab's file stands for it.
+   */
+  function key() {
+    const id = workflowId(rootOf(graph()));
+    return (NO_ID.test(id) && path()) || id;
+  }
 
   /** Work out the texts again: after a run, after loading a workflow, after a setting changed. */
   function update() {
     texts = new WeakMap();
     const root = rootOf(graph());
-    const run = root && runs.get(workflowKey(root));
+    const run = root && (runs.get(workflowId(root)) ?? runs.get(path()));
     if (run && shown()) {
       for (const [node, figures] of figuresByNode(root, run)) {
         texts.set(node, { text: badgeText(figures, words()), ...COLORS[Number(figures.cached)] });
@@ -34,19 +44,19 @@ export function createBadges({ graph, shown, words, redraw }) {
   return {
     update,
     /** Keep `run` for the workflow that was queued; null: the one on the canvas. */
-    add(run, key = null) {
-      const owner = key ?? workflowKey(rootOf(graph()));
+    add(run, queuedOn = null) {
+      const owner = queuedOn ?? key();
       runs.delete(owner);
       runs.set(owner, run);
       if (runs.size > MOST_WORKFLOWS) runs.delete(runs.keys().next().value);
       update();
     },
-    key: () => workflowKey(rootOf(graph())),
+    key,
     of: (node) => texts.get(node) ?? { text: "" },
   };
 }
 
 /** Workflows saved by newer frontends carry an id of their own; older ones share one. */
-function workflowKey(root) {
+function workflowId(root) {
   return String(root?.id ?? "");
 }

@@ -5,7 +5,7 @@ import { fill, LANGUAGES } from "./words.js";
 
 const SENTENCES = new Map([[LANGUAGES.zh, SAID_ZH]]);
 /** How Chinese joins what English joins by these. */
-const JOINTS = { and: "，并", ";": "；", ",": "、", ", or": "，或", "": "" };
+const JOINTS = { "|": " | ", and: "，并", ";": "；", ",": "、", ", or": "，或", "": "" };
 
 /** A phrase in the language of `words`; `english` where the server or the language has no other. */
 export function saidText(said, english, words) {

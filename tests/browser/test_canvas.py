@@ -1,10 +1,11 @@
 """On the canvas of a CPU server: finding nodes, help, settings, languages, reloading."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
-from support.prompts import picture
+from support.prompts import node, picture
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
 
@@ -13,18 +14,24 @@ CONTRACT = json.loads((ROOT / "tests" / "contract.json").read_text(encoding="utf
 CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
 
 
+# What is on the canvas as a workflow of its own, with the id that a saved one has.
+AS_ANOTHER = """() => { const w = app.graph.serialize(); w.id = crypto.randomUUID();
+  return app.loadGraphData(w); }"""
 SLOTS = """() => { const node = app.graph.getNodeById(2);
   const shown = slots => slots.map(each => each.label || each.localized_name || each.name);
   return { inputs: shown(node.inputs), outputs: shown(node.outputs), widgets: shown(node.widgets) };
 }"""
 
 
+FOUND = ".p-autocomplete-option, #results-list [role=option]"  # older frontends, newer ones
+
+
 def add_by_search(comfy, words: str) -> None:
     page = comfy.page
     page.evaluate("() => app.extensionManager.command.execute('Workspace.SearchBox.Toggle')")
-    box = page.get_by_placeholder("Search Nodes...").last
+    box = page.get_by_placeholder(re.compile("^(Search Nodes|Add a node)")).last
     box.fill(words)
-    page.locator(".p-autocomplete-option", has_text=words).first.wait_for()
+    page.locator(FOUND, has_text=words).first.wait_for()
     box.press("Enter")
     box.wait_for(state="detached")
 
@@ -33,8 +40,8 @@ def add_by_search(comfy, words: str) -> None:
 def test_every_node_is_found_by_its_name_and_added(cpu_server, open_page, nodes2):
     comfy = open_page(cpu_server, nodes2=nodes2)
     comfy.page.evaluate("() => app.graph.clear()")
-    for number, (node_id, node) in enumerate(CONTRACT.items(), start=1):
-        add_by_search(comfy, node["display_name"])
+    for number, (node_id, known) in enumerate(CONTRACT.items(), start=1):
+        add_by_search(comfy, known["display_name"])
         comfy.loaded(number)
         types = comfy.page.evaluate("() => app.graph._nodes.map(n => n.comfyClass)")
         assert types[-1] == node_id
@@ -66,6 +73,8 @@ def test_badges_show_the_time_of_each_node_and_survive_a_reload_of_the_workflow(
     cpu_server, open_page, nodes2
 ):
     comfy = open_page(cpu_server, nodes2=nodes2).load_prompt(picture(seed=2 + nodes2))
+    comfy.page.evaluate(AS_ANOTHER)
+    comfy.loaded(3)
     run = comfy.run()
     comfy.until(lambda: comfy.badges()["3"])
     assert run["status"] == "success"
@@ -74,12 +83,21 @@ def test_badges_show_the_time_of_each_node_and_survive_a_reload_of_the_workflow(
     assert comfy.badges()["3"]
 
 
+def test_badges_of_an_api_prompt_are_there_again_with_its_tab(cpu_server, open_page):
+    comfy = open_page(cpu_server).load_prompt(picture(seed=8))
+    comfy.run()
+    comfy.until(lambda: comfy.badges()["3"])
+    for command, count in (("Comfy.NewBlankWorkflow", 0), ("Workspace.PreviousOpenedWorkflow", 3)):
+        comfy.page.evaluate("name => app.extensionManager.command.execute(name)", command)
+        comfy.loaded(count)
+    comfy.until(lambda: comfy.badges()["3"])
+
+
 def test_badges_of_one_workflow_do_not_appear_on_another(cpu_server, open_page):
     comfy = open_page(cpu_server).load_prompt(picture(seed=4))
     comfy.run()
     comfy.until(lambda: comfy.badges()["3"])
-    comfy.page.evaluate("() => { const w = app.graph.serialize(); "
-                        "w.id = crypto.randomUUID(); return app.loadGraphData(w); }")
+    comfy.page.evaluate(AS_ANOTHER)
     comfy.loaded(3)
     assert comfy.badges()["3"] == []
 
@@ -124,6 +142,27 @@ def test_a_chinese_canvas_shows_chinese_names_and_panel(cpu_server, open_page):
     assert "值" in purge["inputs"] and "释放量（MiB）" in purge["outputs"]
     assert "仅当空闲低于（MiB）" in purge["widgets"]
     assert "已加载的模型" in comfy.open_panel().inner_text()
+
+
+REPORTS = {
+    "1": node("EmptyImage", width=8, height=8, batch_size=1, color=3),
+    "2": node("HeadroomMoveToCPU", value=["1", 0]), "3": node("PreviewAny", source=["2", 1]),
+    "4": node("HeadroomMemoryReport", value=["2", 0]), "5": node("PreviewAny", source=["4", 1]),
+}
+SHOWN = "id => app.graph.getNodeById(id).widgets.map(w => w.value).find(v => v?.length > 9)"
+
+
+@CANVAS
+def test_reports_on_a_chinese_canvas_are_chinese_and_english_on_the_wire(
+    cpu_server, open_page, nodes2
+):
+    comfy = open_page(cpu_server, locale="zh", nodes2=nodes2).load_prompt(REPORTS)
+    run = comfy.run()
+    comfy.until(lambda: "移动了 0 MiB" in (comfy.page.evaluate(SHOWN, 3) or ""))
+    assert "| 节点 | 秒 | 内存 之前 | 之后 |" in comfy.page.evaluate(SHOWN, 5)
+    told = comfy.get(f"/history/{run['prompt_id']}")[run["prompt_id"]]["outputs"]
+    assert told["3"]["text"] == told["2"]["text"] and "0.0 MiB moved" in told["3"]["text"][0]
+    assert told["5"]["text"] == told["4"]["text"] and "| node" in told["5"]["text"][0]
 
 
 def test_the_settings_speak_chinese_too(cpu_server, open_page):

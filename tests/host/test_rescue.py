@@ -95,7 +95,7 @@ def test_the_benchmark_that_fails_every_allocation_finds_no_problem(gpu, monkeyp
     """In small: some allocations of the tiny video model."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     module, device = bench_run.load("rescue_sweep"), Device(gpu.client, room_mib=2048)
-    found = module.run_on(device, argparse.Namespace(stride=500), ["Wan through a guider"])
+    found = module.run_on(device, argparse.Namespace(stride=[500]), ["Wan through a guider"])
     assert found["problems"] == [] and found["rescued"] >= 1
 
 

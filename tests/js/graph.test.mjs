@@ -65,6 +65,7 @@ test("showing a node opens its subgraph, selects it alone and centres it", () =>
 function badgesOn(state) {
   return createBadges({
     graph: () => state.graph,
+    path: () => state.path ?? "",
     shown: () => state.shown,
     words: () => wordsFor("en"),
     redraw: () => { state.drawn += 1; },
@@ -97,6 +98,19 @@ test("badges of one workflow do not appear in another", () => {
   state.graph = graph([mine], "w1");
   badges.update();
   assert.notEqual(badges.of(mine).text, "");
+});
+
+test("a workflow that came without an id keeps its badges when its tab is shown again with a new one", () => {
+  const mine = sampler();
+  const state = { graph: graph([mine], "00000000-0000-0000-0000-000000000000"), path: "a.json", shown: true, drawn: 0 };
+  const badges = badgesOn(state);
+  badges.add(run([node("3")]));
+  state.graph = graph([mine], "made-up");
+  badges.update();
+  assert.notEqual(badges.of(mine).text, "");
+  Object.assign(state, { path: "b.json", graph: graph([mine], "00000000-0000-0000-0000-000000000000") });
+  badges.update();
+  assert.equal(badges.of(mine).text, "");
 });
 
 test("badges that are switched off show nothing", () => {

@@ -22,13 +22,33 @@ COMMON = tuple(
 ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
 MOST_WAITING = 2  # servers that no test of the current module uses; each takes 0.7 GiB of RAM
 IDLE_S = 120.0
+FRONTEND_VARIABLE = "HEADROOM_COMFYUI_FRONTEND"
+
+
+def frontend_words(env):
+    """The arguments for the frontend that the environment names: a folder with its wheel unpacked.
+
+    Without it a server takes the one of its Python. FileNotFoundError when the folder holds none.
+    """
+    if not (given := env.get(FRONTEND_VARIABLE)):
+        return ()
+    root = Path(given).resolve() / "comfyui_frontend_package" / "static"
+    if not (root / "index.html").is_file():
+        raise FileNotFoundError(
+            f"{FRONTEND_VARIABLE} has to name a folder with an unpacked comfyui-frontend-package "
+            f"wheel, and there is no {root / 'index.html'}."
+        )
+    return ("--front-end-root", str(root))
 
 
 class Servers:
-    """Running servers: equal arguments give the same one. `new_folder` makes folders for them."""
+    """Running servers: equal arguments give the same one. `new_folder` makes folders for them.
 
-    def __init__(self, comfyui, new_folder):
-        self._comfyui, self._new_folder = comfyui, new_folder
+    `always` are arguments that every one of them gets.
+    """
+
+    def __init__(self, comfyui, new_folder, always=()):
+        self._comfyui, self._new_folder, self._always = comfyui, new_folder, tuple(always)
         self._running = {}  # the one asked for last comes last
         self._of_this_module = set()
 
@@ -50,7 +70,7 @@ class Servers:
         server = self._running.pop(key, None)
         if server is None:
             server = ComfyServer(
-                tree, self._new_folder("comfyui"), args=args,
+                tree, self._new_folder("comfyui"), args=(*self._always, *args),
                 packs=[*COMMON, *map(Path, own)], **options,
             ).start()
         elif key not in self._of_this_module:

@@ -1,14 +1,12 @@
-"""Models for the sweeps: a tiny video model, a patch with a model of its own, an interrupt."""
+"""For the sweeps: a patch with a model of its own, an interrupt."""
 
 import json
 
 import comfy.ldm.modules.diffusionmodules.openaimodel as unet
-import comfy.ldm.wan.model
 import comfy.lora
 import comfy.model_management as mm
 import comfy.model_patcher
 import comfy.ops
-import comfy.sd
 import comfy.weight_adapter
 import torch
 from comfy.patcher_extension import WrappersMP
@@ -116,35 +114,3 @@ class OomControlLeftOut(ProbeNode):
         result = unet.apply_control(hidden, {"middle": [_Unaddable()]}, "middle")
         answer = {"failed": 1, "patched": bool(result.any())}
         return {"ui": {"text": [json.dumps(answer)]}}
-
-
-class OomTinyWan(ProbeNode):
-    """A Wan video model of a few hundred kilobytes, loaded the way a real file is."""
-
-    RETURN_TYPES = ("MODEL", "CONDITIONING", "CONDITIONING", "LATENT")
-    OUTPUT_NODE = False
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"batch": ("INT", {"default": 1})}}
-
-    @classmethod
-    def IS_CHANGED(cls, **_):
-        return ""
-
-    def execute(self, batch):
-        generator = torch.Generator().manual_seed(11)
-        network = comfy.ldm.wan.model.WanModel(
-            model_type="t2v", dim=128, ffn_dim=256, freq_dim=256, text_dim=4096, out_dim=16,
-            num_heads=1, num_layers=2, operations=comfy.ops.disable_weight_init,
-            device="cpu", dtype=torch.float32,
-        )
-        weights = {
-            name: torch.randn(value.shape, generator=generator) * 0.02
-            for name, value in network.state_dict().items()
-        }
-        model = comfy.sd.load_diffusion_model_state_dict(weights)
-        text = [
-            [[torch.randn(1, length, 4096, generator=generator), {}]] for length in (20, 12)
-        ]
-        return model, *text, {"samples": torch.zeros(batch, 16, 3, 8, 8)}

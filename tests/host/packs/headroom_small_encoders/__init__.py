@@ -57,6 +57,8 @@ KINDS = {
     "qwen": (T5Model, T5Tokenizer, t5(3584)),
     "flux": (comfy.text_encoders.flux.flux_clip(), comfy.text_encoders.flux.FluxTokenizer,
              {**t5(4096), "clip_l_model_config": CLIP_L}),
+    "sd3": (comfy.text_encoders.sd3_clip.sd3_clip(clip_g=False, t5=False),
+            comfy.text_encoders.sd3_clip.SD3Tokenizer, {"clip_l_model_config": CLIP_L}),
     "sdxl": (comfy.sdxl_clip.SDXLClipModel, comfy.sdxl_clip.SDXLTokenizer,
              {"clip_l_model_config": CLIP_L, "clip_g_model_config": CLIP_G}),
 }
