@@ -3,10 +3,10 @@
 import copy
 
 import pytest
+from support.guard_prompts import node, picture
 
 from headroom.base.node_types import NodeType, from_object_info
 from headroom.rescue.guarded_prompt import OPTIONS, Left, guard_prompt
-from headroom.rescue.wires import unfinished_nodes
 
 CORE = {"MODEL", "CLIP", "VAE", "CONTROL_NET", "UPSCALE_MODEL", "CONDITIONING", "LATENT", "IMAGE",
         "GUIDER", "SIGMAS", "STRING", "INT", "*"}
@@ -56,21 +56,6 @@ class Registry:
 
     def is_core(self, type_name):
         return type_name in CORE
-
-
-def node(class_type, **inputs):
-    return {"class_type": class_type, "inputs": inputs}
-
-
-def picture():
-    return {
-        "1": node("Checkpoint", name="a"),
-        "2": node("Encode", clip=["1", 1], text="x"),
-        "3": node("Empty"),
-        "4": node("Sample", model=["1", 0], positive=["2", 0], latent=["3", 0]),
-        "5": node("Decode", samples=["4", 0], vae=["1", 2]),
-        "6": node("Save", images=["5", 0]),
-    }
 
 
 def guarded(prompt, into=None):
@@ -247,33 +232,3 @@ def test_types_of_v1_classes_that_trick_their_equality_are_read_by_their_text():
     found = from_object_info({"input": {"required": {"x": (AnyType("*"), {}), "y": (["a"],)}},
                               "output": (AnyType("*"), "MODEL"), "output_node": False})
     assert found == NodeType({"x": "*", "y": "COMBO"}, ("*", "MODEL"))
-
-
-# ---------------------------------------------------------------- which nodes may get one
-
-
-def test_the_failed_node_and_what_had_not_run_may_change():
-    assert unfinished_nodes(picture(), "4", {"1", "2", "3"}) == {"4", "5", "6"}
-
-
-def test_what_a_finished_node_stands_on_is_kept_even_where_it_did_not_run_itself():
-    prompt = {**picture(), "7": node("Switch", on=["1", 0], off=["9", 0]), "9": node("Checkpoint")}
-    prompt["4"]["inputs"]["model"] = ["7", 0]
-    assert "9" not in unfinished_nodes(prompt, "4", {"1", "2", "3", "7"})
-
-
-def test_a_branch_that_came_out_of_the_cache_is_kept():
-    other = {f"b{name}": node(n["class_type"], **{
-        key: [f"b{v[0]}", v[1]] if isinstance(v, list) else v for key, v in n["inputs"].items()
-    }) for name, n in picture().items()}
-    found = unfinished_nodes({**picture(), **other}, "4", {"1", "2", "3", "b6"})
-    assert found == {"4", "5", "6"}
-
-
-def test_the_failed_node_may_change_even_if_something_behind_it_is_cached():
-    assert "4" in unfinished_nodes(picture(), "4", {"1", "2", "3", "6"})
-
-
-def test_what_never_comes_out_of_the_cache_may_change():
-    prompt = picture()
-    assert unfinished_nodes(prompt, "5", {"1", "2", "3", "4"}, {"2"}) == {"2", "4", "5", "6"}

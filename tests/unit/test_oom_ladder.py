@@ -1,68 +1,16 @@
 """The ladder: order, limits, what passes through it, and what it lets go of."""
 
 import gc
-import time
 import weakref
 
 import pytest
 import torch
+from support.ladders import OOM_TEXT, Failing, Step, ladder
 
 from headroom.guard import ladder as oom_ladder
-from headroom.guard.choose import RecoveryStep
 from headroom.guard.errors import OomGuardError
 from headroom.guard.ladder import Ladder, guarded, is_recovering
-from headroom.guard.recovery import tried_text
-from headroom.measure import journal
 from headroom.measure.snapshot import Snapshot
-
-OOM_TEXT = "CUDA out of memory. Tried to allocate 64.00 MiB."
-
-
-class Step(RecoveryStep):
-    """Notes what is taken; has `times` things to do."""
-
-    def __init__(self, name, log, times=1):
-        self.name, self.log, self.times = name, log, times
-
-    def spares(self, shortage):
-        return None if self.times else 0
-
-    def take(self, shortage, tries_left):
-        if self.times == 0:
-            return None
-        self.times -= 1
-        self.log.append((self.name, tries_left))
-        return f"did {self.name}"
-
-
-def ladder(steps=(), limit=8, **more):
-    return lambda: Ladder(
-        steps=list(steps), max_attempts=limit, tidy=more.pop("tidy", lambda: None),
-        explain=lambda recovery, now: f"gave up: {tried_text(recovery)}", **more,
-    )
-
-
-class Failing:
-    """Fails the first `times` calls with `error`."""
-
-    def __init__(self, times, error=None, result="done"):
-        self.left, self.error, self.result = times, error, result
-        self.calls = 0
-
-    def __call__(self):
-        self.calls += 1
-        if self.left > 0:
-            self.left -= 1
-            raise self.error or torch.OutOfMemoryError(OOM_TEXT)
-        return self.result
-
-
-@pytest.fixture
-def attempts():
-    entries = []
-    stop = journal.listen(entries.append)
-    yield entries
-    stop()
 
 
 def test_a_call_that_does_not_fail_never_sees_the_ladder():
@@ -244,47 +192,6 @@ def test_a_step_that_runs_out_of_memory_gives_way_to_the_next():
     log = []
     assert guarded(Failing(1), ladder([Broken("x", log), Step("b", log)])) == "done"
     assert log == [("b", 8)]
-
-
-def test_every_attempt_is_noted_with_what_it_did_and_whether_it_helped(attempts):
-    guarded(Failing(2), ladder([Step("a", []), Step("b", [])]))
-    assert [(e.attempt, e.action, e.recovered) for e in attempts] == [
-        (1, "did a", None), (1, "did a", False), (2, "did b", None), (2, "did b", True),
-    ]
-    assert all("Tried to allocate 64.00 MiB" in e.error for e in attempts)
-
-
-def test_an_attempt_is_told_before_the_call_is_tried_again(attempts):
-    seen = []
-
-    def call():
-        seen.append([entry.recovered for entry in attempts])
-        if len(seen) == 1:
-            raise torch.OutOfMemoryError(OOM_TEXT)
-
-    before = time.perf_counter()
-    guarded(call, ladder([Step("a", [])]))
-    assert seen == [[], [None]]
-    assert [entry.recovered for entry in attempts] == [None, True]
-    assert attempts[0].number == attempts[1].number
-    assert before <= attempts[0].at <= time.perf_counter()
-
-
-def test_an_attempt_that_ends_in_another_error_did_not_help(attempts):
-    errors = iter([torch.OutOfMemoryError(OOM_TEXT), ValueError("the second try")])
-
-    def call():
-        raise next(errors)
-
-    with pytest.raises(ValueError, match="the second try"):
-        guarded(call, ladder([Step("a", [])]))
-    assert [entry.recovered for entry in attempts] == [None, False]
-
-
-def test_the_words_with_which_it_gives_up_are_told(attempts):
-    with pytest.raises(OomGuardError) as caught:
-        guarded(Failing(9), ladder([]))
-    assert [entry.text for entry in attempts] == [str(caught.value)]
 
 
 def test_after_a_failure_the_thread_is_ready_for_the_next_call():

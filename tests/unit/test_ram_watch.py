@@ -13,56 +13,9 @@ from headroom.api import ram_watch as watch_module
 from headroom.api.gate import Gate
 from headroom.api.ram_watch import VARIABLE, RamWatch
 from headroom.base import environment
-from headroom.base.cgroup import cgroup_room
 from headroom.base.device import MIB
-from headroom.base.ram import room_bytes
 
 GIB = 2**30
-
-
-# ---------------------------------------------------- how much there is
-
-
-def group(root, stat, limit=8 * GIB, used=7 * GIB):
-    (root / "proc/self").mkdir(parents=True)
-    (root / "proc/self/cgroup").write_text("0::/\n")
-    top = root / "sys/fs/cgroup"
-    top.mkdir(parents=True)
-    (top / "memory.max").write_text(f"{limit}\n")
-    (top / "memory.current").write_text(f"{used}\n")
-    if stat is not None:
-        (top / "memory.stat").write_text(stat)
-    return root
-
-
-def test_pages_of_files_that_the_kernel_can_drop_are_room_in_a_group(tmp_path):
-    stat = f"anon {GIB}\ninactive_file {4 * GIB}\nactive_file {GIB}\nfile {6 * GIB}\n"
-    assert cgroup_room(group(tmp_path, stat)) == 6 * GIB
-
-
-@pytest.mark.parametrize("stat", [None, "", "inactive_file many\n", "no figures here\n"])
-def test_a_group_that_tells_nothing_of_its_pages_has_what_its_limit_leaves(tmp_path, stat):
-    assert cgroup_room(group(tmp_path, stat)) == GIB
-
-
-def test_version_1_tells_of_the_whole_tree_below(tmp_path):
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/self/cgroup").write_text("9:memory:/\n")
-    top = tmp_path / "sys/fs/cgroup/memory"
-    top.mkdir(parents=True)
-    (top / "memory.limit_in_bytes").write_text(str(4 * GIB))
-    (top / "memory.usage_in_bytes").write_text(str(3 * GIB))
-    (top / "memory.stat").write_text(f"inactive_file 1\ntotal_inactive_file {GIB}\n")
-    assert cgroup_room(tmp_path) == 2 * GIB
-
-
-def test_the_tighter_of_machine_and_group_counts(tmp_path, monkeypatch):
-    class Machine:
-        available = 3 * GIB
-
-    monkeypatch.setattr("headroom.base.ram.psutil.virtual_memory", lambda: Machine)
-    assert room_bytes(tmp_path) == 3 * GIB
-    assert room_bytes(group(tmp_path, None)) == GIB
 
 
 # ---------------------------------------------------- which models go

@@ -1,23 +1,15 @@
 """What one server of a farm does with a prompt, over HTTP to a server that computes nothing."""
 
-import os
-import signal
-import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
-from support import fake_comfy
 from support.fake_comfy import FakeComfy
+from support.farm_orders import QUICK, asked, order
 
-from farm.keys import prompt_id_of
-from farm.prompts import asked_for
 from farm.servers import ServerSpec
-from farm.words import Facts, Order
+from farm.words import Facts
 from farm.worker import Patience, ServerFailed, Worker
-
-QUICK = Patience(start=30.0, silent=0.6, prompt=20.0)
 
 
 @pytest.fixture
@@ -38,15 +30,6 @@ def made(url, results, patience=QUICK, seen=True):
     found = Worker(ServerSpec(url, url), patience, str(results), "token" if seen else "none")
     found.start()
     return found
-
-
-def asked(extra=None, kind="Fake", **inputs):
-    prompt = {"1": {"class_type": kind, "inputs": inputs}}
-    return asked_for("p", {"prompt": prompt, "extra_data": extra or {}})
-
-
-def order(one, attempt=0, **options):
-    return Order(one, prompt_id_of(one.key, "a", attempt), **options)
 
 
 def test_a_server_tells_its_size_and_its_room(comfy, worker):
@@ -181,78 +164,3 @@ def test_a_server_that_is_not_there_is_one_sentence(tmp_path):
     with pytest.raises(ServerFailed, match="does not answer: no connection") as error:
         made(comfy.url, tmp_path)
     assert "\n" not in str(error.value)
-
-
-# ---------------------------------------------------- servers that the farm starts
-
-FAKE = str(Path(fake_comfy.__file__))
-posix = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-
-
-def started(tmp_path, command):
-    (tmp_path / "token").touch()
-    spec = ServerSpec("own", "", tuple(command), str(tmp_path))
-    return Worker(spec, QUICK, str(tmp_path), "token")
-
-
-def own(tmp_path):
-    return started(tmp_path, [sys.executable, FAKE, "--port", "{port}", "--mib", "700"])
-
-
-@posix
-@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_started_server_that_dies_or_hangs_is_lost_and_started_anew(tmp_path, sign):
-    worker = own(tmp_path)
-    try:
-        assert worker.start() == Facts(700, 700, True)
-        first = worker._process
-        threading.Timer(0.2, os.kill, (first.pid, sign)).start()
-        assert worker.run(order(asked(seconds=5))).ending == "lost"
-        assert worker.start() == Facts(700, 700, True)
-        assert first.poll() is not None
-        assert worker.run(order(asked(seed=1))).ending == "done"
-    finally:
-        worker.stop()
-    assert worker._process is None
-
-
-def test_a_command_that_fails_is_one_sentence_with_the_last_word_of_its_log(tmp_path):
-    worker = started(tmp_path, [sys.executable, "-c", "raise SystemExit('no {port}')"])
-    with pytest.raises(ServerFailed, match="own does not answer: .* ends with: no [0-9]+") as error:
-        worker.start()
-    assert "\n" not in str(error.value)
-    with pytest.raises(ServerFailed, match="own cannot be started: No such file"):
-        started(tmp_path, [str(tmp_path / "none"), "{port}"]).start()
-
-
-@posix
-def test_a_started_server_ends_with_the_process_that_started_it(tmp_path):
-    code = (
-        "import sys, time; sys.path.insert(0, sys.argv[1])\n"
-        "from pathlib import Path\nfrom farm import process\n"
-        "child = process.start([sys.executable, '-c', 'import time; time.sleep(60)'],"
-        " Path('.'), {}, Path(sys.argv[2]))\nprint(child.pid, flush=True); time.sleep(60)\n"
-    )
-    import subprocess
-
-    root = Path(sys.modules["farm"].__file__).parent.parent
-    parent = subprocess.Popen([sys.executable, "-c", code, str(root), str(tmp_path / "log")],
-                              stdout=subprocess.PIPE, text=True)
-    pid = int(parent.stdout.readline())
-    parent.kill()
-    parent.wait()
-    parent.stdout.close()
-    if sys.platform != "linux":
-        os.kill(pid, signal.SIGKILL)
-        pytest.skip("only Linux ends a child with its parent")
-    until = time.monotonic() + 20
-    while Path(f"/proc/{pid}").exists() and "Z" not in state_of(pid):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
-def state_of(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "Z"
