@@ -81,8 +81,11 @@ def _javascript() -> bool:
 
 
 def processes() -> int:
-    """How many test processes fit this machine; each starts servers of its own."""
-    return max(1, min(MOST_PROCESSES, os.cpu_count() or 1))
+    """How many test processes fit this machine; each starts servers of its own.
+
+    One more than there are cores: a browser and a server are waited for much of the time.
+    """
+    return min(MOST_PROCESSES, (os.cpu_count() or 1) + 1)
 
 
 def node_version(node: str) -> int:

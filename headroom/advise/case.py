@@ -46,7 +46,6 @@ class Step:
     grew: frozenset[str]
     kept_bytes: int = 0
     spare_bytes: int = 0
-    after_bytes: int = 0
 
     @property
     def at_most(self) -> int:

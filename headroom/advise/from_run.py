@@ -41,7 +41,7 @@ def _step(record: NodeRecord, main: int, device: str, prompt: Prompt) -> Step | 
         {model_id: _bounds(before.get(model_id, 0), after.get(model_id, 0))
          for model_id in {**before, **after}},
         frozenset(m for m, size in after.items() if size > before.get(m, 0)),
-        max(kept - grown, 0), max(spare, 0), use.used_bytes or 0,
+        max(kept - grown, 0), max(spare, 0),
     )
 
 

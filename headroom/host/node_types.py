@@ -47,8 +47,3 @@ def _outputs(node_class: Any) -> Any:
 def _is_core(node_class: Any) -> bool:
     module = getattr(node_class, "RELATIVE_PYTHON_MODULE", None) or node_class.__module__
     return str(module).split(".")[0] in CORE_MODULES
-
-
-def display_name(class_type: str) -> str:
-    """Return what ComfyUI calls a class on the canvas."""
-    return str(core_nodes.NODE_DISPLAY_NAME_MAPPINGS.get(class_type, class_type))
