@@ -131,7 +131,7 @@ def prompt(number: int, kind: tuple[int, int], seconds: float, prefix: str = "m"
     size, batch = kind
     nodes = picture(seed=number, size=size, batch=batch).prompt
     nodes["wait"] = {"class_type": "TimedWork", "inputs": {
-        "seconds": seconds, "salt": number, "value": ["sampler", 0]}}
+        "seconds": seconds, "salt": 0, "value": ["sampler", 0]}}
     nodes["decode"]["inputs"]["samples"] = ["wait", 0]
     nodes["save"]["inputs"]["filename_prefix"] = f"{prefix}{number:04d}"
     return dict(nodes)

@@ -1,19 +1,25 @@
 """Whether `dev.py fit`'s one server says what a fresh server of that capacity says.
 
-    python benchmarks/fit_agreement.py --comfyui PATH [--workflow NAME] [--around N]
+    python benchmarks/fit_agreement.py --comfyui PATH [--only NAME ...] [--templates NAME ...]
+        [--around N] [--minutes N] [--state FILE]
 
-A bundled workflow at its real sizes. The smallest capacity that completes and the smallest on which
-nothing streams are searched for on one server; then N capacities around each, a step of 1 % apart,
-are run on that server, one after the other, and each on a server of its own. They may differ in
-nothing: not in the word, not in the bytes a step, not in the node that fails.
+The bundled workflows and ComfyUI's own templates, at their real sizes. The smallest capacity that
+completes and the smallest on which nothing streams are searched for on one server; then N
+capacities around each, a step of 1 % apart, are run on that server, one after the other, and each
+on a server of its own. They may differ in nothing: not in the word, not in the bytes a step, not in
+the node that fails. `--state` keeps every verdict, so that the same command goes on where it ended;
+what `--minutes` did not suffice for is told as not compared.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,70 +32,132 @@ from devtools.errors import NotHere
 from devtools.fake_cuda import fake_cuda
 from devtools.fit_files import Found, add_pictures, find_models
 from devtools.fit_prompt import fewer_steps
-from devtools.fit_run import PLAIN, Fit
+from devtools.fit_run import PLAIN, Fit, Trial
 from devtools.fit_verdict import Verdict
 from devtools.results import FAKE
+from devtools.run import read_prompt
+from devtools.templates import template_file
 from devtools.workflows import WORKFLOWS, published_prompt
 
 NAME = "fit_agreement"
 DEVICE = FAKE
 CONTEXT_MIB = 400.0
 NEAR_MIB = 8
+SETTINGS = {"context_mib": CONTEXT_MIB, "capability": "8.9", "cudnn_layout_copies": 1.0}
+TEMPLATES = ("default", "image2image", "hiresfix_latent_workflow", "controlnet_example",
+             "sdxlturbo_example", "flux_dev_checkpoint_example", "text_to_video_wan",
+             "image_z_image_turbo")
 Json = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--workflow", choices=WORKFLOWS, default="start_here")
+    parser.add_argument("--only", nargs="*", choices=WORKFLOWS, default=list(WORKFLOWS))
+    parser.add_argument("--templates", nargs="*", default=list(TEMPLATES), metavar="NAME")
     parser.add_argument("--around", type=int, default=20, help="capacities at each threshold")
-    parser.add_argument("--high", type=int, default=24576, help="MiB that surely suffice")
+    parser.add_argument("--minutes", type=float, default=600, help="begin nothing after so many")
+    parser.add_argument("--state", type=Path, metavar="FILE", help="keep verdicts there")
 
 
 def run(args: argparse.Namespace) -> Json:
-    """Return the thresholds in MiB, how many capacities were compared, and where they differ."""
+    """Return for each workflow its thresholds in MiB, how many were compared, what differs."""
     if reason := fake_cuda().why_not():
         raise NotHere(reason)
-    tree = Path(args.comfyui)
-    prompt = fewer_steps(published_prompt(args.workflow))
-    found = find_models(prompt, [], tree)
-    with tempfile.TemporaryDirectory() as base, started(tree, base, prompt, found) as dry:
-        told = cached(lambda mib: verdict(dry, prompt, mib))
-        edges = thresholds(told, args.high)
-        compared = sorted({mib for edge in edges.values() for mib in around(edge, args.around)})
-        differ = []
-        for mib in compared:
-            one, fresh = told(mib), alone_at(tree, prompt, found, mib)
-            print(f"{mib} MiB: {one.text} | {fresh.text}", file=sys.stderr, flush=True)
+    until = time.monotonic() + args.minutes * 60
+    found: Json = {}
+    for name in (*args.only, *args.templates):
+        if time.monotonic() > until:
+            break
+        with Compared(name, Path(args.comfyui), args.state) as one:
+            found[name] = one.compare(args.around, until)
+        print(f"{name}: {found[name]}", file=sys.stderr, flush=True)
+    counted = [len(one["differ"]) for one in found.values()]
+    problems = [f"{name}: {len(one['differ'])} of {one['compared']} verdicts differ"
+                for name, one in found.items() if one["differ"]]
+    return {"workflows": found, "around": args.around, "differ": sum(counted),
+            "compared": sum(one["compared"] for one in found.values()), "problems": problems}
+
+
+class Compared:
+    """A workflow on one server that runs every capacity, and on servers that run one each."""
+
+    def __init__(self, name: str, tree: Path, state: Path | None) -> None:
+        self.tree, self.name, self.state = tree, name, state
+        self.file = None if name in WORKFLOWS else template_file(name)
+        data = published_prompt(name) if self.file is None else json.loads(self.file.read_text())
+        self.data, self.found = data, find_models(data, [], tree)
+        self.known = self._read_state()
+        self.stack = ExitStack()
+
+    def __enter__(self) -> Compared:
+        base = self.stack.enter_context(tempfile.TemporaryDirectory())
+        self.one = self.fit(self.stack.enter_context(started(self, base)))
+        room = self.one.look_at_room()
+        self.anyway_mib, self.high = self.one.anyway_mib, round(room.peak_mib * 1.05) + NEAR_MIB
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stack.close()
+
+    def fit(self, dry: DryServer) -> Fit:
+        prompt = self.data if self.file is None else read_prompt(self.file, dry.client)
+        return Fit(dry, fewer_steps(prompt), dry.client.get_json("/object_info"), guard=False,
+                   context_mib=CONTEXT_MIB, show=False)
+
+    def compare(self, count: int, until: float) -> Json:
+        edges = thresholds(self.told, self.high)
+        wanted = sorted({mib for edge in edges.values() for mib in around(edge, count)})
+        compared, differ = 0, []
+        for mib in wanted:
+            if time.monotonic() > until:
+                break
+            one, fresh = self.told(mib), self.alone_at(mib)
+            compared += 1
             if one != fresh:
                 differ.append({"mib": mib, "one_server": one.text, "fresh_server": fresh.text})
-    problems = [f"{len(differ)} of {len(compared)} verdicts differ"] if differ else []
-    return {"workflow": args.workflow, **edges, "compared": len(compared), "differ": differ,
-            "problems": problems}
+        words = {word: sum(self.told(mib).word == word for mib in wanted[:compared])
+                 for word in ("fails", "streams", "resident")}
+        return {**edges, **words, "compared": compared, "not_compared": len(wanted) - compared,
+                "differ": differ}
+
+    def told(self, mib: int) -> Verdict:
+        """The verdict of the server that runs every capacity."""
+        return self._kept("one", mib, lambda: self.one.trial(mib / 1024, PLAIN, self.one.prompt)[0])
+
+    def alone_at(self, mib: int) -> Verdict:
+        """The verdict of a server that has never seen another capacity or prompt."""
+        def ask() -> Trial:
+            with tempfile.TemporaryDirectory() as base, started(self, base, mib) as dry:
+                fit = self.fit(dry)
+                fit.anyway_mib = self.anyway_mib
+                return fit.run(mib / 1024, PLAIN, fit.prompt)[0]
+
+        return self._kept("fresh", mib, ask)
+
+    def _kept(self, who: str, mib: int, ask: Callable[[], Trial]) -> Verdict:
+        key = f"{self.tree.name} {self.name} {who} {mib}"
+        if key not in self.known:
+            self.known[key] = ask().verdict
+            print(f"{key}: {self.known[key].text}", file=sys.stderr, flush=True)
+            if self.state is not None:
+                with self.state.open("a", encoding="utf-8") as file:
+                    entry = self.known[key].as_json()
+                    file.write(json.dumps({"key": key, **entry}) + "\n")
+        return self.known[key]
+
+    def _read_state(self) -> dict[str, Verdict]:
+        if self.state is None or not self.state.exists():
+            return {}
+        entries = [json.loads(line) for line in self.state.read_text().splitlines()]
+        return {one["key"]: Verdict(one["word"], one["mib"], one["node"], one["why"])
+                for one in entries}
 
 
-def started(
-    tree: Path, base: str, prompt: Json, found: Found, capacity_mib: float = 1 << 20
-) -> DryServer:
-    add_pictures(prompt, None, Path(base) / "input")
-    dry = DryServer(tree, Path(base), capacity_mib, env={"HEADROOM_DRY_RAM_MIB": "32768"},
-                    settings={"context_mib": CONTEXT_MIB, "capability": "8.9",
-                              "cudnn_layout_copies": 1.0})
-    dry.add_models(found.files)
+def started(what: Compared, base: str, capacity_mib: float = 1 << 20) -> DryServer:
+    add_pictures(what.data, None, Path(base) / "input")
+    dry = DryServer(what.tree, Path(base), capacity_mib, settings=SETTINGS,
+                    env={"HEADROOM_DRY_RAM_MIB": "32768"})
+    dry.add_models(what.found.files)
     return dry
-
-
-def verdict(dry: DryServer, prompt: Json, mib: float) -> Verdict:
-    info = dry.client.get_json("/object_info")
-    fit = Fit(dry, prompt, info, guard=False, context_mib=CONTEXT_MIB, show=False)
-    return fit.trial(mib / 1024, PLAIN, prompt)[0].verdict
-
-
-def alone_at(tree: Path, prompt: Json, found: Found, mib: float) -> Verdict:
-    """The verdict of a server that has never seen another capacity or prompt."""
-    with tempfile.TemporaryDirectory() as base, \
-            started(tree, base, prompt, found, mib) as dry:
-        info = dry.client.get_json("/object_info")
-        fit = Fit(dry, prompt, info, guard=False, context_mib=CONTEXT_MIB, show=False)
-        return fit.run(mib / 1024, PLAIN, prompt)[0].verdict
 
 
 def thresholds(told: Callable[[int], Verdict], high: int) -> dict[str, int]:
@@ -106,17 +174,6 @@ def thresholds(told: Callable[[int], Verdict], high: int) -> dict[str, int]:
 
 def around(edge: int, count: int) -> list[int]:
     return [round(edge * (1 + (k - count // 2) / 100)) for k in range(count)]
-
-
-def cached(ask: Callable[[int], Verdict]) -> Callable[[int], Verdict]:
-    known: dict[int, Verdict] = {}
-
-    def told(mib: int) -> Verdict:
-        if mib not in known:
-            known[mib] = ask(mib)
-        return known[mib]
-
-    return told
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_cost_arguments(parser)
-    parser.set_defaults(classes=["SD1.5"], steps=1)
+    parser.set_defaults(steps=1)
     parser.add_argument("--cases", nargs="+", choices=list(CAPACITIES_MIB),
                         default=list(CAPACITIES_MIB))
     parser.add_argument("--mib", nargs="+", type=int, help="default: twelve for each case")

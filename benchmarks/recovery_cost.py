@@ -71,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--percent", nargs="+", type=int, default=[100, 80, 60, 40, 25])
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--batch", type=int, help="default: that of the class")
+    parser.add_argument("--need-mib", type=int, help="of one class, where it is known already")
     parser.add_argument("--divide", type=int, default=1, help="each side of the picture by this")
     parser.add_argument("--prefer", nargs="+", default=["same bits"],
                         choices=["same bits", "speed"])
@@ -110,7 +111,7 @@ class Cost:
 
     def on(self, dry: DryServer) -> Json:
         room = [self.one(dry, self.prompt(self.batch)) for _ in range(2)]
-        need = self.need(dry, room[0]["peak_mib"])
+        need = self.args.need_mib or self.need(dry, room[0]["peak_mib"])
         found: Json = {"batch": self.batch, "picture": list(self.picture), "need_mib": need,
                        "room": room, "shares": {}}
         for percent in self.args.percent:

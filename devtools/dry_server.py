@@ -9,6 +9,7 @@ Copies of weights are counted and not made, so that a model takes no RAM. Pictur
 see tests/fakecuda/README.md for what is real.
 """
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ ROOM_MIB = 1 << 20
 # Memory of glibc that was used before is not mapped lazily; above this size it gives back.
 LAZY_RAM = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
 NO_COMPILING = {"TORCHDYNAMO_DISABLE": "1"}  # what TorchCompileModel would make runs nowhere
+EMBEDDING_FOLDER = "HEADROOM_EMBEDDING_FOLDER"
 MIB = 1 << 20
 
 
@@ -47,8 +49,9 @@ class DryServer:
         devices = package.FakeCuda(
             **{"capacity_mib": capacity_mib, "copy_at_most_kib": COPY_AT_MOST_KIB,
                **(settings or {})})
-        env = {**LAZY_RAM, **NO_COMPILING, **options.pop("env", {})}
-        self.models = Path(base) / "models"
+        self.models, self.embeddings = Path(base) / "models", Path(base) / "embeddings"
+        own = {EMBEDDING_FOLDER: str(self.embeddings.resolve())}  # never the user's
+        env = {**LAZY_RAM, **NO_COMPILING, **options.pop("env", {}), **own}
         self._server = ComfyServer(comfyui, Path(base), args=flags, packs=(*packs, *PACKS),
                                    fake_cuda=devices.words(), env=env, **options)
 
@@ -76,9 +79,14 @@ class DryServer:
             write_sparse(self.models / place, content)
 
     def empty(self, capacity_mib: float) -> None:
-        """Take everything off the device, forget all results, and make it that large."""
+        """Make the device that large, with nothing on it, and let the next run be the first.
+
+        No result, embedding or lesson of an earlier one is left.
+        """
         self.driver.set(capacity_bytes=ROOM_MIB * MIB)
         forget_everything(self.client)
         self.client.post_when_idle("/headroom/purge", {})
+        self.client.post_json("/dry/forget", {})
+        shutil.rmtree(self.embeddings, ignore_errors=True)
         self.driver.set(capacity_bytes=int(capacity_mib * MIB))
         self.driver.reset_peaks()

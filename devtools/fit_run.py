@@ -70,10 +70,11 @@ class Fit:
             trials += self.card(gib)
         return trials
 
-    def look_at_room(self) -> None:
-        """Learn what a step copies where nothing can stream."""
+    def look_at_room(self) -> Trial:
+        """Learn what a step copies where nothing can stream, from the run that is returned."""
         room = self.trial(ROOM_MIB / 1024, ROOM, self.prompt)[0]
         self.anyway_mib = {node.node_id: per_step_mib(node) or 0.0 for node in room.nodes}
+        return room
 
     def card(self, gib: float) -> list[Trial]:
         trials = []

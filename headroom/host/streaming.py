@@ -28,8 +28,10 @@ def buffers_needed_bytes(patchers: Iterable[Any]) -> int:
     """Return the bytes that the buffers have grown to when every layer has come through once.
 
     One buffer a stream (0.33.0: two on NVIDIA and AMD), each as large as the largest layer it has
-    seen. Walks over all modules: some milliseconds for a large model.
+    seen. 0 on hosts that keep none. Walks over all modules: some milliseconds for a large model.
     """
+    if not hasattr(mm, "STREAM_CAST_BUFFERS"):
+        return 0
     streams = max(1, int(getattr(mm, "NUM_STREAMS", 0)))
     sizes = [size for patcher in patchers for size in _streamed_layers(patcher)]
     return sum(sorted(sizes, reverse=True)[:streams])

@@ -2,6 +2,7 @@
 
 GET /dry/runs/{prompt_id} -> [{node_id, peak_bytes, allocated_bytes, pages_bytes, workspace_bytes,
 refused, htod_bytes, steps: [bytes copied to the device in each step]}]
+POST /dry/forget: what Headroom learned from earlier runs.
 
 It hangs on to Headroom's own progress handler, so that each figure is read in the thread that runs
 the node: between two events nothing else can have happened.
@@ -20,6 +21,8 @@ from server import PromptServer
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "tests" / "fakecuda"))
 from ledger import Ledger  # noqa: E402
+
+from .headroom_dry_run import forget_lessons, look_at_no_weight  # noqa: E402
 
 NODE_CLASS_MAPPINGS: dict[str, type] = {}
 KEPT_RUNS = 8
@@ -110,6 +113,7 @@ PROBE = Probe()
 
 def _on_prompt(data):
     PROBE.hang_on()
+    look_at_no_weight()
     return data
 
 
@@ -131,3 +135,9 @@ PromptServer.instance.add_on_prompt_handler(_on_prompt)
 @PromptServer.instance.routes.get("/dry/runs/{prompt_id}")
 async def _run(request: web.Request) -> web.Response:
     return web.json_response(PROBE.told(request.match_info["prompt_id"]))
+
+
+@PromptServer.instance.routes.post("/dry/forget")
+async def _forget(_request: web.Request) -> web.Response:
+    forget_lessons()
+    return web.json_response({})
