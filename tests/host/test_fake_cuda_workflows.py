@@ -1,6 +1,12 @@
-"""The bundled workflows, small, on PyTorch's own allocator: what they leave on the device."""
+"""The bundled workflows, small, on PyTorch's own allocators: what they leave on the device.
+
+HEADROOM_EVERY_WORLD=1 runs all of them in every world of `support.worlds`.
+"""
+
+import os
 
 import pytest
+from support.worlds import WORLDS
 
 from devtools import workflow_trials
 from devtools.bench_device import PROBES
@@ -12,15 +18,24 @@ CAPACITY_MIB = 16384
 LIMIT_S = 900  # two busy cores
 
 
-@pytest.fixture(params=["oldest", "newest"])
-def device(request, fake):
-    """A server with ComfyUI's own flags and the files that the workflows ask for."""
+# Every other world takes some minutes: only if asked.
+EVERYWHERE = bool(os.environ.get("HEADROOM_EVERY_WORLD"))
+CASES = [(world, name) for world in WORLDS for name in WORKFLOWS
+         if EVERYWHERE or world.endswith("default")]
+
+
+@pytest.fixture
+def device(request, fake, world):
+    """A server of a world and the files that the workflows ask for."""
     from devtools.workflow_models import make_workflow_models
 
-    newest = request.param == "newest"
-    device = fake(CAPACITY_MIB, packs=[PROBES / "headroom_small_encoders"],
-                  env=workflow_trials.ENVIRONMENT, models_dir=make_workflow_models(),
-                  comfyui=request.getfixturevalue("newest_comfyui") if newest else None)
+    chosen = WORLDS[world]
+    if chosen.aimdo is None:
+        pytest.skip("set HEADROOM_COMFY_AIMDO to a folder with another comfy-aimdo")
+    env = {**workflow_trials.ENVIRONMENT, **({"PYTHONPATH": chosen.aimdo} if chosen.aimdo else {})}
+    device = fake(CAPACITY_MIB, *chosen.flags, packs=[PROBES / "headroom_small_encoders"], env=env,
+                  models_dir=make_workflow_models(), **chosen.settings,
+                  comfyui=request.getfixturevalue("newest_comfyui") if chosen.newest else None)
     workflow_trials.write_example_picture(device.server.base_dir / "input")
     return device
 
@@ -32,7 +47,7 @@ def purged(device):
     return device.driver.device()
 
 
-@pytest.mark.parametrize("name", WORKFLOWS)
+@pytest.mark.parametrize(("world", "name"), CASES)
 def test_a_second_run_of_a_workflow_leaves_no_byte_more_than_the_first(device, name):
     left = []
     for _ in range(2):
