@@ -1,6 +1,7 @@
 """Let models that nothing uses live on disk until there is enough RAM."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,9 @@ from ..models.unload import loaded_bytes
 from .blocks import blocks_of
 from .mapping import DiskRefused
 from .offload import offload
+
+# Whether the queue needs a patcher; None: that cannot be told.
+IsUsed = Callable[[Any], bool | None]
 
 
 @dataclass(frozen=True)
@@ -21,11 +25,12 @@ class Spared:
     refusal: str
 
 
-def spare_ram(wanted_bytes: int, is_used: Callable[[Any], bool]) -> Spared:
+def spare_ram(wanted_bytes: int, is_used: IsUsed) -> Spared:
     """Map models from disk, those that hold the most RAM first, until `wanted_bytes` are free.
 
     Only models that ComfyUI manages, of which nothing is on a GPU and for none of whose patchers
-    `is_used`; those that it maps by itself (dynamic VRAM) stay. Costs writing what is not on disk
+    `is_used`; those of which it cannot tell (None) go last, what was loaded longest ago before the
+    rest. Those that ComfyUI maps by itself (dynamic VRAM) stay. Costs writing what is not on disk
     in the same bytes, and a walk over all objects of the process.
     """
     count, moved, refusal = 0, 0, ""
@@ -43,20 +48,34 @@ def spare_ram(wanted_bytes: int, is_used: Callable[[Any], bool]) -> Spared:
     return Spared(count, moved, "" if count else refusal)
 
 
-def _idle_models(is_used: Callable[[Any], bool]) -> list[tuple[Any, int]]:
-    """Return a patcher of each idle set of weights with the bytes that it holds in RAM."""
+def _idle_models(is_used: IsUsed) -> list[tuple[Any, int]]:
+    """Return a patcher of each set of weights that may go, with the bytes that it holds in RAM."""
     host = current_host()
     if host is None:
         return []
     on_gpu = {id(entry.model.model) for entry in host.loaded_entries()
               if entry.model is not None and loaded_bytes(entry)}
     patchers = host.living_patchers()
-    used = {id(patcher.model) for patcher in patchers
-            if is_used(patcher) or host.is_dynamic(patcher)}
-    idle = {id(patcher.model): patcher for patcher in patchers
-            if id(patcher.model) not in on_gpu | used}
+    use = [(patcher, True if host.is_dynamic(patcher) else is_used(patcher))
+           for patcher in patchers]
+    stay = on_gpu | {id(patcher.model) for patcher, used in use if used}
+    unknown = {id(patcher.model) for patcher, used in use if used is None}
+    idle = {id(patcher.model): patcher for patcher in patchers if id(patcher.model) not in stay}
+    ages = _ages(host.loaded_entries())
+
+    def order(one: tuple[Any, int]) -> tuple[bool, float, int]:
+        key = id(one[0].model)
+        return key in unknown, -ages.get(key, math.inf) if key in unknown else 0.0, -one[1]
+
     sized = [(patcher, _ram_bytes(patcher)) for patcher in idle.values()]
-    return sorted((one for one in sized if one[1]), key=lambda one: -one[1])
+    return sorted((one for one in sized if one[1]), key=order)
+
+
+def _ages(entries: Sequence[Any]) -> dict[int, int]:
+    """Return the place of each set of weights in ComfyUI's list, the one loaded last at 0."""
+    places = [(id(entry.model.model), place) for place, entry in enumerate(entries)
+              if entry.model is not None]
+    return dict(reversed(places))
 
 
 def _ram_bytes(patcher: Any) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..actions.spare_ram import Spared, spare_ram
+from ..actions.spare_ram import IsUsed, Spared, spare_ram
 from ..base.device import MIB
 from ..base.environment import count_of
 from ..base.named_files import files_of_values
@@ -106,16 +106,16 @@ class RamWatch:
         )
 
 
-def used_by(prompts: Sequence[Mapping[str, Any]]) -> Callable[[Any], bool]:
-    """Return whether a patcher's file is named by a prompt; one of unknown origin may be."""
+def used_by(prompts: Sequence[Mapping[str, Any]]) -> IsUsed:
+    """Return whether a patcher's file is named by a prompt; None where its file is not known."""
     if not prompts:
         return lambda patcher: False
     values = [node.get("inputs") for prompt in prompts for node in prompt.values()]
     named = {os.path.realpath(path) for path in files_of_values(host_lookup(), values)}
 
-    def is_used(patcher: Any) -> bool:
+    def is_used(patcher: Any) -> bool | None:
         host = current_host()
         files = host.source_files(patcher) if host is not None else []
-        return not files or any(os.path.realpath(path) in named for path in files)
+        return any(os.path.realpath(path) in named for path in files) if files else None
 
     return is_used

@@ -112,6 +112,18 @@ def test_a_model_of_several_patchers_goes_once_and_stays_when_one_of_them_is_use
     assert len(ram["moved"]) == 1
 
 
+def test_models_of_which_it_is_not_known_go_last_and_the_one_loaded_last_at_the_end(
+    monkeypatch, ram
+):
+    models = [Patcher(9, "now"), Patcher(5, "before"), Patcher(1, "known"), Patcher(1, "long ago")]
+    host = with_host(monkeypatch, *models)
+    host.entries = [Entry(model, 0) for model in models[:2]]
+    spare_ram(ram["room"] + 4 * MIB, lambda patcher: None if patcher.name != "known" else False)
+    assert ram["moved"] == ["known", "long ago", "before"]
+    spare_ram(GIB, lambda patcher: None)
+    assert ram["moved"][-1] == "now"
+
+
 def test_a_model_that_cannot_be_mapped_is_passed_over_and_a_full_disk_ends_it(monkeypatch, ram):
     with_host(monkeypatch, Patcher(3, "odd"), Patcher(2, "full"), Patcher(1, "last"))
     ram["refuses"] = {"odd": ValueError("odd weights"), "full": DiskRefused("no room on disk")}
@@ -236,5 +248,5 @@ def test_a_model_is_used_when_a_prompt_of_the_queue_names_its_file(monkeypatch, 
     monkeypatch.setattr(watch_module, "files_of_values", lambda lookup, values: [named])
     monkeypatch.setattr(watch_module, "host_lookup", lambda: None)
     is_used = watch_module.used_by([{"1": {"inputs": {"name": "named.safetensors"}}}])
-    assert [is_used(name) for name in ("one", "two", "unknown")] == [True, False, True]
+    assert [is_used(name) for name in ("one", "two", "unknown")] == [True, False, None]
     assert not watch_module.used_by([])("unknown")
