@@ -26,6 +26,8 @@ const words = () => wordsFor(setting("Comfy.Locale"));
 const http = createHttp((path, options) => api.fetchApi(path, options));
 /** Nodes of ours are up to 1.45 times as high in Nodes 2.0 as LiteGraph says before they are drawn. */
 const NODES2_GROWTH = 1.5;
+/** So long after a workflow has been loaded its tab is the active one. */
+const SETTLED_MS = 300;
 const wait = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 const queuedOn = new Map();
 let badgesShown = null;
@@ -225,5 +227,8 @@ app.registerExtension({
     addBadge(node);
   },
   onNodeOutputsUpdated: (outputs) => previews.update(outputs),
-  afterConfigureGraph: () => badges.update(),
+  afterConfigureGraph() {
+    badges.update(false);
+    wait(SETTLED_MS).then(() => badges.update());
+  },
 });

@@ -28,11 +28,14 @@ export function createBadges({ graph, path = () => "", shown, words, redraw }) {
     return (NO_ID.test(id) && path()) || id;
   }
 
-  /** Work out the texts again: after a run, after loading a workflow, after a setting changed. */
-  function update() {
+  /**
+   * Work out the texts again: after a run, after loading a workflow, after a setting changed.
+   * Not `settled`: a workflow is being loaded, and older frontends tell the path of the one before.
+   */
+  function update(settled = true) {
     texts = new WeakMap();
     const root = rootOf(graph());
-    const run = root && (runs.get(workflowId(root)) ?? runs.get(path()));
+    const run = root && (runs.get(workflowId(root)) ?? (settled ? runs.get(path()) : null));
     if (run && shown()) {
       for (const [node, figures] of figuresByNode(root, run)) {
         texts.set(node, { text: badgeText(figures, words()), ...COLORS[Number(figures.cached)] });

@@ -10,6 +10,7 @@ const MOST_TEXTS = 200;
  */
 export function createPreviews({ words, nodeOf }) {
   const known = new Map();
+  const showing = new Set();
 
   function learn(output) {
     for (const [at, told] of (output.headroom ?? []).entries()) {
@@ -32,8 +33,12 @@ export function createPreviews({ words, nodeOf }) {
     /** What nodes gave, by execution id: after a node has run, or a workflow's outputs are back. */
     update(outputs) {
       const all = Object.entries(outputs).filter(([, output]) => Array.isArray(output?.text));
-      for (const [, output] of all) learn(output);
-      if (known.size) for (const [id] of all) show(id);
+      for (const [id, output] of all) {
+        learn(output);
+        showing.add(id);
+      }
+      // Results from the cache come in any order: a text may be shown before it is known.
+      if (known.size) for (const id of showing) show(id);
     },
   };
 }

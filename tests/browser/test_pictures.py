@@ -37,6 +37,7 @@ HIDE = """.p-toast, [data-testid="queue-notification-banner"], .job-completed-ba
 FIT = """([left, top, margin]) => {
   const { canvas, graph } = app;
   const boxes = [...graph._nodes, ...graph._groups].map(one => one.boundingRect ?? one._bounding);
+  for (const { pos } of graph.reroutes?.values() ?? []) boxes.push([...pos, 0, 0]);
   const x = Math.min(...boxes.map(b => b[0])), y = Math.min(...boxes.map(b => b[1]));
   const right = Math.max(...boxes.map(b => b[0] + b[2]));
   const bottom = Math.max(...boxes.map(b => b[1] + b[3]));

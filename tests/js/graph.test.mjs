@@ -106,6 +106,8 @@ test("a workflow that came without an id keeps its badges when its tab is shown 
   const badges = badgesOn(state);
   badges.add(run([node("3")]));
   state.graph = graph([mine], "made-up");
+  badges.update(false);
+  assert.equal(badges.of(mine).text, "");
   badges.update();
   assert.notEqual(badges.of(mine).text, "");
   Object.assign(state, { path: "b.json", graph: graph([mine], "00000000-0000-0000-0000-000000000000") });

@@ -34,6 +34,14 @@ test("a text that comes back with the outputs of a workflow is told again", () =
   assert.deepEqual(values(), [CHINESE]);
 });
 
+test("a text that is shown before the node that wrote it has told what it says", () => {
+  const { previews, values } = shownOn("zh", ENGLISH);
+  previews.update({ 5: { text: [ENGLISH] } });
+  assert.deepEqual(values(), [ENGLISH]);
+  previews.update({ 2: OURS });
+  assert.deepEqual(values(), [CHINESE]);
+});
+
 test("an English page, and a server with words that this page does not know, stay as they are", () => {
   const english = shownOn("en", ENGLISH);
   english.previews.update({ 2: OURS, 5: { text: [ENGLISH] } });
