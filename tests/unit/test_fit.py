@@ -1,9 +1,12 @@
 """What `dev.py fit` makes of a run, and which files it finds for one."""
 
 import json
+import runpy
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from devtools import fit_files, public_models
 from devtools.errors import DevError
@@ -15,6 +18,7 @@ from devtools.fit_verdict import Node, Verdict, nodes_of, verdict
 from devtools.sparse_files import SparseFile, Weight
 
 MIB = 1 << 20
+DRY_RUN = Path(fit_files.__file__).parent / "packs" / "headroom_dry" / "headroom_dry_run.py"
 ASYNC = ("Allocation on device 0 would exceed allowed memory. (out of memory)\n"
          "Currently allocated     : 41.22 MiB\nRequested               : 128.00 MiB\n")
 
@@ -185,3 +189,19 @@ def test_the_report_has_a_line_a_card_and_every_addition_on_a_line_of_its_own():
     for line in ("tensors and weights", "layout copies", "CUDA context", "kept by the allocator"):
         assert line in text
     assert json.dumps([trial.as_json() for trial in trials])
+
+
+def test_a_dry_run_reads_no_weight_and_begins_without_lessons(monkeypatch, tmp_path):
+    from headroom.base import file_identity
+    from headroom.cast import tensor
+    from headroom.guard import lessons
+
+    monkeypatch.setattr(tensor, "is_exact", tensor.is_exact)
+    monkeypatch.setattr(file_identity, "content_hash", file_identity.content_hash)
+    lessons.learn("a call", 4, 100, 50)
+    dry = SimpleNamespace(**runpy.run_path(DRY_RUN))  # the pack around it needs a ComfyUI
+    dry.look_at_no_weight()
+    dry.forget_lessons()
+    assert tensor.is_exact(torch.float32, torch.bfloat16)
+    assert file_identity.content_hash(tmp_path / "not there", 7)
+    assert lessons.recall("a call", 100) is None
