@@ -126,6 +126,11 @@ def test_steps_are_cut_unless_samplers_share_them():
     assert fewer_steps(shared) == shared
 
 
+def test_a_sampler_of_one_step_takes_another_that_shows_what_is_streamed():
+    turbo = {"3": {"class_type": "SDTurboScheduler", "inputs": {"steps": 1}}}
+    assert fewer_steps(turbo)["3"]["inputs"]["steps"] == 2
+
+
 def test_a_file_of_the_users_comes_before_a_published_one_and_the_kinds_are_told(
     tmp_path, monkeypatch,
 ):
