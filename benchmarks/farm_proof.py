@@ -106,13 +106,17 @@ def mixed(args: argparse.Namespace, folder: Path, servers: Json) -> Json:
     results = {one["name"]: one for one in farm.results()}
     problems += [text for number, body in enumerate(prompts)
                  for text in judge(body, results.get(f"{farm.file}:{number + 1}"), farm)]
-    done = Counter(entry["key"] for entry in farm.ledger() if entry["what"] == "done")
+    ledger = farm.ledger()
+    done = Counter(entry["key"] for entry in ledger if entry["what"] == "done")
+    moved = {entry["key"] for entry in ledger if entry["what"] == "out of memory"}
     problems += [f"{key} is finished {times} times" for key, times in done.items() if times > 1]
     return {
         "finished": len(results), "faults": [fault.what for fault in faults if fault.is_done],
         "by_server": dict(Counter(one["server"] for one in results.values())),
         "attempts": dict(Counter(
             entry["what"] for entry in farm.ledger() if entry["what"] != "begin")),
+        "rescued": sum(bool(entry.get("rescued")) for entry in ledger if entry["what"] == "done"),
+        "moved": len(moved & set(done)),
         "executed_twice": sum(executions(servers, body) > 1 for body in prompts),
         **farm.pace(), "problems": problems,
     }

@@ -27,10 +27,10 @@ import on_path  # noqa: F401
 
 from devtools.bench_device import narrowed
 from devtools.bench_run import alone
-from devtools.dry_server import DryServer
+from devtools.dry_server import ROOM_MIB, DryServer
 from devtools.errors import NotHere
 from devtools.fake_cuda import fake_cuda
-from devtools.fit_files import Found, add_pictures, find_models
+from devtools.fit_files import add_pictures, find_models
 from devtools.fit_prompt import fewer_steps
 from devtools.fit_run import PLAIN, Fit, Trial
 from devtools.fit_verdict import Verdict
@@ -92,7 +92,7 @@ class Compared:
         base = self.stack.enter_context(tempfile.TemporaryDirectory())
         self.one = self.fit(self.stack.enter_context(started(self, base)))
         room = self.one.look_at_room()
-        self.anyway_mib, self.high = self.one.anyway_mib, round(room.peak_mib * 1.05) + NEAR_MIB
+        self.anyway_mib, self.high = self.one.anyway_mib, round(room.peak_mib * 1.3) + NEAR_MIB
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -161,8 +161,13 @@ def started(what: Compared, base: str, capacity_mib: float = 1 << 20) -> DryServ
 
 
 def thresholds(told: Callable[[int], Verdict], high: int) -> dict[str, int]:
-    """The smallest capacity that completes, and the smallest on which nothing streams."""
+    """The smallest capacity that completes, and the smallest on which nothing streams.
+
+    high: a first guess; ComfyUI keeps some memory free, so that more than a run takes is wanted.
+    """
     low = int(CONTEXT_MIB) + 16
+    while told(high).word != "resident" and high < ROOM_MIB:
+        high *= 2
 
     def near(low: int, high: int) -> bool:
         return high - low <= NEAR_MIB

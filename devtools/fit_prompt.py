@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 STEPS = 4  # of a sampler: memory is the same in each, so that more would only take time
+LEAST = 2  # the first step loads the model, so that only the second shows what is streamed
 STAGES = ("start_at_step", "end_at_step")
 CORE = ("nodes", "comfy_extras", "comfy_api_nodes")
 Json = dict[str, Any]
@@ -60,11 +61,11 @@ def advised(prompt: Json, advice: Iterable[Mapping[str, Any]]) -> tuple[Json, li
 
 
 def fewer_steps(prompt: Json) -> Json:
-    """The prompt with at most STEPS steps a sampler; one whose steps are shared out stays."""
+    """The prompt with LEAST to STEPS steps a sampler; one whose steps are shared out stays."""
     changed = copy.deepcopy(prompt)
     if any(stage in node["inputs"] for node in changed.values() for stage in STAGES):
         return changed
     for node in changed.values():
         if isinstance(node["inputs"].get("steps"), int):
-            node["inputs"]["steps"] = min(node["inputs"]["steps"], STEPS)
+            node["inputs"]["steps"] = min(max(node["inputs"]["steps"], LEAST), STEPS)
     return changed

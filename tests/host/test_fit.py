@@ -1,37 +1,75 @@
 """`dev.py fit` on ComfyUI's own loading and PyTorch's own allocator, at real sizes."""
 
+import json
+
 import pytest
 
 from devtools.client import Client
 from devtools.fit_prompt import fewer_steps
-from devtools.workflows import published_prompt
+from devtools.run import read_prompt
+from devtools.templates import template_file
+from devtools.workflows import API_FOLDER, WORKFLOWS
 
 pytestmark = [pytest.mark.host, pytest.mark.fakecuda]
 
 CONTEXT_MIB = 400
 UNET_MIB = 1640  # SD1.5's in float16
 MIB = 1 << 20
+CARD_GIB = 8
+VIDEO = "diffsynth_prompt_loop"  # its steps copy positions on any card
+# What a card of 8 GiB makes of each, and the most that a step can have to move: its model's size.
+BUNDLED = {
+    "start_here": ("resident", 0), "diffsynth_prompt_loop": ("resident", 0),
+    "onediff_mixed_sizes": ("resident", 0), "infiniteyou_720p_bf16": ("streams", 30000),
+    "diffusers_encode_only": ("resident", 0), "sd_controlnet_switch": ("resident", 0),
+}
+TEMPLATES = {
+    "default": ("resident", 0), "image2image": ("resident", 0),
+    "controlnet_example": ("resident", 0), "sdxlturbo_example": ("resident", 0),
+    "flux_dev_checkpoint_example": ("streams", 11500), "hiresfix_latent_workflow": ("resident", 0),
+}
 
 
 @pytest.fixture(scope="module")
-def fit(comfyui, tmp_path_factory):
-    """The first bundled workflow on a dry server, with SD1.5's published file."""
+def dry(comfyui, tmp_path_factory):
+    """One server for all, with the published files that they name."""
     import fakecuda
 
     if reason := fakecuda.why_not():
         pytest.skip(reason)
     from devtools.dry_server import DryServer
-    from devtools.fit_files import find_models
-    from devtools.fit_run import Fit
+    from devtools.fit_files import add_pictures, find_models
 
-    prompt = fewer_steps(published_prompt("start_here"))
+    base = tmp_path_factory.mktemp("fit")
+    data = [json.loads(file(name).read_text()) for name in (*BUNDLED, *TEMPLATES)]
+    add_pictures(data, None, base / "input")
     settings = {"context_mib": CONTEXT_MIB, "capability": "8.9", "cudnn_layout_copies": 1}
-    with DryServer(comfyui, tmp_path_factory.mktemp("fit"), settings=settings,
+    with DryServer(comfyui, base, settings=settings,
                    flags=["--disable-dynamic-vram"] if has_dynamic(comfyui) else [],
                    env={"HEADROOM_DRY_RAM_MIB": "32768"}) as dry:
-        dry.add_models(find_models(prompt, [], comfyui).files)
-        yield Fit(dry, prompt, dry.client.get_json("/object_info"), guard=False,
-                  context_mib=CONTEXT_MIB, show=False)
+        dry.add_models(find_models(data, [], comfyui).files)
+        yield dry
+
+
+@pytest.fixture(scope="module")
+def info(dry):
+    return dry.client.get_json("/object_info")
+
+
+def file(name):
+    return API_FOLDER / f"{name}.json" if name in WORKFLOWS else template_file(name)
+
+
+def fit_of(name, dry, info):
+    from devtools.fit_run import Fit
+
+    prompt = fewer_steps(read_prompt(file(name), dry.client))
+    return Fit(dry, prompt, info, guard=False, context_mib=CONTEXT_MIB, show=False)
+
+
+@pytest.fixture(scope="module")
+def fit(dry, info):
+    return fit_of("default", dry, info)
 
 
 def has_dynamic(comfyui):
@@ -42,6 +80,25 @@ def has_dynamic(comfyui):
 
 def plain(fit, gib):
     return fit.trial(gib, "as it is", fit.prompt)
+
+
+@pytest.mark.parametrize("name", (*BUNDLED, *TEMPLATES))
+def test_a_workflow_at_its_real_size_gets_its_word_on_a_card_of_eight_gib(dry, info, name):
+    word, most_mib = {**BUNDLED, **TEMPLATES}[name]
+    fit = fit_of(name, dry, info)
+    if name == VIDEO:
+        fit.look_at_room()
+    found = plain(fit, CARD_GIB)[0]
+    assert found.verdict.word == word, found.verdict
+    assert word == "resident" or 0.1 * most_mib < found.verdict.mib <= most_mib
+    assert CONTEXT_MIB < found.peak_mib <= CARD_GIB * 1024
+
+
+def test_nothing_of_one_run_is_left_for_the_next(dry, info):
+    encodes = fit_of("diffusers_encode_only", dry, info)
+    first, again = (plain(encodes, 4)[0] for _ in range(2))
+    assert [node.class_type for node in again.nodes] == [node.class_type for node in first.nodes]
+    assert again.peak_mib == first.peak_mib
 
 
 def test_a_card_with_room_is_resident_and_its_verdict_comes_back_after_a_smaller_one(fit):

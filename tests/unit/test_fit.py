@@ -1,9 +1,12 @@
 """What `dev.py fit` makes of a run, and which files it finds for one."""
 
 import json
+import runpy
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from devtools import fit_files, public_models
 from devtools.errors import DevError
@@ -15,6 +18,7 @@ from devtools.fit_verdict import Node, Verdict, nodes_of, verdict
 from devtools.sparse_files import SparseFile, Weight
 
 MIB = 1 << 20
+DRY_RUN = Path(fit_files.__file__).parent / "packs" / "headroom_dry" / "headroom_dry_run.py"
 ASYNC = ("Allocation on device 0 would exceed allowed memory. (out of memory)\n"
          "Currently allocated     : 41.22 MiB\nRequested               : 128.00 MiB\n")
 
@@ -122,6 +126,11 @@ def test_steps_are_cut_unless_samplers_share_them():
     assert fewer_steps(shared) == shared
 
 
+def test_a_sampler_of_one_step_takes_another_that_shows_what_is_streamed():
+    turbo = {"3": {"class_type": "SDTurboScheduler", "inputs": {"steps": 1}}}
+    assert fewer_steps(turbo)["3"]["inputs"]["steps"] == 2
+
+
 def test_a_file_of_the_users_comes_before_a_published_one_and_the_kinds_are_told(
     tmp_path, monkeypatch,
 ):
@@ -185,3 +194,19 @@ def test_the_report_has_a_line_a_card_and_every_addition_on_a_line_of_its_own():
     for line in ("tensors and weights", "layout copies", "CUDA context", "kept by the allocator"):
         assert line in text
     assert json.dumps([trial.as_json() for trial in trials])
+
+
+def test_a_dry_run_reads_no_weight_and_begins_without_lessons(monkeypatch, tmp_path):
+    from headroom.base import file_identity
+    from headroom.cast import tensor
+    from headroom.guard import lessons
+
+    monkeypatch.setattr(tensor, "is_exact", tensor.is_exact)
+    monkeypatch.setattr(file_identity, "content_hash", file_identity.content_hash)
+    lessons.learn("a call", 4, 100, 50)
+    dry = SimpleNamespace(**runpy.run_path(DRY_RUN))  # the pack around it needs a ComfyUI
+    dry.look_at_no_weight()
+    dry.forget_lessons()
+    assert tensor.is_exact(torch.float32, torch.bfloat16)
+    assert file_identity.content_hash(tmp_path / "not there", 7)
+    assert lessons.recall("a call", 100) is None
