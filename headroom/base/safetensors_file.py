@@ -75,11 +75,11 @@ def deserialize(data: bytes) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict):
         raise ValueError("the header is damaged: its metadata is no object")
+    slots = {name: _slot(entry, start, len(data)) for name, entry in header.items()}
+    if sum(slot.nbytes for slot in slots.values()) > len(data) - start:
+        raise ValueError("the header is damaged: its tensors overlap")  # or a KiB fills all RAM
     content = np.frombuffer(data, np.uint8)
-    tensors = {
-        name: _tensor(entry, content, _slot(entry, start, len(data)))
-        for name, entry in header.items()
-    }
+    tensors = {name: _tensor(entry, content, slots[name]) for name, entry in header.items()}
     return tensors, metadata
 
 
@@ -102,7 +102,10 @@ def _is_size(given: Any) -> bool:
 
 def byte_view(tensor: torch.Tensor) -> Any:
     """Return the bytes of a CPU tensor as a NumPy array; a view of it where it is contiguous."""
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+    if not tensor.numel():  # torch has no view of nothing in another width
+        return np.empty(0, np.uint8)
+    flat = tensor.detach().resolve_neg().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy()
 
 
 def _read_header(file: IO[bytes], file_bytes: int) -> tuple[dict[str, Any], int]:

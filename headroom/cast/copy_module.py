@@ -1,6 +1,7 @@
 """A private copy of an nn.Module in other dtypes, made tensor by tensor."""
 
 import copy
+import pickle
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -40,7 +41,7 @@ def copy_module(
         memo[id(buffer)] = buffer.detach().clone()
     try:
         copied = copy.deepcopy(module, memo)
-    except (TypeError, AttributeError, RuntimeError, copy.Error) as error:
+    except (TypeError, AttributeError, RuntimeError, copy.Error, pickle.PickleError) as error:
         if _NO_MEMORY.search(str(error)):
             raise
         raise ValueError(
@@ -52,7 +53,9 @@ def copy_module(
     for part in copied.modules():
         forget(part)
         _drop_restore_hooks(part)
-    repoint(module, copied, copies)
+    tensors = zip([*module.parameters(), *module.buffers()],
+                  [*copied.parameters(), *copied.buffers()], strict=True)
+    repoint(module, copied, {**copies, **{id(old): new for old, new in tensors}})
     return copied, copies
 
 

@@ -60,16 +60,32 @@ def meetings(module: torch.nn.Module) -> Meetings:
 
     Nowhere, too, if that forward cannot be followed without its input. Runs the Python of that
     one forward with stand-ins for `self` and for tensors: no memory, no time worth naming. Only a
-    module with layers inside it and with float buffers of its own is looked at.
+    module with float tensors of its own beside its layers, or in parts without weights, is looked
+    at, and one that has no weights at all: to such a one, what comes is cast.
     """
     met = Meetings()
-    if next(module.children(), None) is None or not any(map(_widens, module._buffers.values())):
+    is_leaf = next(module.children(), None) is None
+    if is_leaf and not _has_no_weights(module) or not any(map(widens, tensors_beside(module))):
         return met
     try:
         _run(module, met)
     except Exception as error:  # noqa: BLE001 - the code of any model, which may raise anything
         log.debug("[Headroom] the forward of %s cannot be followed: %s", type(module), error)
     return met
+
+
+def _has_no_weights(module: torch.nn.Module) -> bool:
+    return next(module.parameters(), None) is None
+
+
+def tensors_beside(module: torch.nn.Module) -> Iterator[torch.Tensor | None]:
+    """Yield what `module` holds that no cast changes: buffers, and tensors that are plain
+    attributes, also those of the parts in it that have no weights."""
+    yield from module._buffers.values()
+    yield from (value for value in vars(module).values() if isinstance(value, torch.Tensor))
+    for part in module.children():
+        if _has_no_weights(part):
+            yield from tensors_beside(part)
 
 
 def _run(module: torch.nn.Module, met: Meetings) -> None:
@@ -143,15 +159,24 @@ class _Part:
         if isinstance(found, torch.nn.Module):
             return _Part(found, self._met)
         if isinstance(found, torch.Tensor):
-            cast = name in self._module._parameters and _widens(found)
-            return _Value(self._met, False if cast else _widens(found) or None)
+            cast = name in self._module._parameters and widens(found)
+            return _Value(self._met, False if cast else widens(found) or None)
         if isinstance(found, MethodType) and found.__self__ is self._module:
             return partial(found.__func__, self)
         return found
 
-    def __call__(self, *args: Any, **kwargs: Any) -> _Value:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _has_no_weights(self._module) and any(map(widens, tensors_beside(self._module))):
+            return self._without_weights(args, kwargs)
         self._met.layer |= any(value._wide for value in _values([args, kwargs]))
         return _Value(self._met, False)
+
+    def _without_weights(self, args: Any, kwargs: Any) -> Any:
+        """Return what a part that has nothing but buffers makes of its inputs."""
+        before, self._met.product = self._met.product, False
+        out = type(self._module).forward(self, *args, **kwargs)
+        is_armed, self._met.product = self._met.product, before
+        return _Value(self._met, False) if is_armed else out
 
     def __getitem__(self, key: Any) -> Any:
         return self._stand_in(self._module[key])
@@ -191,6 +216,6 @@ def _unpacked(frame: Any) -> int:
     raise _Unknown("it goes through a tensor")
 
 
-def _widens(buffer: torch.Tensor | None) -> bool:
+def widens(buffer: torch.Tensor | None) -> bool:
     # A single number takes the dtype of what it meets.
     return buffer is not None and buffer.dtype in FLOATS and buffer.dim() > 0

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .dtypes import FLOATS
+from .forward_dtypes import tensors_beside, widens
 from .rules import DtypeOf, layers, own_dtype
 
 
@@ -67,7 +68,9 @@ def _layer_dtype(part: torch.nn.Module, dtype_of: DtypeOf) -> torch.dtype | None
         dtype = dtype_of(part, name, parameter)
         if dtype in FLOATS:
             return dtype
-    return None
+    # Without weights it is a layer for the float tensors that it holds.
+    beside = (tensor for tensor in tensors_beside(part) if tensor is not None and widens(tensor))
+    return next((tensor.dtype for tensor in beside), None)
 
 
 def _in_dtype(value: Any, dtype: torch.dtype) -> Any:

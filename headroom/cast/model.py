@@ -166,7 +166,10 @@ def _is_mixed(wanted: list[Wanted]) -> bool:
 
 
 def _widens_inside(module: torch.nn.Module) -> bool:
-    return any(meetings(part).layer for part in module.modules())
+    """Return whether float buffers meet what cast layers give: in a layer, or without weights."""
+    found = ((part, meetings(part)) for part in module.modules())
+    return any(met.layer or met.product and next(part.parameters(), None) is None
+               for part, met in found)
 
 
 def _refuse_compiled(label: str, reason: str) -> None:

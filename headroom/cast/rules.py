@@ -151,7 +151,8 @@ def _whole_layer_reasons(module: torch.nn.Module, rules: CastRules) -> dict[int,
     reasons: dict[int, str] = {}
     for prefix, layer in layers(module):
         names = (f"{prefix}.{name}" if prefix else name for name, _ in layer.named_parameters())
-        reason = "float buffers beside the weights" if _has_float_buffers(layer.buffers()) else ""
+        mixes = _has_float_buffers(layer.buffers()) or meetings(layer).product
+        reason = "float buffers beside the weights" if mixes else ""
         if getattr(layer, "running_mean", None) is not None:
             reason = "running statistics"
         if any(rules.keeps(name) for name in names):

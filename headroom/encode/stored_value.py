@@ -41,7 +41,7 @@ def to_bytes(value: Any, key: str, labels: Mapping[str, str] | None = None) -> b
     None.
     """
     tensors: dict[str, torch.Tensor] = {}
-    structure = json.dumps(_describe(value, tensors, {}, "value"))
+    structure = _structure(value, tensors)
     digest = _digest(key, structure, tensors)
     note = {"format": FORMAT, "key": key, "structure": structure, "sha256": digest}
     return serialize(tensors, {**(labels or {}), METADATA_KEY: json.dumps(note)})
@@ -65,6 +65,17 @@ def from_bytes(data: bytes, key: str) -> Any:
         raise
     except DEFECTS as error:
         raise Damaged(f"not a file of Headroom's embedding cache: {error}"[:200]) from error
+
+
+def _structure(value: Any, tensors: dict[str, torch.Tensor]) -> str:
+    try:
+        return json.dumps(_describe(value, tensors, {}, "value"))
+    except Unstorable:
+        raise
+    except RecursionError as error:
+        raise Unstorable("it is nested too deeply, or holds itself") from error
+    except ValueError as error:  # a whole number of thousands of digits
+        raise Unstorable(f"it has no safe form in a file: {error}"[:200]) from error
 
 
 def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str], at: str) -> Any:

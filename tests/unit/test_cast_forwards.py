@@ -146,3 +146,50 @@ def test_a_layer_takes_what_a_buffer_widened_where_the_caller_knows_the_dtype(x)
     done = cast_module(net, CastRules(torch.bfloat16), joins_layers=False)
     assert near(lambda x: done.copies[id(net)](x.bfloat16()), net, x)
     assert {weight.dtype for weight in done.copies[id(net)].parameters()} == {torch.bfloat16}
+
+
+class Blur(torch.nn.Module):
+    """A layer without weights: an upscaler's filter is one."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kernel", torch.rand(3, 1, 3, 3))
+
+    def forward(self, x):
+        return functional.conv2d(x, self.kernel, groups=3)
+
+
+class Filter(torch.nn.Module):
+    """Holds the layer between two others, and its own: each subclass has a forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.blur = torch.nn.Conv2d(3, 3, 3), Blur()
+        self.kernel = torch.rand(3, 1, 3, 3)
+
+    def forward(self, x):
+        return self.blur(self.first(x))
+
+
+class ReadsTheBuffer(Filter):
+    def forward(self, x):
+        return functional.conv2d(self.first(x), self.blur.kernel, groups=3)
+
+
+class ReadsAnAttribute(Filter):
+    def forward(self, x):
+        return functional.conv2d(self.first(x), self.kernel, groups=3)
+
+
+@pytest.mark.parametrize("kind", [Filter, ReadsTheBuffer, ReadsAnAttribute])
+def test_float_tensors_outside_of_the_weights_meet_no_cast_ones(kind):
+    model, x = kind().eval().requires_grad_(False), torch.rand(1, 3, 9, 9)
+    expected = model(x)
+    result = headroom.cast(model).value(x)
+    assert (result.float() - expected).norm() / expected.norm() < 0.02
+
+
+def test_a_filter_without_weights_keeps_no_weight_around_it_from_the_cast():
+    done = headroom.cast(Filter())
+    assert {weight.dtype for weight in done.value.parameters()} == {torch.bfloat16}
+    assert done.value.blur.kernel.dtype == torch.float32

@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load
 
+from headroom.base.safetensors_file import deserialize
 from headroom.encode.stored_value import Damaged, Unstorable, from_bytes, to_bytes
 
 KEY = "k" * 64
@@ -83,7 +84,38 @@ def test_a_file_under_the_wrong_name_is_refused():
         from_bytes(to_bytes(conditioning(), KEY), "other")
 
 
+@pytest.mark.parametrize("tensor", [
+    torch.ones(0), torch.ones(0, dtype=torch.int64), torch.ones(2, 0, 3, dtype=torch.bfloat16),
+    torch._neg_view(torch.arange(6.0).reshape(2, 3)), torch.ones(1).expand(3, 4),
+], ids=["none", "none of whole numbers", "none in three dimensions", "a negative view", "expanded"])
+def test_tensors_of_every_kind_of_memory_come_back(tensor):
+    assert torch.equal(from_bytes(to_bytes(tensor, KEY), KEY), tensor)
+
+
+def test_tensors_that_share_bytes_of_a_file_are_refused_before_they_cost_ram():
+    entry = {"dtype": "U8", "shape": [4096], "data_offsets": [0, 4096]}
+    header = json.dumps({f"t{index}": entry for index in range(1000)}).encode()
+    data = len(header).to_bytes(8, "little") + header + bytes(4096)
+    with pytest.raises(ValueError, match="overlap"):
+        deserialize(data)
+
+
+def holds_itself():
+    value = {}
+    value["self"] = [value]
+    return value
+
+
+def nested(depth):
+    value = None
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 @pytest.mark.parametrize(("value", "text"), [
+    (holds_itself(), "holds itself"), (nested(20_000), "too deeply"),
+    ([10**5000], "no safe form"), ({10**5000: 1}, "no safe form"),
     ([[torch.ones(1), {"hooks": object()}]], r"value\[0\]\[1\]\['hooks'\] is a object"),
     ([torch.ones(2).to_sparse()], "safetensors cannot hold"),
     ([torch.ones(2, dtype=torch.complex64)], "safetensors cannot hold"),
