@@ -34,8 +34,8 @@ from devtools.fit_files import add_pictures, find_models
 from devtools.fit_prompt import fewer_steps
 from devtools.fit_run import PLAIN, Fit, Trial
 from devtools.fit_verdict import Verdict
+from devtools.jobs import read_prompt
 from devtools.results import FAKE
-from devtools.run import read_prompt
 from devtools.templates import template_file
 from devtools.workflows import WORKFLOWS, published_prompt
 

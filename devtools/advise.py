@@ -13,8 +13,9 @@ from typing import Any
 from . import advice
 from .client import Client, PromptFailed, failed
 from .errors import DevError
+from .jobs import read_prompt
 from .node_info import node_infos
-from .run import DEFAULT_SERVER, explained, follow, read_prompt
+from .run import DEFAULT_SERVER, explained, follow
 from .settings import parse_setting, with_settings
 from .ui_edit import edited_workflow
 from .ui_prompt import is_workflow

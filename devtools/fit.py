@@ -141,8 +141,8 @@ def _tried(
     from .fit_packs import with_packs
     from .fit_prompt import fewer_steps
     from .fit_run import Fit
+    from .jobs import read_prompt
     from .progress import ProgressBar
-    from .run import read_prompt
 
     out = sys.stderr if args.json else sys.stdout
     settings = {"capability": args.capability, "context_mib": args.context_mib,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .dry_server import DryServer
 from .errors import DevError
-from .run import read_prompt
+from .jobs import read_prompt
 from .server import PACK_ROOT
 
 NO_NODE = "The server has no node"

@@ -5,29 +5,24 @@ without it, it follows the server's record of the run.
 """
 
 import argparse
-import copy
 import json
 import sys
 import time
 import urllib.error
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from . import advice, budget
 from .client import Client, PromptFailed, PromptInvalid, failed, failure_of, node_texts
 from .errors import DevError
-from .node_info import node_infos
+from .jobs import Job, jobs_of
 from .progress import ProgressBar
-from .settings import parse_setting, with_settings
 from .table import run_table
-from .ui_prompt import api_prompt, is_workflow
 
 DEFAULT_SERVER = "http://127.0.0.1:8188"
 POLL_SECONDS = 0.5
-SEEDS = ("seed", "noise_seed")
 Json = dict[str, Any]
 
 
@@ -68,44 +63,6 @@ def main(args: argparse.Namespace) -> int:
     return budget.EXIT_CODE if any(result["over_budget"] for result in results) else 0
 
 
-@dataclass(frozen=True)
-class Job:
-    """One prompt to run, and what it is called."""
-
-    file: Path
-    seed: int | None
-    prompt: Json
-
-    @property
-    def label(self) -> str:
-        return self.file.stem if self.seed is None else f"{self.file.stem}, seed {self.seed}"
-
-
-def jobs_of(args: argparse.Namespace, client: Client) -> list[Job]:
-    """Every file with every seed; all are read and changed before the first one runs."""
-    settings = dict(parse_setting(text) for text in args.settings)
-    jobs = []
-    for file in args.files:
-        prompt = with_settings(read_prompt(file, client), settings)
-        seeds = args.seeds or [None]
-        jobs += [Job(file, seed, with_seed(prompt, seed, file)) for seed in seeds]
-    return jobs
-
-
-def with_seed(prompt: Json, seed: int | None, file: Path) -> Json:
-    """The prompt with `seed` in every node that has one of its own; DevError where none has."""
-    if seed is None:
-        return prompt
-    changed = copy.deepcopy(prompt)
-    own = [(node["inputs"], name) for node in changed.values() for name in SEEDS
-           if isinstance(node["inputs"].get(name), int)]
-    if not own:
-        raise DevError(f"{file} has no node with a seed; leave --seed out for it.")
-    for inputs, name in own:
-        inputs[name] = seed
-    return changed
-
-
 def run_all(jobs: list[Job], client: Client, args: argparse.Namespace) -> Iterator[Json]:
     """Run one job after another with one progress bar; yield what --json prints of each."""
     out = sys.stderr if args.json else sys.stdout
@@ -135,29 +92,6 @@ def result_of(job: Job, entry: Json, run: Json, over: list[str]) -> Json:
         "saved": saved_files(entry), "over_budget": over,
         "error": str(PromptFailed(entry)) if failed(entry) else None,
     }
-
-
-def read_prompt(path: Path, client: Client) -> Json:
-    """The file as an API prompt; a workflow is converted with what the server knows of its nodes.
-
-    DevError when it cannot be read as either.
-    """
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DevError(f"{path} cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise DevError(f"{path} is not JSON: {error}.") from error
-    if is_workflow(data):
-        return api_prompt(data, node_infos(client.get_json("/object_info")))
-    if not isinstance(data, dict) or not all(
-        isinstance(node, dict) and "class_type" in node for node in data.values()
-    ):
-        raise DevError(
-            f"{path} is neither a workflow of the canvas nor an API prompt; save it in ComfyUI "
-            "with Save or Export (API)."
-        )
-    return data
 
 
 def titles_of(prompt: Json) -> dict[str, str]:

@@ -6,7 +6,7 @@ import pytest
 
 from devtools.client import Client
 from devtools.fit_prompt import fewer_steps
-from devtools.run import read_prompt
+from devtools.jobs import read_prompt
 from devtools.templates import template_file
 from devtools.workflows import API_FOLDER, WORKFLOWS
 

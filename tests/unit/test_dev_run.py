@@ -7,7 +7,7 @@ import json
 import pytest
 from support.saved import OBJECT_INFO, PROMPT, WORKFLOW
 
-from devtools import run, settings
+from devtools import jobs, run, settings
 from devtools.client import PromptInvalid
 from devtools.errors import DevError
 
@@ -153,12 +153,12 @@ def test_a_file_that_is_no_workflow_is_explained(tmp_path, content, words):
     file = tmp_path / "other.json"
     file.write_text(content, encoding="utf-8")
     with pytest.raises(DevError, match=words):
-        run.read_prompt(file, FakeServer())
+        jobs.read_prompt(file, FakeServer())
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DevError, match="gone.json cannot be read"):
-        run.read_prompt(tmp_path / "gone.json", FakeServer())
+        jobs.read_prompt(tmp_path / "gone.json", FakeServer())
 
 
 class Growing(FakeServer):
@@ -245,4 +245,4 @@ def test_for_machines_there_is_one_json_list_and_nothing_else(monkeypatch, tmp_p
 def test_a_workflow_without_a_seed_says_so(tmp_path):
     prompt = {"1": {"class_type": "Load", "inputs": {"seed": ["2", 0]}}}
     with pytest.raises(DevError, match="has no node with a seed"):
-        run.with_seed(prompt, 3, tmp_path / "a.json")
+        jobs.with_seed(prompt, 3, tmp_path / "a.json")
