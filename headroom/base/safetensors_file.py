@@ -20,6 +20,7 @@ import torch
 from .numpy_backed import empty_numpy_backed
 
 MAX_HEADER_BYTES = 100_000_000
+MAX_TENSORS = 10_000  # that are read: each costs time and a KiB, however small it is in the file
 
 DTYPES: dict[torch.dtype, str] = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
@@ -75,6 +76,8 @@ def deserialize(data: bytes) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict):
         raise ValueError("the header is damaged: its metadata is no object")
+    if len(header) > MAX_TENSORS:
+        raise ValueError(f"it has more than {MAX_TENSORS:,} tensors")
     slots = {name: _slot(entry, start, len(data)) for name, entry in header.items()}
     if sum(slot.nbytes for slot in slots.values()) > len(data) - start:
         raise ValueError("the header is damaged: its tensors overlap")  # or a KiB fills all RAM

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..base.numpy_backed import is_plain
-from ..base.safetensors_file import DTYPES, byte_view, deserialize, serialize
+from ..base.safetensors_file import DTYPES, MAX_TENSORS, byte_view, deserialize, serialize
 
 FORMAT = 1
 METADATA_KEY = "headroom"
@@ -42,6 +42,8 @@ def to_bytes(value: Any, key: str, labels: Mapping[str, str] | None = None) -> b
     """
     tensors: dict[str, torch.Tensor] = {}
     structure = _structure(value, tensors)
+    if len(tensors) > MAX_TENSORS:
+        raise Unstorable(f"it has more than {MAX_TENSORS:,} tensors")
     digest = _digest(key, structure, tensors)
     note = {"format": FORMAT, "key": key, "structure": structure, "sha256": digest}
     return serialize(tensors, {**(labels or {}), METADATA_KEY: json.dumps(note)})

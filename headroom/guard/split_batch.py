@@ -8,8 +8,10 @@ call can mix or count them.
 
 import copy
 import dataclasses
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -75,6 +77,8 @@ def rows_of(value: Any, start: int, stop: int, batch: int) -> Any:
     Raises Unsplittable for any other tensor and for what only looks like one.
     """
     if isinstance(value, torch.Tensor):
+        if value.layout != torch.strided or value.is_nested:
+            raise Unsplittable("a sparse or nested tensor")
         if value.ndim == 0 or value.shape[0] == 1:
             return value
         if value.shape[0] != batch:
@@ -111,6 +115,10 @@ def _dict_like(value: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
 def _may_have_rows(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(True for _ in tensors_within(dict(value)))
+    if isinstance(value, (deque, set, frozenset)):
+        return any(True for _ in tensors_within(list(value)))
+    if isinstance(value, SimpleNamespace):
+        return any(True for _ in tensors_within(vars(value)))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         held = [getattr(value, field.name, None) for field in dataclasses.fields(value)]
         return any(True for _ in tensors_within(held))

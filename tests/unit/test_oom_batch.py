@@ -1,7 +1,8 @@
 """Cutting a joined call into pieces: what is cut, what is not, and that the rows come back."""
 
 import dataclasses
-from collections import UserDict, namedtuple
+from collections import UserDict, deque, namedtuple
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -82,8 +83,12 @@ def test_what_cannot_be_made_again_is_not_cut():
     assert rows_of({"value": kept}, 0, 1, 4)["value"] is kept
 
 
-@pytest.mark.parametrize("value", [torch.ones(3, 2), [torch.ones(5)], {"a": torch.ones(2)}])
-def test_a_tensor_of_unknown_layout_is_not_cut(value):
+@pytest.mark.parametrize("value", [
+    torch.ones(3, 2), [torch.ones(5)], {"a": torch.ones(2)}, torch.ones(4, 2).to_sparse(),
+    [torch.nested.nested_tensor([torch.ones(1)] * 4)], deque([torch.ones(4)]),
+    SimpleNamespace(rows=torch.ones(4)),
+])
+def test_a_tensor_of_unknown_layout_or_in_an_unknown_container_is_not_cut(value):
     with pytest.raises(Unsplittable):
         rows_of(value, 0, 1, 4)
 

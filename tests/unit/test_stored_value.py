@@ -100,6 +100,13 @@ def test_tensors_that_share_bytes_of_a_file_are_refused_before_they_cost_ram():
         deserialize(data)
 
 
+def test_a_file_of_very_many_tensors_is_refused_at_once():
+    entry = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    header = json.dumps({f"t{index}": entry for index in range(10_001)}).encode()
+    with pytest.raises(ValueError, match="more than 10,000 tensors"):
+        deserialize(len(header).to_bytes(8, "little") + header)
+
+
 def holds_itself():
     value = {}
     value["self"] = [value]
@@ -115,6 +122,7 @@ def nested(depth):
 
 @pytest.mark.parametrize(("value", "text"), [
     (holds_itself(), "holds itself"), (nested(20_000), "too deeply"),
+    ([torch.ones(1) for _ in range(10_001)], "10,000 tensors"),
     ([10**5000], "no safe form"), ({10**5000: 1}, "no safe form"),
     ([[torch.ones(1), {"hooks": object()}]], r"value\[0\]\[1\]\['hooks'\] is a object"),
     ([torch.ones(2).to_sparse()], "safetensors cannot hold"),
