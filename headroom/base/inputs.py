@@ -48,5 +48,6 @@ def attribute(value: Any, name: str) -> Any:
         return getattr(value, name, None)
     except torch.OutOfMemoryError:
         raise
-    except (RuntimeError, LookupError, TypeError, ValueError, OSError):
+    except (RuntimeError, LookupError, TypeError, ValueError, OSError, ArithmeticError,
+            AssertionError):
         return None

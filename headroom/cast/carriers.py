@@ -13,6 +13,7 @@ from ..models.find import is_patcher, is_pipeline, pipeline_modules
 from .dtypes import FLOATS
 
 DEPTH = 3
+MAX_CHAIN = 100
 
 _NOT_CARRIERS = (type, torch.Tensor, torch.nn.Module, types.FunctionType, types.MethodType,
                  types.ModuleType)
@@ -34,6 +35,16 @@ def carried_models(value: Any) -> list[Any]:
 
 
 def _carried(value: Any) -> Iterator[Any]:
+    """Yield the models of `value` and of the ControlNets before it, of a chain without an end too:
+    some objects have every attribute that they are asked for."""
+    for _ in range(MAX_CHAIN):
+        if value is None:
+            return
+        yield from _own_models(value)
+        value = attribute(value, "previous_controlnet")
+
+
+def _own_models(value: Any) -> Iterator[Any]:
     if is_patcher(value):
         yield value
     elif is_pipeline(value):
@@ -45,9 +56,6 @@ def _carried(value: Any) -> Iterator[Any]:
         patchers = [item for item in items if is_patcher(item)]
         modules = [item for item in items if isinstance(item, torch.nn.Module)]
         yield from patchers or modules
-    previous = attribute(value, "previous_controlnet")
-    if previous is not None:
-        yield from _carried(previous)
 
 
 def self_casting_reason(value: Any) -> str:

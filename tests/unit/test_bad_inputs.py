@@ -26,6 +26,16 @@ class Raises:
         raise RuntimeError(f"nobody may ask for {name}")
 
 
+class Divides:
+    def __getattr__(self, name):
+        return 1 / 0
+
+
+class HasEverything:
+    def __getattr__(self, name):
+        return self
+
+
 class RaisesAlways:
     def __getattribute__(self, name):
         raise RuntimeError(f"nobody may ask for {name}")
@@ -67,7 +77,8 @@ BAD = {
     "an array": np.ones(2), "an array of objects": np.array([None, "a"], dtype=object),
     "a latent without samples": {"samples": None}, "a latent of text": {"samples": "text"},
     "a module class": torch.nn.Linear, "an empty module": torch.nn.Module(),
-    "an object that raises": Raises(), "an object that always raises": RaisesAlways(),
+    "an object that raises": Raises(), "divides by zero": Divides(),
+    "has every attribute": HasEverything(), "an object that always raises": RaisesAlways(),
     "an object that cannot be compared": Unhashable(),
 }
 
