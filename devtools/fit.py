@@ -139,7 +139,7 @@ def _tried(
     from .dry_server import DryServer
     from .fit_files import check_named
     from .fit_packs import with_packs
-    from .fit_prompt import fewer_steps
+    from .fit_prompt import fewer_steps, without_noise_trees
     from .fit_run import Fit
     from .jobs import read_prompt
     from .progress import ProgressBar
@@ -156,7 +156,7 @@ def _tried(
         prompt = read_prompt(args.workflow, dry.client)
         check_named(prompt, found)
         facts["comfyui"] = dry.client.get_json("/system_stats")["system"]["comfyui_version"]
-        prompt = prompt if args.all_steps else fewer_steps(prompt)
+        prompt = without_noise_trees(prompt if args.all_steps else fewer_steps(prompt))
         work = Fit(dry, prompt, dry.client.get_json("/object_info"), guard=args.guard,
                    context_mib=args.context_mib)
         runs = [len(each) for each in work.prompts().values()]

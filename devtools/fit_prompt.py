@@ -6,6 +6,9 @@ from typing import Any
 
 STEPS = 4  # of a sampler: memory is the same in each, so that more would only take time
 LEAST = 2  # the first step loads the model, so that only the second shows what is streamed
+# Samplers that look for their smallest sigma, which needs real values, and those that call the
+# model as often in a step.
+ONE_CALL, TWO_CALLS = "euler", "heun"
 STAGES = ("start_at_step", "end_at_step")
 CORE = ("nodes", "comfy_extras", "comfy_api_nodes")
 Json = dict[str, Any]
@@ -58,6 +61,17 @@ def advised(prompt: Json, advice: Iterable[Mapping[str, Any]]) -> tuple[Json, li
             continue  # an earlier edit has changed what it would have changed
         applied.append(str(one["text"]))
     return prompt, applied
+
+
+def without_noise_trees(prompt: Json) -> Json:
+    """The prompt with samplers that a dry run can follow in the place of stochastic (SDE) ones."""
+    changed = copy.deepcopy(prompt)
+    for node in changed.values():
+        name = node["inputs"].get("sampler_name")
+        if isinstance(name, str) and "sde" in name.split("_"):
+            twice = name.startswith("dpmpp_sde")
+            node["inputs"]["sampler_name"] = TWO_CALLS if twice else ONE_CALL
+    return changed
 
 
 def fewer_steps(prompt: Json) -> Json:

@@ -26,7 +26,7 @@ BUNDLED = {
 TEMPLATES = {
     "default": ("resident", 0), "image2image": ("resident", 0),
     "controlnet_example": ("resident", 0), "sdxlturbo_example": ("resident", 0),
-    "flux_dev_checkpoint_example": ("streams", 11500), "hiresfix_latent_workflow": ("resident", 0),
+    "flux_dev_checkpoint_example": ("streams", 11500), "flux_schnell": ("streams", 11500),
 }
 
 
@@ -96,7 +96,7 @@ def test_a_workflow_at_its_real_size_gets_its_word_on_a_card_of_eight_gib(dry, i
 
 def test_nothing_of_one_run_is_left_for_the_next(dry, info):
     encodes = fit_of("diffusers_encode_only", dry, info)
-    first, again = (plain(encodes, 4)[0] for _ in range(2))
+    first, again = (plain(encodes, CARD_GIB)[0] for _ in range(2))
     assert [node.class_type for node in again.nodes] == [node.class_type for node in first.nodes]
     assert again.peak_mib == first.peak_mib
 

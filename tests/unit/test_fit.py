@@ -11,7 +11,14 @@ import torch
 from devtools import fit_files, public_models
 from devtools.errors import DevError
 from devtools.fit import cards as parse_cards
-from devtools.fit_prompt import STEPS, ObjectInfo, advised, fewer_steps, guarded
+from devtools.fit_prompt import (
+    STEPS,
+    ObjectInfo,
+    advised,
+    fewer_steps,
+    guarded,
+    without_noise_trees,
+)
 from devtools.fit_report import report
 from devtools.fit_run import ADVISED, GUARDED, PLAIN, Trial
 from devtools.fit_verdict import Node, Verdict, nodes_of, verdict
@@ -129,6 +136,15 @@ def test_steps_are_cut_unless_samplers_share_them():
 def test_a_sampler_of_one_step_takes_another_that_shows_what_is_streamed():
     turbo = {"3": {"class_type": "SDTurboScheduler", "inputs": {"steps": 1}}}
     assert fewer_steps(turbo)["3"]["inputs"]["steps"] == 2
+
+
+@pytest.mark.parametrize("name, taken", [
+    ("dpmpp_2m_sde_gpu", "euler"), ("dpmpp_sde", "heun"), ("dpmpp_2m", "dpmpp_2m"),
+])
+def test_a_sampler_that_needs_real_values_is_replaced_by_one_with_as_many_calls(name, taken):
+    prompt = {"3": {"class_type": "KSampler", "inputs": {"sampler_name": name, "model": ["1", 0]}}}
+    assert without_noise_trees(prompt)["3"]["inputs"]["sampler_name"] == taken
+    assert prompt["3"]["inputs"]["sampler_name"] == name
 
 
 def test_a_file_of_the_users_comes_before_a_published_one_and_the_kinds_are_told(
