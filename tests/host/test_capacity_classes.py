@@ -23,7 +23,7 @@ def capacity_classes():
 def peaks(gpu, module, kind, computed):
     """The device's peaks of one sampling, in bytes; Flux with one block of each sort."""
     args = argparse.Namespace(
-        gpu=False, fake_cuda=False, computed=computed, batch=2, depth=0.02, divide=8
+        gpu=False, fake_cuda=False, computed=computed, batch=1, depth=0.02, divide=16
     )
     bench = module.ClassBench(Device(gpu.client), args)
     bench.make(kind)

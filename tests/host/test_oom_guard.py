@@ -115,7 +115,7 @@ def test_one_failed_allocation_anywhere_in_sampling_gives_the_same_bits(gpu, bui
 
 def test_one_failed_allocation_while_a_model_with_a_lora_is_loaded_gives_the_same_bits(gpu):
     """ComfyUI catches what fails while it works out a LoRA, and would sample without it."""
-    answer = sweep_sampling(gpu, patched, fresh=True, last=160, stride=9)
+    answer = sweep_sampling(gpu, patched, fresh=True, last=160, stride=13)
     assert answer["problems"] == []
     assert answer["identical_unfailed"]
     assert answer["largest_difference"] == 0
@@ -189,7 +189,7 @@ def test_a_video_model_recovers_and_splits(gpu, batch):
                 "latent": video[3]}
 
     options, fault = (GUARD, {}) if batch == 1 else (ONLY_SPLIT, IN_STEPS)
-    answer = sweep_sampling(gpu, wan, options, first=60, stride=41, sampler="euler", **fault)
+    answer = sweep_sampling(gpu, wan, options, first=60, stride=83, sampler="euler", **fault)
     assert answer["problems"] == []
     assert answer["largest_difference"] <= (0 if batch == 1 else SPLIT_TOLERANCE * answer["range"])
 
