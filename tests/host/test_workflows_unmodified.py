@@ -2,10 +2,10 @@
 
 On the simulated GPU with the arithmetic left out (`simgpu.shapes`): every tensor is allocated and
 freed as in a computed run. A sampler takes a few of its steps, which allocate what all of them
-do; all took 88 s for the 16 pictures of SDXL. Model files have the names and classes that each workflow asks
-for; encoders whose class has no small form are swapped (see `devtools/workflow_trials.py`). The
-pictures are not looked at here: `test_workflows.py` computes. (EasyCache sees values that do not
-change, and leaves out more steps than it otherwise would.)
+do; all took 88 s for the 16 pictures of SDXL. Model files have the names and classes that each
+workflow asks for; encoders whose class has no small form are swapped (see
+`devtools/workflow_trials.py`). The pictures are not looked at here: `test_workflows.py` computes.
+(EasyCache sees values that do not change, and leaves out more steps than it otherwise would.)
 """
 
 import pytest
