@@ -17,7 +17,7 @@ from typing import Any
 from .errors import DevError
 from .fake_cuda import fake_cuda
 from .graph import forget_everything
-from .server import ComfyServer
+from .server import ComfyServer, known_flags
 from .sparse_files import SparseFile, write_sparse
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
@@ -30,6 +30,12 @@ LAZY_RAM = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
 NO_COMPILING = {"TORCHDYNAMO_DISABLE": "1"}  # what TorchCompileModel would make runs nowhere
 EMBEDDING_FOLDER = "HEADROOM_EMBEDDING_FOLDER"
 MIB = 1 << 20
+
+
+def unpinned(comfyui: Path) -> tuple[str, ...]:
+    """The flag without which dynamic VRAM reads all weights into pinned RAM (Flux: 17 GiB)."""
+    flags = known_flags(comfyui)
+    return ("--disable-pinned-memory",) if "--disable-dynamic-vram" in flags else ()
 
 
 class DryServer:
@@ -52,7 +58,8 @@ class DryServer:
         self.models, self.embeddings = Path(base) / "models", Path(base) / "embeddings"
         own = {EMBEDDING_FOLDER: str(self.embeddings.resolve())}  # never the user's
         env = {**LAZY_RAM, **NO_COMPILING, **options.pop("env", {}), **own}
-        self._server = ComfyServer(comfyui, Path(base), args=flags, packs=(*packs, *PACKS),
+        self._server = ComfyServer(comfyui, Path(base), args=(*flags, *unpinned(comfyui)),
+                                   packs=(*packs, *PACKS),
                                    fake_cuda=devices.words(), env=env, **options)
 
     def __enter__(self) -> "DryServer":

@@ -17,6 +17,7 @@ class EventStream:
         self.client_id = client_id
         address = url.replace("http", "ws", 1) + f"/ws?clientId={client_id}"
         self._timed_out: type[Exception] = websocket.WebSocketTimeoutException
+        self._closed: type[Exception] = websocket.WebSocketConnectionClosedException
         self._socket = websocket.create_connection(address, timeout=timeout)
 
     def __enter__(self) -> "EventStream":
@@ -29,7 +30,10 @@ class EventStream:
         self._socket.close()
 
     def receive(self, timeout: float) -> dict[str, Any] | None:
-        """The next event as {"type", "data"}, or None when none came in `timeout` seconds."""
+        """The next event as {"type", "data"}, or None when none came in `timeout` seconds.
+
+        ConnectionError when the server has gone.
+        """
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
             self._socket.settimeout(left)
@@ -37,6 +41,8 @@ class EventStream:
                 message = self._socket.recv()
             except self._timed_out:
                 return None
+            except self._closed as error:
+                raise ConnectionError("the server closed the connection") from error
             if isinstance(message, str) and message:  # previews come as bytes
                 return dict(json.loads(message))
         return None

@@ -83,6 +83,8 @@ def inside() -> int:
     parser = argparse.ArgumentParser(prog="python dev.py fit")
     add_arguments(parser)
     args = parser.parse_args()
+    from urllib.error import URLError
+
     from .run import refusal
     from .server import ServerError
 
@@ -90,6 +92,9 @@ def inside() -> int:
         return fit(args, Path(os.environ[VARIABLE]))
     except PromptInvalid as error:
         print(f"Error: {refusal(error)}", file=sys.stderr)
+    except (ConnectionError, URLError) as error:
+        print(f"Error: ComfyUI ended in the middle of the dry run ({error}); the kernel may have "
+              "ended it for want of RAM.", file=sys.stderr)
     except (DevError, ServerError, TimeoutError) as error:
         print(f"Error: {error}", file=sys.stderr)
     except KeyboardInterrupt:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from devtools import fit_files, public_models
+from devtools.dry_server import unpinned
 from devtools.errors import DevError
 from devtools.fit import cards as parse_cards
 from devtools.fit_prompt import (
@@ -226,3 +227,13 @@ def test_a_dry_run_reads_no_weight_and_begins_without_lessons(monkeypatch, tmp_p
     assert tensor.is_exact(torch.float32, torch.bfloat16)
     assert file_identity.content_hash(tmp_path / "not there", 7)
     assert lessons.recall("a call", 100) is None
+
+
+@pytest.mark.parametrize(("flags", "expected"), [
+    ('"--disable-dynamic-vram" "--disable-pinned-memory"', ("--disable-pinned-memory",)),
+    ('"--disable-pinned-memory"', ()),
+])
+def test_no_weight_is_read_into_pinned_ram_where_dynamic_vram_would(tmp_path, flags, expected):
+    (tmp_path / "comfy").mkdir()
+    (tmp_path / "comfy" / "cli_args.py").write_text(flags)
+    assert unpinned(tmp_path) == expected
