@@ -4,10 +4,11 @@ A query never starts a device: a process that has not touched the GPU reports no
 taking some hundred MiB for its answer.
 """
 
-import gc
 from typing import Any, NamedTuple
 
 import torch
+
+from .living import living
 
 MIB = 1024 * 1024
 
@@ -94,8 +95,8 @@ def clear_workspaces() -> int | None:
 
 
 def _has_cuda_graph() -> bool:
-    graphs = getattr(torch.cuda, "CUDAGraph", ())
-    return any(issubclass(type(thing), graphs) for thing in gc.get_objects())
+    graph = getattr(torch.cuda, "CUDAGraph", None)
+    return graph is not None and bool(living(graph))
 
 
 def _allocated_on_cuda() -> int:

@@ -4,7 +4,6 @@ Supports every ComfyUI from 0.3.75 on by asking for features, never for versions
 ComfyUI is replaced: these are calls to its own functions, flags and registries.
 """
 
-import gc
 import inspect
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,6 +17,7 @@ from comfy_execution.graph_utils import ExecutionBlocker
 from comfy_execution.utils import get_executing_context
 
 from ..base import device as devices
+from ..base.living import living
 from . import reserve
 
 # ---------------------------------------------------------------- devices and memory
@@ -113,7 +113,7 @@ def loaded_entries() -> list[Any]:
 
 def living_patchers() -> list[Any]:
     """Return every ModelPatcher of this process, loaded or only kept; a walk over all objects."""
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), ModelPatcher)]
+    return living(ModelPatcher)
 
 
 def is_dynamic(patcher: Any) -> bool:
