@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
-def _child_setup() -> Callable[[], None]:
+def child_setup() -> Callable[[], None]:
     """What a POSIX child does between fork and exec; everything it needs is loaded here."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
 
@@ -32,7 +32,7 @@ def start_process(
 
     On Linux the kernel ends it when its parent dies, whatever the reason.
     """
-    options: dict[str, Any] = {"start_new_session": True, "preexec_fn": _child_setup()}
+    options: dict[str, Any] = {"start_new_session": True, "preexec_fn": child_setup()}
     if os.name == "nt":
         options = {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
     return subprocess.Popen(
@@ -48,7 +48,7 @@ def run_in_foreground(
 
     A request to end this program is passed on, so that the command can stop what it started.
     """
-    options: dict[str, Any] = {} if os.name == "nt" else {"preexec_fn": _child_setup()}
+    options: dict[str, Any] = {} if os.name == "nt" else {"preexec_fn": child_setup()}
     process = subprocess.Popen([str(word) for word in command], cwd=cwd, env=env, **options)
     before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     try:

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
@@ -50,7 +50,7 @@ class ComfyServer:
     By default it runs on the CPU. `simulate_mib` gives it a simulated GPU of that many MiB,
     `gpu=True` the machine's own, `fake_cuda` the fake CUDA devices that these arguments of their
     launcher describe (see tests/fakecuda/README.md). `models_dir` is a further models folder that
-    it reads.
+    it reads; `start_with` starts its process in another way than `start_process`.
     Use it as a context manager, or pair `start()` with `stop()`; it also ends with its parent.
     """
 
@@ -70,6 +70,7 @@ class ComfyServer:
     port: int = 0
     pack: Path | None = PACK_ROOT
     start_timeout: float = 300.0
+    start_with: Callable[..., subprocess.Popen[bytes]] = start_process
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -122,7 +123,7 @@ class ComfyServer:
         atexit.register(self.stop)
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("wb") as log:
-            self.process = start_process(
+            self.process = self.start_with(
                 self.command(), cwd=self.base_dir, env=self._environment(), output=log
             )
         try:

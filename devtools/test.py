@@ -81,11 +81,8 @@ def _javascript() -> bool:
 
 
 def processes() -> int:
-    """How many test processes fit this machine; each starts servers of its own.
-
-    One more than there are cores is no faster: it starts more servers, and each takes 8 s of CPU.
-    """
-    return max(1, min(MOST_PROCESSES, os.cpu_count() or 1))
+    """How many test processes fit: one more than cores, since each waits for its servers."""
+    return min(MOST_PROCESSES, (os.cpu_count() or 1) + 1)
 
 
 def node_version(node: str) -> int:

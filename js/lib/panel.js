@@ -82,8 +82,9 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
       await askAdvice();
       draw();
     } catch (error) {
+      drawn.delete("picker"); // its choice is not what is shown, its list not what there is
+      draw();
       notify("warn", words().runs, sentence(error));
-      drawn.delete("picker"); // neither its list nor its choice is what there is
       wasBusy = true;
       await poll.wake();
     }

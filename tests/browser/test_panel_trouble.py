@@ -40,6 +40,7 @@ def test_a_chosen_run_that_is_no_longer_kept_is_said_and_the_shown_one_stays_cho
     first = comfy.run()["prompt_id"]
     comfy.load_prompt(picture(seed=62))
     second = comfy.run()["prompt_id"]
+    panel.locator(f"[data-run='{second}']").wait_for()
     answer_once(comfy, f"**/headroom/runs/{first}", status=404, json={"error": "No record."})
     panel.locator("select").select_option(first)
     assert "no longer kept" in comfy.toast()

@@ -1,8 +1,8 @@
 """Real servers that the test modules of one process share, each put back as it began.
 
-Starting a ComfyUI takes 8 s of CPU time, so that a server outlives its module: the next module
-that asks for an equal one gets it without models, node cache, history, queue and files. Only the
-records of earlier runs stay, as on a user's server.
+Starting a ComfyUI takes 8 s of CPU time, 3 s from a warm Python (see `support.warm`), so that a
+server outlives its module: the next module that asks for an equal one gets it without models, node
+cache, history, queue and files. Only the records of earlier runs stay, as on a user's server.
 """
 
 import time
@@ -10,6 +10,8 @@ from pathlib import Path
 
 from devtools.graph import forget_everything
 from devtools.server import ComfyServer
+
+from .warm import WarmPython
 
 PACKS = Path(__file__).resolve().parent.parent / "host" / "packs"
 # Always there, so that modules with different ones share a server; none does anything by itself.
@@ -51,6 +53,7 @@ class Servers:
         self._comfyui, self._new_folder, self._always = comfyui, new_folder, tuple(always)
         self._running = {}  # the one asked for last comes last
         self._of_this_module = set()
+        self._warm = WarmPython()
 
     def next_module(self):
         """Another test module begins; on a real GPU it finds no server of an earlier one."""
@@ -71,7 +74,7 @@ class Servers:
         if server is None:
             server = ComfyServer(
                 tree, self._new_folder("comfyui"), args=(*self._always, *args),
-                packs=[*COMMON, *map(Path, own)], **options,
+                packs=[*COMMON, *map(Path, own)], start_with=self._warm.start, **options,
             ).start()
         elif key not in self._of_this_module:
             put_back(server)
@@ -84,6 +87,7 @@ class Servers:
         """End all of them."""
         self._of_this_module.clear()
         self._stop_all_but(0)
+        self._warm.stop()
 
     def _stop_all_but(self, most):
         """The plain ones, which most modules ask for, wait the longest."""

@@ -1,0 +1,119 @@
+"""Servers that are forked from a Python which has imported what all of them import.
+
+More than half of a server's start is the import of torch, torchvision and transformers, the same in
+every one. A server that needs another Python, another environment or a driver of its own is started
+in the plain way.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from devtools.processes import child_setup, start_process
+
+PROGRAM = Path(__file__).with_name("warm_main.py")
+# What a server of 0.3.75 and of 0.33.0 spends most of its start on; none starts a thread.
+MODULES = (
+    "torch", "torchvision", "torchaudio", "torchsde", "transformers", "transformers.models.clip",
+    "numpy", "scipy.stats", "scipy.optimize", "aiohttp.web", "PIL.Image", "PIL.PngImagePlugin",
+    "av", "einops", "kornia", "spandrel", "safetensors.torch", "sqlalchemy", "alembic", "yaml",
+    "pydantic", "pydantic_settings", "psutil", "tqdm", "sentencepiece", "tokenizers",
+)
+IGNORED = ("HEADROOM_", "PYTEST_")  # no library reads these while it is imported
+
+
+class WarmPython:
+    """Starts processes as `devtools.processes.start_process` does, those that can be, by a fork."""
+
+    def __init__(self, modules=MODULES):
+        self._modules = modules
+        self._lock = threading.Lock()
+        self._process = self._channel = self._env = None
+
+    def start(self, command, *, cwd, env, output):
+        """A running process of `command`, with the methods of a Popen that a server needs."""
+        if not self._fits(command, env):
+            return start_process(command, cwd=cwd, env=env, output=output)
+        with self._lock:
+            if self._process is None:
+                self._begin(env)
+        words = {"argv": list(command[1:]), "cwd": str(cwd), "env": dict(env)}
+        return Forked(self, self.ask(words, output.fileno())["pid"])
+
+    def ask(self, words, *descriptors):
+        """Send one request and return its answer."""
+        with self._lock:
+            data = json.dumps(words).encode() + b"\n"
+            sent = socket.send_fds(self._channel, [data], list(descriptors))
+            self._channel.sendall(data[sent:])
+            answer = b""
+            while not answer.endswith(b"\n"):
+                part = self._channel.recv(1 << 16)
+                if not part:
+                    raise RuntimeError("the warm Python has ended")
+                answer += part
+            return json.loads(answer)
+
+    def stop(self):
+        """End it, and with it whatever it still runs."""
+        if self._process is not None:
+            self._channel.close()
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _fits(self, command, env):
+        plain = str(command[0]) == sys.executable and "fakecuda" not in str(command[1])
+        if not plain or not sys.platform.startswith("linux"):
+            return False
+        return self._env is None or _others(env) == self._env
+
+    def _begin(self, env):
+        self._env = _others(env)
+        self._channel, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, str(PROGRAM), str(theirs.fileno()), *self._modules],
+                env=dict(env), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+                preexec_fn=child_setup(),
+            )
+
+
+class Forked:
+    """A process that the warm Python started."""
+
+    def __init__(self, warm, pid):
+        self._warm, self.pid, self.returncode = warm, pid, None
+        self._ended = os.pidfd_open(pid)
+
+    def poll(self):
+        """The exit code, or None while it runs."""
+        if self.returncode is None:
+            self.returncode = self._warm.ask({"poll": self.pid})["code"]
+            if self.returncode is not None:
+                os.close(self._ended)
+        return self.returncode
+
+    def wait(self, timeout=None):
+        """Wait for its end; subprocess.TimeoutExpired when that takes longer."""
+        if self.poll() is None and not select.select([self._ended], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired("a forked server", timeout)
+        return self.poll()
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+
+def _others(env):
+    """The part of an environment that libraries read while they are imported."""
+    return {name: value for name, value in env.items() if not name.startswith(IGNORED)}

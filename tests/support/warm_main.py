@@ -1,0 +1,103 @@
+"""The warm Python itself: imports what every ComfyUI imports, then forks a server when asked.
+
+`python warm_main.py SOCKET_FD MODULE ...`, started by `support.warm`. A request is one line of
+JSON. `argv`, `cwd` and `env`, with the descriptor of the log, start a process: `{"pid": N}`. `poll`
+with such a number answers `{"code": N}`, null while it runs. It ends with the program that started
+it, and so do they.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+PR_SET_PDEATHSIG = 1  # prctl(2)
+LONGEST = 1 << 20
+
+
+def main(channel: socket.socket, modules: Sequence[str]) -> None:
+    """Serve requests until the other side closes; in a forked child, become that program."""
+    for name in modules:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # so that a child's collections copy no page for it
+    codes: dict[int, int] = {}
+    while request := _received(channel):
+        words, files = request
+        if "poll" in words:
+            _answer(channel, {"code": _code(words["poll"], codes)})
+            continue
+        pid = _fork(files)
+        if pid == 0:
+            channel.close()
+            _become(words, files[0])
+            return
+        _answer(channel, {"pid": pid})
+
+
+def _received(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    data, files, _, _ = socket.recv_fds(channel, LONGEST, 1)
+    while data and not data.endswith(b"\n"):
+        data += channel.recv(LONGEST)
+    return (json.loads(data), files) if data else None
+
+
+def _answer(channel: socket.socket, words: dict[str, Any]) -> None:
+    channel.sendall(json.dumps(words).encode() + b"\n")
+
+
+def _code(pid: int, codes: dict[int, int]) -> int | None:
+    """The exit code of a child that has ended; a signal as a negative number."""
+    if pid not in codes:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if not ended:
+            return None
+        codes[pid] = os.waitstatus_to_exitcode(status)
+    return codes[pid]
+
+
+def _fork(files: list[int]) -> int:
+    """Fork a child that leads a group of its own before this returns."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        os.setsid()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        os.close(write)
+        return 0
+    os.close(write)
+    os.read(read, 1)  # ends when the child has closed its side
+    os.close(read)
+    for file in files:
+        os.close(file)
+    return pid
+
+
+def _become(words: dict[str, Any], log: int) -> None:
+    """Run the script of that command line in this process, as Python itself would."""
+    for descriptor in (1, 2):
+        os.dup2(log, descriptor)
+    os.close(log)
+    os.chdir(words["cwd"])
+    os.environ.clear()
+    os.environ.update(words["env"])
+    sys.argv = words["argv"]
+    sys.path[0] = str(Path(sys.argv[0]).parent)
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])
