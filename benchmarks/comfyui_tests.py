@@ -19,8 +19,9 @@ from pathlib import Path
 from on_path import ROOT
 
 from devtools.links import link_folder
+from devtools.ports import free_port
 from devtools.processes import end_process, start_process
-from devtools.server import PACK_NAME, free_port
+from devtools.server import PACK_NAME
 
 NAME = "comfyui_tests"
 SUITE = "tests/execution"

@@ -4,7 +4,6 @@ import atexit
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from .client import Client
 from .links import link_folder
+from .ports import free_port, port_is_free
 from .processes import end_process, start_process
 from .rehearsal import FAKE_CUDA_LAUNCHER, rehearsed_mib, simulated
 
@@ -235,21 +235,3 @@ def known_flags(comfyui: Path) -> set[str]:
     """The command line flags of a ComfyUI tree, read from its source without running it."""
     source = (comfyui / "comfy" / "cli_args.py").read_text(encoding="utf-8")
     return set(re.findall(r"""["'](--[a-z][a-z0-9_-]*)["']""", source))
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def port_is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        if os.name != "nt":  # as the server itself does; on Windows it would share the port
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

@@ -1,6 +1,5 @@
 """Record every prompt: its nodes as ComfyUI announces them, and memory by a thread of our own."""
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -13,10 +12,8 @@ from .memory import Reading
 from .nodes import GraphView, NodeTable
 from .run import Run
 from .run_json import recovery_json, run_json
+from .ticker import Ticker
 
-log = logging.getLogger("headroom")
-
-TICK_SECONDS = 0.05
 SETTLE_SECONDS = 5.0
 ASK_SECONDS = 1.0
 BETWEEN_NODES_SECONDS = 0.0005  # within it, one node begins with the figures the other ended with
@@ -64,8 +61,7 @@ class Recorder:
         self._left: Reading | None = None
         self._began: Beginning | None = None
         self._asked_outcome = 0.0
-        self._awake = threading.Event()
-        self._pause = threading.Event()  # never set
+        self._ticker = Ticker(self._look)
         self._closed: str | None = None  # the run closed last, until that is told
         self.attach: Callable[[], None] = lambda: None
         self.prompt_is_over: Callable[[str], None] = lambda _: None
@@ -74,7 +70,7 @@ class Recorder:
     def start(self) -> None:
         """Start to listen to our nodes, and the thread that reads memory while a prompt runs."""
         listen(self._note)
-        threading.Thread(target=self._watch, name="headroom recorder", daemon=True).start()
+        self._ticker.start()
 
     # ---------------------------------------------------- told by the executor, in its thread
 
@@ -84,7 +80,7 @@ class Recorder:
         with self._lock:
             self._finish(self._run)
             self._began = self._begin()
-        self._awake.set()
+        self._ticker.wake()
 
     def prompt_begins(self, prompt_id: str, graph: GraphView, running: list[str]) -> None:
         """The prompt's nodes are known. `running`: those that began before we could see it."""
@@ -98,7 +94,7 @@ class Recorder:
             self._events.begin(self._run)
             for node_id in running:
                 self._events.append((Run.node_starts, node_id, prompt_id, began))
-        self._awake.set()
+        self._ticker.wake()
 
     def _begin(self) -> Beginning:
         devices, began = self._probe.begin_run(), self._probe.measured()
@@ -179,17 +175,6 @@ class Recorder:
 
     # ---------------------------------------------------- the thread
 
-    def _watch(self) -> None:
-        """Read memory while a prompt runs; sleep without a timeout while none does."""
-        while True:
-            self._awake.wait()
-            while self._awake.is_set():
-                self._pause.wait(TICK_SECONDS)
-                try:
-                    self._look()
-                except Exception:
-                    log.exception("[Headroom] reading memory for the record of this prompt failed")
-
     def _look(self) -> None:
         self._sample()
         with self._lock:
@@ -204,7 +189,7 @@ class Recorder:
                 self._began = None  # that reset announced no prompt
             if self._run is None and self._began is None:
                 self._events.enter(self._store)
-                self._awake.clear()
+                self._ticker.rest()
                 return
             unannounced = self._began is not None
             if self._run is not None and self._left is None:

@@ -1,17 +1,20 @@
 """ComfyUI with each choice of tree and allocator on the fake CUDA driver: what its tests share."""
 
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from devtools import workflows
-from devtools.graph import Graph, add_checkpoint, add_sampler
+from devtools.graph import Graph, add_checkpoint, add_guard, add_sampler, forget_everything
 from devtools.models import TEST_CHECKPOINT
+from devtools.server import ComfyServer
 
 MIB = 1 << 20
 CAPACITY_MIB = 4096
+ROOM_MIB = 4096.0
 CLOSE = 0.001  # MiB; the answers have three decimals
 SHOWN = 0.05  # MiB; the reports have one
 
@@ -88,3 +91,68 @@ def gauge(page, name):
     """One figure of the page for Prometheus."""
     (line,) = [line for line in page.splitlines() if line.startswith(f"headroom_{name}")]
     return float(line.rpartition(" ")[2])
+
+
+@contextmanager
+def begun(request, name, comfyui, models_dir, base):
+    """A server of that world, and what was on its device before the first prompt; or a skip."""
+    import fakecuda
+
+    if reason := fakecuda.why_not():
+        pytest.skip(reason)
+    world = WORLDS[name]
+    if world.aimdo is None:
+        pytest.skip("set HEADROOM_COMFY_AIMDO to a folder with another comfy-aimdo")
+    tree = request.getfixturevalue("newest_comfyui") if world.newest else comfyui
+    devices = fakecuda.FakeCuda(capacity_mib=CAPACITY_MIB, **world.settings)
+    packs = [request.config.rootpath / "tests" / folder for folder in (
+        "host/packs/headroom_probe", "host/packs/headroom_timed", "gpu/packs/headroom_real_gpu",
+        "host/packs/headroom_small_encoders")]
+    env = {"PYTHONPATH": world.aimdo} if world.aimdo else {}
+    with ComfyServer(tree, base, args=world.flags, packs=packs, models_dir=models_dir, env=env,
+                     fake_cuda=devices.words()) as server:
+        device = fakecuda.FakeServer(server, CAPACITY_MIB)
+        device.world, device.fresh_bytes = name, device.driver.device().used_bytes
+        yield device
+
+
+def peaks(device, prompt):
+    """A run's peak as the driver and as its record has it, in MiB, and its id."""
+    forget_everything(device.client)
+    device.reset_peaks()
+    entry = device.client.run(prompt)
+    run = device.client.get_json(f"/headroom/runs/{entry['prompt_id']}")
+    peak = device.driver.device().peak_used_bytes / MIB
+    return peak, run["peak_vram_mib"], entry["prompt_id"]
+
+
+def with_room(device):
+    """What a prompt copies where memory is enough, and what then stays."""
+    copied = device.driver.device().htod_bytes
+    assert recovery(device, ROOM_MIB, 1) == []
+    told, now = device.client.get_json("/headroom/memory"), device.driver.device()
+    return {"copied": now.htod_bytes - copied, "pages": now.handle_bytes, "used": now.used_bytes,
+            "streaming": streaming_bytes(device), "reserve_mib": told["reserve_mib"]}
+
+
+def streaming_bytes(device):
+    """What is neither PyTorch's nor a page of a model."""
+    (told,) = device.client.get_json("/headroom/memory")["devices"]
+    pages_bytes = round((told["dynamic_mib"] or 0) * MIB)
+    return device.driver.device().used_bytes - device.ledger().reserved_bytes - pages_bytes
+
+
+def recovery(device, mib, seed):
+    """What OOM Guard did in a prompt on such a device; on an empty one for the first seed."""
+    if seed == 1:
+        device.restore()
+        forget_everything(device.client)
+    device.set_capacity(mib)
+    graph = Graph()
+    parts = add_checkpoint(graph, TEST_CHECKPOINT)
+    model, clip = add_guard(graph, parts[0]), add_guard(graph, parts[1])
+    latent = add_sampler(graph, model, clip, seed=seed, size=1024)
+    graph.prompt["6"]["inputs"]["batch_size"] = 8
+    graph.add("ProbeTensor", value=latent)
+    entry = device.client.run(graph.prompt)
+    return device.client.get_json(f"/headroom/runs/{entry['prompt_id']}")["oom"]

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from devtools import links, processes
-from devtools.server import ComfyServer, PortTaken, ServerError, free_port, port_is_free
+from devtools.ports import free_port, port_is_free
+from devtools.server import ComfyServer, PortTaken, ServerError
 
 FAKE = """
 import http.server, sys
