@@ -70,14 +70,6 @@ def test_a_node_that_the_server_lacks_is_named():
         ui_prompt.api_prompt(saved(), {k: v for k, v in INFOS.items() if k != "Save"})
 
 
-def test_a_subgraph_is_refused_with_the_way_out():
-    workflow = saved()
-    workflow["definitions"] = {"subgraphs": [{"id": "abc"}]}
-    node_of(workflow, "Load")["type"] = "abc"
-    with pytest.raises(DevError, match=r"Export \(API\)"):
-        ui_prompt.api_prompt(workflow, INFOS)
-
-
 def test_a_node_whose_inputs_depend_on_its_values_is_refused_with_the_way_out():
     infos = node_infos({**OBJECT_INFO, "Save": {"input": {"required": {
         "latent": ["LATENT"], "format": ["COMFY_DYNAMICCOMBO_V3", {}]}}, "output": []}})
