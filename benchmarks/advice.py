@@ -29,11 +29,11 @@ from typing import Any
 import on_path  # noqa: F401
 from advice_trials import Trials, applied
 
-from devtools import results
+from devtools import figures, results
 from devtools.bench_device import served
 from devtools.bench_run import alone
 from devtools.node_info import node_infos
-from devtools.templates import TEMPLATES, template_prompt
+from devtools.templates import CHECKPOINT, TEMPLATES, template_prompt
 from devtools.workflow_models import make_workflow_models
 from devtools.workflow_trials import (
     CASES,
@@ -51,6 +51,7 @@ CLOSE = 1.1  # of the hand-made workflow
 SLACK_MIB = 4.0  # two pieces of the allocator
 SMALLEST = "smallest_capacity_mib"
 LINES = (4, 12)
+SECOND = "second.safetensors"  # the same weights under another name: another model for ComfyUI
 LESS = 4  # templates that need less
 Json = dict[str, Any]
 
@@ -61,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--templates", nargs="*", choices=list(TEMPLATES), default=list(TEMPLATES))
     parser.add_argument("--each", action="store_true", help="each piece of advice alone, too")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--step", type=float, default=0.04, help="of the search, as a share")
+    parser.add_argument("--step", type=float, default=0.08, help="of the search, as a share")
 
 
 def run(args: argparse.Namespace) -> Json:
@@ -88,13 +89,16 @@ def bundled(name: str, args: argparse.Namespace) -> Json:
         prompts = both_prompts(name)
         result, rounds = trials.compared(prompts["stock"])
         result["by_hand"], _ = trials.needs(prompts["headroom"])
-        tried = {"by_hand": prompts["headroom"], "advised": applied(prompts["stock"], rounds),
-                 "stock": prompts["stock"]}
-        start = int(result["by_hand"]["peak_reserved_mib"]) + 1
-        for kind, prompt in tried.items():  # those after it begin a tenth above the hand-made one
+        advised = applied(prompts["stock"], rounds)
+        by_hand = trials.smallest(prompts["headroom"], 0,
+                                  int(result["by_hand"]["peak_reserved_mib"]) + 1)
+        result["by_hand"][SMALLEST] = by_hand
+        result["advised"][SMALLEST] = trials.first(advised, (by_hand, round(CLOSE * by_hand)))
+        known = figures.recorded().get(name, {}).get("stock", {})
+        result["stock"].update({SMALLEST: known[SMALLEST]} if SMALLEST in known else {})
+        for kind, prompt in (("by_hand", prompts["headroom"]), ("advised", advised),
+                             ("stock", prompts["stock"])):
             result[kind]["growth_mib"] = trials.growth(prompt)
-            result[kind][SMALLEST] = trials.smallest(prompt, start)
-            start = round(CLOSE * result["by_hand"][SMALLEST])
         if case.lines_of:
             add_lines(name, trials, rounds, result)
         return result
@@ -115,22 +119,31 @@ def templates(args: argparse.Namespace) -> Json:
     with started(args, ()) as device:
         trials = Trials(device, args)
         infos = node_infos(device.client.get_json("/object_info"))
-        return {name: template(trials, template_prompt(name, infos)) for name in args.templates}
+        return {name: template(trials, template_prompt(name, infos, (CHECKPOINT, SECOND)))
+                for name in args.templates}
 
 
 def template(trials: Trials, prompt: Json) -> Json:
     result, rounds = trials.compared(prompt)
-    for kind, tried in (("stock", prompt), ("advised", applied(prompt, rounds))):
-        result[kind][SMALLEST] = trials.smallest(tried, result["stock"].get(SMALLEST) or round(
-            result["stock"]["peak_reserved_mib"] / 4))
+    peak = result["stock"]["peak_reserved_mib"]
+    stock = result["stock"][SMALLEST] = trials.smallest(prompt, 0, round(peak / 8))
+    advised = applied(prompt, rounds)
+    result["advised"][SMALLEST] = trials.first(advised, (round(stock / CLOSE), stock))
     return result
 
 
 def started(args: argparse.Namespace, flags: tuple[str, ...]) -> Any:
+    models = make_workflow_models(args.comfyui)
+
+    def prepare(base: Path) -> None:
+        write_example_picture(base / "input")
+        own = base / "models" / "checkpoints"
+        own.mkdir(parents=True)
+        (own / SECOND).symlink_to((models / "checkpoints" / CHECKPOINT).resolve())
+
     return served(
-        args, ROOM_MIB, flags=flags, packs=["headroom_small_encoders"],
-        models_dir=make_workflow_models(args.comfyui), env={"OMP_NUM_THREADS": "2", **ENVIRONMENT},
-        prepare=lambda base: write_example_picture(base / "input"),
+        args, ROOM_MIB, flags=flags, packs=["headroom_small_encoders"], models_dir=models,
+        env={"OMP_NUM_THREADS": "2", **ENVIRONMENT}, prepare=prepare,
     )
 
 

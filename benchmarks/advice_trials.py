@@ -116,18 +116,23 @@ class Trials:
         held = [self.needs(prompt)[0]["left_allocated_mib"] for _, prompt in prompts]
         return round((held[-1] - held[0]) / (prompts[-1][0] - prompts[0][0]), 2)
 
-    def smallest(self, prompt: Json, start: int) -> int:
-        """The smallest capacity that completes, to a step of `--step`; looked for below `start`."""
-        low, high = 0, start
-
-        def completes(mib: int) -> bool:
-            print(f"  {mib} MiB", file=sys.stderr, flush=True)
-            return self.device.attempt(prompt, mib) is None
-
-        while not completes(high):
+    def smallest(self, prompt: Json, low: int, high: int) -> int:
+        """The smallest capacity that completes, to a step of `--step`; `low` does not."""
+        while not self.completes(prompt, high):
             low, high = high, int(high * 1.25) + 1
-        return narrowed(completes, low, high,
-                        near=lambda low, high: high - low <= max(1, self.args.step * high))
+        return narrowed(lambda mib: self.completes(prompt, mib), low, high,
+                        near=lambda low, high: high - low <= max(2, self.args.step * high))
+
+    def first(self, prompt: Json, wanted: Sequence[int]) -> int:
+        """The first of some growing capacities that completes, else the smallest above them."""
+        for mib in wanted:
+            if self.completes(prompt, mib):
+                return mib
+        return self.smallest(prompt, wanted[-1], int(wanted[-1] * 1.25) + 1)
+
+    def completes(self, prompt: Json, mib: int) -> bool:
+        print(f"  {mib} MiB", file=sys.stderr, flush=True)
+        return self.device.attempt(prompt, mib) is None
 
 
 def applied(prompt: Json, rounds: list[list[Json]]) -> Json:

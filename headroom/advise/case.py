@@ -104,6 +104,9 @@ class Case:
         return {model_id: self._owners(facts) for model_id, facts in self.models.items()}
 
     def _owners(self, facts: ModelFacts) -> frozenset[str]:
+        return frozenset(twin for owner in self._loaders(facts) for twin in self.wires.twins(owner))
+
+    def _loaders(self, facts: ModelFacts) -> frozenset[str]:
         kind = TYPE_OF_KIND.get(facts.kind)
         loaders = frozenset(loader for node in self.prompt
                             for a, loader in self.wires.uses(node) if a == kind)
