@@ -10,7 +10,6 @@ from .ui_subgraph import INPUTS, OUTPUTS, definitions, promoted_values
 NOTES = ("Note", "MarkdownNote")
 REROUTE, PRIMITIVE = "Reroute", "PrimitiveNode"
 MUTED, BYPASSED = 2, 4
-CHANGING = ("COMFY_DYNAMIC", "COMFY_AUTOGROW")  # inputs that come and go with the values chosen
 Json = dict[str, Any]
 
 
@@ -22,7 +21,7 @@ def is_workflow(data: Any) -> bool:
 def api_prompt(workflow: Json, infos: Mapping[str, NodeInfo]) -> Json:
     """The API-format prompt that the canvas would queue for this workflow, subgraphs unfolded.
 
-    DevError where only the canvas can do it, or where the server lacks a node.
+    DevError where the server lacks a node.
     """
     top = _Level(workflow, infos, definitions(workflow))
     return dict(top.prompt())
@@ -69,11 +68,6 @@ class _Level:
                 f"The server has no node {kind!r} (node {self.path}{node['id']} of the workflow); "
                 "install the pack that brings it, or update ComfyUI."
             )
-        if any(item.type.startswith(CHANGING) for item in self.infos[kind].inputs):
-            raise DevError(
-                f"Node {self.path}{node['id']} ({kind}) has inputs that only the canvas can tell; "
-                "open the workflow in ComfyUI and use Export (API) to save the prompt instead."
-            )
         return True
 
     def node(self, node: Json) -> Json:
@@ -88,9 +82,9 @@ class _Level:
 
     def widget_values(self, node: Json, info: NodeInfo) -> Json:
         values = node.get("widgets_values") or []
-        names = [item.name for item in info.widgets]
+        info = info.unfolded(values)
         if isinstance(values, dict):
-            return {name: values[name] for name in names if name in values}
+            return {item.name: values[item.name] for item in info.widgets if item.name in values}
         pairs = zip(info.saved_widgets(), values, strict=False)
         found = {name: value for name, value in pairs if name is not None}
         for item in info.widgets:  # a newer node than the file: what it has since gained
