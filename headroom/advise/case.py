@@ -148,6 +148,14 @@ class Case:
                 return index
         return len(self.steps)
 
+    @cached_property
+    def _order(self) -> dict[str, int]:
+        return {step.prompt_node: number for number, step in enumerate(self.steps)}
+
+    def last_run(self, node_id: str) -> int:
+        """Return as which step a node of the prompt ran, or began last; -1: it did not run."""
+        return self._order.get(node_id, -1)
+
     def saved(self, gone: Gone) -> Saves:
         """Return what the peak loses when nodes have so much less on the device."""
         lows, highs = [0], [0]

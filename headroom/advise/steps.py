@@ -67,10 +67,9 @@ def entry_wire(case: Case, node_id: str, behind: str | None) -> Link | None:
     data = [link for name, link in links
             if case.wires.type_of(node_id, name, link) not in TYPE_OF_KIND.values()]
     after = [link for _, link in links if behind in case.wires.above(link[0])]
-    ran = {step.prompt_node: number for number, step in enumerate(case.steps)}
     for wires in (after, data, [link for _, link in links]):
         if wires:
-            return max(wires, key=lambda link: ran.get(link[0], -1))
+            return max(wires, key=lambda link: case.last_run(link[0]))
     return None
 
 
