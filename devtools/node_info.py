@@ -1,11 +1,12 @@
 """What a server's `/object_info` says about its nodes, as a workflow file needs it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 WIDGET_TYPES = frozenset({"INT", "FLOAT", "STRING", "BOOLEAN", "COMBO"})
 SEEDS = ("seed", "noise_seed")  # the frontend gives these a control even where none is asked for
+CHOICE = "COMFY_DYNAMICCOMBO"  # a choice that brings inputs of its own, named after it
 UPLOADS = ("image_upload", "video_upload", "audio_upload", "animated_image_upload")
 
 
@@ -73,23 +74,60 @@ class NodeInfo:
         return names + [None] * sum(item.has_upload for item in self.inputs)
 
 
+    def unfolded(self, values: Sequence[Any] | Mapping[str, Any]) -> "NodeInfo":
+        """The same with the inputs that its choices bring, for these `widgets_values`."""
+        if not any(item.type.startswith(CHOICE) for item in self.inputs):
+            return self
+        found: list[Input] = []
+        pending, at = list(self.inputs), 0
+        while pending:
+            item = pending.pop(0)
+            if item.type.startswith(CHOICE):
+                item, brought = _chosen(item, _value(values, item.name, at))
+                pending = brought + pending
+            found.append(item)
+            at += (1 + item.has_control) * item.is_widget
+        return replace(self, inputs=tuple(found))
+
+
+def _value(values: Sequence[Any] | Mapping[str, Any], name: str, at: int) -> Any:
+    if isinstance(values, Mapping):
+        return values.get(name)
+    return values[at] if at < len(values) else None
+
+
+def _chosen(choice: Input, value: Any) -> tuple[Input, list[Input]]:
+    """A choice as a plain one, and what comes with its value; with the first where it has none."""
+    known = {one["key"]: one.get("inputs") or {} for one in choice.options.get("options") or []}
+    keys = list(known)
+    inputs = known.get(value, known[keys[0]]) if keys else {}
+    options = {"default": keys[0] if keys else None, **choice.options, "options": keys}
+    return replace(choice, type="COMBO", options=options), [
+        replace(item, name=f"{choice.name}.{item.name}") for item in _inputs(inputs, {})]
+
+
 def node_infos(object_info: Mapping[str, Any]) -> dict[str, NodeInfo]:
     """Every node class of an `/object_info` answer."""
     return {name: _node_info(name, data) for name, data in object_info.items()}
 
 
 def _node_info(name: str, data: Mapping[str, Any]) -> NodeInfo:
-    inputs = []
-    for section in ("required", "optional"):
-        specs = data.get("input", {}).get(section) or {}
-        order = (data.get("input_order") or {}).get(section) or list(specs)
-        inputs += [_input(key, specs[key], section == "required") for key in order]
     kinds = [kind if isinstance(kind, str) else "COMBO" for kind in data.get("output") or ()]
     names = data.get("output_name") or kinds
     outputs = tuple(
         (kind, str(label)) for kind, label in zip(kinds, names, strict=False)
     )
+    inputs = _inputs(data.get("input") or {}, data.get("input_order") or {})
     return NodeInfo(name, str(data.get("display_name") or name), tuple(inputs), outputs)
+
+
+def _inputs(sections: Mapping[str, Any], order: Mapping[str, Any]) -> list[Input]:
+    inputs = []
+    for section in ("required", "optional"):
+        specs = sections.get(section) or {}
+        for key in order.get(section) or specs:
+            inputs.append(_input(key, specs[key], section == "required"))
+    return inputs
 
 
 def _input(name: str, spec: list[Any], required: bool) -> Input:

@@ -5,7 +5,7 @@ They are read from the package that is installed with ComfyUI; nothing of them i
 
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +21,31 @@ TEMPLATES = (
 )
 CHECKPOINT = "v1-5-pruned-emaonly-fp16.safetensors"
 # What a small machine can run, by input; sizes in pixels.
-SMALLER = {"ckpt_name": CHECKPOINT, "image": "example.png", "steps": 1, "width": 128,
+SMALLER = {"image": "example.png", "steps": 1, "width": 128,
            "height": 128, "megapixels": 0.02}
 
 
-def template_prompt(name: str, infos: Mapping[str, NodeInfo]) -> Json:
-    """The API prompt of one template with the smaller values; NotHere where it is not installed."""
+def template_prompt(
+    name: str, infos: Mapping[str, NodeInfo], checkpoints: Sequence[str] = (CHECKPOINT,)
+) -> Json:
+    """The API prompt of one template with the smaller values; NotHere where it is not installed.
+
+    Where it loads several checkpoints, the first of them is the first of `checkpoints`, and so on.
+    """
     prompt = api_prompt(json.loads(template_file(name).read_text(encoding="utf-8")), infos)
-    return {key: {**node, "inputs": _smaller(node["inputs"])} for key, node in prompt.items()}
+    own = list(dict.fromkeys(node["inputs"]["ckpt_name"] for node in prompt.values()
+                             if "ckpt_name" in node["inputs"]))
+    named = {one: checkpoints[min(number, len(checkpoints) - 1)] for number, one in enumerate(own)}
+    return {key: {**node, "inputs": _smaller(node["inputs"], named)}
+            for key, node in prompt.items()}
 
 
-def _smaller(inputs: Json) -> Json:
-    return {name: SMALLER[name] if name in SMALLER and not isinstance(value, list) else value
-            for name, value in inputs.items()}
+def _smaller(inputs: Json, checkpoints: Mapping[str, str]) -> Json:
+    small = {name: SMALLER[name] if name in SMALLER and not isinstance(value, list) else value
+             for name, value in inputs.items()}
+    if "ckpt_name" in small:
+        small["ckpt_name"] = checkpoints[small["ckpt_name"]]
+    return small
 
 
 def template_file(name: str) -> Path:

@@ -1,15 +1,15 @@
 """Turn a workflow as the canvas saves it into the prompt that a server runs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .errors import DevError
 from .node_info import NodeInfo
+from .ui_subgraph import INPUTS, OUTPUTS, definitions, promoted_values
 
 NOTES = ("Note", "MarkdownNote")
 REROUTE, PRIMITIVE = "Reroute", "PrimitiveNode"
 MUTED, BYPASSED = 2, 4
-CHANGING = ("COMFY_DYNAMIC", "COMFY_AUTOGROW")  # inputs that come and go with the values chosen
 Json = dict[str, Any]
 
 
@@ -19,42 +19,54 @@ def is_workflow(data: Any) -> bool:
 
 
 def api_prompt(workflow: Json, infos: Mapping[str, NodeInfo]) -> Json:
-    """The API-format prompt that the canvas would queue for this workflow.
+    """The API-format prompt that the canvas would queue for this workflow, subgraphs unfolded.
 
-    DevError where only the canvas can do it (subgraphs), or where the server lacks a node.
+    DevError where the server lacks a node.
     """
-    return _Conversion(workflow, infos).prompt()
+    top = _Level(workflow, infos, definitions(workflow))
+    return dict(top.prompt())
 
 
-class _Conversion:
-    def __init__(self, workflow: Json, infos: Mapping[str, NodeInfo]) -> None:
-        self.infos = infos
-        self.nodes = {node["id"]: node for node in workflow["nodes"]}
-        self.links = dict(_link(entry) for entry in workflow.get("links", []))
-        known = (workflow.get("definitions") or {}).get("subgraphs") or []
-        self.subgraphs = {graph["id"] for graph in known}
+class _Level:
+    """The top of a file, or one subgraph as one of its instances runs it: ids are "30:12" there."""
 
-    def prompt(self) -> Json:
-        return {str(key): self.node(node) for key, node in self.nodes.items() if self.runs(node)}
+    def __init__(
+        self, graph: Json, infos: Mapping[str, NodeInfo], known: Mapping[str, Json],
+        instance: Json | None = None, outer: "_Level | None" = None,
+    ) -> None:
+        self.graph, self.infos, self.known = graph, infos, known
+        self.instance, self.outer = instance, outer
+        self.path = f"{outer.path}{instance['id']}:" if outer and instance else ""
+        self.nodes = {node["id"]: node for node in graph["nodes"]}
+        self.links = dict(_link(entry) for entry in graph.get("links") or [])
+        self.values = promoted_values(instance, graph) if instance else {}
+        self.inner = {node["id"]: self._inside(node) for node in self.nodes.values()
+                      if node["type"] in known}
+
+    def _inside(self, node: Json) -> "_Level":
+        level: _Level | None = self
+        while level is not None:
+            if level.graph.get("id") == node["type"]:
+                raise DevError(f"Subgraph {level.graph.get('name')!r} contains itself; open the "
+                               "workflow in ComfyUI and take the inner one out.")
+            level = level.outer
+        return _Level(self.known[node["type"]], self.infos, self.known, node, self)
+
+    def prompt(self) -> Iterator[tuple[str, Json]]:
+        for key, node in self.nodes.items():
+            if key in self.inner:
+                yield from self.inner[key].prompt()
+            elif self.runs(node):
+                yield f"{self.path}{key}", self.node(node)
 
     def runs(self, node: Json) -> bool:
         kind = node["type"]
         if kind in (*NOTES, REROUTE, PRIMITIVE) or node.get("mode", 0) in (MUTED, BYPASSED):
             return False
-        if kind in self.subgraphs:
-            raise DevError(
-                "This workflow contains a subgraph, which only the canvas can unfold; "
-                "open it in ComfyUI and use Export (API) to save the prompt instead."
-            )
         if kind not in self.infos:
             raise DevError(
-                f"The server has no node {kind!r} (node {node['id']} of the workflow); "
+                f"The server has no node {kind!r} (node {self.path}{node['id']} of the workflow); "
                 "install the pack that brings it, or update ComfyUI."
-            )
-        if any(item.type.startswith(CHANGING) for item in self.infos[kind].inputs):
-            raise DevError(
-                f"Node {node['id']} ({kind}) has inputs that only the canvas can tell; open the "
-                "workflow in ComfyUI and use Export (API) to save the prompt instead."
             )
         return True
 
@@ -70,9 +82,9 @@ class _Conversion:
 
     def widget_values(self, node: Json, info: NodeInfo) -> Json:
         values = node.get("widgets_values") or []
-        names = [item.name for item in info.widgets]
+        info = info.unfolded(values)
         if isinstance(values, dict):
-            return {name: values[name] for name in names if name in values}
+            return {item.name: values[item.name] for item in info.widgets if item.name in values}
         pairs = zip(info.saved_widgets(), values, strict=False)
         found = {name: value for name, value in pairs if name is not None}
         for item in info.widgets:  # a newer node than the file: what it has since gained
@@ -81,10 +93,12 @@ class _Conversion:
         return found
 
     def source(self, link: int | None) -> Any:
-        """What an input gets: [node id, output], a primitive's value, or None for nothing."""
+        """What an input gets: [node id, output], a widget's value, or None for nothing."""
         if link is None or link not in self.links:
             return None
-        origin, slot = self.links[link]
+        origin, slot, *_ = self.links[link]
+        if origin == INPUTS:
+            return self.given(slot)
         node = self.nodes.get(origin)
         if node is None or node.get("mode", 0) == MUTED:
             return None
@@ -94,14 +108,32 @@ class _Conversion:
             return self.source(node["inputs"][0].get("link"))
         if node.get("mode", 0) == BYPASSED:
             return self.source(bypassed_link(node, slot))
-        return [str(origin), slot]
+        if origin in self.inner:
+            return self.inner[origin].result(slot)
+        return [f"{self.path}{origin}", slot]
+
+    def given(self, slot: int) -> Any:
+        """What comes into this subgraph: by a wire of its instance, else as a value set there."""
+        if self.outer is None or self.instance is None:
+            return None
+        name = self.graph["inputs"][slot]["name"]
+        for known in self.instance.get("inputs") or []:
+            if known["name"] == name and known.get("link") is not None:
+                return self.outer.source(known["link"])
+        return self.values.get(name)
+
+    def result(self, slot: int) -> Any:
+        """What an output of this subgraph's instance gives."""
+        ends = (key for key, link in self.links.items() if link[2:] == (OUTPUTS, slot))
+        return self.source(next(ends, None))
 
 
-def _link(entry: Any) -> tuple[int, tuple[int, int]]:
-    """The id, the origin and its slot of a link in either form that files have."""
+def _link(entry: Any) -> tuple[int, tuple[int, int, int, int]]:
+    """The id, the origin and the target of a link in either form that files have."""
     if isinstance(entry, dict):
-        return entry["id"], (entry["origin_id"], entry["origin_slot"])
-    return entry[0], (entry[1], entry[2])
+        return entry["id"], (entry["origin_id"], entry["origin_slot"], entry["target_id"],
+                             entry["target_slot"])
+    return entry[0], (entry[1], entry[2], entry[3], entry[4])
 
 
 def bypassed_link(node: Json, slot: int) -> int | None:

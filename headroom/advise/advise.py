@@ -19,15 +19,19 @@ def advise(case: Case) -> list[Finding]:
     return sorted((one for one in found if _is_worth(case, one)), key=_rank)
 
 
-def advise_into(case: Case, target_bytes: int) -> list[tuple[Finding, Bounds]]:
+def advise_into(case: Case, target_bytes: int, off_bytes: int = 0) -> list[tuple[Finding, Bounds]]:
     """Return what brings the peak down to a size, in the order to apply it.
 
-    With the peak to expect after each. Where that is not enough, or may not be, OOM Guard is last:
-    with it the run goes on where memory runs short.
+    With the peak to expect after each, which may be off by `off_bytes`. Where that is not enough,
+    or may not be, OOM Guard is last: with it the run goes on where memory runs short.
     """
-    steps = [(option.finding, after) for option, after in plan.until(case, target_bytes)]
-    after = steps[-1][1] if steps else plan.expected(case, [])
-    if after.high > target_bytes:
+    now = plan.expected(case, [])
+    if now.high <= target_bytes:
+        return []
+    made = plan.until(case, target_bytes - off_bytes)
+    steps = [(option.finding, after) for option, after in made]
+    after = steps[-1][1] if steps else now
+    if after.high + off_bytes > target_bytes:
         for finding in guard.anywhere(case):
             less = Bounds(max(after.low - finding.saves.high, 0), after.high - finding.saves.low)
             steps.append((finding, less))

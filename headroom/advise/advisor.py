@@ -19,6 +19,7 @@ from .errors import Errors
 from .finding import Finding
 from .fits import fits
 from .from_run import case_of
+from .plan import joint
 from .wires import Prompt
 from .words import lines_of, text_of
 
@@ -27,6 +28,8 @@ NOT_KNOWN = (
     "No record of this prompt: it has not begun yet, or is older than the last runs that are kept."
 )
 MOST_KEPT = 50
+# What a run without it will have at its peak; other kinds tell what they are about.
+PREDICTED = ("encode_to_cpu", "offload_after", "purge_between", "cast_bf16", "disk_cache")
 Seen = TypeVar("Seen")
 
 
@@ -68,12 +71,16 @@ class Advisor:
         if case is None:
             return []
         if into_gib is not None:
-            return [
-                {**self._json(case, finding), "expected_mib": [in_mib(x) for x in after]}
-                for finding, after in advise_into(case, round(into_gib * 1024 * MIB))
-            ]
+            return self._into(case, round(into_gib * 1024 * MIB))
         found = self._measured(prompt_id, case, advise(case))
         return [self._json(case, finding) for finding in found]
+
+    def _into(self, case: Case, target_bytes: int) -> list[dict[str, Any]]:
+        """Aim as much lower as predictions may be off."""
+        peak = case.peak_bytes
+        steps = advise_into(case, target_bytes, self._errors.margin(peak).less)
+        return [{**self._json(case, finding), "expected_mib": [
+            in_mib(x) for x in self._errors.expected(after, peak)]} for finding, after in steps]
 
     def more_of(self, prompt_id: str) -> dict[str, Any]:
         """Return what a record says besides: the smallest GPU that the run would have fitted."""
@@ -101,8 +108,10 @@ class Advisor:
         return found
 
     def _json(self, case: Case, finding: Finding) -> dict[str, Any]:
-        wide = self._errors.widened(finding.saves, case.peak_bytes)
-        return replace(finding, saves=wide).as_json(text_of(finding))
+        if finding.kind in PREDICTED and not finding.values.get("after"):
+            wide = self._errors.widened(finding.saves, case.peak_bytes)
+            finding = replace(finding, saves=wide)
+        return finding.as_json(text_of(finding))
 
     def _case(self, prompt_id: str) -> Case | None:
         prompt = self._prompt(prompt_id)
@@ -154,16 +163,19 @@ class Advisor:
     def _judge(
         self, one: str, other: str, followed: Sequence[Finding], saved: int, case: Case
     ) -> None:
-        """Learn from one advice that was followed alone: of several nobody knows whose share."""
+        """Learn from what was followed: from one alone, else from what all were to save."""
+        peaks = [each for each in followed
+                 if each.kind != "oom_guard" and not each.values.get("after")]
         with self._lock:
-            if len(followed) != 1 or followed[0].kind == "oom_guard" or (
-                (one, other) in self._judged or followed[0].values.get("after")
-            ):
+            if not peaks or (one, other) in self._judged:
                 return
             self._judged[one, other] = None
             while len(self._judged) > MOST_KEPT:
                 self._judged.popitem(last=False)
-            self._errors.add(followed[0].saves, saved, case.peak_bytes)
+            predicted = peaks[0].saves if len(peaks) == 1 else joint(
+                case, [each.id for each in peaks])
+            if predicted is not None:
+                self._errors.add(predicted, saved, case.peak_bytes)
 
 
 def _with_measured(

@@ -104,6 +104,9 @@ class Case:
         return {model_id: self._owners(facts) for model_id, facts in self.models.items()}
 
     def _owners(self, facts: ModelFacts) -> frozenset[str]:
+        return frozenset(twin for owner in self._loaders(facts) for twin in self.wires.twins(owner))
+
+    def _loaders(self, facts: ModelFacts) -> frozenset[str]:
         kind = TYPE_OF_KIND.get(facts.kind)
         loaders = frozenset(loader for node in self.prompt
                             for a, loader in self.wires.uses(node) if a == kind)
@@ -144,6 +147,14 @@ class Case:
             if self.uses(self.steps[index], model_id):
                 return index
         return len(self.steps)
+
+    @cached_property
+    def _order(self) -> dict[str, int]:
+        return {step.prompt_node: number for number, step in enumerate(self.steps)}
+
+    def last_run(self, node_id: str) -> int:
+        """Return as which step a node of the prompt ran, or began last; -1: it did not run."""
+        return self._order.get(node_id, -1)
 
     def saved(self, gone: Gone) -> Saves:
         """Return what the peak loses when nodes have so much less on the device."""

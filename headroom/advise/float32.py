@@ -38,8 +38,13 @@ def _is_cast(case: Case, takers: list[list[str]], wire: Link) -> bool:
 
 
 def _less(case: Case, step: Step, model_id: str, share: float) -> Bounds:
-    """Half the weights go; where the model computes in bfloat16 too, half of what it makes."""
+    """Half the weights go; where the model computes in bfloat16 too, half of what it makes.
+
+    A model that came while the node ran was there, as far as it came, when it computed.
+    """
     held = step.held[model_id]
+    if model_id in step.grew:
+        held = Bounds(held.high, held.high)
     is_diffusion = case.models[model_id].kind in ("diffusion model", "ControlNet", "VAE")
     computes = is_diffusion and case.uses(step, model_id)
     work = max(step.peak.at_least - step.held_bytes, 0) if computes else 0

@@ -4,6 +4,7 @@ One of them goes with an Offload Model, several with one Purge VRAM that keeps w
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from .case import NOTHING, Bounds, Case, Step
 from .finding import Json
@@ -23,21 +24,20 @@ def options(case: Case, step: Step) -> Iterator[Option]:
 
 
 def _options(case: Case, step: Step, idle: dict[str, Bounds]) -> Iterator[Option]:
-    places = _places(case, step, set(idle))
-    wires = {place: _wire(case, place, set(idle)) for place in places}
-    steps, gone = [], {}
-    for place, wire in wires.items():
-        made = _edit(case, place, set(idle), wire) if wire is not None else None
+    steps, nodes, gone = [], [], {}
+    for place in _places(case, step, set(idle)):
+        spot = _spot(case, place, set(idle))
+        made = _edit(case, place, set(idle), spot) if spot is not None else None
         if made is not None:
             steps.append(made)
+            nodes.append(place.prompt_node)
             gone.update(_gone(case, place, set(idle)))
     if not steps:
         return
     several = len(idle) > 1
     yield option(
         case, "purge_between" if several else "offload_after", step, _once(steps), gone,
-        [place.prompt_node for place in wires],
-        model=", ".join(named(case, m) for m in idle),
+        nodes, model=", ".join(named(case, m) for m in idle),
     )
 
 
@@ -66,22 +66,63 @@ def _last_user(case: Case, step: Step, idle: set[str]) -> str | None:
     return used[-1] if used else None
 
 
-def _wire(case: Case, step: Step, idle: set[str]) -> Link | None:
-    return entry_wire(case, step.prompt_node, _last_user(case, step, idle))
+class _Spot(NamedTuple):
+    """Where the new node goes: between an output and inputs. `user`: the node that it is behind."""
+
+    wire: Link
+    to: list[list[str]]
+    ref: str
+    user: str | None = None
 
 
-def _edit(case: Case, step: Step, idle: set[str], wire: Link) -> Json | None:
-    to, ref = alike(case, step.prompt_node, wire), f"before-{step.prompt_node}"
+def _spot(case: Case, step: Step, idle: set[str]) -> _Spot | None:
+    """Return a spot before a node; behind the one that used the models last, where that is later.
+
+    A node that waits for nothing but a loader would let them go before they have come.
+    """
+    user, node_id = _last_user(case, step, idle), step.prompt_node
+    wire = entry_wire(case, node_id, user)
+    if wire is None:
+        return None
+    if user is not None and user not in case.wires.above(node_id):
+        if case.last_run(wire[0]) < case.last_run(user):
+            return _behind(case, user)
+    return _Spot(wire, alike(case, node_id, wire), f"before-{node_id}")
+
+
+def _behind(case: Case, user: str) -> _Spot | None:
+    declared = case.wires.node_type(user)
+    for number in range(len(declared.outputs) if declared is not None else 0):
+        if takers := case.wires.takers((user, number)):
+            return _Spot((user, number), takers, f"behind-{user}", user)
+    return None
+
+
+def _edit(case: Case, step: Step, idle: set[str], spot: _Spot) -> Json | None:
+    given = wire_of(case, next(iter(idle))) if len(idle) == 1 else _kept(case, step)
+    if len(idle) > 1 and given is not None and _waits(case, given, spot):
+        given = None  # nothing to keep yet
+    if _is_there(case, spot, given) or (given is not None and _waits(case, given, spot)):
+        return None
     if len(idle) == 1:
-        given = wire_of(case, next(iter(idle)))
-        if given is not None and step.prompt_node in case.wires.above(given[0]):
-            return None  # that loader waits for this node
         links = {"model": list(given)} if given is not None else None
-        return insert(OFFLOAD, ref, wire, to, links) if links else None
-    keep = _kept(case, step)
-    if keep is None:
-        return insert(PURGE, ref, wire, to)
-    return insert(PURGE, ref, wire, to, {"keep": list(keep)}, unload="all but keep")
+        return insert(OFFLOAD, spot.ref, spot.wire, spot.to, links) if links else None
+    if given is None:
+        return insert(PURGE, spot.ref, spot.wire, spot.to)
+    return insert(PURGE, spot.ref, spot.wire, spot.to, {"keep": list(given)}, unload="all but keep")
+
+
+def _waits(case: Case, given: Link, spot: _Spot) -> bool:
+    """Whether the giver of a wire itself comes behind the new node."""
+    return any(taker in case.wires.above(given[0]) for taker, _ in spot.to)
+
+
+def _is_there(case: Case, spot: _Spot, given: Link | None) -> bool:
+    """Whether that very node, or a purge, is on the wire already: a second one frees no more."""
+    node = case.prompt[spot.wire[0]]
+    return node["class_type"] == PURGE or (
+        node["class_type"] == OFFLOAD and given is not None
+        and node["inputs"].get("model") == list(given))
 
 
 def _kept(case: Case, step: Step) -> Link | None:

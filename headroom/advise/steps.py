@@ -61,16 +61,16 @@ def wire_of(case: Case, model_id: str) -> Link | None:
 def entry_wire(case: Case, node_id: str, behind: str | None) -> Link | None:
     """Return the wire into a node on which to make it wait: one that comes from `behind` it.
 
-    Data before models: what waits for a model alone waits for nothing.
+    Else the one whose giver ran last. Data before models: what waits for a model waits for nothing.
     """
     links = list(case.wires.links(node_id))
-    if behind is not None:
-        after = [link for _, link in links if behind in case.wires.above(link[0])]
-        if after:
-            return after[0]
     data = [link for name, link in links
             if case.wires.type_of(node_id, name, link) not in TYPE_OF_KIND.values()]
-    return next(iter([*data, *(link for _, link in links)]), None)
+    after = [link for _, link in links if behind in case.wires.above(link[0])]
+    for wires in (after, data, [link for _, link in links]):
+        if wires:
+            return max(wires, key=lambda link: case.last_run(link[0]))
+    return None
 
 
 def alike(case: Case, node_id: str, link: Link) -> list[list[str]]:

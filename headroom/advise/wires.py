@@ -18,6 +18,8 @@ TYPE_OF_KIND = {
 MODELS = frozenset(TYPE_OF_KIND.values())
 # Types of ComfyUI's own that carry other models along: a conditioning its ControlNets.
 CARRIED = {"CONDITIONING": frozenset({"CONTROL_NET"}), "GUIDER": MODELS}
+# Nodes whose outputs are declared as lists: with which value each gives one item only.
+ALONE = {"HeadroomEncodeToCPU": ("split", "one prompt")}
 
 
 def settled(
@@ -142,6 +144,12 @@ class Wires:
                 takers.setdefault(link[0], []).append(taker)
         return self._reached(node_id, lambda one: takers.get(one, []))
 
+    def twins(self, node_id: str) -> frozenset[str]:
+        """Return a node and all that ask for the very same: ComfyUI runs one of them for all."""
+        class_type, inputs = self.prompt[node_id]["class_type"], self.prompt[node_id]["inputs"]
+        return frozenset(other for other, node in self.prompt.items()
+                         if node["class_type"] == class_type and node["inputs"] == inputs)
+
     def _reached(self, start: str, ways: Callable[[str], list[str]]) -> frozenset[str]:
         found: set[str] = set()
         pending = [start]
@@ -160,12 +168,17 @@ class Wires:
             declared = self.node_type(node_id)
             if declared is None or node_id in seen:
                 continue
-            if number < len(declared.lists) and declared.lists[number]:
+            if number < len(declared.lists) and declared.lists[number] and self._makes(node_id):
                 return True
             if not declared.takes_lists:
                 seen.add(node_id)
                 pending += [above for _, above in self.links(node_id)]
         return False
+
+    def _makes(self, node_id: str) -> bool:
+        """Whether a node that may give a list does so with the values that it has here."""
+        alone = ALONE.get(str(self.prompt[node_id]["class_type"]))
+        return alone is None or self.prompt[node_id]["inputs"].get(alone[0]) != alone[1]
 
     def naming(self, file: str) -> frozenset[str]:
         """Return the nodes with one of these file names ("a + b") among their values."""

@@ -50,8 +50,16 @@ def test_an_encoder_of_its_own_kind_is_offloaded_after_its_nodes():
     assert edited["10"]["inputs"]["model"] == ["4", 1]
 
 
+def test_a_file_that_two_nodes_load_is_one_model_whose_nodes_are_all_found():
+    """ComfyUI runs one of two equal nodes, and both hand on what it gave."""
+    prompt = {**PROMPT, "14": PROMPT["4"],
+              "7": {"class_type": "CLIPTextEncode", "inputs": {"clip": ["14", 1], "text": "b"}}}
+    assert "encode_to_cpu-6-7" in found(text_to_image(prompt), prompt)
+
+
 def test_two_checkpoints_are_purged_between_but_for_what_the_node_uses():
-    prompt = {**PROMPT, "14": PROMPT["4"], "13": {"class_type": "KSampler", "inputs": {
+    prompt = {**PROMPT, "14": {"class_type": "CheckpointLoaderSimple", "inputs": {
+        "ckpt_name": "b.safetensors"}}, "13": {"class_type": "KSampler", "inputs": {
         **PROMPT["3"]["inputs"], "model": ["14", 0], "latent_image": ["3", 0]}}}
     prompt["8"] = {"class_type": "VAEDecode", "inputs": {"samples": ["13", 0], "vae": ["14", 2]}}
     other = model("m4", "diffusion model", 1000)
@@ -116,6 +124,16 @@ def test_a_list_of_sizes_is_sorted_and_the_pictures_put_back():
     # With these the order makes no difference (benchmarks/size_orders.py).
     for settings in ({"backend": "cudaMallocAsync"}, {"backend": "native", "expandable": True}):
         assert "size_sorter" not in kinds(steps, prompt, allocator=settings)
+
+
+@pytest.mark.parametrize("split, lists", [("one prompt", 0), ("one prompt per line", 1)])
+def test_one_prompt_is_no_list_of_sizes(split, lists):
+    """Encode to CPU declares its outputs as lists, whatever it is told to make."""
+    encode = {"class_type": "HeadroomEncodeToCPU",
+              "inputs": {"clip": ["4", 1], "text": "a cat", "split": split}}
+    prompt = {**PROMPT, "6": encode, "7": encode}
+    wires = case(text_to_image(prompt), prompt).wires
+    assert wires.is_list(("3", 0)) == bool(lists)
 
 
 def test_a_text_that_was_encoded_in_run_after_run_is_kept_on_disk():
@@ -217,3 +235,26 @@ def test_thousands_of_nodes_in_a_row_are_no_trouble(class_type):
     prompt["3"] = {"class_type": "KSampler",
                    "inputs": {**PROMPT["3"]["inputs"], "model": ["1999", 0]}}
     assert any(one.kind == "encode_to_cpu" for one in advise(case(text_to_image(prompt), prompt)))
+
+
+TWO = {**PROMPT, "14": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": "b"}},
+       "16": {"class_type": "CLIPTextEncodeFlux", "inputs": {"clip": ["14", 1]}}}
+TWO_STEPS = (
+    step("8", 700, {"m3": (0, 200)}, TWO), step("9", 250, {"m3": 200}, TWO),
+    step("16", 900, {"m3": 200, "m2": (0, 600)}, TWO),
+)
+
+
+def test_what_waits_for_a_loader_only_is_freed_behind_the_node_that_used_it():
+    """Before the encode node the new one would run as soon as the file is loaded: too early."""
+    one = found(TWO_STEPS, TWO, (CLIP, VAE))["offload_after-16"]
+    (insert,) = one.edit["steps"]
+    assert (insert["from"], insert["to"], insert["links"]) == (
+        ["8", 0], [["9", "images"]], {"model": ["4", 2]})
+
+
+def test_what_is_on_the_wire_already_is_not_advised_again():
+    (insert,) = found(TWO_STEPS, TWO, (CLIP, VAE))["offload_after-16"].edit["steps"]
+    again = apply_edit(TWO, {"steps": [insert]})
+    steps = [*TWO_STEPS[:1], step("17", 250, {"m3": 200}, again), *TWO_STEPS[1:]]
+    assert "offload_after-16" not in found(steps, again, (CLIP, VAE))

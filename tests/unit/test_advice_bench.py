@@ -5,8 +5,10 @@ import pytest
 from devtools.bench_run import load
 
 PART = {
-    "stock": {"peak_reserved_mib": 500.0, "left_reserved_mib": 500.0, "completes_at_mib": [48]},
-    "advised": {"peak_reserved_mib": 300.0, "left_reserved_mib": 0.0, "completes_at_mib": [48, 24]},
+    "stock": {"peak_reserved_mib": 500.0, "left_reserved_mib": 500.0, "smallest_capacity_mib": 48,
+              "growth_mib": 9.0},
+    "advised": {"peak_reserved_mib": 300.0, "left_reserved_mib": 0.0, "smallest_capacity_mib": 24,
+                "growth_mib": 0.0},
     "predicted_peak_mib": [290.0, 310.0], "first_peak_mib": 300.0,
     "each": [{"id": "a", "predicted_mib": [100.0, 200.0], "measured_mib": 150.0},
              {"id": "b", "predicted_mib": [0.0, 50.0], "measured_mib": 80.0}],
@@ -35,7 +37,8 @@ def test_what_is_as_it_should_be_is_no_problem(bench):
 
 @pytest.mark.parametrize("figure, value, words", [
     ("peak_reserved_mib", 330.0, "than by hand"), ("peak_reserved_mib", 510.0, "than before"),
-    ("left_reserved_mib", 20.0, "than by hand"), ("completes_at_mib", [], "it fails at [48]"),
+    ("left_reserved_mib", 20.0, "than by hand"), ("smallest_capacity_mib", 28, "than by hand"),
+    ("smallest_capacity_mib", 50, "than before"), ("growth_mib", 2.0, "than by hand"),
 ])
 def test_what_needs_more_than_it_may_is_a_problem(bench, figure, value, words):
     worse = bench.problems(found(advised={**PART["advised"], figure: value}))

@@ -70,16 +70,25 @@ def test_a_node_that_the_server_lacks_is_named():
         ui_prompt.api_prompt(saved(), {k: v for k, v in INFOS.items() if k != "Save"})
 
 
-def test_a_subgraph_is_refused_with_the_way_out():
-    workflow = saved()
-    workflow["definitions"] = {"subgraphs": [{"id": "abc"}]}
-    node_of(workflow, "Load")["type"] = "abc"
-    with pytest.raises(DevError, match=r"Export \(API\)"):
-        ui_prompt.api_prompt(workflow, INFOS)
+def choice(*options):
+    return ["COMFY_DYNAMICCOMBO_V3", {"options": [
+        {"key": key, "inputs": {"required": inputs}} for key, inputs in options]}]
 
 
-def test_a_node_whose_inputs_depend_on_its_values_is_refused_with_the_way_out():
+@pytest.mark.parametrize("values, wanted", [
+    (["mp4", 5, "out"], {"format": "mp4", "format.quality": 5, "name": "out"}),
+    (["gif", "out"], {"format": "gif", "name": "out"}),
+    (["mp4"], {"format": "mp4", "format.quality": 9, "name": "x"}),
+    ([], {"format": "gif", "name": "x"}),
+    ({"format": "mp4", "format.quality": 5}, {"format": "mp4", "format.quality": 5}),
+])
+def test_a_choice_brings_the_inputs_of_its_value(values, wanted):
+    format = choice(("gif", {}), ("mp4", {"quality": ["INT", {"default": 9}],
+                                          "images": ["COMFY_AUTOGROW_V3", {"template": {}}]}))
     infos = node_infos({**OBJECT_INFO, "Save": {"input": {"required": {
-        "latent": ["LATENT"], "format": ["COMFY_DYNAMICCOMBO_V3", {}]}}, "output": []}})
-    with pytest.raises(DevError, match=r"Node 5 \(Save\) .* Export \(API\)"):
-        ui_prompt.api_prompt(saved(), infos)
+        "latent": ["LATENT"], "format": format, "name": ["STRING", {"default": "x"}]}},
+        "output": []}})
+    workflow = saved()
+    node_of(workflow, "Save")["widgets_values"] = values
+    inputs = ui_prompt.api_prompt(workflow, infos)["5"]["inputs"]
+    assert {name: value for name, value in inputs.items() if name != "latent"} == wanted
