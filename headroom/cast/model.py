@@ -15,7 +15,8 @@ from .dtypes import FLOATS
 from .forward_dtypes import meetings
 from .functions import find_function_over, refused
 from .layers import join_layers
-from .refuse import refuse_uncastable
+from .promote import run_promoting
+from .refuse import refuse_second_names, refuse_uncastable
 from .rules import CastRules, DtypeOf, Wanted, own_dtype, plan, quantised_reason, short, unmatched
 from .tensor import CastOverflow, Rounding, check_tensor
 
@@ -64,6 +65,7 @@ def cast_module(
     retell_dtype(copied, rules.dtype)
     if joins_layers or _is_mixed(wanted) or _widens_inside(module):
         join_layers(copied, rules.dtype)
+        run_promoting(copied)
     return result
 
 
@@ -90,6 +92,7 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
     host_cast.use_compute_dtype(module, rules.dtype)
     if _is_mixed(wanted) or _widens_inside(module):
         join_layers(module, rules.dtype, dtype_of)
+    run_promoting(module)
     again = partial(_patcher_of, rules)
     copied = host_cast.private_patcher(patcher, module, result.copies, again)
     result.copies[id(patcher)] = copied
@@ -124,6 +127,8 @@ def _planned(
         return CastModel(label, _left_alone(quantised)), []
     wanted = plan(module, rules, dtype_of)
     result = CastModel(label, _nothing_to_do(wanted, rules))
+    if not result.reason:
+        refuse_second_names(module, wanted)
     buffers = {id(buffer): buffer for buffer in module.buffers()}
     for buffer in buffers.values():
         _add(result.before, buffer.dtype, buffer)
