@@ -3,7 +3,12 @@
 import json
 
 import pytest
+from support.canvas_files import assert_alike
 from support.prompts import sampling
+
+from devtools.node_info import node_infos
+from devtools.ui_edit import edited_workflow
+from devtools.ui_prompt import api_prompt
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
 
@@ -189,7 +194,8 @@ INTO_SUBGRAPH = """async () => { const nodes = [2, 4].map(id => app.graph.getNod
 def test_in_a_subgraph_the_nodes_stand_inside_and_one_undo_takes_them_back(
     sim, open_page, nodes2
 ):
-    comfy = open_page(sim(4096), nodes2=nodes2).load_prompt(sampling(seed=240 + nodes2))
+    gpu = sim(4096)
+    comfy = open_page(gpu, nodes2=nodes2).load_prompt(sampling(seed=240 + nodes2))
     page = comfy.page
     holder = page.evaluate(INTO_SUBGRAPH)
     comfy.loaded(5)
@@ -202,9 +208,11 @@ def test_in_a_subgraph_the_nodes_stand_inside_and_one_undo_takes_them_back(
                lambda route: route.fulfill(json=[advice("encode_to_cpu", *inner)]))
     panel = comfy.open_panel()
     assert comfy.run()["status"] == "success"
-    prompt = page.evaluate(PROMPT)
+    prompt, file = page.evaluate(PROMPT), page.evaluate("() => app.graph.serialize()")
     press_apply(comfy, panel, "encode_to_cpu")
     after = page.evaluate(PROMPT)
+    infos = node_infos(gpu.client.get_json("/object_info"))  # `dev.py advise` does the same
+    assert_alike(prompt, after, api_prompt(edited_workflow(file, {"steps": inner}, infos), infos))
     new = next(key for key, each in after.items() if each["class_type"] == "HeadroomOffloadModel")
     assert new.startswith(f"{holder}:")
     assert after[f"{holder}:2"]["class_type"] == "HeadroomEncodeToCPU"

@@ -46,10 +46,14 @@ def assert_links_are_whole(workflow):
 def assert_same_prompt(before, after, steps):
     """The prompt of the file after is that of the file before with the steps in it."""
     old = api_prompt(before, INFOS)
-    wanted, made = apply_edit(old, {"steps": list(steps)}), api_prompt(after, INFOS)
+    assert_alike(old, apply_edit(old, {"steps": list(steps)}), api_prompt(after, INFOS))
+
+
+def assert_alike(old, wanted, made):
+    """Two prompts are the same but for the ids of nodes that `old` does not have."""
     new = [[key for key in prompt if key not in old] for prompt in (wanted, made)]
-    names = {**{key: key for key in old}, **dict(zip(*(sorted(ids, key=_number) for ids in new),
-                                                       strict=True))}
+    pairs = zip(*(sorted(ids, key=_number) for ids in new), strict=True)
+    names = {**{key: key for key in old}, **dict(pairs)}
 
     def renamed(value):
         return [names[value[0]], value[1]] if isinstance(value, list) else value
