@@ -29,7 +29,7 @@ def _finding(case: Case, model_id: str) -> Finding | None:
             if model_id in step.held}
     return Finding(
         kind="disk_cache", saves=case.saved(gone),
-        values={"node": ran[0].title, "node_id": ran[0].node_id, "times": times + 1,
+        values={"node": ran[0].name, "node_id": ran[0].node_id, "times": times + 1,
                 **amounts(held=held)},
         measured_on={"node_id": ran[0].node_id, "times": times + 1, "held_mib": in_mib(held)},
         node_ids=tuple(nodes), edit={"steps": steps},

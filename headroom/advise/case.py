@@ -48,6 +48,11 @@ class Step:
     spare_bytes: int = 0
 
     @property
+    def name(self) -> str:
+        """What a sentence calls it: several nodes may have one title."""
+        return f"{self.title} #{self.node_id}"
+
+    @property
     def at_most(self) -> int:
         most = self.peak.at_most
         return self.peak.at_least if most is None else most

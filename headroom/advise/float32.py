@@ -7,6 +7,7 @@ from .case import Bounds, Case, Step
 from .option import Option, named, option
 from .steps import CAST, insert, wire_of
 from .wires import Link
+from .words import amounts
 
 LEAST_SHARE = 0.5  # of a model's bytes that are float32
 KEPT = 0.1  # of them that a cast may leave as they are (norms, embeddings of time)
@@ -29,7 +30,8 @@ def options(case: Case, step: Step) -> Iterator[Option]:
                 for other in case.steps if model_id in other.held}
         cast = insert(CAST, f"cast-{wire[0]}-{wire[1]}", wire, takers)
         yield option(case, "cast_bf16", step, [cast], gone, [wire[0]],
-                     cost="picture", model=named(case, model_id), output=wire[1])
+                     cost="picture", model=named(case, model_id), output=wire[1],
+                     **amounts(size=step.held[model_id].high))
 
 
 def _is_cast(case: Case, takers: list[list[str]], wire: Link) -> bool:

@@ -44,7 +44,7 @@ def _finding(case: Case, step: Step, edit: list[Json], failed: bool) -> Finding:
     nodes = list(dict.fromkeys(node for part in edit for node, _ in part["to"]))
     return Finding(
         kind="oom_guard", saves=Saves(asked, max(used + made // 2, asked)),
-        values={"node": step.title, "node_id": step.node_id, "failed": failed,
+        values={"node": step.name, "node_id": step.node_id, "failed": failed,
                 **({"sentence": "oom_guard_failed"} if asked else {}),
                 **amounts(peak=step.peak.at_least, **({"asked": asked} if asked else {}))},
         measured_on={"node_id": step.node_id, "peak_mib": in_mib(step.peak.at_least),

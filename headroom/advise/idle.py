@@ -37,7 +37,7 @@ def _options(case: Case, step: Step, idle: dict[str, Bounds]) -> Iterator[Option
     several = len(idle) > 1
     yield option(
         case, "purge_between" if several else "offload_after", step, _once(steps), gone,
-        nodes, model=", ".join(named(case, m) for m in idle),
+        nodes, model=named(case, *idle),
     )
 
 

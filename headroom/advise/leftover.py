@@ -26,7 +26,7 @@ def _finding(
     models = ", ".join(case.models[m].file or case.models[m].class_name for m in goes)
     return Finding(
         kind="purge_between", saves=Saves(sum(held.low for held in goes.values()), left),
-        values={"sentence": "purge_at_end", "node": last.title, "node_id": last.node_id,
+        values={"sentence": "purge_at_end", "node": last.name, "node_id": last.node_id,
                 "model": models, "after": True, **amounts(left=left)},
         measured_on={"node_id": last.node_id, "left_mib": in_mib(left)},
         node_ids=(last.prompt_node,), cost="seconds", edit={"steps": [step]},

@@ -28,7 +28,7 @@ def option(
     less = less_by_node(gone).get(step.node_id, NOTHING)
     finding = Finding(
         kind=kind, saves=Saves(0, 0),
-        values={"node": step.title, "node_id": step.node_id,
+        values={"node": step.name, "node_id": step.node_id,
                 **amounts(held=less.high, peak=step.peak.at_least), **values},
         measured_on={"node_id": step.node_id, "peak_mib": in_mib(step.peak.at_least),
                      "held_mib": in_mib(less.high)},
@@ -38,7 +38,8 @@ def option(
     return Option(finding, gone)
 
 
-def named(case: Case, model_id: str) -> str:
-    """Return what a user calls a model: its file, else its kind and class."""
-    facts = case.models[model_id]
-    return facts.file or f"{facts.kind} {facts.class_name}"
+def named(case: Case, *models: str) -> str:
+    """Return what a user calls models: their files, else their kinds and classes."""
+    known = [case.models[model_id] for model_id in models]
+    names = ", ".join(facts.file or f"{facts.kind} {facts.class_name}" for facts in known)
+    return names if known[0].file else names[:1].upper() + names[1:]

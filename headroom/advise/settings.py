@@ -69,6 +69,6 @@ def _cudnn(case: Case) -> Iterator[Finding]:
 
 def _spare(step: Step) -> tuple[Json, Json]:
     return (
-        {"node": step.title, "node_id": step.node_id, **amounts(spare=step.spare_bytes)},
+        {"node": step.name, "node_id": step.node_id, **amounts(spare=step.spare_bytes)},
         {"node_id": step.node_id, "spare_mib": in_mib(step.spare_bytes)},
     )

@@ -32,7 +32,7 @@ def _finding(case: Case, step: Step) -> Finding | None:
     spare = max(other.spare_bytes for other in case.steps)
     return Finding(
         kind="size_sorter", saves=Saves(0, spare),
-        values={"node": step.title, "node_id": step.node_id, **amounts(spare=spare)},
+        values={"node": step.name, "node_id": step.node_id, **amounts(spare=spare)},
         measured_on={"node_id": step.node_id, "spare_mib": in_mib(spare)},
         node_ids=(step.prompt_node,), edit={"steps": _edit(case, latent, ends)},
     )

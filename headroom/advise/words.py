@@ -11,33 +11,36 @@ SENTENCES = {
                      "Let Encode to CPU encode the prompts: it keeps the result in RAM and lets "
                      "the text encoder go.",
     "offload_after": "{model} stays on the GPU while {node} runs ({held} that it does not need). "
-                     "An Offload Model before it lets that go; it comes back when it is used.",
+                     "An Offload Model lets that go by then; it comes back when it is used.",
     "purge_between": "{model} stay on the GPU while {node} runs ({held} that it does not need). A "
-                     "Purge VRAM before it lets them go; they come back when they are used.",
-    "purge_at_end": "{left} stay on the GPU after the run, so that the next one starts faster. If "
-                    "other programs need the card, a Purge VRAM at the end gives it back.",
-    "cast_bf16": "{model} is in float32. Cast bf16 halves it, which changes the picture a little.",
+                     "Purge VRAM lets them go by then; they come back when they are used.",
+    "purge_at_end": "{left} stay on the GPU after {node}, the last node, so that the next run "
+                    "starts faster. If other programs need the card, a Purge VRAM at the end gives "
+                    "it back.",
+    "cast_bf16": "{model} is in float32 and takes {size} while {node} runs. Cast bf16 halves it, "
+                 "which changes the picture a little.",
     "oom_guard": "{node} needs the most memory of this run: {peak} were in use. With OOM Guard the "
                  "run goes on in smaller pieces instead of failing where that is not there.",
     "oom_guard_failed": "{node} ran out of memory when it asked for {asked}. With OOM Guard it "
                         "frees what it can and tries again in smaller pieces.",
-    "size_sorter": "{node} works through a list of sizes, and torch keeps {spare} that no tensor "
+    "size_sorter": "{node} works through a list of sizes, and PyTorch keeps {spare} that no tensor "
                    "uses. Size Sorter begins with the largest, so that the others fit into its "
                    "memory; Restore Order puts the pictures back in their order.",
-    "disk_cache": "The same text was encoded in {times} runs, each time with {held} of text "
+    "disk_cache": "{node} encoded the same text in {times} runs, each time with {held} of text "
                   "encoder. With the disk cache of Encode to CPU the encoder is not even loaded.",
     "other_process": "{process} holds {held} of the same GPU. Close it, or run it elsewhere.",
     "reserve": "{process} takes {held} of the GPU at times. Start ComfyUI with "
                "--reserve-vram {gib}, so that it leaves that much to others.",
-    "expandable_segments": "torch keeps {spare} that no tensor uses, in pieces that may be too "
-                           "small. Start ComfyUI with the environment variable "
+    "expandable_segments": "PyTorch keeps {spare} after {node} that no tensor uses, in pieces that "
+                           "may be too small. Start ComfyUI with the environment variable "
                            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True ({source}).",
-    "gc_threshold": "torch keeps {spare} that no tensor uses. Start ComfyUI with the environment "
-                    "variable PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:{threshold}, "
+    "gc_threshold": "PyTorch keeps {spare} after {node} that no tensor uses. Start ComfyUI with "
+                    "the environment variable "
+                    "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:{threshold}, "
                     "so that it gives old pieces back before it runs short ({source}).",
     "cudnn_benchmark": "{node} works through several sizes while cuDNN tries its algorithms anew "
-                       "for each, with memory of their own. Start ComfyUI without "
-                       "--fast autotune ({source}).",
+                       "for each, with memory of their own; PyTorch keeps {spare} that no tensor "
+                       "uses. Start ComfyUI without --fast autotune ({source}).",
 }
 
 

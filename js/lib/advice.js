@@ -16,11 +16,15 @@ export function rangeText([low, high], words) {
 
 /** The sentence of a piece of advice in the user's language, the server's own where it has none. */
 export function adviceText(item, words) {
-  const values = item.values ?? {};
+  const values = { ...item.values };
+  if (values.model) values.model = kindsIn(values.model, words);
   const said = saidText({ key: `advice_${values.sentence ?? item.kind}`, values }, item.text, words);
-  const text = /\{\w+\}/.test(said) ? item.text : said;
-  return text.charAt(0).toUpperCase() + text.slice(1);
+  return /\{\w+\}/.test(said) ? item.text : said;
 }
+
+/** Models without a file are called by their kind, which has a name in each language. */
+const kindsIn = (models, { modelKinds }) =>
+  Object.entries(modelKinds ?? {}).reduce((text, [kind, name]) => text.replaceAll(new RegExp(`\\b${kind} `, "gi"), `${name} `), models);
 
 export const titleOf = (item, words) => words[`title_${item.kind}`] ?? item.kind;
 

@@ -2,6 +2,7 @@
 
 export const ADVICE_WORDS = {
   en: {
+    modelKinds: {},
     advice: "What to change",
     adviceMore: "{count} more",
     adviceSaves: "Saves {range}",
@@ -53,6 +54,7 @@ export const ADVICE_WORDS = {
     title_reserve: "Reserve",
   },
   zh: {
+    modelKinds: { "text encoder": "文本编码器", "diffusion model": "扩散模型", "upscale model": "放大模型" },
     advice: "可以改什么",
     adviceMore: "另有 {count} 条",
     adviceSaves: "节省 {range}",

@@ -19,6 +19,8 @@ test("a sentence is said in the user's language, the server's own where it has n
   assert.equal(adviceText(said, EN), "In English.");
   assert.match(adviceText(said, ZH), /VAE Decode 是这次运行中最占显存的节点/);
   assert.equal(adviceText(item("oom_guard", 1, 2), ZH), "In English.");
+  const cast = item("cast_bf16", 1, 2, { values: { node: "KSampler #3", size: "2.0 GiB", model: "Diffusion model SD15, text encoder T5" } });
+  assert.match(adviceText(cast, ZH), /^扩散模型 SD15, 文本编码器 T5 是 float32，KSampler #3/);
   assert.equal(adviceText(item("a new kind", 1, 2), ZH), "In English.");
 });
 
