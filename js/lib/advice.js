@@ -22,9 +22,11 @@ export function adviceText(item, words) {
   return /\{\w+\}/.test(said) ? item.text : said;
 }
 
+const KINDS = { "text encoder": "kindEncoder", "diffusion model": "kindDiffusion", "upscale model": "kindUpscale" };
+
 /** Models without a file are called by their kind, which has a name in each language. */
-const kindsIn = (models, { modelKinds }) =>
-  Object.entries(modelKinds ?? {}).reduce((text, [kind, name]) => text.replaceAll(new RegExp(`\\b${kind} `, "gi"), `${name} `), models);
+const kindsIn = (models, words) =>
+  models.replace(/\b(text encoder|diffusion model|upscale model) /gi, (_, kind) => `${words[KINDS[kind.toLowerCase()]]} `);
 
 export const titleOf = (item, words) => words[`title_${item.kind}`] ?? item.kind;
 

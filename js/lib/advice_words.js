@@ -2,7 +2,9 @@
 
 export const ADVICE_WORDS = {
   en: {
-    modelKinds: {},
+    kindEncoder: "text encoder",
+    kindDiffusion: "diffusion model",
+    kindUpscale: "upscale model",
     advice: "What to change",
     adviceMore: "{count} more",
     adviceSaves: "Saves {range}",
@@ -29,7 +31,7 @@ export const ADVICE_WORDS = {
     fitShort: "All of it together ({names}) leaves {expects} to be expected, more than asked for.",
     fitNothing: "It needs {needs}, and nothing here can be applied.",
     fitPicture: "Changes the picture: {names}.",
-    fits: "Smallest GPU that this run would have fitted: {range}",
+    fits: "Smallest GPU for this run without streaming weights: {range}",
     fitsCards: "a card of {card} GiB is enough",
     fitsKind: "Measured in this run; a dry run (dev.py fit) is calculated, without a GPU.",
     atLeast: "≥ {amount}",
@@ -54,7 +56,9 @@ export const ADVICE_WORDS = {
     title_reserve: "Reserve",
   },
   zh: {
-    modelKinds: { "text encoder": "文本编码器", "diffusion model": "扩散模型", "upscale model": "放大模型" },
+    kindEncoder: "文本编码器",
+    kindDiffusion: "扩散模型",
+    kindUpscale: "放大模型",
     advice: "可以改什么",
     adviceMore: "另有 {count} 条",
     adviceSaves: "节省 {range}",
@@ -81,7 +85,7 @@ export const ADVICE_WORDS = {
     fitShort: "即使全部应用（{names}），预计仍需要 {expects}，超过所要求的大小。",
     fitNothing: "需要 {needs}，而这里没有可应用的建议。",
     fitPicture: "会改变图像：{names}。",
-    fits: "这次运行能放下的最小显存：{range}",
+    fits: "不分块传输权重时，这次运行能放下的最小显存：{range}",
     fitsCards: "{card} GiB 的显卡足够",
     fitsKind: "在这次运行中实测；演算（dev.py fit）由计算得出，不需要 GPU。",
     atLeast: "≥ {amount}",
