@@ -11,6 +11,9 @@ from .errors import DevError
 
 EDIT = Path(__file__).resolve().parent.parent / "headroom" / "advise" / "edit.py"
 Json = dict[str, Any]
+# What the figure is of, where it is not the peak.
+WORDS = {"oom_guard": "Needs {} less where memory runs short",
+         "after": "Leaves {} less on the GPU after the run"}
 NO_ROUTE = "install or update Headroom on it"
 
 
@@ -32,13 +35,17 @@ def text(found: Sequence[Mapping[str, Any]]) -> str:
 
 def saving(one: Mapping[str, Any]) -> str:
     """What it saves, what that costs, and what it has saved where it was followed."""
-    words = [f"Saves {span(one['saves_mib'])}"]
+    words = [WORDS.get(_what(one), "Saves {}").format(span(one["saves_mib"]))]
     words.append("can change the picture" if one["changes_picture"] else "the picture stays")
     if one.get("measured_mib"):
         words.append(f"it has saved {one['measured_mib']['mib']:,.0f} MiB")
     if one["edit"] is None:
         words.append("not in the workflow: a setting")
     return "; ".join(words) + "."
+
+
+def _what(one: Mapping[str, Any]) -> str:
+    return "after" if (one.get("values") or {}).get("after") else str(one.get("kind"))
 
 
 def span(mib: Sequence[float]) -> str:

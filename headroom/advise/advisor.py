@@ -28,7 +28,6 @@ NOT_KNOWN = (
     "No record of this prompt: it has not begun yet, or is older than the last runs that are kept."
 )
 MOST_KEPT = 50
-# What a run without it will have at its peak; other kinds tell what they are about.
 PREDICTED = ("encode_to_cpu", "offload_after", "purge_between", "cast_bf16", "disk_cache")
 Seen = TypeVar("Seen")
 
@@ -108,7 +107,7 @@ class Advisor:
         return found
 
     def _json(self, case: Case, finding: Finding) -> dict[str, Any]:
-        if finding.kind in PREDICTED and not finding.values.get("after"):
+        if _is_of_peak(finding):
             wide = self._errors.widened(finding.saves, case.peak_bytes)
             finding = replace(finding, saves=wide)
         return finding.as_json(text_of(finding))
@@ -164,8 +163,7 @@ class Advisor:
         self, one: str, other: str, followed: Sequence[Finding], saved: int, case: Case
     ) -> None:
         """Learn from what was followed: from one alone, else from what all were to save."""
-        peaks = [each for each in followed
-                 if each.kind != "oom_guard" and not each.values.get("after")]
+        peaks = [each for each in followed if _is_of_peak(each)]
         with self._lock:
             if not peaks or (one, other) in self._judged:
                 return
@@ -181,10 +179,15 @@ class Advisor:
 def _with_measured(
     finding: Finding, followed: Sequence[Finding], saved: int, run: str
 ) -> Finding:
-    if finding not in followed:
+    if finding not in followed or not _is_of_peak(finding):
         return finding
-    together = [other.id for other in followed if other is not finding]
+    together = [other.id for other in followed if other is not finding and _is_of_peak(other)]
     return replace(finding, measured={"mib": in_mib(saved), "run": run, "together": together})
+
+
+def _is_of_peak(finding: Finding) -> bool:
+    """Whether it foretells the peak of a run without it: its share in what was saved is known."""
+    return finding.kind in PREDICTED and not finding.values.get("after")
 
 
 def _ran(run: Run) -> frozenset[str]:

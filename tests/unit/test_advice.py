@@ -93,6 +93,12 @@ def test_a_float32_model_is_cast_and_that_changes_the_picture():
     assert "cast_bf16" not in kinds(steps, models=(unet,), can_bf16=False)
 
 
+def test_a_model_that_came_with_the_node_was_there_when_it_computed():
+    unet = model("m1", "diffusion model", 1000, float32_bytes=1000 * MIB)
+    steps = [step("3", 1300, {"m1": (0, 1000)})]
+    assert saves(found(steps, models=(unet,), can_bf16=True)["cast_bf16-4-output0"]) == (450, 650)
+
+
 def test_a_peak_in_a_vae_is_guarded_and_so_is_what_would_fail_next():
     one = found()["oom_guard-3-8"]
     edited = apply_edit(PROMPT, one.edit)

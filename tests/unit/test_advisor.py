@@ -133,6 +133,20 @@ def test_past_errors_make_the_next_ranges_wider_once_each(advisor, first, record
     assert (low, high) == (400, 620)
 
 
+def test_several_that_were_followed_at_once_teach_what_all_of_them_were_to_save(
+    advisor, first, records, prompts
+):
+    """The purge at the end is about what stays after the run: no share of the peak is its own."""
+    found = advisor.advice("first")
+    end = next(one for one in found if one["values"].get("after"))
+    followed(records, prompts, advisor, left_mib=200)
+    prompts["second"] = apply_edit(prompts["second"], end["edit"])
+    now = advisor.advice("first")
+    assert encode(now)["measured_mib"] == {"mib": 400.0, "run": "second", "together": []}
+    assert [one["measured_mib"] for one in now if one["id"] == end["id"]] == [None]
+    assert encode(advisor.advice("first"))["saves_mib"] == [400, 620]
+
+
 def test_making_it_fit_tells_the_peak_to_expect_after_each_step(advisor, first):
     steps = advisor.advice("first", into_gib=1.25)
     assert [one["kind"] for one in steps] == ["encode_to_cpu"]

@@ -123,5 +123,8 @@ def test_advice_reads_as_a_list_with_what_it_has_saved():
         "What to change:\n1. Do encode_to_cpu.\n"
         "   Saves up to 1,500 MiB; can change the picture; it has saved 1,234 MiB."
     )
+    assert advice.saving(item("oom_guard")).startswith("Needs up to 1,500 MiB less where memory ")
+    assert advice.saving(item("purge_between", values={"after": True})).startswith(
+        "Leaves up to 1,500 MiB less on the GPU after the run; ")
     assert advice.text([]) == "There is nothing to advise."
     assert advice.span([10, 10]) == "10 MiB" and advice.span([10, 2000]) == "10 to 2,000 MiB"
