@@ -5,6 +5,7 @@ from typing import Any
 
 from ..base.device import MIB
 from ..base.said import joined, said
+from ..measure.report import mib_text
 from .failure import Failure
 
 
@@ -38,7 +39,7 @@ class Recovery:
 
 def freed_text(amount_mib: float) -> str:
     """Return `amount_mib` as the report of one step says it."""
-    return f"{amount_mib:,.1f} MiB" if abs(amount_mib) * MIB >= 1 else "nothing"
+    return mib_text(amount_mib * MIB) if abs(amount_mib) * MIB >= 1 else "nothing"
 
 
 def tried_text(recovery: Recovery) -> str:

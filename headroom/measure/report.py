@@ -60,7 +60,12 @@ class Report:
 
 def mib_text(amount_bytes: float) -> str:
     """Return `amount_bytes` as text in MiB with one decimal."""
-    return f"{amount_bytes / MIB:,.1f} MiB"
+    return f"{tenths(amount_bytes / MIB):,.1f} MiB"
+
+
+def tenths(amount: float) -> float:
+    """Return `amount` rounded to one decimal, as text is to show it: never "-0.0"."""
+    return round(amount, 1) + 0.0
 
 
 def difference_table(before: Snapshot, after: Snapshot) -> list[str]:
@@ -124,6 +129,6 @@ def _row(name: str, old: int | None, new: int | None) -> str:
         return said("figure_unknown", f"  {name:<19} not known here", name=called)
     text = (
         f"  {name:<19} {old / MIB:>10,.1f} -> {new / MIB:>10,.1f} MiB"
-        f"  ({(new - old) / MIB:+,.1f})"
+        f"  ({tenths((new - old) / MIB):+,.1f})"
     )
     return said("figure_row", text, name=called, before_mib=old / MIB, after_mib=new / MIB)

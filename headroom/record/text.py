@@ -8,6 +8,7 @@ from typing import Any
 
 from ..base.said import Said, heard, joined, lines, said, said_json
 from ..measure.journal import executing_node
+from ..measure.report import tenths
 from .recorder import current_recorder
 
 MAX_LINES = 200
@@ -157,7 +158,7 @@ def _attempt_line(entry: dict[str, Any]) -> str:
     if entry["attempt"] == 0:  # nobody recovers
         return said("report_oom", f"{where}: {action}", **_place(entry), action=action)
     end, freed = _OUTCOMES[entry["recovered"]], entry["freed_mib"]
-    text = f"{where}, attempt {entry['attempt']}: {action}, {freed:,.1f} MiB freed, {end}"
+    text = f"{where}, attempt {entry['attempt']}: {action}, {tenths(freed):,.1f} MiB freed, {end}"
     return said("report_attempt", text, **_place(entry), attempt=entry["attempt"], action=action,
                 freed_mib=freed, end=end)
 

@@ -1,7 +1,7 @@
 """Every device is measured, and the one with the least room is found."""
 
 from headroom.base.device import MIB
-from headroom.measure.report import Report
+from headroom.measure.report import Report, difference_table, mib_text
 from headroom.measure.snapshot import DeviceMemory, Snapshot, freed_mib
 
 
@@ -47,3 +47,9 @@ def test_what_others_do_on_a_device_not_in_use_is_nothing_that_was_freed():
     text = Report("headline", (), before, after).text
     assert "cuda:1 (A card), not in use by this process" in text
     assert text.count("driver free") == 2 and text.count("torch reserved") == 1
+
+
+def test_a_little_less_is_written_as_nothing_and_never_as_minus_nothing():
+    before, after = Snapshot((), 5 * MIB, 0), Snapshot((), 5 * MIB - 20_000, 0)
+    assert "(+0.0)" in difference_table(before, after)[-1] and mib_text(-20_000) == "0.0 MiB"
+    assert "(-1.0)" in difference_table(before, Snapshot((), 4 * MIB, 0))[-1]
