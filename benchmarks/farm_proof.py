@@ -110,12 +110,16 @@ def mixed(args: argparse.Namespace, folder: Path, servers: Json) -> Json:
     done = Counter(entry["key"] for entry in ledger if entry["what"] == "done")
     moved = {entry["key"] for entry in ledger if entry["what"] == "out of memory"}
     problems += [f"{key} is finished {times} times" for key, times in done.items() if times > 1]
+    rescued = sum(bool(entry.get("rescued")) for entry in ledger if entry["what"] == "done")
+    problems += [f"none was {what}" for what, count in
+                 (("rescued on its own server", rescued), ("moved", len(moved & set(done))))
+                 if not count]
     return {
         "finished": len(results), "faults": [fault.what for fault in faults if fault.is_done],
         "by_server": dict(Counter(one["server"] for one in results.values())),
         "attempts": dict(Counter(
-            entry["what"] for entry in farm.ledger() if entry["what"] != "begin")),
-        "rescued": sum(bool(entry.get("rescued")) for entry in ledger if entry["what"] == "done"),
+            entry["what"] for entry in ledger if entry["what"] != "begin")),
+        "rescued": rescued,
         "moved": len(moved & set(done)),
         "executed_twice": sum(executions(servers, body) > 1 for body in prompts),
         **farm.pace(), "problems": problems,

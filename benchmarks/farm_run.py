@@ -40,11 +40,14 @@ class Fault:
 
 
 class Farm:
-    """One folder of results, and the command that fills it, as often as it is started."""
+    """One folder of results, and the command that fills it, as often as it is started.
 
-    def __init__(self, folder: Path, servers: list[Any]) -> None:
+    `options` are further words of the command.
+    """
+
+    def __init__(self, folder: Path, servers: list[Any], *options: str) -> None:
         folder.mkdir(parents=True)
-        self.folder = folder
+        self.folder, self._options = folder, options
         self.file, self._results = folder / "prompts.jsonl", folder / "results"
         self._servers = folder / "servers.json"
         entries = [{"url": one, "name": one} if isinstance(one, str) else one for one in servers]
@@ -84,8 +87,7 @@ class Farm:
 
     def _start(self) -> None:
         words = ["run", str(self.file), "--servers", str(self._servers), "--results",
-                 str(self._results), "--after-oom", "move", "--silent-seconds",
-                 str(SILENT_SECONDS)]
+                 str(self._results), "--silent-seconds", str(SILENT_SECONDS), *self._options]
         env = {**os.environ, "RAY_TMPDIR": str(self.folder.parent)}
         with (self.folder / "log").open("ab") as log:
             self._process = start_process([sys.executable, "-m", "farm", *words], cwd=ROOT,

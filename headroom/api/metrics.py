@@ -73,7 +73,7 @@ class _Names:
         self._known: set[str] = set()
 
     def label(self, class_type: str | None) -> str:
-        name = class_type or OTHER
+        name = (class_type or OTHER).encode("utf-8", "replace").decode("utf-8")
         if name not in self._known and len(self._known) >= MAX_CLASSES:
             return OTHER
         self._known.add(name)

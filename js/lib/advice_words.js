@@ -98,7 +98,7 @@ export const ADVICE_WORDS = {
     heldResetTip: "忘掉到现在为止的峰值",
     title_encode_to_cpu: "编码到 CPU",
     title_offload_after: "卸载模型",
-    title_purge_between: "清理显存",
+    title_purge_between: "显存清理",
     title_cast_bf16: "转换为 bf16",
     title_size_sorter: "尺寸排序",
     title_oom_guard: "显存不足守护",

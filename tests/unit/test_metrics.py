@@ -107,6 +107,11 @@ def test_runs_are_counted_by_outcome_even_those_that_nobody_can_ask_for_any_more
     assert samples(metrics.page())["headroom_runs_total", "success"] == 15  # counted once
 
 
+def test_a_class_whose_name_is_no_unicode_does_not_take_the_page_away(source, metrics):
+    source.play("p", nodes=(("1", "odd\udc80name"),))
+    assert samples(metrics.page())["headroom_node_peak_vram_bytes_count", "odd?name"] == 1
+
+
 def test_nothing_is_counted_before_the_first_request(source):
     metrics = Metrics(source, lambda: [], lambda _: {})
     source.play("before")
