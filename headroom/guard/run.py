@@ -8,8 +8,8 @@ from .shortage import Shortage, lacked_so_far
 from .split_batch import piece_count
 
 KEY = "headroom_oom_guard"
-# Larger pieces take less than in proportion: workspaces and blocks filled in part do not grow. By so
-# much they may seem too large (fake driver: SDXL took 182 MiB a row and two came through in 353).
+# Larger pieces take less than in proportion: workspaces and blocks filled in part do not grow. So
+# much too large they may seem (fake driver: SDXL took 182 MiB a row, and two fitted into 353).
 _FIXED_SHARE = 0.07
 
 
