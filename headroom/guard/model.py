@@ -61,6 +61,7 @@ class _Guard:
         guider = executor.class_obj
         self._guard.start_sampling(guider)
         run = GuardedRun()
+        run.is_first = True
         kind = kind_of(guider, noise.shape, self._options)
         room = room_bytes(guider.model_patcher.load_device)
         recall_into(run, kind, room)
