@@ -75,6 +75,8 @@ class GuardedRun:
         fits = min(most, int(footprint.room_bytes / need_bytes * took))
         if self.pieces(fits) < self.pieces(took):
             self.limit = self.even(fits)
+            grown_bytes = footprint.need_bytes * self.limit // took
+            self.need_bytes = min(grown_bytes, footprint.room_bytes)
 
     def pieces(self, limit: int) -> int:
         """Return in how many pieces of at most `limit` rows the widest call runs."""

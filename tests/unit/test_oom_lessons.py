@@ -173,7 +173,14 @@ def test_after_a_step_the_pieces_are_as_large_as_what_they_took_allows():
     assert run.limit == 1
     run.worked(Footprint(need_bytes=50, room_bytes=500))
     assert run.limit == 8  # ten would fit
-    assert run.need_bytes == 50
+    assert run.need_bytes == 400  # so much has to stay free of weights in the next prompt
+
+
+def test_what_is_kept_free_for_larger_pieces_is_never_more_than_there_was():
+    run = run_of(8, 4)
+    run.limit, run.too_many = 1, 4
+    run.worked(Footprint(need_bytes=182, room_bytes=353))
+    assert run.need_bytes == 353
 
 
 def test_two_rows_are_tried_where_one_took_a_little_over_half_the_room():
