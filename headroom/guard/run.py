@@ -8,7 +8,9 @@ from .shortage import Shortage, lacked_so_far
 from .split_batch import piece_count
 
 KEY = "headroom_oom_guard"
-_SURE = 0.95  # of the room: blocks are rounded up
+# Larger pieces take less than in proportion: workspaces and blocks filled in part do not grow. So
+# much too large they may seem (fake driver: SDXL took 182 MiB a row, and two fitted into 353).
+_FIXED_SHARE = 0.07
 
 
 class GuardedRun:
@@ -26,6 +28,7 @@ class GuardedRun:
         self.keep_bytes = 0  # to keep free when loading, as an earlier run has taught
         self.need_bytes = 0  # what a step took, measured after a recovery
         self.missing_bytes: int | None = None  # what the last failed step lacked
+        self.is_first = False  # of a sampling no step has begun
         self.begins_fresh = False  # its first step has yet to begin with an empty cache
         self.rows = 0  # the largest batch of the present step
         self.images = 0  # its rows of one conditioning
@@ -57,8 +60,8 @@ class GuardedRun:
     def worked(self, footprint: Footprint | None) -> None:
         """Note that a step came to its end after a recovery, and take the largest pieces that fit.
 
-        What a call needs grows with its rows at most in proportion, so by what the pieces took
-        larger ones are known to fit without trying.
+        By what the pieces took, larger ones are expected to fit. One of these that does not is one
+        more failed call, after which it is back to what worked.
         """
         took = self.widest
         self.works = self.limit
@@ -68,9 +71,12 @@ class GuardedRun:
         most = self.too_many - 1 if self.too_many else took
         if self.limit is None or most <= took:
             return
-        fits = min(most, int(_SURE * footprint.room_bytes / footprint.need_bytes * took))
+        need_bytes = footprint.need_bytes * (1 - _FIXED_SHARE)
+        fits = min(most, int(footprint.room_bytes / need_bytes * took))
         if self.pieces(fits) < self.pieces(took):
             self.limit = self.even(fits)
+            grown_bytes = footprint.need_bytes * self.limit // took
+            self.need_bytes = min(grown_bytes, footprint.room_bytes)
 
     def pieces(self, limit: int) -> int:
         """Return in how many pieces of at most `limit` rows the widest call runs."""
