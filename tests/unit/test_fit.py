@@ -116,13 +116,14 @@ def test_the_guarded_prompt_has_a_guard_between_the_loader_and_the_sampler():
     assert registry.samples("KSampler") and not registry.samples("Loader")
 
 
-def test_advice_that_keeps_the_picture_is_applied_and_no_other():
+def test_advice_for_one_run_that_keeps_the_picture_is_applied_and_no_other():
     edit = {"steps": [{"op": "set", "node": "3", "input": "steps", "value": 7}]}
     other = {"steps": [{"op": "set", "node": "gone", "input": "steps", "value": 9}]}
     advice = [{"text": "one", "edit": edit, "changes_picture": False},
               {"text": "two", "edit": other, "changes_picture": False},
               {"text": "three", "edit": edit, "changes_picture": True},
-              {"text": "four", "edit": None, "changes_picture": False}]
+              {"text": "four", "edit": None, "changes_picture": False},
+              {"text": "in 5 runs", "edit": edit, "changes_picture": False, "kind": "disk_cache"}]
     prompt, applied = advised(PROMPT, advice)
     assert prompt["3"]["inputs"]["steps"] == 7 and applied == ["one"]
 
