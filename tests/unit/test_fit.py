@@ -1,5 +1,6 @@
 """What `dev.py fit` makes of a run, and which files it finds for one."""
 
+import argparse
 import json
 import runpy
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from devtools import fit_files, public_models
 from devtools.dry_server import unpinned
 from devtools.errors import DevError
+from devtools.fit import amount, capability
 from devtools.fit import cards as parse_cards
 from devtools.fit_prompt import (
     STEPS,
@@ -189,12 +191,19 @@ def test_pictures_that_are_not_there_are_made_and_the_users_are_copied(tmp_path)
     assert not (tmp_path.parent / "escape.png").exists()
 
 
-@pytest.mark.parametrize("text", ["", "8,", "big", "0,8", "-6"])
+@pytest.mark.parametrize("text", ["", "8,", "big", "0,8", "-6", "nan", "inf", "8,1e30"])
 def test_cards_that_are_no_sizes_are_refused(text):
-    import argparse
-
     with pytest.raises(argparse.ArgumentTypeError, match="GiB with commas"):
         parse_cards(text)
+
+
+@pytest.mark.parametrize("kind, text", [
+    (capability, "new"), (capability, "8"), (capability, "-8.9"), (amount, "-1"), (amount, "nan"),
+    (amount, "inf"), (amount, "much"),
+])
+def test_settings_that_no_card_has_are_refused(kind, text):
+    with pytest.raises(argparse.ArgumentTypeError, match="expected a number"):
+        kind(text)
 
 
 def test_the_report_has_a_line_a_card_and_every_addition_on_a_line_of_its_own():
@@ -208,7 +217,7 @@ def test_the_report_has_a_line_a_card_and_every_addition_on_a_line_of_its_own():
                  "vae/a.safetensors": {"mib": 160, "from": "published sizes"}}}
     text = report(trials, facts)
     assert "8 GiB  streams 500 MiB a step  resident  resident" in text
-    assert "Face (7) needs real values" in text and "8 GiB: Use less." in text
+    assert "Face (7) needs what a dry run does not have" in text and "8 GiB: Use less." in text
     for line in ("tensors and weights", "layout copies", "CUDA context", "kept by the allocator"):
         assert line in text
     assert json.dumps([trial.as_json() for trial in trials])
