@@ -37,6 +37,8 @@ from devtools.fit_prompt import fewer_steps
 from devtools.fit_run import PLAIN, Fit, Trial
 from devtools.fit_verdict import Verdict
 from devtools.jobs import read_prompt
+from devtools.models import asking
+from devtools.public_models import SCRIPT
 from devtools.results import FAKE
 from devtools.templates import template_file
 from devtools.workflows import WORKFLOWS, published_prompt
@@ -102,7 +104,7 @@ class Compared:
 
     @cached_property
     def found(self) -> Found:
-        return find_models(self.data, [], self.tree)
+        return find_models(self.data, {}, asking(self.tree, SCRIPT))
 
     @cached_property
     def one(self) -> Fit:

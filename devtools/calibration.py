@@ -50,7 +50,7 @@ def _claim(found: Json, say: Say) -> str:
 
 def _range(part: Json, words: tuple[str, str], say: Say) -> str:
     """How many were kept and the range of all errors, those that were missed too."""
-    low, high = (f"{part[name] * 100:+.1f} %" for name in ("lowest_error", "highest_error"))
+    low, high = (_percent(part[name]) for name in ("lowest_error", "highest_error"))
     return say(f"{part['kept']} of {part['count']} {words[0]}, errors from {low} to {high}",
                f"{words[1]} {part['count']} 个中有 {part['kept']} 个，误差从 {low} 到 {high}")
 
@@ -59,7 +59,11 @@ def _row(row: Json, say: Say) -> str:
     dry = say("stopped", "中止") if row["gib"] is None else f"{row['gib']:.2f}"
     if row["without_layout_copies_gib"] is not None:
         dry += f" ({row['without_layout_copies_gib']:.2f})"
-    error = "–" if row["error"] is None else f"{row['error'] * 100:+.1f} %"
+    error = "–" if row["error"] is None else _percent(row["error"])
     shown = error if row["kept"] else f"**{error}**"
     what = say(row["what"], row["chinese"])
     return f"| {what} | {row['published_gib']:.2f} | {dry} | {shown} | <{row['source']}> |"
+
+
+def _percent(error: float) -> str:
+    return f"{round(error * 100, 1) + 0:+.1f} %"  # + 0: no minus before a zero

@@ -17,6 +17,7 @@ from typing import Any
 from .errors import DevError
 from .fake_cuda import fake_cuda
 from .graph import forget_everything
+from .models import Part
 from .server import ComfyServer, known_flags
 from .sparse_files import SparseFile, write_sparse
 
@@ -25,6 +26,7 @@ PACKS = (TESTS / "gpu" / "packs" / "headroom_real_gpu",
          Path(__file__).resolve().parent / "packs" / "headroom_dry")
 COPY_AT_MOST_KIB = 64  # ids, positions and sigmas come through, weights do not
 ROOM_MIB = 1 << 20
+Json = dict[str, Any]
 # Memory of glibc that was used before is not mapped lazily; above this size it gives back.
 LAZY_RAM = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
 NO_COMPILING = {"TORCHDYNAMO_DISABLE": "1"}  # what TorchCompileModel would make runs nowhere
@@ -79,6 +81,13 @@ class DryServer:
 
     def log_text(self) -> str:
         return self._server.log_text()
+
+    def shapes(self, wanted: Sequence[Part]) -> list[Json]:
+        """The weights of architectures of public_architectures.py, as this ComfyUI has them."""
+        status, answer = self.client.post_json("/dry/shapes", {"wanted": list(wanted)})
+        if status != 200:
+            raise DevError(f"This ComfyUI could not name its models' weights: {answer}")
+        return list(answer)
 
     def add_models(self, files: Mapping[str, SparseFile]) -> None:
         """Put files into the server's models folder; also while it runs."""

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -127,23 +128,21 @@ def inside() -> int:
 
 
 def fit(args: argparse.Namespace, tree: Path) -> int:
-    from .fit_files import SIDE, add_pictures, find_models
+    from .fit_files import SIDE, add_pictures, index
 
     data = read_file(args.workflow)
     own = Path(args.comfyui).expanduser() if args.comfyui else None
     folders = args.models or ([own / "models"] if own else [])
-    found = find_models(data, folders, tree)
+    there = index(folders)
     with tempfile.TemporaryDirectory(prefix="headroom-fit-") as base:
         made = add_pictures(data, own / "input" if own else None, Path(base) / "input")
         facts: Json = {
             "workflow": args.workflow.name, "capability": args.capability,
             "context_mib": args.context_mib, "other_mib": args.other_mib,
             "layout_copies": args.layout_copies,
-            "made_pictures": made, "side": SIDE, "files": {
-                place: {"mib": round(content.nbytes / 2**20, 1), "from": found.origin[place]}
-                for place, content in found.files.items()},
+            "made_pictures": made, "side": SIDE,
         }
-        trials = _tried(args, tree, own, Path(base), found, facts)
+        trials = _tried(args, tree, own, Path(base), data, there, facts)
     if args.json:
         print(json.dumps({**facts, "trials": [trial.as_json() for trial in trials]}, indent=1))
     else:
@@ -154,11 +153,12 @@ def fit(args: argparse.Namespace, tree: Path) -> int:
 
 
 def _tried(
-    args: argparse.Namespace, tree: Path, own: Path | None, base: Path, found: Any, facts: Json
+    args: argparse.Namespace, tree: Path, own: Path | None, base: Path, data: Json,
+    there: Mapping[str, Path], facts: Json,
 ) -> Any:
     """Start the server and run every way on every card."""
     from .dry_server import DryServer
-    from .fit_files import check_named
+    from .fit_files import check_named, find_models
     from .fit_packs import with_packs
     from .fit_prompt import fewer_steps, without_noise_trees
     from .fit_run import Fit
@@ -173,9 +173,13 @@ def _tried(
     print("Starting ComfyUI on the fake driver", file=out, flush=True)
     with with_packs(lambda packs: DryServer(tree, base, packs=packs, **options),
                     args.workflow, own) as dry:
-        dry.add_models(found.files)
         prompt = read_prompt(args.workflow, dry.client)
+        found = find_models(data, there, dry.shapes)
         check_named(prompt, found)
+        dry.add_models(found.files)
+        facts["files"] = {
+            place: {"mib": round(content.nbytes / 2**20, 1), "from": found.origin[place]}
+            for place, content in found.files.items()}
         facts["comfyui"] = dry.client.get_json("/system_stats")["system"]["comfyui_version"]
         prompt = without_noise_trees(prompt if args.all_steps else fewer_steps(prompt))
         work = Fit(dry, prompt, dry.client.get_json("/object_info"), guard=args.guard,

@@ -117,12 +117,12 @@ def known(name: str) -> list[str]:
     return [place for place in PUBLIC if place.endswith(f"/{wanted}")]
 
 
-def sparse_files(places: Iterable[str], comfyui: Path) -> dict[str, SparseFile]:
-    """These published files as this ComfyUI's classes have them; starts a process, some 10 s."""
+def sparse_files(places: Iterable[str], ask: models.Ask) -> dict[str, SparseFile]:
+    """These published files as a ComfyUI's classes have them, which `ask` reads."""
     places = list(places)
     parts = [{str(number): part.made_by for number, part in enumerate(PUBLIC[place])}
              for place in places]
-    found = models.read_shapes(parts, comfyui, SCRIPT, joined="/") if places else []
+    found = models.read_shapes(parts, ask=ask, joined="/") if places else []
     return {place: _file(place, shapes) for place, shapes in zip(places, found, strict=True)}
 
 

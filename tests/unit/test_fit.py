@@ -160,10 +160,10 @@ def test_a_file_of_the_users_comes_before_a_published_one_and_the_kinds_are_told
     write_sparse(tmp_path / "checkpoints" / "mine" / "sd_xl_base_1.0.safetensors", content)
     (tmp_path / "checkpoints" / "old.ckpt").write_bytes(b"pickle")
     monkeypatch.setattr(public_models, "sparse_files",
-                        lambda places, comfyui: dict.fromkeys(places, content))
+                        lambda places, ask: dict.fromkeys(places, content))
     data = {"nodes": [{"widgets_values": ["mine/sd_xl_base_1.0.safetensors", "old.ckpt",
                                           "ae.safetensors", "nowhere.safetensors", "a.txt"]}]}
-    found = fit_files.find_models(data, [tmp_path], tmp_path)
+    found = fit_files.find_models(data, fit_files.index([tmp_path]), list)
     assert found.origin == {"checkpoints/mine/sd_xl_base_1.0.safetensors": "header of the file",
                             "vae/ae.safetensors": "published sizes"}
     assert (found.unreadable, found.unknown) == (["old.ckpt"], ["nowhere.safetensors"])
