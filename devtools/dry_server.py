@@ -17,7 +17,8 @@ from typing import Any
 from .errors import DevError
 from .fake_cuda import fake_cuda
 from .graph import forget_everything
-from .models import Part
+from .models import Part, asking
+from .public_models import SCRIPT
 from .server import ComfyServer, known_flags
 from .sparse_files import SparseFile, write_sparse
 
@@ -57,6 +58,7 @@ class DryServer:
         devices = package.FakeCuda(
             **{"capacity_mib": capacity_mib, "copy_at_most_kib": COPY_AT_MOST_KIB,
                **(settings or {})})
+        self.comfyui = comfyui
         self.models, self.embeddings = Path(base) / "models", Path(base) / "embeddings"
         own = {EMBEDDING_FOLDER: str(self.embeddings.resolve())}  # never the user's
         env = {**LAZY_RAM, **NO_COMPILING, **options.pop("env", {}), **own}
@@ -83,11 +85,13 @@ class DryServer:
         return self._server.log_text()
 
     def shapes(self, wanted: Sequence[Part]) -> list[Json]:
-        """The weights of architectures of public_architectures.py, as this ComfyUI has them."""
+        """The weights of architectures of public_architectures.py, as this ComfyUI has them.
+
+        Where it makes layers without weights, a process of its own is asked; DevError when that
+        fails.
+        """
         status, answer = self.client.post_json("/dry/shapes", {"wanted": list(wanted)})
-        if status != 200:
-            raise DevError(f"This ComfyUI could not name its models' weights: {answer}")
-        return list(answer)
+        return list(answer) if status == 200 else asking(self.comfyui, SCRIPT)(wanted)
 
     def add_models(self, files: Mapping[str, SparseFile]) -> None:
         """Put files into the server's models folder; also while it runs."""

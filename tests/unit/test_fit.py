@@ -68,6 +68,8 @@ def test_only_the_steps_of_samplers_count_and_the_one_that_moves_most():
     (ASYNC, "fails in KSampler (3), asks for 128 MiB"),
     ("CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 8 GiB",
      "fails in KSampler (3), asks for 4,096 MiB"),
+    ("CUDA out of memory. Tried to allocate 2.00 KiB. GPU 0 has a total capacity of 8 GiB",
+     "fails in KSampler (3), asks for less than 1 MiB"),
     ("CUDA error: out of memory", "fails in KSampler (3), asks for more than there is"),
 ])
 def test_a_failure_names_the_node_and_what_it_asked_for(message, text):
@@ -167,6 +169,16 @@ def test_a_file_of_the_users_comes_before_a_published_one_and_the_kinds_are_told
     assert found.origin == {"checkpoints/mine/sd_xl_base_1.0.safetensors": "header of the file",
                             "vae/ae.safetensors": "published sizes"}
     assert (found.unreadable, found.unknown) == (["old.ckpt"], ["nowhere.safetensors"])
+
+
+def test_layers_without_weights_name_no_shapes():
+    file = Path(fit_files.__file__).with_name("architectures.py")
+    built = runpy.run_path(str(file))["_built"]
+    layer = torch.nn.Linear(2, 3, device="meta")
+    assert built(layer) == {"weight": (3, 2), "bias": (3,)}
+    layer.weight = None
+    with pytest.raises(RuntimeError, match="without weights"):
+        built(torch.nn.Sequential(layer))
 
 
 @pytest.mark.parametrize("name, words", [
