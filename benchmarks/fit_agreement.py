@@ -14,12 +14,14 @@ what `--minutes` did not suffice for is told as not compared.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +32,13 @@ from devtools.bench_run import alone
 from devtools.dry_server import ROOM_MIB, DryServer
 from devtools.errors import NotHere
 from devtools.fake_cuda import fake_cuda
-from devtools.fit_files import add_pictures, find_models
+from devtools.fit_files import Found, add_pictures, find_models
 from devtools.fit_prompt import fewer_steps
 from devtools.fit_run import PLAIN, Fit, Trial
 from devtools.fit_verdict import Verdict
 from devtools.jobs import read_prompt
+from devtools.models import asking
+from devtools.public_models import SCRIPT
 from devtools.results import FAKE
 from devtools.templates import template_file
 from devtools.workflows import WORKFLOWS, published_prompt
@@ -43,6 +47,7 @@ NAME = "fit_agreement"
 DEVICE = FAKE
 CONTEXT_MIB = 400.0
 NEAR_MIB = 8
+FIRST_GUESS_MIB = 2816  # doubled until it is enough
 SETTINGS = {"context_mib": CONTEXT_MIB, "capability": "8.9", "cudnn_layout_copies": 1.0}
 TEMPLATES = ("default", "image2image", "hiresfix_latent_workflow", "controlnet_example",
              "sdxlturbo_example", "flux_dev_checkpoint_example", "text_to_video_wan",
@@ -78,33 +83,41 @@ def run(args: argparse.Namespace) -> Json:
 
 
 class Compared:
-    """A workflow on one server that runs every capacity, and on servers that run one each."""
+    """A workflow on one server that runs every capacity, and on servers that run one each.
+
+    Servers start when they are asked something that is not known yet.
+    """
 
     def __init__(self, name: str, tree: Path, state: Path | None) -> None:
         self.tree, self.name, self.state = tree, name, state
         self.file = None if name in WORKFLOWS else template_file(name)
         data = published_prompt(name) if self.file is None else json.loads(self.file.read_text())
-        self.data, self.found = data, find_models(data, [], tree)
+        self.data: Json = data
         self.known = self._read_state()
         self.stack = ExitStack()
 
     def __enter__(self) -> Compared:
-        base = self.stack.enter_context(tempfile.TemporaryDirectory())
-        self.one = self.fit(self.stack.enter_context(started(self, base)))
-        room = self.one.look_at_room()
-        self.anyway_mib, self.high = self.one.anyway_mib, round(room.peak_mib * 1.3) + NEAR_MIB
         return self
 
     def __exit__(self, *error: object) -> None:
         self.stack.close()
 
-    def fit(self, dry: DryServer) -> Fit:
+    @cached_property
+    def found(self) -> Found:
+        return find_models(self.data, {}, asking(self.tree, SCRIPT))
+
+    @cached_property
+    def one(self) -> Fit:
+        base = self.stack.enter_context(tempfile.TemporaryDirectory())
+        dry = self.stack.enter_context(started(self, base))
         prompt = self.data if self.file is None else read_prompt(self.file, dry.client)
-        return Fit(dry, fewer_steps(prompt), dry.client.get_json("/object_info"), guard=False,
-                   context_mib=CONTEXT_MIB, show=False)
+        fit = Fit(dry, fewer_steps(prompt), dry.client.get_json("/object_info"), guard=False,
+                  context_mib=CONTEXT_MIB, show=False)
+        fit.look_at_room()
+        return fit
 
     def compare(self, count: int, until: float) -> Json:
-        edges = thresholds(self.told, self.high)
+        edges = thresholds(self.told)
         wanted = sorted({mib for edge in edges.values() for mib in around(edge, count)})
         compared, differ = 0, []
         for mib in wanted:
@@ -126,9 +139,10 @@ class Compared:
     def alone_at(self, mib: int) -> Verdict:
         """The verdict of a server that has never seen another capacity or prompt."""
         def ask() -> Trial:
+            one = self.one
             with tempfile.TemporaryDirectory() as base, started(self, base, mib) as dry:
-                fit = self.fit(dry)
-                fit.anyway_mib = self.anyway_mib
+                fit = copy.copy(one)
+                fit.dry = dry
                 return fit.run(mib / 1024, PLAIN, fit.prompt)[0]
 
         return self._kept("fresh", mib, ask)
@@ -160,12 +174,9 @@ def started(what: Compared, base: str, capacity_mib: float = 1 << 20) -> DryServ
     return dry
 
 
-def thresholds(told: Callable[[int], Verdict], high: int) -> dict[str, int]:
-    """The smallest capacity that completes, and the smallest on which nothing streams.
-
-    high: a first guess; ComfyUI keeps some memory free, so that more than a run takes is wanted.
-    """
-    low = int(CONTEXT_MIB) + 16
+def thresholds(told: Callable[[int], Verdict]) -> dict[str, int]:
+    """The smallest capacity that completes, and the smallest on which nothing streams."""
+    low, high = int(CONTEXT_MIB) + 16, FIRST_GUESS_MIB
     while told(high).word != "resident" and high < ROOM_MIB:
         high *= 2
 

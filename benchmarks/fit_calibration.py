@@ -44,44 +44,56 @@ class Published(NamedTuple):
 
     case: str
     what: str
+    chinese: str
     gib: float
     whole: bool  # a whole run from the text encoder to the picture, not one model
     source: str
 
 
 PUBLISHED = (
-    Published("unet_plain", "SDXL UNet, bfloat16", 5.05, False, BENCHMARKS),
-    Published("unet_upcasting", "SDXL UNet, float8 weights", 4.89, False, BENCHMARKS),
-    Published("flux_plain", "Flux.1 transformer, bfloat16", 22.61, False, BENCHMARKS),
-    Published("flux_upcasting", "Flux.1 transformer, float8 weights", 22.18, False, BENCHMARKS),
-    Published("flux_group_offload", "Flux.1 transformer, streamed by leaves", 0.53, False,
-              BENCHMARKS),
-    Published("ltx_plain", "LTX-Video 0.9.7 transformer, bfloat16", 25.21, False, BENCHMARKS),
-    Published("ltx_upcasting", "LTX-Video 0.9.7 transformer, float8 weights", 24.38, False,
-              BENCHMARKS),
-    Published("ltx_group_offload", "LTX-Video 0.9.7 transformer, streamed by leaves", 1.04, False,
-              BENCHMARKS),
-    Published("flux_pipeline", "Flux.1, whole, bfloat16, 1024 px", 36.166, True, QUANTIZED),
-    Published("flux_pipeline_offload", "Flux.1, whole, model offload, 1024 px", 23.271, True,
-              QUANTIZED),
-    Published("sd3", "SD3 medium, whole, float16, 1024 px, on an H100", 16.403, True,
+    Published("unet_plain", "SDXL UNet, bfloat16",
+              "SDXL UNet，bfloat16", 5.05, False, BENCHMARKS),
+    Published("unet_upcasting", "SDXL UNet, float8 weights",
+              "SDXL UNet，float8 权重", 4.89, False, BENCHMARKS),
+    Published("flux_plain", "Flux.1 transformer, bfloat16",
+              "Flux.1 Transformer，bfloat16", 22.61, False, BENCHMARKS),
+    Published("flux_upcasting", "Flux.1 transformer, float8 weights",
+              "Flux.1 Transformer，float8 权重", 22.18, False, BENCHMARKS),
+    Published("flux_group_offload", "Flux.1 transformer, streamed by leaves",
+              "Flux.1 Transformer，逐层流式传输", 0.53, False, BENCHMARKS),
+    Published("ltx_plain", "LTX-Video 0.9.7 transformer, bfloat16",
+              "LTX-Video 0.9.7 Transformer，bfloat16", 25.21, False, BENCHMARKS),
+    Published("ltx_upcasting", "LTX-Video 0.9.7 transformer, float8 weights",
+              "LTX-Video 0.9.7 Transformer，float8 权重", 24.38, False, BENCHMARKS),
+    Published("ltx_group_offload", "LTX-Video 0.9.7 transformer, streamed by leaves",
+              "LTX-Video 0.9.7 Transformer，逐层流式传输", 1.04, False, BENCHMARKS),
+    Published("flux_pipeline", "Flux.1, whole, bfloat16, 1024 px",
+              "Flux.1，完整运行，bfloat16，1024 像素", 36.166, True, QUANTIZED),
+    Published("flux_pipeline_offload", "Flux.1, whole, model offload, 1024 px",
+              "Flux.1，完整运行，按模型卸载，1024 像素", 23.271, True, QUANTIZED),
+    Published("sd3", "SD3 medium, whole, float16, 1024 px, on an H100",
+              "SD3 medium，完整运行，float16，1024 像素，H100 上",
+              16.403, True, f"{HF}blog/quanto-diffusers"),
+    Published("sd3", "SD3 medium, whole, float16, 1024 px, on an A100",
+              "SD3 medium，完整运行，float16，1024 像素，A100 上",
+              18.765, True, f"{HF}blog/sd3"),
+    Published("pixart", "PixArt-Sigma, whole, float16, 1024 px",
+              "PixArt-Sigma，完整运行，float16，1024 像素", 12.086, True,
               f"{HF}blog/quanto-diffusers"),
-    Published("sd3", "SD3 medium, whole, float16, 1024 px, on an A100", 18.765, True,
-              f"{HF}blog/sd3"),
-    Published("pixart", "PixArt-Sigma, whole, float16, 1024 px", 12.086, True,
-              f"{HF}blog/quanto-diffusers"),
-    Published("sdxl_fp16", "SDXL, whole, float16, 4 pictures, VAE in float32", 21.72, True, SDXL),
-    Published("sdxl_fp32", "SDXL, whole, float32, 4 pictures", 28.09, True, SDXL),
-    Published("sdxl_slicing", "SDXL, whole, float16, 4 pictures, VAE one by one", 15.40, True,
-              SDXL),
-    Published("sdxl_tiny", "SDXL, whole, float16, 4 pictures, tiny VAE", 15.48, True, SDXL),
+    Published("sdxl_fp16", "SDXL, whole, float16, 4 pictures, VAE in float32",
+              "SDXL，完整运行，float16，4 张图，VAE 为 float32", 21.72, True, SDXL),
+    Published("sdxl_fp32", "SDXL, whole, float32, 4 pictures",
+              "SDXL，完整运行，float32，4 张图", 28.09, True, SDXL),
+    Published("sdxl_slicing", "SDXL, whole, float16, 4 pictures, VAE one by one",
+              "SDXL，完整运行，float16，4 张图，VAE 逐张解码", 15.4, True, SDXL),
+    Published("sdxl_tiny", "SDXL, whole, float16, 4 pictures, tiny VAE",
+              "SDXL，完整运行，float16，4 张图，微型 VAE", 15.48, True, SDXL),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = list(dict.fromkeys(one.case for one in PUBLISHED))
     parser.add_argument("--cases", nargs="+", choices=names, default=names)
-    parser.add_argument("--table", type=Path, help="write the table there as well")
 
 
 def run(args: argparse.Namespace) -> Json:
@@ -94,10 +106,7 @@ def run(args: argparse.Namespace) -> Json:
         ours[name] = {copies: measured(name, copies) for copies in wanted}
         print(f"{name}: {ours[name]}", file=sys.stderr, flush=True)
     rows = [row_of(one, ours[one.case]) for one in PUBLISHED if one.case in ours]
-    found = {"rows": rows, **summary(rows)}
-    if args.table:
-        args.table.write_text(table(found), encoding="utf-8")
-    return found
+    return {"limit": LIMIT, "rows": rows, **summary(rows)}
 
 
 def measured(name: str, layout_copies: int) -> Json:
@@ -132,32 +141,6 @@ def summary(rows: list[Json]) -> Json:
                    "lowest_error": min(errors_of(found), default=None),
                    "highest_error": max(errors_of(found), default=None)}
             for sort, found in parts.items()}
-
-
-def table(found: Json) -> str:
-    """The page of these figures."""
-    lines = [
-        "# Dry runs against published figures of real GPUs", "",
-        "Written by `python benchmarks/fit_calibration.py --table`. The same diffusers calls on "
-        "the fake CUDA driver, with PyTorch's own allocator and no weights; GiB by PyTorch's count "
-        "of allocated memory, which is what the sources give. With one layout copy of what a "
-        "convolution reads and writes, the default of `dev.py fit`; in brackets without. Kept: "
-        f"within {LIMIT:.0%}.", "",
-        "| What | Published | Here | Error | | Source |", "|---|--:|--:|--:|---|---|",
-    ]
-    for row in found["rows"]:
-        without = row["without_layout_copies_gib"]
-        here = "stopped" if row["gib"] is None else f"{row['gib']:.2f}"
-        here += f" ({without:.2f})" if without is not None else ""
-        error = "" if row["error"] is None else f"{row['error']:+.1%}"
-        lines.append(f"| {row['what']} | {row['published_gib']:.2f} | {here} | {error} | "
-                     f"{'kept' if row['kept'] else '**missed**'} | <{row['source']}> |")
-    for sort, words in (("models", "Single models"), ("whole", "Whole runs")):
-        part = found[sort]
-        if part["lowest_error"] is not None:
-            lines += ["", f"{words}: {part['kept']} of {part['count']} kept, errors from "
-                          f"{part['lowest_error']:+.1%} to {part['highest_error']:+.1%}."]
-    return "\n".join(lines) + "\n"
 
 
 def errors_of(rows: list[Json]) -> list[float]:

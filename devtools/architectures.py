@@ -23,6 +23,12 @@ ENGINE = "comfy.ldm.modules.diffusionmodules.model"
 
 
 def _built(module: Any) -> Shapes:
+    """RuntimeError where this process makes layers without weights, as dynamic VRAM does."""
+    import torch
+
+    if any(isinstance(layer, torch.nn.Linear | torch.nn.Embedding) and layer.weight is None
+           for layer in module.modules()):
+        raise RuntimeError("layers are made without weights here")
     return {name: tuple(weight.shape) for name, weight in module.state_dict().items()}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 
-from . import figures, results, workflows
+from . import calibration, figures, results, workflows
 from .bench_rows import Say, chinese, english, rows_of
 from .results import Part
 
@@ -17,6 +17,7 @@ BEGIN, END = "<!-- {}: begin; written by `python dev.py bench` -->", "<!-- {}: e
 PAGES = {
     "figures": {"benchmarks/README.md": english, "benchmarks/README.zh-CN.md": chinese},
     "workflows": {"docs/workflows.md": english, "docs/workflows.zh-CN.md": chinese},
+    "calibration": {"docs/fit.md": english, "docs/fit.zh-CN.md": chinese},
 }
 
 
@@ -26,6 +27,7 @@ def publish(root: Path = results.ROOT, folder: Path = results.RESULTS) -> list[P
     written = {
         "figures": lambda say: section(results.newest(folder), say),
         "workflows": figures.table,
+        "calibration": calibration.table,
     }
     for part, pages in PAGES.items():
         for name, say in pages.items():

@@ -17,6 +17,8 @@ from typing import Any
 from .errors import DevError
 from .fake_cuda import fake_cuda
 from .graph import forget_everything
+from .models import Part, asking
+from .public_models import SCRIPT
 from .server import ComfyServer, known_flags
 from .sparse_files import SparseFile, write_sparse
 
@@ -25,6 +27,7 @@ PACKS = (TESTS / "gpu" / "packs" / "headroom_real_gpu",
          Path(__file__).resolve().parent / "packs" / "headroom_dry")
 COPY_AT_MOST_KIB = 64  # ids, positions and sigmas come through, weights do not
 ROOM_MIB = 1 << 20
+Json = dict[str, Any]
 # Memory of glibc that was used before is not mapped lazily; above this size it gives back.
 LAZY_RAM = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
 NO_COMPILING = {"TORCHDYNAMO_DISABLE": "1"}  # what TorchCompileModel would make runs nowhere
@@ -55,6 +58,7 @@ class DryServer:
         devices = package.FakeCuda(
             **{"capacity_mib": capacity_mib, "copy_at_most_kib": COPY_AT_MOST_KIB,
                **(settings or {})})
+        self.comfyui = comfyui
         self.models, self.embeddings = Path(base) / "models", Path(base) / "embeddings"
         own = {EMBEDDING_FOLDER: str(self.embeddings.resolve())}  # never the user's
         env = {**LAZY_RAM, **NO_COMPILING, **options.pop("env", {}), **own}
@@ -79,6 +83,15 @@ class DryServer:
 
     def log_text(self) -> str:
         return self._server.log_text()
+
+    def shapes(self, wanted: Sequence[Part]) -> list[Json]:
+        """The weights of architectures of public_architectures.py, as this ComfyUI has them.
+
+        Where it makes layers without weights, a process of its own is asked; DevError when that
+        fails.
+        """
+        status, answer = self.client.post_json("/dry/shapes", {"wanted": list(wanted)})
+        return list(answer) if status == 200 else asking(self.comfyui, SCRIPT)(wanted)
 
     def add_models(self, files: Mapping[str, SparseFile]) -> None:
         """Put files into the server's models folder; also while it runs."""

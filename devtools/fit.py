@@ -7,8 +7,10 @@ take every byte that they would take, and nothing is computed. docs/fit.md says 
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,14 @@ from .client import PromptInvalid
 from .comfyui import VARIABLE, locate_comfyui
 from .environment import ensure_environment
 from .errors import DevError
+from .jobs import read_file
 from .processes import end_like_ctrl_c, run_in_foreground
 
 ROOT = Path(__file__).resolve().parent.parent
 CARDS_GIB = "6,8,12,16,24"
 CONTEXT_MIB = 400.0
 RAM_GIB = 32.0
+MOST_GIB = 1024
 Json = dict[str, Any]
 
 
@@ -37,16 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f"default: {CARDS_GIB}")
     parser.add_argument("--guard", action="store_true",
                         help="also with OOM Guards, and with all advice that keeps the picture")
-    parser.add_argument("--capability", default="8.9", metavar="N.M",
+    parser.add_argument("--capability", type=capability, default="8.9", metavar="N.M",
                         help="compute capability, which decides on kernels; default: 8.9")
-    parser.add_argument("--context-mib", type=float, default=CONTEXT_MIB, metavar="MIB",
+    parser.add_argument("--context-mib", type=amount, default=CONTEXT_MIB, metavar="MIB",
                         help=f"what the CUDA context takes; default: {CONTEXT_MIB:g}")
-    parser.add_argument("--other-mib", type=float, default=0.0, metavar="MIB",
+    parser.add_argument("--other-mib", type=amount, default=0.0, metavar="MIB",
                         help="what a desktop or another program holds; default: 0")
-    parser.add_argument("--layout-copies", type=float, default=1.0, metavar="N",
+    parser.add_argument("--layout-copies", type=amount, default=1.0, metavar="N",
                         help="channels-last copies of what a convolution reads and writes; "
                              "default: 1")
-    parser.add_argument("--ram", type=float, default=RAM_GIB, metavar="GIB",
+    parser.add_argument("--ram", type=amount, default=RAM_GIB, metavar="GIB",
                         help=f"free RAM that ComfyUI is to count with; default: {RAM_GIB:g}")
     parser.add_argument("--all-steps", action="store_true",
                         help="take as many steps as the workflow says, not 4")
@@ -60,14 +64,34 @@ def cards(text: str) -> list[float]:
         sizes = [float(word) for word in str(text).split(",")]
     except ValueError:
         sizes = []
-    if not sizes or min(sizes) <= 0:
-        raise argparse.ArgumentTypeError(f"expected GiB with commas, such as 8,12, not {text!r}")
+    if not sizes or not all(0 < size <= MOST_GIB for size in sizes):
+        raise argparse.ArgumentTypeError(
+            f"expected GiB with commas, such as 8,12, each up to {MOST_GIB}, not {text!r}")
     return sizes
+
+
+def capability(text: str) -> str:
+    if not re.fullmatch(r"\d{1,2}\.\d", text):
+        raise argparse.ArgumentTypeError(f"expected a number such as 8.9, not {text!r}")
+    return text
+
+
+def amount(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < MOST_GIB * 1024:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 on, not {text!r}")
+    return number
 
 
 def main(args: argparse.Namespace) -> int:
     if not args.workflow.is_file():
         raise DevError(f"{args.workflow} is no file; give the workflow that is to be looked at.")
+    read_file(args.workflow)  # what is wrong with it is told before anything is fetched
+    if args.python and not Path(args.python).is_file():
+        raise DevError(f"--python {args.python} is no file; give the Python of --comfyui.")
     python = Path(args.python).absolute() if args.python else ensure_environment().python
     tree = locate_comfyui(args.comfyui, python=python)
     words = sys.argv[sys.argv.index("fit") + 1:]
@@ -104,23 +128,21 @@ def inside() -> int:
 
 
 def fit(args: argparse.Namespace, tree: Path) -> int:
-    from .fit_files import SIDE, add_pictures, find_models
+    from .fit_files import SIDE, add_pictures, index
 
-    data = _read(args.workflow)
+    data = read_file(args.workflow)
     own = Path(args.comfyui).expanduser() if args.comfyui else None
     folders = args.models or ([own / "models"] if own else [])
-    found = find_models(data, folders, tree)
+    there = index(folders)
     with tempfile.TemporaryDirectory(prefix="headroom-fit-") as base:
         made = add_pictures(data, own / "input" if own else None, Path(base) / "input")
         facts: Json = {
             "workflow": args.workflow.name, "capability": args.capability,
             "context_mib": args.context_mib, "other_mib": args.other_mib,
             "layout_copies": args.layout_copies,
-            "made_pictures": made, "side": SIDE, "files": {
-                place: {"mib": round(content.nbytes / 2**20, 1), "from": found.origin[place]}
-                for place, content in found.files.items()},
+            "made_pictures": made, "side": SIDE,
         }
-        trials = _tried(args, tree, own, Path(base), found, facts)
+        trials = _tried(args, tree, own, Path(base), data, there, facts)
     if args.json:
         print(json.dumps({**facts, "trials": [trial.as_json() for trial in trials]}, indent=1))
     else:
@@ -130,19 +152,13 @@ def fit(args: argparse.Namespace, tree: Path) -> int:
     return 0
 
 
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DevError(f"{path} cannot be read as JSON: {error}.") from error
-
-
 def _tried(
-    args: argparse.Namespace, tree: Path, own: Path | None, base: Path, found: Any, facts: Json
+    args: argparse.Namespace, tree: Path, own: Path | None, base: Path, data: Json,
+    there: Mapping[str, Path], facts: Json,
 ) -> Any:
     """Start the server and run every way on every card."""
     from .dry_server import DryServer
-    from .fit_files import check_named
+    from .fit_files import check_named, find_models
     from .fit_packs import with_packs
     from .fit_prompt import fewer_steps, without_noise_trees
     from .fit_run import Fit
@@ -157,9 +173,13 @@ def _tried(
     print("Starting ComfyUI on the fake driver", file=out, flush=True)
     with with_packs(lambda packs: DryServer(tree, base, packs=packs, **options),
                     args.workflow, own) as dry:
-        dry.add_models(found.files)
         prompt = read_prompt(args.workflow, dry.client)
+        found = find_models(data, there, dry.shapes)
         check_named(prompt, found)
+        dry.add_models(found.files)
+        facts["files"] = {
+            place: {"mib": round(content.nbytes / 2**20, 1), "from": found.origin[place]}
+            for place, content in found.files.items()}
         facts["comfyui"] = dry.client.get_json("/system_stats")["system"]["comfyui_version"]
         prompt = without_noise_trees(prompt if args.all_steps else fewer_steps(prompt))
         work = Fit(dry, prompt, dry.client.get_json("/object_info"), guard=args.guard,

@@ -2,13 +2,14 @@
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from . import public_models
 from .errors import DevError
+from .models import Ask
 from .sparse_files import SparseFile, read_sparse
 
 READABLE = (".safetensors", ".sft")
@@ -51,9 +52,11 @@ def named(data: Any, endings: tuple[str, ...]) -> list[str]:
     return list(found)
 
 
-def find_models(data: Any, folders: Iterable[Path], comfyui: Path) -> Found:
-    """The model files that a workflow names: in these models folders, else published ones."""
-    there = _index(folders)
+def find_models(data: Any, there: Mapping[str, Path], ask: Ask) -> Found:
+    """The model files that a workflow names: those that are there, else published ones.
+
+    there: as `index` has it. ask: knows the weights of ComfyUI's classes (`DryServer.shapes`).
+    """
     found, public = Found(), []
     for name in named(data, READABLE + UNREADABLE):
         tail = name.replace("\\", "/").lower()
@@ -69,7 +72,7 @@ def find_models(data: Any, folders: Iterable[Path], comfyui: Path) -> Found:
             public += [(place, name) for place in places]
         else:
             (found.unreadable if tail.endswith(UNREADABLE) else found.unknown).append(name)
-    made = public_models.sparse_files([place for place, _ in public], comfyui)
+    made = public_models.sparse_files([place for place, _ in public], ask)
     for place, name in public:
         target = f"{place.rpartition('/')[0]}/{name}" if "/" in name or "\\" in name else place
         found.files[target.replace("\\", "/")] = made[place]
@@ -77,7 +80,7 @@ def find_models(data: Any, folders: Iterable[Path], comfyui: Path) -> Found:
     return found
 
 
-def _index(folders: Iterable[Path]) -> dict[str, Path]:
+def index(folders: Iterable[Path]) -> dict[str, Path]:
     """Every model file below these folders by its place there; the first folder wins."""
     found: dict[str, Path] = {}
     for folder in folders:

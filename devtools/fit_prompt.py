@@ -9,6 +9,7 @@ LEAST = 2  # the first step loads the model, so that only the second shows what 
 # Samplers that look for their smallest sigma, which needs real values, and those that call the
 # model as often in a step.
 ONE_CALL, TWO_CALLS = "euler", "heun"
+OVER_RUNS = ("disk_cache",)  # advice that counts earlier runs, which here are our own
 STAGES = ("start_at_step", "end_at_step")
 CORE = ("nodes", "comfy_extras", "comfy_api_nodes")
 Json = dict[str, Any]
@@ -48,12 +49,12 @@ def guarded(prompt: Json, registry: ObjectInfo) -> Json:
 
 
 def advised(prompt: Json, advice: Iterable[Mapping[str, Any]]) -> tuple[Json, list[str]]:
-    """The prompt with every edit of the advice that changes no picture, and what was applied."""
+    """The prompt with every edit that helps one run and keeps its picture, and what was applied."""
     from headroom.advise.edit import apply_edit
 
     applied = []
     for one in advice:
-        if one.get("edit") is None or one.get("changes_picture"):
+        if one.get("edit") is None or one.get("changes_picture") or one.get("kind") in OVER_RUNS:
             continue
         try:
             prompt = apply_edit(prompt, one["edit"])

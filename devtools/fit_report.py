@@ -81,7 +81,7 @@ def added(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
 
 
 def _stops(trials: Sequence[Trial]) -> str:
-    told = {f"{trial.verdict.node} needs real values, which a dry run does not have "
+    told = {f"{trial.verdict.node} needs what a dry run does not have, such as real values "
             f"({trial.verdict.why.splitlines()[0] if trial.verdict.why else 'no reason told'}); "
             "the figures are those up to there."
             for trial in trials if trial.verdict.word == "stopped"}

@@ -47,6 +47,8 @@ class Verdict:
             return f"streams {self.mib:,.0f} MiB a step"
         if self.word == "fails":
             asked = "more than there is" if self.mib is None else f"{self.mib:,.0f} MiB"
+            if self.mib is not None and self.mib < 1:
+                asked = "less than 1 MiB"
             return f"fails in {self.node}, asks for {asked}"
         return f"stopped in {self.node}" if self.word == "stopped" else self.word
 

@@ -58,21 +58,40 @@ def with_seed(prompt: Json, seed: int | None, file: Path) -> Json:
 def read_prompt(path: Path, client: Client) -> Json:
     """The file as an API prompt; a workflow is converted with what the server knows of its nodes.
 
-    DevError when it cannot be read as either.
+    DevError when it cannot be read as either, and where nothing of it would run.
     """
+    data = read_file(path)
+    if is_workflow(data):
+        data = api_prompt(data, node_infos(client.get_json("/object_info")))
+    if not data:
+        raise DevError(f"{path} has no node that runs; notes, muted and bypassed nodes do not.")
+    return data
+
+
+def read_file(path: Path) -> Json:
+    """The workflow or prompt in a file as it is; DevError where it is neither."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DevError(f"{path} cannot be read: {error.strerror}.") from error
-    except ValueError as error:
+    except UnicodeDecodeError as error:
+        raise DevError(f"{path} is no text; give the workflow's JSON, which ComfyUI writes with "
+                       "Save or Export (API).") from error
+    except (ValueError, RecursionError) as error:
         raise DevError(f"{path} is not JSON: {error}.") from error
-    if is_workflow(data):
-        return api_prompt(data, node_infos(client.get_json("/object_info")))
-    if not isinstance(data, dict) or not all(
-        isinstance(node, dict) and "class_type" in node for node in data.values()
-    ):
-        raise DevError(
-            f"{path} is neither a workflow of the canvas nor an API prompt; save it in ComfyUI "
-            "with Save or Export (API)."
-        )
-    return data
+    if not (_is_whole_workflow(data) if is_workflow(data) else _is_prompt(data)):
+        raise DevError(f"{path} is neither a workflow of the canvas nor an API prompt; save it "
+                       "in ComfyUI with Save or Export (API).")
+    return dict(data)
+
+
+def _is_whole_workflow(data: Json) -> bool:
+    graphs = [data, *((data.get("definitions") or {}).get("subgraphs") or [])]
+    nodes = [node for graph in graphs for node in graph.get("nodes") or []]
+    return all(isinstance(node, dict) and {"id", "type"} <= set(node) for node in nodes)
+
+
+def _is_prompt(data: Any) -> bool:
+    return isinstance(data, dict) and all(
+        isinstance(node, dict) and isinstance(node.get("class_type"), str)
+        and isinstance(node.get("inputs"), dict) for node in data.values())

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,8 +41,10 @@ TAESD_DECODER = "vae_approx/taesd_decoder.safetensors"
 DEMO_LEVELS, TEST_LEVELS = 2, 1
 LORA_RANK = 4
 ARCHITECTURES = Path(__file__).with_name("architectures.py")
-Parts = Mapping[str, tuple[Any, ...]]
+Part = tuple[Any, ...]  # a function of `architectures.py` and its arguments
+Parts = Mapping[str, Part]
 Shape = tuple[int, ...]
+Ask = Callable[[Sequence[Part]], list[dict[str, Any]]]  # the weights' shapes of each, by name
 
 
 @dataclass(frozen=True)
@@ -113,27 +115,35 @@ def make_models(
 
 
 def read_shapes(
-    several: Iterable[Parts], comfyui: str | Path | None = None, script: Path = ARCHITECTURES,
+    several: Iterable[Parts], comfyui: str | Path | None = None, ask: Ask | None = None,
     joined: str = "",
 ) -> list[dict[str, Shape]]:
     """The shape of every weight of these files by its name, as ComfyUI's own classes have them.
 
-    `script` knows the architectures; `joined` stands between a part's prefix and a weight's name.
-    Starts a process that imports ComfyUI, some 5 s; DevError with its words when it fails.
+    `ask` knows the architectures; `joined` stands between a part's prefix and a weight's name.
     """
     several = list(several)
     wanted = list(dict.fromkeys(part for parts in several for part in parts.values()))
-    comfyui = locate_comfyui(comfyui)
-    command = [sys.executable, script, comfyui, json.dumps(wanted)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise DevError(f"{comfyui} could not name its models' weights:\n{done.stderr[-2000:]}")
-    known = dict(zip(wanted, json.loads(done.stdout.splitlines()[-1]), strict=True))
+    ask = ask or asking(comfyui)
+    known = dict(zip(wanted, ask(wanted), strict=True))
     return [
         {prefix + joined + name: tuple(shape) for prefix, part in parts.items()
          for name, shape in known[part].items()}
         for parts in several
     ]
+
+
+def asking(comfyui: str | Path | None, script: Path = ARCHITECTURES) -> Ask:
+    """Ask a process that imports ComfyUI, some 5 s; DevError with its words when it fails."""
+    def ask(wanted: Sequence[Part]) -> list[dict[str, Any]]:
+        tree = locate_comfyui(comfyui)
+        command = [sys.executable, script, tree, json.dumps(list(wanted))]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise DevError(f"{tree} could not name its models' weights:\n{done.stderr[-2000:]}")
+        return list(json.loads(done.stdout.splitlines()[-1]))
+
+    return ask
 
 
 def _make(path: Path, recipe: Recipe, shapes: Mapping[str, Shape]) -> None:

@@ -4,7 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-WIDGET_TYPES = frozenset({"INT", "FLOAT", "STRING", "BOOLEAN", "COMBO"})
+WIDGET_TYPES = frozenset({
+    "INT", "FLOAT", "STRING", "BOOLEAN", "COMBO",
+    "COLOR", "BOUNDING_BOX", "CURVE", "IMAGECOMPARE", "PAINTER",
+})
 SEEDS = ("seed", "noise_seed")  # the frontend gives these a control even where none is asked for
 CHOICE = "COMFY_DYNAMICCOMBO"  # a choice that brings inputs of its own, named after it
 UPLOADS = ("image_upload", "video_upload", "audio_upload", "animated_image_upload")
@@ -21,7 +24,15 @@ class Input:
 
     @property
     def is_widget(self) -> bool:
-        return self.type in WIDGET_TYPES and not self.options.get("forceInput")
+        kind = self.options.get("widgetType", self.type)
+        return kind in WIDGET_TYPES and not self.options.get("forceInput")
+
+    @property
+    def default(self) -> Any:
+        """What its widget shows at first; None where only the page knows."""
+        first = (self.options.get("options") or [None])[0]
+        shown = {"COMBO": first, "BOOLEAN": False, "IMAGECOMPARE": ""}
+        return self.options.get("default", shown.get(self.type))
 
     @property
     def has_control(self) -> bool:

@@ -80,6 +80,16 @@ PUBLIC: Mapping[str, tuple[Part, ...]] = {
             one(("wan", 40, 40, 13824), SCALED),
         "diffusion_models/wan2.2_t2v_low_noise_14B_fp8_scaled":
             one(("wan", 40, 40, 13824), SCALED),
+        "diffusion_models/wan2.2_i2v_high_noise_14B_fp8_scaled":
+            one(("wan", 40, 40, 13824, "t2v", 36), SCALED),
+        "diffusion_models/wan2.2_i2v_low_noise_14B_fp8_scaled":
+            one(("wan", 40, 40, 13824, "t2v", 36), SCALED),
+        "diffusion_models/flux1-fill-dev": one(("flux", True, 96), "BF16"),
+        "diffusion_models/flux1-canny-dev": one(("flux", True, 32), "BF16"),
+        "diffusion_models/qwen_image_2512_fp8_e4m3fn": one(("qwen_image",), "F8_E4M3"),
+        "diffusion_models/qwen_image_edit_fp8_e4m3fn": one(("qwen_image",), "F8_E4M3"),
+        "diffusion_models/qwen_image_edit_2509_fp8_e4m3fn": one(("qwen_image",), "F8_E4M3"),
+        "diffusion_models/z_image_bf16": one(("z_image",), "BF16"),
         "diffusion_models/qwen_image_fp8_e4m3fn": one(("qwen_image",), "F8_E4M3"),
         "diffusion_models/qwen_image_bf16": one(("qwen_image",), "BF16"),
         "diffusion_models/z_image_turbo_bf16": one(("z_image",), "BF16"),
@@ -107,12 +117,12 @@ def known(name: str) -> list[str]:
     return [place for place in PUBLIC if place.endswith(f"/{wanted}")]
 
 
-def sparse_files(places: Iterable[str], comfyui: Path) -> dict[str, SparseFile]:
-    """These published files as this ComfyUI's classes have them; starts a process, some 10 s."""
+def sparse_files(places: Iterable[str], ask: models.Ask) -> dict[str, SparseFile]:
+    """These published files as a ComfyUI's classes have them, which `ask` reads."""
     places = list(places)
     parts = [{str(number): part.made_by for number, part in enumerate(PUBLIC[place])}
              for place in places]
-    found = models.read_shapes(parts, comfyui, SCRIPT, joined="/") if places else []
+    found = models.read_shapes(parts, ask=ask, joined="/") if places else []
     return {place: _file(place, shapes) for place, shapes in zip(places, found, strict=True)}
 
 

@@ -54,6 +54,8 @@ class _Level:
 
     def prompt(self) -> Iterator[tuple[str, Json]]:
         for key, node in self.nodes.items():
+            if node.get("mode", 0) in (MUTED, BYPASSED):
+                continue
             if key in self.inner:
                 yield from self.inner[key].prompt()
             elif self.runs(node):
@@ -61,13 +63,11 @@ class _Level:
 
     def runs(self, node: Json) -> bool:
         kind = node["type"]
-        if kind in (*NOTES, REROUTE, PRIMITIVE) or node.get("mode", 0) in (MUTED, BYPASSED):
+        if kind in (*NOTES, REROUTE, PRIMITIVE):
             return False
         if kind not in self.infos:
-            raise DevError(
-                f"The server has no node {kind!r} (node {self.path}{node['id']} of the workflow); "
-                "install the pack that brings it, or update ComfyUI."
-            )
+            raise DevError(f"The server has no node {kind!r} (node {self.path}{node['id']} of the "
+                           f"workflow); {_way_out(node)}.")
         return True
 
     def node(self, node: Json) -> Json:
@@ -88,8 +88,8 @@ class _Level:
         pairs = zip(info.saved_widgets(), values, strict=False)
         found = {name: value for name, value in pairs if name is not None}
         for item in info.widgets:  # a newer node than the file: what it has since gained
-            if item.name not in found and "default" in item.options:
-                found[item.name] = item.options["default"]
+            if item.name not in found and item.default is not None:
+                found[item.name] = item.default
         return found
 
     def source(self, link: int | None) -> Any:
@@ -120,12 +120,43 @@ class _Level:
         for known in self.instance.get("inputs") or []:
             if known["name"] == name and known.get("link") is not None:
                 return self.outer.source(known["link"])
-        return self.values.get(name)
+        return self.shown(slot)
+
+    def shown(self, slot: int) -> Any:
+        """The value that an input shows on the instance: its own, else the first one's inside."""
+        name = self.graph["inputs"][slot]["name"]
+        if name in self.values:
+            return self.values[name]
+        takers = [(link_id, self.nodes.get(link[2])) for link_id, link in self.links.items()
+                  if link[:2] == (INPUTS, slot)]
+        found = (self.shown_by(link_id, node) for link_id, node in takers if node is not None)
+        return next((value for value in found if value is not None), None)
+
+    def shown_by(self, link_id: int, node: Json) -> Any:
+        """The value of the widget that a link from outside leads to."""
+        taken = [one for one in node.get("inputs") or [] if one.get("link") == link_id]
+        if not taken:
+            return None
+        if inner := self.inner.get(node["id"]):
+            names = [one["name"] for one in inner.graph.get("inputs") or []]
+            name = taken[0]["name"]
+            return inner.shown(names.index(name)) if name in names else None
+        if not taken[0].get("widget") or node["type"] not in self.infos:
+            return None
+        return self.widget_values(node, self.infos[node["type"]]).get(taken[0]["widget"]["name"])
 
     def result(self, slot: int) -> Any:
         """What an output of this subgraph's instance gives."""
         ends = (key for key, link in self.links.items() if link[2:] == (OUTPUTS, slot))
         return self.source(next(ends, None))
+
+
+def _way_out(node: Json) -> str:
+    pack = (node.get("properties") or {}).get("cnr_id")
+    if pack == "comfy-core":
+        return "update ComfyUI, or start it with partner nodes if it is one of these"
+    return f"install the pack {pack!r}" if pack else (
+        "install the pack that brings it, or update ComfyUI")
 
 
 def _link(entry: Any) -> tuple[int, tuple[int, int, int, int]]:

@@ -47,7 +47,7 @@ def dry(comfyui, tmp_path_factory):
     with DryServer(comfyui, base, settings=settings,
                    flags=["--disable-dynamic-vram"] if has_dynamic(comfyui) else [],
                    env={"HEADROOM_DRY_RAM_MIB": "32768"}) as dry:
-        dry.add_models(find_models(data, [], comfyui).files)
+        dry.add_models(find_models(data, {}, dry.shapes).files)
         yield dry
 
 

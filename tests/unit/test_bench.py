@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from devtools import bench, bench_run, bench_tables, results
+from devtools import bench, bench_run, bench_tables, calibration, results
 from devtools.bench_rows import ROWS, chinese, english, rows_of
 from devtools.results import ROOT
 
@@ -45,6 +45,22 @@ def test_the_pages_show_exactly_what_the_newest_recorded_results_give():
         assert text == bench_tables.with_part(text, "figures", figures), (
             f"{name} is not what the recorded results give: run `python dev.py bench --readme`."
         )
+
+
+def test_what_is_claimed_of_fit_is_what_was_recorded():
+    for name, say in bench_tables.PAGES["calibration"].items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert text == bench_tables.with_part(text, "calibration", calibration.table(say)), name
+    found = calibration.recorded().result
+    kept, count = calibration.kept(found)
+    assert found["models"]["count"] + found["whole"]["count"] == count >= 10
+    limit = round(found["limit"] * 100)
+    for name, claim in (
+        ("README.md", f"{limit} % of {kept} of {count} published"),
+        ("README.zh-CN.md", f"{count} 项公开数字中有 {kept} 项相差在 {limit} % 以内"),
+    ):
+        text = " ".join((ROOT / name).read_text(encoding="utf-8").split())
+        assert claim in text, name
 
 
 def test_the_table_beside_each_results_file_is_the_one_it_gives():

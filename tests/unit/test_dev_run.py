@@ -147,11 +147,14 @@ def test_a_server_that_is_not_there_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("[1, 2]", "neither a workflow"), ("{", "is not JSON"), ('{"a": 1}', "neither a workflow")],
+    [(b"[1, 2]", "neither a workflow"), (b"{", "is not JSON"), (b'{"a": 1}', "neither a workflow"),
+     (b"[" * 100_000, "is not JSON"), (b"\x89PNG", "is no text"), (b"{}", "no node that runs"),
+     (b'{"nodes": []}', "no node that runs"), (b'{"nodes": [{"id": 1}]}', "neither a workflow"),
+     (b'{"1": {"class_type": "KSampler"}}', "neither a workflow")],
 )
 def test_a_file_that_is_no_workflow_is_explained(tmp_path, content, words):
     file = tmp_path / "other.json"
-    file.write_text(content, encoding="utf-8")
+    file.write_bytes(content)
     with pytest.raises(DevError, match=words):
         jobs.read_prompt(file, FakeServer())
 

@@ -1,5 +1,6 @@
 """What `dev.py fit` makes of a run, and which files it finds for one."""
 
+import argparse
 import json
 import runpy
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from devtools import fit_files, public_models
 from devtools.dry_server import unpinned
 from devtools.errors import DevError
+from devtools.fit import amount, capability
 from devtools.fit import cards as parse_cards
 from devtools.fit_prompt import (
     STEPS,
@@ -66,6 +68,8 @@ def test_only_the_steps_of_samplers_count_and_the_one_that_moves_most():
     (ASYNC, "fails in KSampler (3), asks for 128 MiB"),
     ("CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 8 GiB",
      "fails in KSampler (3), asks for 4,096 MiB"),
+    ("CUDA out of memory. Tried to allocate 2.00 KiB. GPU 0 has a total capacity of 8 GiB",
+     "fails in KSampler (3), asks for less than 1 MiB"),
     ("CUDA error: out of memory", "fails in KSampler (3), asks for more than there is"),
 ])
 def test_a_failure_names_the_node_and_what_it_asked_for(message, text):
@@ -116,13 +120,14 @@ def test_the_guarded_prompt_has_a_guard_between_the_loader_and_the_sampler():
     assert registry.samples("KSampler") and not registry.samples("Loader")
 
 
-def test_advice_that_keeps_the_picture_is_applied_and_no_other():
+def test_advice_for_one_run_that_keeps_the_picture_is_applied_and_no_other():
     edit = {"steps": [{"op": "set", "node": "3", "input": "steps", "value": 7}]}
     other = {"steps": [{"op": "set", "node": "gone", "input": "steps", "value": 9}]}
     advice = [{"text": "one", "edit": edit, "changes_picture": False},
               {"text": "two", "edit": other, "changes_picture": False},
               {"text": "three", "edit": edit, "changes_picture": True},
-              {"text": "four", "edit": None, "changes_picture": False}]
+              {"text": "four", "edit": None, "changes_picture": False},
+              {"text": "in 5 runs", "edit": edit, "changes_picture": False, "kind": "disk_cache"}]
     prompt, applied = advised(PROMPT, advice)
     assert prompt["3"]["inputs"]["steps"] == 7 and applied == ["one"]
 
@@ -157,13 +162,23 @@ def test_a_file_of_the_users_comes_before_a_published_one_and_the_kinds_are_told
     write_sparse(tmp_path / "checkpoints" / "mine" / "sd_xl_base_1.0.safetensors", content)
     (tmp_path / "checkpoints" / "old.ckpt").write_bytes(b"pickle")
     monkeypatch.setattr(public_models, "sparse_files",
-                        lambda places, comfyui: dict.fromkeys(places, content))
+                        lambda places, ask: dict.fromkeys(places, content))
     data = {"nodes": [{"widgets_values": ["mine/sd_xl_base_1.0.safetensors", "old.ckpt",
                                           "ae.safetensors", "nowhere.safetensors", "a.txt"]}]}
-    found = fit_files.find_models(data, [tmp_path], tmp_path)
+    found = fit_files.find_models(data, fit_files.index([tmp_path]), list)
     assert found.origin == {"checkpoints/mine/sd_xl_base_1.0.safetensors": "header of the file",
                             "vae/ae.safetensors": "published sizes"}
     assert (found.unreadable, found.unknown) == (["old.ckpt"], ["nowhere.safetensors"])
+
+
+def test_layers_without_weights_name_no_shapes():
+    file = Path(fit_files.__file__).with_name("architectures.py")
+    built = runpy.run_path(str(file))["_built"]
+    layer = torch.nn.Linear(2, 3, device="meta")
+    assert built(layer) == {"weight": (3, 2), "bias": (3,)}
+    layer.weight = None
+    with pytest.raises(RuntimeError, match="without weights"):
+        built(torch.nn.Sequential(layer))
 
 
 @pytest.mark.parametrize("name, words", [
@@ -188,12 +203,19 @@ def test_pictures_that_are_not_there_are_made_and_the_users_are_copied(tmp_path)
     assert not (tmp_path.parent / "escape.png").exists()
 
 
-@pytest.mark.parametrize("text", ["", "8,", "big", "0,8", "-6"])
+@pytest.mark.parametrize("text", ["", "8,", "big", "0,8", "-6", "nan", "inf", "8,1e30"])
 def test_cards_that_are_no_sizes_are_refused(text):
-    import argparse
-
     with pytest.raises(argparse.ArgumentTypeError, match="GiB with commas"):
         parse_cards(text)
+
+
+@pytest.mark.parametrize("kind, text", [
+    (capability, "new"), (capability, "8"), (capability, "-8.9"), (amount, "-1"), (amount, "nan"),
+    (amount, "inf"), (amount, "much"),
+])
+def test_settings_that_no_card_has_are_refused(kind, text):
+    with pytest.raises(argparse.ArgumentTypeError, match="expected a number"):
+        kind(text)
 
 
 def test_the_report_has_a_line_a_card_and_every_addition_on_a_line_of_its_own():
@@ -207,7 +229,7 @@ def test_the_report_has_a_line_a_card_and_every_addition_on_a_line_of_its_own():
                  "vae/a.safetensors": {"mib": 160, "from": "published sizes"}}}
     text = report(trials, facts)
     assert "8 GiB  streams 500 MiB a step  resident  resident" in text
-    assert "Face (7) needs real values" in text and "8 GiB: Use less." in text
+    assert "Face (7) needs what a dry run does not have" in text and "8 GiB: Use less." in text
     for line in ("tensors and weights", "layout copies", "CUDA context", "kept by the allocator"):
         assert line in text
     assert json.dumps([trial.as_json() for trial in trials])

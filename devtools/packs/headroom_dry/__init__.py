@@ -3,11 +3,14 @@
 GET /dry/runs/{prompt_id} -> [{node_id, peak_bytes, allocated_bytes, pages_bytes, workspace_bytes,
 refused, htod_bytes, steps: [bytes copied to the device in each step]}]
 POST /dry/forget: what Headroom learned from earlier runs.
+POST /dry/shapes {wanted: [[function, its arguments]]} -> [{weight: shape}], by
+devtools/public_architectures.py.
 
 It hangs on to Headroom's own progress handler, so that each figure is read in the thread that runs
 the node: between two events nothing else can have happened.
 """
 
+import asyncio
 import os
 import sys
 from collections import OrderedDict
@@ -23,6 +26,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "tests" / "fakecuda"))
 from ledger import Ledger  # noqa: E402
 
 from .headroom_dry_run import forget_lessons, look_at_no_weight  # noqa: E402
+from .headroom_dry_shapes import shapes  # noqa: E402
 
 NODE_CLASS_MAPPINGS: dict[str, type] = {}
 KEPT_RUNS = 8
@@ -141,3 +145,12 @@ async def _run(request: web.Request) -> web.Response:
 async def _forget(_request: web.Request) -> web.Response:
     forget_lessons()
     return web.json_response({})
+
+
+@PromptServer.instance.routes.post("/dry/shapes")
+async def _shapes(request: web.Request) -> web.Response:
+    wanted = (await request.json())["wanted"]
+    try:
+        return web.json_response(await asyncio.to_thread(shapes, wanted))
+    except Exception as error:  # noqa: BLE001 - a class of this ComfyUI may be another; it is told
+        return web.json_response(repr(error), status=500)

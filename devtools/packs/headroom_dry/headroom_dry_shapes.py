@@ -1,0 +1,34 @@
+"""Shapes of published models off the classes of the ComfyUI that runs here, without memory."""
+
+import importlib.util
+import sys
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parents[2]
+
+
+def shapes(wanted: Iterable[list[Any]]) -> list[dict[str, Any]]:
+    """For each function of public_architectures.py and its arguments: shapes by weight."""
+    import torch
+
+    with torch.device("meta"):
+        return [getattr(_architectures(), name)(*args) for name, *args in wanted]
+
+
+@lru_cache(maxsize=1)
+def _architectures() -> ModuleType:
+    """By their files: with this folder in sys.path its modules could hide those of other packs."""
+    _module("architectures")
+    return _module("public_architectures")
+
+
+def _module(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
