@@ -17,7 +17,8 @@ the pack's own `apply_edit`, and it runs again, until nothing new is advised (at
 - The pictures of a run with all advice that leaves pictures alone, against those without any.
 
 Problems: what needs more than a tenth more than by hand, a template that needs more than before,
-fewer than four that need less, a changed picture that was to stay the same.
+fewer than four that need less, a changed picture that was to stay the same, and what ended in
+another error than out of memory.
 """
 
 import argparse
@@ -67,10 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Json:
     """Return the figures of each workflow; those that are not asked for stay as recorded."""
+    workflows = {name: bundled(name, args) for name in args.only}
+    measured = templates(args) if args.templates else {}
     found = recorded(results.comfyui_version(Path(args.comfyui)))
-    for name in args.only:
-        found["workflows"][name] = bundled(name, args)
-    found["templates"].update(templates(args) if args.templates else {})
+    found["workflows"].update(workflows)
+    found["templates"].update(measured)
     return {**found, **summary(found), "problems": problems(found)}
 
 
@@ -101,7 +103,7 @@ def bundled(name: str, args: argparse.Namespace) -> Json:
             result[kind]["growth_mib"] = trials.growth(prompt)
         if case.lines_of:
             add_lines(name, trials, rounds, result)
-        return result
+        return {**result, "broken": trials.broken}
 
 
 def add_lines(name: str, trials: Trials, rounds: list[list[Json]], result: Json) -> None:
@@ -129,6 +131,8 @@ def template(trials: Trials, prompt: Json) -> Json:
     stock = result["stock"][SMALLEST] = trials.smallest(prompt, 0, round(peak / 8))
     advised = applied(prompt, rounds)
     result["advised"][SMALLEST] = trials.first(advised, (round(stock / CLOSE), stock))
+    if trials.broken:
+        result["broken"], trials.broken = trials.broken, []
     return result
 
 
@@ -170,6 +174,8 @@ def problems(found: Json) -> list[str]:
             for what in _worse(part["advised"], part["by_hand"], CLOSE)]
     said += [f"{name}: {what} than before" for name, part in found["templates"].items()
              for what in _worse(part["advised"], part["stock"], 1.0)]
+    said += [f"{name}: {what}" for part in (found["workflows"], found["templates"])
+             for name, each in part.items() for what in each.get("broken", ())]
     less = summary(found)["templates_with_less"]
     if len(found["templates"]) == len(TEMPLATES) and len(less) < LESS:
         said.append("fewer than four templates need less")

@@ -7,7 +7,7 @@ from typing import Any
 
 from devtools import advice
 from devtools.bench_device import MIB, Device, narrowed
-from devtools.client import Client
+from devtools.client import Client, PromptFailed
 from devtools.jobs import SEEDS
 
 Json = dict[str, Any]
@@ -21,6 +21,7 @@ class Trials:
 
     def __init__(self, device: Device, args: argparse.Namespace) -> None:
         self.device, self.client, self.args = device, device.client, args
+        self.broken: list[str] = []  # what ended in another error than out of memory
 
     def compared(self, stock: Json) -> tuple[Json, list[list[Json]]]:
         """The prompt as it is and after all advice; also the edits, round by round.
@@ -132,7 +133,11 @@ class Trials:
 
     def completes(self, prompt: Json, mib: int) -> bool:
         print(f"  {mib} MiB", file=sys.stderr, flush=True)
-        return self.device.attempt(prompt, mib) is None
+        try:
+            return self.device.attempt(prompt, mib) is None
+        except PromptFailed as error:
+            self.broken.append(f"at {mib} MiB: {error}")
+            return False
 
 
 def applied(prompt: Json, rounds: list[list[Json]]) -> Json:

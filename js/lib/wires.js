@@ -95,6 +95,7 @@ function leadIn(root, path, source) {
   const index = outer.inputs.findIndex((_, at) => same(sourceOf(outer, at)));
   if (index >= 0) return subgraphInput(outer.subgraph, index);
   outer.subgraph.addInput(source.name, source.type);
-  source.connect(outer, outer.inputs.length - 1);
+  const instances = outer.graph.nodes.filter((node) => node.subgraph === outer.subgraph);
+  for (const node of instances) source.connect(node, node.inputs.length - 1);
   return subgraphInput(outer.subgraph, outer.subgraph.inputs.length - 1);
 }

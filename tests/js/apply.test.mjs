@@ -106,6 +106,12 @@ test("a further input from outside is led into the subgraph, and out of one", ()
   assert.ok(wires(root).includes("5:0>10:1"));
 });
 
+test("a further input is led into every instance of a subgraph, none of which would run without", () => {
+  const { root } = nested(2);
+  apply(root, { ...guard([["6:3", "model"]]), class_type: "HeadroomOffloadModel", inputs: {}, links: { after: ["1", 1] } });
+  assert.deepEqual(wires(root), ["1:0>5:0", "1:0>6:0", "1:1>5:1", "1:1>6:1"]);
+});
+
 test("an output of a subgraph follows the node that took the place of its own", () => {
   const inner = new Subgraph(["clip"], ["CONDITIONING"]);
   const encode = inner.put("Encode", 2);
