@@ -30,6 +30,7 @@ _REFUSES = re.compile(
 )
 _SCRIPTED = re.compile("TorchScript interpreter")
 _OUT_OF_MEMORY = re.compile("out of memory", re.IGNORECASE)
+_is_compiling: Any = getattr(torch.compiler, "is_compiling", lambda: False)  # since torch 2.3
 _running = threading.local()
 _made: dict[type[Any], type[Any]] = {}
 
@@ -185,7 +186,7 @@ def _methods(base: type[Any]) -> Iterator[tuple[str, Callable[..., Any]]]:
 def _promoted(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def promoted(*args: Any, **kwargs: Any) -> Any:
-        if getattr(_running, "is_on", False) or torch.compiler.is_compiling():
+        if getattr(_running, "is_on", False) or _is_compiling():
             return method(*args, **kwargs)
         _running.is_on = True
         try:

@@ -9,7 +9,7 @@ import torch
 
 from ..actions.to_cpu import OnCpu, to_cpu
 from ..base.choices import expect_choice
-from ..base.device import MIB
+from ..base.device import MIB, clear_workspaces
 from ..base.inputs import attribute, expect_flag, expect_list, expect_text
 from ..base.said import said
 from ..base.tensors import storage_bytes, tensors_within
@@ -156,6 +156,7 @@ def _release(clip: Any, asked: bool, more_follow: bool) -> list[str]:
     host = current_host()
     if host is not None:
         host.drop_cast_buffers()  # ComfyUI would, but only after this node and its report
+    clear_workspaces()  # the encoder's first product of matrices made them
     return_cache()
     return [said("encoder_released", f"encoder released: {item.text}", what=item.text)
             for item in done]

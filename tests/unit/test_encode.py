@@ -225,7 +225,7 @@ def test_a_failed_run_keeps_nothing(host):
     assert encode_turn.TURNS._by_node == {}
 
 
-def test_the_cast_buffer_goes_before_the_cache_and_the_report(monkeypatch):
+def test_the_cast_buffer_and_the_workspaces_go_before_the_cache_and_the_report(monkeypatch):
     import types
 
     from headroom.encode import encode
@@ -234,6 +234,7 @@ def test_the_cast_buffer_goes_before_the_cache_and_the_report(monkeypatch):
     host = types.SimpleNamespace(drop_cast_buffers=lambda: order.append("cast buffer"))
     monkeypatch.setattr(encode, "current_host", lambda: host)
     monkeypatch.setattr(encode, "unload_models", lambda models: order.append("models") or [])
+    monkeypatch.setattr(encode, "clear_workspaces", lambda: order.append("workspaces"))
     monkeypatch.setattr(encode, "return_cache", lambda: order.append("cache"))
     encode._release(object(), True, False)
-    assert order == ["models", "cast buffer", "cache"]
+    assert order == ["models", "cast buffer", "workspaces", "cache"]
