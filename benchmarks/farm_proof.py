@@ -7,10 +7,12 @@ only: every allocation takes place, no arithmetic. So that the two cores of a sm
 decide how fast three servers are, each prompt waits in a node for as long as a GPU would compute.
 
 First equal prompts on one server, then three times as many on three, all adopted: throughput. Then
-the mixed queue. The large GPU's server is adopted, the two others the farm starts itself. One of
-those is killed (SIGKILL), the other one stopped (SIGSTOP: it hangs), and the driver with its Ray is
-killed and started again. Judged: every prompt has its result once, whole, and none is lost; those
-too large for the small GPUs ran on the large one; nothing that the farm started is left running.
+the mixed queue. The small GPU's server is adopted, so that it is the first to try every kind; the
+two others the farm starts itself. The large one is killed (SIGKILL), the middle one stopped
+(SIGSTOP: it hangs), and the driver with its Ray is killed and started again. Judged: every prompt
+has its result once, whole, and none is lost; some were rescued by the server that they were too
+large for, and those that no guard makes fit ran on the large one, some of them moved there; nothing
+that the farm started is left running.
 A server that dies after it has saved a file leaves that file in its own folder, and the prompt is
 run again elsewhere: how many prompts were executed twice is counted, not judged.
 """
@@ -35,7 +37,7 @@ from devtools.rescued import picture
 NAME = "farm_proof"
 PACKS = ("headroom_shapes_only", "headroom_timed")
 GPUS_MIB = {"small": 120, "middle": 400, "large": 4096}
-LARGE_ONLY = (512, 8)
+LARGE_ONLY = (1536, 1)  # one picture, which no guard can split
 # (side, batch) and how many of ten prompts: what each needs is found out by the farm.
 KINDS = {(64, 1): 4, (256, 4): 3, (256, 12): 2, LARGE_ONLY: 1}
 ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
@@ -62,9 +64,9 @@ def run(args: argparse.Namespace) -> Json:
             name: serve(args, folder / name, mib, packs=PACKS, env=ENVIRONMENT, models_dir=weights)
             for name, mib in GPUS_MIB.items()
         }
-        with servers["large"]:
+        with servers["small"]:
             if args.alone:
-                with servers["small"], servers["middle"]:
+                with servers["middle"], servers["large"]:
                     found["throughput"] = throughput(args, folder, servers)
             found |= mixed(args, folder, servers)
     return {**found, "head": farm_cost.head()}
@@ -87,20 +89,20 @@ def throughput(args: argparse.Namespace, folder: Path, servers: Json) -> Json:
 def mixed(args: argparse.Namespace, folder: Path, servers: Json) -> Json:
     """The queue with everything going wrong."""
     prompts = mixture(args)
-    started = [own_server(servers[name], name) for name in ("small", "middle")]
-    farm = Farm(folder / "mixed", [{"name": "large", "url": servers["large"].url}, *started])
+    started = [own_server(servers[name], name) for name in ("middle", "large")]
+    farm = Farm(folder / "mixed", [{"name": "small", "url": servers["small"].url}, *started])
     farm.write(prompts)
     bases = {name: str(server.base_dir) for name, server in servers.items()}
     faults = [
-        Fault("server_killed", len(prompts) // 4, "small", bases["small"]),
+        Fault("server_killed", len(prompts) // 4, "large", bases["large"]),
         Fault("server_hung", len(prompts) // 2, "middle", bases["middle"]),
         Fault("driver_killed", len(prompts) * 3 // 4),
     ]
     for fault in faults:
         farm.run_until(fault)
-    left_running = farm.processes(bases["small"], bases["middle"])
+    left_running = farm.processes(bases["middle"], bases["large"])
     farm.run_through()
-    left_running += farm.processes(bases["small"], bases["middle"])
+    left_running += farm.processes(bases["middle"], bases["large"])
     problems = [f"{fault.what} did not take place" for fault in faults if not fault.is_done]
     problems += [f"left running: {words}" for words in left_running]
     results = {one["name"]: one for one in farm.results()}
