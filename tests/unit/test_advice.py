@@ -241,26 +241,3 @@ def test_thousands_of_nodes_in_a_row_are_no_trouble(class_type):
     prompt["3"] = {"class_type": "KSampler",
                    "inputs": {**PROMPT["3"]["inputs"], "model": ["1999", 0]}}
     assert any(one.kind == "encode_to_cpu" for one in advise(case(text_to_image(prompt), prompt)))
-
-
-TWO = {**PROMPT, "14": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": "b"}},
-       "16": {"class_type": "CLIPTextEncodeFlux", "inputs": {"clip": ["14", 1]}}}
-TWO_STEPS = (
-    step("8", 700, {"m3": (0, 200)}, TWO), step("9", 250, {"m3": 200}, TWO),
-    step("16", 900, {"m3": 200, "m2": (0, 600)}, TWO),
-)
-
-
-def test_what_waits_for_a_loader_only_is_freed_behind_the_node_that_used_it():
-    """Before the encode node the new one would run as soon as the file is loaded: too early."""
-    one = found(TWO_STEPS, TWO, (CLIP, VAE))["offload_after-16"]
-    (insert,) = one.edit["steps"]
-    assert (insert["from"], insert["to"], insert["links"]) == (
-        ["8", 0], [["9", "images"]], {"model": ["4", 2]})
-
-
-def test_what_is_on_the_wire_already_is_not_advised_again():
-    (insert,) = found(TWO_STEPS, TWO, (CLIP, VAE))["offload_after-16"].edit["steps"]
-    again = apply_edit(TWO, {"steps": [insert]})
-    steps = [*TWO_STEPS[:1], step("17", 250, {"m3": 200}, again), *TWO_STEPS[1:]]
-    assert "offload_after-16" not in found(steps, again, (CLIP, VAE))
