@@ -65,7 +65,7 @@ def cast_module(
     retell_dtype(copied, rules.dtype)
     if joins_layers or _is_mixed(wanted) or _widens_inside(module):
         join_layers(copied, rules.dtype)
-        run_promoting(copied)
+    run_promoting(copied)
     return result
 
 

@@ -22,8 +22,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..base.tensors import tensors_within
 from .dtypes import FLOATS
 
-# Torch's layers take what their hooks give them, and ComfyUI's run in every dtype.
-_COPES = ("torch", "comfy")
+# Torch's layers take what their hooks give them; these libraries' models run in every dtype.
+_COPES = ("torch", "comfy", "diffusers", "diffsynth", "transformers")
 _REFUSES = re.compile(
     "dtype|data ?type|scalar ?type|same type|not implemented for|b?float16|half|low precision"
     "|type promoting|single or double", re.IGNORECASE,
@@ -36,7 +36,7 @@ _made: dict[type[Any], type[Any]] = {}
 
 
 def run_promoting(module: torch.nn.Module) -> None:
-    """Let every part of `module` that is not torch's or ComfyUI's run so, by a class of its own.
+    """Let every part of `module` that may not cope by itself run so, by a class of its own.
 
     The class has the name of the old one, which is its base. Only for a copy that nobody else has.
     Cost: some µs for each call of torch, and a wider copy of the tensors in a call that it refuses.

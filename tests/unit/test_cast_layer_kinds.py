@@ -8,7 +8,9 @@ import torch
 from torch.nn import functional
 
 import headroom
+from headroom.cast.model import cast_module
 from headroom.cast.promote import _running
+from headroom.cast.rules import CastRules
 
 SIZE = 16
 
@@ -151,6 +153,12 @@ def test_what_is_called_beside_the_forward_runs_too(dtype):
     net, rows = layer(), torch.tensor([3, 4])
     expected, found = net.decode(rows), headroom.cast(net, dtype).value.decode(rows)
     assert (found.float() - expected).norm() / expected.norm() < 0.03
+
+
+def test_a_component_whose_caller_knows_the_dtype_runs_too(x):
+    net = layer("a constant times a weight")
+    copied = cast_module(net, CastRules(torch.bfloat16), joins_layers=False).copies[id(net)]
+    assert (copied(x.bfloat16()).float() - net(x)).norm() / net(x).norm() < 0.03
 
 
 def test_other_errors_out_of_memory_and_interrupts_pass_once_and_leave_nothing_behind(x):
