@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from . import advice
+from .address import add_server
 from .client import Client, PromptFailed, failed
 from .errors import DevError
 from .jobs import read_prompt
 from .node_info import node_infos
-from .run import DEFAULT_SERVER, explained, follow
+from .run import explained, follow
 from .settings import parse_setting, with_settings
 from .ui_edit import edited_workflow
 from .ui_prompt import is_workflow
@@ -32,8 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="apply only what is needed for a GPU of this size; without it, all")
     parser.add_argument("--out", type=Path, metavar="FILE",
                         help="write the changed workflow there; without it nothing is written")
-    parser.add_argument("--server", default=DEFAULT_SERVER, metavar="URL",
-                        help=f"default: {DEFAULT_SERVER}")
+    add_server(parser)
     parser.add_argument("--record", metavar="PROMPT_ID",
                         help="a run of this workflow that the server still knows; without it, the "
                              "workflow is run once")

@@ -42,5 +42,7 @@ def _told(run: dict[str, Any] | None, figure: str, what: str) -> float:
 
 def _positive(word: str) -> int:
     if not (word.isascii() and word.isdecimal() and 0 < int(word[:12]) and len(word) <= 12):
-        raise argparse.ArgumentTypeError(f"a budget is a whole number of MiB, not {word[:40]!r}")
+        raise argparse.ArgumentTypeError(
+            f"a budget is a whole number of MiB, 1 or more, not {word[:40]!r}"
+        )
     return int(word)

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from . import advice, budget
+from .address import add_server
 from .client import Client, PromptFailed, PromptInvalid, failed, failure_of, node_texts
 from .errors import DevError
 from .jobs import Job, jobs_of
 from .progress import ProgressBar
 from .table import run_table
 
-DEFAULT_SERVER = "http://127.0.0.1:8188"
 POLL_SECONDS = 0.5
 Json = dict[str, Any]
 
@@ -31,9 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files", type=Path, nargs="+", metavar="FILE",
         help="a workflow of the canvas, or an API prompt; several run one after another",
     )
-    parser.add_argument(
-        "--server", default=DEFAULT_SERVER, metavar="URL", help=f"default: {DEFAULT_SERVER}"
-    )
+    add_server(parser)
     parser.add_argument(
         "--set", action="append", default=[], metavar="NODE.INPUT=VALUE", dest="settings",
         help="change a value; NODE is an id, a title or a class name. May be repeated",

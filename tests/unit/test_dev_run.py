@@ -7,7 +7,7 @@ import json
 import pytest
 from support.saved import OBJECT_INFO, PROMPT, WORKFLOW
 
-from devtools import jobs, run, settings
+from devtools import advise, jobs, run, settings
 from devtools.client import PromptInvalid
 from devtools.errors import DevError
 
@@ -219,7 +219,20 @@ def test_a_budget_that_is_no_number_is_refused(word, capsys):
     run.add_arguments(parser)
     with pytest.raises(SystemExit):
         parser.parse_args(["x.json", f"--max-vram-mib={word}"])
-    assert "a budget is a whole number of MiB" in capsys.readouterr().err
+    assert "a budget is a whole number of MiB, 1 or more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tool", [run, advise])
+@pytest.mark.parametrize("word", [
+    "nonsense", "127.0.0.1:8188", "ftp://host", "http://", "http://host:port", "http://[1", "",
+    "http://ho st",
+])
+def test_a_server_that_is_no_address_is_refused(tool, word, capsys):
+    parser = argparse.ArgumentParser()
+    tool.add_arguments(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["x.json", f"--server={word}"])
+    assert "a server is named as in http://127.0.0.1:8188" in capsys.readouterr().err
 
 
 def test_several_files_and_seeds_run_under_one_bar(monkeypatch, tmp_path, capsys, quick):
