@@ -9,6 +9,9 @@ LEAST = 2  # the first step loads the model, so that only the second shows what 
 # Samplers that look for their smallest sigma, which needs real values, and those that call the
 # model as often in a step.
 ONE_CALL, TWO_CALLS = "euler", "heun"
+TWICE = ("dpmpp_sde", "dpmpp_sde_gpu", "exp_heun_2_x0_sde", "sa_solver_pece")
+ONCE = ("sa_solver",)  # solves equations, as sa_solver_pece does; other SDE ones by their name
+AS_IT_IS = ("er_sde",)
 OVER_RUNS = ("disk_cache",)  # advice that counts earlier runs, which here are our own
 STAGES = ("start_at_step", "end_at_step")
 CORE = ("nodes", "comfy_extras", "comfy_api_nodes")
@@ -69,9 +72,12 @@ def without_noise_trees(prompt: Json) -> Json:
     changed = copy.deepcopy(prompt)
     for node in changed.values():
         name = node["inputs"].get("sampler_name")
-        if isinstance(name, str) and "sde" in name.split("_"):
-            twice = name.startswith("dpmpp_sde")
-            node["inputs"]["sampler_name"] = TWO_CALLS if twice else ONE_CALL
+        if not isinstance(name, str) or name in AS_IT_IS:
+            continue
+        if name in TWICE:
+            node["inputs"]["sampler_name"] = TWO_CALLS
+        elif name in ONCE or "sde" in name.split("_"):
+            node["inputs"]["sampler_name"] = ONE_CALL
     return changed
 
 

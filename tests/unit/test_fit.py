@@ -146,6 +146,7 @@ def test_a_sampler_of_one_step_takes_another_that_shows_what_is_streamed():
 
 @pytest.mark.parametrize("name, taken", [
     ("dpmpp_2m_sde_gpu", "euler"), ("dpmpp_sde", "heun"), ("dpmpp_2m", "dpmpp_2m"),
+    ("exp_heun_2_x0_sde", "heun"), ("sa_solver", "euler"), ("er_sde", "er_sde"),
 ])
 def test_a_sampler_that_needs_real_values_is_replaced_by_one_with_as_many_calls(name, taken):
     prompt = {"3": {"class_type": "KSampler", "inputs": {"sampler_name": name, "model": ["1", 0]}}}
