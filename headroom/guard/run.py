@@ -9,8 +9,9 @@ from .split_batch import piece_count
 
 KEY = "headroom_oom_guard"
 # Larger pieces take less than in proportion: workspaces and blocks filled in part do not grow. So
-# much too large they may seem (fake driver: SDXL took 182 MiB a row, and two fitted into 353).
-_FIXED_SHARE = 0.07
+# much too large they may seem (fake driver: SDXL took 182 MiB a row, and two fitted into 353; with
+# 0.07 SD1.5 took four rows after three, and the next prompt failed with them).
+_FIXED_SHARE = 0.05
 
 
 class GuardedRun:
