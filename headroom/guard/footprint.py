@@ -12,7 +12,6 @@ import torch
 from ..base import device as devices
 from ..host.adapter import guard_host
 from ..measure.snapshot import DeviceMemory, measure_device
-from .choose import NOTABLE_BYTES
 
 
 @dataclass(frozen=True)
@@ -58,18 +57,6 @@ class Measuring:
     def _buffers_to_come(self) -> int:
         guard = guard_host()
         return max(0, self._buffers() - guard.buffers_bytes()) if guard is not None else 0
-
-
-def is_cramped(memory: DeviceMemory, need_bytes: float) -> bool:
-    """Return whether what torch keeps unused could be in the way of a call that takes so much.
-
-    What earlier nodes have left in pieces, a call has to fit in between: SD1.5 that came through on
-    an empty device then failed in the next prompt, by 50 MiB of 678.
-    """
-    unused = _unused(memory)
-    if memory.driver_free_bytes is None or unused is None or unused < NOTABLE_BYTES:
-        return False
-    return memory.driver_free_bytes + (memory.dynamic_bytes or 0) < need_bytes
 
 
 def _returned(device: torch.device) -> int | None:

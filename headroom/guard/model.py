@@ -11,11 +11,10 @@ from typing import Any
 import torch
 
 from ..base.said import said
-from ..measure.snapshot import measure_device
 from .choose import RecoveryStep, bus_seconds, launch_seconds
 from .controlnet import with_splitting_controls
 from .explain import Subject
-from .footprint import Measuring, is_cramped
+from .footprint import Measuring
 from .forward import forward
 from .ladder import Ladder, guarded, is_recovering
 from .lessons import room_bytes
@@ -61,7 +60,6 @@ class _Guard:
         guider = executor.class_obj
         self._guard.start_sampling(guider)
         run = GuardedRun()
-        run.is_first = True
         kind = kind_of(guider, noise.shape, self._options)
         room = room_bytes(guider.model_patcher.load_device)
         recall_into(run, kind, room)
@@ -180,13 +178,10 @@ class _Guard:
                 steps, "doing_step", model, x.shape, run, as_at_first, load_anew
             )
 
-        if run.begins_fresh or (run.is_first and is_cramped(
-            measure_device(x.device), self._guard.estimated_bytes(model, x.shape)
-        )):
+        if run.begins_fresh:
             run.begins_fresh = False
             tidy()
             self._guard.revive_dynamic(run.in_use)
-        run.is_first = False
         result = guarded(call, ladder)
         if retries:
             run.worked(retries[0].done())

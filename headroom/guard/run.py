@@ -29,7 +29,6 @@ class GuardedRun:
         self.keep_bytes = 0  # to keep free when loading, as an earlier run has taught
         self.need_bytes = 0  # what a step took, measured after a recovery
         self.missing_bytes: int | None = None  # what the last failed step lacked
-        self.is_first = False  # of a sampling no step has begun
         self.begins_fresh = False  # its first step has yet to begin with an empty cache
         self.rows = 0  # the largest batch of the present step
         self.images = 0  # its rows of one conditioning
