@@ -48,7 +48,8 @@ class Cluster:
         # Nothing of a farm is reported to anybody.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         if address is None:
-            options: dict[str, Any] = {"include_dashboard": dashboard,
+            # Without "local" it would join whatever Ray was started last on this machine.
+            options: dict[str, Any] = {"address": "local", "include_dashboard": dashboard,
                                        "object_store_memory": STORE_BYTES}
         else:
             options = {"address": address, "runtime_env": {"py_modules": [str(PACKAGE)]}}

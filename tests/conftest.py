@@ -46,6 +46,22 @@ for _name, _folder in (
     _load_package(_name, _folder)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spread the files of browser tests over those with servers, and let unit tests come last.
+
+    Several test processes that draw pages at once wait for each other; the short files at the end
+    let all of them end together.
+    """
+    files = list(dict.fromkeys(item.path for item in items))
+    folders = [path.relative_to(ROOT / "tests").parts[0] for path in files]
+    kinds = [{"browser": 0, "unit": 2}.get(folder, 1) for folder in folders]
+    place = {
+        path: (kind == 2, kinds[:index].count(kind) / kinds.count(kind))
+        for index, (path, kind) in enumerate(zip(files, kinds, strict=True))
+    }
+    items.sort(key=lambda item: place[item.path])  # stable: within a file nothing changes
+
+
 @pytest.fixture(scope="session")
 def comfyui() -> Path:
     """The ComfyUI tree under test, or a skip that says how to get one."""

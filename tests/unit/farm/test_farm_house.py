@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from farm import cli
+from farm import cli, cluster
+from farm.words import FarmError
 
 ROOT = Path(__file__).resolve().parents[3]
 FARM = ROOT / "farm"
@@ -107,3 +108,17 @@ def test_without_ray_it_says_how_to_get_it(prompt, capsys, tmp_path, monkeypatch
     words = ["run", prompt, "--servers", "http://a", "--results", str(tmp_path / "r")]
     assert cli.main(words) == cli.WRONG
     assert "pip install -r farm/requirements.txt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("address", "asked"), [(None, "local"), ("10.0.0.1:6379",) * 2])
+def test_without_an_address_the_farm_never_joins_another_ray_of_the_machine(
+    monkeypatch, address, asked
+):
+    class Ray:
+        def init(self, **options):
+            assert options["address"] == asked
+            raise ConnectionError("enough")
+
+    monkeypatch.setattr(cluster, "_ray", Ray)
+    with pytest.raises(FarmError, match="enough"):
+        cluster.Cluster([], None, ROOT, "token", address)
