@@ -26,6 +26,7 @@ from devtools.bench_run import alone
 from devtools.dry_server import DryServer
 from devtools.errors import DevError, NotHere
 from devtools.graph import Graph, add_checkpoint, add_guard
+from devtools.public_models import sparse_files
 
 NAME = "guarded_or_stock"
 CAPACITIES_MIB = {
@@ -91,8 +92,8 @@ class _Both(Cost):
     def measured(self) -> Json:
         with tempfile.TemporaryDirectory() as folder:
             dry = DryServer(self.tree, Path(folder), ROOM_MIB)
-            dry.add_models(self.files)
             with dry:
+                dry.add_models(sparse_files(self.kind.files, dry.shapes))
                 return {name: {f"{mib} MiB": self.both(dry, name, mib)
                                for mib in self.args.mib or CAPACITIES_MIB[name]}
                         for name in self.args.cases}

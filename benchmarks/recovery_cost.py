@@ -95,7 +95,6 @@ class Cost:
     def __init__(self, name: str, args: argparse.Namespace) -> None:
         self.name, self.kind, self.args = name, KINDS[name], args
         self.tree = Path(args.comfyui)
-        self.files = sparse_files(self.kind.files, self.tree)
         width, height, frames = self.kind.picture
         self.picture = (width // args.divide, height // args.divide, frames)
         self.batch = args.batch or self.kind.batch
@@ -105,8 +104,8 @@ class Cost:
         with tempfile.TemporaryDirectory() as folder:
             flags = [NO_DYNAMIC_VRAM] * self.args.classic
             dry = DryServer(self.tree, Path(folder), ROOM_MIB, flags=flags)
-            dry.add_models(self.files)
             with dry:
+                dry.add_models(sparse_files(self.kind.files, dry.shapes))
                 return self.on(dry)
 
     def on(self, dry: DryServer) -> Json:

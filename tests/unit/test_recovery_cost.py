@@ -65,9 +65,8 @@ class Dry:
 
 
 @pytest.fixture
-def result(bench, monkeypatch):
+def result(bench):
     """What the benchmark finds there for a batch of 8 at 100 and at 60 %."""
-    monkeypatch.setattr(bench, "sparse_files", lambda files, tree: {})
     words = ["--comfyui", "x", "--percent", "100", "60", "--classes", "SD1.5"]
     cost = bench.Cost("SD1.5", arguments(bench, words))
     return cost.on(Dry())
