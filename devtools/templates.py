@@ -34,7 +34,7 @@ def template_prompt(
     """
     prompt = api_prompt(json.loads(template_file(name).read_text(encoding="utf-8")), infos)
     own = list(dict.fromkeys(node["inputs"]["ckpt_name"] for node in prompt.values()
-                             if "ckpt_name" in node["inputs"]))
+                             if isinstance(node["inputs"].get("ckpt_name"), str)))
     named = {one: checkpoints[min(number, len(checkpoints) - 1)] for number, one in enumerate(own)}
     return {key: {**node, "inputs": _smaller(node["inputs"], named)}
             for key, node in prompt.items()}
@@ -43,7 +43,7 @@ def template_prompt(
 def _smaller(inputs: Json, checkpoints: Mapping[str, str]) -> Json:
     small = {name: SMALLER[name] if name in SMALLER and not isinstance(value, list) else value
              for name, value in inputs.items()}
-    if "ckpt_name" in small:
+    if isinstance(small.get("ckpt_name"), str):  # not a wire
         small["ckpt_name"] = checkpoints[small["ckpt_name"]]
     return small
 

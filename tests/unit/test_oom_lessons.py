@@ -176,25 +176,25 @@ def test_after_a_step_the_pieces_are_as_large_as_what_they_took_allows():
     assert run.need_bytes == 400  # so much has to stay free of weights in the next prompt
 
 
-def test_what_is_kept_free_for_larger_pieces_is_never_more_than_there_was():
+def one_row_took(need_bytes, room_bytes):
+    """A run of two times four rows, after four have failed and a single one took so much."""
     run = run_of(8, 4)
     run.limit, run.too_many = 1, 4
-    run.worked(Footprint(need_bytes=182, room_bytes=353))
-    assert run.need_bytes == 353
+    run.worked(Footprint(need_bytes, room_bytes))
+    return run
 
 
 def test_two_rows_are_tried_where_one_took_a_little_over_half_the_room():
-    run = run_of(8, 4)
-    run.limit, run.too_many = 1, 4
-    run.worked(Footprint(need_bytes=182, room_bytes=353))  # as measured, SDXL on 496 MiB
+    run = one_row_took(182, 353)  # as measured, SDXL on 496 MiB
     assert run.limit == 2 and run.works == 1
 
 
+def test_what_is_kept_free_for_larger_pieces_is_never_more_than_there_was():
+    assert one_row_took(182, 353).need_bytes == 353
+
+
 def test_two_rows_are_not_tried_where_one_took_clearly_more_than_half_the_room():
-    run = run_of(8, 4)
-    run.limit, run.too_many = 1, 4
-    run.worked(Footprint(need_bytes=200, room_bytes=353))
-    assert run.limit == 1
+    assert one_row_took(200, 353).limit == 1
 
 
 def test_pieces_that_have_failed_are_not_tried_again():
