@@ -146,7 +146,7 @@ def fake(serve):
     `models_dir` are those of a server. Equal arguments share one server; a test gets it with its
     own capacity, no other process and nothing that fails.
     """
-    from fakecuda import FakeCuda, FakeServer, why_not
+    from fakecuda import COPIED_KIB, FakeCuda, FakeServer, why_not
 
     if reason := why_not():
         pytest.skip(reason)
@@ -154,6 +154,7 @@ def fake(serve):
     def start(capacity_mib: int, *args, packs=(), **settings):
         named = ("env", "comfyui", "models_dir")
         options = {name: settings.pop(name) for name in named if name in settings}
+        settings.setdefault("copy_at_most_kib", COPIED_KIB)
         words = FakeCuda(capacity_mib=capacity_mib, **settings).words()
         server = serve(*args, fake_cuda=words, packs=(*packs, REAL_GPU_PACK), **options)
         return FakeServer(server, capacity_mib).restore()

@@ -3,7 +3,7 @@
 from .build import CannotBuild, why_not
 from .ledger import Ledger, Moment
 from .remote import FakeServer
-from .settings import FakeCuda, command
+from .settings import COPIED_KIB, FakeCuda, command
 
-__all__ = ["CannotBuild", "FakeCuda", "FakeServer", "Ledger", "Moment", "command",
+__all__ = ["COPIED_KIB", "CannotBuild", "FakeCuda", "FakeServer", "Ledger", "Moment", "command",
            "why_not"]

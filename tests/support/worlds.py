@@ -104,10 +104,11 @@ def begun(request, name, comfyui, models_dir, base):
     if world.aimdo is None:
         pytest.skip("set HEADROOM_COMFY_AIMDO to a folder with another comfy-aimdo")
     tree = request.getfixturevalue("newest_comfyui") if world.newest else comfyui
-    devices = fakecuda.FakeCuda(capacity_mib=CAPACITY_MIB, **world.settings)
+    devices = fakecuda.FakeCuda(capacity_mib=CAPACITY_MIB, copy_at_most_kib=fakecuda.COPIED_KIB,
+                                **world.settings)
     packs = [request.config.rootpath / "tests" / folder for folder in (
         "host/packs/headroom_probe", "host/packs/headroom_timed", "gpu/packs/headroom_real_gpu",
-        "host/packs/headroom_small_encoders")]
+        "host/packs/headroom_small_encoders", "host/packs/headroom_settled")]
     env = {"PYTHONPATH": world.aimdo} if world.aimdo else {}
     with ComfyServer(tree, base, args=world.flags, packs=packs, models_dir=models_dir, env=env,
                      fake_cuda=devices.words()) as server:
