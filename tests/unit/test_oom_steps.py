@@ -6,11 +6,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from headroom.guard import footprint, steps, tiles
+from headroom.guard import footprint, more_room, steps
 from headroom.guard.footprint import Measuring
+from headroom.guard.more_room import MoreRoom
+from headroom.guard.plan import Plan
 from headroom.guard.shortage import Shortage
 from headroom.guard.steps import OffloadWeights, ReturnMemory, UnloadOthers
-from headroom.guard.tiles import MoreRoom, Plan
 from headroom.models import unload
 from headroom.models.find import FoundModel
 
@@ -54,7 +55,7 @@ def on_host(monkeypatch):
         monkeypatch.setattr(steps, "current_host", lambda: host)
         monkeypatch.setattr(steps, "guard_host", lambda: host)
         monkeypatch.setattr(unload, "current_host", lambda: host)
-        monkeypatch.setattr(tiles, "current_host", lambda: host)
+        monkeypatch.setattr(more_room, "current_host", lambda: host)
         monkeypatch.setattr(steps, "unload_models", lambda models: unloaded.extend(
             model.handle.mib for model in models))
         return host, unloaded
