@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import prompts
-from .driver import Counts, Driver
+from .counts import Counts
+from .driver import Driver
 from .ledger import Ledger
 from .progress import Progress
 from .servers import read_servers
