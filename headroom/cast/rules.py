@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 import torch
 
-from .dtypes import FLOATS
-from .forward_dtypes import meetings
+from .dtypes import FLOATS, short
+from .forward_dtypes import meetings, widens
 
 # Learned tables of positions: small, and rounding them moves things.
 _POSITIONS = re.compile(r"pos(?:ition(?:al)?)?_?(?:emb|embed|embedding|enc|encoding|table|id)s?")
@@ -50,6 +50,11 @@ class Wanted:
     target: torch.dtype
     kept: str = ""
 
+    @property
+    def is_castable(self) -> bool:
+        """Whether a cast may change it: a floating-point weight, and no single number."""
+        return self.source in FLOATS and self.parameter.dim() > 0
+
 
 def parse_keep(text: str) -> tuple[str, ...]:
     """Return the comma-separated name patterns in `text`; ValueError for far too much of it."""
@@ -59,11 +64,6 @@ def parse_keep(text: str) -> tuple[str, ...]:
             f"got {len(text):,}: name groups of weights by what their names share."
         )
     return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def short(dtype: torch.dtype) -> str:
-    """Return the dtype's name without `torch.`."""
-    return str(dtype).removeprefix("torch.")
 
 
 def is_layer(module: torch.nn.Module) -> bool:
@@ -91,9 +91,7 @@ def _has_matrix_and_buffer(module: torch.nn.Module) -> bool:
 
 def _has_float_buffers(buffers: Iterable[torch.Tensor | None]) -> bool:
     """Return whether one of `buffers` would meet a weight in a product; single numbers do not."""
-    return any(
-        buffer is not None and buffer.dtype in FLOATS and buffer.dim() > 0 for buffer in buffers
-    )
+    return any(widens(buffer) for buffer in buffers)
 
 
 def plan(
