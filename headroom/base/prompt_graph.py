@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 Node = Mapping[str, Any]
+Prompt = Mapping[str, Node]  # in API format, by node id
 GetNode = Callable[[str], Node]
 
 INSERTED = "headroom-"  # how the ids of nodes begin that no user has put into the prompt
