@@ -1,6 +1,5 @@
 """The HTTP routes of a real server: what they answer, and that they never get in the way."""
 
-import itertools
 import json
 import statistics
 import time
@@ -8,7 +7,14 @@ from urllib.parse import urlencode
 
 import pytest
 from support.prompts import sampling
-from support.timed import PACK, Later, node, wait_until
+from support.timed import (
+    PACK,
+    Later,
+    assert_unloaded_once_each,
+    detached,
+    node,
+    wait_until,
+)
 
 pytestmark = pytest.mark.host
 
@@ -189,9 +195,7 @@ def test_what_post_free_asks_for_is_not_done_beside_a_purge(client, slow_model):
     purge.wait()
     free.wait()
     assert purge.answer[0] == 200
-    spans = sorted(detached(client))
-    assert len(spans) == expected  # no model was unloaded twice
-    assert all(one[1] <= other[0] for one, other in itertools.pairwise(spans))
+    assert_unloaded_once_each(client, expected)
     assert client.run({"1": node("TimedWork")})["status"]["status_str"] == "success"
 
 
@@ -205,9 +209,7 @@ def test_a_purge_that_follows_post_free_at_once_waits_for_what_that_does(client)
         assert client.post_json("/headroom/purge", {})[0] == 200
         wait_until(lambda: not client.get_json("/headroom/memory")["models"])
         wait_until(lambda expected=expected: len(detached(client)) >= expected)
-        spans = sorted(detached(client))
-        assert len(spans) == expected  # no model was unloaded twice
-        assert all(one[1] <= other[0] for one, other in itertools.pairwise(spans))
+        assert_unloaded_once_each(client, expected)
 
 
 def test_other_routes_answer_at_once_while_40_purges_wait(client, server):
@@ -244,8 +246,3 @@ def test_prompts_run_on_after_many_purges_at_once(client):
     assert {later.wait().answer[0] for later in requests} <= {200, 409}
     for prompt_id in ids:
         assert client.wait(prompt_id)["status"]["status_str"] == "success"
-
-
-def detached(client):
-    entry = client.run({"1": node("TimedDetached")})
-    return json.loads(entry["outputs"]["1"]["text"][0])["detached"]
