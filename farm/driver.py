@@ -159,7 +159,7 @@ class Driver:
         decided = verdict(
             waiting, seat.server, outcome, servers, self._ledger.needs, self._limits
         )
-        self._follow(decided, seat, outcome)
+        self._follow(decided, outcome)
 
     def _commit(self, waiting: Waiting, outcome: Outcome) -> None:
         """Put the results in place; what was finished elsewhere meanwhile stays as it is."""
@@ -184,7 +184,7 @@ class Driver:
         seat.state = "idle"
         seat.server.facts = outcome.facts or seat.server.facts
 
-    def _follow(self, decided: Verdict, seat: Seat, outcome: Outcome) -> None:
+    def _follow(self, decided: Verdict, outcome: Outcome) -> None:
         asked = decided.waiting.asked
         if decided.what == "finished":
             self.counts.finished += 1

@@ -22,7 +22,7 @@ def options(case: Case, step: Step) -> Iterator[Option]:
         gone = together(_idle(case, model_id), _made(case, nodes))
         if steps and any(node_id == step.node_id for node_id, _ in gone):
             plain = all(part["op"] == "replace" for part in steps)
-            yield option(case, "encode_to_cpu" if plain else "offload_after", step, steps, gone,
+            yield option("encode_to_cpu" if plain else "offload_after", step, steps, gone,
                          nodes, model=named(case, model_id))
 
 

@@ -1,4 +1,4 @@
-"""Rung 3 for a VAE, an encoder and an upscaler: their own weights stay in RAM."""
+"""Rung 3 for a VAE and a text encoder, which load themselves: their weights stay in RAM."""
 
 from typing import Any
 

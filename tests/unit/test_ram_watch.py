@@ -26,7 +26,7 @@ def spared(monkeypatch):
         return Spared(state["count"], 512 * MIB, "")
 
     monkeypatch.setattr(watch_module, "spare_ram", spare)
-    monkeypatch.setattr(watch_module, "room_bytes", lambda: state["room"])
+    monkeypatch.setattr(watch_module, "ram_room_bytes", lambda: state["room"])
     return state
 
 
@@ -40,7 +40,7 @@ def look(found):
 
 
 def test_it_is_off_unless_asked_for_and_then_reads_nothing(monkeypatch, spared):
-    monkeypatch.setattr(watch_module, "room_bytes", lambda: pytest.fail("it looked"))
+    monkeypatch.setattr(watch_module, "ram_room_bytes", lambda: pytest.fail("it looked"))
     for value in ("", "0", "many"):
         found = watch(value)
         found.start()

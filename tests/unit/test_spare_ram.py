@@ -64,7 +64,7 @@ def ram(monkeypatch):
         return Report()
 
     monkeypatch.setattr(spare_module, "offload", offload)
-    monkeypatch.setattr(spare_module, "room_bytes", lambda: state["room"])
+    monkeypatch.setattr(spare_module, "ram_room_bytes", lambda: state["room"])
     return state
 
 
