@@ -65,9 +65,13 @@ def problem_with(name: str) -> str | None:
 
 
 def fingerprint(name: str) -> str:
-    """Return what changes when the file does."""
+    """Return what changes when the file does, or what there is to warn about in this workflow."""
+    from ..host import graph as host_graph
+
     try:
-        return str(identity_of(file_of(_folder(), name))["content"])
+        file = file_of(_folder(), name)
+        warnings = _mismatches(load(file), file.stem, host_graph.running_prompt())
+        return "\n".join([str(identity_of(file)["content"]), *warnings])
     except (OSError, NotUsable) as error:
         return str(error)
 
