@@ -15,6 +15,9 @@ calls. By hand means: the batch in as few parts as complete, each a prompt of it
 whole, or else in tiles of 512, or else of 256 pixels; figures of its second prompt, times the
 parts. (Smaller parts and tiles only copy and launch more. `--lowvram` does nothing under dynamic
 VRAM, and else moves the text encoder to the CPU, which copies nothing to be counted.)
+
+All of it takes hours. A class and a share at a time (`--write`, with `--need-mib` from the second
+share on) is recorded beside those that were recorded before.
 """
 
 import argparse
@@ -26,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import on_path  # noqa: F401
+from recovery_pieces import command, merged
 
 from devtools.bench_device import NO_DYNAMIC_VRAM, add_fake_cuda, narrowed
 from devtools.bench_run import alone
@@ -34,8 +38,10 @@ from devtools.dry_server import DryServer
 from devtools.errors import DevError, NotHere
 from devtools.graph import Graph, add_checkpoint, add_guard, add_ksampler
 from devtools.public_models import sparse_files
+from devtools.results import commit
 
 NAME = "recovery_cost"
+__all__ = ["Cost", "add_arguments", "merged", "run"]
 REHEARSAL = ("--classes", "SD1.5", "--percent", "40", "--divide", "4", "--batch", "2")
 ROOM_MIB = 64 * 1024
 TIMEOUT_S = 900.0
@@ -114,7 +120,9 @@ class Cost:
         found: Json = {"batch": self.batch, "picture": list(self.picture), "need_mib": need,
                        "room": room, "shares": {}}
         for percent in self.args.percent:
-            share = found["shares"][f"{percent} %"] = self.share(dry, round(need * percent / 100))
+            share = found["shares"][f"{percent} %"] = {
+                "commit": commit(), "command": command(NAME, self.args, self.name, percent),
+                **self.share(dry, round(need * percent / 100))}
             print(json.dumps({"class": self.name, "percent": percent, **share}),
                   file=sys.stderr, flush=True)
         return found

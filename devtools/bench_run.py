@@ -2,9 +2,10 @@
 
 A benchmark is a module of `benchmarks/` with NAME, `add_arguments(parser)` and
 `run(args) -> dict`, raising NotHere where this machine or this ComfyUI cannot show it. DEVICE names
-what it is measured on where that is always the same. What it
-lists under `problems` is recorded as well, and the benchmark has failed. One that measures a real
-GPU too has REHEARSAL, the arguments with which it takes seconds.
+what it is measured on where that is always the same. What it lists under `problems` is recorded as
+well, and the benchmark has failed. One that can be measured piece by piece has
+`merged(recorded, found) -> dict`, and its pieces say at which `commit` and by which `command`. One
+that measures a real GPU too has REHEARSAL, the arguments with which it takes seconds.
 """
 
 import argparse
@@ -71,7 +72,8 @@ def run_one(
     kept = "not recorded"
     if keep:
         device_name = getattr(module, "DEVICE", None) or _device(args)
-        path = results.record(module.NAME, found, args.comfyui, device_name)
+        path = results.record(module.NAME, found, args.comfyui, device_name,
+                              merge=getattr(module, "merged", None))
         kept = f"recorded in {path.name}"
     print(f"{module.NAME}: {time.monotonic() - started:.0f} s, {kept}", flush=True)
     for what, figure in bench_rows.rows_of(module.NAME, found, bench_rows.english):

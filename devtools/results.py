@@ -8,7 +8,7 @@ import datetime
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ FAKE = "fake CUDA driver"  # PyTorch's own allocator on it
 MEASURED = ("headroom", "nodes", "tests/simgpu", "tests/fakecuda", "benchmarks",
             ":(exclude)benchmarks/results")
 Json = dict[str, Any]
+Merge = Callable[[Json, Json], Json]  # of what was recorded before and what was measured now
 
 
 @dataclass(frozen=True)
@@ -53,22 +54,47 @@ class Part:
 
 
 def record(
-    name: str, result: Json, comfyui: str | Path, device: str = SIMULATED, folder: Path = RESULTS
+    name: str, result: Json, comfyui: str | Path, device: str = SIMULATED, folder: Path = RESULTS,
+    merge: Merge | None = None,
 ) -> Path:
-    """Put one benchmark's figures into the file of today, this device and this ComfyUI."""
+    """Put one benchmark's figures into the file of today, this device and this ComfyUI.
+
+    A benchmark that is measured piece by piece merges them with what was recorded of the others.
+    """
     import torch
 
     version = comfyui_version(Path(comfyui))
+    measured_on = device, version, torch.__version__
+    if merge is not None and (before := _before(name, measured_on, folder)) is not None:
+        result = merge(before.result, result)
     today = datetime.date.today().isoformat()
     path = folder / f"{today}-{slug(device)}-{version}.json"
     folder.mkdir(parents=True, exist_ok=True)
     with process_lock(cache_home() / "locks" / "results.lock"):
         data = _read(path) if path.exists() else {"benchmarks": {}}
-        parts = {**data["benchmarks"], name: {"commit": commit(), "result": result}}
+        parts = {**data["benchmarks"], name: {"commit": _commits(result), "result": result}}
         facts = {"date": today, "device": device, "comfyui": version, "torch": torch.__version__}
         ordered = {key: parts[key] for key in sorted(parts)}
         _write(path, {**facts, "benchmarks": ordered})
     return path
+
+
+def _before(name: str, measured_on: tuple[str, str, str], folder: Path) -> Part | None:
+    return next((part for part in newest(folder) if part.name == name and measured_on == (
+        part.device, part.comfyui, part.torch)), None)
+
+
+def _commits(result: Json) -> str:
+    """The commits that the pieces of a result were measured at; now's, where it is of one."""
+    return ", ".join(dict.fromkeys(_commits_within(result))) or commit()
+
+
+def _commits_within(result: Json) -> Iterator[str]:
+    for key, value in result.items():
+        if key == "commit":
+            yield value
+        elif isinstance(value, dict):
+            yield from _commits_within(value)
 
 
 def newest(folder: Path = RESULTS) -> list[Part]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ..base.said import said
+from . import buffers_first
 from .choose import RecoveryStep, bus_seconds, launch_seconds
 from .controlnet import with_splitting_controls
 from .explain import Subject
@@ -63,6 +64,7 @@ class _Guard:
         kind = sampling_kind(guider, noise.shape, self._options)
         room = room_bytes(guider.model_patcher.load_device)
         recall_into(run, kind, room)
+        run.buffers = buffers_first.recall(kind, room)
         guider.model_options.setdefault("transformer_options", {})[KEY] = run
         state, containers = RandomState(), Containers(guider.model_options)
 
@@ -81,6 +83,7 @@ class _Guard:
         try:
             result = guarded(lambda: executor(noise, *args, **kwargs), ladder, is_outer=True)
             learn_from(run, kind, room)
+            buffers_first.learn(self._guard, kind, guider.model_patcher, room)
             return result
         finally:
             run.end()
@@ -182,7 +185,14 @@ class _Guard:
             run.begins_fresh = False
             tidy()
             self._guard.revive_dynamic(run.in_use)
-        result = guarded(call, ladder)
+
+        def with_buffers() -> Any:
+            sizes, run.buffers = run.buffers, ()
+            if sizes:
+                self._guard.make_buffers(x.device, sizes)
+            return call()
+
+        result = guarded(with_buffers, ladder)
         if retries:
             run.worked(retries[0].done())
         return result

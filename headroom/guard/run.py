@@ -30,6 +30,7 @@ class GuardedRun:
         self.need_bytes = 0  # what a step took, measured after a recovery
         self.missing_bytes: int | None = None  # what the last failed step lacked
         self.begins_fresh = False  # its first step has yet to begin with an empty cache
+        self.buffers: tuple[int, ...] = ()  # to make before its first step, as an earlier run had
         self.rows = 0  # the largest batch of the present step
         self.images = 0  # its rows of one conditioning
         self.smallest = 1  # the fewest rows that this batch can soundly be cut into

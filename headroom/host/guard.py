@@ -26,13 +26,20 @@ from .sampling import (
     reset_conditioning,
     start_sampling,
 )
-from .streaming import buffers_bytes, buffers_needed_bytes, settle_streaming, streamed_bytes
+from .streaming import (
+    buffer_sizes,
+    buffers_bytes,
+    buffers_needed_bytes,
+    make_buffers,
+    settle_streaming,
+    streamed_bytes,
+)
 
 # What guard/ asks of ComfyUI about sampling and about streaming weights, with the rest.
 __all__ = [
-    "additional_models", "buffers_bytes", "buffers_needed_bytes", "end_sampling",
-    "estimated_bytes", "picture_size", "reset_conditioning", "settle_streaming", "start_sampling",
-    "streamed_bytes",
+    "additional_models", "buffer_sizes", "buffers_bytes", "buffers_needed_bytes", "end_sampling",
+    "estimated_bytes", "make_buffers", "picture_size", "reset_conditioning", "settle_streaming",
+    "start_sampling", "streamed_bytes",
 ]
 
 _CPU = torch.device("cpu")

@@ -7,6 +7,7 @@ from typing import Any
 import comfy.model_management as mm
 import torch
 
+from ..base.device import same_device
 from . import core as host
 
 _GROWTH_BYTES = 16 << 20  # comfy-aimdo's buffers grow in such steps
@@ -47,6 +48,30 @@ def _streamed_layers(patcher: Any) -> Iterable[int]:
         if weight.device.type != patcher.load_device.type:
             size = weight.nbytes + getattr(getattr(module, "bias", None), "nbytes", 0)
             yield -(-size // step) * step
+
+
+def buffer_sizes(device: torch.device) -> tuple[int, ...]:
+    """Return the bytes of the pager's buffer of each stream; empty on hosts that have none."""
+    buffers = getattr(mm, "STREAM_AIMDO_CAST_BUFFERS", {})
+    found = [buffers.get(stream) for stream in _streams(device)]
+    return tuple(0 if one is None else int(one.size()) for one in found)
+
+
+def make_buffers(device: torch.device, sizes: Iterable[int]) -> None:
+    """Let the pager's buffers have these sizes now, where they would grow to them later.
+
+    Raises what a layer would raise for which there is no memory.
+    """
+    for stream, size in zip(_streams(device), sizes, strict=False):
+        if size:
+            mm.get_aimdo_cast_buffer(stream, device).get(size)
+
+
+def _streams(device: torch.device) -> Iterable[Any]:
+    """Yield the streams on which weights come to `device`, in the order that they have there."""
+    for there, streams in getattr(mm, "STREAMS", {}).items():
+        if same_device(there, device):
+            yield from streams
 
 
 def settle_streaming() -> None:

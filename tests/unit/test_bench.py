@@ -80,6 +80,16 @@ def test_a_benchmark_that_runs_again_replaces_its_own_part_only(folder, tree):
     assert (data["device"], data["comfyui"]) == ("simulated GPU", "9.8.7")
 
 
+def test_a_benchmark_measured_in_pieces_keeps_the_others_with_their_commits(folder, tree):
+    def merge(before, now):
+        return {**before, **now}
+
+    results.record("one", {"a": {"commit": "a1"}}, tree, folder=folder, merge=merge)
+    path = results.record("one", {"b": {"commit": "b1"}}, tree, folder=folder, merge=merge)
+    part = json.loads(path.read_text(encoding="utf-8"))["benchmarks"]["one"]
+    assert part == {"commit": "a1, b1", "result": {"a": {"commit": "a1"}, "b": {"commit": "b1"}}}
+
+
 def test_the_newest_part_of_each_benchmark_counts_and_real_gpus_come_first(folder):
     write(folder, "2026-01-01", one={"figure": 1}, two={"figure": 2})
     write(folder, "2026-01-02", one={"figure": 3})

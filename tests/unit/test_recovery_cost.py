@@ -96,3 +96,39 @@ def test_the_table_tells_both_prompts_and_the_ratio_to_the_best_by_hand(result):
 def test_it_measures_nothing_without_the_fake_driver(bench):
     with pytest.raises(bench.NotHere):
         bench.run(Namespace(fake_cuda=False))
+
+
+def part(percent, commit, need=678, name="SD1.5"):
+    """A result with one share of one class."""
+    share = {"commit": commit, "mib": need * percent // 100}
+    one = {"need_mib": need, "batch": 8, "picture": [512, 512, 1],
+           "shares": {f"{percent} %": share}}
+    return {"steps": 2, "dynamic_vram": True, "classes": {name: one}}
+
+
+def shares(result):
+    return {name: {percent: share.get("commit") for percent, share in one["shares"].items()}
+            for name, one in result["classes"].items()}
+
+
+def test_shares_that_are_measured_apart_are_recorded_together(bench):
+    first = bench.merged(part(60, "a"), part(100, "b"))
+    assert list(shares(first)["SD1.5"].items()) == [("100 %", "b"), ("60 %", "a")]
+    both = bench.merged(first, part(60, "c", 9000, name="SDXL"))
+    assert shares(bench.merged(both, part(60, "d"))) == {
+        "SD1.5": {"100 %": "b", "60 %": "d"}, "SDXL": {"60 %": "c"}}
+
+
+def test_shares_of_another_need_or_of_an_unknown_commit_are_not_kept(bench):
+    assert shares(bench.merged(part(60, "a"), part(100, "b", need=700))) == {
+        "SD1.5": {"100 %": "b"}}
+    unknown = part(60, "a")
+    del unknown["classes"]["SD1.5"]["shares"]["60 %"]["commit"]
+    assert shares(bench.merged(unknown, part(60, "c", name="SDXL"))) == {"SDXL": {"60 %": "c"}}
+
+
+def test_a_share_tells_its_commit_and_the_command_that_measures_it_alone(result):
+    share = result["shares"]["60 %"]
+    assert share["commit"]
+    assert share["command"] == ("python benchmarks/recovery_cost.py --comfyui PATH "
+                                "--classes SD1.5 --percent 60")
