@@ -98,7 +98,7 @@ def begun(request, name, comfyui, models_dir, base):
                                 **world.settings)
     packs = [request.config.rootpath / "tests" / folder for folder in (
         "host/packs/headroom_probe", "host/packs/headroom_timed", "gpu/packs/headroom_real_gpu",
-        "host/packs/headroom_small_encoders", "host/packs/headroom_settled")]
+        "host/packs/headroom_small_encoders")]
     env = {"PYTHONPATH": world.aimdo} if world.aimdo else {}
     with ComfyServer(tree, base, args=world.flags, packs=packs, models_dir=models_dir, env=env,
                      fake_cuda=devices.words()) as server:

@@ -4,6 +4,7 @@ import gc
 import weakref
 
 import pytest
+import torch
 
 from headroom.base import garbage
 
@@ -52,3 +53,9 @@ def test_what_was_left_out_goes_with_its_last_reference():
         assert gone() is None
     finally:
         gc.unfreeze()
+
+
+def test_where_a_model_is_loaded_already_nothing_is_left_out():
+    early, _model = Node(), torch.zeros(16 << 20, dtype=torch.uint8)
+    garbage.settle()
+    assert id(early) in {id(thing) for thing in gc.get_objects()}
