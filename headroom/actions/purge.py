@@ -44,7 +44,6 @@ def purge(
         expect_whole("Purge VRAM", "free_mib", free_mib)
     expect_flag("Purge VRAM", "free_ram", free_ram)
     expect_flag("Purge VRAM", "reset_node_cache", reset_node_cache)
-    expect_whole("Purge VRAM", "free_mib", free_mib)
     before = snapshot()
     kept = _models_to_keep(unload, keep)
     room = _room_bytes()
