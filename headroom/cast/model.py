@@ -143,8 +143,9 @@ def _copy_patched(
 def _unreadable_reason(patcher: Any) -> str:
     """Return why a dynamic model cannot be read from its file again, "" where it can."""
     if _host_cast().loader_recipe(patcher) is None:
-        return ("not cast: dynamic VRAM streams it from a file, and its loader left no way to "
+        text = ("not cast: dynamic VRAM streams it from a file, and its loader left no way to "
                 "read that file again")
+        return said("cast_unreadable", text)
     changed = find_function_over(patcher.model)
     if changed is not None:
         raise refused(patcher.model, *changed)

@@ -5,10 +5,18 @@ from dataclasses import dataclass, field
 import torch
 
 from ..base.copies import Copies
-from ..base.said import said
+from ..base.said import joined, said
 from .dtypes import short
 from .refuse import refuse_second_names, refuse_uncastable
-from .rules import CastRules, DtypeOf, Wanted, plan, quantised_reason, unmatched
+from .rules import (
+    POSITION_TABLE,
+    CastRules,
+    DtypeOf,
+    Wanted,
+    plan,
+    quantised_reason,
+    unmatched,
+)
 from .tensor import Rounding
 
 
@@ -60,8 +68,10 @@ def planned(
         _add(result.before, item.source, item.parameter)
         _add(result.after, item.target, item.parameter)
     result.kept = [item for item in wanted if item.kept and item.is_castable]
-    result.notes = [f"keep_float32: '{name}' is in no weight's name"
-                    for name in unmatched(rules, wanted)]
+    result.notes = [
+        said("cast_unmatched", f"keep_float32: '{name}' is in no weight's name", name=name)
+        for name in unmatched(rules, wanted)
+    ]
     return result, wanted
 
 
@@ -71,17 +81,18 @@ def _left_alone(reason: str) -> str:
 
 
 def _nothing_to_do(wanted: list[Wanted], rules: CastRules) -> str:
-    floats = [item for item in wanted if item.is_castable]
+    floats, dtype = [item for item in wanted if item.is_castable], short(rules.dtype)
     if not floats:
-        return "it has no floating-point weights"
+        return said("cast_no_floats", "it has no floating-point weights")
     if any(item.target != item.source for item in floats):
         return ""
-    if all(item.source == rules.dtype or item.kept == "position table" for item in floats):
-        return f"already {short(rules.dtype)}"
+    if all(item.source == rules.dtype or item.kept == POSITION_TABLE for item in floats):
+        return said("cast_already", f"already {dtype}", dtype=dtype)
     if any(item.source == rules.dtype for item in floats):
-        return f"already {short(rules.dtype)}, apart from what is kept"
-    reasons = dict.fromkeys(item.kept for item in floats if item.kept)
-    return f"every weight is kept ({', '.join(reasons)})"
+        text = f"already {dtype}, apart from what is kept"
+        return said("cast_already_kept", text, dtype=dtype)
+    reasons = joined(", ", dict.fromkeys(item.kept for item in floats if item.kept))
+    return said("cast_all_kept", f"every weight is kept ({reasons})", reasons=reasons)
 
 
 def _add(counts: dict[str, int], dtype: torch.dtype, tensor: torch.Tensor) -> None:

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 
 import torch
 
+from ..base.said import said
 from .dtypes import FLOATS, short
 from .forward_dtypes import meetings, widens
 
@@ -19,6 +20,11 @@ _QUANTISERS = ("bitsandbytes", "gguf", "nunchaku", "torchao", "quanto", "awq", "
 
 
 MAX_KEEP_CHARACTERS = 10_000
+
+# Why a weight stays as it is, besides what `keep_float32` names.
+FLOAT_BUFFERS = said("kept_buffers", "float buffers beside the weights")
+STATISTICS = said("kept_statistics", "running statistics")
+POSITION_TABLE = said("kept_positions", "position table")
 
 DtypeOf = Callable[[torch.nn.Module, str, torch.Tensor], torch.dtype]
 
@@ -150,9 +156,9 @@ def _whole_layer_reasons(module: torch.nn.Module, rules: CastRules) -> dict[int,
     for prefix, layer in layers(module):
         names = (f"{prefix}.{name}" if prefix else name for name, _ in layer.named_parameters())
         mixes = _has_float_buffers(layer.buffers()) or meetings(layer).product
-        reason = "float buffers beside the weights" if mixes else ""
+        reason = FLOAT_BUFFERS if mixes else ""
         if getattr(layer, "running_mean", None) is not None:
-            reason = "running statistics"
+            reason = STATISTICS
         if any(rules.keeps(name) for name in names):
             reason = "keep_float32"
         if reason:
@@ -168,7 +174,7 @@ def _kept_reason(
         return "not a floating-point weight"
     if rules.keeps(name):
         return "keep_float32"
-    return "position table" if _is_position_table(name, part) else ""
+    return POSITION_TABLE if _is_position_table(name, part) else ""
 
 
 def _is_position_table(name: str, part: torch.nn.Module) -> bool:
