@@ -1,7 +1,8 @@
 """The HTTP routes of a real server: what they answer, and that they never get in the way."""
 
-import json
 import time
+import urllib.error
+import urllib.request
 from urllib.parse import urlencode
 
 import pytest
@@ -12,6 +13,7 @@ from support.timed import (
     assert_unloaded_once_each,
     detached,
     node,
+    own_times,
     wait_until,
 )
 
@@ -146,9 +148,6 @@ def test_the_list_of_runs_is_newest_first_and_limited(client):
 
 
 def test_a_page_of_another_site_is_refused_as_comfyui_refuses_it(server):
-    import urllib.error
-    import urllib.request
-
     request = urllib.request.Request(
         f"{server.url}/headroom/purge", b"{}", {"Origin": "http://elsewhere.example"}, method="POST"
     )
@@ -175,9 +174,8 @@ def test_a_prompt_that_comes_during_a_purge_begins_after_it(client, slow_model):
     loaded = len(client.get_json("/headroom/memory")["models"])
     purge = Later(lambda: client.post_json("/headroom/purge", {}))
     prompt_id = client.queue({"1": node("TimedDetached")})
-    entry = client.wait(prompt_id)
+    [told] = own_times(client.wait(prompt_id))["1"]
     status, answer = purge.wait().answer
-    told = json.loads(entry["outputs"]["1"]["text"][0])
     unloaded = detached(client)[known:]
     if status == 200:  # all of the purge lies before the prompt, or all of it after
         assert len(unloaded) == loaded
@@ -231,8 +229,8 @@ def test_other_routes_answer_at_once_while_40_purges_wait(client, server):
 
 
 def test_garbage_collections_do_not_walk_over_what_was_imported_before_the_server_listened(client):
-    entry = client.run({"1": node("TimedWalked")})
-    assert json.loads(entry["outputs"]["1"]["text"][0])["walked"] is False
+    [told] = own_times(client.run({"1": node("TimedWalked")}))["1"]
+    assert told["walked"] is False
 
 
 def test_a_body_larger_than_any_that_could_be_meant_is_refused(client):
