@@ -9,7 +9,7 @@ from ..base.file_identity import identity_of
 from ..measure.report import mib_text
 from .encode import conditioning_bytes
 from .encoders import Encoder, encoders_above, is_made_of, loaders_in, name_of
-from .named_conditioning import Loaded, NotUsable, file_of, load, names_in, save
+from .named_conditioning import MAX_FILE_BYTES, Loaded, NotUsable, file_of, load, names_in, save
 
 log = logging.getLogger("headroom")
 
@@ -65,9 +65,12 @@ def problem_with(name: str) -> str | None:
 
 
 def fingerprint(name: str) -> str:
-    """Return what changes when the file does."""
+    """Return what changes when the file does. One that is too large to be loaded is not read."""
     try:
-        return str(identity_of(file_of(_folder(), name))["content"])
+        file = file_of(_folder(), name)
+        if file.stat().st_size > MAX_FILE_BYTES:
+            return "too large"
+        return str(identity_of(file)["content"])
     except (OSError, NotUsable) as error:
         return str(error)
 
