@@ -147,6 +147,8 @@ def _return_cache() -> str:
     """Return the allocator's cached blocks; after the collection, or dead blocks would stay."""
     reserved = _reserved_bytes()
     host = current_host()
+    if host is not None:
+        host.return_strays()
     dropped = host is not None and host.drop_cast_buffers()
     workspaces = clear_workspaces()
     return_cache()

@@ -24,7 +24,9 @@ MAX_NAME = 120
 MAX_NAME_BYTES = 240  # what most file systems take, less the suffix and a number
 MAX_LISTED = 2000
 MAX_FILE_BYTES = 4 * 1024 * 1024 * 1024
-FORBIDDEN = frozenset('<>:"/\\|?*') | {chr(code) for code in range(32)}
+# Control characters; halves of a character, which no file system can write down.
+UNWRITABLE = {chr(code) for code in (*range(32), 127, *range(0xD800, 0xE000))}
+FORBIDDEN = frozenset('<>:"/\\|?*') | UNWRITABLE
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,16 @@ from safetensors import safe_open
 
 from headroom.base.node_types import NodeType
 from headroom.base.prompt_graph import ClassInfo
+from headroom.encode import named_nodes
 from headroom.encode.encoders import encoders_above, is_made_of, loaders_in, name_of
-from headroom.encode.named_conditioning import NotUsable, file_of, load, names_in, save
+from headroom.encode.named_conditioning import (
+    MAX_FILE_BYTES,
+    NotUsable,
+    file_of,
+    load,
+    names_in,
+    save,
+)
 from headroom.encode.stored_value import to_bytes
 
 TYPES = {
@@ -102,6 +110,7 @@ def test_a_workflow_without_a_text_encoder_has_none_to_compare(host):
 @pytest.mark.parametrize("name", [
     "", "  ", "..", ".hidden", "a/b", "a\\b", "../up", "/etc/passwd", "C:x", "a\0b", "a\nb",
     "x" * 121, None, 5, ["a"], "nul?", "star*", ".safetensors", "城" * 81, "\ud800", "\udcff",
+    "half \ud83d", "a\x7f",
 ])
 def test_what_cannot_be_a_file_name_is_refused_with_one_sentence(tmp_path, name):
     with pytest.raises(NotUsable, match="Expected `name` to be a file name") as refused:
@@ -190,3 +199,13 @@ def test_a_missing_file_and_a_pipe_are_one_sentence_each(tmp_path):
         with pytest.raises(NotUsable, match="damaged or another one"):
             load(tmp_path / "pipe.safetensors")
         assert names_in(tmp_path) == []
+
+
+def test_the_fingerprint_of_a_file_that_is_too_large_to_be_loaded_does_not_read_it(
+    tmp_path, monkeypatch
+):
+    with (tmp_path / "huge.safetensors").open("wb") as file:
+        file.truncate(MAX_FILE_BYTES + 1)
+    monkeypatch.setattr(named_nodes, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(named_nodes, "identity_of", lambda path: pytest.fail("it was read"))
+    assert "damaged or another one" in named_nodes.fingerprint("huge")

@@ -1,5 +1,9 @@
 """A stale embedding is never read and never written: files change before, between and after."""
 
+import sys
+import types
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -83,6 +87,22 @@ def test_nothing_is_kept_when_a_textual_inversion_changes_while_it_is_encoded(
     lookup.store("a", VALUE)
     assert lookup.unwritten == "a file that it names changed while it was encoded"
     assert not is_kept(look_up, seen)
+
+
+def test_a_textual_inversion_that_cannot_be_read_costs_the_cache_and_not_the_prompt(
+    look_up, monkeypatch
+):
+    def unreadable(_paths):
+        raise PermissionError(13, "Permission denied")
+
+    host_files = types.SimpleNamespace(embedding_files=lambda: [Path("mine.pt")])
+    monkeypatch.setitem(sys.modules, "headroom.host.files", host_files)
+    monkeypatch.setattr(cache_key, "identities_of", unreadable)
+    lookup, prompt = look_up(), "a cat, embedding:mine"
+    assert not lookup.has_all([prompt])
+    lookup.store(prompt, VALUE)
+    assert lookup.unwritten == "a file that it names cannot be read: Permission denied"
+    assert not list(lookup.cache.folder.glob("*"))
 
 
 def test_a_value_that_cannot_be_kept_does_not_stop_the_reading_of_others(look_up):
