@@ -11,7 +11,7 @@ class FakeServer:
     """Answers as a server without websocket does; the run ends at the third look."""
 
     def __init__(self, failed=False):
-        self.looks, self.failed, self.queued = 0, failed, None
+        self.looks, self.failed, self.queued, self.emptied = 0, failed, None, 0
 
     def get_json(self, path):
         assert path == "/object_info"
@@ -19,6 +19,11 @@ class FakeServer:
 
     def events(self):
         raise ImportError("no websocket")
+
+    def run(self, prompt):
+        [node] = prompt.values()
+        assert node["class_type"] == "HeadroomPurgeVRAM" and node["inputs"]["reset_node_cache"]
+        self.emptied += 1
 
     def queue(self, prompt, client_id=None):
         self.queued = prompt

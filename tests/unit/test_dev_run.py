@@ -9,8 +9,9 @@ from support.run_servers import FakeServer, Growing, started
 from support.saved import PROMPT, WORKFLOW
 
 from devtools import advise, jobs, run, settings
-from devtools.client import PromptInvalid
+from devtools.client import Client, PromptInvalid
 from devtools.errors import DevError
+from devtools.events import NoEvents
 
 
 @pytest.mark.parametrize(
@@ -77,16 +78,20 @@ def test_a_failed_run_ends_with_the_error_and_a_status(monkeypatch, tmp_path, ca
     assert "VRAM before" in shown.out and "done" not in shown.out
 
 
+def refusing(details, status=400):
+    def refuse(prompt, client_id=None):
+        raise PromptInvalid(status, details)
+
+    return refuse
+
+
 def test_a_refused_prompt_says_which_node_and_why(monkeypatch, tmp_path, quick):
     server = FakeServer()
     details = {"error": {"message": "Prompt outputs failed validation"}, "node_errors": {
         "2": {"class_type": "Load", "errors": [
             {"message": "Value not in list", "details": "name: 'b' not in ['a']"}]}}}
 
-    def refuse(prompt, client_id=None):
-        raise PromptInvalid(400, details)
-
-    server.queue = refuse
+    server.queue = refusing(details)
     with pytest.raises(DevError, match=r"node 2 \(Load\): Value not in list: name: 'b' not in"):
         started(monkeypatch, tmp_path, server)
 
@@ -95,7 +100,7 @@ def test_a_server_that_is_not_there_is_named(tmp_path):
     file = tmp_path / "workflow.json"
     file.write_text(json.dumps(WORKFLOW), encoding="utf-8")
     args = argparse.Namespace(files=[file], server="http://127.0.0.1:9", settings=[], seeds=[],
-                              timeout=1)
+                              timeout=1, json=False, max_vram_mib=None, max_ram_mib=None)
     with pytest.raises(DevError, match="No server answers at http://127.0.0.1:9"):
         run.main(args)
 
@@ -124,6 +129,8 @@ def test_a_missing_file_is_named(tmp_path):
     (["--max-vram-mib", "999"], 3, "workflow needed 1,000.0 MiB of VRAM, 999 are allowed."),
     (["--max-ram-mib", "499"], 3, "workflow needed 500.0 MiB of RAM, 499 are allowed."),
     (["--max-ram-mib", "499", "--max-vram-mib", "5000"], 3, "of RAM, 499 are allowed."),
+    (["--max-ram-mib", "499", "--max-vram-mib", "999"], 3,
+     "of VRAM, 999 are allowed. workflow needed 500.0 MiB of RAM, 499 are allowed."),
     ([], 0, ""),
 ])
 def test_a_budget_has_an_exit_code_and_a_line_of_its_own(
@@ -146,6 +153,7 @@ def test_a_budget_that_nobody_can_check_is_no_success(monkeypatch, tmp_path, qui
     if server is None:
         server = FakeServer()
         server.get = lambda path: (404, "")
+        server.run = refusing({"node_errors": {}, "error": {"message": "no such node"}})
     with pytest.raises(DevError, match=words):
         started(monkeypatch, tmp_path, server, "--max-vram-mib", "1000")
 
@@ -193,6 +201,54 @@ def test_for_machines_there_is_one_json_list_and_nothing_else(monkeypatch, tmp_p
         "workflow, seed 8 needed 2,000.0 MiB of VRAM, 1,500 are allowed."
     ]
     assert first["saved"] == ["s/a.png"] and first["error"] is None
+
+
+def test_a_run_with_a_budget_begins_with_nothing_left_of_the_one_before(
+    monkeypatch, tmp_path, quick
+):
+    server = Growing()
+    started(monkeypatch, tmp_path, server, "--seed", "7", "--seed", "8", "--max-ram-mib", "9000")
+    assert server.emptied == 2
+    started(monkeypatch, tmp_path, server, "--seed", "7")
+    assert server.emptied == 2
+
+
+def test_a_server_that_dies_leaves_the_json_of_what_was_run(monkeypatch, tmp_path, capsys, quick):
+    class Dying(Growing):
+        def queue(self, prompt, client_id=None):
+            if self.prompts:
+                raise ConnectionResetError("reset by peer")
+            return super().queue(prompt)
+
+    with pytest.raises(DevError, match="No server answers"):
+        started(monkeypatch, tmp_path, Dying(), "--json", *"--seed 7 --seed 8 --seed 9".split())
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["seed"], first["error"], first["peak_vram_mib"]) == (7, None, 1000.0)
+    assert second["seed"] == 8 and "No server answers" in second["error"]
+    assert first.keys() == second.keys()
+
+
+def test_without_a_websocket_the_record_is_followed(monkeypatch, tmp_path, capsys, quick):
+    class Proxied(FakeServer):
+        def events(self):
+            raise NoEvents("Handshake status 404")
+
+    assert started(monkeypatch, tmp_path, Proxied()) == 0
+    assert "4/4 done" in capsys.readouterr().out
+
+
+def test_what_is_no_comfyui_is_one_sentence(monkeypatch, tmp_path, quick):
+    server = FakeServer()
+    monkeypatch.setattr(server, "get_json", Client("http://host").get_json)
+    monkeypatch.setattr(Client, "get", lambda self, path: (404, "<html>\n</html>"))
+    with pytest.raises(DevError, match="no ComfyUI.*GET /object_info answered 404"):
+        started(monkeypatch, tmp_path, server)
+
+    server = FakeServer()
+    server.queue = refusing("<html>\n<p>nothing here</p>\n</html>", status=404)
+    with pytest.raises(DevError) as refused:
+        started(monkeypatch, tmp_path, server)
+    assert "status 404" in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_a_workflow_without_a_seed_says_so(tmp_path):
