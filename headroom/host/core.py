@@ -168,10 +168,7 @@ def unload(entries: Iterable[Any]) -> None:
 
 
 def return_strays(patchers: Iterable[Any] | None = None) -> None:
-    """Return to RAM what unloading has left on the GPU of dynamic models; loaded ones stay.
-
-    None: of every dynamic model of this process, which costs a walk over all objects.
-    """
+    """Return to RAM what unloading left on the GPU; None: of all models, a walk over all objects."""
     if has_dynamic_vram():
         loaded = [entry.model for entry in loaded_entries() if entry.model is not None]
         for patcher in filter(is_dynamic, living_patchers() if patchers is None else patchers):

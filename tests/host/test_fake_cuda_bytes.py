@@ -110,8 +110,7 @@ def test_the_report_of_a_purge_is_what_the_driver_knows(device):
 
 
 def test_after_a_full_purge_the_driver_has_all_the_memory_of_a_fresh_server(device):
-    """Also while ComfyUI's node cache holds the models, and where POST /free unloaded them."""
-    graph, checkpoint, latent = sampled()
+    graph, checkpoint, latent = sampled()  # ComfyUI's node cache holds the models
     picture = graph.add("VAEDecode", samples=latent, vae=checkpoint[2])
     purge = add_purge(graph, value=picture, run="every time")
     device.client.run(graph.prompt)
@@ -218,8 +217,7 @@ def test_encode_to_cpu_gives_all_back_and_its_report_is_what_the_driver_knows(de
         graph.add("ProbeTensor", value=encode)
         report = node_texts(device.client.run(graph.prompt))[encode.id]
         free, allocated = figure(report, "driver free"), figure(report, "torch allocated")
-        assert has_free(free[1], device.driver.device())
-        assert allocated[1] <= allocated[0]
+        assert has_free(free[1], device.driver.device()) and allocated[1] <= allocated[0]
         assert free[1] >= free[0] and "-" not in report.splitlines()[0]
 
 

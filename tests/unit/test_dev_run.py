@@ -5,7 +5,7 @@ import json
 
 import pytest
 from support.run_servers import FakeServer, Growing, started
-from support.saved import PROMPT, WORKFLOW
+from support.saved import WORKFLOW
 
 from devtools import advise, jobs, run
 from devtools.client import Client, PromptInvalid
