@@ -168,7 +168,7 @@ def unload(entries: Iterable[Any]) -> None:
 
 
 def return_strays(patchers: Iterable[Any] | None = None) -> None:
-    """Return to RAM what unloading left on the GPU; None: of all models, a walk over all objects."""
+    """Return to RAM what unloading left on the GPU; None: of all models, by a walk over them."""
     if has_dynamic_vram():
         loaded = [entry.model for entry in loaded_entries() if entry.model is not None]
         for patcher in filter(is_dynamic, living_patchers() if patchers is None else patchers):
