@@ -10,7 +10,7 @@ import torch
 from headroom.encode import cache_key
 from headroom.encode.cache_key import EmbeddingLookup
 from headroom.encode.disk_cache import EmbeddingCache
-from headroom.encode.file_watch import SeenFiles
+from headroom.encode.file_watch import MAX_NAMES, SeenFiles
 
 VALUE = [[torch.ones(3), {"pooled_output": None}]]
 
@@ -110,3 +110,11 @@ def test_a_value_that_cannot_be_kept_does_not_stop_the_reading_of_others(look_up
     lookup = look_up()
     lookup.store("b", [object()])
     assert "which has no safe form" in lookup.unwritten and lookup.has_all(["a"])
+
+
+def test_a_prompt_that_names_endless_files_is_looked_at_for_a_moment_only(tmp_path):
+    asked = []
+    lookup = types.SimpleNamespace(files_named=lambda name: asked.append(name) or [])
+    names = [f"{number}.safetensors" for number in range(10_000)]
+    SeenFiles().note_prompt({"1": {"inputs": {"a": names}}, "2": {"inputs": {"b": names}}}, lookup)
+    assert len(asked) == len(set(asked)) == MAX_NAMES
