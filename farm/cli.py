@@ -31,6 +31,9 @@ def main(words: Sequence[str] | None = None) -> int:
     except FarmError as error:
         print(f"Error: {error}", file=sys.stderr)
         return WRONG
+    except OSError as error:
+        print(f"Error: the results cannot be kept in {args.results}: {error}", file=sys.stderr)
+        return WRONG
     except KeyboardInterrupt:
         print("Stopped; the same command goes on where this one ended.", file=sys.stderr)
         return STOPPED
