@@ -1,6 +1,8 @@
 """The HTTP routes of a real server: what they answer, and that they never get in the way."""
 
 import time
+import urllib.error
+import urllib.request
 from urllib.parse import urlencode
 
 import pytest
