@@ -21,7 +21,7 @@ SIMULATED = "simulated GPU"
 FAKE = "fake CUDA driver"  # PyTorch's own allocator on it
 # What a figure depends on.
 MEASURED = ("headroom", "nodes", "tests/simgpu", "tests/fakecuda", "benchmarks",
-            ":(exclude)benchmarks/results")
+            ":(exclude)benchmarks/results", ":(exclude)benchmarks/*.md")
 Json = dict[str, Any]
 Merge = Callable[[Json, Json], Json]  # of what was recorded before and what was measured now
 
