@@ -3,9 +3,14 @@
 import argparse
 from typing import Any
 
+from .client import Client, PromptInvalid
 from .errors import DevError
+from .graph import forget_everything
 
 EXIT_CODE = 3  # 1 is a failed run, 2 a wrong command line
+WITHOUT = "so a budget cannot be checked; leave it out there."
+NO_HEADROOM = f"The server has no Headroom, {WITHOUT}"
+NOTHING_TOLD = f"The server tells nothing of its {{what}}, {WITHOUT}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +20,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"--max-{what}-mib", type=_positive, metavar="N",
             help=f"exit with {EXIT_CODE} when a run needs more {what.upper()}",
         )
+
+
+def is_set(args: argparse.Namespace) -> bool:
+    """Whether a run may need only so much."""
+    return args.max_vram_mib is not None or args.max_ram_mib is not None
+
+
+def begin_anew(client: Client) -> None:
+    """Drop models and results that earlier runs left: they are no need of the next one.
+
+    What it would take from a cache it could not show its need of either.
+    """
+    try:
+        forget_everything(client)
+    except PromptInvalid as error:
+        raise DevError(NO_HEADROOM) from error
 
 
 def over(run: dict[str, Any] | None, args: argparse.Namespace, label: str) -> list[str]:
@@ -35,8 +56,7 @@ def over(run: dict[str, Any] | None, args: argparse.Namespace, label: str) -> li
 def _told(run: dict[str, Any] | None, figure: str, what: str) -> float:
     needed = run.get(figure) if run is not None else None
     if needed is None:
-        reason = "has no Headroom" if run is None else f"tells nothing of its {what}"
-        raise DevError(f"The server {reason}, so a budget cannot be checked; leave it out there.")
+        raise DevError(NO_HEADROOM if run is None else NOTHING_TOLD.format(what=what))
     return float(needed)
 
 

@@ -14,6 +14,10 @@ from .events import EventStream
 POLL_SECONDS = 0.05
 
 
+class Unexpected(RuntimeError):
+    """A status that a ComfyUI in order does not answer."""
+
+
 class PromptInvalid(RuntimeError):
     """The server refused the prompt; `details` is its JSON answer, by node where it names one."""
 
@@ -103,10 +107,10 @@ class Client:
         return status, _decoded(data)
 
     def get_json(self, path: str) -> Any:
-        """The JSON body; RuntimeError for any status but 200."""
+        """The JSON body; Unexpected for any status but 200."""
         status, answer = self.get(path)
         if status != 200:
-            raise RuntimeError(f"GET {path} answered {status}: {answer}")
+            raise Unexpected(f"GET {path} answered {status}: {answer}")
         return answer
 
     def get_bytes(self, path: str) -> bytes:

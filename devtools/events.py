@@ -8,8 +8,15 @@ from typing import Any
 FINISHED = ("execution_success", "execution_error", "execution_interrupted")
 
 
+class NoEvents(RuntimeError):
+    """What answers there has no websocket of ComfyUI: a proxy, or another program."""
+
+
 class EventStream:
-    """One open websocket; needs the `websocket-client` package (ImportError without it)."""
+    """One open websocket; needs the `websocket-client` package (ImportError without it).
+
+    NoEvents where the server offers none.
+    """
 
     def __init__(self, url: str, client_id: str, timeout: float = 10.0) -> None:
         import websocket
@@ -18,7 +25,10 @@ class EventStream:
         address = url.replace("http", "ws", 1) + f"/ws?clientId={client_id}"
         self._timed_out: type[Exception] = websocket.WebSocketTimeoutException
         self._closed: type[Exception] = websocket.WebSocketConnectionClosedException
-        self._socket = websocket.create_connection(address, timeout=timeout)
+        try:
+            self._socket = websocket.create_connection(address, timeout=timeout)
+        except websocket.WebSocketException as error:
+            raise NoEvents(str(error)) from error
 
     def __enter__(self) -> "EventStream":
         return self

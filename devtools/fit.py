@@ -81,8 +81,10 @@ def amount(text: str) -> float:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not 0 <= number < MOST_GIB * 1024:
-        raise argparse.ArgumentTypeError(f"expected a number from 0 on, not {text!r}")
+    most = MOST_GIB * 1024
+    if not 0 <= number < most:
+        raise argparse.ArgumentTypeError(
+            f"expected a number from 0 to below {most}, not {text!r}")
     return number
 
 

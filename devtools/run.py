@@ -5,6 +5,7 @@ without it, it follows the server's record of the run.
 """
 
 import argparse
+import http.client
 import json
 import sys
 import time
@@ -16,8 +17,9 @@ from typing import Any
 
 from . import advice, budget
 from .address import add_server
-from .client import Client, PromptFailed, PromptInvalid, failed, failure_of, node_texts
+from .client import Client, PromptFailed, PromptInvalid, Unexpected, failed, failure_of, node_texts
 from .errors import DevError
+from .events import NoEvents
 from .jobs import Job, jobs_of
 from .progress import ProgressBar
 from .table import run_table
@@ -51,44 +53,64 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run everything; 1 when a run failed, else 3 when one went over its budget, else 0."""
     client = Client(args.server)
-    with explained(args.server):
-        jobs = jobs_of(args, client)
-        results = [*run_all(jobs, client, args)]
-    if args.json:
-        print(json.dumps(results, indent=2))
+    results: list[Json] = []
+    try:
+        with explained(args.server):
+            jobs = jobs_of(args, client)
+        for result in run_all(jobs, client, args):
+            results.append(result)
+    finally:  # also of what was run before a server died
+        if args.json:
+            print(json.dumps(results, indent=2))
     if any(result["error"] for result in results):
         return 1
     return budget.EXIT_CODE if any(result["over_budget"] for result in results) else 0
 
 
 def run_all(jobs: list[Job], client: Client, args: argparse.Namespace) -> Iterator[Json]:
-    """Run one job after another with one progress bar; yield what --json prints of each."""
+    """Run one job after another with one progress bar; yield what --json prints of each.
+
+    DevError where one cannot be run to its end; what there is to say of it is yielded before.
+    """
     out = sys.stderr if args.json else sys.stdout
     bar = ProgressBar({}, out, total=sum(len(job.prompt) for job in jobs))
     for job in jobs:
         bar.go_on_with(titles_of(job.prompt), job.label if len(jobs) > 1 else "")
-        entry = follow(client, job.prompt, args.timeout, bar)
-        bar.leave()
-        status, run = client.get(f"/headroom/runs/{entry['prompt_id']}")
-        over = budget.over(run if status == 200 else None, args, job.label)
-        for sentence in over:
-            print(f"Over budget: {sentence}", file=sys.stderr)
-        if not args.json:
-            show(entry, job.prompt, run if status == 200 else None)
-        found = advice.of(client, entry["prompt_id"]) if args.advice else None
-        if found is not None and not args.json:
-            print(f"\n{advice.text(found)}", flush=True)
-        yield {**result_of(job, entry, run if status == 200 else {}, over),
-               **({"advice": found} if found is not None else {})}
+        try:
+            with explained(args.server):
+                result = run_one(job, client, args, bar)
+        except DevError as error:
+            yield result_of(job, {}, {}, [], str(error))
+            raise
+        yield result
 
 
-def result_of(job: Job, entry: Json, run: Json, over: list[str]) -> Json:
+def run_one(job: Job, client: Client, args: argparse.Namespace, bar: ProgressBar) -> Json:
+    """Run a job, print what came of it, and return what --json prints."""
+    if budget.is_set(args):
+        budget.begin_anew(client)
+    entry = follow(client, job.prompt, args.timeout, bar)
+    bar.leave()
+    status, run = client.get(f"/headroom/runs/{entry['prompt_id']}")
+    over = budget.over(run if status == 200 else None, args, job.label)
+    if over:
+        print(f"Over budget: {' '.join(over)}", file=sys.stderr)
+    if not args.json:
+        show(entry, job.prompt, run if status == 200 else None)
+    found = advice.of(client, entry["prompt_id"]) if args.advice else None
+    if found is not None and not args.json:
+        print(f"\n{advice.text(found)}", flush=True)
+    error = str(PromptFailed(entry)) if failed(entry) else None
+    return {**result_of(job, entry, run if status == 200 else {}, over, error),
+            **({"advice": found} if found is not None else {})}
+
+
+def result_of(job: Job, entry: Json, run: Json, over: list[str], error: str | None) -> Json:
     """What --json prints of one run."""
     figures = {name: run.get(name) for name in ("seconds", "peak_vram_mib", "peak_rss_mib")}
     return {
-        "file": str(job.file), "seed": job.seed, "prompt_id": entry["prompt_id"], **figures,
-        "saved": saved_files(entry), "over_budget": over,
-        "error": str(PromptFailed(entry)) if failed(entry) else None,
+        "file": str(job.file), "seed": job.seed, "prompt_id": entry.get("prompt_id"), **figures,
+        "saved": saved_files(entry), "over_budget": over, "error": error,
     }
 
 
@@ -112,7 +134,7 @@ def follow(
             prompt_id = client.queue(prompt, client_id=stream.client_id)
             for event in stream.until_finished(prompt_id, timeout):
                 bar.handle(event)
-    except ImportError:  # no websocket-client: the record of the run is on HTTP as well
+    except (ImportError, NoEvents):  # the record of the run is on HTTP as well
         prompt_id = client.queue(prompt)
         _poll(client, prompt_id, bar, timeout)
     entry = client.wait(prompt_id, timeout)
@@ -174,10 +196,15 @@ def explained(server: str) -> Iterator[None]:
         yield
     except PromptInvalid as error:
         raise DevError(refusal(error)) from error
-    except (urllib.error.URLError, ConnectionError) as error:
+    except (urllib.error.URLError, ConnectionError, http.client.HTTPException) as error:
         raise DevError(
             f"No server answers at {server} ({error}); start ComfyUI or name it with "
             "--server URL."
+        ) from error
+    except Unexpected as error:
+        first_line = str(error).split("\n")[0][:200]
+        raise DevError(
+            f"What answers at {server} is no ComfyUI, or an unwell one: {first_line}"
         ) from error
     except TimeoutError as error:
         raise DevError(str(error)) from error
@@ -193,5 +220,7 @@ def refusal(error: PromptInvalid) -> str:
             lines.append(f"node {node_id} ({node.get('class_type')}): {reason}")
     if not lines:
         problem = details.get("error")
-        lines = [problem.get("message", "") if isinstance(problem, dict) else str(error.details)]
+        first_line = str(error.details).strip().split("\n")[0][:200]
+        lines = [problem.get("message", "") if isinstance(problem, dict)
+                 else f"status {error.status}: {first_line}"]
     return "The server refused the prompt; " + "; ".join(lines)

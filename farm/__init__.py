@@ -8,6 +8,7 @@ It talks HTTP to the servers and imports nothing of the node pack, nor the pack 
     worker                    what an actor does: start or adopt one server, run one prompt
     comfy · process · outputs HTTP to a server; a server's process; its files
     placement · verdict       which prompt goes where; what follows an attempt
+    seat · counts · progress  what a server does; how many prompts came to what; the bar
     needs · ledger · prompts · servers · keys · words
                               plain data: what was needed, what is done, what is asked
 """

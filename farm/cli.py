@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import prompts
-from .driver import Counts, Driver
+from .counts import Counts
+from .driver import Driver
 from .ledger import Ledger
 from .progress import Progress
 from .servers import read_servers
@@ -29,6 +30,9 @@ def main(words: Sequence[str] | None = None) -> int:
         return run(args)
     except FarmError as error:
         print(f"Error: {error}", file=sys.stderr)
+        return WRONG
+    except OSError as error:
+        print(f"Error: the results cannot be kept in {args.results}: {error}", file=sys.stderr)
         return WRONG
     except KeyboardInterrupt:
         print("Stopped; the same command goes on where this one ended.", file=sys.stderr)

@@ -106,9 +106,13 @@ class Comfy:
             room = _sum(answer["free_mib"], answer["evictable_mib"])
             self._total_mib = self._total_mib or self._size_of(answer["device"])
             return Facts(self._total_mib, room, True)
-        _, answer = self.ask("GET", "/system_stats")
-        devices = answer.get("devices") or [{}] if isinstance(answer, dict) else [{}]
-        total = devices[0].get("vram_total")
+        status, answer = self.ask("GET", "/system_stats")
+        devices = answer.get("devices") if isinstance(answer, dict) else None
+        if status != 200 or not isinstance(devices, list):
+            raise Unreachable(
+                f"it is no ComfyUI: GET /system_stats gave {status} and no list of devices"
+            )
+        total = devices[0].get("vram_total") if devices else None
         return Facts(total / 2**20 if total else None)
 
     def is_ready(self, room_mib: float) -> bool:

@@ -3,23 +3,22 @@
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from . import outputs
+from .counts import Counts
 from .keys import prompt_id_of
 from .ledger import Ledger
 from .placement import Queue, Server, Sizes, Waiting
+from .seat import Seat
 from .verdict import Limits, Verdict, verdict
 from .words import Asked, Facts, FarmError, Order, Outcome
 
 LIMITS = Limits()
 AHEAD = 1000  # prompts that are read before they are needed, at least
 TURN_SECONDS = 1.0
-AGAIN_SECONDS = (2.0, 60.0)  # between attempts to have a server back: at first, at most
 TURNED_AWAY = 3  # times for want of room; then a prompt is tried all the same
-STARTS = 5  # in a row that fail before a server that was there once is given up
 
 
 class Calls(Protocol):
@@ -35,32 +34,6 @@ class Listener(Protocol):
 
     def changes(self, farm: "Driver") -> None: ...
     def says(self, text: str) -> None: ...
-
-
-@dataclass
-class Seat:
-    """A server and what it does."""
-
-    server: Server
-    state: Literal["starting", "idle", "busy", "away", "gone"] = "away"
-    waiting: Waiting | None = None
-    was_there: bool = False
-    failed_starts: int = 0
-    again_at: float = 0.0
-
-
-@dataclass
-class Counts:
-    """How many prompts came to what."""
-
-    finished: int = 0
-    finished_before: int = 0
-    failed: int = 0
-    rescued: int = 0
-    moved: int = 0
-    lost: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
-    by_server: dict[str, int] = field(default_factory=dict)
 
 
 class Driver:
@@ -179,16 +152,16 @@ class Driver:
         outcome = result if isinstance(result, Outcome) else Outcome("lost", str(result))
         before = seat.server.facts
         if outcome.ending == "done":
-            outcome = self._committed(waiting, seat, outcome)
+            self._commit(waiting, outcome)
         self._ledger.ends(waiting.asked, seat.server.name, outcome, before)
         self._leave(seat, outcome)
         servers = [other.server for other in self.seats if other.state != "gone"]
         decided = verdict(
             waiting, seat.server, outcome, servers, self._ledger.needs, self._limits
         )
-        self._follow(decided, seat, outcome)
+        self._follow(decided, outcome)
 
-    def _committed(self, waiting: Waiting, seat: Seat, outcome: Outcome) -> Outcome:
+    def _commit(self, waiting: Waiting, outcome: Outcome) -> None:
         """Put the results in place; what was finished elsewhere meanwhile stays as it is."""
         key = waiting.asked.key
         folder = Path(outcome.folder or self._results / outputs.PARTIAL / key)
@@ -202,10 +175,6 @@ class Driver:
                 f"{error.strerror or error}; make room there and start again."
             ) from error
         self.counts.rescued += outcome.rescued
-        name = seat.server.name
-        self.counts.by_server[name] = self.counts.by_server.get(name, 0) + 1
-        self.counts.seconds[name] = self.counts.seconds.get(name, 0.0) + outcome.seconds
-        return outcome
 
     def _leave(self, seat: Seat, outcome: Outcome) -> None:
         if outcome.ending == "lost":
@@ -215,7 +184,7 @@ class Driver:
         seat.state = "idle"
         seat.server.facts = outcome.facts or seat.server.facts
 
-    def _follow(self, decided: Verdict, seat: Seat, outcome: Outcome) -> None:
+    def _follow(self, decided: Verdict, outcome: Outcome) -> None:
         asked = decided.waiting.asked
         if decided.what == "finished":
             self.counts.finished += 1
@@ -238,20 +207,15 @@ class Driver:
 
     def _started(self, seat: Seat, result: Any) -> None:
         if isinstance(result, Facts):
-            seat.state, seat.was_there, seat.failed_starts = "idle", True, 0
-            seat.server.facts, seat.server.models = result, frozenset()
+            seat.comes(result)
             return
         seat.failed_starts += 1
         self._is_away(seat, str(result))
 
     def _is_away(self, seat: Seat, why: str) -> None:
-        """It is tried again, less and less often; its prompts go elsewhere meanwhile."""
+        """What waited for it may go elsewhere; it is asked for again later."""
         self._listener.says(f"{seat.server.name} is away: {why}")
-        is_over = seat.failed_starts >= STARTS
-        seat.state = "gone" if is_over else "away"
-        first, most = AGAIN_SECONDS
-        pause = min(most, first * 2 ** (seat.failed_starts - 1)) if seat.failed_starts else 0.0
-        seat.again_at = self._clock() + pause
+        seat.goes(self._clock())
         for waiting in self._queue.all():
             if waiting.resumes_on == seat.server.name:
                 waiting.resumes_on = None

@@ -5,6 +5,7 @@ counts as never written; so does one that was damaged later. Results do not depe
 is finished once its folder stands under its final name (see `outputs`).
 """
 
+import errno
 import json
 import os
 import time
@@ -12,7 +13,6 @@ import zlib
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
 
 from filelock import FileLock, Timeout
 
@@ -32,6 +32,8 @@ class Ledger:
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = FileLock(folder / LOCK)
             self._lock.acquire(timeout=0)
+            data = _read(folder / FILE)
+            self._file = (folder / FILE).open("ab", buffering=0)
         except Timeout as error:
             raise FarmError(
                 f"Another farm writes to {folder}; wait for it, or choose another --results."
@@ -44,7 +46,7 @@ class Ledger:
         self.damaged_lines = 0
         self._ended: Counter[tuple[str, str]] = Counter()
         self._begun: dict[str, set[str]] = {}  # server → keys of attempts there without an end
-        self._file = self._opened(folder / FILE)
+        self._take_up(data)
 
     def ended(self, key: str, server: str) -> int:
         """How many attempts of a prompt have ended on a server."""
@@ -92,21 +94,20 @@ class Ledger:
 
     # ---------------------------------------------------- lines
 
-    def _opened(self, path: Path) -> BinaryIO:
-        data = path.read_bytes() if path.exists() else b""
+    def _take_up(self, data: bytes) -> None:
         for line in data.splitlines():
             entry = entry_of(line)
             if entry is None:
                 self.damaged_lines += 1
             else:
                 self._apply(entry)
-        file = path.open("ab", buffering=0)
         if data and not data.endswith(b"\n"):
-            file.write(b"\n")  # what comes next must not share the torn line
-        return file
+            self._file.write(b"\n")  # what comes next must not share the torn line
 
     def _add(self, entry: Json) -> None:
-        self._file.write(line_of({"at": round(time.time(), 3), **entry}))
+        line = line_of({"at": round(time.time(), 3), **entry})
+        if self._file.write(line) < len(line):  # a full disk takes a part, and says nothing
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), FILE)
         self._apply(entry)
 
     def _apply(self, entry: Json) -> None:
@@ -126,6 +127,10 @@ class Ledger:
             entry["kind"], what, entry["needed_mib"], entry["room_mib"], entry["rescued"],
             entry["size_mib"],
         )
+
+
+def _read(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
 
 
 def line_of(entry: Json) -> bytes:

@@ -104,9 +104,9 @@ class Queue:
 
     def take(self, server: Server, sizes: "Sizes") -> Waiting | None:
         """Take out the prompt that this idle server is to run next; None when none is for it."""
-        seat = _Seat(server, sizes.is_largest(server), sizes.room_below(server))
-        found = min(self._candidates(server), key=lambda one: self._rank(one, seat), default=None)
-        if found is None or self._rank(found, seat)[0] == NEVER:
+        idle = _Idle(server, sizes.is_largest(server), sizes.room_below(server))
+        found = min(self._candidates(server), key=lambda one: self._rank(one, idle), default=None)
+        if found is None or self._rank(found, idle)[0] == NEVER:
             return None
         self._remove(found)
         self._in_flight[found.asked.kind] = self._in_flight.get(found.asked.kind, 0) + 1
@@ -120,9 +120,9 @@ class Queue:
             if several:
                 yield several[0]
 
-    def _rank(self, waiting: Waiting, seat: "_Seat") -> tuple[int, bool, bool, float]:
+    def _rank(self, waiting: Waiting, idle: "_Idle") -> tuple[int, bool, bool, float]:
         """The smaller the better: how well it fits, alone here, models there, its need."""
-        asked, server = waiting.asked, seat.server
+        asked, server = waiting.asked, idle.server
         if waiting.resumes_on is not None:
             return (RESUMES if waiting.resumes_on == server.name else NEVER, False, False, 0.0)
         need = self._needs.of(asked.kind)
@@ -131,10 +131,10 @@ class Queue:
             running = self._in_flight.get(asked.kind, 0)
             rank = MORE_OF_AN_UNKNOWN_KIND if running else FIRST_OF_ITS_KIND
         elif fit == "too small":
-            rank = LAST_RESORT if seat.is_largest else NEVER
+            rank = LAST_RESORT if idle.is_largest else NEVER
         else:
             rank = ORDER[fit]
-        only_here = need.fit(seat.smaller_room_mib) != "fits"
+        only_here = need.fit(idle.smaller_room_mib) != "fits"
         reloads = bool(asked.models) and asked.models != server.models
         weight = need.enough_mib if need.enough_mib < float("inf") else need.short_mib
         return (rank, not only_here, reloads, -weight)
@@ -147,7 +147,7 @@ class Queue:
 
 
 @dataclass(frozen=True)
-class _Seat:
+class _Idle:
     """A server that is to be given work, and the most room on any smaller one."""
 
     server: Server

@@ -3,6 +3,7 @@
 import json
 import runpy
 import sys
+import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,11 @@ def count(sources: Iterable[str]) -> int | None:
 
 
 def asked_for(name: str, data: Any) -> Asked:
-    """Return a prompt in API format, or a body of POST /prompt, with its key and its kind."""
+    """Return a prompt in API format, or a body of POST /prompt, with its key and its kind.
+
+    A copy: a generator may change what it yielded and yield it again.
+    """
+    data = _copied(name, data)
     body = data if _is_body(data) else {"prompt": data}
     prompt, extra = body["prompt"], body.get("extra_data") or {}
     if not isinstance(prompt, dict) or not prompt or not all(map(_is_node, prompt.values())):
@@ -48,6 +53,13 @@ def asked_for(name: str, data: Any) -> Asked:
     if not isinstance(extra, dict) or not isinstance(extra.get("headroom", {}), dict):
         raise FarmError(f"{name} has an `extra_data` that is no JSON object; leave it out.")
     return Asked(key_of(prompt, extra), name, prompt, extra, kind_of(prompt), models_of(prompt))
+
+
+def _copied(name: str, data: Any) -> Any:
+    try:
+        return json.loads(json.dumps(data, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise FarmError(f"{name} is not JSON: {error}; {HOW}.") from error
 
 
 def _is_body(data: Any) -> bool:
@@ -125,10 +137,35 @@ def _parsed(name: str, line: str) -> Any:
 def _generated(path: Path) -> Iterator[tuple[str, Any]]:
     if not path.is_file():
         raise FarmError(f"{path} cannot be read: there is no such file.")
+    try:
+        yield from ((f"{path}#{number}", item) for number, item in enumerate(_made(path)))
+    except FarmError:
+        raise
+    except Exception as error:  # of the user's own code, whatever it is
+        said = f"{type(error).__name__}: {error}".split("\n")[0]
+        raise FarmError(f"{path}, line {_line_of(error, path)}: {said}; mend it there.") from error
+
+
+def _made(path: Path) -> Iterable[Any]:
     made = runpy.run_path(str(path), run_name="farm_prompts").get(GENERATOR)
     if not callable(made):
         raise FarmError(
             f"{path} is expected to have a function `{GENERATOR}` that yields prompts, "
             "but has none; add one."
         )
-    yield from ((f"{path}#{number}", item) for number, item in enumerate(made()))
+    found = made()
+    if not isinstance(found, Iterable):
+        raise FarmError(
+            f"{path} is expected to have a function `{GENERATOR}` that yields prompts, but "
+            f"returned a {type(found).__name__}; yield them there."
+        )
+    return found
+
+
+def _line_of(error: Exception, path: Path) -> int | None:
+    """Return the last line of the file that an error came through."""
+    if isinstance(error, SyntaxError):
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    return lines[-1] if lines else None

@@ -5,6 +5,7 @@ from functools import partial
 
 from .advise.advisor import Advisor, use_advisor
 from .api.gate import Gate
+from .base import garbage
 from .encode import file_watch
 from .guard import left_out
 from .host.adapter import current_host
@@ -88,4 +89,5 @@ def _start() -> None:
     watcher.attach()
     found.start()
     left_out.listen()
+    host_server.when_about_to_listen(garbage.settle)
     use_recorder(found)

@@ -75,9 +75,9 @@ class _Disk:
         sources = dict.fromkeys(path for target in mapped for path in _source_files(target))
         try:
             self._folder = _scratch_folder()
-            clones = [clone(path, self._folder) for path in sources]
         except OSError as error:
             raise refused(error) from error
+        clones = [clone(path, self._folder) for path in sources]
         self._clones = [file for file in clones if file is not None]
         check_mappable(modules, self._folder, self._clones)
 

@@ -25,21 +25,23 @@ def purge(
     only_below_free_mib: int = 0,
     free_ram: bool = False,
     reset_node_cache: bool = False,
-    free_mib: int = 0,
+    free_mib: int | None = None,
 ) -> Report:
     """Give back VRAM in three levels (models, garbage, allocator cache) and report each.
 
     `keep` holds the models to leave loaded with `all but keep`. With `only_below_free_mib` above 0
     nothing is done while the fullest device has at least that much room. `free_ram` also returns
     unused heap pages of this process. `reset_node_cache` takes effect after the running prompt.
-    `free_mib` above 0 asks for at least so much room and does as little for it as is needed:
-    garbage and cache first, then models or parts of them in ComfyUI's own order.
+    `free_mib` asks for at least so much room and does as little for it as is needed: garbage and
+    cache first, then models or parts of them in ComfyUI's own order.
     Models come back when something uses them; that reload is the cost.
     Raises ValueError for an unknown `unload`, for inputs of another class than these, and when
     `all but keep` has no model to keep; nothing was done then.
     """
     expect_choice("Purge VRAM", "unload", unload, Unload)
     expect_whole("Purge VRAM", "only_below_free_mib", only_below_free_mib)
+    if free_mib is not None:
+        expect_whole("Purge VRAM", "free_mib", free_mib)
     expect_flag("Purge VRAM", "free_ram", free_ram)
     expect_flag("Purge VRAM", "reset_node_cache", reset_node_cache)
     before = snapshot()
@@ -50,7 +52,7 @@ def purge(
         text = f"left alone: {mib_text(room)} are free, the limit is {mib_text(wanted)}"
         reason = said("purge_left", text, free_mib=room / MIB, limit_mib=wanted / MIB)
         return _finish(said("purge_nothing", "nothing was purged"), (reason,), before)
-    if free_mib > 0:
+    if free_mib is not None:
         steps, headline = _make_room(free_mib * MIB, unload, kept)
     else:
         done = [] if unload == "no models" else unload_models(others(kept))
@@ -145,6 +147,8 @@ def _return_cache() -> str:
     """Return the allocator's cached blocks; after the collection, or dead blocks would stay."""
     reserved = _reserved_bytes()
     host = current_host()
+    if host is not None:
+        host.return_strays()
     dropped = host is not None and host.drop_cast_buffers()
     workspaces = clear_workspaces()
     return_cache()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..base.ram import room_bytes
+from ..base.ram import ram_room_bytes
 from ..host.adapter import current_host
 from ..models.unload import loaded_bytes
 from .blocks import blocks_of
@@ -35,7 +35,7 @@ def spare_ram(wanted_bytes: int, is_used: IsUsed) -> Spared:
     """
     count, moved, refusal = 0, 0, ""
     for patcher, nbytes in _idle_models(is_used):
-        if room_bytes() >= wanted_bytes:
+        if ram_room_bytes() >= wanted_bytes:
             break
         try:
             offload(patcher, "this model", "disk")

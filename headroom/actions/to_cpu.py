@@ -92,7 +92,9 @@ def _moved(part: Any, path: Callable[[], str], done: OnCpu) -> Any:
 
 
 def _left(part: Any, path: Callable[[], str], done: OnCpu) -> None:
-    done.left.append(f"{path()}: of class {type(part).__name__}, passed through as it is")
+    place, name = path(), type(part).__name__
+    text = f"{place}: of class {name}, passed through as it is"
+    done.left.append(said("left_class", text, place=place, name=name))
 
 
 def _tensor(tensor: torch.Tensor, path: Callable[[], str], done: OnCpu) -> torch.Tensor:
@@ -101,14 +103,20 @@ def _tensor(tensor: torch.Tensor, path: Callable[[], str], done: OnCpu) -> torch
     done.tensors += 1
     done.total_bytes += size
     if device.type == "meta":
-        done.left.append(f"{path()}: a meta tensor, which has no data to move")
+        place = path()
+        text = f"{place}: a meta tensor, which has no data to move"
+        done.left.append(said("left_meta", text, place=place))
         return tensor
     if device.type != "cpu":
         done.moved_bytes[str(device)] = done.moved_bytes.get(str(device), 0) + size
     if is_plain(tensor):
         return numpy_backed(tensor)
-    kind = "sparse or nested tensor" if type(tensor) is torch.Tensor else type(tensor).__name__
-    done.left.append(f"{path()}: a {kind}, moved to the CPU as it is, not NumPy-backed")
+    is_torchs_own = type(tensor) is torch.Tensor
+    kind = (said("sparse_tensor", "sparse or nested tensor") if is_torchs_own
+            else type(tensor).__name__)
+    place = path()
+    text = f"{place}: a {kind}, moved to the CPU as it is, not NumPy-backed"
+    done.left.append(said("left_kind", text, place=place, kind=kind))
     return tensor.detach().to("cpu")
 
 

@@ -5,11 +5,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from ..base.device import MIB, in_mib
 from ..base.node_types import Registry
+from ..base.prompt_graph import Prompt
 from ..base.refusals import NotKnown
+from ..record.records import Records
 from ..record.run import Run
 from . import surroundings
 from .advise import advise, advise_into
@@ -20,7 +22,6 @@ from .finding import Finding
 from .fits import fits
 from .from_run import case_of
 from .plan import joint
-from .wires import Prompt
 from .words import lines_of, text_of
 
 log = logging.getLogger("headroom")
@@ -29,15 +30,6 @@ NOT_KNOWN = (
 )
 MOST_KEPT = 50
 PREDICTED = ("encode_to_cpu", "offload_after", "purge_between", "cast_bf16", "disk_cache")
-Seen = TypeVar("Seen")
-
-
-class Records(Protocol):
-    """The recorder, as far as it is asked here."""
-
-    def look(self, prompt_id: str, read: Callable[[Run], Seen]) -> Seen | None: ...
-
-    def newest_ids(self) -> list[str]: ...
 
 
 class Advisor:

@@ -2,8 +2,7 @@
 
 from ..base.device import in_mib
 from .case import Bounds, Case, Step
-from .encoders import ENCODE as PLAIN
-from .encoders import encoding_nodes
+from .encoders import CORE_ENCODE, encoding_nodes
 from .finding import Finding, Json
 from .steps import ENCODE, encode_instead
 from .words import amounts
@@ -43,7 +42,7 @@ def _away(step: Step, model_id: str) -> Bounds:
 
 def _edit(case: Case, node_id: str) -> list[Json]:
     node = case.prompt[node_id]
-    if node["class_type"] == PLAIN:
+    if node["class_type"] == CORE_ENCODE:
         return [encode_instead(node_id, "disk")]
     if node["class_type"] == ENCODE and node["inputs"].get("cache") == "off":
         return [{"op": "set", "node": node_id, "input": "cache", "value": "disk"}]

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..base.prompt_graph import Prompt
 from .finding import Finding
 
 OURS = "Headroom"
-Prompt = Mapping[str, Mapping[str, Any]]
 
 
 def applied(before: Prompt, after: Prompt, findings: Sequence[Finding]) -> list[Finding]:

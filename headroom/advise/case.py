@@ -6,10 +6,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from ..base.node_types import Registry
+from ..base.prompt_graph import Prompt
 from ..host.types import ModelFacts
 from ..record.memory import Peak
 from .finding import Saves
-from .wires import TYPE_OF_KIND, Prompt, Wires
+from .wires import TYPE_OF_KIND, Wires
 
 TIGHT = 0.9  # of the device: beyond it pages that are given up are taken by others at once
 

@@ -10,7 +10,7 @@ from .finding import Json
 from .option import Option, named, option
 from .steps import OFFLOAD, encode_instead, insert
 
-ENCODE = "CLIPTextEncode"
+CORE_ENCODE = "CLIPTextEncode"
 
 
 def options(case: Case, step: Step) -> Iterator[Option]:
@@ -22,7 +22,7 @@ def options(case: Case, step: Step) -> Iterator[Option]:
         gone = together(_idle(case, model_id), _made(case, nodes))
         if steps and any(node_id == step.node_id for node_id, _ in gone):
             plain = all(part["op"] == "replace" for part in steps)
-            yield option(case, "encode_to_cpu" if plain else "offload_after", step, steps, gone,
+            yield option("encode_to_cpu" if plain else "offload_after", step, steps, gone,
                          nodes, model=named(case, model_id))
 
 
@@ -37,7 +37,7 @@ def _made(case: Case, nodes: list[str]) -> Gone:
     for step in case.steps:
         if kept:
             found[step.node_id, "made"] = Bounds(kept // 2, kept)
-        if step.prompt_node in nodes and case.prompt[step.prompt_node]["class_type"] == ENCODE:
+        if step.prompt_node in nodes and case.prompt[step.prompt_node]["class_type"] == CORE_ENCODE:
             kept += step.kept_bytes
     return found
 
@@ -58,7 +58,7 @@ def _edit(case: Case, node_id: str) -> list[Json]:
     class_type = str(case.prompt[node_id]["class_type"])
     if class_type.startswith("Headroom"):
         return []
-    return [encode_instead(node_id)] if class_type == ENCODE else _offload(case, node_id)
+    return [encode_instead(node_id)] if class_type == CORE_ENCODE else _offload(case, node_id)
 
 
 def _offload(case: Case, node_id: str) -> list[Json]:

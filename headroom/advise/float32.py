@@ -29,7 +29,7 @@ def options(case: Case, step: Step) -> Iterator[Option]:
         gone = {(other.node_id, SMALLER + model_id): _less(case, other, model_id, share)
                 for other in case.steps if model_id in other.held}
         cast = insert(CAST, f"cast-{wire[0]}-{wire[1]}", wire, takers)
-        yield option(case, "cast_bf16", step, [cast], gone, [wire[0]],
+        yield option("cast_bf16", step, [cast], gone, [wire[0]],
                      cost="picture", model=named(case, model_id), output=wire[1],
                      **amounts(size=step.held[model_id].high))
 

@@ -1,11 +1,11 @@
 """Make the case of a run: its record as the recorder keeps it, and its prompt."""
 
 from ..base.node_types import Registry
+from ..base.prompt_graph import Prompt
 from ..record.memory import Reading, Use
 from ..record.nodes import NodeRecord
 from ..record.run import Run
 from .case import Bounds, Case, Step, Surroundings
-from .wires import Prompt
 
 
 def case_of(

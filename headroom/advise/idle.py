@@ -36,7 +36,7 @@ def _options(case: Case, step: Step, idle: dict[str, Bounds]) -> Iterator[Option
         return
     several = len(idle) > 1
     yield option(
-        case, "purge_between" if several else "offload_after", step, _once(steps), gone,
+        "purge_between" if several else "offload_after", step, _once(steps), gone,
         nodes, model=named(case, *idle),
     )
 

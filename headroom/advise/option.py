@@ -21,7 +21,7 @@ class Option:
 
 
 def option(
-    case: Case, kind: Kind, step: Step, steps: list[Json], gone: Gone,
+    kind: Kind, step: Step, steps: list[Json], gone: Gone,
     nodes: list[str], cost: Cost = "seconds", **values: Any,
 ) -> Option:
     """Return an option that is about what was on the device while `step` ran."""

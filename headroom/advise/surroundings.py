@@ -8,12 +8,12 @@ import psutil
 import torch
 
 from ..base.device import computes_in_bf16, is_started
+from ..base.prompt_graph import Prompt
 from ..measure.nvml import other_processes_mib
 from ..measure.snapshot import used_devices
 from .case import Surroundings
-from .encoders import ENCODE
-from .steps import ENCODE as OURS
-from .wires import Prompt
+from .encoders import CORE_ENCODE
+from .steps import ENCODE
 
 SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 
@@ -71,5 +71,5 @@ def seen_before(
 
 def _text(node: Mapping[str, Any]) -> str | None:
     text = (node.get("inputs") or {}).get("text")
-    is_encoding = node.get("class_type") in (ENCODE, OURS)
+    is_encoding = node.get("class_type") in (CORE_ENCODE, ENCODE)
     return text if is_encoding and isinstance(text, str) else None

@@ -1,12 +1,11 @@
 """Which models a node of a prompt uses, and which loaders they come from, by the types of wires."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..base.node_types import NodeType, Registry, is_wildcard, kinds
-from ..base.prompt_graph import is_link, strings
+from ..base.prompt_graph import Prompt, is_link, strings
 
-Prompt = Mapping[str, Mapping[str, Any]]
 Link = tuple[str, int]
 Parts = tuple[frozenset[Any], Sequence[Any]]  # what a key adds itself, and the keys that add theirs
 

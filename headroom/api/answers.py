@@ -34,14 +34,19 @@ def as_json(data: Any, status: int = 200) -> Answer:
 
 
 async def body_of(request: web.Request) -> bytes:
-    """Return the body; BadRequest for one that is larger than any that could be meant."""
+    """Return the body; BadRequest for a broken one, and one larger than any that could be meant."""
     body = bytearray()
-    async for chunk in request.content.iter_any():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise BadRequest(
-                f"Expected a body of at most {MAX_BODY_BYTES // 1024} KiB, but this one is larger."
-            )
+    try:
+        async for chunk in request.content.iter_any():
+            body += chunk
+            if len(body) > MAX_BODY_BYTES:
+                most = f"{MAX_BODY_BYTES // 1024} KiB"
+                raise BadRequest(f"Expected a body of at most {most}, but this one is larger.")
+    except web.RequestPayloadError as error:
+        raise BadRequest(
+            "Expected a body as the request's headers announce it, but it ends early or is encoded "
+            "in another way."
+        ) from error
     return bytes(body)
 
 

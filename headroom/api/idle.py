@@ -104,9 +104,9 @@ class IdleRelease:
             return
         self._idle.is_done()
         if report is not None:
-            log.info(
-                "[Headroom] no prompt for %g minutes: %s", self._idle.minutes, report.headline
-            )
+            minutes = self._idle.minutes
+            unit = "minute" if minutes == 1 else "minutes"
+            log.info("[Headroom] no prompt for %g %s: %s", minutes, unit, report.headline)
 
 
 def _unload() -> Report | None:

@@ -13,7 +13,7 @@ from ..actions.spare_ram import IsUsed, Spared, spare_ram
 from ..base.device import MIB
 from ..base.environment import count_of
 from ..base.named_files import files_of_values
-from ..base.ram import room_bytes
+from ..base.ram import ram_room_bytes
 from ..base.refusals import Refused
 from ..host.adapter import current_host, host_lookup
 from ..measure.report import mib_text
@@ -78,12 +78,12 @@ class RamWatch:
                     return  # the server ends, and its loop has
 
     def _is_short(self) -> bool:
-        is_short = bool(self._wanted) and room_bytes() < self._wanted
+        is_short = bool(self._wanted) and ram_room_bytes() < self._wanted
         self._said = self._said and is_short
         return is_short
 
     def _spare(self) -> None:
-        before = room_bytes()
+        before = ram_room_bytes()
         try:
             with torch.inference_mode():
                 spared = spare_ram(self._wanted, used_by(self._prompts()))
@@ -102,7 +102,7 @@ class RamWatch:
         models = "idle model" if spared.count == 1 else "idle models"
         return (
             f"{asked}: {mib_text(spared.moved_bytes)} of {spared.count} {models} went to disk, "
-            f"{mib_text(room_bytes())} are left now"
+            f"{mib_text(ram_room_bytes())} are left now"
         )
 
 

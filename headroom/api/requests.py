@@ -32,7 +32,7 @@ class PurgeRequest:
     only_below_free_mib: int = 0
     free_ram: bool = False
     reset_node_cache: bool = False
-    free_mib: int = 0
+    free_mib: int | None = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def purge_request(body: bytes) -> PurgeRequest:
         only_below_free_mib=_count(fields, "only_below_free_mib"),
         free_ram=_flag(fields, "free_ram"),
         reset_node_cache=_flag(fields, "reset_node_cache"),
-        free_mib=_count(fields, "free_mib"),
+        free_mib=_count(fields, "free_mib") if "free_mib" in fields else None,
     )
     if (found.unload == "all but keep") != bool(found.keep):
         raise BadRequest(

@@ -188,8 +188,9 @@ def _purge(asked: PurgeRequest) -> dict[str, object]:
         asked.unload, keep, asked.only_below_free_mib, asked.free_ram, asked.reset_node_cache,
         asked.free_mib,
     )
-    reached = {"reached_free_mib": in_mib(free_bytes())} if asked.free_mib else {}
-    return {**report.as_json(), **reached}
+    if asked.free_mib is None:
+        return report.as_json()
+    return {**report.as_json(), "reached_free_mib": in_mib(free_bytes())}
 
 
 def _offload(asked: OffloadRequest) -> dict[str, object]:

@@ -10,6 +10,7 @@ from .choices import shown
 log = logging.getLogger("headroom")
 
 MAX_DIGITS = 12
+MOST_TOLD = 100  # what comes with prompts may be wrong in ever new ways
 
 _told: set[tuple[str, str]] = set()
 
@@ -47,9 +48,9 @@ def folder_of(environment: Mapping[str, str], name: str) -> Path | None:
 
 
 def ignore(name: str, value: object, expected: str) -> None:
-    """Tell once what was expected; the next in line decides then."""
+    """Tell once what was expected, of MOST_TOLD values at most; the next in line decides then."""
     came = shown(value)
-    if (name, came) not in _told:
+    if (name, came) not in _told and len(_told) < MOST_TOLD:
         _told.add((name, came))
         log.warning(
             "[Headroom] expected %s to be %s, but got %s: it is ignored", name, expected, came

@@ -83,9 +83,14 @@ def clone(path: Path, folder: Path) -> PrivateFile | None:
     """Return a private clone of a safetensors file, None where that cannot be.
 
     The file system must let two files share their blocks (XFS, Btrfs, bcachefs, ZFS); it costs no
-    room and no time then. Anything but a sound safetensors file gives None, too.
+    room and no time then. Anything but a sound safetensors file gives None, too, and so does a
+    folder that is full or read-only: there may be nothing to write.
     """
-    file = tempfile.TemporaryFile(dir=folder)
+    try:
+        file = tempfile.TemporaryFile(dir=folder)
+    except OSError as error:
+        log.debug("[Headroom] no file can be made in %s: %s", folder, error)
+        return None
     try:
         if fcntl is not None and _share_blocks(path, file):
             slots = read_slots(file, os.fstat(file.fileno()).st_size)

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 Node = Mapping[str, Any]
+Prompt = Mapping[str, Node]  # in API format, by node id
 GetNode = Callable[[str], Node]
 
+MAX_TITLE = 200
 INSERTED = "headroom-"  # how the ids of nodes begin that no user has put into the prompt
 
 
@@ -93,6 +95,13 @@ def strings(value: Any) -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from strings(item)
+
+
+def title_given(node: Node) -> str:
+    """Return the title that a user gave a node, "" without one; hosts take anything as `_meta`."""
+    meta = node.get("_meta")
+    given = meta.get("title") if isinstance(meta, Mapping) else None
+    return given[:MAX_TITLE] if isinstance(given, str) else ""
 
 
 def title(node_id: str, node: Node) -> str:

@@ -10,7 +10,7 @@ from .cgroup import cgroup_room
 from .said import said
 
 
-def room_bytes(root: Path = Path("/")) -> int:
+def ram_room_bytes(root: Path = Path("/")) -> int:
     """Return the bytes of RAM left to this process, by the machine or the tightest cgroup limit."""
     machine, group = int(psutil.virtual_memory().available), cgroup_room(root)
     return machine if group is None else min(machine, group)

@@ -9,6 +9,7 @@ import torch
 
 from ..base.copies import Copies, follow
 from ..base.inputs import attribute
+from ..base.said import said
 from ..models.find import is_patcher, is_pipeline, pipeline_modules
 from .dtypes import FLOATS
 
@@ -61,10 +62,12 @@ def _own_models(value: Any) -> Iterator[Any]:
 def self_casting_reason(value: Any) -> str:
     """Return why casting `value` would mean nothing, "" for values that hold their own weights."""
     if attribute(value, "t2i_model") is not None:
-        return "ComfyUI casts a T2I adapter to the sampler's dtype at every use"
+        text = "ComfyUI casts a T2I adapter to the sampler's dtype at every use"
+        return said("cast_adapter", text)
     if attribute(value, "control_weights") is not None:
-        return ("a Control-LoRA has no model of its own: ComfyUI builds it from the sampled "
+        text = ("a Control-LoRA has no model of its own: ComfyUI builds it from the sampled "
                 "model, in that model's dtype, at every run")
+        return said("cast_control_lora", text)
     return ""
 
 

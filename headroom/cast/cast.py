@@ -10,15 +10,17 @@ from ..base.choices import expect_choice
 from ..base.copies import Copies
 from ..base.device import MIB
 from ..base.inputs import expect_text
-from ..base.said import Value, said
+from ..base.said import Value, joined, said
 from ..host.adapter import current_host
 from ..measure.journal import note_action
 from ..measure.report import Report, mib_text
 from ..measure.snapshot import snapshot
 from ..models.find import is_patcher, is_pipeline
 from .carriers import carried_models, carry, self_casting_reason
-from .model import CastModel, cast_module, cast_patcher
-from .rules import CastRules, parse_keep, short
+from .dtypes import short
+from .model import cast_module, cast_patcher
+from .planned import CastModel
+from .rules import CastRules, parse_keep
 
 Dtype = Literal["bfloat16", "float16", "float32"]
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
@@ -101,7 +103,7 @@ def _headline(models: tuple[CastModel, ...], rules: CastRules) -> str:
         reasons = list(dict.fromkeys(model.reason for model in models))
         if not reasons:
             return said("not_cast", "0 MiB saved: not cast")
-        why = "; ".join(reasons)
+        why = joined("; ", reasons)
         return said("cast_nothing", f"0 MiB saved: {why}", why=why)
     saved = sum(model.saved_bytes for model in done)
     before = sum(sum(model.before.values()) for model in done)

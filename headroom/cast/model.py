@@ -1,6 +1,5 @@
 """Cast one set of weights: a bare nn.Module, or the module under a ComfyUI patcher."""
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -11,37 +10,14 @@ from ..base.said import said
 from ..host.adapter import current_host
 from ..models.pipelines import has_offload_hook
 from .copy_module import copy_module, retell_dtype
-from .dtypes import FLOATS
+from .dtypes import short
 from .forward_dtypes import meetings
 from .functions import find_function_over, refused
 from .layers import join_layers
+from .planned import CastModel, planned
 from .promote import run_promoting
-from .refuse import refuse_second_names, refuse_uncastable
-from .rules import CastRules, DtypeOf, Wanted, own_dtype, plan, quantised_reason, short, unmatched
+from .rules import CastRules, Wanted, own_dtype, plan
 from .tensor import CastOverflow, Rounding, check_tensor
-
-
-@dataclass
-class CastModel:
-    """What became of one set of weights.
-
-    `copies` maps the id of each old object to its new one; empty where nothing was cast, and then
-    `reason` says why. Bytes are counted per dtype, over weights and buffers.
-    """
-
-    label: str
-    reason: str = ""
-    copies: Copies = field(default_factory=dict)
-    before: dict[str, int] = field(default_factory=dict)
-    after: dict[str, int] = field(default_factory=dict)
-    kept: list[Wanted] = field(default_factory=list)
-    rounding: Rounding = field(default_factory=Rounding)
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def saved_bytes(self) -> int:
-        """Bytes by which the weights became smaller; negative where they grew."""
-        return sum(self.before.values()) - sum(self.after.values())
 
 
 def cast_module(
@@ -53,7 +29,7 @@ def cast_module(
     without `joins_layers` only where dtypes are mixed. Raises ValueError where a value does not
     fit, where the module cannot be copied, and where another library moves it around.
     """
-    result, wanted = _planned(module, rules, own_dtype)
+    result, wanted = planned(module, rules, own_dtype)
     if result.reason:
         return result
     if has_offload_hook(module):
@@ -80,7 +56,7 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
     make, dtype_of = _copy_patched, own_dtype
     if host_cast.host.is_dynamic(patcher):
         make, dtype_of = _reread, host_cast.device_dtype
-    result, wanted = _planned(patcher.model, rules, dtype_of, host_cast.quantised_reason(patcher))
+    result, wanted = planned(patcher.model, rules, dtype_of, host_cast.quantised_reason(patcher))
     if not result.reason and make is _reread:
         result.reason = _unreadable_reason(patcher)
     if result.reason:
@@ -112,62 +88,8 @@ def _patcher_of(rules: CastRules, patcher: Any) -> Any:
     return cast_patcher(patcher, rules).copies.get(id(patcher), patcher)
 
 
-def _planned(
-    module: torch.nn.Module, rules: CastRules, dtype_of: DtypeOf, quantised: str = ""
-) -> tuple[CastModel, list[Wanted]]:
-    """Return the plan, and in the result the reason if there is nothing to do.
-
-    Raises ValueError for a module that cannot be cast. `quantised` is why the whole model counts
-    as quantised, where its modules do not show it.
-    """
-    label = type(module).__name__
-    refuse_uncastable(module)
-    quantised = quantised_reason(module) or quantised
-    if quantised:
-        return CastModel(label, _left_alone(quantised)), []
-    wanted = plan(module, rules, dtype_of)
-    result = CastModel(label, _nothing_to_do(wanted, rules))
-    if not result.reason:
-        refuse_second_names(module, wanted)
-    buffers = {id(buffer): buffer for buffer in module.buffers()}
-    for buffer in buffers.values():
-        _add(result.before, buffer.dtype, buffer)
-        _add(result.after, buffer.dtype, buffer)
-    for item in wanted:
-        _add(result.before, item.source, item.parameter)
-        _add(result.after, item.target, item.parameter)
-    result.kept = [item for item in wanted if item.kept and item.source in FLOATS
-                   and item.parameter.dim() > 0]
-    result.notes = [f"keep_float32: '{name}' is in no weight's name"
-                    for name in unmatched(rules, wanted)]
-    return result, wanted
-
-
-def _left_alone(reason: str) -> str:
-    text = f"not cast: it is quantised ({reason}), and casting would undo that"
-    return said("cast_quantised", text, reason=reason)
-
-
-def _nothing_to_do(wanted: list[Wanted], rules: CastRules) -> str:
-    floats = [item for item in wanted if item.source in FLOATS and item.parameter.dim() > 0]
-    if not floats:
-        return "it has no floating-point weights"
-    if any(item.target != item.source for item in floats):
-        return ""
-    if all(item.source == rules.dtype or item.kept == "position table" for item in floats):
-        return f"already {short(rules.dtype)}"
-    if any(item.source == rules.dtype for item in floats):
-        return f"already {short(rules.dtype)}, apart from what is kept"
-    reasons = dict.fromkeys(item.kept for item in floats if item.kept)
-    return f"every weight is kept ({', '.join(reasons)})"
-
-
-def _add(counts: dict[str, int], dtype: torch.dtype, tensor: torch.Tensor) -> None:
-    counts[short(dtype)] = counts.get(short(dtype), 0) + tensor.numel() * dtype.itemsize
-
-
 def _is_mixed(wanted: list[Wanted]) -> bool:
-    return len({i.target for i in wanted if i.target in FLOATS and i.parameter.dim() > 0}) > 1
+    return len({item.target for item in wanted if item.is_castable}) > 1
 
 
 def _widens_inside(module: torch.nn.Module) -> bool:
@@ -221,8 +143,9 @@ def _copy_patched(
 def _unreadable_reason(patcher: Any) -> str:
     """Return why a dynamic model cannot be read from its file again, "" where it can."""
     if _host_cast().loader_recipe(patcher) is None:
-        return ("not cast: dynamic VRAM streams it from a file, and its loader left no way to "
+        text = ("not cast: dynamic VRAM streams it from a file, and its loader left no way to "
                 "read that file again")
+        return said("cast_unreadable", text)
     changed = find_function_over(patcher.model)
     if changed is not None:
         raise refused(patcher.model, *changed)

@@ -7,8 +7,9 @@ from fnmatch import fnmatchcase
 
 import torch
 
-from .dtypes import FLOATS
-from .forward_dtypes import meetings
+from ..base.said import said
+from .dtypes import FLOATS, short
+from .forward_dtypes import meetings, widens
 
 # Learned tables of positions: small, and rounding them moves things.
 _POSITIONS = re.compile(r"pos(?:ition(?:al)?)?_?(?:emb|embed|embedding|enc|encoding|table|id)s?")
@@ -19,6 +20,11 @@ _QUANTISERS = ("bitsandbytes", "gguf", "nunchaku", "torchao", "quanto", "awq", "
 
 
 MAX_KEEP_CHARACTERS = 10_000
+
+# Why a weight stays as it is, besides what `keep_float32` names.
+FLOAT_BUFFERS = said("kept_buffers", "float buffers beside the weights")
+STATISTICS = said("kept_statistics", "running statistics")
+POSITION_TABLE = said("kept_positions", "position table")
 
 DtypeOf = Callable[[torch.nn.Module, str, torch.Tensor], torch.dtype]
 
@@ -50,6 +56,11 @@ class Wanted:
     target: torch.dtype
     kept: str = ""
 
+    @property
+    def is_castable(self) -> bool:
+        """Whether a cast may change it: a floating-point weight, and no single number."""
+        return self.source in FLOATS and self.parameter.dim() > 0
+
 
 def parse_keep(text: str) -> tuple[str, ...]:
     """Return the comma-separated name patterns in `text`; ValueError for far too much of it."""
@@ -59,11 +70,6 @@ def parse_keep(text: str) -> tuple[str, ...]:
             f"got {len(text):,}: name groups of weights by what their names share."
         )
     return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def short(dtype: torch.dtype) -> str:
-    """Return the dtype's name without `torch.`."""
-    return str(dtype).removeprefix("torch.")
 
 
 def is_layer(module: torch.nn.Module) -> bool:
@@ -91,9 +97,7 @@ def _has_matrix_and_buffer(module: torch.nn.Module) -> bool:
 
 def _has_float_buffers(buffers: Iterable[torch.Tensor | None]) -> bool:
     """Return whether one of `buffers` would meet a weight in a product; single numbers do not."""
-    return any(
-        buffer is not None and buffer.dtype in FLOATS and buffer.dim() > 0 for buffer in buffers
-    )
+    return any(widens(buffer) for buffer in buffers)
 
 
 def plan(
@@ -152,9 +156,9 @@ def _whole_layer_reasons(module: torch.nn.Module, rules: CastRules) -> dict[int,
     for prefix, layer in layers(module):
         names = (f"{prefix}.{name}" if prefix else name for name, _ in layer.named_parameters())
         mixes = _has_float_buffers(layer.buffers()) or meetings(layer).product
-        reason = "float buffers beside the weights" if mixes else ""
+        reason = FLOAT_BUFFERS if mixes else ""
         if getattr(layer, "running_mean", None) is not None:
-            reason = "running statistics"
+            reason = STATISTICS
         if any(rules.keeps(name) for name in names):
             reason = "keep_float32"
         if reason:
@@ -170,7 +174,7 @@ def _kept_reason(
         return "not a floating-point weight"
     if rules.keeps(name):
         return "keep_float32"
-    return "position table" if _is_position_table(name, part) else ""
+    return POSITION_TABLE if _is_position_table(name, part) else ""
 
 
 def _is_position_table(name: str, part: torch.nn.Module) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from ..base.said import said
+from .dtypes import short
 
 PIECE_VALUES = 1 << 18
 
@@ -107,7 +108,7 @@ def _note(name: str, old: torch.Tensor, new: torch.Tensor, rounding: Rounding) -
     if not torch.isfinite(error).all() and bool((~error.isfinite() & before.isfinite()).any()):
         largest = float(before[before.isfinite()].abs().max())
         raise CastOverflow(
-            f"{name} holds {largest:.6g}, but {_short(new.dtype)} ends at "
+            f"{name} holds {largest:.6g}, but {short(new.dtype)} ends at "
             f"{torch.finfo(new.dtype).max:.6g}"
         )
     # 0/0 and inf-inf are nan: exact zeros and values that were infinite before.
@@ -117,7 +118,3 @@ def _note(name: str, old: torch.Tensor, new: torch.Tensor, rounding: Rounding) -
         rounding.zeroed += int(((new == 0) & (old != 0)).sum())
     if worst > rounding.worst:
         rounding.worst, rounding.worst_name = worst, name
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

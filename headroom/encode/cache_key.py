@@ -42,8 +42,10 @@ class EmbeddingLookup:
         complete = True
         for prompt in dict.fromkeys(prompts):
             if prompt not in self.found:
-                self._keys[prompt] = self._key(prompt)
-                value = self.cache.get(self._keys[prompt])
+                key = self._key(prompt)
+                value = None if key is None else self.cache.get(key)
+                if key is not None:
+                    self._keys[prompt] = key
                 if is_conditioning(value):
                     self.found[prompt] = value
                 else:
@@ -55,6 +57,8 @@ class EmbeddingLookup:
         if not self._is_fresh() or self.unwritten is not None:
             return
         key = self._key(prompt)
+        if key is None:
+            return
         if self._keys.get(prompt, key) != key:
             self.unwritten = "a file that it names changed while it was encoded"
             return
@@ -73,8 +77,13 @@ class EmbeddingLookup:
             self.unwritten = reason or self.unwritten
         return self.problem is None and not self.is_stale
 
-    def _key(self, prompt: str) -> str:
-        parts = [KEY_FORMAT, self.encoder, prompt, embeddings_in(prompt)]
+    def _key(self, prompt: str) -> str | None:
+        """Return the key of a prompt, None where a file that it names cannot be read."""
+        try:
+            parts = [KEY_FORMAT, self.encoder, prompt, embeddings_in(prompt)]
+        except OSError as error:
+            self.unwritten = f"a file that it names cannot be read: {error.strerror or error}"
+            return None
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -4,14 +4,19 @@ ComfyUI keeps a loaded model when its file is replaced. What such a model comput
 old file, so nothing of it may be kept under the name of the new one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ..base.file_identity import HASHES, PROCESS_START_NS, State, changed_ns, state_of
-from ..base.named_files import MODEL_SUFFIXES, files_of_values
-from ..base.prompt_graph import Lookup, constants
+from ..base.named_files import MODEL_SUFFIXES, files_named
+from ..base.prompt_graph import Lookup, constants, strings
 from ..host.adapter import host_lookup
+
+# Of one prompt: each takes up to a millisecond of the server's own thread. What is not looked at
+# counts as changed where it is newer than this process.
+MAX_NAMES = 500
 
 
 class SeenFiles:
@@ -24,9 +29,8 @@ class SeenFiles:
     def note_prompt(self, prompt: Mapping[str, Any], lookup: Lookup | None = None) -> None:
         """Remember the files that a queued prompt names, before anything loads them."""
         look = lookup or host_lookup()
-        for node in prompt.values():
-            if isinstance(node, Mapping) and isinstance(node.get("inputs"), Mapping):
-                self.note(files_of_values(look, constants(node), MODEL_SUFFIXES))
+        for name in islice(_model_names(prompt), MAX_NAMES):
+            self.note(files_named(look, name))
 
     def note(self, paths: Iterable[Path]) -> None:
         """Remember the state of files not seen before."""
@@ -48,6 +52,14 @@ class SeenFiles:
             if self._first.setdefault(path, state) != state:
                 return path
         return None
+
+
+def _model_names(prompt: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each name of a model file in the widgets of a prompt once."""
+    nodes = [node for node in prompt.values() if isinstance(node, Mapping)]
+    inputs = [node for node in nodes if isinstance(node.get("inputs"), Mapping)]
+    names = (name for node in inputs for name in strings(constants(node)))
+    return iter(dict.fromkeys(name for name in names if name.lower().endswith(MODEL_SUFFIXES)))
 
 
 SEEN = SeenFiles()

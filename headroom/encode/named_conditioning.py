@@ -3,25 +3,30 @@
 import json
 import logging
 import os
+import struct
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..base.choices import shown
+from ..base.safetensors_file import MAX_HEADER_BYTES
 from ..base.untrusted_file import read_untrusted
 from .conditioning import is_conditioning
 from .encoders import Encoder, is_encoder
-from .stored_value import Damaged, Unstorable, from_bytes, to_bytes
+from .stored_value import Damaged, Unstorable, from_bytes, is_ours, to_bytes
 
 log = logging.getLogger("headroom")
 
 KEY = "named conditioning"
 SUFFIX = ".safetensors"
 MAX_NAME = 120
+MAX_NAME_BYTES = 240  # what most file systems take, less the suffix and a number
 MAX_LISTED = 2000
 MAX_FILE_BYTES = 4 * 1024 * 1024 * 1024
-FORBIDDEN = frozenset('<>:"/\\|?*') | {chr(code) for code in range(32)}
+# Control characters; halves of a character, which no file system can write down.
+UNWRITABLE = {chr(code) for code in (*range(32), 127, *range(0xD800, 0xE000))}
+FORBIDDEN = frozenset('<>:"/\\|?*') | UNWRITABLE
 
 
 @dataclass(frozen=True)
@@ -40,22 +45,40 @@ def names_in(folder: Path) -> list[str]:
     """Return the names of the files in a folder, sorted; at most some thousand."""
     try:
         with os.scandir(folder) as entries:
-            found = [entry.name for entry in entries
-                     if entry.name.endswith(SUFFIX) and entry.is_file()]
+            found = [entry.name.removesuffix(SUFFIX) for entry in entries
+                     if entry.name.endswith(SUFFIX) and _is_file(entry)]
     except OSError:
         return []
-    return sorted(name.removesuffix(SUFFIX) for name in found)[:MAX_LISTED]
+    return sorted(name for name in found if _plain(name) == name)[:MAX_LISTED]
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link that leads to itself, or where nobody may look
+        return False
 
 
 def file_of(folder: Path, name: Any) -> Path:
     """Return the file for a name. Raises NotUsable for what cannot be a name in one folder."""
-    plain = name.strip().removesuffix(SUFFIX) if isinstance(name, str) else ""
-    if not plain or len(plain) > MAX_NAME or plain.startswith(".") or FORBIDDEN & set(plain):
+    plain = _plain(name)
+    if not plain:
         raise NotUsable(
-            f"Expected `name` to be a file name of at most {MAX_NAME} letters without folders, "
-            f"but got {shown(name)}."
+            f"Expected `name` to be a file name of at most {MAX_NAME} letters ({MAX_NAME_BYTES} "
+            f"bytes) without folders, but got {shown(name)}."
         )
     return folder / f"{plain}{SUFFIX}"
+
+
+def _plain(name: Any) -> str:
+    """Return a name without the suffix, nothing for what cannot be one."""
+    plain = name.strip().removesuffix(SUFFIX) if isinstance(name, str) else ""
+    if len(plain) > MAX_NAME or plain.startswith(".") or FORBIDDEN & set(plain):
+        return ""
+    try:
+        return plain if len(plain.encode()) <= MAX_NAME_BYTES else ""
+    except UnicodeEncodeError:  # half of a letter, as JSON can write it
+        return ""
 
 
 def save(conditioning: Any, file: Path, encoders: list[Encoder]) -> None:
@@ -94,6 +117,8 @@ def save(conditioning: Any, file: Path, encoders: list[Encoder]) -> None:
 def load(file: Path) -> Loaded:
     """Read a file that Save Conditioning wrote. Raises NotUsable for any other, and for none."""
     try:
+        if not _is_ours(file):
+            raise Damaged("it has another header")
         value = from_bytes(read_untrusted(file, MAX_FILE_BYTES), KEY)
         loaded = Loaded(value["conditioning"], value["encoders"])
     except FileNotFoundError as error:
@@ -107,6 +132,13 @@ def load(file: Path) -> Loaded:
     if not sound or not is_conditioning(loaded.conditioning):
         raise NotUsable(_not_ours(file))
     return loaded
+
+
+def _is_ours(file: Path) -> bool:
+    """Return whether the header says so; a foreign file may be large, and only that is read."""
+    (length,) = struct.unpack("<Q", read_untrusted(file, MAX_FILE_BYTES, most=8).ljust(8, b"\0"))
+    most = 8 + min(length, MAX_HEADER_BYTES)
+    return is_ours(read_untrusted(file, MAX_FILE_BYTES, most=most))
 
 
 def _not_ours(file: Path) -> str:

@@ -65,11 +65,17 @@ def problem_with(name: str) -> str | None:
 
 
 def fingerprint(name: str) -> str:
-    """Return what changes when the file does."""
+    """Return what changes when the file does, or what there is to warn about in this workflow."""
     try:
-        return str(identity_of(file_of(_folder(), name))["content"])
+        file = file_of(_folder(), name)
+        loaded, content = load(file), identity_of(file)["content"]
     except (OSError, NotUsable) as error:
         return str(error)
+    from ..host import graph as host_graph
+
+    warnings = _mismatches(loaded, file.stem, host_graph.running_prompt())
+    return "\n".join([str(content), *warnings])
+
 
 
 def _folder() -> Path:

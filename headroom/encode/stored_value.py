@@ -103,11 +103,12 @@ def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str
 def _name_of(
     tensor: torch.Tensor, tensors: dict[str, torch.Tensor], names: dict[int, str], at: str
 ) -> str:
+    """Return the name under which a tensor is stored; with --gpu-only it lies on the GPU."""
     if id(tensor) not in names:
         if not is_plain(tensor) or tensor.dtype not in DTYPES:
             raise Unstorable(f"{at} is a tensor of a kind that safetensors cannot hold")
         names[id(tensor)] = f"t{len(names)}"
-        tensors[names[id(tensor)]] = tensor
+        tensors[names[id(tensor)]] = tensor.detach().cpu()
     return names[id(tensor)]
 
 

@@ -11,12 +11,13 @@ from .choose import RecoveryStep
 from .copies import Guarded, guarded_copy
 from .explain import Subject
 from .ladder import Ladder, guarded, is_recovering
+from .more_room import MoreRoom
 from .options import GuardOptions
+from .plan import EMPTY, ON_CPU, Plan
 from .planned import PlannedCall
 from .replay import RandomState
 from .shortage import Shortage
 from .steps import ReturnMemory, ladder_of
-from .tiles import EMPTY, ON_CPU, MoreRoom, Plan
 
 _ALL_BYTES = 1e15  # more than any card has: nothing but what cannot stream is loaded
 _SECONDS_ON_CPU = 60.0  # of a large encoder; streaming its weights is always faster

@@ -22,6 +22,7 @@ CANDIDATES: tuple[type[Exception], ...] = (RuntimeError, MemoryError, OSError)
 TORCH_OOM: type[Exception] = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
 _ACCELERATOR_ERROR: type[Exception] | None = getattr(torch, "AcceleratorError", None)
 _CUDA_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
+MAX_TEXT = 20_000  # that is looked at: patterns take half a second for each million characters
 
 # The kinds by which others tell out-of-memory errors apart, the narrowest first.
 KINDS: tuple[type[Exception], ...] = tuple(
@@ -96,7 +97,7 @@ def where_of(error: BaseException) -> Where | None:
         return "RAM" if error.errno == errno.ENOMEM else None
     if not isinstance(error, RuntimeError):
         return None
-    text = str(error)
+    text = str(error)[:MAX_TEXT]
     if _RAM_TEXTS.search(text):
         return "RAM"
     if isinstance(error, TORCH_OOM) or _is_accelerator_oom(error, text):
@@ -110,7 +111,7 @@ def where_of_text(type_name: str, text: str) -> Where | None:
     Only a name and a text are left there, so subclasses that a pack made up are known by the
     words that ComfyUI itself adds for an out-of-memory error.
     """
-    name = type_name.rpartition(".")[2]
+    name, text = type_name.rpartition(".")[2], text[:MAX_TEXT]
     if name == "MemoryError" or name == "_ArrayMemoryError":
         return "RAM"
     if name == "OSError":
@@ -134,7 +135,7 @@ def _is_accelerator_oom(error: BaseException, text: str) -> bool:
 
 def requested_bytes(text: str) -> int | None:
     """Return how much the failed call asked for, as its error text tells; None if it does not."""
-    found = _AMOUNT.search(text)
+    found = _AMOUNT.search(text[:MAX_TEXT])
     if found is None:
         return None
     digits, unit = found.group(1).rstrip(".,").replace(",", ""), found.group(2).lower()

@@ -42,7 +42,7 @@ class Measuring:
         by itself: PyTorch sets its release threshold to the highest number.
         """
         after = measure_device(self._device)
-        room, cached, before = _room(after), _unused(after), _unused(self._before)
+        room, cached, before = after.room_bytes, _unused(after), _unused(self._before)
         came_back = _returned(self._device)
         if room is None or cached is None or before is None:
             return None
@@ -67,11 +67,6 @@ def _returned(device: torch.device) -> int | None:
 
 def _is_pool(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_allocator_backend() == "cudaMallocAsync"
-
-
-def _room(memory: DeviceMemory) -> int | None:
-    available = memory.available_bytes
-    return None if available is None else available + (memory.dynamic_bytes or 0)
 
 
 def _unused(memory: DeviceMemory) -> int | None:

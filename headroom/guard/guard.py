@@ -24,7 +24,7 @@ def guard(value: Any, options: GuardOptions) -> Any:
     """
     expect_choice("OOM Guard", "prefer", options.prefer, Prefer)
     host = guard_host()
-    kind = host.kind_of(value) if host is not None else None
+    kind = host.wire_type_of(value) if host is not None else None
     for name in ("free_other_models", "offload_weights", "split_batch", "tile_vae"):
         expect_flag("OOM Guard", name, getattr(options, name))
     expect_whole("OOM Guard", "max_attempts", options.max_attempts, least=1)

@@ -20,7 +20,7 @@ from .forward import forward
 from .ladder import Ladder, guarded, is_recovering
 from .lessons import room_bytes
 from .options import GuardOptions
-from .remembered_run import kind_of, learn_from, recall_into
+from .remembered_run import learn_from, recall_into, sampling_kind
 from .replay import Containers, RandomState
 from .run import KEY, GuardedRun
 from .run_steps import ReserveMore, SplitBatch
@@ -61,7 +61,7 @@ class _Guard:
         guider = executor.class_obj
         self._guard.start_sampling(guider)
         run = GuardedRun()
-        kind = kind_of(guider, noise.shape, self._options)
+        kind = sampling_kind(guider, noise.shape, self._options)
         room = room_bytes(guider.model_patcher.load_device)
         recall_into(run, kind, room)
         run.buffers = buffers_first.recall(kind, room)

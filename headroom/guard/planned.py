@@ -11,9 +11,10 @@ from ..models.find import FoundModel
 from ..models.unload import unload_models
 from . import lessons
 from .footprint import Footprint, Measuring
+from .plan import Plan
 from .shortage import Shortage, lacked_so_far
 from .steps import UnloadOthers, tidy
-from .tiles import Plan, SmallerTiles
+from .tiles import SmallerTiles
 
 _SURE = 0.9  # of the room: not everything grows in proportion to the images
 

@@ -22,7 +22,7 @@ class _Way:
     alone: bool
 
 
-def kind_of(guider: Any, shape: Sequence[int], options: GuardOptions) -> Hashable:
+def sampling_kind(guider: Any, shape: Sequence[int], options: GuardOptions) -> Hashable:
     """Return what samplings have in common that need the same memory; before one begins."""
     conds = sum(len(entries) for entries in (getattr(guider, "conds", None) or {}).values())
     return "sampling", lessons.identity(guider.model_patcher), tuple(shape), options, conds

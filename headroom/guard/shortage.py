@@ -94,7 +94,7 @@ def shortage_of(failure: Failure, used: Sequence[torch.device], clean: Snapshot)
     if held is None or failure.memory is None or full is None or now is None:
         return Shortage(failure.where, asked_bytes=failure.requested_bytes)
     device, asked = torch.device(full.device), failure.requested_bytes
-    left, room = _left(failure.memory, full), _available_with_pages(now)
+    left, room = _left(failure.memory, full), now.room_bytes
     if left is None or room is None:
         return Shortage(failure.where, device, asked)
     own = max(0, room - left)
@@ -136,8 +136,3 @@ def _left(memory: Snapshot, held: DeviceMemory) -> int | None:
         return None
     garbage = (before.allocated_bytes or 0) - (held.allocated_bytes or 0)
     return before.driver_free_bytes + max(0, garbage)
-
-
-def _available_with_pages(device: DeviceMemory) -> int | None:
-    available = device.available_bytes
-    return None if available is None else available + (device.dynamic_bytes or 0)

@@ -2,112 +2,19 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from ..base.device import MIB
 from ..base.said import said
-from ..host.adapter import current_host
-from ..measure.report import mib_text
-from .choose import NOTABLE_BYTES, RecoveryStep, bus_seconds
+from .choose import RecoveryStep
 from .footprint import Footprint
+from .plan import Plan
 from .shortage import Shortage
 
-ON_CPU = said("guard_on_cpu", "encoded on the CPU")
-EMPTY = said("guard_empty", "began with none of its own weights on the GPU")
 _SURE = 0.9  # of the room: a larger tile is not proportionally larger in everything
 # ComfyUI's own tile takes so much less than estimated, at best (SD1.5's VAE: 366 MiB of 544): stock
 # would come through with it.
 _OWN = 1.5
-
-
-@dataclass
-class Plan:
-    """How the next try of an image computation runs; sizes in pixels of its input, `unit` times
-    as many in the picture.
-
-    `images`, `tile` and `frames` of None mean: as many, and as large, as they come. `room` is how
-    many times the usual estimate is kept free of weights. `alone`: with no other model loaded.
-    `empty`: with none of its own weights loaded at first. `fresh`: with an empty cache.
-    `has_failed`: larger parts than these were tried in vain. `on_cpu`: not on the GPU at all.
-    `seen` is the largest batch that the network was called with.
-    """
-
-    images: int | None = None
-    tile: int | None = None
-    frames: int | None = None
-    room: int = 1
-    alone: bool = False
-    empty: bool = False
-    fresh: bool = False
-    has_failed: bool = False
-    on_cpu: bool = False
-    seen: int = 0
-    unit: int = 1
-
-    def words(self) -> list[str]:
-        """Return in short phrases how this plan runs."""
-        if self.on_cpu:
-            return [ON_CPU]
-        words: list[str] = []
-        if self.fresh:
-            words.append(said("guard_tidied", "returned cached and dead memory"))
-        if self.alone:
-            words.append(said("guard_unloaded_all", "unloaded other models"))
-        if self.empty:
-            words.append(EMPTY)
-        if self.room > 1:
-            words.append(said("guard_weights_in_ram", "kept its own weights in RAM"))
-        if self.images is not None:
-            text = f"computed {self.images} of {self.seen} images at a time"
-            words.append(said("guard_images", text, images=self.images, seen=self.seen))
-        if self.tile is not None:
-            words.append(self._tiles())
-        return words
-
-    def _tiles(self) -> str:
-        pixels, frames = (self.tile or 0) * self.unit, self.frames
-        text = f"computed in tiles of {pixels} pixels"
-        if frames is None:
-            return said("guard_tiles", text, pixels=pixels)
-        text = f"{text} and {frames} frames"
-        return said("guard_tiles_frames", text, pixels=pixels, frames=frames)
-
-
-class MoreRoom(RecoveryStep):
-    """Rung 3 for models that load themselves at each call: keep (almost) no weights loaded."""
-
-    name = said("step_offload", "offloading its own weights")
-    _ROOM = 1_000
-
-    def __init__(self, plan: Plan, patcher: Any) -> None:
-        self._plan = plan
-        self._patcher = patcher
-
-    def spares(self, shortage: Shortage) -> int | None:
-        host = current_host()
-        device = self._patcher.load_device
-        if host is None or self._plan.room > 1 or shortage.where == "RAM" or device.type == "cpu":
-            return 0
-        if host.is_dynamic(self._patcher):  # its pages come back with the next call
-            return 0
-        loaded = sum(host.unloadable_bytes(e) for e in host.entries_of([self._patcher]))
-        return int(loaded) if loaded >= NOTABLE_BYTES else 0
-
-    def seconds(self, shortage: Shortage) -> float:
-        return bus_seconds(self.spares(shortage) or 0)
-
-    def take(self, shortage: Shortage, tries_left: int) -> str | None:
-        self._plan.room = self._ROOM
-        return said("guard_streamed", "offloaded its own weights as far as they can be streamed")
-
-    def why_not(self, shortage: Shortage) -> str:
-        spared = self.spares(shortage)
-        if spared:
-            return said("why_loaded", f"{mib_text(spared)} were loaded", loaded_mib=spared / MIB)
-        return said("why_in_ram", "they were in RAM already")
 
 
 class FewerImages(RecoveryStep):

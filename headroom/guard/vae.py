@@ -11,11 +11,13 @@ from .choose import RecoveryStep
 from .copies import Guarded, guarded_copy
 from .explain import Subject
 from .ladder import Ladder, guarded, is_recovering
+from .more_room import MoreRoom
 from .options import GuardOptions
+from .plan import Plan
 from .planned import PlannedCall
 from .replay import RandomState
 from .steps import ReturnMemory, ladder_of
-from .tiles import FewerImages, MoreRoom, Plan, SmallerTiles
+from .tiles import FewerImages, SmallerTiles
 from .vae_call import in_tiles, whole
 
 _SMALLEST_TILE = 64  # pixels of the picture: below, the overlaps cost more than the tile

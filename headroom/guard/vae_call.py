@@ -12,7 +12,8 @@ import torch
 
 from .copies import Guarded, plain_copy
 from .errors import CANDIDATES, TORCH_OOM, is_out_of_memory
-from .tiles import Plan, images_apart, joined
+from .plan import Plan
+from .tiles import images_apart, joined
 
 T = TypeVar("T")
 _MOST_OVERLAP = {"decode_tiled": 16, "encode_tiled": 64}  # of pictures, as ComfyUI's own tiles

@@ -176,10 +176,12 @@ def compute_notes(patcher: Any, dtype: torch.dtype) -> Iterator[str]:
     config = getattr(patcher.model, "model_config", None)
     listed = inspect.getattr_static(config, "supported_inference_dtypes", None)
     if listed and dtype not in listed and dtype != torch.float32:
-        yield (f"ComfyUI does not list {name} for this architecture: results may differ, or turn "
-               "black")
+        text = (f"ComfyUI does not list {name} for this architecture: results may differ, or turn "
+                "black")
+        yield said("cast_unlisted", text, dtype=name)
     if getattr(patcher, "is_clip", False) and dtype != torch.float32:
-        yield "ComfyUI computes text encoders in float32: only the weights become smaller"
+        text = "ComfyUI computes text encoders in float32: only the weights become smaller"
+        yield said("cast_text_encoder", text)
 
 
 def accepts_dtype(carrier: Any, dtype: torch.dtype) -> bool:

@@ -18,7 +18,7 @@ from comfy_execution.utils import get_executing_context
 
 from ..base import device as devices
 from ..base.living import living
-from . import reserve
+from . import reserve, strays
 
 # ---------------------------------------------------------------- devices and memory
 
@@ -158,11 +158,22 @@ def unload(entries: Iterable[Any]) -> None:
     Entries whose patcher is gone cannot be unloaded; ComfyUI drops them when collected.
     """
     targets = [entry for entry in entries if entry.model is not None]
+    patchers = [entry.model for entry in targets]  # an unloaded entry may forget its own
     ids = {id(entry) for entry in targets}
     for device in {entry.device for entry in targets}:
         keep = [entry for entry in loaded_entries() if id(entry) not in ids]
         mm.free_memory(1e30, device, keep)
     mm.cleanup_models()
+    return_strays(patchers)
+
+
+def return_strays(patchers: Iterable[Any] | None = None) -> None:
+    """Return to RAM what unloading left on the GPU; None: of all models, by a walk over them."""
+    if has_dynamic_vram():
+        loaded = [entry.model for entry in loaded_entries() if entry.model is not None]
+        for patcher in filter(is_dynamic, living_patchers() if patchers is None else patchers):
+            if not any(same_weights(patcher, other) for other in loaded):
+                strays.bring_back(patcher)
 
 
 def free_at_least(device: torch.device, wanted_bytes: int, keep: Iterable[Any]) -> None:

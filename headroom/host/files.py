@@ -1,12 +1,14 @@
 """The host adapter to ComfyUI's folders: the files that widgets name, and where ours go."""
 
 import os
+import stat
 from pathlib import Path
 
 import folder_paths
 
 from ..base.environment import folder_of
 
+IN_PARTS = ("model_index.json", "config.json")  # in the folder of a model in parts
 EMBEDDING_FOLDER_VARIABLE = "HEADROOM_EMBEDDING_FOLDER"
 
 
@@ -28,12 +30,13 @@ def files_named(name: str) -> list[Path]:
 
 def _files_at(path: Path) -> list[Path]:
     try:
-        if path.is_file():
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode):
             return [path]
-        if (path / "model_index.json").is_file() or (path / "config.json").is_file():
+        if stat.S_ISDIR(mode) and any((path / name).is_file() for name in IN_PARTS):
             return sorted(file for file in path.rglob("*") if file.is_file())
     except (OSError, ValueError):
-        pass  # not a name this file system can have, so no file has it
+        pass  # nothing is there, or not a name that this file system can have
     return []
 
 

@@ -86,8 +86,8 @@ def check_interrupt() -> None:
 # ---------------------------------------------------------------- what is on the wire
 
 
-def kind_of(value: Any) -> str | None:
-    """Return which of the guarded kinds `value` is by ComfyUI's classes, None for others."""
+def wire_type_of(value: Any) -> str | None:
+    """Return on which of the guarded wires `value` travels by its class, None for others."""
     if isinstance(value, comfy.sd.VAE):
         return "VAE"
     if isinstance(value, comfy.sd.CLIP):

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from comfy_execution.progress import ProgressHandler, get_progress_state
 from execution import nodes as core_nodes
 
+from ..base.prompt_graph import title_given
 from .loop_end import LoopEnd
 from .registry_watch import RegistryWatch
 from .types import NodeCallback, NodeLabel
@@ -56,12 +57,12 @@ class Graph:
             return NodeLabel(node_id, "", node_id, node_id)
         node = self._prompt.get_node(node_id)
         class_type = node["class_type"]
-        title = (node.get("_meta") or {}).get("title")
+        names = core_nodes.NODE_DISPLAY_NAME_MAPPINGS
         parent = self._prompt.get_parent_node_id(node_id)
         return NodeLabel(
             node_id=node_id,
             class_type=class_type,
-            title=str(title or core_nodes.NODE_DISPLAY_NAME_MAPPINGS.get(class_type, class_type)),
+            title=title_given(node) or str(names.get(class_type, class_type)),
             display_node_id=self._prompt.get_display_node_id(node_id),
             parent_node_id=parent,
             is_async=self._is_async(class_type),

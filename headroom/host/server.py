@@ -31,6 +31,18 @@ def add_route(method: str, path: str, handler: Handler) -> None:
     PromptServer.instance.routes.route(method, path)(handler)
 
 
+def when_about_to_listen(call: Callable[[], None]) -> None:
+    """Call `call` once, when every pack is imported and no request has come; not if that is past.
+    """
+
+    async def tell(_app: web.Application) -> None:
+        call()
+
+    app = PromptServer.instance.app
+    if not app.frozen:
+        app.on_startup.append(tell)
+
+
 def hold_free(between: Callable[[], AbstractAsyncContextManager[None]]) -> None:
     """Let POST /free be handled inside of `between()`, without blocking the server.
 

@@ -2,24 +2,15 @@
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from ..base.device import in_mib
 from ..measure.snapshot import Snapshot
+from .records import Records
 from .run import Run
 
-Seen = TypeVar("Seen")
 Highest = dict[str, int]  # bytes, by device; RAM under its own name
 RAM = "ram"
-
-
-class Records(Protocol):
-    """The recorder, as far as it is asked here."""
-
-    def look(self, prompt_id: str, read: Callable[[Run], Seen]) -> Seen | None: ...
-
-    def newest_ids(self) -> list[str]: ...
 
 
 class HeldPeaks:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..base.device import in_mib
-from ..base.prompt_graph import is_link
+from ..base.prompt_graph import is_link, title_given
 from ..guard.errors import Where, requested_bytes, where_of, where_of_text
 from ..models.loaded import LoadedModel
 from .wires import behind
@@ -73,8 +73,7 @@ class Failure:
     @property
     def title(self) -> str:
         """What the user calls the node that failed; its class where that is not told."""
-        meta = (self.prompt.get(self.node_id) or {}).get("_meta") or {}
-        return str(meta.get("title") or self.class_type)
+        return title_given(self.prompt.get(self.node_id) or {}) or self.class_type
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..base.node_types import GUARD_CLASS, NodeType, Registry, is_guardable, is_wildcard
-from ..base.prompt_graph import INSERTED, is_link
+from ..base.prompt_graph import INSERTED, Prompt, is_link
 
-Prompt = Mapping[str, Mapping[str, Any]]
 Link = tuple[str, Any]
 
 OPTIONS = {

@@ -1,11 +1,8 @@
 """Which nodes of a prompt may get guards without ComfyUI having to compute finished ones again."""
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
-from ..base.prompt_graph import ancestors, is_link
-
-Prompt = Mapping[str, Mapping[str, Any]]
+from ..base.prompt_graph import Prompt, ancestors, is_link
 
 
 def unfinished_nodes(

@@ -15,8 +15,10 @@ MAX_SIZES = 10_000
 _PAIR = re.compile(
     r"[\[(]?\s*(\d{1,7})(?:\s*[x×X*,，;]\s*|\s+)(\d{1,7})\s*[\])]?\s*[,，;]?", re.ASCII
 )
-_LIST_OPENS = re.compile(r"(?:heights?|widths?)\s*[=:]\s*[\[(]", re.IGNORECASE)
-_LIST = re.compile(r"(heights?|widths?)\s*[=:]\s*[\[(]([^\])]*)[\])]", re.IGNORECASE)
+# ASCII: without it a dotless i passes for an i, and the word is none of the two.
+_WORD = re.IGNORECASE | re.ASCII
+_LIST_OPENS = re.compile(r"(?:heights?|widths?)\s*[=:]\s*[\[(]", _WORD)
+_LIST = re.compile(r"(heights?|widths?)\s*[=:]\s*[\[(]([^\])]*)[\])]", _WORD)
 _NUMBER = re.compile(r"\d{1,7}", re.ASCII)
 
 

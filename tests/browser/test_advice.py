@@ -82,9 +82,10 @@ def press_apply(comfy, panel, kind):
 
 QUEUES = """() => { const t = app.extensionManager.workflow.activeWorkflow.changeTracker;
   return [t.undoQueue.length, t.redoQueue.length]; }"""
-# The frontend has ended an undo or a redo when what it takes for the canvas is the canvas.
-AT_REST = """() => { const t = app.extensionManager.workflow.activeWorkflow.changeTracker;
-  return t.constructor.graphEqual(t.activeState, (app.rootGraph ?? app.graph).serialize()); }"""
+# While an undo or a redo loads its graph, the frontend's present state is the one it came from too.
+LOADING = """() => { const t = app.extensionManager.workflow.activeWorkflow.changeTracker;
+  return [t.undoQueue, t.redoQueue].some(queue => queue.at(-1) === t.activeState); }"""
+DRAWN = "() => JSON.stringify((app.rootGraph ?? app.graph).serialize())"
 
 
 def undo(comfy, becomes, key="z"):
@@ -93,12 +94,14 @@ def undo(comfy, becomes, key="z"):
     A graph loads over frames and its nodes get their sizes later; a key pressed in between would
     make a step of its own of that, or load two graphs into each other.
     """
-    before = comfy.page.evaluate(QUEUES)
+    before, drawn = comfy.page.evaluate(QUEUES), None
     comfy.page.locator("canvas#graph-canvas").focus()
     comfy.page.keyboard.press(f"Control+{key}")
     for _ in range(60):
         comfy.page.wait_for_timeout(250)
-        if becomes(now := comfy.page.evaluate(PROMPT)) and comfy.page.evaluate(AT_REST):
+        last, drawn = drawn, comfy.page.evaluate(DRAWN)
+        is_at_rest = drawn == last and not comfy.page.evaluate(LOADING)
+        if becomes(now := comfy.page.evaluate(PROMPT)) and is_at_rest:
             return
     raise AssertionError(f"undo and redo: {before}, then {comfy.page.evaluate(QUEUES)}: {now}")
 

@@ -1,10 +1,10 @@
 """On the canvas of a CPU server: finding nodes, help, settings, languages, reloading."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
+from support.canvas_search import add_by_search, first_of, found_by_search, open_search
 from support.prompts import node, picture
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
@@ -21,21 +21,6 @@ SLOTS = """() => { const node = app.graph.getNodeById(2);
   const shown = slots => slots.map(each => each.label || each.localized_name || each.name);
   return { inputs: shown(node.inputs), outputs: shown(node.outputs), widgets: shown(node.widgets) };
 }"""
-
-
-SEARCH_BOX = re.compile("^(Search Nodes|Add a node|搜索|添加)")
-FOUND = ".p-autocomplete-option, #results-list [role=option]"  # older frontends, newer ones
-
-
-def add_by_search(comfy, words: str) -> None:
-    page = comfy.page
-    page.evaluate("() => app.extensionManager.command.execute('Workspace.SearchBox.Toggle')")
-    box = page.get_by_placeholder(SEARCH_BOX).last
-    box.fill(words)
-    page.locator(FOUND, has_text=words).first.wait_for()
-    box.press("Enter")
-    box.wait_for(state="detached")
-    page.mouse.click(700, 950)  # newer frontends let it follow the mouse until then
 
 
 def open_settings(comfy) -> None:
@@ -63,21 +48,10 @@ SEARCHED = {
 }
 
 
-def found_by_search(comfy, words: str, expected: str) -> list[str]:
-    comfy.page.get_by_placeholder(SEARCH_BOX).last.fill(words)
-    comfy.page.locator(FOUND, has_text=expected).first.wait_for()
-    return comfy.page.locator(FOUND).all_inner_texts()
-
-
-def first_of(found: list[str], *names: str) -> int:
-    """The place, from 1, of the first result with one of these names."""
-    return next(at for at, text in enumerate(found, 1) if any(name in text for name in names))
-
-
 def test_what_people_call_it_finds_the_nodes_that_free_memory(cpu_server, open_page):
     known = cpu_server.client().get_json("/object_info/HeadroomPurgeVRAM")["HeadroomPurgeVRAM"]
     comfy = open_page(cpu_server, locale="zh")
-    comfy.page.evaluate("() => app.extensionManager.command.execute('Workspace.SearchBox.Toggle')")
+    open_search(comfy)
     found = found_by_search(comfy, "显存", "显存清理")
     assert "显存清理" in found[0] and "显存不足守护" in found[1]
     if "search_aliases" not in known:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import threading
 
 import pytest
 from support.encodings import (
@@ -18,7 +17,9 @@ from support.encodings import (
     give,
     write_changed_lora,
     write_encoder,
+    write_word,
 )
+from support.timed import Later
 
 from devtools.graph import Graph, forget_everything
 
@@ -110,14 +111,11 @@ def test_damaged_and_foreign_files_are_encoded_again_and_replaced(client, user_f
 
 def test_a_textual_inversion_file_named_in_the_prompt_counts(client, server):
     import torch
-    from safetensors.torch import save_file
 
-    folder = server.base_dir / "models" / "embeddings"
-    folder.mkdir(parents=True, exist_ok=True)
     text = "a embedding:probe_word\nembedding:other_word"
 
     def run(width):
-        save_file({"emb_params": torch.ones((1, width))}, str(folder / "probe_word.safetensors"))
+        write_word(server, "probe_word", torch.ones((1, width)))
         return Encoding(text=text).run(client).report
 
     assert "0 of 2 prompts read" in run(768)
@@ -170,15 +168,10 @@ def test_two_servers_that_encode_the_same_at_once_never_disturb_each_other(
 ):
     give(server, other, SMALL)
     text = "\n".join(f"prompt {index}" for index in range(24))
-    runs = []
     clients = [client, other.client()]
-    threads = [threading.Thread(target=lambda c=c: runs.append(Encoding(text=text).run(c)))
-               for c in clients]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert len(runs) == 2 and runs[0].digest == runs[1].digest
+    both = [Later(lambda one=one: Encoding(text=text).run(one)) for one in clients]
+    runs = [later.wait(120).answer for later in both]
+    assert runs[0].digest == runs[1].digest
     assert all("24 prompts read" in run.report and "not kept" not in run.report for run in runs)
     assert [path.suffix for path in files(user_folder)] == [".safetensors"] * 24
     for one in clients:

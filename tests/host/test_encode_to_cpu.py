@@ -1,17 +1,15 @@
 """Encode to CPU against ComfyUI's own CLIPTextEncode: the same bits, in RAM of their own."""
 
 import json
-from pathlib import Path
 
 import pytest
+from support.encodings import CHECKPOINT, PACK, write_text_lora, write_word
 
 from devtools.client import PromptFailed, node_texts, was_interrupted
 from devtools.graph import Graph
 
 pytestmark = pytest.mark.host
 
-PACK = Path(__file__).parent / "packs" / "headroom_probe_encoders"
-CHECKPOINT = "headroom_test_sd15.safetensors"
 LONG = "a very long prompt about a cat on a mat in the sun, " * 12
 PROMPTS = [
     "a photo of a cat", "", "a (red:1.4) cat and a ((blue)) [grey] dog", LONG,
@@ -97,13 +95,9 @@ def test_nothing_but_blank_lines_is_one_clear_sentence(client):
 
 def test_textual_inversion_embeddings_count_as_in_the_core_node(client, server):
     import torch
-    from safetensors.torch import save_file
 
-    folder = server.base_dir / "models" / "embeddings"
-    folder.mkdir(parents=True, exist_ok=True)
     generator = torch.Generator().manual_seed(7)
-    words = {"emb_params": torch.randn((3, 768), generator=generator)}
-    save_file(words, str(folder / "headroom_word.safetensors"))
+    write_word(server, "headroom_word", torch.randn((3, 768), generator=generator))
     graph = Graph()
     clip = graph.add("CheckpointLoaderSimple", ckpt_name=CHECKPOINT)[1]
     checks = []
@@ -115,27 +109,11 @@ def test_textual_inversion_embeddings_count_as_in_the_core_node(client, server):
     assert told[0]["digest"] != told[1]["digest"]
 
 
-def make_text_lora(server):
-    """A LoRA on the text encoder of the small SD1.5-class model."""
-    import torch
-    from safetensors.torch import save_file
-
-    generator = torch.Generator().manual_seed(9)
-    name = "lora_te_text_model_encoder_layers_0_mlp_fc1"
-    weights = {f"{name}.lora_up.weight": torch.randn((128, 2), generator=generator),
-               f"{name}.lora_down.weight": torch.randn((2, 64), generator=generator),
-               f"{name}.alpha": torch.tensor(2.0)}
-    folder = server.base_dir / "models" / "loras"
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(weights, str(folder / "headroom_text_lora.safetensors"))
-    return "headroom_text_lora.safetensors"
-
-
 @pytest.mark.parametrize("schedule", [False, True])
 def test_hooks_and_their_schedules_come_out_as_in_the_core_node(client, server, schedule):
     graph = Graph()
     clip = graph.add("ProbeEncoder", kind="sd15", seed=0)
-    hook = graph.add("CreateHookLora", lora_name=make_text_lora(server), strength_model=1.0,
+    hook = graph.add("CreateHookLora", lora_name=write_text_lora(server), strength_model=1.0,
                      strength_clip=1.0)
     first = graph.add("CreateHookKeyframe", strength_mult=1.0, start_percent=0.0)
     last = graph.add("CreateHookKeyframe", strength_mult=0.2, start_percent=0.5,
@@ -159,7 +137,7 @@ def test_hooks_and_their_schedules_come_out_as_in_the_core_node(client, server, 
 def test_a_lora_on_the_encoder_counts(client, server):
     graph = Graph()
     clip = graph.add("ProbeEncoder", kind="sd15", seed=0)
-    lora = make_text_lora(server)
+    lora = write_text_lora(server)
     model = graph.add("CheckpointLoaderSimple", ckpt_name=CHECKPOINT)
     patched = graph.add("LoraLoader", model=model, clip=clip, lora_name=lora, strength_model=1.0,
                         strength_clip=0.7)[1]

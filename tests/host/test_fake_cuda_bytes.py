@@ -7,21 +7,20 @@ each other choice of allocator.
 import re
 
 import pytest
+from support.everything import ask_every_route, every_node, load_kept
 from support.facts import figure
 from support.worlds import (
     CAPACITY_MIB,
-    CLOSE,
     MIB,
     ROOM_MIB,
     SHOWN,
     WORLDS,
     add_encode,
     begun,
-    every_node,
-    gauge,
     has_free,
     loaded_models,
     mib,
+    one_after_the_other,
     peaks,
     recovery,
     sampled,
@@ -111,9 +110,17 @@ def test_the_report_of_a_purge_is_what_the_driver_knows(device):
 
 
 def test_after_a_full_purge_the_driver_has_all_the_memory_of_a_fresh_server(device):
-    graph, _, latent = sampled()
-    add_purge(graph, value=latent)
+    graph, checkpoint, latent = sampled()  # ComfyUI's node cache holds the models
+    picture = graph.add("VAEDecode", samples=latent, vae=checkpoint[2])
+    purge = add_purge(graph, value=picture, run="every time")
     device.client.run(graph.prompt)
+    assert device.driver.device().used_bytes == device.fresh_bytes
+    del graph.prompt[purge.id]
+    graph.add("PreviewImage", images=picture)
+    graph.prompt[latent.id]["inputs"]["seed"] += 1
+    device.client.run(graph.prompt)
+    device.client.free(unload_models=True, free_memory=False)
+    device.client.post_when_idle("/headroom/purge", {})
     assert device.driver.device().used_bytes == device.fresh_bytes
 
 
@@ -157,12 +164,7 @@ def test_the_peak_of_a_run_is_the_drivers(device):
 
 
 def test_followed_advice_lowers_the_drivers_peak_as_it_said(device):
-    """Two checkpoints in one prompt, one after the other: each stays while the other runs."""
-    graph, first, latent = sampled()
-    second = add_checkpoint(graph, TEST_CHECKPOINT_B)
-    both = add_sampler(graph, second[0], second[1])
-    graph.prompt[both.id]["inputs"]["latent_image"] = latent[0]
-    graph.add("ProbeTensor", value=both)
+    graph = one_after_the_other()
     before, _, prompt_id = peaks(device, graph.prompt)
     steps = [one for one in advice.of(device.client, prompt_id, into_gib=0.001)
              if one["kind"] != "oom_guard"]
@@ -209,43 +211,24 @@ def test_a_recovery_repeats_nothing_in_vain_and_leaves_nothing_behind(device):
 
 def test_encode_to_cpu_gives_all_back_and_its_report_is_what_the_driver_knows(device):
     device.client.post_when_idle("/headroom/purge", {})  # so that it makes cuBLAS's workspaces
-    for text in ("a dog", "a cat"):  # the first leaves 512 bytes of ComfyUI, in a segment
+    for text in ("a dog", "a cat"):
         graph = Graph()
         encode = add_encode(graph, add_checkpoint(graph, TEST_CHECKPOINT)[1], text)
         graph.add("ProbeTensor", value=encode)
         report = node_texts(device.client.run(graph.prompt))[encode.id]
         free, allocated = figure(report, "driver free"), figure(report, "torch allocated")
-        assert has_free(free[1], device.driver.device())
-        assert allocated[1] - allocated[0] < 0.1
-    assert free[1] >= free[0] and "-" not in report.splitlines()[0]
+        assert has_free(free[1], device.driver.device()) and allocated[1] <= allocated[0]
+        assert free[1] >= free[0] and "-" not in report.splitlines()[0]
 
 
 def test_every_node_and_every_route_leaves_the_device_as_it_was(device):
     client = device.client
     client.run(every_node().prompt, timeout=300)
-    graph, checkpoint, latent = sampled(seed=8)
-    kept = graph.add("HeadroomLoadConditioning", name="kept")
-    graph.prompt[latent.id]["inputs"].update(
-        positive=[kept.id, 0], model=[add_offload(graph, model=checkpoint[0], to="disk").id, 0])
-    shown = graph.add("ProbeTensor", value=latent)
+    graph, shown = load_kept()
     prompt_id = client.run(graph.prompt)["prompt_id"]
-    now = device.driver.device()
-    page = client.get_bytes("/headroom/metrics").decode()
-    assert gauge(page, "device_driver_free_bytes") == now.free_bytes
-    ready = client.get_json("/headroom/ready?free_mib=1")
-    assert ready["ready"] and ready["free_mib"] >= now.free_bytes / MIB - CLOSE
     assert shown.id in {node["node_id"] for node in client.get_json("/headroom/runs")["runs"][0][
         "nodes"]}
-    status, answer = client.post_json("/headroom/rescue", {"prompt_id": prompt_id})
-    assert status == 409 and "out-of-memory" in answer["error"]
-    if (reserve := client.get_json("/headroom/memory")["reserve_mib"]) is not None:
-        assert client.post_json("/headroom/reserve", {"mib": int(reserve)})[0] == 200
-    for to in ("CPU", "disk"):
-        model = next(iter(loaded_models(device)))
-        client.post_when_idle("/headroom/offload", {"model": model, "to": to})
-    wanted = CAPACITY_MIB - device.fresh_bytes // MIB
-    reached = client.post_when_idle("/headroom/purge", {"free_mib": wanted})["reached_free_mib"]
-    assert reached <= wanted
+    ask_every_route(device, prompt_id)
     forget_everything(client)  # ComfyUI's node cache may hold some hundred bytes on the device
     client.post_when_idle("/headroom/purge", {})
     assert device.driver.device().used_bytes == device.fresh_bytes

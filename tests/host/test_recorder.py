@@ -79,7 +79,7 @@ def test_cached_nodes_are_recorded_even_when_the_executor_never_looks_at_them(pl
 def test_a_node_has_the_title_that_its_user_gave_it(plain):
     client = plain.client()
     prompt = {"1": {**node("TimedWork"), "_meta": {"title": "My favourite node"}},
-              "2": node("TimedWork", value=["1", 0]),
+              "2": {**node("TimedWork", value=["1", 0]), "_meta": "no object"},
               "3": {"class_type": "PreviewAny", "inputs": {"source": ["2", 0]}}}
     _, nodes = record(client, client.run(prompt))
     assert nodes["1"]["title"] == "My favourite node"

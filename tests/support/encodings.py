@@ -64,6 +64,31 @@ def write_changed_lora(models_dir, path, factor):
     save_file({key: weight * factor for key, weight in weights.items()}, str(path))
 
 
+def write_word(server, name, vectors):
+    """Write a textual inversion embedding, (tokens, width), that prompts call by `name`."""
+    from safetensors.torch import save_file
+
+    folder = server.base_dir / "models" / "embeddings"
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({"emb_params": vectors}, str(folder / f"{name}.safetensors"))
+
+
+def write_text_lora(server):
+    """Write a LoRA on the text encoder of the small SD1.5-class model; return its name."""
+    import torch
+    from safetensors.torch import save_file
+
+    generator = torch.Generator().manual_seed(9)
+    name = "lora_te_text_model_encoder_layers_0_mlp_fc1"
+    weights = {f"{name}.lora_up.weight": torch.randn((128, 2), generator=generator),
+               f"{name}.lora_down.weight": torch.randn((2, 64), generator=generator),
+               f"{name}.alpha": torch.tensor(2.0)}
+    folder = server.base_dir / "models" / "loras"
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(weights, str(folder / "headroom_text_lora.safetensors"))
+    return "headroom_text_lora.safetensors"
+
+
 class Run:
     """One prompt: what its nodes told, which nodes ran, and which came from the node cache."""
 

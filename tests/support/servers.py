@@ -18,7 +18,7 @@ PACKS = Path(__file__).resolve().parent.parent / "host" / "packs"
 COMMON = tuple(
     PACKS / f"headroom_{name}"
     for name in ("bench", "oom_probe", "probe", "probe_cast", "probe_diffusers", "probe_encoders",
-                 "probe_lists", "settled", "small_encoders", "timed")
+                 "probe_lists", "small_encoders", "timed")
 )
 # The test models are so small that threads only get in each other's way.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1"}

@@ -39,8 +39,23 @@ def assert_holds(run, item, own, slack=0.002):
 
 def assert_apart(items):
     """Spans of nodes that run one at a time do not overlap."""
-    spans = sorted(tuple(span) for item in items for span in item["spans"])
-    assert all(one[1] <= other[0] for one, other in itertools.pairwise(spans))
+    assert are_apart([tuple(span) for item in items for span in item["spans"]])
+
+
+def are_apart(spans):
+    return all(one[1] <= other[0] for one, other in itertools.pairwise(sorted(spans)))
+
+
+def detached(client):
+    """When each model was unloaded so far, from and to."""
+    entry = client.run({"1": node("TimedDetached")})
+    return json.loads(entry["outputs"]["1"]["text"][0])["detached"]
+
+
+def assert_unloaded_once_each(client, count):
+    """So many models were unloaded so far: none twice, and none while another one was."""
+    spans = detached(client)
+    assert len(spans) == count and are_apart(spans)
 
 
 def nodes_so_far(client, prompt_id):
@@ -68,7 +83,7 @@ class Later(threading.Thread):
         self.answer = self.call()
         self.at = time.time()
 
-    def wait(self):
-        self.join(60)
+    def wait(self, seconds=60):
+        self.join(seconds)
         assert not self.is_alive()
         return self

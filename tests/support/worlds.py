@@ -3,13 +3,11 @@
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
-from devtools import workflows
 from devtools.graph import Graph, add_checkpoint, add_guard, add_sampler, forget_everything
-from devtools.models import TEST_CHECKPOINT
+from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
 from devtools.server import ComfyServer
 
 MIB = 1 << 20
@@ -51,6 +49,16 @@ def sampled(model=TEST_CHECKPOINT, seed=1, size=64):
     return graph, checkpoint, latent
 
 
+def one_after_the_other():
+    """A graph in which each of two checkpoints stays while the other one samples."""
+    graph, _, latent = sampled()
+    second = add_checkpoint(graph, TEST_CHECKPOINT_B)
+    both = add_sampler(graph, second[0], second[1])
+    graph.prompt[both.id]["inputs"]["latent_image"] = latent[0]
+    graph.add("ProbeTensor", value=both)
+    return graph
+
+
 def mib(nbytes):
     return pytest.approx(nbytes / MIB, abs=CLOSE)
 
@@ -75,24 +83,6 @@ def add_encode(graph, clip, text):
                      release_encoder=True, cache="off")
 
 
-def every_node():
-    """A prompt of every node of ours but Load Conditioning, whose file it writes: `kept`."""
-    graph = Graph()
-    graph.prompt = workflows.published_prompt("start_here")
-    small = {"ckpt_name": Path(TEST_CHECKPOINT).name, "steps": 1, "sizes": "64x64"}
-    for node in graph.prompt.values():
-        node["inputs"].update({name: value for name, value in small.items()
-                               if node["inputs"].get(name)})
-    graph.add("HeadroomSaveConditioning", conditioning=["5", 0], name="kept")
-    return graph
-
-
-def gauge(page, name):
-    """One figure of the page for Prometheus."""
-    (line,) = [line for line in page.splitlines() if line.startswith(f"headroom_{name}")]
-    return float(line.rpartition(" ")[2])
-
-
 @contextmanager
 def begun(request, name, comfyui, models_dir, base):
     """A server of that world, and what was on its device before the first prompt; or a skip."""
@@ -108,7 +98,7 @@ def begun(request, name, comfyui, models_dir, base):
                                 **world.settings)
     packs = [request.config.rootpath / "tests" / folder for folder in (
         "host/packs/headroom_probe", "host/packs/headroom_timed", "gpu/packs/headroom_real_gpu",
-        "host/packs/headroom_small_encoders", "host/packs/headroom_settled")]
+        "host/packs/headroom_small_encoders")]
     env = {"PYTHONPATH": world.aimdo} if world.aimdo else {}
     with ComfyServer(tree, base, args=world.flags, packs=packs, models_dir=models_dir, env=env,
                      fake_cuda=devices.words()) as server:

@@ -89,7 +89,7 @@ def guarded(model, *options):
 
 # For each node: what it calls, the name its sentences begin with, and inputs that are right.
 ENTRIES = {
-    "Purge VRAM": (headroom.purge, ("all models", None, 0, False, False)),
+    "Purge VRAM": (headroom.purge, ("all models", None, 0, False, False, 0)),
     "Offload Model": (headroom.offload, (torch.nn.Linear(2, 2), "this model", "CPU")),
     "Offload Model to disk": (headroom.offload, (torch.nn.Linear(2, 2), "this model", "disk")),
     "Cast bf16": (headroom.cast, (torch.nn.Linear(2, 2), "bfloat16", "")),

@@ -1,12 +1,14 @@
 """Casting modules, carriers and pipelines without ComfyUI: a private copy, the source untouched."""
 
 import copy
+import json
 
 import pytest
 import torch
 from support.blocks import Block, Quantised, same_state, state
 
 import headroom
+from headroom.base.said import said_json
 from headroom.cast.layers import join_layers
 
 MIB = 2**20
@@ -172,3 +174,15 @@ def test_a_value_without_a_model_is_refused_in_words(value, came):
 def test_an_unknown_dtype_is_refused(module):
     with pytest.raises(ValueError, match="'float16' or 'float32', but got 'int8'"):
         headroom.cast(module, "int8")
+
+
+@pytest.mark.parametrize("model", [
+    torch.nn.Linear(2, 2).bfloat16(), torch.nn.BatchNorm1d(2), torch.nn.Identity(),
+    torch.nn.Sequential(torch.nn.Linear(2, 2).bfloat16(), torch.nn.BatchNorm1d(2)),
+    torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)),
+], ids=["already", "kept", "no weights", "already but for", "one kept"])
+def test_every_reason_is_a_phrase_that_pages_can_say_in_their_language(model):
+    report = headroom.cast(model, keep_float32="nothing").report
+    told = json.dumps([said_json(report.headline), *(
+        said_json(step) for step in report.steps if " -> " not in step)])
+    assert '"text"' not in told

@@ -7,6 +7,7 @@ from support.blocks import Block, Quantised
 
 import headroom
 from headroom.base.copies import follow
+from headroom.base.said import said_json
 
 MIB = 2**20
 
@@ -44,7 +45,10 @@ def test_a_t2i_adapter_and_a_control_lora_pass_through_with_the_reason():
     done = headroom.cast(adapter)
     assert done.value is adapter and "T2I adapter" in done.report.text
     lora = types.SimpleNamespace(control_weights={"up": torch.zeros(2)})
-    assert "Control-LoRA" in headroom.cast(lora).report.text
+    again = headroom.cast(lora)
+    assert "Control-LoRA" in again.report.text
+    for report in (done.report, again.report):  # pages can say it in their language
+        assert all("key" in said_json(step) for step in report.steps)
 
 
 class Prompter:

@@ -2,14 +2,13 @@
 
 import pytest
 import torch
+from support.nets import SIZE, Net, is_near, rows
 from torch.nn import functional
 
 import headroom
 from headroom.cast.forward_dtypes import meetings
 from headroom.cast.model import cast_module
 from headroom.cast.rules import CastRules
-
-SIZE = 16
 
 
 class Block(torch.nn.Module):
@@ -78,26 +77,9 @@ RUNS = {
 }
 
 
-class Net(torch.nn.Module):
-    def __init__(self, inner):
-        super().__init__()
-        self.first = torch.nn.Linear(SIZE, SIZE)
-        self.inner = inner
-        self.last = torch.nn.Linear(SIZE, SIZE)
-
-    def forward(self, x):
-        return self.last(self.inner(self.first(x)))
-
-
 @pytest.fixture
 def x():
-    return torch.randn(4, SIZE, generator=torch.Generator().manual_seed(4))
-
-
-def near(copied, net, x):
-    with torch.no_grad():
-        expected, found = net(x), copied(x)
-    return (found.float() - expected).norm() / expected.norm() < 0.02
+    return rows()
 
 
 @pytest.mark.parametrize("name", MIXES)
@@ -105,8 +87,8 @@ def test_a_module_that_multiplies_weights_inside_it_with_a_buffer_stays_whole_an
     torch.manual_seed(5)
     net = Net(MIXES[name]())
     done = headroom.cast(net)
-    assert near(done.value, net, x)
-    assert done.value.inner.proj.weight.dtype == torch.float32
+    assert is_near(done.value, net, x)
+    assert done.value.layer.proj.weight.dtype == torch.float32
     assert done.value.first.weight.dtype == done.value.last.weight.dtype == torch.bfloat16
     assert "kept in float32 (float buffers beside the weights)" in done.report.text
 
@@ -116,7 +98,7 @@ def test_a_module_whose_buffer_meets_no_weight_in_a_product_is_cast_and_runs(nam
     torch.manual_seed(5)
     net = Net(RUNS[name]())
     done = headroom.cast(net)
-    assert near(done.value, net, x)
+    assert is_near(done.value, net, x)
     assert {weight.dtype for weight in done.value.parameters()} == {torch.bfloat16}
 
 
@@ -144,7 +126,7 @@ def test_a_layer_takes_what_a_buffer_widened_where_the_caller_knows_the_dtype(x)
     torch.manual_seed(5)
     net = Net(block(lambda self, x: self.proj(x * self.scale[0]))())
     done = cast_module(net, CastRules(torch.bfloat16), joins_layers=False)
-    assert near(lambda x: done.copies[id(net)](x.bfloat16()), net, x)
+    assert is_near(lambda x: done.copies[id(net)](x.bfloat16()), net, x)
     assert {weight.dtype for weight in done.copies[id(net)].parameters()} == {torch.bfloat16}
 
 

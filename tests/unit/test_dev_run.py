@@ -1,95 +1,21 @@
-"""`dev.py run`: values changed on the way, what is printed, and what is refused."""
+"""`dev.py run`: what is printed, and what is refused."""
 
 import argparse
-import copy
 import json
 
 import pytest
-from support.saved import OBJECT_INFO, PROMPT, WORKFLOW
+from support.run_servers import FakeServer, Growing, started
+from support.saved import WORKFLOW
 
-from devtools import advise, jobs, run, settings
-from devtools.client import PromptInvalid
+from devtools import advise, jobs, run
+from devtools.client import Client, PromptInvalid
 from devtools.errors import DevError
-
-
-@pytest.mark.parametrize(
-    ("text", "setting"),
-    [("3.steps=20", ("3.steps", 20)), ("a.b=true", ("a.b", True)), ("a.b=x=y", ("a.b", "x=y")),
-     ("My. node.name=out", ("My. node.name", "out")), ('a.b="20"', ("a.b", "20"))],
-)
-def test_a_setting_is_json_or_text(text, setting):
-    assert settings.parse_setting(text) == setting
-
-
-@pytest.mark.parametrize("text", ["steps=20", "3.steps", ""])
-def test_a_malformed_setting_is_explained(text):
-    with pytest.raises(DevError, match="NODE.INPUT=VALUE"):
-        settings.parse_setting(text)
-
-
-@pytest.mark.parametrize("key", ["4.steps", "Sample it.steps", "Sample.steps"])
-def test_a_node_is_found_by_id_title_or_class_and_the_original_stays(key):
-    prompt = copy.deepcopy(PROMPT)
-    assert settings.with_settings(prompt, {key: 3})["4"]["inputs"]["steps"] == 3
-    assert prompt["4"]["inputs"]["steps"] == 20
-
-
-def test_a_setting_for_nothing_is_refused_with_what_there_is():
-    with pytest.raises(DevError, match="4 Sample it"):
-        settings.with_settings(PROMPT, {"KSampler.steps": 3})
-    with pytest.raises(DevError, match="no input 'cfg'; it has seed, steps, mode, model, image"):
-        settings.with_settings(PROMPT, {"4.cfg": 3})
-
-
-class FakeServer:
-    """Answers as a server without websocket does; the run ends at the third look."""
-
-    def __init__(self, failed=False):
-        self.looks, self.failed, self.queued = 0, failed, None
-
-    def get_json(self, path):
-        assert path == "/object_info"
-        return OBJECT_INFO
-
-    def events(self):
-        raise ImportError("no websocket")
-
-    def queue(self, prompt, client_id=None):
-        self.queued = prompt
-        return "id-1"
-
-    def history(self, prompt_id):
-        self.looks += 1
-        return self.wait(prompt_id) if self.looks > 2 else None
-
-    def wait(self, prompt_id, timeout=0):
-        error = ["execution_error", {"node_id": "4", "node_type": "Sample",
-                                     "exception_type": "OutOfMemoryError",
-                                     "exception_message": "Allocation on device"}]
-        status = {"status_str": "error" if self.failed else "success",
-                  "messages": [error] if self.failed else []}
-        images = {"images": [{"filename": "a.png", "subfolder": "s", "type": "output"}]}
-        return {"status": status, "outputs": {"4": {"text": ["4 MiB freed"]}, "5": images}}
-
-    def get(self, path):
-        node = {"node_id": "4", "class_type": "Sample", "title": "Sample it", "seconds": 1.5,
-                "cached": False, "vram_before_mib": 1.0, "vram_after_mib": 2.0,
-                "peak_vram_mib": 3.0}
-        return 200, {"nodes": [node], "seconds": 2.0, "peak_vram_mib": 3.0}
+from devtools.events import NoEvents
 
 
 @pytest.fixture
 def quick(monkeypatch):
     monkeypatch.setattr(run, "POLL_SECONDS", 0)
-
-
-def started(monkeypatch, tmp_path, server, *words):
-    monkeypatch.setattr(run, "Client", lambda url: server)
-    file = tmp_path / "workflow.json"
-    file.write_text(json.dumps(WORKFLOW), encoding="utf-8")
-    parser = argparse.ArgumentParser()
-    run.add_arguments(parser)
-    return run.main(parser.parse_args([str(file), *words]))
 
 
 def test_a_run_prints_reports_files_and_the_memory_table(monkeypatch, tmp_path, capsys, quick):
@@ -122,16 +48,20 @@ def test_a_failed_run_ends_with_the_error_and_a_status(monkeypatch, tmp_path, ca
     assert "VRAM before" in shown.out and "done" not in shown.out
 
 
+def refusing(details, status=400):
+    def refuse(prompt, client_id=None):
+        raise PromptInvalid(status, details)
+
+    return refuse
+
+
 def test_a_refused_prompt_says_which_node_and_why(monkeypatch, tmp_path, quick):
     server = FakeServer()
     details = {"error": {"message": "Prompt outputs failed validation"}, "node_errors": {
         "2": {"class_type": "Load", "errors": [
             {"message": "Value not in list", "details": "name: 'b' not in ['a']"}]}}}
 
-    def refuse(prompt, client_id=None):
-        raise PromptInvalid(400, details)
-
-    server.queue = refuse
+    server.queue = refusing(details)
     with pytest.raises(DevError, match=r"node 2 \(Load\): Value not in list: name: 'b' not in"):
         started(monkeypatch, tmp_path, server)
 
@@ -140,7 +70,7 @@ def test_a_server_that_is_not_there_is_named(tmp_path):
     file = tmp_path / "workflow.json"
     file.write_text(json.dumps(WORKFLOW), encoding="utf-8")
     args = argparse.Namespace(files=[file], server="http://127.0.0.1:9", settings=[], seeds=[],
-                              timeout=1)
+                              timeout=1, json=False, max_vram_mib=None, max_ram_mib=None)
     with pytest.raises(DevError, match="No server answers at http://127.0.0.1:9"):
         run.main(args)
 
@@ -164,29 +94,13 @@ def test_a_missing_file_is_named(tmp_path):
         jobs.read_prompt(tmp_path / "gone.json", FakeServer())
 
 
-class Growing(FakeServer):
-    """Each prompt needs 1,000 MiB of VRAM and 500 of RAM more than the one before."""
-
-    def __init__(self, **figures):
-        super().__init__()
-        self.prompts, self.figures = [], figures
-
-    def queue(self, prompt, client_id=None):
-        self.looks = 0
-        self.prompts.append(prompt)
-        return f"id-{len(self.prompts)}"
-
-    def get(self, path):
-        count = len(self.prompts)
-        figures = {"peak_vram_mib": 1000.0 * count, "peak_rss_mib": 500.0 * count, **self.figures}
-        return 200, {**super().get(path)[1], **figures}
-
-
 @pytest.mark.parametrize(("words", "code", "sentence"), [
     (["--max-vram-mib", "1000"], 0, ""),
     (["--max-vram-mib", "999"], 3, "workflow needed 1,000.0 MiB of VRAM, 999 are allowed."),
     (["--max-ram-mib", "499"], 3, "workflow needed 500.0 MiB of RAM, 499 are allowed."),
     (["--max-ram-mib", "499", "--max-vram-mib", "5000"], 3, "of RAM, 499 are allowed."),
+    (["--max-ram-mib", "499", "--max-vram-mib", "999"], 3,
+     "of VRAM, 999 are allowed. workflow needed 500.0 MiB of RAM, 499 are allowed."),
     ([], 0, ""),
 ])
 def test_a_budget_has_an_exit_code_and_a_line_of_its_own(
@@ -209,6 +123,7 @@ def test_a_budget_that_nobody_can_check_is_no_success(monkeypatch, tmp_path, qui
     if server is None:
         server = FakeServer()
         server.get = lambda path: (404, "")
+        server.run = refusing({"node_errors": {}, "error": {"message": "no such node"}})
     with pytest.raises(DevError, match=words):
         started(monkeypatch, tmp_path, server, "--max-vram-mib", "1000")
 
@@ -256,6 +171,54 @@ def test_for_machines_there_is_one_json_list_and_nothing_else(monkeypatch, tmp_p
         "workflow, seed 8 needed 2,000.0 MiB of VRAM, 1,500 are allowed."
     ]
     assert first["saved"] == ["s/a.png"] and first["error"] is None
+
+
+def test_a_run_with_a_budget_begins_with_nothing_left_of_the_one_before(
+    monkeypatch, tmp_path, quick
+):
+    server = Growing()
+    started(monkeypatch, tmp_path, server, "--seed", "7", "--seed", "8", "--max-ram-mib", "9000")
+    assert server.emptied == 2
+    started(monkeypatch, tmp_path, server, "--seed", "7")
+    assert server.emptied == 2
+
+
+def test_a_server_that_dies_leaves_the_json_of_what_was_run(monkeypatch, tmp_path, capsys, quick):
+    class Dying(Growing):
+        def queue(self, prompt, client_id=None):
+            if self.prompts:
+                raise ConnectionResetError("reset by peer")
+            return super().queue(prompt)
+
+    with pytest.raises(DevError, match="No server answers"):
+        started(monkeypatch, tmp_path, Dying(), "--json", *"--seed 7 --seed 8 --seed 9".split())
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["seed"], first["error"], first["peak_vram_mib"]) == (7, None, 1000.0)
+    assert second["seed"] == 8 and "No server answers" in second["error"]
+    assert first.keys() == second.keys()
+
+
+def test_without_a_websocket_the_record_is_followed(monkeypatch, tmp_path, capsys, quick):
+    class Proxied(FakeServer):
+        def events(self):
+            raise NoEvents("Handshake status 404")
+
+    assert started(monkeypatch, tmp_path, Proxied()) == 0
+    assert "4/4 done" in capsys.readouterr().out
+
+
+def test_what_is_no_comfyui_is_one_sentence(monkeypatch, tmp_path, quick):
+    server = FakeServer()
+    monkeypatch.setattr(server, "get_json", Client("http://host").get_json)
+    monkeypatch.setattr(Client, "get", lambda self, path: (404, "<html>\n</html>"))
+    with pytest.raises(DevError, match="no ComfyUI.*GET /object_info answered 404"):
+        started(monkeypatch, tmp_path, server)
+
+    server = FakeServer()
+    server.queue = refusing("<html>\n<p>nothing here</p>\n</html>", status=404)
+    with pytest.raises(DevError) as refused:
+        started(monkeypatch, tmp_path, server)
+    assert "status 404" in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_a_workflow_without_a_seed_says_so(tmp_path):

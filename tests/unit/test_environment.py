@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headroom.base import environment
-from headroom.base.environment import count_of, folder_of, word_of
+from headroom.base.environment import count_of, folder_of, ignore, word_of
 
 NAME = "HEADROOM_TRIAL"
 
@@ -48,3 +48,9 @@ def test_a_wrong_one_is_told_once_with_what_is_right_and_ignored(caplog, read, v
     assert [read({NAME: value}) for _ in range(3)] == [None] * 3
     [sentence] = warned(caplog)
     assert f"expected {NAME} to be {right}, but got " in sentence and len(sentence) < 250
+
+
+def test_somebody_who_sends_ever_new_wrong_words_fills_neither_memory_nor_log(caplog):
+    for number in range(10_000):
+        ignore("extra_data.headroom.guard", number, "true or false")
+    assert len(warned(caplog)) == len(environment._told) == environment.MOST_TOLD

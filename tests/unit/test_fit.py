@@ -1,4 +1,4 @@
-"""What `dev.py fit` makes of a run, and which files it finds for one."""
+"""What `dev.py fit` makes of a run, which cards it takes, and what a dry run leaves out."""
 
 import argparse
 import json
@@ -9,26 +9,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from devtools import fit_files, public_models
-from devtools.dry_server import unpinned
-from devtools.errors import DevError
+from devtools import dry_server
 from devtools.fit import amount, capability
 from devtools.fit import cards as parse_cards
-from devtools.fit_prompt import (
-    STEPS,
-    ObjectInfo,
-    advised,
-    fewer_steps,
-    guarded,
-    without_noise_trees,
-)
 from devtools.fit_report import report
 from devtools.fit_run import ADVISED, GUARDED, PLAIN, Trial
 from devtools.fit_verdict import Node, Verdict, nodes_of, verdict
-from devtools.sparse_files import SparseFile, Weight
 
 MIB = 1 << 20
-DRY_RUN = Path(fit_files.__file__).parent / "packs" / "headroom_dry" / "headroom_dry_run.py"
+DRY_RUN = Path(dry_server.__file__).parent / "packs" / "headroom_dry" / "headroom_dry_run.py"
 ASYNC = ("Allocation on device 0 would exceed allowed memory. (out of memory)\n"
          "Currently allocated     : 41.22 MiB\nRequested               : 128.00 MiB\n")
 
@@ -99,111 +88,6 @@ def test_the_need_of_a_node_is_tensors_pages_and_context_and_never_above_its_pea
     assert nodes_of(record, taken, 400)[0].need_mib == 900
 
 
-INFO = {
-    "Loader": {"input": {}, "output": ["MODEL"], "python_module": "nodes"},
-    "KSampler": {"input": {"required": {"model": ["MODEL"], "steps": ["INT"]}},
-                 "output": ["LATENT"], "python_module": "nodes"},
-    "HeadroomOOMGuard": {"input": {"required": {"model": ["MODEL"]}}, "output": ["MODEL"],
-                         "python_module": "custom_nodes.headroom"},
-}
-PROMPT = {
-    "1": {"class_type": "Loader", "inputs": {"name": "a.safetensors"}},
-    "3": {"class_type": "KSampler", "inputs": {"model": ["1", 0], "steps": 20}},
-}
-
-
-def test_the_guarded_prompt_has_a_guard_between_the_loader_and_the_sampler():
-    registry = ObjectInfo(INFO)
-    found = guarded(PROMPT, registry)
-    (new,) = set(found) - set(PROMPT)
-    assert found[new]["inputs"]["model"] == ["1", 0] and found["3"]["inputs"]["model"] == [new, 0]
-    assert registry.samples("KSampler") and not registry.samples("Loader")
-
-
-def test_advice_for_one_run_that_keeps_the_picture_is_applied_and_no_other():
-    edit = {"steps": [{"op": "set", "node": "3", "input": "steps", "value": 7}]}
-    other = {"steps": [{"op": "set", "node": "gone", "input": "steps", "value": 9}]}
-    advice = [{"text": "one", "edit": edit, "changes_picture": False},
-              {"text": "two", "edit": other, "changes_picture": False},
-              {"text": "three", "edit": edit, "changes_picture": True},
-              {"text": "four", "edit": None, "changes_picture": False},
-              {"text": "in 5 runs", "edit": edit, "changes_picture": False, "kind": "disk_cache"}]
-    prompt, applied = advised(PROMPT, advice)
-    assert prompt["3"]["inputs"]["steps"] == 7 and applied == ["one"]
-
-
-def test_steps_are_cut_unless_samplers_share_them():
-    assert fewer_steps(PROMPT)["3"]["inputs"]["steps"] == STEPS
-    shared = {**PROMPT, "4": {"class_type": "KSamplerAdvanced",
-                              "inputs": {"steps": 20, "start_at_step": 10}}}
-    assert fewer_steps(shared) == shared
-
-
-def test_a_sampler_of_one_step_takes_another_that_shows_what_is_streamed():
-    turbo = {"3": {"class_type": "SDTurboScheduler", "inputs": {"steps": 1}}}
-    assert fewer_steps(turbo)["3"]["inputs"]["steps"] == 2
-
-
-@pytest.mark.parametrize("name, taken", [
-    ("dpmpp_2m_sde_gpu", "euler"), ("dpmpp_sde", "heun"), ("dpmpp_2m", "dpmpp_2m"),
-    ("exp_heun_2_x0_sde", "heun"), ("sa_solver", "euler"), ("er_sde", "er_sde"),
-])
-def test_a_sampler_that_needs_real_values_is_replaced_by_one_with_as_many_calls(name, taken):
-    prompt = {"3": {"class_type": "KSampler", "inputs": {"sampler_name": name, "model": ["1", 0]}}}
-    assert without_noise_trees(prompt)["3"]["inputs"]["sampler_name"] == taken
-    assert prompt["3"]["inputs"]["sampler_name"] == name
-
-
-def test_a_file_of_the_users_comes_before_a_published_one_and_the_kinds_are_told(
-    tmp_path, monkeypatch,
-):
-    from devtools.sparse_files import write_sparse
-
-    content = SparseFile({"w": Weight("F16", (2, 2))})
-    write_sparse(tmp_path / "checkpoints" / "mine" / "sd_xl_base_1.0.safetensors", content)
-    (tmp_path / "checkpoints" / "old.ckpt").write_bytes(b"pickle")
-    monkeypatch.setattr(public_models, "sparse_files",
-                        lambda places, ask: dict.fromkeys(places, content))
-    data = {"nodes": [{"widgets_values": ["mine/sd_xl_base_1.0.safetensors", "old.ckpt",
-                                          "ae.safetensors", "nowhere.safetensors", "a.txt"]}]}
-    found = fit_files.find_models(data, fit_files.index([tmp_path]), list)
-    assert found.origin == {"checkpoints/mine/sd_xl_base_1.0.safetensors": "header of the file",
-                            "vae/ae.safetensors": "published sizes"}
-    assert (found.unreadable, found.unknown) == (["old.ckpt"], ["nowhere.safetensors"])
-
-
-def test_layers_without_weights_name_no_shapes():
-    file = Path(fit_files.__file__).with_name("architectures.py")
-    built = runpy.run_path(str(file))["_built"]
-    layer = torch.nn.Linear(2, 3, device="meta")
-    assert built(layer) == {"weight": (3, 2), "bias": (3,)}
-    layer.weight = None
-    with pytest.raises(RuntimeError, match="without weights"):
-        built(torch.nn.Sequential(layer))
-
-
-@pytest.mark.parametrize("name, words", [
-    ("old.ckpt", "Node 1 .*cannot be read dry"), ("gone.safetensors", "Node 1 .*--models"),
-])
-def test_a_file_that_cannot_be_had_dry_is_named_with_its_node(name, words):
-    found = fit_files.Found(unreadable=["old.ckpt"], unknown=["gone.safetensors"])
-    with pytest.raises(DevError, match=words):
-        fit_files.check_named({"1": {"class_type": "Loader", "inputs": {"name": name}}}, found)
-
-
-def test_pictures_that_are_not_there_are_made_and_the_users_are_copied(tmp_path):
-    from PIL import Image
-
-    own, target = tmp_path / "input", tmp_path / "made"
-    own.mkdir()
-    Image.new("RGB", (33, 44)).save(own / "mine.png")
-    data = {"1": {"inputs": {"image": "mine.png"}}, "2": {"inputs": {"image": "other.jpg"}},
-            "3": {"inputs": {"image": "../../escape.png"}}}
-    assert fit_files.add_pictures(data, own, target) == ["other.jpg"]
-    assert Image.open(target / "mine.png").size == (33, 44)
-    assert not (tmp_path.parent / "escape.png").exists()
-
-
 @pytest.mark.parametrize("text", ["", "8,", "big", "0,8", "-6", "nan", "inf", "8,1e30"])
 def test_cards_that_are_no_sizes_are_refused(text):
     with pytest.raises(argparse.ArgumentTypeError, match="GiB with commas"):
@@ -259,4 +143,4 @@ def test_a_dry_run_reads_no_weight_and_begins_without_lessons(monkeypatch, tmp_p
 def test_no_weight_is_read_into_pinned_ram_where_dynamic_vram_would(tmp_path, flags, expected):
     (tmp_path / "comfy").mkdir()
     (tmp_path / "comfy" / "cli_args.py").write_text(flags)
-    assert unpinned(tmp_path) == expected
+    assert dry_server.unpinned(tmp_path) == expected

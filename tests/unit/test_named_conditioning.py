@@ -8,8 +8,16 @@ from safetensors import safe_open
 
 from headroom.base.node_types import NodeType
 from headroom.base.prompt_graph import ClassInfo
+from headroom.encode import named_nodes
 from headroom.encode.encoders import encoders_above, is_made_of, loaders_in, name_of
-from headroom.encode.named_conditioning import NotUsable, file_of, load, names_in, save
+from headroom.encode.named_conditioning import (
+    MAX_FILE_BYTES,
+    NotUsable,
+    file_of,
+    load,
+    names_in,
+    save,
+)
 from headroom.encode.stored_value import to_bytes
 
 TYPES = {
@@ -101,7 +109,8 @@ def test_a_workflow_without_a_text_encoder_has_none_to_compare(host):
 
 @pytest.mark.parametrize("name", [
     "", "  ", "..", ".hidden", "a/b", "a\\b", "../up", "/etc/passwd", "C:x", "a\0b", "a\nb",
-    "x" * 121, None, 5, ["a"], "nul?", "star*", ".safetensors",
+    "x" * 121, None, 5, ["a"], "nul?", "star*", ".safetensors", "城" * 81, "\ud800", "\udcff",
+    "half \ud83d", "a\x7f",
 ])
 def test_what_cannot_be_a_file_name_is_refused_with_one_sentence(tmp_path, name):
     with pytest.raises(NotUsable, match="Expected `name` to be a file name") as refused:
@@ -112,6 +121,18 @@ def test_what_cannot_be_a_file_name_is_refused_with_one_sentence(tmp_path, name)
 def test_the_suffix_may_be_written_or_not(tmp_path):
     assert file_of(tmp_path, " castle.safetensors ") == file_of(tmp_path, "castle")
     assert file_of(tmp_path, "城堡 2").name == "城堡 2.safetensors"
+
+
+def test_only_names_that_can_be_loaded_are_listed_and_a_link_to_itself_hides_none(tmp_path):
+    save(conditioning(), file_of(tmp_path, "castle"), [])
+    for name in (b".hidden", b" space", b"twice.safetensors", b"n" * 121, b"not utf-8 \xff"):
+        (tmp_path / os.fsdecode(name + b".safetensors")).write_bytes(b"")
+    (tmp_path / "loop.safetensors").symlink_to("loop.safetensors")
+    (tmp_path / "nowhere.safetensors").symlink_to("nothing")
+    (tmp_path / "folder.safetensors").mkdir()
+    assert names_in(tmp_path) == ["castle"]
+    with pytest.raises(NotUsable):
+        load(tmp_path / "loop.safetensors")
 
 
 @pytest.mark.parametrize("value", [None, 5, "text", [], [[1, 2]], [[torch.ones(1)]], {}])
@@ -159,6 +180,17 @@ def test_a_file_that_is_not_ours_is_one_sentence(tmp_path, content):
         load(file)
 
 
+def test_of_a_large_foreign_file_only_the_header_is_read(tmp_path, monkeypatch):
+    foreign = tmp_path / "foreign.safetensors"
+    foreign.write_bytes(b"\x10" + bytes(7) + b"{}".ljust(16))
+    os.truncate(foreign, 1 << 30)
+    read, asked = os.read, []
+    monkeypatch.setattr(os, "read", lambda handle, size: asked.append(size) or read(handle, size))
+    with pytest.raises(NotUsable, match="expects a file that Save Conditioning wrote"):
+        load(foreign)
+    assert 0 < sum(asked) < 1 << 20
+
+
 def test_a_missing_file_and_a_pipe_are_one_sentence_each(tmp_path):
     with pytest.raises(NotUsable, match="but there is none"):
         load(tmp_path / "gone.safetensors")
@@ -167,3 +199,13 @@ def test_a_missing_file_and_a_pipe_are_one_sentence_each(tmp_path):
         with pytest.raises(NotUsable, match="damaged or another one"):
             load(tmp_path / "pipe.safetensors")
         assert names_in(tmp_path) == []
+
+
+def test_the_fingerprint_of_a_file_that_is_too_large_to_be_loaded_does_not_read_it(
+    tmp_path, monkeypatch
+):
+    with (tmp_path / "huge.safetensors").open("wb") as file:
+        file.truncate(MAX_FILE_BYTES + 1)
+    monkeypatch.setattr(named_nodes, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(named_nodes, "identity_of", lambda path: pytest.fail("it was read"))
+    assert "damaged or another one" in named_nodes.fingerprint("huge")

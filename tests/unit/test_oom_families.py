@@ -5,7 +5,7 @@ import errno
 import pytest
 import torch
 
-from headroom.guard.errors import OomGuardError, is_out_of_memory, requested_bytes
+from headroom.guard.errors import MAX_TEXT, OomGuardError, is_out_of_memory, requested_bytes
 from headroom.guard.failure import Failure
 
 MIB = 1024 * 1024
@@ -120,3 +120,8 @@ def test_the_final_error_is_an_out_of_memory_error_to_others():
 ])
 def test_the_amount_a_call_asked_for_is_read_from_its_text(text, amount):
     assert requested_bytes(text) == amount
+
+
+def test_of_a_text_without_end_only_the_beginning_is_looked_at():
+    assert is_out_of_memory(RuntimeError("CUDA out of memory" + " " * MAX_TEXT * 1000))
+    assert not is_out_of_memory(RuntimeError(" " * MAX_TEXT + "CUDA out of memory"))

@@ -8,9 +8,9 @@ import torch
 from headroom.guard import clip, lessons, planned
 from headroom.guard.choose import choose
 from headroom.guard.clip import EncodeOnCPU, LoadAnew
+from headroom.guard.plan import Plan
 from headroom.guard.planned import PlannedCall
 from headroom.guard.shortage import Shortage
-from headroom.guard.tiles import Plan
 
 MIB = 1 << 20
 GPU = torch.device("cuda:0")

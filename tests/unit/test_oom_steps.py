@@ -6,11 +6,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from headroom.guard import footprint, steps, tiles
+from headroom.guard import footprint, more_room, steps
 from headroom.guard.footprint import Measuring
+from headroom.guard.more_room import MoreRoom
+from headroom.guard.plan import Plan
 from headroom.guard.shortage import Shortage
 from headroom.guard.steps import OffloadWeights, ReturnMemory, UnloadOthers
-from headroom.guard.tiles import MoreRoom, Plan
+from headroom.measure.snapshot import DeviceMemory
 from headroom.models import unload
 from headroom.models.find import FoundModel
 
@@ -54,7 +56,7 @@ def on_host(monkeypatch):
         monkeypatch.setattr(steps, "current_host", lambda: host)
         monkeypatch.setattr(steps, "guard_host", lambda: host)
         monkeypatch.setattr(unload, "current_host", lambda: host)
-        monkeypatch.setattr(tiles, "current_host", lambda: host)
+        monkeypatch.setattr(more_room, "current_host", lambda: host)
         monkeypatch.setattr(steps, "unload_models", lambda models: unloaded.extend(
             model.handle.mib for model in models))
         return host, unloaded
@@ -183,8 +185,7 @@ def test_what_a_call_took_is_read_off_the_cache_it_leaves(monkeypatch):
     def look(device):
         free, allocated, reserved, returned = next(looks)
         monkeypatch.setattr(footprint, "_returned", lambda device: returned)
-        return SimpleNamespace(available_bytes=free + reserved - allocated, dynamic_bytes=None,
-                               allocated_bytes=allocated, reserved_bytes=reserved)
+        return DeviceMemory("cuda:0", "card", None, free, allocated, reserved, None)
 
     monkeypatch.setattr(footprint, "measure_device", look)
     monkeypatch.setattr(footprint, "_returned", lambda device: 7)
@@ -196,8 +197,7 @@ def test_what_a_call_took_is_read_off_the_cache_it_leaves(monkeypatch):
 
 
 def test_buffers_that_have_yet_to_grow_are_no_room(monkeypatch):
-    there = SimpleNamespace(available_bytes=600, dynamic_bytes=300, allocated_bytes=0,
-                            reserved_bytes=200)
+    there = DeviceMemory("cuda:0", "card", None, 400, 0, 200, dynamic_bytes=300)
     monkeypatch.setattr(footprint, "measure_device", lambda device: there)
     monkeypatch.setattr(footprint, "_returned", lambda device: 0)
     monkeypatch.setattr(footprint, "guard_host",

@@ -6,8 +6,9 @@ import torch
 from headroom.guard.copies import Guarded, guarded_copy, plain_class
 from headroom.guard.footprint import Footprint
 from headroom.guard.options import GuardOptions
+from headroom.guard.plan import Plan
 from headroom.guard.shortage import Shortage
-from headroom.guard.tiles import FewerImages, Plan, SmallerTiles, images_apart, joined
+from headroom.guard.tiles import FewerImages, SmallerTiles, images_apart, joined
 
 NOTHING_KNOWN = Shortage("device")
 

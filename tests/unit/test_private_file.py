@@ -77,6 +77,12 @@ def test_a_fifo_a_folder_and_nothing_are_no_clones_and_nobody_waits(tmp_path):
         assert clone(tmp_path / name, tmp_path) is None
 
 
+def test_a_folder_in_which_no_file_can_be_made_gives_no_clone(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save_file({"a": torch.zeros(8)}, path)
+    assert clone(path, tmp_path / "not there") is None
+
+
 def test_a_real_clone_shares_its_blocks_until_the_first_file_is_overwritten(tmp_path):
     path = tmp_path / "model.safetensors"
     weights = torch.randint(0, 256, (8 << 20,), dtype=torch.uint8)

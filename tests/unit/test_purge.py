@@ -60,6 +60,13 @@ def test_a_cpu_box_is_told_that_nothing_was_there_to_free():
     assert snapshot().devices == ()
 
 
+def test_room_for_nothing_is_there_and_room_that_is_no_number_is_refused():
+    assert "left alone: there is room enough" in purge(free_mib=0).steps
+    for wrong in (-1, 1.5, "100", True):
+        with pytest.raises(ValueError, match="Purge VRAM expects free_mib = a whole number"):
+            purge(free_mib=wrong)
+
+
 def test_all_but_keep_without_a_model_says_what_to_connect():
     with pytest.raises(ValueError, match="input `keep`, but got nothing: connect a MODEL"):
         purge("all but keep")

@@ -4,7 +4,7 @@
 import pytest
 
 from headroom.base.cgroup import cgroup_room
-from headroom.base.ram import room_bytes
+from headroom.base.ram import ram_room_bytes
 
 GIB = 2**30
 
@@ -47,5 +47,5 @@ def test_the_tighter_of_machine_and_group_counts(tmp_path, monkeypatch):
         available = 3 * GIB
 
     monkeypatch.setattr("headroom.base.ram.psutil.virtual_memory", lambda: Machine)
-    assert room_bytes(tmp_path) == 3 * GIB
-    assert room_bytes(group(tmp_path, None)) == GIB
+    assert ram_room_bytes(tmp_path) == 3 * GIB
+    assert ram_room_bytes(group(tmp_path, None)) == GIB

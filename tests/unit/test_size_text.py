@@ -103,6 +103,14 @@ def test_a_line_that_is_nearly_right_is_told_what_is_wrong(text, number, reason)
     assert f"line {number} " in str(caught.value) and reason in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "text", ["he\u0131ghts=[1] w\u0131dths=[1]", "HEIGHT\u017f=[1] WIDTH\u017f=[1]"]
+)
+def test_letters_that_only_pass_for_others_make_no_list(text):
+    with pytest.raises(ValueError, match="cannot read line 1"):
+        parse_sizes(text)
+
+
 def test_a_very_long_line_is_shortened_in_the_message():
     with pytest.raises(ValueError) as caught:
         parse_sizes("x" * 100_000)

@@ -1,12 +1,16 @@
 """A stale embedding is never read and never written: files change before, between and after."""
 
+import sys
+import types
+from pathlib import Path
+
 import pytest
 import torch
 
 from headroom.encode import cache_key
 from headroom.encode.cache_key import EmbeddingLookup
 from headroom.encode.disk_cache import EmbeddingCache
-from headroom.encode.file_watch import SeenFiles
+from headroom.encode.file_watch import MAX_NAMES, SeenFiles
 
 VALUE = [[torch.ones(3), {"pooled_output": None}]]
 
@@ -85,8 +89,32 @@ def test_nothing_is_kept_when_a_textual_inversion_changes_while_it_is_encoded(
     assert not is_kept(look_up, seen)
 
 
+def test_a_textual_inversion_that_cannot_be_read_costs_the_cache_and_not_the_prompt(
+    look_up, monkeypatch
+):
+    def unreadable(_paths):
+        raise PermissionError(13, "Permission denied")
+
+    host_files = types.SimpleNamespace(embedding_files=lambda: [Path("mine.pt")])
+    monkeypatch.setitem(sys.modules, "headroom.host.files", host_files)
+    monkeypatch.setattr(cache_key, "identities_of", unreadable)
+    lookup, prompt = look_up(), "a cat, embedding:mine"
+    assert not lookup.has_all([prompt])
+    lookup.store(prompt, VALUE)
+    assert lookup.unwritten == "a file that it names cannot be read: Permission denied"
+    assert not list(lookup.cache.folder.glob("*"))
+
+
 def test_a_value_that_cannot_be_kept_does_not_stop_the_reading_of_others(look_up):
     look_up().store("a", VALUE)
     lookup = look_up()
     lookup.store("b", [object()])
     assert "which has no safe form" in lookup.unwritten and lookup.has_all(["a"])
+
+
+def test_a_prompt_that_names_endless_files_is_looked_at_for_a_moment_only(tmp_path):
+    asked = []
+    lookup = types.SimpleNamespace(files_named=lambda name: asked.append(name) or [])
+    names = [f"{number}.safetensors" for number in range(10_000)]
+    SeenFiles().note_prompt({"1": {"inputs": {"a": names}}, "2": {"inputs": {"b": names}}}, lookup)
+    assert len(asked) == len(set(asked)) == MAX_NAMES

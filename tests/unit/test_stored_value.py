@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load
 
+import simgpu
 from headroom.base.safetensors_file import deserialize
 from headroom.encode.stored_value import Damaged, Unstorable, from_bytes, to_bytes
 
@@ -139,3 +140,12 @@ def test_json_in_the_metadata_says_which_key_it_is_for():
     data = to_bytes([torch.ones(1)], KEY)
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     assert json.loads(header["__metadata__"]["headroom"])["key"] == KEY
+
+
+def test_what_lies_on_a_gpu_is_stored_as_well():
+    simgpu.switch_on(64 << 20)
+    try:
+        data = to_bytes([[torch.arange(6.0, device="cuda").to(torch.bfloat16), {}]], KEY)
+    finally:
+        simgpu.switch_off()
+    assert from_bytes(data, KEY)[0][0].tolist() == [0, 1, 2, 3, 4, 5]

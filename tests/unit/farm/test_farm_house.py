@@ -14,8 +14,8 @@ FARM = ROOT / "farm"
 PACK = [ROOT / "__init__.py", *ROOT.glob("nodes/*.py"), *ROOT.glob("headroom/**/*.py")]
 OURS = {"headroom", "nodes", "devtools", "benchmarks", "tests", "farm"}
 # In the order in which they may import each other: what stands further down the list.
-FLOORS = ("__main__", "cli", "cluster progress", "driver worker", "ledger verdict",
-          "placement comfy process outputs", "needs prompts servers", "keys", "words")
+FLOORS = ("__main__", "cli", "cluster progress", "driver worker", "ledger verdict seat",
+          "placement comfy process outputs", "needs prompts servers", "keys", "words counts")
 
 
 def imports(path):

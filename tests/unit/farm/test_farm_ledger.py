@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from farm import outputs
+from farm import cli, outputs
 from farm.keys import prompt_id_of
 from farm.ledger import FILE, Ledger, entry_of, line_of
 from farm.prompts import asked_for
@@ -77,6 +77,48 @@ def test_a_second_farm_on_the_same_results_is_told_so(tmp_path):
     with Ledger(tmp_path), pytest.raises(FarmError, match="Another farm writes to"):
         Ledger(tmp_path)
     Ledger(tmp_path).__exit__(None, None, None)
+
+
+def test_a_ledger_that_cannot_be_read_is_one_sentence(tmp_path):
+    (tmp_path / FILE).mkdir()
+    with pytest.raises(FarmError, match="cannot be written: Is a directory"):
+        Ledger(tmp_path)
+    (tmp_path / FILE).rmdir()
+    Ledger(tmp_path).__exit__(None, None, None)  # the lock was given back
+
+
+def test_a_line_for_which_the_disk_had_no_room_is_no_line(tmp_path):
+    class Full:
+        def __init__(self, file):
+            self.file = file
+
+        def write(self, line):
+            return self.file.write(line[:20])
+
+        def close(self):
+            self.file.close()
+
+    with Ledger(tmp_path) as ledger:
+        ledger.begins(order(asked(1)), "a")
+        ledger._file = Full(ledger._file)
+        with pytest.raises(OSError, match="No space left on device"):
+            ledger.begins(order(asked(2)), "a")
+        assert not ledger.has_begun(asked(2).key, "a")
+    with Ledger(tmp_path) as again:
+        again.begins(order(asked(3)), "a")
+    with Ledger(tmp_path) as again:
+        assert again.damaged_lines == 1
+        assert set(again.open) == {asked(1).key, asked(3).key}
+
+
+def test_what_the_disk_refuses_is_one_sentence_and_a_code(tmp_path, monkeypatch, capsys):
+    def full(args):
+        raise OSError(28, "No space left on device", str(args.results / FILE))
+
+    monkeypatch.setattr(cli, "run", full)
+    assert cli.main(["run", "p.json", "--servers", "http://a", "--results", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "No space left on device" in said and FILE in said and said.count("\n") == 1
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):

@@ -77,6 +77,19 @@ def test_prompts_come_from_files_lists_lines_folders_and_generators(tmp_path):
     assert found[4].name.endswith("b.jsonl:3")
 
 
+def test_a_generator_may_change_one_prompt_and_yield_it_again(tmp_path):
+    made = written(tmp_path / "made.py", """
+def prompts():
+    one = {"1": {"class_type": "Fake", "inputs": {}}}
+    for seed in (5, 6):
+        one["1"]["inputs"]["seed"] = seed
+        yield one
+""")
+    found = list(prompts.read_all([made]))
+    assert [asked.prompt["1"]["inputs"]["seed"] for asked in found] == [5, 6]
+    assert [asked.key for asked in found] == [key_of(prompt(seed=n), {}) for n in (5, 6)]
+
+
 def test_a_node_that_is_called_prompt_makes_no_body(tmp_path):
     node = {"class_type": "Fake", "inputs": {}}
     [asked] = prompts.read_all([written(tmp_path / "p.json", {"prompt": node})])
@@ -102,6 +115,12 @@ def test_all_files_are_checked_and_counted_once_before_the_first_prompt_runs(tmp
     ("p.json", json.dumps({"prompt": prompt(), "extra_data": [1]}), "extra_data"),
     ("p.json", json.dumps({"prompt": prompt(), "extra_data": {"headroom": 1}}), "extra_data"),
     ("p.py", "x = 1", "expected to have a function `prompts`"),
+    ("p.py", "def prompts(:", "line 1: SyntaxError"),
+    ("p.py", "import nothing_of_that_name", "line 1: ModuleNotFoundError: No module named"),
+    ("p.py", "def prompts():\n    raise KeyError('x')\n    yield", "line 2: KeyError: 'x'"),
+    ("p.py", "def prompts():\n    return None", "that yields prompts, but returned a NoneType"),
+    ("p.py", "def prompts():\n    yield {1, 2}", "#0 is not JSON"),
+    ("p.py", "def prompts():\n    yield float('nan')", "#0 is not JSON"),
 ])
 def test_a_bad_prompt_is_one_sentence_that_names_the_file(tmp_path, name, data, says):
     with pytest.raises(FarmError) as error:

@@ -49,6 +49,15 @@ def test_a_stock_server_is_used_too(tmp_path):
         stock.stop()
 
 
+@pytest.mark.parametrize("answer", [
+    (404, "<html>"), (200, "<html>"), (200, {}), (200, []), (200, {"devices": 3}), (502, {}),
+])
+def test_what_is_no_comfyui_is_no_server(comfy, tmp_path, monkeypatch, answer):
+    monkeypatch.setattr(comfy, "answer", lambda path, query, body: answer)
+    with pytest.raises(ServerFailed, match="it is no ComfyUI: GET /system_stats"):
+        made(comfy.url, tmp_path)
+
+
 def test_a_finished_prompt_has_its_files_its_need_and_its_record(comfy, worker):
     comfy.other_mib = 100
     worker.start()

@@ -1,5 +1,6 @@
 """Nodes that tell what is in the server, and tell the pack under test what happened."""
 
+import gc
 import sys
 import time
 
@@ -36,15 +37,29 @@ class TimedHold(Timed):
         return self.told(time.time(), value)
 
 
+def journal_under_test():
+    return next(
+        module for name, module in list(sys.modules.items())
+        if name.replace("\\", "/").endswith("headroom.headroom.measure.journal")
+    )
+
+
+class TimedWalked(Timed):
+    """Whether a garbage collection would walk over a module of the pack under test."""
+
+    def run(self, seconds, salt, value=None):
+        module = journal_under_test()
+        known = gc.get_referrers(module.note_action)
+        walked = any(thing is vars(module) for thing in known)
+        return self.told(time.time(), value, walked=walked)
+
+
 class TimedNote(Timed):
     """Tells the pack under test about an action and a recovery, as its own nodes do."""
 
     def run(self, seconds, salt, value=None):
         began = time.time()
-        journal = next(
-            module for name, module in list(sys.modules.items())
-            if name.replace("\\", "/").endswith("headroom.headroom.measure.journal")
-        )
+        journal = journal_under_test()
         journal.note_action("purge", 12.5, "12.5 MiB of VRAM freed")
         journal.note_oom(1, "unloaded every other model", 3.0, "Allocation failed", False)
         journal.note_oom(2, "gave the allocator's cache back", 4.0, "Allocation failed", True)

@@ -1,0 +1,99 @@
+"""What would become of one set of weights, in bytes; or why there is nothing to do."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from ..base.copies import Copies
+from ..base.said import joined, said
+from .dtypes import short
+from .refuse import refuse_second_names, refuse_uncastable
+from .rules import (
+    POSITION_TABLE,
+    CastRules,
+    DtypeOf,
+    Wanted,
+    plan,
+    quantised_reason,
+    unmatched,
+)
+from .tensor import Rounding
+
+
+@dataclass
+class CastModel:
+    """What became of one set of weights.
+
+    `copies` maps the id of each old object to its new one; empty where nothing was cast, and then
+    `reason` says why. Bytes are counted per dtype, over weights and buffers.
+    """
+
+    label: str
+    reason: str = ""
+    copies: Copies = field(default_factory=dict)
+    before: dict[str, int] = field(default_factory=dict)
+    after: dict[str, int] = field(default_factory=dict)
+    kept: list[Wanted] = field(default_factory=list)
+    rounding: Rounding = field(default_factory=Rounding)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes by which the weights became smaller; negative where they grew."""
+        return sum(self.before.values()) - sum(self.after.values())
+
+
+def planned(
+    module: torch.nn.Module, rules: CastRules, dtype_of: DtypeOf, quantised: str = ""
+) -> tuple[CastModel, list[Wanted]]:
+    """Return the plan, and in the result the reason if there is nothing to do.
+
+    Raises ValueError for a module that cannot be cast. `quantised` is why the whole model counts
+    as quantised, where its modules do not show it.
+    """
+    label = type(module).__name__
+    refuse_uncastable(module)
+    quantised = quantised_reason(module) or quantised
+    if quantised:
+        return CastModel(label, _left_alone(quantised)), []
+    wanted = plan(module, rules, dtype_of)
+    result = CastModel(label, _nothing_to_do(wanted, rules))
+    if not result.reason:
+        refuse_second_names(module, wanted)
+    buffers = {id(buffer): buffer for buffer in module.buffers()}
+    for buffer in buffers.values():
+        _add(result.before, buffer.dtype, buffer)
+        _add(result.after, buffer.dtype, buffer)
+    for item in wanted:
+        _add(result.before, item.source, item.parameter)
+        _add(result.after, item.target, item.parameter)
+    result.kept = [item for item in wanted if item.kept and item.is_castable]
+    result.notes = [
+        said("cast_unmatched", f"keep_float32: '{name}' is in no weight's name", name=name)
+        for name in unmatched(rules, wanted)
+    ]
+    return result, wanted
+
+
+def _left_alone(reason: str) -> str:
+    text = f"not cast: it is quantised ({reason}), and casting would undo that"
+    return said("cast_quantised", text, reason=reason)
+
+
+def _nothing_to_do(wanted: list[Wanted], rules: CastRules) -> str:
+    floats, dtype = [item for item in wanted if item.is_castable], short(rules.dtype)
+    if not floats:
+        return said("cast_no_floats", "it has no floating-point weights")
+    if any(item.target != item.source for item in floats):
+        return ""
+    if all(item.source == rules.dtype or item.kept == POSITION_TABLE for item in floats):
+        return said("cast_already", f"already {dtype}", dtype=dtype)
+    if any(item.source == rules.dtype for item in floats):
+        text = f"already {dtype}, apart from what is kept"
+        return said("cast_already_kept", text, dtype=dtype)
+    reasons = joined(", ", dict.fromkeys(item.kept for item in floats if item.kept))
+    return said("cast_all_kept", f"every weight is kept ({reasons})", reasons=reasons)
+
+
+def _add(counts: dict[str, int], dtype: torch.dtype, tensor: torch.Tensor) -> None:
+    counts[short(dtype)] = counts.get(short(dtype), 0) + tensor.numel() * dtype.itemsize

@@ -1,0 +1,48 @@
+"""Scripts that use PyTorch on a fake CUDA driver, each in a process of its own."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import fakecuda
+from fakecuda import FakeCuda
+
+ROOT = Path(__file__).resolve().parents[2]
+START = f"""
+import json, sys, torch
+from pathlib import Path
+sys.path.insert(0, {str(ROOT / "tests" / "fakecuda")!r})
+from ledger import Ledger
+MIB = 1 << 20
+def opened():
+    torch.cuda.mem_get_info()
+    return Ledger(Path(sys.argv[1]))
+def take(mib, device=0):
+    return torch.empty(int(mib * MIB), dtype=torch.uint8, device=f"cuda:{{device}}")
+def fails(mib, device=0):
+    try:
+        return take(mib, device) is None
+    except torch.OutOfMemoryError:
+        return True
+def show(**found):
+    print(json.dumps(found))
+"""
+
+
+def ask(script, *arguments, **settings):
+    command = fakecuda.command(FakeCuda(**settings), script, *arguments)
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def script_runner(folder):
+    """A function that gives what a script prints as JSON, on devices with such settings."""
+
+    def run(body, **settings):
+        script = folder / "script.py"
+        script.write_text(START + body, encoding="utf-8")
+        ledger = str(folder / "ledger")
+        return ask(script, ledger, ledger=ledger, **settings)
+
+    return run

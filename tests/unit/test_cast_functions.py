@@ -1,0 +1,127 @@
+"""Functions over the original: repointed to the copy, or refused by name."""
+
+import functools
+from types import SimpleNamespace
+
+import pytest
+import torch
+from support.nets import SIZE, Net, is_near, rows
+
+import headroom
+
+
+@pytest.fixture
+def x():
+    return rows()
+
+
+def wrapped(net):
+    """As packs do it: a new forward that closes over the old one."""
+    old = net.forward
+    net.forward = lambda x: old(x) * 2
+
+
+def wrapped_twice(net):
+    wrapped(net)
+    wrapped(net)
+
+
+def wrapped_by_a_decorator(net):
+    old = net.layer.forward
+
+    @functools.wraps(old)
+    def forward(*args, **kwargs):
+        return old(*args, **kwargs) + 1
+
+    net.layer.forward = forward
+
+
+def as_a_partial(net):
+    net.layer.forward = functools.partial(torch.nn.Linear.forward, net.last)
+
+
+def with_a_default(net):
+    def forward(x, net=net):
+        return net.last(net.first(x))
+
+    net.forward = forward
+
+
+def with_a_hook(net):
+    net.first.register_forward_hook(lambda _layer, _args, out: out + net.last(out))
+
+
+def in_a_list(net):
+    net.steps = [lambda x: net.first(x)]
+    net.forward = lambda x: net.steps[0](x)
+
+
+def in_an_object(net):
+    net.tools = SimpleNamespace(step=lambda x: net.first(x), factor=2.0)
+    net.forward = lambda x: net.tools.step(x) * net.tools.factor
+
+
+def over_a_weight(net):
+    weight = net.first.weight
+    net.first.forward = lambda x: torch.nn.functional.linear(x.to(weight.dtype), weight)
+
+
+@pytest.mark.parametrize("change", [over_a_weight, wrapped, wrapped_twice,
+                                    wrapped_by_a_decorator, as_a_partial, with_a_default,
+                                    with_a_hook, in_a_list, in_an_object],
+                         ids=lambda change: change.__name__)
+def test_a_function_over_the_original_works_over_the_copy(change, x):
+    torch.manual_seed(6)
+    net = Net(torch.nn.Linear(SIZE, SIZE))
+    change(net)
+    with torch.no_grad():
+        expected = net(x)
+        copied = headroom.cast(net).value
+        assert is_near(copied, net, x) and torch.equal(net(x), expected)
+        for weight in copied.parameters():
+            weight.zero_()
+        assert not torch.equal(net(x), copied(x).float()) and torch.equal(net(x), expected)
+        for weight in net.parameters():
+            weight.fill_(float("nan"))
+        assert copied(x).isfinite().all()
+
+
+THE_NET = None
+
+
+def over_a_global(net):
+    global THE_NET
+    THE_NET = net
+    net.forward = lambda x: THE_NET.first(x)
+
+
+def over_itself(net):
+    def forward(x, depth=0):
+        return net.first(x) if depth else forward(x, 1)
+
+    net.forward = forward
+
+
+def over_a_global_in_an_object(net):
+    over_a_global(net)
+    net.tools = SimpleNamespace(step=vars(net).pop("forward"))
+
+
+def behind_a_cache(net):
+    inner = net.first.forward
+    net.first.forward = functools.lru_cache(lambda x: inner(x))
+
+
+def of_another_module(net):
+    net.first.forward = torch.nn.Linear(SIZE, SIZE).forward
+
+
+@pytest.mark.parametrize("change", [behind_a_cache, of_another_module, over_a_global, over_itself,
+                                    over_a_global_in_an_object],
+                         ids=lambda change: change.__name__)
+def test_a_function_that_cannot_be_repointed_is_refused_by_name(change):
+    net = Net(torch.nn.Linear(SIZE, SIZE))
+    change(net)
+    with pytest.raises(ValueError, match=r"Net: its (first\.)?(forward|tools) is a function over"):
+        headroom.cast(net)
+    assert {weight.dtype for weight in net.parameters()} == {torch.float32}

@@ -1,0 +1,90 @@
+"""PyTorch computes on the fake driver: what that takes there, and what comes back."""
+
+import pytest
+from support.cuda_scripts import script_runner
+
+import fakecuda
+
+pytestmark = [
+    pytest.mark.fakecuda,
+    pytest.mark.skipif(bool(fakecuda.why_not()), reason=fakecuda.why_not() or ""),
+]
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def run(tmp_path):
+    return script_runner(tmp_path)
+
+
+def test_a_context_and_a_workspace_cost_what_was_set(run):
+    found = run("""
+held = take(2)  # PyTorch asks the driver for 20 MiB
+before = opened().device()
+with torch.no_grad():
+    torch.nn.Conv2d(4, 4, 3).cuda()(torch.zeros(1, 4, 8, 8, device="cuda"))
+show(context=before.context_used_bytes, used=before.used_bytes,
+     peak=torch.cuda.max_memory_allocated())
+""", capacity_mib=1024, context_mib=300, cudnn_workspace_mib=64, allocator="native")
+    assert found["context"] == 300 * MIB
+    assert found["used"] == 320 * MIB
+    assert 67 * MIB > found["peak"] >= 66 * MIB
+
+
+def test_a_convolution_asks_for_layout_copies_unless_its_tensors_are_channels_last(run):
+    found = run("""
+layer = torch.nn.Conv2d(16, 16, 3, padding=1).cuda()
+def peak(picture):
+    torch.cuda.reset_peak_memory_stats()
+    start = torch.cuda.memory_allocated()
+    with torch.no_grad():
+        layer(picture)
+    return torch.cuda.max_memory_allocated() - start
+picture = torch.zeros(1, 16, 512, 512, device="cuda")  # 16 MiB, and as much comes out
+plain = peak(picture)
+layer, picture = (one.to(memory_format=torch.channels_last) for one in (layer, picture))
+show(plain=plain, last=peak(picture))
+""", capacity_mib=1024, cudnn_layout_copies=1, allocator="native")
+    assert found == {"plain": (16 + 32) * MIB, "last": 16 * MIB}
+
+
+def test_a_convolution_without_room_for_layout_copies_does_without(run):
+    found = run("""
+layer, picture = torch.nn.Conv2d(16, 16, 3, padding=1).cuda(), torch.zeros(1, 16, 512, 512)
+with torch.no_grad():
+    made = layer(picture.cuda())
+show(shape=list(made.shape), peak=torch.cuda.max_memory_allocated() // MIB)
+""", capacity_mib=60, cudnn_layout_copies=1, allocator="native")
+    assert found == {"shape": [1, 16, 512, 512], "peak": 32}
+
+
+def test_the_capability_is_the_one_set(run):
+    found = run("show(found=torch.cuda.get_device_capability())", capability="8.9")
+    assert found == {"found": [8, 9]}
+
+
+def test_data_come_back_as_they_went_and_a_number_that_no_kernel_wrote_is_zero(run):
+    found = run("""
+there = torch.arange(100000, dtype=torch.int32)
+device = there.cuda()
+back = torch.equal(device.cpu(), there)
+first, book = device[7].item(), opened().device()
+computed = (device * 3)[7].item()
+show(back=back, first=first, computed=computed, copied=[book.htod_bytes, book.dtoh_bytes],
+     launched=opened().device().launches - book.launches)
+""")
+    assert found["back"] and found["first"] == 7 and found["computed"] == 0
+    assert found["copied"][0] >= 400000 and found["copied"][1] >= 400000
+    assert found["launched"] == 1
+
+
+def test_a_system_of_equations_is_solved_without_memory_for_it(run):
+    found = run("""
+before = torch.cuda.max_memory_allocated()
+matrix, right = torch.eye(3).cuda(), torch.ones(3, 1).cuda()
+shapes = [list(torch.linalg.solve(matrix, right).shape) for _ in range(5)]
+show(shapes=shapes, mib=torch.cuda.max_memory_allocated() // MIB)
+""", capacity_mib=512, allocator="native")
+    assert found["shapes"] == [[3, 1]] * 5
+    assert found["mib"] < 16  # the workspaces of cuBLAS

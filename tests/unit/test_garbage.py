@@ -1,0 +1,61 @@
+"""A server's garbage collections walk over what came after its start, and over nothing else."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+from headroom.base import garbage
+
+
+class Node:
+    """One that holds itself."""
+
+    def __init__(self):
+        self.me = self
+
+
+@pytest.fixture
+def settled():
+    """All that is alive is left out, for the time of one test."""
+    early = Node()
+    gone = weakref.ref(Node())
+    garbage.settle()
+    yield early, gone
+    gc.unfreeze()
+
+
+def test_what_is_alive_is_not_walked_over_any_more(settled):
+    early, _ = settled
+    late = Node()
+    walked = {id(thing) for thing in gc.get_objects()}
+    assert id(late) in walked and id(early) not in walked and id(early.__dict__) not in walked
+
+
+def test_garbage_goes_before_and_after(settled):
+    _, gone = settled
+    assert gone() is None
+    late = weakref.ref(Node())
+    gc.collect()
+    assert late() is None
+
+
+def test_what_was_left_out_goes_with_its_last_reference():
+    class Plain:
+        pass
+
+    thing = Plain()
+    gone = weakref.ref(thing)
+    garbage.settle()
+    try:
+        del thing
+        assert gone() is None
+    finally:
+        gc.unfreeze()
+
+
+def test_where_a_model_is_loaded_already_nothing_is_left_out():
+    early, _model = Node(), torch.zeros(16 << 20, dtype=torch.uint8)
+    garbage.settle()
+    assert id(early) in {id(thing) for thing in gc.get_objects()}

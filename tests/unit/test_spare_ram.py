@@ -1,0 +1,121 @@
+"""Which models go to disk for want of RAM, in which order, and what such a move may meet."""
+
+import pytest
+import torch
+
+from headroom.actions import spare_ram as spare_module
+from headroom.actions.mapping import DiskRefused
+from headroom.actions.spare_ram import spare_ram
+from headroom.base.device import MIB
+
+GIB = 2**30
+
+
+class Patcher:
+    load_device = offload_device = torch.device("cpu")
+
+    def __init__(self, mib, name, dynamic=False):
+        self.model = torch.nn.Module()
+        self.model.weight = torch.nn.Parameter(torch.zeros(int(mib * MIB), dtype=torch.uint8),
+                                               requires_grad=False)
+        self.name, self.dynamic = name, dynamic
+
+    def is_clone(self, other):
+        return self is other
+
+
+class Entry:
+    def __init__(self, patcher, mib_on_gpu):
+        self.model, self.mib = patcher, mib_on_gpu
+
+
+class Host:
+    def __init__(self, patchers):
+        self.patchers, self.entries = patchers, []
+
+    def living_patchers(self):
+        return self.patchers
+
+    def loaded_entries(self):
+        return self.entries
+
+    def same_weights(self, one, other):
+        return one.model is other.model
+
+    def is_dynamic(self, patcher):
+        return patcher.dynamic
+
+
+class Report:
+    headline = "moved"
+
+
+@pytest.fixture
+def ram(monkeypatch):
+    """RAM of 100 MiB beside the models; each that is offloaded gives back what it took."""
+    state = {"room": 0, "moved": [], "refuses": {}}
+
+    def offload(patcher, scope, to):
+        assert (scope, to) == ("this model", "disk")
+        if patcher.name in state["refuses"]:
+            raise state["refuses"][patcher.name]
+        state["moved"].append(patcher.name)
+        state["room"] += patcher.model.weight.nbytes
+        return Report()
+
+    monkeypatch.setattr(spare_module, "offload", offload)
+    monkeypatch.setattr(spare_module, "ram_room_bytes", lambda: state["room"])
+    return state
+
+
+def with_host(monkeypatch, *patchers):
+    host = Host(list(patchers))
+    monkeypatch.setattr(spare_module, "current_host", lambda: host)
+    monkeypatch.setattr(spare_module, "loaded_bytes", lambda entry: entry.mib)
+    return host
+
+
+def test_the_largest_go_first_and_no_more_than_needed(monkeypatch, ram):
+    with_host(monkeypatch, Patcher(1, "a"), Patcher(3, "b"), Patcher(2, "c"))
+    spared = spare_ram(4 * MIB, lambda patcher: False)
+    assert ram["moved"] == ["b", "c"] and spared.count == 2
+    assert spared.moved_bytes == 5 * MIB
+
+
+def test_what_the_queue_uses_stays_and_so_does_what_is_on_the_gpu_or_mapped_by_the_host(
+    monkeypatch, ram
+):
+    used, loaded, mapped = Patcher(1, "used"), Patcher(1, "loaded"), Patcher(1, "mapped", True)
+    host = with_host(monkeypatch, used, loaded, mapped, Patcher(1, "idle"))
+    host.entries = [Entry(loaded, 1)]
+    spare_ram(GIB, lambda patcher: patcher is used)
+    assert ram["moved"] == ["idle"]
+
+
+def test_a_model_of_several_patchers_goes_once_and_stays_when_one_of_them_is_used(monkeypatch, ram):
+    one, two = Patcher(1, "one"), Patcher(1, "two")
+    two.model = one.model
+    with_host(monkeypatch, one, two)
+    spare_ram(GIB, lambda patcher: patcher is two)
+    assert ram["moved"] == []
+    spare_ram(GIB, lambda patcher: False)
+    assert len(ram["moved"]) == 1
+
+
+def test_models_of_which_it_is_not_known_go_last_and_the_one_loaded_last_at_the_end(
+    monkeypatch, ram
+):
+    models = [Patcher(9, "now"), Patcher(5, "before"), Patcher(1, "known"), Patcher(1, "long ago")]
+    host = with_host(monkeypatch, *models)
+    host.entries = [Entry(model, 0) for model in models[:2]]
+    spare_ram(ram["room"] + 4 * MIB, lambda patcher: None if patcher.name != "known" else False)
+    assert ram["moved"] == ["known", "long ago", "before"]
+    spare_ram(GIB, lambda patcher: None)
+    assert ram["moved"][-1] == "now"
+
+
+def test_a_model_that_cannot_be_mapped_is_passed_over_and_a_full_disk_ends_it(monkeypatch, ram):
+    with_host(monkeypatch, Patcher(3, "odd"), Patcher(2, "full"), Patcher(1, "last"))
+    ram["refuses"] = {"odd": ValueError("odd weights"), "full": DiskRefused("no room on disk")}
+    spared = spare_ram(GIB, lambda patcher: False)
+    assert ram["moved"] == [] and spared.refusal == "no room on disk"
