@@ -20,7 +20,7 @@ def half_cast(patchers: Iterable[Any]) -> list[Any]:
 def is_half_a_page(module: Any) -> bool:
     """Return whether the layer's page passes for complete, and is not."""
     begun = vars(module)["_prefetch"]
-    signature = begun.get("signature")
+    signature = begun.get("signature") if isinstance(begun, dict) else None
     return (signature is not None and not begun.get("resident")
             and getattr(module, "_v_signature", None) is signature)
 
