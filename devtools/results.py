@@ -21,7 +21,7 @@ SIMULATED = "simulated GPU"
 FAKE = "fake CUDA driver"  # PyTorch's own allocator on it
 # What a figure depends on.
 MEASURED = ("headroom", "nodes", "tests/simgpu", "tests/fakecuda", "benchmarks",
-            ":(exclude)benchmarks/results")
+            ":(exclude)benchmarks/results", ":(exclude)benchmarks/*.md")
 Json = dict[str, Any]
 Merge = Callable[[Json, Json], Json]  # of what was recorded before and what was measured now
 
@@ -65,12 +65,12 @@ def record(
 
     version = comfyui_version(Path(comfyui))
     measured_on = device, version, torch.__version__
-    if merge is not None and (before := _before(name, measured_on, folder)) is not None:
-        result = merge(before.result, result)
     today = datetime.date.today().isoformat()
     path = folder / f"{today}-{slug(device)}-{version}.json"
     folder.mkdir(parents=True, exist_ok=True)
     with process_lock(cache_home() / "locks" / "results.lock"):
+        if merge is not None and (before := _before(name, measured_on, folder)) is not None:
+            result = merge(before.result, result)
         data = _read(path) if path.exists() else {"benchmarks": {}}
         parts = {**data["benchmarks"], name: {"commit": _commits(result), "result": result}}
         facts = {"date": today, "device": device, "comfyui": version, "torch": torch.__version__}

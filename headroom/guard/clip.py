@@ -3,7 +3,9 @@
 from typing import Any
 
 from ..base.said import said
-from ..host.adapter import guard_host
+from ..host.adapter import current_host, guard_host
+from ..models.find import FoundModel
+from ..models.unload import unload_models
 from . import lessons
 from .choose import RecoveryStep
 from .copies import Guarded, guarded_copy
@@ -11,7 +13,7 @@ from .explain import Subject
 from .ladder import Ladder, guarded, is_recovering
 from .more_room import MoreRoom
 from .options import GuardOptions
-from .plan import ON_CPU, Plan
+from .plan import EMPTY, ON_CPU, Plan
 from .planned import PlannedCall
 from .replay import RandomState
 from .shortage import Shortage
@@ -76,6 +78,36 @@ class GuardedCLIP(Guarded):
         return result
 
 
+class LoadAnew(RecoveryStep):
+    """Rung 3 under dynamic VRAM: begin again with none of its own weights on the GPU.
+
+    The embedding comes first, and is by far the largest layer: on an empty device it goes into
+    pages, which yield to the layers after it. Where pages of an earlier encoding are in the way it
+    comes through a buffer, which keeps that size to the end (UMT5: 2,016 of 2,500 MiB).
+    """
+
+    name = said("step_offload", "offloading its own weights")
+
+    def __init__(self, plan: Plan, patcher: Any) -> None:
+        self._plan = plan
+        self._patcher = patcher
+
+    def spares(self, shortage: Shortage) -> int | None:
+        host = current_host()
+        if host is None or self._plan.empty or not host.is_dynamic(self._patcher):
+            return 0
+        is_most = shortage.buffers_bytes * 2 > (shortage.need_bytes or 0)
+        return shortage.buffers_bytes if is_most else 0
+
+    def take(self, shortage: Shortage, tries_left: int) -> str | None:
+        self._plan.empty = True
+        unload_models([FoundModel("patcher", self._patcher)])
+        return EMPTY
+
+    def why_not(self, shortage: Shortage) -> str:
+        return said("why_in_ram", "they were in RAM already")
+
+
 class EncodeOnCPU(RecoveryStep):
     """The last rung: where a single layer does not fit, the CPU encodes, from RAM."""
 
@@ -125,7 +157,8 @@ def _ladder(clip: Any, planned: PlannedCall, state: RandomState) -> Ladder:
     if options.free_other_models:
         steps.append(planned.unload_others)
     if options.offload_weights:
-        steps += [MoreRoom(planned.plan, clip.patcher), EncodeOnCPU(planned.plan, clip)]
+        steps += [LoadAnew(planned.plan, clip.patcher), MoreRoom(planned.plan, clip.patcher),
+                  EncodeOnCPU(planned.plan, clip)]
     name = type(clip.cond_stage_model).__name__
     words = said("doing_encoding", f"text encoding with {name}", model=name)
     subject = Subject(words, options, 1, "", [clip.patcher])

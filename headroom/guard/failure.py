@@ -40,7 +40,7 @@ class Failure:
     at: float = field(default_factory=time.perf_counter)  # seconds, when it was raised
     piece_bytes: int | None = None  # the largest that was free, where more was free than asked for
     buffers_bytes: int = 0  # through which weights were streamed
-    is_incomplete: bool = False  # the call went on without a part, a weight without its LoRA
+    is_incomplete: bool = False  # a weight may have been left without its LoRA
 
     @classmethod
     def of(
@@ -58,6 +58,7 @@ class Failure:
         asked = requested_bytes(message)
         piece, guard = _largest_piece(memory, asked), guard_host()
         buffers = guard.buffers_bytes() if guard is not None else 0
+        is_incomplete = is_incomplete or (guard is not None and guard.has_half_pages())
         let_go(error)
         return cls(
             kind, type(error).__name__, message, trace, _place(steps), where_of(error) or "device",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ..base.said import said
 
 ON_CPU = said("guard_on_cpu", "encoded on the CPU")
+EMPTY = said("guard_empty", "began with none of its own weights on the GPU")
 
 
 @dataclass
@@ -14,8 +15,9 @@ class Plan:
 
     `images`, `tile` and `frames` of None mean: as many, and as large, as they come. `room` is how
     many times the usual estimate is kept free of weights. `alone`: with no other model loaded.
-    `fresh`: with an empty cache. `has_failed`: larger parts than these were tried in vain.
-    `on_cpu`: not on the GPU at all. `seen` is the largest batch that the network was called with.
+    `empty`: with none of its own weights loaded at first. `fresh`: with an empty cache.
+    `has_failed`: larger parts than these were tried in vain. `on_cpu`: not on the GPU at all.
+    `seen` is the largest batch that the network was called with.
     """
 
     images: int | None = None
@@ -23,6 +25,7 @@ class Plan:
     frames: int | None = None
     room: int = 1
     alone: bool = False
+    empty: bool = False
     fresh: bool = False
     has_failed: bool = False
     on_cpu: bool = False
@@ -38,6 +41,8 @@ class Plan:
             words.append(said("guard_tidied", "returned cached and dead memory"))
         if self.alone:
             words.append(said("guard_unloaded_all", "unloaded other models"))
+        if self.empty:
+            words.append(EMPTY)
         if self.room > 1:
             words.append(said("guard_weights_in_ram", "kept its own weights in RAM"))
         if self.images is not None:

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 
 from ..host.adapter import guard_host
+from ..models.find import FoundModel
+from ..models.unload import unload_models
 from . import lessons
 from .footprint import Footprint, Measuring
 from .plan import Plan
@@ -36,6 +38,8 @@ class PlannedCall:
         if way is not None:
             if way.alone:
                 self.unload_others.take(Shortage("device", device), 1)
+            if way.empty:
+                unload_models([FoundModel("patcher", patcher) for patcher in in_use])
             tidy()
             lessons.note_remembered(way.words())
 

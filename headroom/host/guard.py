@@ -30,6 +30,8 @@ from .streaming import (
     buffer_sizes,
     buffers_bytes,
     buffers_needed_bytes,
+    forget_half_casts,
+    has_half_pages,
     make_buffers,
     settle_streaming,
     streamed_bytes,
@@ -38,8 +40,8 @@ from .streaming import (
 # What guard/ asks of ComfyUI about sampling and about streaming weights, with the rest.
 __all__ = [
     "additional_models", "buffer_sizes", "buffers_bytes", "buffers_needed_bytes", "end_sampling",
-    "estimated_bytes", "make_buffers", "picture_size", "reset_conditioning", "settle_streaming",
-    "start_sampling", "streamed_bytes",
+    "estimated_bytes", "forget_half_casts", "has_half_pages", "make_buffers", "picture_size",
+    "reset_conditioning", "settle_streaming", "start_sampling", "streamed_bytes",
 ]
 
 _CPU = torch.device("cpu")

@@ -9,6 +9,7 @@ import torch
 
 from ..base.device import same_device
 from . import core as host
+from .half_cast import forget, half_cast, is_half_a_page
 
 _GROWTH_BYTES = 16 << 20  # comfy-aimdo's buffers grow in such steps
 
@@ -74,13 +75,32 @@ def _streams(device: torch.device) -> Iterable[Any]:
             yield from streams
 
 
+def has_half_pages() -> bool:
+    """Return whether a failed call has left a page that passes for complete and is not.
+
+    Its model has to be unloaded before it is used again.
+    """
+    return any(is_half_a_page(layer) for layer in half_cast(_dynamic()))
+
+
+def forget_half_casts() -> None:
+    """Let no later call take over a cast that has begun; while its model is still loaded."""
+    forget(half_cast(_dynamic()))
+
+
+def _dynamic() -> list[Any]:
+    models = [entry.model for entry in host.loaded_entries()]
+    return [model for model in models if model is not None and host.is_dynamic(model)]
+
+
 def settle_streaming() -> None:
-    """Clean up weight streaming after a failed call, as the executor does after every node."""
-    for module, name in (
-        ("comfy.model_prefetch", "cleanup_prefetch_queues"),
-        ("comfy.model_management", "reset_cast_buffers"),
-    ):
-        _call_if_there(module, name)
+    """Clean up weight streaming after a failed call, as the executor does after every node.
+
+    And what it leaves: layers in whose casting the call stopped.
+    """
+    _call_if_there("comfy.model_prefetch", "cleanup_prefetch_queues")
+    forget_half_casts()
+    _call_if_there("comfy.model_management", "reset_cast_buffers")
     if host.has_dynamic_vram():
         _call_if_there("comfy_aimdo.model_vbar", "vbars_reset_watermark_limits")
 

@@ -1,9 +1,11 @@
 """Connect the rescue with a running ComfyUI server."""
 
 from ..actions.purge import purge
+from ..guard.errors import is_out_of_memory
 from ..guard.explain import say_also
 from ..host import prompt_log, queue
 from ..host import server as host_server
+from ..host.adapter import guard_host
 from ..host.node_types import HostRegistry
 from ..measure.journal import listen
 from ..models.loaded import loaded_models
@@ -17,7 +19,14 @@ def look_after_prompts() -> Rescue:
     rescue = Rescue(queue, registry, _empty_gpu, loaded_models)
     listen(rescue.note)
     say_also(rescue.about_first_life)
-    prompt_log.hear(rescue.error_is_handled, rescue.prompt_is_over)
+
+    def error_is_handled(error: BaseException) -> None:
+        rescue.error_is_handled(error)
+        guard = guard_host()
+        if guard is not None and is_out_of_memory(error):
+            guard.forget_half_casts()  # which a second life would compute with
+
+    prompt_log.hear(error_is_handled, rescue.prompt_is_over)
     host_server.on_queue_cleared(rescue.queue_is_cleared)
     host_server.before_prompt_is_validated(
         lambda posted, browser: as_wished(posted, browser, registry)

@@ -15,6 +15,7 @@ export const SAID_ZH = {
   guard_images: "每次计算 {seen} 张图像中的 {images} 张",
   guard_tiles: "以 {pixels} 像素的分块计算",
   guard_tiles_frames: "以 {pixels} 像素、{frames} 帧的分块计算",
+  guard_empty: "开始时 GPU 上没有自身的权重",
   guard_on_cpu: "在 CPU 上编码",
   guard_remembered: "{way}：记自之前的运行",
   left_out: "ComfyUI 略过了 LoRA 或 ControlNet 的一部分继续运行，结果与要求不符；若使用显存不足守护（OOM Guard），这次调用会被重做",

@@ -1,0 +1,64 @@
+"""A layer in whose casting a call ran out of memory is cast anew by the next call."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+
+from headroom.guard import failure
+from headroom.guard.failure import Failure
+from headroom.host.half_cast import forget, half_cast, is_half_a_page
+
+SIGNATURE = object()
+
+
+def begun(layer, signature=None, resident=False, known=None):
+    """Leave on `layer` what ComfyUI leaves there when its cast stops."""
+    layer._prefetch = {"signature": signature, "resident": resident}
+    layer._v_signature = known
+    return layer
+
+
+@pytest.fixture
+def layers():
+    return torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Linear(1, 1))
+
+
+def test_only_layers_whose_cast_has_begun_are_found(layers):
+    begun(layers[1])
+    assert half_cast([SimpleNamespace(model=layers)]) == [layers[1]]
+
+
+def test_they_are_let_go_of_by_comfyuis_own_function(layers, monkeypatch):
+    called = []
+    module = ModuleType("comfy.model_prefetch")
+    module.cleanup_prefetched_modules = lambda owner, found: called.append((owner, found))
+    monkeypatch.setitem(sys.modules, "comfy", ModuleType("comfy"))
+    monkeypatch.setitem(sys.modules, "comfy.model_prefetch", module)
+    forget([begun(layers[0])])
+    assert called == [(layers[0], [layers[0]])]
+
+
+def test_a_host_without_such_casts_is_left_alone(layers, monkeypatch):
+    monkeypatch.setitem(sys.modules, "comfy", ModuleType("comfy"))
+    monkeypatch.setitem(sys.modules, "comfy.model_prefetch", None)
+    forget([begun(layers[0])])
+
+
+@pytest.mark.parametrize(("left", "is_half"), [
+    ({"signature": SIGNATURE, "known": SIGNATURE}, True),
+    ({"signature": SIGNATURE, "known": SIGNATURE, "resident": True}, False),
+    ({"signature": SIGNATURE, "known": None}, False),
+    ({"signature": None, "known": None}, False),
+])
+def test_a_page_passes_for_complete_from_its_signature_on(layers, left, is_half):
+    assert is_half_a_page(begun(layers[0], **left)) is is_half
+
+
+def test_a_failure_that_left_such_a_page_has_its_model_loaded_anew(monkeypatch):
+    host = SimpleNamespace(buffers_bytes=lambda: 0, has_half_pages=lambda: True)
+    monkeypatch.setattr(failure, "guard_host", lambda: host)
+    assert Failure.of(torch.OutOfMemoryError("CUDA out of memory")).is_incomplete
+    host.has_half_pages = lambda: False
+    assert not Failure.of(torch.OutOfMemoryError("CUDA out of memory")).is_incomplete
