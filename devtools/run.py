@@ -91,18 +91,35 @@ def run_one(job: Job, client: Client, args: argparse.Namespace, bar: ProgressBar
         budget.begin_anew(client)
     entry = follow(client, job.prompt, args.timeout, bar)
     bar.leave()
-    status, run = client.get(f"/headroom/runs/{entry['prompt_id']}")
-    over = budget.over(run if status == 200 else None, args, job.label)
+    run = record_of(client, entry)
+    if run is not None and run.get("rescued_as"):
+        entry = second_life(client, entry, str(run["rescued_as"]), args.timeout)
+        run = record_of(client, entry)
+    over = budget.over(run, args, job.label)
     if over:
         print(f"Over budget: {' '.join(over)}", file=sys.stderr)
     if not args.json:
-        show(entry, job.prompt, run if status == 200 else None)
+        show(entry, job.prompt, run)
     found = advice.of(client, entry["prompt_id"]) if args.advice else None
     if found is not None and not args.json:
         print(f"\n{advice.text(found)}", flush=True)
     error = str(PromptFailed(entry)) if failed(entry) else None
-    return {**result_of(job, entry, run if status == 200 else {}, over, error),
+    return {**result_of(job, entry, run or {}, over, error),
             **({"advice": found} if found is not None else {})}
+
+
+def record_of(client: Client, entry: Json) -> Json | None:
+    """The server's record of a run; None where there is no Headroom."""
+    status, run = client.get(f"/headroom/runs/{entry['prompt_id']}")
+    return run if status == 200 else None
+
+
+def second_life(client: Client, first: Json, prompt_id: str, timeout: float) -> Json:
+    """Wait for the run in which the server rescues one; its entry, with what both have left."""
+    print(f"It ran out of memory; the server runs it again as {prompt_id}.", file=sys.stderr)
+    entry = client.wait(prompt_id, timeout)
+    outputs = {**first.get("outputs", {}), **entry.get("outputs", {})}
+    return {**entry, "prompt_id": prompt_id, "outputs": outputs}
 
 
 def result_of(job: Job, entry: Json, run: Json, over: list[str], error: str | None) -> Json:

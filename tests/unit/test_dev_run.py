@@ -55,6 +55,25 @@ def refusing(details, status=400):
     return refuse
 
 
+def test_a_run_that_its_server_rescues_is_followed_to_its_end(
+    monkeypatch, tmp_path, capsys, quick
+):
+    class Rescuing(FakeServer):
+        def wait(self, prompt_id, timeout=0):
+            self.failed = prompt_id == "id-1"
+            return super().wait(prompt_id)
+
+        def get(self, path):
+            second = "id-2" if path.endswith("/id-1") else None
+            return 200, {**super().get(path)[1], "rescued_as": second}
+
+    assert started(monkeypatch, tmp_path, Rescuing(), "--json") == 0
+    shown = capsys.readouterr()
+    [result] = json.loads(shown.out)
+    assert (result["prompt_id"], result["error"]) == ("id-2", None)
+    assert "ran out of memory; the server runs it again as id-2" in shown.err
+
+
 def test_a_refused_prompt_says_which_node_and_why(monkeypatch, tmp_path, quick):
     server = FakeServer()
     details = {"error": {"message": "Prompt outputs failed validation"}, "node_errors": {
