@@ -1,6 +1,7 @@
 """Fail every single allocation of a whole prompt in turn, with no guard in it and rescue on.
 
     python benchmarks/rescue_sweep.py --comfyui PATH [--stride N ...] [--classes NAME ...]
+        [--minutes N] [--state FILE]
 
 On the simulated GPU, for k = 1, 2, 3 ... the k-th allocation of the prompt fails once: in loading
 a model, in the text encoder, in the noise schedule before the sampling, in the sampler, in the
@@ -8,6 +9,8 @@ decoder. SD1.5 class with a LoRA and a ControlNet; DiT classes: a tiny SD3 from 
 to the picture, and a tiny Wan sampled through a guider.
 Every prompt must end in a success with the pixels (the latents) of the run in which nothing failed,
 and in the second life every node that had finished must come from ComfyUI's cache.
+`--state` keeps what was tried, so that the same command goes on where `--minutes` ended it: all of
+them take an hour and a half.
 """
 
 from __future__ import annotations
@@ -15,11 +18,14 @@ from __future__ import annotations
 import argparse
 import hashlib
 import io
+import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import on_path  # noqa: F401
 
@@ -44,6 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--classes", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--stride", type=int, nargs="+", default=[1],
                         help="take every N-th allocation; one N, or one for each class")
+    parser.add_argument("--minutes", type=float, default=600, help="begin nothing after so many")
+    parser.add_argument("--state", type=Path, metavar="FILE", help="keep what was tried there")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -57,7 +65,8 @@ def run_on(gpu: Device, args: argparse.Namespace, names: Iterable[str] = PARTS) 
     names = list(names)
     strides = args.stride * (len(names) if len(args.stride) == 1 else 1)
     wanted = list(zip(names, strides, strict=True))
-    parts = {name: _swept(name, gpu, PARTS[name]().prompt, stride) for name, stride in wanted}
+    until, tried = time.monotonic() + args.minutes * 60, Tried(args.state)
+    parts = {name: _swept(name, gpu, stride, tried, until) for name, stride in wanted}
     return {
         "parts": parts,
         "allocations_failed": sum(part["tried"] for part in parts.values()),
@@ -66,29 +75,70 @@ def run_on(gpu: Device, args: argparse.Namespace, names: Iterable[str] = PARTS) 
     }
 
 
-def _swept(name: str, gpu: Device, prompt: dict[str, Any], stride: int) -> dict[str, Any]:
-    started = time.monotonic()
+class Ending(NamedTuple):
+    """How a prompt ended in which one allocation failed, and what was wrong with that."""
+
+    text: str
+    wrong: str
+    seconds: float
+
+
+class Tried:
+    """What became of the allocations that failed, by class and number; kept in a file, if any."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._endings: dict[tuple[str, int], Ending] = {}
+        if file is not None:
+            with suppress(FileNotFoundError):
+                for line in file.read_text(encoding="utf-8").splitlines():
+                    name, at, *rest = json.loads(line)
+                    self._endings[name, at] = Ending(*rest)
+
+    def get(self, name: str, at: int) -> Ending | None:
+        return self._endings.get((name, at))
+
+    def add(self, name: str, at: int, ending: Ending) -> None:
+        self._endings[name, at] = ending
+        if self._file is not None:
+            with self._file.open("a", encoding="utf-8") as file:
+                print(json.dumps([name, at, *ending]), file=file)
+
+
+def _swept(name: str, gpu: Device, stride: int, tried: Tried, until: float) -> dict[str, Any]:
+    prompt = PARTS[name]().prompt
     _arm(gpu, 10**9)
     wanted = _results(gpu.client, live(gpu.client, prompt).first)
     total = _fault(gpu)["seen"]
-    ended: Counter[str] = Counter()
-    problems = []
+    found: dict[int, Ending] = {}
     for at in range(1, total + 1, stride):
-        _arm(gpu, at)
-        lives = live(gpu.client, prompt)
-        failed = _fault(gpu)["failed"]
-        gpu.post("fault")
-        ended[_end_of(lives)] += 1
-        wrong = _wrong(lives, _results(gpu.client, lives.last), wanted, failed)
-        if wrong:
-            problems.append(f"{name}, allocation {at} of {total}: {wrong}")
-            print(problems[-1], file=sys.stderr, flush=True)
+        ending = tried.get(name, at)
+        if ending is None:
+            if time.monotonic() > until:
+                continue
+            ending = _ending(gpu, prompt, at, wanted)
+            tried.add(name, at, ending)
+            if ending.wrong:
+                print(f"{name}, allocation {at}: {ending.wrong}", file=sys.stderr, flush=True)
+        found[at] = ending
+    ended = Counter(ending.text for ending in found.values())
     return {
-        "allocations": total, "stride": stride, "tried": sum(ended.values()),
-        "ended": dict(sorted(ended.items())),
-        "rescued": sum(ended.values()) - ended["survived without"], "problems": problems,
-        "seconds": round(time.monotonic() - started, 1),
+        "allocations": total, "stride": stride, "tried": len(found),
+        "ended": dict(sorted(ended.items())), "rescued": len(found) - ended["survived without"],
+        "problems": [f"{name}, allocation {at} of {total}: {ending.wrong}"
+                     for at, ending in found.items() if ending.wrong],
+        "seconds": round(sum(ending.seconds for ending in found.values()), 1),
     }
+
+
+def _ending(gpu: Device, prompt: dict[str, Any], at: int, wanted: list[str]) -> Ending:
+    started = time.monotonic()
+    _arm(gpu, at)
+    lives = live(gpu.client, prompt)
+    failed = _fault(gpu)["failed"]
+    gpu.post("fault")
+    wrong = _wrong(lives, _results(gpu.client, lives.last), wanted, failed)
+    return Ending(_end_of(lives), wrong, round(time.monotonic() - started, 2))
 
 
 def _arm(gpu: Device, at: int) -> None:

@@ -1,0 +1,31 @@
+"""Bodies that nobody means, on a real server: one sentence each."""
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+
+pytestmark = pytest.mark.host
+
+
+@pytest.fixture(scope="module")
+def server(serve):
+    return serve()
+
+
+def test_a_body_larger_than_any_that_could_be_meant_is_refused(server):
+    status, answer = server.client().post_json("/headroom/offload", {"model": "m" * 200_000})
+    assert status == 400 and "64 KiB" in answer["error"] and len(answer["error"]) < 200
+
+
+@pytest.mark.parametrize("route", ["purge", "rescue", "reserve", "peaks"])
+def test_a_body_that_is_not_encoded_as_it_says_is_refused(server, route):
+    request = urllib.request.Request(
+        f"{server.url}/headroom/{route}", b"not gzip at all", {"Content-Encoding": "gzip"}
+    )
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=60)
+    with refused.value as answer:
+        error = json.loads(answer.read())["error"]
+    assert refused.value.code == 400 and error.startswith("Expected a body")
