@@ -23,6 +23,7 @@ from support.worlds import (
     one_after_the_other,
     peaks,
     recovery,
+    refused_until_told,
     sampled,
     streaming_bytes,
     torch_bytes,
@@ -181,17 +182,7 @@ def test_a_guarded_sampler_survives_refusals_of_the_driver(device):
     graph.add("ProbeTensor", value=latent)
     device.client.run(graph.prompt)  # its texts are in the node cache from here on
     device.client.post_when_idle("/headroom/purge", {})
-    for at in range(8, 0, -1):  # some are of the pager, which does without
-        graph.prompt[latent.id]["inputs"]["seed"] += 1
-        before = device.driver.device()
-        device.driver.fail(at, times=2)  # PyTorch or comfy-aimdo tries again at once: refused too
-        entry = device.client.run(graph.prompt)
-        now = device.driver.device()
-        assert now.failed_on_purpose - before.failed_on_purpose == now.refused - before.refused == 2
-        attempts = device.client.get_json(f"/headroom/runs/{entry['prompt_id']}")["oom"]
-        if attempts:
-            break
-        device.client.post_when_idle("/headroom/purge", {})
+    attempts = refused_until_told(device, graph.prompt, latent.id)
     assert attempts and attempts[-1]["recovered"]
 
 

@@ -147,3 +147,22 @@ def recovery(device, mib, seed):
     graph.add("ProbeTensor", value=latent)
     entry = device.client.run(graph.prompt)
     return device.client.get_json(f"/headroom/runs/{entry['prompt_id']}")["oom"]
+
+
+def refused_until_told(device, prompt, sampler):
+    """What OOM Guard did in the first of some prompts in which a refusal of the driver met it.
+
+    The pager does without what it is refused, and then nobody is told.
+    """
+    for at in range(8, 0, -1):
+        prompt[sampler]["inputs"]["seed"] += 1
+        before = device.driver.device()
+        device.driver.fail(at, times=2)  # PyTorch or comfy-aimdo tries again at once: refused too
+        entry = device.client.run(prompt)
+        now = device.driver.device()
+        assert now.failed_on_purpose - before.failed_on_purpose == now.refused - before.refused == 2
+        attempts = device.client.get_json(f"/headroom/runs/{entry['prompt_id']}")["oom"]
+        if attempts:
+            break
+        device.client.post_when_idle("/headroom/purge", {})
+    return attempts
