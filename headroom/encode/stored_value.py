@@ -108,7 +108,7 @@ def _name_of(
         if not is_plain(tensor) or tensor.dtype not in DTYPES:
             raise Unstorable(f"{at} is a tensor of a kind that safetensors cannot hold")
         names[id(tensor)] = f"t{len(names)}"
-        tensors[names[id(tensor)]] = tensor.detach().cpu()
+        tensors[names[id(tensor)]] = tensor if tensor.device.type == "cpu" else tensor.cpu()
     return names[id(tensor)]
 
 
