@@ -125,7 +125,9 @@ def answers(tmp_path_factory):
     script.write_text(SCRIPT, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, script, ROOT, folder], capture_output=True, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"},
+        # Without the threshold, what one work has freed may be room enough for the next.
+        env={**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1",
+             "MALLOC_MMAP_THRESHOLD_": str(1 << 20)},
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
