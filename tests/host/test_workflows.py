@@ -152,8 +152,10 @@ def test_after_the_prompt_loop_nothing_of_the_encoder_is_on_the_gpu(client):
 def test_prompts_encoded_once_need_no_encoder_the_next_time(client):
     run(client, "diffusers_encode_only")
     client.free()
-    entry = run(client, "diffusers_encode_only")
-    nodes = {node["class_type"] for node in record(client, entry)["nodes"] if not node["cached"]}
+    # ComfyUI acts on /free once its queue is empty: a prompt that is quicker still finds the nodes' cache.
+    entries = [run(client, "diffusers_encode_only") for _ in range(2)]
+    nodes = {node["class_type"] for entry in entries
+             for node in record(client, entry)["nodes"] if not node["cached"]}
     assert "HeadroomEncodeToCPU" in nodes and "SmallTextEncoder" not in nodes
 
 
