@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ..base.device import in_mib
 from ..base.prompt_graph import is_link, title_given
+from ..base.said import Said
 from ..guard.errors import Where, requested_bytes, where_of, where_of_text
 from ..models.loaded import LoadedModel
 from .wires import behind
@@ -14,7 +15,7 @@ from .wires import behind
 class Held(NamedTuple):
     """A model that was loaded when memory ran out."""
 
-    kind: str
+    kind: Said
     class_name: str
     file: str | None  # None on a host that does not remember it
     loaded_bytes: int

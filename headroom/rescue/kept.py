@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..base.said import said_json
 from .failure import Failure, Heard
 
 MAX_KEPT = 50  # as many as there are run records
@@ -76,7 +77,8 @@ class Book:
         failure = None
         if kept is not None:
             may = first_id is None and rescued_as is None
-            failure = {**kept.failure.as_json(), "can_rescue": may, "text": kept.text}
+            failure = {**kept.failure.as_json(), "can_rescue": may, "text": kept.text,
+                       "said": said_json(kept.text)}
         return {"rescued_as": rescued_as, "rescued_from": first_id, "failure": failure}
 
 

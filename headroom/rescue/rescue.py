@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from ..base.node_types import Registry
 from ..base.refusals import NotKnown, Refused
+from ..base.said import joined, sentence_of
 from ..guard.errors import is_out_of_memory
 from ..measure.journal import Entry, OomAttempt, executing_node
 from ..models.loaded import LoadedModel
@@ -137,14 +138,9 @@ class Rescue:
             kept = self._book.get(prompt_id) or self._from_history(prompt_id)
             first_id = self._book.first_id(prompt_id)
             if first_id is not None:
-                raise Refused(
-                    f"Prompt {prompt_id} was itself the second try of prompt {first_id}: "
-                    "a prompt is run again once."
-                )
+                raise Refused(words.is_second_try(prompt_id, first_id))
             if kept.has_run_again or self._host.is_known(kept.rescued_as or ""):
-                raise Refused(
-                    f"Prompt {prompt_id} was run again already, as prompt {kept.rescued_as}."
-                )
+                raise Refused(words.was_run_again(prompt_id, kept.rescued_as))
             guarded = self._again(kept)
             return {
                 "prompt_id": kept.rescued_as, "rescued_from": prompt_id, "text": kept.text,
@@ -189,14 +185,14 @@ class Rescue:
         try:
             self._again(kept)
         except Refused as error:
-            kept.text = f"{kept.text} It cannot run again: {error}"
+            kept.text = words.cannot_run_again(kept.failure, sentence_of(error))
             self._tell(kept)
 
     def _again(self, kept: Kept) -> GuardedPrompt:
         failure, new_id = kept.failure, str(uuid.uuid4())
         guarded = self._guarded(failure)
         if failure.is_incomplete and not guarded.inserted:
-            raise Refused("no wire there brings a model that OOM Guard knows.")
+            raise Refused(words.NO_WIRE)
         # What had finished is in the history of the first life, and is not written twice even
         # where its cached result is lost.
         wanted = [out for out in failure.outputs if out not in failure.finished]
@@ -205,11 +201,11 @@ class Rescue:
                 new_id, guarded.prompt, wanted or list(failure.outputs)
             )
         except ValueError as error:
-            raise Refused(str(error)) from error
+            raise Refused(words.refused_by_host(str(error))) from error
         own = {**own_part(failure.extra_data), "rescued_from": failure.prompt_id}
         self._book.link(kept, new_id)
-        kept.text = " ".join(filter(None, (
-            words.runs_again(failure, new_id, self._host.keeps_no_results()),
+        kept.text = joined(" ", filter(None, (
+            words.runs_again(failure, self._host.keeps_no_results()),
             words.not_guarded(guarded.left),
         )))
         self._host.put_first(
@@ -233,13 +229,14 @@ class Rescue:
         if failure is not None:
             return self._book.keep(Kept(failure, words.what_failed(failure)))
         if entry is None and not self._host.is_known(prompt_id):
-            raise NotKnown(f"No prompt {prompt_id} is known: it is not in ComfyUI's history.")
-        raise Refused(f"Prompt {prompt_id} did not end in an out-of-memory error.")
+            raise NotKnown(words.is_unknown(prompt_id))
+        raise Refused(words.ended_otherwise(prompt_id))
 
     # ---------------------------------------------------- telling
 
     def _tell(self, kept: Kept) -> None:
-        log.warning("[Headroom] %s", kept.text)
+        again = f", again as {kept.rescued_as}" if kept.rescued_as else ""
+        log.warning("[Headroom] prompt %s%s: %s", kept.failure.prompt_id, again, kept.text)
         failure = kept.failure
         client = failure.extra_data.get("client_id")
         self._host.send_event(EVENT, {

@@ -1,6 +1,6 @@
 // The panel: what it knows, when it asks, and which part it draws again.
 import { h } from "./dom.js";
-import { Refused } from "./http.js";
+import { reasonText, Refused } from "./http.js";
 import { heldPeaks, memoryCards, modelList, nameOf, reserveControl } from "./memory_view.js";
 import { buildPanel } from "./panel_parts.js";
 import { createPoll } from "./poll.js";
@@ -35,15 +35,16 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
       wasBusy = state.memory.busy;
       state.trouble = null;
     } catch (error) {
-      state.trouble = sentence(error);
+      state.trouble = runSentence(error);
     }
     draw();
   }
 
-  /** What the server said when it refused, or that it says nothing at all. */
-  function sentence(error) {
-    if (error instanceof Refused) return error.status === 404 ? words().runGone : error.message;
-    return fill(words().noAnswer, { error: error.message });
+  const sentence = (error) => reasonText(error, words());
+
+  /** The same where a run was asked for. */
+  function runSentence(error) {
+    return error instanceof Refused && error.status === 404 ? words().runGone : sentence(error);
   }
 
   /** Runs are asked for when the panel opens, while a prompt runs, and once after it. */
@@ -84,7 +85,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
     } catch (error) {
       drawn.delete("picker"); // its choice is not what is shown, its list not what there is
       draw();
-      notify("warn", words().runs, sentence(error));
+      notify("warn", words().runs, runSentence(error));
       wasBusy = true;
       await poll.wake();
     }
@@ -95,7 +96,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
     try {
       return await http.advice(run.prompt_id, gib);
     } catch (error) {
-      notify("warn", words().fitButton, sentence(error));
+      notify("warn", words().fitButton, runSentence(error));
       return null;
     }
   }
@@ -125,7 +126,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
     try {
       await http.reserve(amount);
     } catch (error) {
-      notify("warn", words().reserve, error.message);
+      notify("warn", words().reserve, sentence(error));
       drawn.delete("reserve");
     }
     await poll.wake();

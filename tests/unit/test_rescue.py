@@ -62,6 +62,20 @@ def test_the_client_is_told_the_second_id_what_failed_and_what_held_the_memory(b
     )
 
 
+def test_what_is_told_has_keys_and_figures_for_pages_in_other_languages(bench):
+    bench.fail()
+    [(_, data, _)] = bench.host.events
+    failed, again = data["failure"]["said"]["values"]["parts"]
+    assert (failed["key"], again["key"]) == ("rescue_failed", "rescue_runs")
+    assert failed["values"]["asked"] == {"key": "rescue_asked", "values": {"asked_mib": 1536.0}}
+    new_id, prompt = bench.only_queued[1:3]
+    bench.begin(new_id, prompt)
+    assert bench.rescue.about_first_life().values["failed"].key == "rescue_failed"
+    bench.end(failed="3")
+    twice = bench.host.events[-1][1]["failure"]["said"]
+    assert [twice["values"][name]["key"] for name in ("now", "before")] == ["rescue_failed"] * 2
+
+
 def test_everything_is_unloaded_before_a_second_life_and_only_then(bench):
     bench.fail()
     assert bench.purged == []
