@@ -1,5 +1,6 @@
 """A CLIP (text encoder) under the OOM Guard: free memory, stream its weights, encode again."""
 
+from collections.abc import Callable
 from typing import Any
 
 from ..base.said import said
@@ -63,15 +64,18 @@ class GuardedCLIP(Guarded):
         planned = PlannedCall(kind, clip.patcher.load_device, [clip.patcher])
         plan, state = planned.plan, RandomState()
         self.guard_plan = plan
+        began_bytes = 0
 
         def call() -> Any:
+            nonlocal began_bytes
+            began_bytes = _loaded_bytes(clip.patcher)
             if not plan.on_cpu:
                 return encode(*args, **kwargs)
             clip.guard_clone = clip.guard_clone or _on_cpu(clip)
             return getattr(clip.guard_clone, name)(*args, **kwargs)
 
         try:
-            result = guarded(call, lambda: _ladder(clip, planned, state))
+            result = guarded(call, lambda: _ladder(clip, planned, state, lambda: began_bytes))
         finally:
             self.guard_plan = clip.guard_clone = None
         planned.done()
@@ -84,17 +88,21 @@ class LoadAnew(RecoveryStep):
     The embedding comes first, and is by far the largest layer: on an empty device it goes into
     pages, which yield to the layers after it. Where pages of an earlier encoding are in the way it
     comes through a buffer, which keeps that size to the end (UMT5: 2,016 of 2,500 MiB).
+    `began` gives the bytes of its weights that were there when the failed try began.
     """
 
     name = said("step_offload", "offloading its own weights")
 
-    def __init__(self, plan: Plan, patcher: Any) -> None:
+    def __init__(self, plan: Plan, patcher: Any, began: Callable[[], int]) -> None:
         self._plan = plan
         self._patcher = patcher
+        self._began = began
 
     def spares(self, shortage: Shortage) -> int | None:
         host = current_host()
         if host is None or self._plan.empty or not host.is_dynamic(self._patcher):
+            return 0
+        if not self._began():
             return 0
         is_most = shortage.buffers_bytes * 2 > (shortage.need_bytes or 0)
         return shortage.buffers_bytes if is_most else 0
@@ -146,19 +154,29 @@ def _length(tokens: Any) -> int:
                for part in parts if isinstance(part, list))
 
 
+def _loaded_bytes(patcher: Any) -> int:
+    """Return the bytes of an encoder on its GPU that leave when it is unloaded."""
+    host = current_host()
+    if host is None:
+        return 0
+    return sum(int(host.unloadable_bytes(entry)) for entry in host.entries_of([patcher]))
+
+
 def _on_cpu(clip: Any) -> Any | None:
     guard = guard_host()
     return None if guard is None else guard.clip_on_cpu(clip)
 
 
-def _ladder(clip: Any, planned: PlannedCall, state: RandomState) -> Ladder:
+def _ladder(
+    clip: Any, planned: PlannedCall, state: RandomState, began: Callable[[], int]
+) -> Ladder:
     options = clip.guard_options
     steps: list[RecoveryStep] = [ReturnMemory()]
     if options.free_other_models:
         steps.append(planned.unload_others)
     if options.offload_weights:
-        steps += [LoadAnew(planned.plan, clip.patcher), MoreRoom(planned.plan, clip.patcher),
-                  EncodeOnCPU(planned.plan, clip)]
+        steps += [LoadAnew(planned.plan, clip.patcher, began),
+                  MoreRoom(planned.plan, clip.patcher), EncodeOnCPU(planned.plan, clip)]
     name = type(clip.cond_stage_model).__name__
     words = said("doing_encoding", f"text encoding with {name}", model=name)
     subject = Subject(words, options, 1, "", [clip.patcher])

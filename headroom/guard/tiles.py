@@ -63,6 +63,7 @@ class SmallerTiles(RecoveryStep):
     sides: height and width of the input, in pixels of it; `below` is the longer one by default.
     `needs` estimates the bytes for a tile, of which two thirds are needed at least. `own` is the
     tile that ComfyUI takes by itself: tried where it can fit, so that the guard is never slower.
+    `count` tells how many tiles of a size there are: of equally many the smallest are taken.
     A video (`frames` above 1) that does not fit in its smallest tiles is then cut in time.
     """
 
@@ -72,8 +73,10 @@ class SmallerTiles(RecoveryStep):
     def __init__(
         self, plan: Plan, sides: Sequence[int], smallest: int, below: int | None = None,
         frames: int = 1, needs: Callable[[int], float] | None = None, own: int | None = None,
+        count: Callable[[int], int] | None = None,
     ) -> None:
         self._own = own
+        self._count = count
         self._failed = 0  # how many tiles were tried in vain
         self._plan = plan
         self._sides = sides
@@ -96,7 +99,8 @@ class SmallerTiles(RecoveryStep):
         plan.has_failed = plan.has_failed or plan.tile is not None
         self._failed += plan.tile is not None
         if self._sizes:
-            plan.tile = self._sizes[-1] if tries_left == 1 else self._largest(shortage)
+            is_last = tries_left == 1
+            plan.tile = self._sizes[-1] if is_last else self._even(self._largest(shortage))
             self._sizes = [size for size in self._sizes if size < plan.tile]
             return plan.words()[-1]
         if self._spans:
@@ -118,7 +122,15 @@ class SmallerTiles(RecoveryStep):
             return tile
         grown = int(tile * (_SURE * footprint.room_bytes / footprint.need_bytes) ** 0.5)
         grown = min(grown, max(self._sides) - 1) // self._smallest * self._smallest
-        return max(tile, grown)
+        return max(tile, self._even(grown))
+
+    def _even(self, tile: int) -> int:
+        """Return the smallest tile of which no more are needed than of this one."""
+        if self._count is None:
+            return tile
+        most = self._count(tile)
+        sizes = range(self._smallest, tile, self._smallest)
+        return next((size for size in sizes if self._count(size) <= most), tile)
 
     def _largest(self, shortage: Shortage) -> int:
         """Return the largest tile that can fit; after a failed one at most 3/4 of it, then half."""
@@ -144,6 +156,26 @@ class SmallerTiles(RecoveryStep):
         whole = [min(side, now) for side in self._sides]
         part = [min(side, tile) for side in whole]
         return math.prod(part) / math.prod(whole)
+
+
+def tile_count(sides: Sequence[int], tile: int, is_video: bool, most: int = 16) -> int:
+    """Return how many tiles ComfyUI makes: of a picture square, wide and tall ones, one each pass.
+
+    sides: height and width in the unit of `tile`; most: of their overlap, for pictures.
+    """
+    overlap = overlap_of(tile, most, is_video)
+    shapes = [(tile, tile)] if is_video else [(tile, tile), (tile // 2, tile * 2),
+                                              (tile * 2, tile // 2)]
+    return sum(
+        math.prod(-(-max(side - overlap, 1) // (part - overlap)) if side > part else 1
+                  for side, part in zip(sides, shape, strict=True))
+        for shape in shapes
+    )
+
+
+def overlap_of(tile: int, most: int, is_video: bool) -> int:
+    """Return by how much tiles overlap: a quarter, of a picture's not more than ComfyUI's own."""
+    return tile // 4 if is_video else min(tile // 4, most)
 
 
 def _halvings(size: int, smallest: int) -> Iterator[int]:

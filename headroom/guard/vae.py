@@ -17,8 +17,8 @@ from .plan import Plan
 from .planned import PlannedCall
 from .replay import RandomState
 from .steps import ReturnMemory, ladder_of
-from .tiles import FewerImages, SmallerTiles
-from .vae_call import in_tiles, whole
+from .tiles import FewerImages, SmallerTiles, tile_count
+from .vae_call import MOST_OVERLAP, in_tiles, whole
 
 _SMALLEST_TILE = 64  # pixels of the picture: below, the overlaps cost more than the tile
 _SMALLEST_LATENT_TILE = 4
@@ -188,7 +188,12 @@ def _latent_tiles(
     frames = samples.shape[2] if samples.ndim == 5 else 1
     is_video = samples.ndim == 5
     own = _HOST_VIDEO_TILE // _compression(vae) if is_video else _HOST_LATENT_TILE
-    return SmallerTiles(plan, samples.shape[-2:], smallest, below, frames, needs, own)
+    sides = samples.shape[-2:]
+
+    def count(tile: int) -> int:
+        return tile_count(sides, tile, is_video, MOST_OVERLAP["decode_tiled"])
+
+    return SmallerTiles(plan, sides, smallest, below, frames, needs, own, count)
 
 
 def _pixel_tiles(
@@ -197,7 +202,14 @@ def _pixel_tiles(
 ) -> SmallerTiles:
     """Return the tile rung for pixels (B, [T,] H, W, channels)."""
     own = _HOST_VIDEO_TILE if pixels.ndim == 5 else _HOST_TILE
-    return SmallerTiles(plan, pixels.shape[-3:-1], _SMALLEST_TILE, below, needs=needs, own=own)
+    sides = pixels.shape[-3:-1]
+
+    def count(tile: int) -> int:
+        return tile_count(sides, tile, pixels.ndim == 5, MOST_OVERLAP["encode_tiled"])
+
+    return SmallerTiles(
+        plan, sides, _SMALLEST_TILE, below, needs=needs, own=own, count=count
+    )
 
 
 def _compression(vae: Any) -> int:

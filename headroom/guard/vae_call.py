@@ -13,10 +13,10 @@ import torch
 from .copies import Guarded, plain_copy
 from .errors import CANDIDATES, TORCH_OOM, is_out_of_memory
 from .plan import Plan
-from .tiles import images_apart, joined
+from .tiles import images_apart, joined, overlap_of
 
 T = TypeVar("T")
-_MOST_OVERLAP = {"decode_tiled": 16, "encode_tiled": 64}  # of pictures, as ComfyUI's own tiles
+MOST_OVERLAP = {"decode_tiled": 16, "encode_tiled": 64}  # of pictures, as ComfyUI's own tiles
 
 
 class _WantsTiles(Exception):
@@ -96,8 +96,8 @@ def in_tiles(
     """
     given = dict(kwargs)
     if plan.tile is not None:
-        most = _MOST_OVERLAP[name] if value.ndim == 4 else plan.tile
-        given.update(tile_x=plan.tile, tile_y=plan.tile, overlap=min(plan.tile // 4, most))
+        overlap = overlap_of(plan.tile, MOST_OVERLAP[name], value.ndim != 4)
+        given.update(tile_x=plan.tile, tile_y=plan.tile, overlap=overlap)
         args = ()
     if plan.frames is not None:
         given.update(tile_t=plan.frames, overlap_t=max(1, plan.frames // 4))

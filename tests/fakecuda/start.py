@@ -24,22 +24,38 @@ def _without_kernels(kitchen: ModuleType) -> None:
         kitchen.disable_backend(backend)
 
 
-def _without_large_copies(torch: Any) -> None:
-    """Leave out in RAM what the driver leaves out: weights read from a file, or cast there.
+def _without_large_work(torch: Any) -> None:
+    """Leave out in RAM what the driver leaves out: weights read from a file, cast, or computed with.
 
-    From 1 MiB on: with MALLOC_MMAP_THRESHOLD_ so large, memory that was never written to is zeros.
+    From 1 MiB of weights on, so that a text encoder of gigabytes encodes on the CPU in seconds and
+    takes no RAM: with MALLOC_MMAP_THRESHOLD_ so large, memory that was never written to is zeros.
     """
     at_most = float(os.environ.get(COPY_AT_MOST) or 0) * 1024
-    copy = torch.Tensor.copy_
+    copy, to, linear = torch.Tensor.copy_, torch.Tensor.to, torch.nn.functional.linear
+    plain = (torch.Tensor, torch.nn.Parameter)
+
+    def is_left_out(tensor: Any) -> bool:
+        large = tensor.nbytes >= max(at_most, 1 << 20) and tensor.is_floating_point()
+        return bool(large and tensor.device.type == "cpu")
 
     def copy_(self: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
-        large = self.nbytes >= max(at_most, 1 << 20) and self.is_floating_point()
-        if large and self.device.type == "cpu":
-            return self
-        return copy(self, source, *args, **kwargs)
+        return self if is_left_out(self) else copy(self, source, *args, **kwargs)
+
+    def cast(self: Any, *args: Any, **kwargs: Any) -> Any:
+        dtype = kwargs.get("dtype")
+        others = args or set(kwargs) - {"dtype", "copy"} or type(self) not in plain
+        if others or dtype in (None, self.dtype):
+            return to(self, *args, **kwargs)
+        return torch.empty_like(self, dtype=dtype) if is_left_out(self) else to(self, dtype=dtype)
+
+    def product(value: Any, weight: Any, bias: Any = None) -> Any:
+        if is_left_out(weight) and value.device.type == "cpu":
+            return value.new_zeros((*value.shape[:-1], weight.shape[0]))
+        return linear(value, weight, bias)
 
     if at_most:
-        torch.Tensor.copy_ = copy_
+        torch.Tensor.copy_, torch.Tensor.to = copy_, cast
+        torch.nn.functional.linear = product
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
@@ -66,7 +82,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
 
 def main() -> None:
-    hooks = {KITCHEN: _without_kernels, "torch": _without_large_copies}
+    hooks = {KITCHEN: _without_kernels, "torch": _without_large_work}
     sys.meta_path.insert(0, _AfterImport(hooks))
     program = Path(sys.argv[1])
     script = program / "main.py" if program.is_dir() else program

@@ -88,3 +88,18 @@ show(shapes=shapes, mib=torch.cuda.max_memory_allocated() // MIB)
 """, capacity_mib=512, allocator="native")
     assert found["shapes"] == [[3, 1]] * 5
     assert found["mib"] < 16  # the workspaces of cuBLAS
+
+
+def test_where_large_copies_are_left_out_an_encoder_on_the_cpu_computes_nothing_large(run):
+    """Casts and linear layers from 1 MiB of weights on; the shapes and types stay those of real."""
+    found = run("""
+large, small = torch.nn.Linear(1024, 2048, bias=False), torch.nn.Linear(4, 4, bias=False)
+with torch.no_grad():
+    large.weight.fill_(1), small.weight.fill_(1)
+    half = large.weight.to(dtype=torch.float16)
+    made, kept = large(torch.ones(2, 3, 1024)), small(torch.ones(1, 4))
+show(half=str(half.dtype), shape=list(made.shape), sum=made.sum().item(), kept=kept[0].tolist(),
+     same=large.weight.to(dtype=torch.float32) is large.weight)
+""", capacity_mib=64, copy_at_most_kib=64)
+    assert found == {"half": "torch.float16", "shape": [2, 3, 2048], "sum": 0.0,
+                     "kept": [4.0, 4.0, 4.0, 4.0], "same": True}

@@ -40,9 +40,9 @@ def lacking(buffers_mib, missing_mib=40):
                     room_bytes=2458 * MIB, buffers_bytes=buffers_mib * MIB)
 
 
-def steps(patcher):
+def steps(patcher, began_mib=2016):
     plan = Plan()
-    return LoadAnew(plan, patcher), EncodeOnCPU(plan, None)
+    return LoadAnew(plan, patcher, lambda: began_mib * MIB), EncodeOnCPU(plan, None)
 
 
 def test_it_is_tried_before_the_cpu_where_buffers_are_most_of_the_need(patcher):
@@ -50,6 +50,11 @@ def test_it_is_tried_before_the_cpu_where_buffers_are_most_of_the_need(patcher):
     assert choose([anew, on_cpu], lacking(2064), "same bits") == [anew]
     assert choose([anew, on_cpu], lacking(2064), "speed") == [anew]
     assert choose([anew, on_cpu], lacking(96), "same bits") == [on_cpu]
+
+
+def test_an_encoding_that_began_on_an_empty_device_is_not_begun_so_again(patcher):
+    anew, on_cpu = steps(patcher, began_mib=0)
+    assert choose([anew, on_cpu], lacking(2064), "same bits") == [on_cpu]
 
 
 def test_it_is_tried_once(patcher):
@@ -69,7 +74,7 @@ def test_the_next_encoding_of_the_kind_begins_so(patcher, monkeypatch):
     monkeypatch.setattr(planned, "tidy", lambda: None)
     first = PlannedCall("kind", GPU, [patcher])
     first.lacked(lacking(2064))
-    LoadAnew(first.plan, patcher).take(lacking(2064), 8)
+    LoadAnew(first.plan, patcher, lambda: MIB).take(lacking(2064), 8)
     first.done()
     second = PlannedCall("kind", GPU, [patcher])
     assert (patcher.unloaded, second.plan.empty) == (2, True)

@@ -8,7 +8,7 @@ from headroom.guard.footprint import Footprint
 from headroom.guard.options import GuardOptions
 from headroom.guard.plan import Plan
 from headroom.guard.shortage import Shortage
-from headroom.guard.tiles import FewerImages, SmallerTiles, images_apart, joined
+from headroom.guard.tiles import FewerImages, SmallerTiles, images_apart, joined, tile_count
 
 NOTHING_KNOWN = Shortage("device")
 
@@ -97,6 +97,27 @@ def test_the_next_time_tiles_are_as_large_as_what_these_took_allows():
     assert step.larger(Footprint(need_bytes=100, room_bytes=1000)) == 96
     assert step.larger(Footprint(need_bytes=100, room_bytes=100_000)) == 120
     assert step.larger(Footprint(need_bytes=100, room_bytes=100)) == 32
+
+
+def test_no_tile_is_larger_than_its_number_of_tiles_asks_for():
+    """Wan, 832x480: two tiles of 512 pixels hold the picture as well as two of 768."""
+    def video(tile):
+        return tile_count((60, 104), tile, is_video=True)
+
+    plan = Plan()
+    step = SmallerTiles(plan, [60, 104], 8, count=video)
+    step.take(lacking(need=1000, room=999), 8)
+    assert plan.tile == 64
+    assert step.larger(Footprint(need_bytes=100, room_bytes=1000)) == 64
+
+
+@pytest.mark.parametrize(("sides", "tile", "is_video", "count"), [
+    ((60, 104), 96, True, 2), ((60, 104), 64, True, 2), ((60, 104), 56, True, 6),
+    ((128, 128), 72, False, 16), ((128, 128), 64, False, 23), ((64, 64), 40, False, 16),
+])
+def test_tiles_are_counted_as_comfyui_lays_them(sides, tile, is_video, count):
+    """A picture three times: square, wide and tall."""
+    assert tile_count(sides, tile, is_video=is_video) == count
 
 
 def test_the_last_attempt_takes_the_smallest_tiles():
