@@ -25,7 +25,7 @@ def _without_kernels(kitchen: ModuleType) -> None:
 
 
 def _without_large_work(torch: Any) -> None:
-    """Leave out in RAM what the driver leaves out: weights read from a file, cast, or computed with.
+    """Leave out in RAM what the driver leaves out: weights read from a file, cast, computed with.
 
     From 1 MiB of weights on, so that a text encoder of gigabytes encodes on the CPU in seconds and
     takes no RAM: with MALLOC_MMAP_THRESHOLD_ so large, memory that was never written to is zeros.
