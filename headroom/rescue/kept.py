@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..base.said import said_json
-from .failure import Failure, Heard
+from .failed_prompt import FailedPrompt, Heard
 
 MAX_KEPT = 50  # as many as there are run records
 
@@ -28,7 +28,7 @@ class Running:
 class Kept:
     """A prompt that ran out of memory, for as long as somebody may ask for it."""
 
-    failure: Failure
+    failure: FailedPrompt
     text: str
     sensitive: Mapping[str, Any] = field(default_factory=dict)
     rescued_as: str | None = None

@@ -15,7 +15,7 @@ from ..guard.errors import is_out_of_memory
 from ..measure.journal import Entry, OomAttempt, executing_node
 from ..models.loaded import LoadedModel
 from . import words
-from .failure import Failure, Heard, failure_of
+from .failed_prompt import FailedPrompt, Heard, failure_of
 from .guarded_prompt import GuardedPrompt, guard_prompt
 from .kept import Book, Kept, Running
 from .settings import own_part, rescue_of
@@ -165,7 +165,7 @@ class Rescue:
 
     # ---------------------------------------------------- the decision
 
-    def _decide(self, failure: Failure, running: Running) -> None:
+    def _decide(self, failure: FailedPrompt, running: Running) -> None:
         kept = self._book.keep(Kept(failure, words.what_failed(failure), running.sensitive))
         if self._book.first_id(failure.prompt_id) is not None:
             first = self._book.first(failure.prompt_id)
@@ -215,7 +215,7 @@ class Rescue:
         self._tell(kept)
         return guarded
 
-    def _guarded(self, failure: Failure) -> GuardedPrompt:
+    def _guarded(self, failure: FailedPrompt) -> GuardedPrompt:
         """Return the prompt with guards where they cost no finished node its cached result."""
         prompt = copy.deepcopy(failure.prompt)  # ComfyUI writes into what it runs
         into = None if self._host.keeps_no_results() else unfinished_nodes(

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from ..base.device import MIB
 from ..base.said import Said, joined, said
 from ..measure.report import mib_text
-from .failure import Failure, Held
+from .failed_prompt import FailedPrompt, ModelOnDevice
 from .guarded_prompt import Left
 
 MODELS_NAMED = 3
 NO_WIRE = said("refused_no_wire", "no wire there brings a model that OOM Guard knows.")
 
 
-def what_failed(failure: Failure) -> Said:
+def what_failed(failure: FailedPrompt) -> Said:
     """Return which node failed, what it asked for and what held the memory, as one sentence."""
     node = {"title": failure.title, "node_id": failure.node_id}
     if failure.is_incomplete:
@@ -27,7 +27,7 @@ def what_failed(failure: Failure) -> Said:
     return said("rescue_failed", text, memory=memory, asked=asked, held=held, **node)
 
 
-def runs_again(failure: Failure, keeps_nothing: bool) -> str:
+def runs_again(failure: FailedPrompt, keeps_nothing: bool) -> str:
     """Return that the prompt runs again, and how much of it."""
     cost = said("rescue_all", (
         "everything runs again, because this ComfyUI keeps no results (--cache-none)"
@@ -36,13 +36,13 @@ def runs_again(failure: Failure, keeps_nothing: bool) -> str:
     return joined(" ", [what_failed(failure), said("rescue_runs", text, cost=cost)])
 
 
-def can_run_again(failure: Failure) -> str:
+def can_run_again(failure: FailedPrompt) -> str:
     """Return that a second life is there for the asking."""
     offer = said("rescue_offer", "It can run again with OOM Guard.")
     return joined(" ", [what_failed(failure), offer])
 
 
-def cannot_run_again(failure: Failure, why: str) -> str:
+def cannot_run_again(failure: FailedPrompt, why: str) -> str:
     """Return that there is no second life, and why."""
     cannot = said("rescue_cannot", f"It cannot run again: {why}", why=why)
     return joined(" ", [what_failed(failure), cannot])
@@ -78,7 +78,7 @@ def ended_otherwise(prompt_id: str) -> Said:
     return said("refused_other_error", text)
 
 
-def failed_twice(second: Failure, first: Failure) -> Said:
+def failed_twice(second: FailedPrompt, first: FailedPrompt) -> Said:
     """Return the error of a second life, which names the one of the first too."""
     now, before = what_failed(second), what_failed(first)
     return said("rescue_twice", (
@@ -87,7 +87,7 @@ def failed_twice(second: Failure, first: Failure) -> Said:
     ), now=now, before=before)
 
 
-def second_try(first: Failure) -> Said:
+def second_try(first: FailedPrompt) -> Said:
     """Return what the final error of a guard says about the first life."""
     failed = what_failed(first)
     text = f"This was the second try of prompt {first.prompt_id}: {failed}"
@@ -107,18 +107,18 @@ def _wire(wire: Left) -> Said:
     return said("rescue_wire", text, input=wire.input, type=wire.type, node_id=wire.node_id)
 
 
-def _node(failure: Failure) -> str:
+def _node(failure: FailedPrompt) -> str:
     return f"{failure.title} (node {failure.node_id})"
 
 
-def _asked(failure: Failure) -> str:
+def _asked(failure: FailedPrompt) -> str:
     asked = failure.asked_bytes
     if asked is None:
         return ""
     return said("rescue_asked", f" asking for {mib_text(asked)}", asked_mib=asked / MIB)
 
 
-def _held(failure: Failure) -> str:
+def _held(failure: FailedPrompt) -> str:
     named = failure.held[:MODELS_NAMED]
     if not named:
         return ""
@@ -129,7 +129,7 @@ def _held(failure: Failure) -> str:
     return said("rescue_held", text, models=models, others=others)
 
 
-def _model(held: Held) -> Said:
+def _model(held: ModelOnDevice) -> Said:
     name = held.file or held.class_name
     text = f"{name} ({held.kind}) {mib_text(held.loaded_bytes)}"
     return said("rescue_model", text, name=name, kind=held.kind,
