@@ -29,6 +29,7 @@ class Heard(NamedTuple):
     kind: str
     text: str
     held: tuple[ModelOnDevice, ...]
+    told_as: tuple[str, str] | None = None  # type and text of the error that a node made of it
 
     @classmethod
     def of(
@@ -50,7 +51,9 @@ class Heard(NamedTuple):
         """
         if node_id == self.node_id and kind == "RuntimeError":
             return True
-        return kind.rpartition(".")[2] == self.kind and text.startswith(self.text)
+        name = kind.rpartition(".")[2]
+        return any(name == kind and text.startswith(start)
+                   for kind, start in ((self.kind, self.text), self.told_as or (None, "")))
 
 
 @dataclass(frozen=True)

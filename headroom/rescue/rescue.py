@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from ..base.node_types import Registry
 from ..base.refusals import NotKnown, Refused
 from ..base.said import joined, sentence_of
-from ..guard.errors import is_out_of_memory
+from ..guard.errors import out_of_memory_behind
 from ..measure.journal import Entry, OomAttempt, executing_node
 from ..models.loaded import LoadedModel
 from . import words
@@ -83,10 +83,13 @@ class Rescue:
     def error_is_handled(self, error: BaseException) -> None:
         """ComfyUI handles an error: see what holds the memory before it is all unloaded."""
         running = self._running
-        if running is None or not is_out_of_memory(error):
+        cause = out_of_memory_behind(error) if running is not None else None
+        if running is None or cause is None:
             return
-        if running.heard is None or running.heard.text != str(error):
-            running.heard = Heard.of(error, executing_node()[1], self._models())
+        if running.heard is None or running.heard.text != str(cause):
+            running.heard = Heard.of(cause, executing_node()[1], self._models())
+        if error is not cause:
+            running.heard = running.heard._replace(told_as=(type(error).__name__, str(error)))
 
     def note(self, entry: Entry) -> None:
         """Something went on without a part of what it was to do."""
