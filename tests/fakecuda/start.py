@@ -25,13 +25,14 @@ def _without_kernels(kitchen: ModuleType) -> None:
 
 
 def _without_large_work(torch: Any) -> None:
-    """Leave out in RAM what the driver leaves out: weights read from a file, cast, computed with.
+    """Leave out in RAM what the driver leaves out: reading weights, casting, computing with them.
 
-    From 1 MiB of weights on, so that a text encoder of gigabytes encodes on the CPU in seconds and
-    takes no RAM: with MALLOC_MMAP_THRESHOLD_ so large, memory that was never written to is zeros.
+    From 1 MiB on, so that a text encoder of gigabytes encodes on the CPU in seconds, in no RAM:
+    with MALLOC_MMAP_THRESHOLD_ so large, memory that was never written to is zeros.
     """
     at_most = float(os.environ.get(COPY_AT_MOST) or 0) * 1024
-    copy, to, linear = torch.Tensor.copy_, torch.Tensor.to, torch.nn.functional.linear
+    copy, to, clone = torch.Tensor.copy_, torch.Tensor.to, torch.Tensor.clone
+    linear = torch.nn.functional.linear
     plain = (torch.Tensor, torch.nn.Parameter)
 
     def is_left_out(tensor: Any) -> bool:
@@ -48,13 +49,18 @@ def _without_large_work(torch: Any) -> None:
             return to(self, *args, **kwargs)
         return torch.empty_like(self, dtype=dtype) if is_left_out(self) else to(self, dtype=dtype)
 
+    def cloned(self: Any, **kwargs: Any) -> Any:
+        if type(self) in plain and is_left_out(self):
+            return torch.empty_like(self, **kwargs)
+        return clone(self, **kwargs)
+
     def product(value: Any, weight: Any, bias: Any = None) -> Any:
         if is_left_out(weight) and value.device.type == "cpu":
             return value.new_zeros((*value.shape[:-1], weight.shape[0]))
         return linear(value, weight, bias)
 
     if at_most:
-        torch.Tensor.copy_, torch.Tensor.to = copy_, cast
+        torch.Tensor.copy_, torch.Tensor.to, torch.Tensor.clone = copy_, cast, cloned
         torch.nn.functional.linear = product
 
 
