@@ -104,7 +104,8 @@ function fitForm(run, { words, onApply, onPlan }) {
     apply.disabled = true;
     if (!(gib > 0)) return;
     const items = await onPlan(gib);
-    if (Number(size.value) !== gib || !items) return;
+    if (Number(size.value) !== gib) return;
+    if (!items) return answer.replaceChildren();
     chosen = items;
     answer.textContent = planText(items, needs, gib * MIB, words);
     apply.disabled = !chosen.length;

@@ -55,7 +55,7 @@ export const ADVICE_WORDS = {
   zh: {
     advice: "可以改什么",
     adviceMore: "另有 {count} 条",
-    adviceSaves: "节省 {range}",
+    adviceSaves: "节省：{range}",
     adviceSaved: "实际节省了 {saved}",
     adviceRange: "{low} 至 {high}",
     adviceUpTo: "最多 {high}",

@@ -67,7 +67,7 @@ function ramCard(ram, held, words) {
 }
 
 function card(id, name, usage, { parts, total, held }, words) {
-  const label = parts.map(([key, amount]) => `${words[key]} ${mib(amount)}`).join(", ");
+  const label = parts.map(([key, amount]) => `${words[key]} ${mib(amount)}`).join(words.rescueComma);
   return h(
     "div.headroom-card",
     { "data-device": id },

@@ -5,7 +5,7 @@ import { heldPeaks, memoryCards, modelList, nameOf, reserveControl } from "./mem
 import { buildPanel } from "./panel_parts.js";
 import { createPoll } from "./poll.js";
 import { runDetails, runPicker } from "./run_view.js";
-import { firstColumn, isRunning } from "./runs.js";
+import { firstColumn, isRunning, withGuardsNamed } from "./runs.js";
 import { reportText } from "./said.js";
 import { fill } from "./words.js";
 
@@ -58,10 +58,12 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
     const listed = state.runs.some((run) => run.prompt_id === state.chosen);
     const id = listed ? state.chosen : state.runs[0]?.prompt_id;
     const known = state.run?.prompt_id === id && !isRunning(state.run);
-    if (id && !known) state.run = await http.run(id);
+    if (id && !known) state.run = await oneRun(id);
     if (!id) state.run = null;
     await askAdvice();
   }
+
+  const oneRun = async (id) => withGuardsNamed(await http.run(id), words());
 
   /** Advice is asked for once, when a run is over; older servers have none. */
   async function askAdvice() {
@@ -78,7 +80,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
 
   async function choose(promptId) {
     try {
-      state.run = await http.run(promptId);
+      state.run = await oneRun(promptId);
       state.chosen = promptId === state.runs[0]?.prompt_id ? null : promptId;
       await askAdvice();
       draw();
