@@ -74,6 +74,7 @@ export const SAID_ZH = {
   disk_read: "磁盘缓存：{distinct} 个提示词中读取了 {found} 个",
   disk_written: "{read}，新编码并写入 {fresh} 个",
   disk_unwritten: "{read}；新编码 {fresh} 个但未保存，原因：{why}",
+  node_named: "节点 {node_id}（{name}）",
   cache_unconnected: "输入 {input} 没有连接",
   cache_loose_end: "输入 {input} 之前的图不完整：{error}",
   cache_unreadable: "输入 {input} 之前的一个文件无法读取：{error}",
