@@ -6,7 +6,7 @@ import { applyEdits } from "./lib/applying.js";
 import { createBadges } from "./lib/badges.js";
 import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
 import { oomMessage } from "./lib/happened.js";
-import { createHttp, finishedRun } from "./lib/http.js";
+import { createHttp, finishedRun, reasonText } from "./lib/http.js";
 import { createPanel } from "./lib/panel.js";
 import { createPreviews } from "./lib/previews.js";
 import { createRescue } from "./lib/rescue.js";
@@ -56,7 +56,7 @@ async function purge() {
     notify("success", words().purge, reportText(report, words()).headline);
     return report;
   } catch (error) {
-    notify("warn", words().purge, error.message);
+    notify("warn", words().purge, reasonText(error, words()));
     return null;
   }
 }

@@ -11,7 +11,7 @@ from ..base.device import MIB, in_mib
 from ..base.node_types import Registry
 from ..base.prompt_graph import Prompt
 from ..base.refusals import NotKnown
-from ..record.records import Records
+from ..record.records import NO_RECORD, Records
 from ..record.run import Run
 from . import surroundings
 from .advise import advise, advise_into
@@ -25,9 +25,6 @@ from .plan import joint
 from .words import lines_of, text_of
 
 log = logging.getLogger("headroom")
-NOT_KNOWN = (
-    "No record of this prompt: it has not begun yet, or is older than the last runs that are kept."
-)
 MOST_KEPT = 50
 PREDICTED = ("encode_to_cpu", "offload_after", "purge_between", "cast_bf16", "disk_cache")
 
@@ -116,7 +113,7 @@ class Advisor:
             prompt_id, lambda run: (case_of(run, prompt, self._registry, around),)
         )
         if seen is None:
-            raise NotKnown(NOT_KNOWN)
+            raise NotKnown(NO_RECORD)
         return seen[0]
 
     def _prompt(self, prompt_id: str) -> Prompt:

@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..base.device import in_mib
+from ..base.said import heard, joined, said, said_json
+from ..host.types import ModelFacts
 from .case import NOTHING, Case, Gone, Step, less_by_node
 from .finding import Cost, Finding, Json, Kind, Saves
 from .words import amounts
@@ -41,5 +43,10 @@ def option(
 def named(case: Case, *models: str) -> str:
     """Return what a user calls models: their files, else their kinds and classes."""
     known = [case.models[model_id] for model_id in models]
-    names = ", ".join(facts.file or f"{facts.kind} {facts.class_name}" for facts in known)
-    return names if known[0].file else names[:1].upper() + names[1:]
+    names = joined(", ", [_name(facts) for facts in known])
+    return names if known[0].file else heard(names[:1].upper() + names[1:], said_json(names))
+
+
+def _name(facts: ModelFacts) -> str:
+    return facts.file or said("model_of_kind", f"{facts.kind} {facts.class_name}",
+                              kind=facts.kind, name=facts.class_name)

@@ -1,9 +1,9 @@
-"""Findings in English; `locales/` has the same sentences in every language, by kind."""
+"""Findings in English; `js/lib/said_words.js` has the same sentences in other languages, by key."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..base.said import said
+from ..base.said import Said, said
 from .finding import Finding
 
 SENTENCES = {
@@ -44,9 +44,10 @@ SENTENCES = {
 }
 
 
-def text_of(finding: Finding) -> str:
-    """Return the English sentence of a finding."""
-    return SENTENCES[key_of(finding)].format(**finding.values)
+def text_of(finding: Finding) -> Said:
+    """Return the sentence of a finding."""
+    key = key_of(finding)
+    return said(f"advice_{key}", SENTENCES[key].format(**finding.values), **finding.values)
 
 
 def key_of(finding: Finding) -> str:
@@ -75,8 +76,7 @@ def lines_of(advice: Sequence[Mapping[str, Any]], most: int = 5) -> list[str]:
     told: list[str] = []
     for number, one in enumerate(advice[:most], 1):
         saves = _saving(one)
-        sentence = said(f"advice_{one['values'].get('sentence', one['kind'])}", one["text"],
-                        **one["values"])
+        sentence = one["text"]
         text = f"{number}. {sentence} ({saves})"
         told.append(said("line_of_advice", text, number=number, sentence=sentence, saves=saves))
     if (more := len(advice) - most) > 0:

@@ -9,6 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from ..base.refusals import NotKnown, Refused
+from ..base.said import Said, said, said_json, sentence_of
 from .gate import Crowded
 from .requests import MAX_BODY_BYTES, BadRequest
 
@@ -55,12 +56,18 @@ async def answered(work: Awaitable[Answer]) -> web.Response:
     try:
         answer = await work
     except SENTENCES as error:
-        answer = as_json({"error": shortened(str(error))}, status_of(error))
+        answer = _refusal(sentence_of(error), status_of(error))
     except Exception as error:
         log.exception("[Headroom] a request failed")
-        answer = as_json({"error": failure(error)}, 409)
+        answer = _refusal(failure(error), 409)
     headers = {"Content-Type": answer.content_type}
     return web.Response(status=answer.status, body=answer.body, headers=headers)
+
+
+def _refusal(sentence: str, status: int) -> Answer:
+    """Return an answer of one sentence, with its key and figures where it has them."""
+    keyed = {"said": said_json(sentence)} if isinstance(sentence, Said) else {}
+    return as_json({"error": shortened(sentence), **keyed}, status)
 
 
 def status_of(error: Exception) -> int:
@@ -76,7 +83,8 @@ def failure(error: Exception) -> str:
     """Return a sentence for an error of the system, of a driver or of another pack's model."""
     words = getattr(error, "strerror", None) or str(error).strip().split("\n")[0]
     detail = ": ".join(filter(None, (type(error).__name__, shortened(str(words)).rstrip("."))))
-    return f"It could not be done ({detail}); the server's log says more."
+    return said("refused_failed", f"It could not be done ({detail}); the server's log says more.",
+                detail=detail)
 
 
 def shortened(sentence: str) -> str:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from ..base.refusals import Refused
+from ..base.said import said
 
 log = logging.getLogger("headroom")
 
@@ -62,10 +63,7 @@ class Gate:
         if self._prompts_waiting():
             raise _busy()
         if self._asked >= PLACES:
-            raise Crowded(
-                f"{PLACES - 1} memory actions wait already, which is as many as may: "
-                "try again when they are done."
-            )
+            raise _crowded(PLACES - 1)
         self._asked += 1
         return await asyncio.shield(asyncio.ensure_future(self._in_turn(action)))
 
@@ -105,7 +103,14 @@ class Gate:
 
 
 def _busy() -> Busy:
-    return Busy(
+    return Busy(said("refused_busy", (
         "A prompt is running or queued, and memory must not move under it: "
         "try again when the queue is empty, or interrupt the prompt first."
-    )
+    )))
+
+
+def _crowded(waiting: int) -> Crowded:
+    return Crowded(said("refused_crowded", (
+        f"{waiting} memory actions wait already, which is as many as may: "
+        "try again when they are done."
+    ), count=waiting))

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from ..base.device import MIB
 from ..base.refusals import Refused
+from ..base.said import said
 from ..measure.journal import Action, EmbeddingReads, Entry, OomAttempt, listen
 from ..record.run import Run
 
@@ -59,10 +60,10 @@ def _page(collect: Callable[[], Any]) -> "_Page":
     try:
         import prometheus_client
     except ImportError as error:
-        raise Refused(
+        raise Refused(said("refused_no_metrics", (
             "Metrics need the Python package prometheus-client, which is not installed: install "
             "the requirements of Headroom and start ComfyUI again."
-        ) from error
+        ))) from error
     return _Page(prometheus_client, collect)
 
 

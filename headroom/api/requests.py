@@ -9,6 +9,7 @@ from typing import Any
 import psutil
 
 from ..base.device import in_mib
+from ..base.said import said
 from ..measure.snapshot import DeviceMemory, Snapshot
 from ..models.loaded import LoadedModel
 
@@ -162,10 +163,10 @@ def into_gib_asked(query: Mapping[str, str]) -> float | None:
     if given is None:
         return None
     if not _GIB.fullmatch(given) or not 0 < float(given):
-        raise BadRequest(
+        raise BadRequest(said("expected_gib", (
             "Expected `into_gib` to be a size in GiB such as 8 or 7.5, more than 0 and less than "
             f"10000, but got {_shown(given)}."
-        )
+        ), given=_shown(given)))
     return float(given)
 
 

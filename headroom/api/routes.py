@@ -18,6 +18,7 @@ from ..measure.snapshot import snapshot
 from ..models.loaded import loaded_models, patchers_named
 from ..record.highest import HeldPeaks
 from ..record.recorder import Recorder
+from ..record.records import NO_RECORD
 from .answers import Answer, answered, as_json, body_of
 from .gate import Gate
 from .ready import readiness
@@ -161,10 +162,7 @@ class Routes:
     def _one_run(self, prompt_id: str) -> Answer:
         found = self._recorder.run(prompt_id)
         if found is None:
-            raise NotKnown(
-                "No record of this prompt: it has not begun yet, or is older than the last runs "
-                "that are kept."
-            )
+            raise NotKnown(NO_RECORD)
         return as_json(found)
 
     def _ready(self, query: Mapping[str, str]) -> Answer:

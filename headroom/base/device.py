@@ -139,14 +139,15 @@ def computes_in_bf16() -> bool:
 class Reserve(NamedTuple):
     """What torch's allocator has from the driver, in bytes: now, given back so far, at most so far.
 
-    `returned_bytes` and `peak_bytes` are None where the allocator does not count them, as is
-    `allocated_bytes`, what tensors have of it.
+    None is what the allocator does not count. `allocated_bytes` is what tensors have of the
+    reserve, `emptied_count` in how many turns it gave back.
     """
 
     current_bytes: int
     returned_bytes: int | None = None
     peak_bytes: int | None = None
     allocated_bytes: int | None = None
+    emptied_count: int | None = None
 
 
 def torch_reserve(device: torch.device) -> Reserve | None:
@@ -171,7 +172,16 @@ def torch_reserve(device: torch.device) -> Reserve | None:
     adds_up = count["allocated"] - count["freed"] == count["current"]
     is_counted = adds_up and (count["allocated"] > 0 or count["peak"] == 0)
     returned = count["freed"] if is_counted else None
-    return Reserve(count["current"], returned, count["peak"], allocated)
+    return Reserve(count["current"], returned, count["peak"], allocated, _emptied_count(stats))
+
+
+def _emptied_count(stats: dict[str, Any]) -> int | None:
+    """Return how often torch gave unused memory back: for that it waits for every stream first.
+
+    (CUDACachingAllocator.cpp, `release_cached_blocks` and `garbage_collect_cached_blocks`.) With
+    a `max_split_size` it also gives single blocks back without.
+    """
+    return stats.get("num_sync_all_streams") if stats.get("max_split_size", -1) < 0 else None
 
 
 def largest_free_bytes(device: torch.device, driver_free_bytes: int) -> int | None:

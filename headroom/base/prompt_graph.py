@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from .said import Said, said
+
 Node = Mapping[str, Any]
 Prompt = Mapping[str, Node]  # in API format, by node id
 GetNode = Callable[[str], Node]
@@ -104,6 +106,7 @@ def title_given(node: Node) -> str:
     return given[:MAX_TITLE] if isinstance(given, str) else ""
 
 
-def title(node_id: str, node: Node) -> str:
+def title(node_id: str, node: Node) -> Said:
     """Return how reports name a node."""
-    return f"node {node_id} ({node['class_type']})"
+    name = node["class_type"]
+    return said("node_named", f"node {node_id} ({name})", node_id=node_id, name=name)

@@ -1,9 +1,20 @@
-"""Why something that was asked for is not done; each message is one sentence for who asked."""
+"""Why something that was asked for is not done; each message is one sentence for who asked.
+
+It has a key, so that a page can say it in its own language.
+"""
+
+from .said import Said
 
 
 class NotKnown(LookupError):
     """Nothing is known under this id."""
 
+    def __init__(self, sentence: Said) -> None:
+        super().__init__(sentence)
+
 
 class Refused(RuntimeError):
     """It cannot be done, or not now."""
+
+    def __init__(self, sentence: Said) -> None:
+        super().__init__(sentence)

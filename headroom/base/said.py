@@ -44,6 +44,11 @@ def lines(phrases: Iterable[str], end: str = "") -> Said:
     return _as_said(joint.join(parts), "joined", {"joint": joint, "parts": parts})
 
 
+def sentence_of(error: BaseException) -> str:
+    """Return the text of an error, as the phrase that it was raised with where that is one."""
+    return error.args[0] if error.args and isinstance(error.args[0], Said) else str(error)
+
+
 def heard(text: str, data: Any) -> str:
     """Return `text` as the phrase that `said_json` made `data` of."""
     if "key" not in data:

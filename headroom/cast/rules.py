@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 import torch
 
-from ..base.said import said
+from ..base.said import Said, said
 from .dtypes import FLOATS, short
 from .forward_dtypes import meetings, widens
 
@@ -25,6 +25,7 @@ MAX_KEEP_CHARACTERS = 10_000
 FLOAT_BUFFERS = said("kept_buffers", "float buffers beside the weights")
 STATISTICS = said("kept_statistics", "running statistics")
 POSITION_TABLE = said("kept_positions", "position table")
+NO_FLOAT = said("kept_no_float", "not a floating-point weight")
 
 DtypeOf = Callable[[torch.nn.Module, str, torch.Tensor], torch.dtype]
 
@@ -171,7 +172,7 @@ def _kept_reason(
     rules: CastRules,
 ) -> str:
     if source not in FLOATS or parameter.dim() == 0:
-        return "not a floating-point weight"
+        return NO_FLOAT
     if rules.keeps(name):
         return "keep_float32"
     return POSITION_TABLE if _is_position_table(name, part) else ""
@@ -204,10 +205,14 @@ def quantised_reason(module: torch.nn.Module) -> str:
     for part in module.modules():
         package = type(part).__module__.split(".")[0].lower()
         if any(word in type(part).__module__.lower().split(".") for word in _QUANTISERS):
-            return f"{type(part).__name__} layers ({package})"
+            name = type(part).__name__
+            return said("quantised_layers", f"{name} layers ({package})", name=name,
+                        package=package)
         for mark in ("quant_format", "layout_type", "quant_state", "scaled_fp8"):
             if getattr(part, mark, None) is not None:
-                return f"{type(part).__name__} layers with quantised weights"
+                name = type(part).__name__
+                text = f"{name} layers with quantised weights"
+                return said("quantised_inside", text, name=name)
         for name, tensor in _own_tensors(part):
             reason = _tensor_reason(name, tensor, name in part._parameters)
             if reason:
@@ -224,11 +229,15 @@ def _own_tensors(part: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 def _tensor_reason(name: str, tensor: torch.Tensor, is_parameter: bool) -> str:
     for kind in (type(tensor), type(tensor.data)):
         if kind not in (torch.Tensor, torch.nn.Parameter):
-            return f"{kind.__name__} weights"
+            return _weights_of(kind.__name__)
     if str(tensor.dtype).startswith("torch.float8") or "float4" in str(tensor.dtype):
-        return f"{short(tensor.dtype)} weights"
+        return _weights_of(short(tensor.dtype))
     if is_parameter and tensor.dtype in (torch.int8, torch.uint8):
-        return f"{short(tensor.dtype)} weights"
+        return _weights_of(short(tensor.dtype))
     if name in ("scale_weight", "weight_scale", "scaled_fp8"):
-        return f"weights scaled by `{name}`"
+        return said("quantised_scale", f"weights scaled by `{name}`", name=name)
     return ""
+
+
+def _weights_of(name: str) -> Said:
+    return said("quantised_weights", f"{name} weights", name=name)

@@ -25,6 +25,7 @@ from ..base.prompt_graph import (
     strings,
     title,
 )
+from ..base.said import Said, said
 from ..host.adapter import host_lookup
 
 
@@ -38,7 +39,7 @@ class Ancestry:
 
     digest: str
     files: tuple[Path, ...]
-    problem: str | None
+    problem: Said | None
 
 
 def identify(prompt: Any, node_id: str, input: str, lookup: Lookup | None = None) -> Ancestry:
@@ -49,15 +50,20 @@ def identify(prompt: Any, node_id: str, input: str, lookup: Lookup | None = None
     get_node = getter(prompt)
     value = get_node(node_id)["inputs"].get(input)
     if not is_link(value):
-        return Ancestry("", (), f"nothing is connected to the input `{input}`")
+        return Ancestry("", (), said(
+            "cache_unconnected", f"nothing is connected to the input `{input}`", input=input))
     survey = _Survey(get_node, lookup or host_lookup())
     try:
         for ancestor in ancestors(get_node, value[0]):
             survey.add(ancestor)
     except LookupError as error:
-        return Ancestry("", (), f"the graph above `{input}` has a loose end: {error}")
+        return Ancestry("", (), said(
+            "cache_loose_end", f"the graph above `{input}` has a loose end: {error}",
+            input=input, error=str(error)))
     except OSError as error:
-        return Ancestry("", (), f"a file above `{input}` cannot be read: {error}")
+        return Ancestry("", (), said(
+            "cache_unreadable", f"a file above `{input}` cannot be read: {error}",
+            input=input, error=str(error)))
     text = json.dumps([survey.digests[value[0]], value[1]])
     return Ancestry(_hash(text), tuple(unique(survey.files)), survey.problem)
 
@@ -70,7 +76,7 @@ class _Survey:
     lookup: Lookup
     digests: dict[str, str] = field(default_factory=dict)
     files: list[Path] = field(default_factory=list)
-    problem: str | None = None
+    problem: Said | None = None
 
     def add(self, node_id: str) -> None:
         node = self.get_node(node_id)
@@ -100,33 +106,40 @@ class _Survey:
             paths = files_named(self.lookup, name)
             found.extend(paths)
             if not paths and name.lower().endswith(MODEL_SUFFIXES) and "\n" not in name:
-                self.problem = self.problem or (
-                    f"{title(node_id, node)} names {shown(name)}, which is in no models folder of "
-                    "this ComfyUI"
-                )
+                owner = title(node_id, node)
+                self.problem = self.problem or said("cache_no_file", (
+                    f"{owner} names {shown(name)}, which is in no models folder of this ComfyUI"
+                ), node=owner, name=shown(name))
         return unique(found)
 
     def _problem_with(
         self, node_id: str, node: Node, info: ClassInfo | None, named: list[Path]
-    ) -> str | None:
-        name_of_node = title(node_id, node)
+    ) -> Said | None:
+        owner = title(node_id, node)
         if info is None:
-            return f"{name_of_node} is of a class that is not installed"
+            text = f"{owner} is of a class that is not installed"
+            return said("cache_no_class", text, node=owner)
         for name, value in node["inputs"].items():
             if not _is_json(value):
                 kind = type(value).__name__
-                return f"{name_of_node} got a {kind} on `{name}`, which has no lasting name"
+                text = f"{owner} got a {kind} on `{name}`, which has no lasting name"
+                return said("cache_no_name", text, node=owner, kind=kind, input=name)
         if info.is_new_code:
-            return f"the code of {name_of_node} changed on disk since ComfyUI was started"
+            text = f"the code of {owner} changed on disk since ComfyUI was started"
+            return said("cache_new_code", text, node=owner)
         if not info.repeatable:
-            return f"{name_of_node} says that its outputs differ from run to run"
+            text = f"{owner} says that its outputs differ from run to run"
+            return said("cache_differs", text, node=owner)
         if info.own_changes and node.get("is_changed") is None:
-            return f"{name_of_node} decides itself when it has changed, and has not been asked"
+            text = f"{owner} decides itself when it has changed, and has not been asked"
+            return said("cache_not_asked", text, node=owner)
         if info.own_changes and not _is_settled(node["is_changed"]):
-            return f"{name_of_node} counts as changed in every run"
+            text = f"{owner} counts as changed in every run"
+            return said("cache_always_new", text, node=owner)
         is_source = not any(is_link(value) for value in node["inputs"].values())
         if is_source and not info.is_core and not named:
-            return f"{name_of_node} is a custom node that names no file found in the models folders"
+            text = f"{owner} is a custom node that names no file found in the models folders"
+            return said("cache_no_source", text, node=owner)
         return None
 
 

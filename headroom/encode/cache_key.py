@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.file_identity import identities_of
+from ..base.said import Said, said
 from .ancestry import identify
 from .conditioning import is_conditioning
 from .disk_cache import EmbeddingCache
@@ -28,8 +29,8 @@ class EmbeddingLookup:
 
     cache: EmbeddingCache
     encoder: str
-    problem: str | None = None
-    unwritten: str | None = None
+    problem: Said | None = None
+    unwritten: Said | None = None
     files: tuple[Path, ...] = ()
     is_stale: bool = False
     found: dict[str, Any] = field(default_factory=dict)
@@ -60,14 +61,15 @@ class EmbeddingLookup:
         if key is None:
             return
         if self._keys.get(prompt, key) != key:
-            self.unwritten = "a file that it names changed while it was encoded"
+            self.unwritten = said(
+                "cache_changed", "a file that it names changed while it was encoded")
             return
         try:
             self.cache.put(key, value)
         except Unstorable as error:
-            self.unwritten = str(error)
+            self.unwritten = error.words
         except OSError as error:
-            self.unwritten = f"the disk refused: {error.strerror or error}"
+            self.unwritten = _refused(error)
 
     def _is_fresh(self) -> bool:
         """Return whether the cache may be used; files are looked at anew, they can change."""
@@ -82,9 +84,16 @@ class EmbeddingLookup:
         try:
             parts = [KEY_FORMAT, self.encoder, prompt, embeddings_in(prompt)]
         except OSError as error:
-            self.unwritten = f"a file that it names cannot be read: {error.strerror or error}"
+            words = str(error.strerror or error)
+            text = f"a file that it names cannot be read: {words}"
+            self.unwritten = said("cache_no_named", text, error=words)
             return None
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _refused(error: OSError) -> Said:
+    words = str(error.strerror or error)
+    return said("cache_disk", f"the disk refused: {words}", error=words)
 
 
 def embeddings_in(prompt: str) -> list[dict[str, object]]:
@@ -105,7 +114,8 @@ def look_up(prompt: Any, node_id: str, input: str = "clip") -> EmbeddingLookup:
     ancestry = identify(prompt, node_id, input)
     problem = ancestry.problem
     if problem is None and host_graph.comfy_code().is_new:
-        problem = "ComfyUI's own code changed on disk since it was started"
+        problem = said(
+            "cache_new_host", "ComfyUI's own code changed on disk since it was started")
     if problem is not None:
         return EmbeddingLookup(cache, "", problem)
     identity = json.dumps([ancestry.digest, host_graph.numerics()])
@@ -113,18 +123,20 @@ def look_up(prompt: Any, node_id: str, input: str = "clip") -> EmbeddingLookup:
     return EmbeddingLookup(cache, encoder, files=ancestry.files)
 
 
-def _stale_files(files: Iterable[Path]) -> str | None:
+def _stale_files(files: Iterable[Path]) -> Said | None:
     """Say which file was replaced while its model may still be loaded from before, if any."""
     try:
         changed = SEEN.changed(files)
     except OSError as error:
-        return f"a file of the encoder cannot be looked at: {error.strerror or error}"
+        words = str(error.strerror or error)
+        text = f"a file of the encoder cannot be looked at: {words}"
+        return said("cache_unseen", text, error=words)
     if changed is None:
         return None
-    return (
+    return said("cache_old_model", (
         f"{changed.name} changed while ComfyUI was running, so its loaded model may be the old "
         "one; restart ComfyUI to keep embeddings of the new one"
-    )
+    ), file=changed.name)
 
 
 def fingerprint() -> str:

@@ -14,6 +14,7 @@ import torch
 
 from ..base.numpy_backed import is_plain
 from ..base.safetensors_file import DTYPES, MAX_TENSORS, byte_view, deserialize, serialize
+from ..base.said import Said, said
 
 FORMAT = 1
 METADATA_KEY = "headroom"
@@ -26,6 +27,10 @@ DEFECTS = (
 
 class Unstorable(ValueError):
     """The value holds something that has no safe form in a file; the text names it."""
+
+    def __init__(self, words: Said) -> None:
+        super().__init__(words)
+        self.words = words
 
 
 class Damaged(ValueError):
@@ -43,7 +48,8 @@ def to_bytes(value: Any, key: str, labels: Mapping[str, str] | None = None) -> b
     tensors: dict[str, torch.Tensor] = {}
     structure = _structure(value, tensors)
     if len(tensors) > MAX_TENSORS:
-        raise Unstorable(f"it has more than {MAX_TENSORS:,} tensors")
+        text = f"it has more than {MAX_TENSORS:,} tensors"
+        raise Unstorable(said("unstorable_many", text, count=MAX_TENSORS))
     digest = _digest(key, structure, tensors)
     note = {"format": FORMAT, "key": key, "structure": structure, "sha256": digest}
     return serialize(tensors, {**(labels or {}), METADATA_KEY: json.dumps(note)})
@@ -75,9 +81,11 @@ def _structure(value: Any, tensors: dict[str, torch.Tensor]) -> str:
     except Unstorable:
         raise
     except RecursionError as error:
-        raise Unstorable("it is nested too deeply, or holds itself") from error
+        text = "it is nested too deeply, or holds itself"
+        raise Unstorable(said("unstorable_deep", text)) from error
     except ValueError as error:  # a whole number of thousands of digits
-        raise Unstorable(f"it has no safe form in a file: {error}"[:200]) from error
+        text = f"it has no safe form in a file: {error}"[:200]
+        raise Unstorable(said("unstorable_other", text, error=str(error)[:170])) from error
 
 
 def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str], at: str) -> Any:
@@ -87,7 +95,8 @@ def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str
         return {"value": value}
     if type(value) is dict:
         if not all(key is None or type(key) in (str, int, float, bool) for key in value):
-            raise Unstorable(f"a key of {at} is no text or number")
+            raise Unstorable(said(
+                "unstorable_key", f"a key of {at} is no text or number", place=at))
         items = [
             [key, _describe(item, tensors, names, f"{at}[{key!r}]")] for key, item in value.items()
         ]
@@ -97,7 +106,9 @@ def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str
             _describe(item, tensors, names, f"{at}[{index}]") for index, item in enumerate(value)
         ]
         return {type(value).__name__: items}
-    raise Unstorable(f"{at} is a {type(value).__name__}, which has no safe form in a file")
+    name = type(value).__name__
+    text = f"{at} is a {name}, which has no safe form in a file"
+    raise Unstorable(said("unstorable_class", text, place=at, name=name))
 
 
 def _name_of(
@@ -106,7 +117,8 @@ def _name_of(
     """Return the name under which a tensor is stored; with --gpu-only it lies on the GPU."""
     if id(tensor) not in names:
         if not is_plain(tensor) or tensor.dtype not in DTYPES:
-            raise Unstorable(f"{at} is a tensor of a kind that safetensors cannot hold")
+            text = f"{at} is a tensor of a kind that safetensors cannot hold"
+            raise Unstorable(said("unstorable_tensor", text, place=at))
         names[id(tensor)] = f"t{len(names)}"
         tensors[names[id(tensor)]] = tensor if tensor.device.type == "cpu" else tensor.cpu()
     return names[id(tensor)]

@@ -22,6 +22,7 @@ CANDIDATES: tuple[type[Exception], ...] = (RuntimeError, MemoryError, OSError)
 TORCH_OOM: type[Exception] = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
 _ACCELERATOR_ERROR: type[Exception] | None = getattr(torch, "AcceleratorError", None)
 _CUDA_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
+MAX_CHAIN = 20  # errors, each raised from the next
 MAX_TEXT = 20_000  # that is looked at: patterns take half a second for each million characters
 
 # The kinds by which others tell out-of-memory errors apart, the narrowest first.
@@ -85,6 +86,19 @@ def is_out_of_memory(error: BaseException) -> bool:
     if host is not None and host.is_host_oom(error):
         return True
     return where_of(error) is not None
+
+
+def out_of_memory_behind(error: BaseException) -> BaseException | None:
+    """Return `error` or the one that it was raised from, or while handling, that is out of memory.
+
+    Many packs catch what their work raises and raise something of their own.
+    """
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in chain and len(chain) < MAX_CHAIN:
+        chain.append(link)
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+    return next((one for one in chain if is_out_of_memory(one)), None)
 
 
 def where_of(error: BaseException) -> Where | None:

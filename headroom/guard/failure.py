@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ..base.device import largest_free_bytes
+from ..base.said import said
 from ..host.adapter import guard_host
 from ..measure.snapshot import Snapshot
 from .errors import KINDS, Where, requested_bytes, where_of
@@ -98,7 +99,9 @@ def _place(steps: traceback.StackSummary) -> str:
     if not steps:
         return ""
     last = steps[-1]
-    return f"{last.name}, line {last.lineno} of {Path(last.filename).name}"
+    file = Path(last.filename).name
+    return said("place", f"{last.name}, line {last.lineno} of {file}",
+                function=last.name, line=last.lineno or 0, file=file)
 
 
 def let_go(error: BaseException) -> None:

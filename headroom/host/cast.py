@@ -50,7 +50,7 @@ def quantised_reason(patcher: Any) -> str:
     for mark in ("quant_config", "scaled_fp8"):
         # Newer configurations warn in the log about every attribute they lack.
         if inspect.getattr_static(config, mark, None):
-            return f"its {mark} says so"
+            return said("quantised_mark", f"its {mark} says so", mark=mark)
     return ""
 
 

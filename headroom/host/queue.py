@@ -19,7 +19,7 @@ VALIDATE_SECONDS = 120.0
 
 
 class QueueError(ValueError):
-    """ComfyUI refuses the prompt; the message is one sentence."""
+    """ComfyUI refuses the prompt; the message is what it says about it."""
 
 
 def running_item() -> tuple[Any, ...] | None:
@@ -91,7 +91,7 @@ def _outcome(answer: Any) -> list[str]:
     if fits:
         return list(outputs)
     details = f" ({error['details']})" if error.get("details") else ""
-    raise QueueError(f"ComfyUI refuses the prompt: {error['message']}{details}"[:500])
+    raise QueueError(f"{error['message']}{details}"[:500])
 
 
 def interrupt_is_asked() -> bool:

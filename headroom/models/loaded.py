@@ -10,15 +10,18 @@ from typing import Any
 
 from ..base.choices import shown
 from ..base.device import MIB
+from ..base.said import Said, said
 from ..host.adapter import current_host
 from .unload import loaded_bytes
 
+DIFFUSION_MODEL = said("kind_diffusion_model", "diffusion model")
 _KINDS = (
-    ("ControlNet", ("controlnet", "control_net", "cldm", "t2i_adapter")),
-    ("CLIP vision", ("clip_vision", "clipvision", "image_encoders", "clip_model")),
-    ("text encoder", ("text_encoder", "sd1_clip", "sdxl_clip", "t5")),
-    ("VAE", ("autoencoder", "vae", "taesd")),
-    ("upscale model", ("spandrel", "upscale")),
+    (said("kind_controlnet", "ControlNet"), ("controlnet", "control_net", "cldm", "t2i_adapter")),
+    (said("kind_clip_vision", "CLIP vision"),
+     ("clip_vision", "clipvision", "image_encoders", "clip_model")),
+    (said("kind_text_encoder", "text encoder"), ("text_encoder", "sd1_clip", "sdxl_clip", "t5")),
+    (said("kind_vae", "VAE"), ("autoencoder", "vae", "taesd")),
+    (said("kind_upscale_model", "upscale model"), ("spandrel", "upscale")),
 )
 
 
@@ -30,7 +33,7 @@ class LoadedModel:
     """
 
     id: str
-    kind: str
+    kind: Said
     class_name: str
     file: str | None
     device: str
@@ -123,20 +126,20 @@ def patchers_named(ids: list[str]) -> list[Any]:
     known = {model.id: model.patcher for model in loaded_models()}
     for wanted in ids:
         if wanted not in known:
-            raise ValueError(
+            raise ValueError(said("expected_loaded_model", (
                 f"Expected the id of a loaded model as GET /headroom/memory lists them, but got "
                 f"{shown(wanted)}, which is not (or no longer) loaded."
-            )
+            ), given=shown(wanted)))
     return [known[wanted] for wanted in ids]
 
 
-def kind_of(model: Any) -> str:
+def kind_of(model: Any) -> Said:
     """Return what a user would call this model, by the names of its classes and their modules."""
     classes = [cls for cls in type(model).__mro__ if not cls.__module__.startswith("torch.")]
     if any(cls.__name__ == "BaseModel" for cls in classes):
-        return "diffusion model"
+        return DIFFUSION_MODEL
     named = " ".join(f"{cls.__module__}.{cls.__name__}" for cls in classes).lower()
     for kind, marks in _KINDS:
         if any(mark in named for mark in marks):
             return kind
-    return "model"
+    return said("kind_model", "model")

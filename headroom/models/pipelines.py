@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from ..base.said import joined, said
 from ..base.tensors import module_bytes
 from .find import pipeline_modules
 from .lazy_restore import restore_on_use
@@ -25,12 +26,13 @@ def offload_pipeline(pipeline: Any) -> str:
         release = getattr(pipeline, name, None)
         if callable(release):
             _release(release, name)
-            steps.append(f"its own {name}")
+            steps.append(said("pipeline_own", f"its own {name}", name=name))
             break
     moved = [name for name, part in pipeline_modules(pipeline).items() if _move(part)]
     if moved:
-        steps.append(f".to('cpu') for {', '.join(moved)}")
-    return ", ".join(steps)
+        parts = ", ".join(moved)
+        steps.append(said("pipeline_moved", f".to('cpu') for {parts}", parts=parts))
+    return joined(", ", steps)
 
 
 def _release(release: Callable[..., Any], name: str) -> None:

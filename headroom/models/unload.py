@@ -102,7 +102,7 @@ def _measured(modules: list[torch.nn.Module], move: Callable[[], str]) -> tuple[
 def _offload_module(module: torch.nn.Module) -> str:
     restore_on_use(module)
     module.to("cpu")
-    return "moved with .to('cpu')"
+    return said("module_moved", "moved with .to('cpu')")
 
 
 def _sentence(label: str, moved: int, how: str) -> str:

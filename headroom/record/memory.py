@@ -4,7 +4,8 @@ torch keeps the largest reserve since the process began, so a peak below that le
 (and starting that counter again would spoil it for others who read it). It also adds up what it has
 given back to the driver. Where that sum stands still between two readings, the reserve can only
 have grown, and its peak is the later reading: exact, however short it was. Where it grew, memory
-was given back somewhere in between, and only bounds are known.
+was given back somewhere in between, and only bounds are known: what went back at once had been
+reserved at once, and torch counts how often it gave back.
 """
 
 from typing import NamedTuple
@@ -17,8 +18,8 @@ class Use(NamedTuple):
 
     `used_bytes` is what every process uses, or without a driver that tells (then `total_bytes` is
     None) what this one does; `reserved_bytes` what torch does of it, `returned_bytes` what torch
-    has ever given back, `peak_bytes` its largest reserve so far, `allocated_bytes` what tensors
-    have of the reserve now.
+    has ever given back and `emptied_count` in how many turns, `peak_bytes` its largest reserve so
+    far, `allocated_bytes` what tensors have of the reserve now.
     """
 
     used_bytes: int | None = None
@@ -27,6 +28,7 @@ class Use(NamedTuple):
     peak_bytes: int | None = None
     total_bytes: int | None = None
     allocated_bytes: int | None = None
+    emptied_count: int | None = None
 
     @property
     def other_bytes(self) -> int:
@@ -74,10 +76,12 @@ def larger(one: Peaks, other: Peaks) -> Peaks:
 
 def reached(before: Use, after: Use) -> int | None:
     """Return the largest use that was certainly there after `before`."""
-    if after.used_bytes is None or not _is_new_maximum(before, after):
-        return after.used_bytes
+    if after.used_bytes is None:
+        return None
+    is_new = _is_new_maximum(before, after)
+    reserve = after.peak_bytes if is_new else _returned_at_once(before, after)
     others = min(before.other_bytes, after.other_bytes)
-    return max(after.used_bytes, others + (after.peak_bytes or 0))
+    return max(after.used_bytes, others + (reserve or 0))
 
 
 def _between(before: Use, after: Use) -> Peak | None:
@@ -100,11 +104,26 @@ def _largest_reserve(before: Use, after: Use) -> int | None:
         return after.peak_bytes
     was_reset = (after.peak_bytes or 0) < (before.peak_bytes or 0)
     bounds = [] if after.peak_bytes is None or was_reset else [after.peak_bytes]
-    if before.returned_bytes is not None and after.returned_bytes is not None:
-        returned = after.returned_bytes - before.returned_bytes
-        if returned >= 0:
-            bounds.append(after.reserved_bytes + returned)
+    returned = _returned(before, after)
+    if returned is not None:
+        bounds.append(after.reserved_bytes + returned)
     return min(bounds, default=None)
+
+
+def _returned_at_once(before: Use, after: Use) -> int | None:
+    """Return what torch gave back in its largest turn at least."""
+    if before.emptied_count is None or after.emptied_count is None:
+        return None
+    returned, turns = _returned(before, after), after.emptied_count - before.emptied_count
+    return -(-returned // turns) if returned is not None and turns > 0 else None
+
+
+def _returned(before: Use, after: Use) -> int | None:
+    """Return what torch gave back in between, None where nobody counted."""
+    if before.returned_bytes is None or after.returned_bytes is None:
+        return None
+    returned = after.returned_bytes - before.returned_bytes
+    return returned if returned >= 0 else None  # fell: somebody reset the counters
 
 
 def _is_new_maximum(before: Use, after: Use) -> bool:

@@ -84,6 +84,5 @@ def _use(device: torch.device) -> Use:
         return Use()
     driver = devices.driver_memory(device)
     if driver is None:
-        return Use(measure_device(device).held_bytes, *reserve[:3],
-                   allocated_bytes=reserve.allocated_bytes)
-    return Use(driver[1] - driver[0], *reserve[:3], driver[1], reserve.allocated_bytes)
+        return Use(measure_device(device).held_bytes, *reserve[:3], None, *reserve[3:])
+    return Use(driver[1] - driver[0], *reserve[:3], driver[1], *reserve[3:])

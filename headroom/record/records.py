@@ -3,8 +3,12 @@
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from ..base.said import said
 from .run import Run
 
+NO_RECORD = said("no_record", (
+    "No record of this prompt: it has not begun yet, or is older than the last runs that are kept."
+))
 Seen = TypeVar("Seen")
 
 

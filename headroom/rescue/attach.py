@@ -1,7 +1,7 @@
 """Connect the rescue with a running ComfyUI server."""
 
 from ..actions.purge import purge
-from ..guard.errors import is_out_of_memory
+from ..guard.errors import out_of_memory_behind
 from ..guard.explain import say_also
 from ..host import prompt_log, queue
 from ..host import server as host_server
@@ -23,7 +23,7 @@ def look_after_prompts() -> Rescue:
     def error_is_handled(error: BaseException) -> None:
         rescue.error_is_handled(error)
         guard = guard_host()
-        if guard is not None and is_out_of_memory(error):
+        if guard is not None and out_of_memory_behind(error):
             guard.forget_half_casts()  # which a second life would compute with
 
     prompt_log.hear(error_is_handled, rescue.prompt_is_over)

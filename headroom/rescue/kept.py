@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .failure import Failure, Heard
+from ..base.said import said_json
+from .failed_prompt import FailedPrompt, Heard
 
 MAX_KEPT = 50  # as many as there are run records
 
@@ -27,7 +28,7 @@ class Running:
 class Kept:
     """A prompt that ran out of memory, for as long as somebody may ask for it."""
 
-    failure: Failure
+    failure: FailedPrompt
     text: str
     sensitive: Mapping[str, Any] = field(default_factory=dict)
     rescued_as: str | None = None
@@ -76,7 +77,8 @@ class Book:
         failure = None
         if kept is not None:
             may = first_id is None and rescued_as is None
-            failure = {**kept.failure.as_json(), "can_rescue": may, "text": kept.text}
+            failure = {**kept.failure.as_json(), "can_rescue": may, "text": kept.text,
+                       "said": said_json(kept.text)}
         return {"rescued_as": rescued_as, "rescued_from": first_id, "failure": failure}
 
 

@@ -10,11 +10,12 @@ from typing import Any, Protocol
 
 from ..base.node_types import Registry
 from ..base.refusals import NotKnown, Refused
-from ..guard.errors import is_out_of_memory
+from ..base.said import joined, sentence_of
+from ..guard.errors import out_of_memory_behind
 from ..measure.journal import Entry, OomAttempt, executing_node
 from ..models.loaded import LoadedModel
 from . import words
-from .failure import Failure, Heard, failure_of
+from .failed_prompt import FailedPrompt, Heard, failure_of
 from .guarded_prompt import GuardedPrompt, guard_prompt
 from .kept import Book, Kept, Running
 from .settings import own_part, rescue_of
@@ -82,10 +83,13 @@ class Rescue:
     def error_is_handled(self, error: BaseException) -> None:
         """ComfyUI handles an error: see what holds the memory before it is all unloaded."""
         running = self._running
-        if running is None or not is_out_of_memory(error):
+        cause = out_of_memory_behind(error) if running is not None else None
+        if running is None or cause is None:
             return
-        if running.heard is None or running.heard.text != str(error):
-            running.heard = Heard.of(error, executing_node()[1], self._models())
+        if running.heard is None or running.heard.text != str(cause):
+            running.heard = Heard.of(cause, executing_node()[1], self._models())
+        if error is not cause:
+            running.heard = running.heard._replace(told_as=(type(error).__name__, str(error)))
 
     def note(self, entry: Entry) -> None:
         """Something went on without a part of what it was to do."""
@@ -137,14 +141,9 @@ class Rescue:
             kept = self._book.get(prompt_id) or self._from_history(prompt_id)
             first_id = self._book.first_id(prompt_id)
             if first_id is not None:
-                raise Refused(
-                    f"Prompt {prompt_id} was itself the second try of prompt {first_id}: "
-                    "a prompt is run again once."
-                )
+                raise Refused(words.is_second_try(prompt_id, first_id))
             if kept.has_run_again or self._host.is_known(kept.rescued_as or ""):
-                raise Refused(
-                    f"Prompt {prompt_id} was run again already, as prompt {kept.rescued_as}."
-                )
+                raise Refused(words.was_run_again(prompt_id, kept.rescued_as))
             guarded = self._again(kept)
             return {
                 "prompt_id": kept.rescued_as, "rescued_from": prompt_id, "text": kept.text,
@@ -169,7 +168,7 @@ class Rescue:
 
     # ---------------------------------------------------- the decision
 
-    def _decide(self, failure: Failure, running: Running) -> None:
+    def _decide(self, failure: FailedPrompt, running: Running) -> None:
         kept = self._book.keep(Kept(failure, words.what_failed(failure), running.sensitive))
         if self._book.first_id(failure.prompt_id) is not None:
             first = self._book.first(failure.prompt_id)
@@ -189,14 +188,14 @@ class Rescue:
         try:
             self._again(kept)
         except Refused as error:
-            kept.text = f"{kept.text} It cannot run again: {error}"
+            kept.text = words.cannot_run_again(kept.failure, sentence_of(error))
             self._tell(kept)
 
     def _again(self, kept: Kept) -> GuardedPrompt:
         failure, new_id = kept.failure, str(uuid.uuid4())
         guarded = self._guarded(failure)
         if failure.is_incomplete and not guarded.inserted:
-            raise Refused("no wire there brings a model that OOM Guard knows.")
+            raise Refused(words.NO_WIRE)
         # What had finished is in the history of the first life, and is not written twice even
         # where its cached result is lost.
         wanted = [out for out in failure.outputs if out not in failure.finished]
@@ -205,11 +204,11 @@ class Rescue:
                 new_id, guarded.prompt, wanted or list(failure.outputs)
             )
         except ValueError as error:
-            raise Refused(str(error)) from error
+            raise Refused(words.refused_by_host(str(error))) from error
         own = {**own_part(failure.extra_data), "rescued_from": failure.prompt_id}
         self._book.link(kept, new_id)
-        kept.text = " ".join(filter(None, (
-            words.runs_again(failure, new_id, self._host.keeps_no_results()),
+        kept.text = joined(" ", filter(None, (
+            words.runs_again(failure, self._host.keeps_no_results()),
             words.not_guarded(guarded.left),
         )))
         self._host.put_first(
@@ -219,7 +218,7 @@ class Rescue:
         self._tell(kept)
         return guarded
 
-    def _guarded(self, failure: Failure) -> GuardedPrompt:
+    def _guarded(self, failure: FailedPrompt) -> GuardedPrompt:
         """Return the prompt with guards where they cost no finished node its cached result."""
         prompt = copy.deepcopy(failure.prompt)  # ComfyUI writes into what it runs
         into = None if self._host.keeps_no_results() else unfinished_nodes(
@@ -233,13 +232,14 @@ class Rescue:
         if failure is not None:
             return self._book.keep(Kept(failure, words.what_failed(failure)))
         if entry is None and not self._host.is_known(prompt_id):
-            raise NotKnown(f"No prompt {prompt_id} is known: it is not in ComfyUI's history.")
-        raise Refused(f"Prompt {prompt_id} did not end in an out-of-memory error.")
+            raise NotKnown(words.is_unknown(prompt_id))
+        raise Refused(words.ended_otherwise(prompt_id))
 
     # ---------------------------------------------------- telling
 
     def _tell(self, kept: Kept) -> None:
-        log.warning("[Headroom] %s", kept.text)
+        again = f", again as {kept.rescued_as}" if kept.rescued_as else ""
+        log.warning("[Headroom] prompt %s%s: %s", kept.failure.prompt_id, again, kept.text)
         failure = kept.failure
         client = failure.extra_data.get("client_id")
         self._host.send_event(EVENT, {

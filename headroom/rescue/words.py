@@ -2,72 +2,135 @@
 
 from collections.abc import Sequence
 
+from ..base.device import MIB
+from ..base.said import Said, joined, said
 from ..measure.report import mib_text
-from .failure import Failure
+from .failed_prompt import FailedPrompt, ModelOnDevice
 from .guarded_prompt import Left
 
 MODELS_NAMED = 3
+NO_WIRE = said("refused_no_wire", "no wire there brings a model that OOM Guard knows.")
 
 
-def what_failed(failure: Failure) -> str:
+def what_failed(failure: FailedPrompt) -> Said:
     """Return which node failed, what it asked for and what held the memory, as one sentence."""
+    node = {"title": failure.title, "node_id": failure.node_id}
     if failure.is_incomplete:
-        return (
+        return said("rescue_incomplete", (
             f"Memory ran out in {_node(failure)}, and ComfyUI went on without a part of a LoRA or "
             "ControlNet: the result is not what was asked for."
-        )
-    memory = "RAM" if failure.where == "RAM" else "GPU memory"
-    asked = failure.asked_bytes
-    wanted = "" if asked is None else f" asking for {mib_text(asked)}"
-    return f"{_node(failure)} ran out of {memory}{wanted}{_held(failure)}."
+        ), **node)
+    in_ram = failure.where == "RAM"
+    memory = said("memory_ram", "RAM") if in_ram else said("memory_gpu", "GPU memory")
+    asked, held = _asked(failure), _held(failure)
+    text = f"{_node(failure)} ran out of {memory}{asked}{held}."
+    return said("rescue_failed", text, memory=memory, asked=asked, held=held, **node)
 
 
-def runs_again(failure: Failure, new_id: str, keeps_nothing: bool) -> str:
+def runs_again(failure: FailedPrompt, keeps_nothing: bool) -> str:
     """Return that the prompt runs again, and how much of it."""
-    cost = (
+    cost = said("rescue_all", (
         "everything runs again, because this ComfyUI keeps no results (--cache-none)"
-        if keeps_nothing else "what had finished comes from the cache"
-    )
-    return f"{what_failed(failure)} It runs again with OOM Guard as prompt {new_id}: {cost}."
+    )) if keeps_nothing else said("rescue_rest", "what had finished comes from the cache")
+    text = f"It runs again with OOM Guard: {cost}."
+    return joined(" ", [what_failed(failure), said("rescue_runs", text, cost=cost)])
 
 
-def can_run_again(failure: Failure) -> str:
+def can_run_again(failure: FailedPrompt) -> str:
     """Return that a second life is there for the asking."""
-    return f"{what_failed(failure)} It can run again with OOM Guard."
+    offer = said("rescue_offer", "It can run again with OOM Guard.")
+    return joined(" ", [what_failed(failure), offer])
 
 
-def failed_twice(second: Failure, first: Failure) -> str:
+def cannot_run_again(failure: FailedPrompt, why: str) -> str:
+    """Return that there is no second life, and why."""
+    cannot = said("rescue_cannot", f"It cannot run again: {why}", why=why)
+    return joined(" ", [what_failed(failure), cannot])
+
+
+def refused_by_host(why: str) -> Said:
+    """Return that ComfyUI refuses a prompt, in whose words."""
+    return said("rescue_refused", f"ComfyUI refuses the prompt: {why}", why=why)
+
+
+def is_second_try(prompt_id: str, first_id: str) -> Said:
+    """Return that a prompt had its second life already, being one itself."""
+    return said("refused_second", (
+        f"Prompt {prompt_id} was itself the second try of prompt {first_id}: "
+        "a prompt is run again once."
+    ))
+
+
+def was_run_again(prompt_id: str, new_id: str | None) -> Said:
+    """Return that a prompt had its second life already."""
+    return said("refused_again", f"Prompt {prompt_id} was run again already, as prompt {new_id}.")
+
+
+def is_unknown(prompt_id: str) -> Said:
+    """Return that there is no such prompt."""
+    text = f"No prompt {prompt_id} is known: it is not in ComfyUI's history."
+    return said("refused_unknown", text)
+
+
+def ended_otherwise(prompt_id: str) -> Said:
+    """Return that a prompt has not failed, or not for want of memory."""
+    text = f"Prompt {prompt_id} did not end in an out-of-memory error."
+    return said("refused_other_error", text)
+
+
+def failed_twice(second: FailedPrompt, first: FailedPrompt) -> Said:
     """Return the error of a second life, which names the one of the first too."""
-    return (
+    now, before = what_failed(second), what_failed(first)
+    return said("rescue_twice", (
         f"The second try of prompt {first.prompt_id} ran out of memory as well: "
-        f"{what_failed(second)} In the first try, {what_failed(first)}"
-    )
+        f"{now} In the first try, {before}"
+    ), now=now, before=before)
 
 
-def second_try(first: Failure) -> str:
+def second_try(first: FailedPrompt) -> Said:
     """Return what the final error of a guard says about the first life."""
-    return f"This was the second try of prompt {first.prompt_id}: {what_failed(first)}"
+    failed = what_failed(first)
+    text = f"This was the second try of prompt {first.prompt_id}: {failed}"
+    return said("rescue_second", text, failed=failed)
 
 
 def not_guarded(left: Sequence[Left]) -> str:
     """Return which wires could not be guarded; nothing where there are none."""
     if not left:
         return ""
-    wires = ", ".join(f"`{wire.input}` ({wire.type}) of node {wire.node_id}" for wire in left)
-    return f"Not guarded: what comes through {wires}."
+    wires = joined(", ", [_wire(wire) for wire in left])
+    return said("rescue_not_guarded", f"Not guarded: what comes through {wires}.", wires=wires)
 
 
-def _node(failure: Failure) -> str:
+def _wire(wire: Left) -> Said:
+    text = f"`{wire.input}` ({wire.type}) of node {wire.node_id}"
+    return said("rescue_wire", text, input=wire.input, type=wire.type, node_id=wire.node_id)
+
+
+def _node(failure: FailedPrompt) -> str:
     return f"{failure.title} (node {failure.node_id})"
 
 
-def _held(failure: Failure) -> str:
+def _asked(failure: FailedPrompt) -> str:
+    asked = failure.asked_bytes
+    if asked is None:
+        return ""
+    return said("rescue_asked", f" asking for {mib_text(asked)}", asked_mib=asked / MIB)
+
+
+def _held(failure: FailedPrompt) -> str:
     named = failure.held[:MODELS_NAMED]
     if not named:
         return ""
-    models = [
-        f"{one.file or one.class_name} ({one.kind}) {mib_text(one.loaded_bytes)}" for one in named
-    ]
+    models = joined(", ", [_model(one) for one in named])
     more = len(failure.held) - len(named)
-    others = f" and {more} more" if more else ""
-    return f" while these models were loaded: {', '.join(models)}{others}"
+    others = said("rescue_others", f" and {more} more", count=more) if more else ""
+    text = f" while these models were loaded: {models}{others}"
+    return said("rescue_held", text, models=models, others=others)
+
+
+def _model(held: ModelOnDevice) -> Said:
+    name = held.file or held.class_name
+    text = f"{name} ({held.kind}) {mib_text(held.loaded_bytes)}"
+    return said("rescue_model", text, name=name, kind=held.kind,
+                loaded_mib=held.loaded_bytes / MIB)

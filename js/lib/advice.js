@@ -1,7 +1,7 @@
 // Cards under a run: what to change, what that saves, and a button that does it. And "Make it fit …".
 import { h } from "./dom.js";
 import { mib } from "./format.js";
-import { saidText } from "./said.js";
+import { kindText, saidText } from "./said.js";
 import { fill } from "./words.js";
 
 const SHOWN = 3;
@@ -22,11 +22,9 @@ export function adviceText(item, words) {
   return /\{\w+\}/.test(said) ? item.text : said;
 }
 
-const KINDS = { "text encoder": "kindEncoder", "diffusion model": "kindDiffusion", "upscale model": "kindUpscale" };
-
-/** Models without a file are called by their kind, which has a name in each language. */
+/** Models without a file are called by their kind, which has a name in each language, and class. */
 const kindsIn = (models, words) =>
-  models.replace(/\b(text encoder|diffusion model|upscale model) /gi, (_, kind) => `${words[KINDS[kind.toLowerCase()]]} `);
+  models.replace(/(^|, )([A-Za-z ]+)(?= \w+(?=, |$))/g, (_, joint, kind) => joint + kindText(kind, words));
 
 export const titleOf = (item, words) => words[`title_${item.kind}`] ?? item.kind;
 
@@ -106,7 +104,8 @@ function fitForm(run, { words, onApply, onPlan }) {
     apply.disabled = true;
     if (!(gib > 0)) return;
     const items = await onPlan(gib);
-    if (Number(size.value) !== gib || !items) return;
+    if (Number(size.value) !== gib) return;
+    if (!items) return answer.replaceChildren();
     chosen = items;
     answer.textContent = planText(items, needs, gib * MIB, words);
     apply.disabled = !chosen.length;

@@ -2,9 +2,6 @@
 
 export const ADVICE_WORDS = {
   en: {
-    kindEncoder: "text encoder",
-    kindDiffusion: "diffusion model",
-    kindUpscale: "upscale model",
     advice: "What to change",
     adviceMore: "{count} more",
     adviceSaves: "Saves {range}",
@@ -56,12 +53,9 @@ export const ADVICE_WORDS = {
     title_reserve: "Reserve",
   },
   zh: {
-    kindEncoder: "文本编码器",
-    kindDiffusion: "扩散模型",
-    kindUpscale: "放大模型",
     advice: "可以改什么",
     adviceMore: "另有 {count} 条",
-    adviceSaves: "节省 {range}",
+    adviceSaves: "节省：{range}",
     adviceSaved: "实际节省了 {saved}",
     adviceRange: "{low} 至 {high}",
     adviceUpTo: "最多 {high}",

@@ -1,11 +1,19 @@
 // The routes of the server. `fetchApi` is the frontend's own: it knows the base path and the user.
+import { saidText } from "./said.js";
+import { fill } from "./words.js";
 
-/** What the server said when it refused, in its own words. */
+/** What the server said when it refused: in English, and with `said` for other languages. */
 export class Refused extends Error {
-  constructor(status, sentence) {
+  constructor(status, sentence, said) {
     super(sentence);
-    this.status = status;
+    Object.assign(this, { status, said });
   }
+}
+
+/** Why something was not done, in the language of `words`: refused, or the server says nothing. */
+export function reasonText(error, words) {
+  if (error instanceof Refused) return saidText(error.said, error.message, words);
+  return fill(words.noAnswer, { error: error.message });
 }
 
 export function createHttp(fetchApi) {
@@ -13,7 +21,7 @@ export function createHttp(fetchApi) {
     const response = await fetchApi(path, { cache: "no-store", ...options });
     const body = await response.json().catch(() => ({}));
     if (!response.ok) {
-      throw new Refused(response.status, body.error ?? `${path}: ${response.status}`);
+      throw new Refused(response.status, body.error ?? `${path}: ${response.status}`, body.said);
     }
     return body;
   }

@@ -1,6 +1,7 @@
 // The upper half of the panel: a bar for each device and the list of loaded models.
 import { h } from "./dom.js";
 import { dayAndTime, mib } from "./format.js";
+import { kindText } from "./said.js";
 import { fill } from "./words.js";
 
 /** One card for each device and one for RAM. */
@@ -66,7 +67,7 @@ function ramCard(ram, held, words) {
 }
 
 function card(id, name, usage, { parts, total, held }, words) {
-  const label = parts.map(([key, amount]) => `${words[key]} ${mib(amount)}`).join(", ");
+  const label = parts.map(([key, amount]) => `${words[key]} ${mib(amount)}`).join(words.rescueComma);
   return h(
     "div.headroom-card",
     { "data-device": id },
@@ -140,7 +141,7 @@ function modelRow(model, off, words, onOffload) {
     h(
       "div.headroom-model-text",
       {},
-      h("div", {}, h("strong", { title: model.class }, nameOf(model)), h("em", {}, model.kind)),
+      h("div", {}, h("strong", { title: model.class }, nameOf(model)), h("em", {}, kindText(model.kind, words))),
       h("div.headroom-quiet", {}, amountOnGpu(model, words)),
       h("div.headroom-thin", {}, h("span.headroom-part-models", { style: { width: `${share}%` } })),
     ),

@@ -1,11 +1,11 @@
 // The panel: what it knows, when it asks, and which part it draws again.
 import { h } from "./dom.js";
-import { Refused } from "./http.js";
+import { reasonText, Refused } from "./http.js";
 import { heldPeaks, memoryCards, modelList, nameOf, reserveControl } from "./memory_view.js";
 import { buildPanel } from "./panel_parts.js";
 import { createPoll } from "./poll.js";
 import { runDetails, runPicker } from "./run_view.js";
-import { firstColumn, isRunning } from "./runs.js";
+import { firstColumn, isRunning, withGuardsNamed } from "./runs.js";
 import { reportText } from "./said.js";
 import { fill } from "./words.js";
 
@@ -35,15 +35,16 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
       wasBusy = state.memory.busy;
       state.trouble = null;
     } catch (error) {
-      state.trouble = sentence(error);
+      state.trouble = runSentence(error);
     }
     draw();
   }
 
-  /** What the server said when it refused, or that it says nothing at all. */
-  function sentence(error) {
-    if (error instanceof Refused) return error.status === 404 ? words().runGone : error.message;
-    return fill(words().noAnswer, { error: error.message });
+  const sentence = (error) => reasonText(error, words());
+
+  /** The same where a run was asked for. */
+  function runSentence(error) {
+    return error instanceof Refused && error.status === 404 ? words().runGone : sentence(error);
   }
 
   /** Runs are asked for when the panel opens, while a prompt runs, and once after it. */
@@ -57,10 +58,12 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
     const listed = state.runs.some((run) => run.prompt_id === state.chosen);
     const id = listed ? state.chosen : state.runs[0]?.prompt_id;
     const known = state.run?.prompt_id === id && !isRunning(state.run);
-    if (id && !known) state.run = await http.run(id);
+    if (id && !known) state.run = await oneRun(id);
     if (!id) state.run = null;
     await askAdvice();
   }
+
+  const oneRun = async (id) => withGuardsNamed(await http.run(id), words());
 
   /** Advice is asked for once, when a run is over; older servers have none. */
   async function askAdvice() {
@@ -77,14 +80,14 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
 
   async function choose(promptId) {
     try {
-      state.run = await http.run(promptId);
+      state.run = await oneRun(promptId);
       state.chosen = promptId === state.runs[0]?.prompt_id ? null : promptId;
       await askAdvice();
       draw();
     } catch (error) {
       drawn.delete("picker"); // its choice is not what is shown, its list not what there is
       draw();
-      notify("warn", words().runs, sentence(error));
+      notify("warn", words().runs, runSentence(error));
       wasBusy = true;
       await poll.wake();
     }
@@ -95,7 +98,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
     try {
       return await http.advice(run.prompt_id, gib);
     } catch (error) {
-      notify("warn", words().fitButton, sentence(error));
+      notify("warn", words().fitButton, runSentence(error));
       return null;
     }
   }
@@ -125,7 +128,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
     try {
       await http.reserve(amount);
     } catch (error) {
-      notify("warn", words().reserve, error.message);
+      notify("warn", words().reserve, sentence(error));
       drawn.delete("reserve");
     }
     await poll.wake();

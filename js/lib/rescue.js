@@ -1,10 +1,9 @@
 // A prompt that ran out of memory: the offer to run it again, and what became of it.
 import { h } from "./dom.js";
-import { mib } from "./format.js";
-import { fill } from "./words.js";
+import { reasonText } from "./http.js";
+import { saidText } from "./said.js";
 
 const ASKED = "headroom-rescue";
-const MODELS_NAMED = 3;
 
 /** The two settings; the server reads them with every prompt, so nothing here has to act on them. */
 export const rescueSettings = [
@@ -27,20 +26,8 @@ export const rescueSettings = [
   },
 ];
 
-/** Which node failed, what it asked for and what held the memory, in the reader's language. */
-export function failureText(failure, words) {
-  const node = `${failure.title || failure.class_type} #${failure.node_id}`;
-  if (failure.is_incomplete) return fill(words.rescueIncomplete, { node });
-  const ram = failure.where === "RAM" ? words.ram : words.vram;
-  const asked = failure.asked_mib === null ? "" : fill(words.rescueAsked, { size: mib(failure.asked_mib) });
-  return fill(words.rescueFailed, { node, memory: ram }) + asked + heldText(failure.held, words);
-}
-
-function heldText(held, words) {
-  if (!held.length) return words.rescueEnd;
-  const named = held.slice(0, MODELS_NAMED).map((model) => `${model.file ?? model.class} ${mib(model.loaded_mib)}`);
-  return fill(words.rescueHeld, { models: named.join(words.rescueComma) });
-}
+/** What the server says about a prompt that ran out of memory, in the reader's language. */
+export const failureText = (failure, words) => saidText(failure.said, failure.text, words);
 
 /** What the event `headroom.rescue` means: an offer, or a message {severity, summary, detail}. */
 export function rescueMessage(event, words) {
@@ -49,7 +36,7 @@ export function rescueMessage(event, words) {
   if (event.rescued_from) return { severity: "error", summary: words.rescueTwice, detail };
   if (event.rescued_as) return { severity: "info", summary: words.rescueRuns, detail };
   if (failure.can_rescue) return { offer: true, summary: words.rescueTitle, detail };
-  return { severity: "warn", summary: words.rescueTitle, detail: failure.text };
+  return { severity: "warn", summary: words.rescueTitle, detail };
 }
 
 /** The part of a run's entry in the panel; null for a run that memory had nothing to do with. */
@@ -59,9 +46,8 @@ export function rescueEntry(run, words) {
   return h(
     "div.headroom-rescue",
     { "data-rescue": run.prompt_id },
-    run.rescued_from ? h("p", {}, words.rescueSecond) : null,
+    run.rescued_from && !failure ? h("p", {}, words.rescueSecond) : null,
     failure ? h("p", {}, failureText(failure, words)) : null,
-    run.rescued_as ? h("p", {}, words.rescueWas) : null,
     failure?.can_rescue ? button(run.prompt_id, words) : null,
   );
 }
@@ -104,9 +90,8 @@ export function createRescue({ http, words, notify }) {
       await http.rescue(promptId);
       close(promptId);
     } catch (error) {
-      if (!(error instanceof Error)) throw error;
       target.disabled = false;
-      notify("warn", words().rescueTitle, error.message);
+      notify("warn", words().rescueTitle, reasonText(error, words()));
     }
   }
 

@@ -73,6 +73,15 @@ export const COLUMNS = {
   seconds: (node) => (node.cached ? null : (node.seconds ?? null)),
 };
 
+/** The run with guards that the server put in called as the user's language calls them. */
+export function withGuardsNamed(run, words) {
+  const named = (node) => {
+    const [, from, slot] = /^headroom-guard-(.+)-(\d+)_*$/.exec(node.node_id) ?? [];
+    return from ? { ...node, title: `${words.title_oom_guard} #${from}.${Number(slot) + 1}` } : node;
+  };
+  return { ...run, nodes: run.nodes.map(named) };
+}
+
 /** The names of a run's nodes by id: equal titles are told apart by their number. */
 export function namesOf(run) {
   const titles = run.nodes.map(COLUMNS.title);

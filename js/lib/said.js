@@ -32,6 +32,11 @@ function valueText(name, value, sentences) {
   return value !== null && typeof value === "object" ? told(value, sentences) : value;
 }
 
+/** What a model is for, in the language of `words`; the server calls it so in English. */
+export function kindText(kind, words) {
+  return saidText({ key: `kind_${kind.toLowerCase().replaceAll(" ", "_")}`, values: {} }, kind, words);
+}
+
 /** A report's headline and text in the user's language; as the server wrote them in English. */
 export function reportText(report, words) {
   const sentences = SENTENCES.get(words);

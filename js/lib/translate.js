@@ -48,6 +48,7 @@ export function translateSettings(settings, words) {
       ...setting,
       name: said.name ?? setting.name,
       tooltip: said.tooltip ?? setting.tooltip,
+      ...(said.options && { options: setting.options.map((value) => ({ text: said.options[value] ?? value, value })) }),
       category: [pack, groups[group] ?? group, key],
     };
   });

@@ -186,6 +186,11 @@ def test_the_settings_speak_chinese_too(cpu_server, open_page):
     words = ROOT / "locales" / "zh" / "settings.json"
     for setting in json.loads(words.read_text(encoding="utf-8")).values():
         comfy.page.get_by_text(setting["name"], exact=True).first.wait_for(timeout=10_000)
+        for choice in list(setting.get("options", {}).values())[:1]:  # the default
+            comfy.page.get_by_text(choice, exact=True).first.wait_for(timeout=10_000)
+    comfy.set("Headroom.Rescue.AfterOutOfMemory", "run it again")
+    comfy.page.get_by_text("再次运行", exact=True).first.wait_for(timeout=10_000)
+    comfy.set("Headroom.Rescue.AfterOutOfMemory", "offer to run it again")
 
 
 # Names of widgets are P elements in older frontends, which give them 80 pixels however wide it is.

@@ -1,5 +1,7 @@
 """A run that is out of memory is offered again, with one button, and its picture appears."""
 
+import re
+
 import pytest
 from support.prompts import sampling
 
@@ -24,6 +26,11 @@ def second_run(comfy, first_id):
     return comfy.until(lambda: ended(comfy.get(f"/headroom/runs/{second_id}")))
 
 
+def close_the_hosts_dialog(comfy):
+    comfy.page.keyboard.press("Escape")  # about the error
+    comfy.page.locator(".p-dialog-mask").wait_for(state="detached")
+
+
 def ended(run):
     return run if run.get("status") not in (None, "running") else None
 
@@ -36,7 +43,7 @@ def test_the_button_of_the_offer_gives_the_picture(gpu, open_page, nodes2):
     offer.wait_for()
     words = offer.inner_text()
     assert "KSampler" in words or "CLIP" in words
-    assert "ran out of VRAM" in words and "asking for" in words
+    assert "ran out of GPU memory" in words and "asking for" in words
     offer.get_by_role("button", name="Run again with OOM Guard").click()
     second = second_run(comfy, run["prompt_id"])
     assert second["status"] == "success"
@@ -52,9 +59,8 @@ def test_the_entry_of_the_run_has_the_same_button(gpu, open_page):
     panel = comfy.open_panel()
     run = fails_once(gpu, comfy)
     entry = panel.locator(f"[data-rescue='{run['prompt_id']}']")
-    assert "ran out of VRAM" in entry.inner_text()
-    comfy.page.keyboard.press("Escape")  # ComfyUI's own dialog about the error
-    comfy.page.locator(".p-dialog-mask").wait_for(state="detached")
+    assert "ran out of GPU memory" in entry.inner_text()
+    close_the_hosts_dialog(comfy)
     entry.get_by_role("button", name="Run again with OOM Guard").click()
     assert second_run(comfy, run["prompt_id"])["status"] == "success"
     comfy.until(lambda: panel.get_by_text("Second try of a run").is_visible() or None)
@@ -84,5 +90,30 @@ def test_nothing_means_nothing_and_chinese_is_spoken(gpu, open_page):
     run = fails_once(gpu, comfy)
     offer = comfy.page.locator(f"[data-offer='{run['prompt_id']}']")
     offer.get_by_role("button", name="使用 OOM Guard 再次运行").wait_for()
+    offer_words = offer.inner_text()
+    assert "运行时显存不足，请求" in offer_words and not ENGLISH.search(offer_words)
     offer.get_by_role("button", name="关闭").click()
     offer.wait_for(state="detached")
+    fails_twice_in_chinese(gpu, comfy, run["prompt_id"])
+
+
+# Three words in a row: names of models, nodes and options are fewer.
+ENGLISH = re.compile(r"[A-Za-z]{2,}(?: [a-z]{2,}){2,}")
+
+
+def fails_twice_in_chinese(gpu, comfy, first_id):
+    close_the_hosts_dialog(comfy)
+    panel = comfy.open_panel()
+    gpu.arm_fault(above_bytes=100_000)
+    panel.locator(f"[data-rescue='{first_id}'] button").click()
+    second = second_run(comfy, first_id)
+    gpu.disarm()
+    assert second["status"] == "error" and second["gave_up"]
+    entry = panel.locator(f"[data-rescue='{second['prompt_id']}']")
+    entry.wait_for()
+    assert "第二次运行同样失败" in entry.inner_text()
+    assert "第一次的情况" in panel.locator(".headroom-gave-up").inner_text()
+    comfy.page.locator(".p-toast-message").filter(has_text="第二次运行同样失败").wait_for()
+    told = comfy.page.locator(".p-toast-message").filter(has_not_text="Version Compatibility")
+    for words in [panel.inner_text(), *told.all_inner_texts()]:
+        assert not ENGLISH.search(words), ENGLISH.search(words)

@@ -152,7 +152,7 @@ def test_after_the_prompt_loop_nothing_of_the_encoder_is_on_the_gpu(client):
 def test_prompts_encoded_once_need_no_encoder_the_next_time(client):
     run(client, "diffusers_encode_only")
     client.free()
-    # ComfyUI acts on /free once its queue is empty: a prompt that is quicker still finds the nodes' cache.
+    # ComfyUI acts on /free once its queue is empty: a quicker prompt still finds the nodes cached.
     entries = [run(client, "diffusers_encode_only") for _ in range(2)]
     nodes = {node["class_type"] for entry in entries
              for node in record(client, entry)["nodes"] if not node["cached"]}

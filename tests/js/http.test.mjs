@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createHttp, finishedRun, Refused } from "../../js/lib/http.js";
+import { createHttp, finishedRun, reasonText, Refused } from "../../js/lib/http.js";
+import { LANGUAGES } from "../../js/lib/words.js";
 
 function server(answers) {
   const asked = [];
@@ -54,4 +55,13 @@ test("a run that is being closed is asked for again until it has ended", async (
 test("a run that does not end is given as far as it is known", async () => {
   const http = { run: async () => ({ status: "running" }) };
   assert.equal((await finishedRun(http, "p", async () => {}, 3)).status, "running");
+});
+
+test("why something was not done is told in the user's language", async () => {
+  const { http } = server([{ status: 409, body: { error: "A prompt is running.", said: { key: "refused_busy", values: {} } } }]);
+  const refused = await http.purge().catch((error) => error);
+  assert.equal(reasonText(refused, LANGUAGES.en), "A prompt is running.");
+  assert.match(reasonText(refused, LANGUAGES.zh), /^有任务正在运行/);
+  assert.equal(reasonText(new Refused(409, "From an older server."), LANGUAGES.zh), "From an older server.");
+  assert.equal(reasonText(new TypeError("Failed to fetch"), LANGUAGES.zh), "服务器没有回应：Failed to fetch");
 });

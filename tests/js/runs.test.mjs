@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
   byCanvasNode, byDisplayNode, COLUMNS, firstColumn, growthOf, isRunning, namesOf, sortNodes, usedColumns,
+  withGuardsNamed,
 } from "../../js/lib/runs.js";
+import { LANGUAGES } from "../../js/lib/words.js";
 import { cachedNode, node, run } from "./fixtures.mjs";
 
 const ids = (nodes) => nodes.map((each) => each.node_id).join("");
@@ -85,4 +87,9 @@ test("nodes with equal titles are told apart by their number", () => {
 
 test("only a run with that status is still running", () => {
   assert.deepEqual(["running", "success", "error"].map((status) => isRunning({ status })), [true, false, false]);
+});
+
+test("guards that the server put in are called as the language calls them, by the output they guard", () => {
+  const found = withGuardsNamed(run([node("headroom-guard-1-0", { title: "OOM Guard" }), node("4", { title: "KSampler" })]), LANGUAGES.zh);
+  assert.deepEqual(found.nodes.map(({ title }) => title), ["显存不足守护 #1.1", "KSampler"]);
 });

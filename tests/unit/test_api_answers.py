@@ -13,11 +13,12 @@ from headroom.api import routes as api
 from headroom.api.gate import Gate
 from headroom.api.routes import Routes
 from headroom.base.refusals import NotKnown, Refused
+from headroom.base.said import said
 from headroom.record.highest import HeldPeaks
 
 ERRORS = [
-    (NotKnown("No record."), 404, "No record."),
-    (Refused("Not now."), 409, "Not now."),
+    (NotKnown(said("k", "No record.")), 404, "No record."),
+    (Refused(said("k", "Not now.")), 409, "Not now."),
     (ValueError("Expected this, but got that."), 400, "Expected this, but got that."),
     (OSError(30, "Read-only file system", "/somewhere/secret"), 409, "Read-only file system"),
     (OSError(28, "No space left on device"), 409, "No space left on device"),
@@ -43,7 +44,7 @@ class Recorder:
 
 
 def no_advice(prompt_id, into_gib):
-    raise NotKnown("No record of this prompt.")
+    raise NotKnown(said("k", "No record of this prompt."))
 
 
 def asked(*requests, act=None, rescue=lambda prompt_id: {}):
@@ -69,7 +70,7 @@ def asked(*requests, act=None, rescue=lambda prompt_id: {}):
 
 
 def assert_is_a_sentence(answer):
-    assert set(answer) == {"error"} and "\n" not in answer["error"]
+    assert {"error"} <= set(answer) <= {"error", "said"} and "\n" not in answer["error"]
     assert 5 <= len(answer["error"]) <= 700
 
 
@@ -87,6 +88,26 @@ def test_whatever_an_action_raises_becomes_a_sentence(monkeypatch, error, status
     assert found == status and words in answer["error"]
     assert_is_a_sentence(answer)
     assert "/somewhere" not in answer["error"]
+
+
+@pytest.mark.parametrize(("error", "said_to_pages"), [
+    (Refused(said("busy", "Not now.")), {"key": "busy", "values": {}}),
+    (NotKnown(said("gone", "No record.")), {"key": "gone", "values": {}}),
+    (ValueError(said("most", "At most 8 MiB.", most_mib=8)),
+     {"key": "most", "values": {"most_mib": 8}}),
+    (OSError("the folder is gone"),
+     {"key": "refused_failed", "values": {"detail": "OSError: the folder is gone"}}),
+    (ValueError("Expected this, but got that."), None),
+])
+def test_beside_a_sentence_stand_its_key_and_figures_for_pages_in_other_languages(
+    error, said_to_pages
+):
+    def fail(prompt_id):
+        raise error
+
+    body = json.dumps({"prompt_id": "p"})
+    [(_, answer)] = asked(("POST", "/headroom/rescue", body), rescue=fail)
+    assert answer.get("said") == said_to_pages
 
 
 LONG = "m" * 60_000

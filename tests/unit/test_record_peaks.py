@@ -32,6 +32,14 @@ def test_what_was_given_back_may_have_been_in_use_before():
     assert reached(before, after) == 160
 
 
+def test_what_was_given_back_in_one_turn_had_been_reserved_at_once():
+    before = Use(160, 60, 0, 900, emptied_count=7)
+    assert peak(before, Use(160, 60, 540, 900, emptied_count=8)) == Peak(640, 700)
+    assert peak(before, Use(160, 60, 540, 900, emptied_count=10)) == Peak(280, 700)
+    assert peak(before, Use(160, 60, 540, 900, emptied_count=7)) == Peak(160, 700)
+    assert peak(before, Use(160, 60, 540, 900)) == Peak(160, 700)
+
+
 def test_no_more_can_have_been_reserved_than_the_largest_reserve_ever():
     before = Use(used_bytes=160, reserved_bytes=60, returned_bytes=0, peak_bytes=300)
     after = Use(used_bytes=160, reserved_bytes=60, returned_bytes=400, peak_bytes=300)
@@ -72,18 +80,18 @@ def test_two_times_together_are_as_certain_as_the_less_certain_one():
 def test_the_true_peak_is_never_outside_of_the_bounds(seed):
     """A random allocator, read at random moments: the truth is known at every step."""
     draw = random.Random(seed)
-    other, reserve, returned, largest = 100, 0, 0, 0
-    last, true, exact = Use(100, 0, 0, 0), 100, 0
+    other, reserve, returned, largest, turns = 100, 0, 0, 0, 0
+    last, true, exact = Use(100, 0, 0, 0, emptied_count=0), 100, 0
     for _ in range(3000):
         kind = draw.random()
         if kind < 0.5:
             reserve += draw.randrange(50)
         elif kind < 0.6:
             freed = draw.randrange(reserve + 1)
-            reserve, returned = reserve - freed, returned + freed
+            reserve, returned, turns = reserve - freed, returned + freed, turns + 1
         largest, true = max(largest, reserve), max(true, other + reserve)
         if draw.random() < 0.3:
-            read = Use(other + reserve, reserve, returned, largest)
+            read = Use(other + reserve, reserve, returned, largest, emptied_count=turns)
             found = peak(last, read)
             assert found.at_least <= true <= found.at_most
             exact += found.at_least == found.at_most

@@ -174,6 +174,6 @@ def test_the_bounds_hold_with_each_of_pytorchs_own_allocators(tmp_path, allocato
     still, rising, given_back = (peaks[0] for peaks in answer["found"])
     assert still[0] == still[1] >= 1000 * MIB
     assert 100 * MIB <= rising[0] <= 140 * MIB and rising[0] <= rising[1]
-    assert given_back[0] == 0 and given_back[1] >= 100 * MIB
+    assert given_back[1] >= 100 * MIB
     if answer["told"]:
-        assert rising[0] == rising[1] == given_back[1]
+        assert rising[0] == rising[1] == given_back[0] == given_back[1]

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support.rescue_bench import PROMPT, Bench
+from support.rescue_bench import OOM, PROMPT, Bench
 
 from headroom.base.refusals import Refused
 
@@ -62,6 +62,20 @@ def test_the_client_is_told_the_second_id_what_failed_and_what_held_the_memory(b
     )
 
 
+def test_what_is_told_has_keys_and_figures_for_pages_in_other_languages(bench):
+    bench.fail()
+    [(_, data, _)] = bench.host.events
+    failed, again = data["failure"]["said"]["values"]["parts"]
+    assert (failed["key"], again["key"]) == ("rescue_failed", "rescue_runs")
+    assert failed["values"]["asked"] == {"key": "rescue_asked", "values": {"asked_mib": 1536.0}}
+    new_id, prompt = bench.only_queued[1:3]
+    bench.begin(new_id, prompt)
+    assert bench.rescue.about_first_life().values["failed"].key == "rescue_failed"
+    bench.end(failed="3")
+    twice = bench.host.events[-1][1]["failure"]["said"]
+    assert [twice["values"][name]["key"] for name in ("now", "before")] == ["rescue_failed"] * 2
+
+
 def test_everything_is_unloaded_before_a_second_life_and_only_then(bench):
     bench.fail()
     assert bench.purged == []
@@ -114,6 +128,39 @@ def test_another_error_or_none_is_left_alone(bench, error):
 def test_every_family_is_rescued(bench, error):
     bench.fail(error=error)
     assert bench.only_queued
+
+
+def raised(ending, cause=OOM, suppressed=False):
+    """An error as Python leaves it when a node raises it while it handles another one."""
+    ending.__context__, ending.__suppress_context__ = cause, suppressed
+    return ending
+
+
+@pytest.mark.parametrize("ending", [
+    RuntimeError("my node failed"), Exception(str(OOM)), ValueError("too large a picture"),
+    type("PackError", (Exception,), {})("the upscaler stopped"),
+])
+def test_an_error_that_a_node_made_of_an_out_of_memory_error_is_rescued(bench, ending):
+    bench.fail(error=raised(ending), failed="3")
+    assert bench.only_queued
+    failure = bench.host.events[-1][1]["failure"]
+    assert failure["asked_mib"] == 1536 and failure["error"].startswith("OutOfMemoryError")
+
+
+@pytest.mark.parametrize("error", [
+    raised(ValueError("wrong"), cause=RuntimeError("shapes do not match")),
+    raised(ValueError("wrong"), suppressed=True),
+])
+def test_an_error_that_was_raised_from_another_kind_is_left_alone(bench, error):
+    bench.fail(error=error)
+    assert bench.host.queued == [] and bench.host.events == []
+
+
+def test_an_out_of_memory_error_that_was_survived_does_not_excuse_a_later_one(bench):
+    bench.begin()
+    bench.rescue.error_is_handled(OOM)
+    bench.end(ValueError("wrong"), failed="3")
+    assert bench.host.queued == []
 
 
 def test_an_interrupt_is_never_answered_by_another_run(bench):

@@ -64,7 +64,7 @@ def test_unknown_and_running_prompts_are_told_apart(bench):
 
 
 def test_a_prompt_that_comfyui_refuses_is_told_in_one_sentence(bench):
-    bench.host.refusal = "ComfyUI refuses the prompt: node Sample does not exist."
+    bench.host.refusal = "node Sample does not exist."
     bench.fail()
     assert bench.host.queued == []
     [(_, data, _)] = bench.host.events

@@ -6,15 +6,16 @@ from typing import Any, NamedTuple
 
 from ..base.device import in_mib
 from ..base.prompt_graph import is_link, title_given
+from ..base.said import Said
 from ..guard.errors import Where, requested_bytes, where_of, where_of_text
 from ..models.loaded import LoadedModel
 from .wires import behind
 
 
-class Held(NamedTuple):
+class ModelOnDevice(NamedTuple):
     """A model that was loaded when memory ran out."""
 
-    kind: str
+    kind: Said
     class_name: str
     file: str | None  # None on a host that does not remember it
     loaded_bytes: int
@@ -27,14 +28,16 @@ class Heard(NamedTuple):
     where: Where
     kind: str
     text: str
-    held: tuple[Held, ...]
+    held: tuple[ModelOnDevice, ...]
+    told_as: tuple[str, str] | None = None  # type and text of the error that a node made of it
 
     @classmethod
     def of(
         cls, error: BaseException, node_id: str | None, models: list[LoadedModel]
     ) -> "Heard":
         held = [
-            Held(m.kind, m.class_name, m.file, m.loaded_bytes) for m in models if m.loaded_bytes > 0
+            ModelOnDevice(model.kind, model.class_name, model.file, model.loaded_bytes)
+            for model in models if model.loaded_bytes > 0
         ]
         held.sort(key=lambda model: -model.loaded_bytes)
         kind = type(error).__name__
@@ -48,11 +51,13 @@ class Heard(NamedTuple):
         """
         if node_id == self.node_id and kind == "RuntimeError":
             return True
-        return kind.rpartition(".")[2] == self.kind and text.startswith(self.text)
+        name = kind.rpartition(".")[2]
+        return any(name == kind and text.startswith(start)
+                   for kind, start in ((self.kind, self.text), self.told_as or (None, "")))
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedPrompt:
     """A prompt that ended in an out-of-memory error, as it stood in the queue."""
 
     prompt_id: str
@@ -65,7 +70,7 @@ class Failure:
     where: Where
     error: str  # its first line, with its type
     asked_bytes: int | None
-    held: tuple[Held, ...]
+    held: tuple[ModelOnDevice, ...]
     finished: frozenset[str]
     volatile: frozenset[str] = frozenset()
     is_incomplete: bool = False  # it ended in a success, but without a part of a LoRA or ControlNet
@@ -94,7 +99,7 @@ class Failure:
 def failure_of(
     entry: Mapping[str, Any], heard: Heard | None, volatile: frozenset[str] = frozenset(),
     left_out: Mapping[str, str] | None = None,
-) -> Failure | None:
+) -> FailedPrompt | None:
     """Return how a prompt of ComfyUI's history ran out of memory; None where it did not.
 
     `heard` is what was seen of its error; without it the type and the text in the history tell.
@@ -113,7 +118,7 @@ def failure_of(
     if found is None:
         return None
     ran = frozenset(prompt) if error is None else frozenset(map(str, error.get("executed") or []))
-    return Failure(
+    return FailedPrompt(
         prompt_id=str(prompt_id), number=number, prompt=prompt, extra_data=extra_data,
         outputs=tuple(outputs), finished=(cached | ran) - wrong, volatile=volatile, **found,
     )
