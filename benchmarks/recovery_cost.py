@@ -8,7 +8,7 @@ completes, to 8 %. At shares of it, each on a server that was started on such a 
 in a row with OOM Guard on model, text encoder and VAE, then two of stock, then the best setting
 that a user could find by hand. Each begins on an empty device, and OOM Guard without lessons.
 What runs on the CPU (a text encoder) computes nothing and copies nothing to be counted.
-The pager asks every two seconds what is free: where that falls moves the bytes a little.
+The pager asks every two seconds what is free: where that falls moves bytes (of Wan by a tenth).
 
 `failed_calls` are those of which OOM Guard tells or that ended a prompt (not those that ComfyUI
 answers by itself; `refused` counts refusals of the driver), `futile` those that were repeated after

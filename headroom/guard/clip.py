@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
+from ..base.device import same_device
 from ..base.said import said
 from ..host.adapter import current_host, guard_host
 from ..models.find import FoundModel
@@ -68,7 +71,7 @@ class GuardedCLIP(Guarded):
 
         def call() -> Any:
             nonlocal began_bytes
-            began_bytes = _loaded_bytes(clip.patcher)
+            began_bytes = _loaded_bytes(clip.patcher.load_device)
             if not plan.on_cpu:
                 return encode(*args, **kwargs)
             clip.guard_clone = clip.guard_clone or _on_cpu(clip)
@@ -88,7 +91,7 @@ class LoadAnew(RecoveryStep):
     The embedding comes first, and is by far the largest layer: on an empty device it goes into
     pages, which yield to the layers after it. Where pages of an earlier encoding are in the way it
     comes through a buffer, which keeps that size to the end (UMT5: 2,016 of 2,500 MiB).
-    `began` gives the bytes of its weights that were there when the failed try began.
+    `began` gives the bytes of weights, of any model, that were there when the failed try began.
     """
 
     name = said("step_offload", "offloading its own weights")
@@ -154,12 +157,13 @@ def _length(tokens: Any) -> int:
                for part in parts if isinstance(part, list))
 
 
-def _loaded_bytes(patcher: Any) -> int:
-    """Return the bytes of an encoder on its GPU that leave when it is unloaded."""
+def _loaded_bytes(device: torch.device) -> int:
+    """Return the bytes on a device of all that leaves it when models are unloaded."""
     host = current_host()
     if host is None:
         return 0
-    return sum(int(host.unloadable_bytes(entry)) for entry in host.entries_of([patcher]))
+    entries = [entry for entry in host.loaded_entries() if same_device(entry.device, device)]
+    return sum(int(host.unloadable_bytes(entry)) for entry in entries)
 
 
 def _on_cpu(clip: Any) -> Any | None:

@@ -57,6 +57,17 @@ def test_an_encoding_that_began_on_an_empty_device_is_not_begun_so_again(patcher
     assert choose([anew, on_cpu], lacking(2064), "same bits") == [on_cpu]
 
 
+def test_weights_of_other_models_can_have_been_in_the_way_as_well(monkeypatch):
+    """Their pages have left by now: the failed try needed the room."""
+    sizes = {"a diffusion model": 900 * MIB, "on another device": 70 * MIB}
+    entries = [SimpleNamespace(name=name, device=torch.device("cuda", index))
+               for index, name in enumerate(sizes)]
+    host = SimpleNamespace(loaded_entries=lambda: entries,
+                           unloadable_bytes=lambda entry: sizes[entry.name])
+    monkeypatch.setattr(clip, "current_host", lambda: host)
+    assert clip._loaded_bytes(GPU) == 900 * MIB
+
+
 def test_it_is_tried_once(patcher):
     anew, on_cpu = steps(patcher)
     assert anew.take(lacking(2064), 8) == "began with none of its own weights on the GPU"
