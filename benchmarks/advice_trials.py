@@ -136,8 +136,16 @@ class Trials:
         try:
             return self.device.attempt(prompt, mib) is None
         except PromptFailed as error:
-            self.broken.append(f"at {mib} MiB: {error}")
+            if not self.was_memory(error):
+                self.broken.append(f"at {mib} MiB: {error}")
             return False
+
+    def was_memory(self, error: PromptFailed) -> bool:
+        """Whether memory ran out before: ComfyUI then tries a VAE that is half on the CPU in tiles,
+        and that ends in another error.
+        """
+        run = self.client.get_json(f"/headroom/runs/{error.entry['prompt'][1]}")
+        return run["failure"] is not None
 
 
 def applied(prompt: Json, rounds: list[list[Json]]) -> Json:
