@@ -81,8 +81,8 @@ def _javascript() -> bool:
 
 
 def processes() -> int:
-    """How many test processes fit: one more than cores, since each waits for its servers."""
-    return min(MOST_PROCESSES, (os.cpu_count() or 1) + 1)
+    """How many test processes fit: two more than cores, since each waits for its servers."""
+    return min(MOST_PROCESSES, (os.cpu_count() or 1) + 2)
 
 
 def node_version(node: str) -> int:
