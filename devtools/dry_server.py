@@ -31,6 +31,8 @@ Json = dict[str, Any]
 # Memory of glibc that was used before is not mapped lazily; above this size it gives back.
 LAZY_RAM = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
 NO_COMPILING = {"TORCHDYNAMO_DISABLE": "1"}  # what TorchCompileModel would make runs nowhere
+# ComfyUI takes nodes that are ready out of sets of texts: else in another order at every start.
+SAME_ORDER = {"PYTHONHASHSEED": "0"}
 EMBEDDING_FOLDER = "HEADROOM_EMBEDDING_FOLDER"
 MIB = 1 << 20
 
@@ -61,7 +63,7 @@ class DryServer:
         self.comfyui = comfyui
         self.models, self.embeddings = Path(base) / "models", Path(base) / "embeddings"
         own = {EMBEDDING_FOLDER: str(self.embeddings.resolve())}  # never the user's
-        env = {**LAZY_RAM, **NO_COMPILING, **options.pop("env", {}), **own}
+        env = {**LAZY_RAM, **NO_COMPILING, **SAME_ORDER, **options.pop("env", {}), **own}
         self._server = ComfyServer(comfyui, Path(base), args=(*flags, *unpinned(comfyui)),
                                    packs=(*packs, *PACKS),
                                    fake_cuda=devices.words(), env=env, **options)

@@ -6,7 +6,12 @@ and a test of another module that starts one of its own would fail.
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+# HEADROOM_NODES2=1 draws every canvas with Nodes 2.0 where a test does not choose for itself.
+NODES2 = os.environ.get("HEADROOM_NODES2") == "1"
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +47,7 @@ def open_page(window):
     def open_one(server, **options) -> ComfyPage:
         page = ComfyPage(window.new_page(), server.url)
         pages.append(page)
-        return page.open(**options)
+        return page.open(**{"nodes2": NODES2, **options})
 
     yield open_one
     for page in pages:

@@ -120,3 +120,34 @@ def test_buttons_have_names_and_the_loaded_models_are_a_list(gpu, open_page):
         named = panel.get_by_role("button", name=f"Offload {model['file'] or model['class']}")
         assert named.count() >= 1
     assert panel.get_by_role("button", name="Find KSampler on the canvas").count() >= 1
+
+
+# Every message that the page shows, in their order.
+MESSAGES = """() => { window.told = [];
+  const look = () => { for (const each of document.querySelectorAll(".p-toast-message"))
+    if (each.innerText && !told.includes(each.innerText)) told.push(each.innerText); };
+  new MutationObserver(look).observe(document.body, { childList: true, subtree: true }); }"""
+
+
+def test_an_out_of_memory_error_is_told_at_once_and_marked_where_it_happened(gpu, open_page):
+    comfy = open_page(gpu).load_prompt(sampling(seed=46))
+    comfy.run()
+    comfy.load_prompt(sampling(seed=47, guarded=True))
+    panel = comfy.open_panel()
+    comfy.page.evaluate(MESSAGES)
+    events = comfy.listen("headroom.oom", "execution_success")
+    gpu.arm_fault(at=200, times=1)
+    run = comfy.run()
+    comfy.until(lambda: "execution_success" in events())
+    assert events().index("headroom.oom") < events().index("execution_success")
+    told = comfy.until(lambda: comfy.page.evaluate("() => told.length > 1 && told"))
+    assert "Out of memory, trying again" in told[0] and "Recovered" in told[-1]
+    mark = panel.locator(".headroom-mark-oom line").first
+    at = float(mark.get_attribute("x1"))
+    band = panel.locator(f".headroom-band[data-node='{run['oom'][0]['node_id']}'] rect")
+    start, width = (float(band.get_attribute(name)) for name in ("x", "width"))
+    assert start <= at < start + width
+    begun, ended = next(each["spans"] for each in run["nodes"]
+                        if each["node_id"] == run["oom"][0]["node_id"])[0]
+    share = (run["oom"][0]["at_seconds"] - begun) / (ended - begun)
+    assert (at - start) / width == pytest.approx(share, abs=0.05)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.abc
 import importlib.machinery
+import mmap
 import os
 import runpy
 import sys
@@ -62,6 +64,23 @@ def _without_large_work(torch: Any) -> None:
     if at_most:
         torch.Tensor.copy_, torch.Tensor.to, torch.Tensor.clone = copy_, cast, cloned
         torch.nn.functional.linear = product
+        _without_reading_ahead(torch)
+
+
+def _without_reading_ahead(torch: Any) -> None:
+    """Let what touches one byte of a mapped file read one page of it, not megabytes.
+
+    `torch.asarray`, by which safetensors makes a tensor, looks at the first byte of each.
+    """
+    mapped, advise = torch.UntypedStorage.from_file, ctypes.CDLL(None).madvise
+    advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+    def from_file(*args: Any, **kwargs: Any) -> Any:
+        storage = mapped(*args, **kwargs)
+        advise(storage.data_ptr(), storage.nbytes(), mmap.MADV_RANDOM)
+        return storage
+
+    torch.UntypedStorage.from_file = staticmethod(from_file)
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):

@@ -171,6 +171,12 @@ class ComfyPage:
             ".map(b => (typeof b === 'function' ? b() : b).text).filter(Boolean)]))"
         ))
 
+    def listen(self, *events: str) -> Callable[[], list[str]]:
+        """Give what tells the names of those of the server's events that have come, in order."""
+        self.page.evaluate("names => { window.came = []; for (const name of names)"
+                           " app.api.addEventListener(name, () => came.push(name)); }", events)
+        return lambda: list(self.page.evaluate("() => came"))
+
     def open_panel(self) -> Any:
         """Open our tab by its button, unless it is open, and give the panel."""
         panel = self.page.locator(".headroom-panel")

@@ -1,0 +1,84 @@
+"""What a newcomer reads is not cut: new nodes at their own width, help in the narrowest sidebar."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.prompts import picture
+
+pytestmark = [pytest.mark.host, pytest.mark.browser]
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTRACT = json.loads((ROOT / "tests" / "contract.json").read_text(encoding="utf-8"))
+LOCALES = pytest.mark.parametrize("locale", ["en", "zh"])
+SIDEBAR = 254  # pixels, the narrowest that the page opens
+
+ADD_ALL = """ids => { app.graph.clear(); for (const [i, id] of ids.entries()) {
+  const node = LiteGraph.createNode(id);
+  node.pos = [(i % 3) * 450, Math.floor(i / 3) * 400];
+  app.graph.add(node);
+} app.canvas.ds.scale = 1; app.canvas.ds.offset = [80, 140]; app.canvas.setDirty(true, true);
+return app.graph._nodes.map(node => [node.title, node.size[0]]); }"""
+# Names of widgets are P elements in older frontends, which give them 80 pixels however wide it is.
+CUT = """() => [...document.querySelectorAll("[data-node-id] *:not(p)")]
+  .filter(e => e.children.length === 0 && e.clientWidth > 0
+               && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX !== "visible")
+  .map(e => `${e.closest("[data-node-id]").dataset.nodeId}: ${e.textContent || e.value}`)"""
+# The classic canvas ends what it cuts with an ellipsis, so what it draws is looked through for one.
+DRAWN = """width => { const drawn = [], own = CanvasRenderingContext2D.prototype.fillText;
+  for (const node of app.graph._nodes) if (width) node.size[0] = width;
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
+    drawn.push(String(text)); return own.call(this, text, ...more); };
+  try { for (const node of app.graph._nodes) {
+    app.canvas.ds.offset = [80 - node.pos[0], 140 - node.pos[1]];
+    app.canvas.draw(true, true); } }
+  finally { CanvasRenderingContext2D.prototype.fillText = own; }
+  return drawn; }"""
+WIDER = """pixels => { const page = document.querySelector("pre").closest("[class*='overflow']");
+  page.style.width = `${pixels}px`; page.style.maxWidth = `${pixels}px`;
+  return [...page.querySelectorAll("pre, table, p, h1, h2, li")]
+    .filter(e => e.scrollWidth > e.clientWidth + 1
+                 || e.getBoundingClientRect().right > page.getBoundingClientRect().right + 1)
+    .map(e => `${e.tagName} ${e.scrollWidth}: ${e.textContent.slice(0, 60)}`); }"""
+
+
+@LOCALES
+def test_new_nodes_cut_no_title_value_or_button_in_nodes_2(cpu_server, open_page, locale):
+    comfy = open_page(cpu_server, nodes2=True, locale=locale)
+    widths = comfy.page.evaluate(ADD_ALL, list(CONTRACT))
+    comfy.loaded(len(CONTRACT))
+    comfy.page.locator("[data-node-id]").nth(len(CONTRACT) - 1).wait_for()
+    assert comfy.page.evaluate(CUT) == []
+    assert all(width >= 230 for _, width in widths)
+
+
+@LOCALES
+def test_new_nodes_cut_no_title_value_or_button_on_the_classic_canvas(
+    cpu_server, open_page, locale
+):
+    comfy = open_page(cpu_server, nodes2=False, locale=locale)
+    titles = {title for title, _ in comfy.page.evaluate(ADD_ALL, list(CONTRACT))}
+    comfy.loaded(len(CONTRACT))
+    drawn = comfy.page.evaluate(DRAWN, 0)
+    assert titles <= set(drawn) and [text for text in drawn if "\u2026" in text] == []
+    assert any("\u2026" in text for text in comfy.page.evaluate(DRAWN, 90))
+
+
+@pytest.mark.parametrize(
+    ("locale", "heading"), [("en", "Where it goes"), ("zh", "放在哪里")], ids=["en", "zh"]
+)
+def test_the_help_page_of_every_node_fits_the_narrowest_sidebar(
+    cpu_server, open_page, locale, heading
+):
+    comfy = open_page(cpu_server, locale=locale).load_prompt(picture())
+    page = comfy.page
+    page.evaluate(ADD_ALL, list(CONTRACT))
+    comfy.loaded(len(CONTRACT))
+    for index, (node_id, _) in enumerate(CONTRACT.items()):
+        page.evaluate("i => { const node = app.graph._nodes[i]; app.canvas.centerOnNode(node); "
+                      "app.canvas.selectItems([node]); }", index)
+        page.get_by_test_id("info-button").click()
+        page.get_by_role("heading", name=heading).wait_for()
+        first = (ROOT / "js" / "docs" / node_id / f"{locale}.md").read_text(encoding="utf-8")
+        page.get_by_role("heading", name=first.splitlines()[0].lstrip("# "), exact=True).wait_for()
+        assert page.evaluate(WIDER, SIDEBAR) == [], node_id
