@@ -23,6 +23,11 @@ def same_device(one: torch.device, other: torch.device) -> bool:
     return (one.type, one.index or 0) == (other.type, other.index or 0)
 
 
+def is_pool(device: torch.device) -> bool:
+    """Return whether torch's memory on `device` comes from the driver's pool (cudaMallocAsync)."""
+    return device.type == "cuda" and torch.cuda.get_allocator_backend() == "cudaMallocAsync"
+
+
 def backend(device: torch.device) -> Any | None:
     """Return torch's module for the kind of `device` (`torch.cuda`, `torch.xpu`, `torch.mps`).
 

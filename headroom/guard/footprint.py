@@ -47,7 +47,7 @@ class Measuring:
         if room is None or cached is None or before is None:
             return None
         if came_back is None or self._returned is None:
-            if not _is_pool(self._device):
+            if not devices.is_pool(self._device):
                 return None
             came_back = self._returned = 0
         returned = came_back - self._returned
@@ -63,10 +63,6 @@ def _returned(device: torch.device) -> int | None:
     """Return the bytes that torch's allocator has given back to the driver so far."""
     reserve = devices.torch_reserve(device)
     return None if reserve is None else reserve.returned_bytes
-
-
-def _is_pool(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.get_allocator_backend() == "cudaMallocAsync"
 
 
 def _unused(memory: DeviceMemory) -> int | None:

@@ -64,6 +64,8 @@ class SmallerTiles(RecoveryStep):
     `needs` estimates the bytes for a tile, of which two thirds are needed at least. `own` is the
     tile that ComfyUI takes by itself: tried where it can fit, so that the guard is never slower.
     `count` tells how many tiles of a size there are: of equally many the smallest are taken.
+    `quiet` tells how much of a room a tile can take without moving weights off the device (None:
+    all of it): not smaller than `own`, a tile is such, as each would bring them back many times.
     A video (`frames` above 1) that does not fit in its smallest tiles is then cut in time.
     """
 
@@ -74,8 +76,10 @@ class SmallerTiles(RecoveryStep):
         self, plan: Plan, sides: Sequence[int], smallest: int, below: int | None = None,
         frames: int = 1, needs: Callable[[int], float] | None = None, own: int | None = None,
         count: Callable[[int], int] | None = None,
+        quiet: Callable[[int], int | None] = lambda room_bytes: None,
     ) -> None:
         self._own = own
+        self._quiet = quiet
         self._count = count
         self._failed = 0  # how many tiles were tried in vain
         self._plan = plan
@@ -84,6 +88,7 @@ class SmallerTiles(RecoveryStep):
         largest = min(max(sides), below or max(sides)) - 1
         self._sizes = list(range(largest // smallest * smallest, smallest - 1, -smallest))
         self._smallest = smallest
+        self._unit = max(1, smallest // 2)  # of what is fitted to figures
         self._spans = list(_halvings(frames, 2))
 
     def spares(self, shortage: Shortage) -> int | None:
@@ -116,20 +121,29 @@ class SmallerTiles(RecoveryStep):
         return said("why_small", "it was no larger than the smallest tile")
 
     def larger(self, footprint: Footprint) -> int | None:
-        """Return the largest tile for the next time, by what this one took."""
+        """Return the best tile for the next time, by what this one took.
+
+        The largest that leaves the weights where they are; where none does, the largest.
+        """
         tile = self._plan.tile
         if tile is None or self._plan.frames is not None or self._plan.has_failed:
             return tile
-        grown = int(tile * (_SURE * footprint.room_bytes / footprint.need_bytes) ** 0.5)
-        grown = min(grown, max(self._sides) - 1) // self._smallest * self._smallest
-        return max(tile, self._even(grown))
+
+        def side(room_bytes: float) -> int:
+            grown = int(tile * (room_bytes / footprint.need_bytes) ** 0.5)
+            return min(grown, max(self._sides) - 1) // self._unit * self._unit
+
+        quiet = self._quiet(footprint.room_bytes)
+        if quiet is not None and side(quiet) >= (self._own or math.inf):
+            return self._even(side(quiet))
+        return max(tile, self._even(side(_SURE * footprint.room_bytes)))
 
     def _even(self, tile: int) -> int:
         """Return the smallest tile of which no more are needed than of this one."""
         if self._count is None:
             return tile
         most = self._count(tile)
-        sizes = range(self._smallest, tile, self._smallest)
+        sizes = range(self._smallest, tile, self._unit)
         return next((size for size in sizes if self._count(size) <= most), tile)
 
     def _largest(self, shortage: Shortage) -> int:
@@ -143,12 +157,20 @@ class SmallerTiles(RecoveryStep):
                     size for size in sizes
                     if self._needs(size) <= (room * _OWN if size == self._own else room)
                 ]
+            sizes = self._undisturbing(sizes, need, self._quiet(room)) or sizes
         if sizes is self._sizes or tile is not None or not sizes:
             most = (tile or max(self._sides)) // 2
             if need is not None and self._failed == 1:  # a quarter less is half of what it computes
                 most = (tile or max(self._sides)) * 3 // 4
             sizes = [size for size in sizes or self._sizes if size <= most]
         return sizes[0] if sizes else self._sizes[-1]
+
+    def _undisturbing(self, sizes: list[int], need: int, quiet: int | None) -> list[int]:
+        """Return those of `sizes` that take so little, down to ComfyUI's own; none for None."""
+        if quiet is None or self._own is None:
+            return []
+        takes = self._needs or (lambda size: need * self._share(size))
+        return [size for size in sizes if size >= self._own and takes(size) <= quiet]
 
     def _share(self, tile: int) -> float:
         """Return how much of what is computed at once now would be in one tile of this side."""

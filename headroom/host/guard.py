@@ -35,6 +35,7 @@ from .streaming import (
     make_buffers,
     settle_streaming,
     streamed_bytes,
+    undisturbing_bytes,
 )
 
 # What guard/ asks of ComfyUI about sampling and about streaming weights, with the rest.
@@ -42,6 +43,7 @@ __all__ = [
     "additional_models", "buffer_sizes", "buffers_bytes", "buffers_needed_bytes", "end_sampling",
     "estimated_bytes", "forget_half_casts", "has_half_pages", "make_buffers", "picture_size",
     "reset_conditioning", "settle_streaming", "start_sampling", "streamed_bytes",
+    "undisturbing_bytes",
 ]
 
 _CPU = torch.device("cpu")

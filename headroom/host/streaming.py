@@ -7,16 +7,30 @@ from typing import Any
 import comfy.model_management as mm
 import torch
 
-from ..base.device import same_device
+from ..base.device import is_pool, same_device
 from . import core as host
 from .half_cast import forget, half_cast, is_half_a_page
 
 _GROWTH_BYTES = 16 << 20  # comfy-aimdo's buffers grow in such steps
+_LEFT_FREE_BYTES = 256 << 20  # comfy-aimdo's VRAM_HEADROOM: pages leave when less is free
 
 
 def streamed_bytes(patcher: Any) -> int:
     """Return the bytes of a model's weights that every call of it brings onto the device."""
     return max(0, int(patcher.model_size()) - int(patcher.loaded_size()))
+
+
+def undisturbing_bytes(patcher: Any, room_bytes: int) -> int | None:
+    """Return how much of `room_bytes` calls of a model can take and its pages stay; None: all.
+
+    The pager asks the driver every two seconds what is free and reckons from there. What the pool
+    of cudaMallocAsync keeps at that moment is not free and counts once more when a call uses it
+    again. (https://github.com/Comfy-Org/comfy-aimdo, `budget_deficit`.)
+    """
+    if not host.is_dynamic(patcher):
+        return None
+    left = max(0, room_bytes - int(patcher.model_size()) - _LEFT_FREE_BYTES)
+    return left // 2 if is_pool(patcher.load_device) else left
 
 
 def buffers_bytes() -> int:

@@ -34,7 +34,7 @@ def _without_large_work(torch: Any) -> None:
     """
     at_most = float(os.environ.get(COPY_AT_MOST) or 0) * 1024
     copy, to, clone = torch.Tensor.copy_, torch.Tensor.to, torch.Tensor.clone
-    linear = torch.nn.functional.linear
+    times, linear = torch.Tensor.__mul__, torch.nn.functional.linear
     plain = (torch.Tensor, torch.nn.Parameter)
 
     def is_left_out(tensor: Any) -> bool:
@@ -56,6 +56,12 @@ def _without_large_work(torch: Any) -> None:
             return torch.empty_like(self, **kwargs)
         return clone(self, **kwargs)
 
+    def scaled(self: Any, scale: Any) -> Any:
+        is_one = type(scale) in plain and scale.numel() == 1 and scale.ndim <= self.ndim
+        if type(self) in plain and is_one and is_left_out(self):
+            return torch.empty_like(self, dtype=torch.result_type(self, scale))
+        return times(self, scale)
+
     def product(value: Any, weight: Any, bias: Any = None) -> Any:
         if is_left_out(weight) and value.device.type == "cpu":
             return value.new_zeros((*value.shape[:-1], weight.shape[0]))
@@ -63,7 +69,7 @@ def _without_large_work(torch: Any) -> None:
 
     if at_most:
         torch.Tensor.copy_, torch.Tensor.to, torch.Tensor.clone = copy_, cast, cloned
-        torch.nn.functional.linear = product
+        torch.Tensor.__mul__, torch.nn.functional.linear = scaled, product
         _without_reading_ahead(torch)
 
 

@@ -95,20 +95,39 @@ def test_the_next_time_tiles_are_as_large_as_what_these_took_allows():
     plan = Plan(tile=32)
     step = SmallerTiles(plan, [128, 128], 8)
     assert step.larger(Footprint(need_bytes=100, room_bytes=1000)) == 96
-    assert step.larger(Footprint(need_bytes=100, room_bytes=100_000)) == 120
+    assert step.larger(Footprint(need_bytes=100, room_bytes=100_000)) == 124
     assert step.larger(Footprint(need_bytes=100, room_bytes=100)) == 32
 
 
 def test_no_tile_is_larger_than_its_number_of_tiles_asks_for():
-    """Wan, 832x480: two tiles of 512 pixels hold the picture as well as two of 768."""
+    """Wan, 832x480: two tiles of 480 pixels hold the picture as well as two of 768."""
     def video(tile):
         return tile_count((60, 104), tile, is_video=True)
 
     plan = Plan()
     step = SmallerTiles(plan, [60, 104], 8, count=video)
     step.take(lacking(need=1000, room=999), 8)
-    assert plan.tile == 64
-    assert step.larger(Footprint(need_bytes=100, room_bytes=1000)) == 64
+    assert plan.tile == 60
+    assert step.larger(Footprint(need_bytes=100, room_bytes=1000)) == 60
+
+
+def of_a_video(quiet, tile=None):
+    plan = Plan(tile=tile)
+    return plan, SmallerTiles(plan, [60, 104], 8, needs=lambda side: side * side, own=32,
+                              quiet=lambda room_bytes: quiet)
+
+
+def test_a_tile_of_a_video_takes_no_room_from_its_weights_as_long_as_it_is_not_below_comfyuis_own():
+    for quiet, side in ((1600, 40), (1024, 32), (1023, 56), (None, 56)):
+        plan, step = of_a_video(quiet)
+        step.take(lacking(need=4000, room=3600), 8)
+        assert plan.tile == side
+
+
+def test_the_next_tile_of_a_video_is_the_largest_that_leaves_its_weights_where_they_are():
+    took = Footprint(need_bytes=1600, room_bytes=3600)
+    for quiet, side in ((1600, 40), (1500, 36), (1300, 36), (1024, 32), (1000, 56), (None, 56)):
+        assert of_a_video(quiet, tile=40)[1].larger(took) == side
 
 
 @pytest.mark.parametrize(("sides", "tile", "is_video", "count"), [
