@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 Json = dict[str, Any]
-DEFAULTS = {"steps": 2, "divide": 1, "prefer": ["same bits"]}
+DEFAULTS = {"steps": 2, "prompts": 2, "divide": 1, "prefer": ["same bits"]}
 
 
 def merged(recorded: Json, found: Json) -> Json:

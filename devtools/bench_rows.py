@@ -137,12 +137,13 @@ def _soak(r: Json) -> Json:
 def _recovery(r: Json) -> Json:
     """What each class cost at each share, in one line: the figures have no words."""
     def told(share: Json) -> str:
-        first, second = share["guarded"]
+        runs = share["guarded"]
+        later = max(runs[1:], key=lambda one: int(one["failed_calls"]))
         failed = ", ".join(str(one["failed_calls"]) if one["completed"] else "–"
-                           for one in (first, second))
+                           for one in (runs[0], later))
         ratio = share.get("of_by_hand")
         cost = f"{ratio['copied_mib']:.2f}, {ratio['launches']:.2f}" if ratio else "–"
-        return f"{failed}; {first['futile'] + second['futile']}; {cost}"
+        return f"{failed}; {sum(one['futile'] for one in runs)}; {cost}"
 
     return {"classes": {
         name: " / ".join(f"{percent}: {told(share)}" for percent, share in one["shares"].items())

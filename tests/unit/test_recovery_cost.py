@@ -100,6 +100,13 @@ def test_the_table_tells_both_prompts_and_the_ratio_to_the_best_by_hand(result):
     assert "60 %: 1, 0; 0; 0.50, 2.00" in line[1]
 
 
+def test_of_more_prompts_the_median_of_all_but_the_first_is_told(bench):
+    runs = [{"copied_mib": copied, "launches": copied} for copied in (7, 1, 3)]
+    assert bench.median(runs)["copied_mib"] == 3
+    assert bench.median(runs[:2])["copied_mib"] == 7
+    assert bench.median(runs[:1])["copied_mib"] == 7
+
+
 def test_it_measures_nothing_without_the_fake_driver(bench):
     with pytest.raises(bench.NotHere):
         bench.run(Namespace(fake_cuda=False))
