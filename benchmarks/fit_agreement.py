@@ -53,7 +53,7 @@ NEAR_MIB = 8
 AGAIN = 5
 FIRST_GUESS_MIB = 2816  # doubled until it is enough
 SETTINGS = {"context_mib": CONTEXT_MIB, "capability": "8.9", "cudnn_layout_copies": 1.0}
-TEMPLATES = ("default", "image2image", "hiresfix_latent_workflow", "controlnet_example",
+TEMPLATES = ("default", "image2image", "inpaint_example", "controlnet_example",
              "sdxlturbo_example", "flux_dev_checkpoint_example", "text_to_video_wan",
              "image_z_image_turbo")
 Json = dict[str, Any]

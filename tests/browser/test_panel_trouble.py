@@ -125,7 +125,8 @@ def test_buttons_have_names_and_the_loaded_models_are_a_list(gpu, open_page):
 # Every message that the page shows, in their order.
 MESSAGES = """() => { window.told = [];
   const look = () => { for (const each of document.querySelectorAll(".p-toast-message"))
-    if (each.innerText && !told.includes(each.innerText)) told.push(each.innerText); };
+    if (/memory/i.test(each.innerText) && !told.includes(each.innerText))
+      told.push(each.innerText); };
   new MutationObserver(look).observe(document.body, { childList: true, subtree: true }); }"""
 
 
