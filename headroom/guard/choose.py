@@ -65,7 +65,8 @@ def choose(steps: Sequence[RecoveryStep], shortage: Shortage, prefer: Prefer) ->
     able = [(step, spared) for step in left if (spared := step.spares(shortage)) != 0]
     missing = shortage.missing_bytes
     if not able:  # what the tidying up may have won is all there is
-        return [step for step in left if step.is_tidying and not shortage.tries][:1]
+        in_vain = shortage.tries or shortage.is_hopeless
+        return [step for step in left if step.is_tidying and not in_vain][:1]
     if missing is None:
         return [step for step, _ in able[:1]]
     ways = list(_ways(able, shortage, missing))

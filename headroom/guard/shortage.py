@@ -28,6 +28,8 @@ class Shortage:
     have. `garbage_bytes` went back to the driver between the two without being the call's own.
     `stuck_bytes` are the pages of dynamic VRAM that had not yielded to the failed call,
     `buffers_bytes` those of `need_bytes` through which weights were streamed.
+    `lacking_bytes` is what is missing for certain: for what was asked beside the very tensors that
+    the call held, wherever they may lie the next time.
     `tries` counts the retries so far after more than a return of memory, `is_changed` tells that
     one of them was after a step that is not exact.
     """
@@ -41,6 +43,7 @@ class Shortage:
     garbage_bytes: int = 0
     stuck_bytes: int = 0
     buffers_bytes: int = 0
+    lacking_bytes: int | None = None
     tries: int = 0
     is_changed: bool = False
 
@@ -53,6 +56,11 @@ class Shortage:
             return self
         missing = int(need_bytes) - self.room_bytes
         return replace(self, need_bytes=int(need_bytes), missing_bytes=missing, stuck_bytes=0)
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Return whether the same call cannot succeed, in whatever order memory is handed out."""
+        return self.lacking_bytes is not None and self.lacking_bytes > 0
 
     def less(self, spared_bytes: int) -> "Shortage":
         """Return what is still missing when a step has spared so many bytes."""
@@ -102,8 +110,14 @@ def shortage_of(failure: Failure, used: Sequence[torch.device], clean: Snapshot)
     return Shortage(
         failure.where, device, asked, None if asked is None else asked - left,
         None if asked is None else asked + own, room, max(0, freed - own), full.dynamic_bytes or 0,
-        failure.buffers_bytes,
+        failure.buffers_bytes, _lacking(asked, full, now, room),
     )
+
+
+def _lacking(asked: int | None, held: DeviceMemory, now: DeviceMemory, room: int) -> int | None:
+    if asked is None or held.allocated_bytes is None or now.allocated_bytes is None:
+        return None
+    return asked + max(0, held.allocated_bytes - now.allocated_bytes) - room
 
 
 def full_device(failure: Failure, used: Sequence[torch.device]) -> DeviceMemory | None:

@@ -75,6 +75,8 @@ def test_where_nothing_else_can_be_done_the_call_is_tried_again_once_all_the_sam
 
     steps = [Tidying("return", 0), Step("idle", 0)]
     assert chosen(steps, 60 * MIB) == ["return"]
+    hopeless = Shortage("device", GPU, missing_bytes=60 * MIB, lacking_bytes=1)
+    assert choose(steps, hopeless, "same bits") == []
     steps[0].is_spent = True
     assert chosen(steps, 60 * MIB) == []
 
@@ -99,6 +101,15 @@ def test_what_a_call_held_and_what_it_asked_for_is_what_it_needs():
     assert found.need_bytes == (530 + 300) * MIB
     assert found.garbage_bytes == 20 * MIB  # of the 550 that came back, not the call's own
     assert found.share_of(8) == int(8 * 600 / 830)
+
+
+def test_a_call_is_hopeless_when_its_very_tensors_leave_too_little_for_what_it_asked_for():
+    held = memory(free=40, allocated=800, reserved=900)
+    clean = memory(free=600, allocated=400, reserved=400)
+    for asked, is_hopeless in ((200, False), (201, True)):
+        found = shortage_of(failed(asked, held, held), [GPU], clean)
+        assert found.missing_bytes > 0 and found.is_hopeless == is_hopeless
+    assert not shortage_of(failed(300, held, held, "out of memory"), [GPU], clean).is_hopeless
 
 
 def test_pages_of_dynamic_vram_can_go_between_two_calls_but_not_in_one():
