@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import math
 import sys
 import tempfile
 import time
@@ -49,6 +50,7 @@ from devtools.workflows import WORKFLOWS, published_prompt
 NAME = "fit_agreement"
 DEVICE = FAKE
 CONTEXT_MIB = 400.0
+LEAST_MIB = int(CONTEXT_MIB) + 16  # on less ComfyUI does not start
 NEAR_MIB = 8
 AGAIN = 5
 FIRST_GUESS_MIB = 2816  # doubled until it is enough
@@ -195,7 +197,7 @@ def started(what: Compared, base: str, capacity_mib: float = 1 << 20) -> DryServ
 
 def thresholds(told: Callable[[int], Verdict]) -> dict[str, int]:
     """The smallest capacity that completes, and the smallest on which nothing streams."""
-    low, high = int(CONTEXT_MIB) + 16, FIRST_GUESS_MIB
+    low, high = LEAST_MIB, FIRST_GUESS_MIB
     while told(high).word != "resident" and high < ROOM_MIB:
         high *= 2
 
@@ -208,7 +210,9 @@ def thresholds(told: Callable[[int], Verdict]) -> dict[str, int]:
 
 
 def around(edge: int, count: int) -> list[int]:
-    return [round(edge * (1 + (k - count // 2) / 100)) for k in range(count)]
+    """Capacities a step of 1 % apart, with the edge in the middle unless ComfyUI starts on none."""
+    first = max(-(count // 2), math.ceil((LEAST_MIB / edge - 1) * 100))
+    return [round(edge * (1 + (first + k) / 100)) for k in range(count)]
 
 
 if __name__ == "__main__":

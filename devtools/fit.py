@@ -188,7 +188,9 @@ def _tried(
                    context_mib=args.context_mib)
         runs = [len(each) for each in work.prompts().values()]
         work.bar = ProgressBar({}, out, total=sum(runs) * len(args.cards) + len(prompt))
-        return work.cards(args.cards)
+        trials = work.cards(args.cards)
+        facts["room_copied_mib"] = work.room_mib
+        return trials
 
 
 if __name__ == "__main__":

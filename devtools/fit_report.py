@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .fit_run import ADVISED, GUARDED, PLAIN, Trial
+from .fit_verdict import RESIDENT_BELOW_MIB
 from .table import render
 
 ORDER = (PLAIN, GUARDED, ADVISED)
@@ -13,7 +14,8 @@ NOTHING = "-"
 def report(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
     """The whole text; `facts` are those of `devtools.fit`."""
     parts = [_head(facts), cards(trials), peaks(trials), added(trials, facts)]
-    parts += [text for text in (_stops(trials), _applied(trials)) if text]
+    more = (copied(trials, facts["room_copied_mib"]), _stops(trials), _applied(trials))
+    parts += [text for text in more if text]
     return "\n\n".join(parts)
 
 
@@ -78,6 +80,31 @@ def added(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
     line("CUDA context (0.3 to 0.5 GB on real cards)", [context for _ in largest])
     line("kept by the allocator", [node and node.peak_mib - node.need_mib for node in largest])
     return render(rows)
+
+
+def copied(trials: Sequence[Trial], room_mib: Mapping[str, float]) -> str:
+    """What nodes without steps copied, such as encoders, where it is not what they copy with room.
+
+    The verdict is of the steps alone; an encoder that streams, or computes on the CPU, shows here.
+    """
+    plain = [trial for trial in trials if trial.way == PLAIN]
+    titles = {node.node_id: node.title for trial in plain for node in trial.nodes}
+    here = [{node.node_id: node.copied_mib for node in trial.nodes if node.node_id in room_mib}
+            for trial in plain]
+    found = [room_mib, *here]
+    sums = [sum(nodes.values()) for nodes in found]
+    differ = [abs(total - sums[0]) >= RESIDENT_BELOW_MIB
+              for total, nodes in zip(sums, found, strict=True) if nodes.keys() == room_mib.keys()]
+    if not any(differ):
+        return ""
+    rows = [["", "copied to the GPU outside of steps, MiB", "with room",
+             *(f"{trial.card_gib:g} GiB" for trial in plain)]]
+    for key in room_mib:
+        if any(nodes.get(key, 0.0) >= RESIDENT_BELOW_MIB for nodes in found):
+            rows.append([key, titles.get(key, ""), *(_mib(nodes.get(key)) for nodes in found)])
+    rows.append(["", "in all", *map(_mib, sums)])
+    return (f"{render(rows)}\nLess in all than with room: something is computed on the CPU. More: "
+            "weights are streamed, or loaded again.")
 
 
 def _stops(trials: Sequence[Trial]) -> str:

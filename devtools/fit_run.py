@@ -55,6 +55,7 @@ class Fit:
         self.registry = ObjectInfo(info)
         self.context_mib = context_mib
         self.anyway_mib: dict[str, float] = {}
+        self.room_mib: dict[str, float] = {}
         self.bar = ProgressBar({}, None if show else io.StringIO())
 
     def prompts(self) -> dict[str, Json]:
@@ -71,9 +72,14 @@ class Fit:
         return trials
 
     def look_at_room(self) -> Trial:
-        """Learn what a step copies where nothing can stream, from the run that is returned."""
+        """Learn what is copied where nothing can stream, from the run that is returned.
+
+        In each step, and by each node that takes none, its models in it.
+        """
         room = self.trial(ROOM_MIB / 1024, ROOM, self.prompt)[0]
         self.anyway_mib = {node.node_id: per_step_mib(node) or 0.0 for node in room.nodes}
+        self.room_mib = {node.node_id: node.copied_mib for node in room.nodes
+                         if not self.registry.samples(node.class_type)}
         return room
 
     def card(self, gib: float) -> list[Trial]:

@@ -16,7 +16,8 @@ class Node:
     """What one node took, in MiB: at the peak of the device, of that by tensors and pages.
 
     `workspace_mib`: the largest that a convolution had, which is part of the need. `steps_mib`:
-    copied to the device in each step. `refused`: allocations that found no room.
+    copied to the device in each step, of `copied_mib` in all. `refused`: allocations that found no
+    room.
     """
 
     node_id: str
@@ -27,6 +28,7 @@ class Node:
     workspace_mib: float
     refused: int
     steps_mib: tuple[float, ...] = ()
+    copied_mib: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -109,5 +111,6 @@ def nodes_of(record: Mapping[str, Any], taken: Sequence[Mapping[str, Any]],
             node["node_id"], node["class_type"], node["title"] or node["class_type"],
             round(peak, 1), round(min(need, peak), 1),
             round(own["workspace_bytes"] / MIB, 1), own["refused"],
-            tuple(round(step / MIB, 1) for step in own["steps"])))
+            tuple(round(step / MIB, 1) for step in own["steps"]),
+            round(own["htod_bytes"] / MIB, 1)))
     return nodes

@@ -12,7 +12,7 @@ import torch
 from devtools import dry_server
 from devtools.fit import amount, capability
 from devtools.fit import cards as parse_cards
-from devtools.fit_report import report
+from devtools.fit_report import copied, report
 from devtools.fit_run import ADVISED, GUARDED, PLAIN, Trial
 from devtools.fit_verdict import Node, Verdict, nodes_of, verdict
 
@@ -81,9 +81,9 @@ def test_the_need_of_a_node_is_tensors_pages_and_context_and_never_above_its_pea
                         {"node_id": "9", "class_type": "SaveImage", "title": None}]}
     taken = [{"node_id": "3", "peak_bytes": 900 * MIB, "allocated_bytes": 300 * MIB,
               "pages_bytes": 100 * MIB, "workspace_bytes": 64 * MIB, "refused": 2,
-              "steps": [5 * MIB]}]
+              "steps": [5 * MIB], "htod_bytes": 7 * MIB}]
     (node,) = nodes_of(record, taken, context_mib=400)
-    assert node == Node("3", "KSampler", "Mine", 900, 800, 64, 2, (5,))
+    assert node == Node("3", "KSampler", "Mine", 900, 800, 64, 2, (5,), 7)
     taken[0]["allocated_bytes"] = 2000 * MIB
     assert nodes_of(record, taken, 400)[0].need_mib == 900
 
@@ -110,7 +110,7 @@ def test_the_report_has_a_line_a_card_and_every_addition_on_a_line_of_its_own():
               Trial(8, ADVISED, Verdict("resident"), 4000, 1, nodes, ("Use less.",)),
               Trial(6, PLAIN, Verdict("stopped", None, "Face (7)", "no face"), 4000, 1, nodes)]
     facts = {"workflow": "w.json", "comfyui": "0.3.75", "capability": "8.9", "context_mib": 400,
-             "made_pictures": [], "side": 1024, "files": {
+             "made_pictures": [], "side": 1024, "room_copied_mib": {}, "files": {
                  "vae/a.safetensors": {"mib": 160, "from": "published sizes"}}}
     text = report(trials, facts)
     assert "8 GiB  streams 500 MiB a step  resident  resident" in text
@@ -118,6 +118,21 @@ def test_the_report_has_a_line_a_card_and_every_addition_on_a_line_of_its_own():
     for line in ("tensors and weights", "layout copies", "CUDA context", "kept by the allocator"):
         assert line in text
     assert json.dumps([trial.as_json() for trial in trials])
+
+
+def encoding(copied_mib, gib):
+    loader = Node("1", "CLIPLoader", "Load CLIP", 400.0, 400.0, 0.0, 0)
+    encoder = Node("2", "CLIPTextEncode", "Encode", 900.0, 800.0, 0.0, 0, (), copied_mib)
+    return Trial(gib, PLAIN, Verdict("resident"), 900.0, 1, [loader, encoder, sampler(9.0, 0.0)])
+
+
+def test_an_encoder_that_streams_or_computes_on_the_cpu_is_told_beside_the_verdict():
+    with_room = {"1": 500.0, "2": 0.0}  # loaded by the loader there, by the encoder on a card
+    assert copied([encoding(500.0, 12), encoding(503.0, 8)], with_room) == ""
+    told = copied([encoding(500.0, 12), encoding(1300.0, 6), encoding(0.0, 1)], with_room)
+    assert [line.split()[-4:] for line in told.splitlines() if line.startswith("   in all")] == [
+        ["500", "500", "1,300", "0"]]
+    assert "computed on the CPU" in told and "KSampler" not in told
 
 
 def test_a_dry_run_reads_no_weight_and_begins_without_lessons(monkeypatch, tmp_path):
