@@ -35,6 +35,7 @@ WAN = {"model_type": "t2v", "dim": 5120, "ffn_dim": 13824, "freq_dim": 256, "tex
 SHAPES = {"SD1.5": (4, 64, 77, 768, 0), "SDXL": (4, 128, 77, 2048, 1280),
           "Flux": (16, 128, 256, 4096, 768), "Wan": (16, 60, 512, 4096, 0)}
 WAN_FRAMES = 21  # of the latent: 81 frames of video
+DRAWN = 1_000_003  # random numbers that every weight repeats; a prime, so that no two rows are equal
 
 
 def network(kind, depth):
@@ -54,10 +55,11 @@ def network(kind, depth):
 
 
 def random_model(kind, depth):
-    """A MODEL whose weights were made on the device, one tensor at a time, and lie in RAM."""
+    """A MODEL with random weights that lie in RAM."""
     generator = torch.Generator(device=mm.get_torch_device()).manual_seed(1)
+    noise = torch.randn(DRAWN, generator=generator, device=generator.device)
     weights = {
-        name: _weight(value.shape, generator)
+        name: _weight(value.shape, noise)
         for name, value in network(kind, depth).state_dict().items()
     }
     return comfy.sd.load_diffusion_model_state_dict(weights)
@@ -75,11 +77,12 @@ def zero_model(kind, depth):
         return comfy.sd.load_diffusion_model_state_dict(weights)
 
 
-def _weight(shape, generator):
+def _weight(shape, noise):
     if len(shape) < 2:
         return torch.zeros(shape, dtype=torch.bfloat16) if shape else torch.tensor(1.0)
-    values = torch.randn(shape, generator=generator, device=generator.device)
-    return (values / math.prod(shape[1:]) ** 0.5).to(torch.bfloat16).cpu()
+    values = (noise / math.prod(shape[1:]) ** 0.5).to(torch.bfloat16).cpu()
+    count = math.prod(shape)
+    return values.repeat(-(-count // DRAWN))[:count].reshape(shape)
 
 
 def conditioning(kind):
