@@ -35,7 +35,7 @@ WAN = {"model_type": "t2v", "dim": 5120, "ffn_dim": 13824, "freq_dim": 256, "tex
 SHAPES = {"SD1.5": (4, 64, 77, 768, 0), "SDXL": (4, 128, 77, 2048, 1280),
           "Flux": (16, 128, 256, 4096, 768), "Wan": (16, 60, 512, 4096, 0)}
 WAN_FRAMES = 21  # of the latent: 81 frames of video
-DRAWN = 1_000_003  # random numbers that every weight repeats; a prime, so that no two rows are equal
+DRAWN = 1_000_003  # random numbers that every weight repeats; a prime: no two rows are equal
 
 
 def network(kind, depth):
