@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from devtools.ui_subgraph import INPUTS, OUTPUTS
 
 ROOT = Path(__file__).resolve().parents[2]
