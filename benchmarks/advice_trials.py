@@ -30,7 +30,7 @@ class Trials:
         """
         before, wanted = self.needs(stock)
         found = self.advice()
-        result = {"stock": before, "predicted_peak_mib": self.predicted()}
+        result: Json = {"stock": before, "predicted_peak_mib": self.predicted()}
         if self.args.each:
             result["each"] = [self.alone(stock, one, before) for one in found if _counts(one)]
         unchanged = {"advised": dict(before), "first_peak_mib": before["peak_reserved_mib"],

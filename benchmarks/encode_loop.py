@@ -95,7 +95,8 @@ class EncodeBench:
     def throughput(self, turns: int, per_turn: int) -> dict[str, object]:
         self.encode(per_turn)
         self.core(per_turn)
-        ours, core = [], []
+        ours: list[Done] = []
+        core: list[Done] = []
         for turn in range(turns):
             for measure in ((self.encode, self.core), (self.core, self.encode))[turn % 2]:
                 done = measure(per_turn)[0]

@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> Json:
     """Return for each published figure ours with and without layout copies, and the error."""
     if reason := fake_cuda().why_not():
         raise NotHere(reason)
-    ours: dict[str, Json] = {}
+    ours: dict[str, dict[int, Json]] = {}
     for name in args.cases:
         wanted = (1, 0) if name in ALSO_WITHOUT else (1,)
         ours[name] = {copies: measured(name, copies) for copies in wanted}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -220,7 +221,7 @@ def decode(pictures: int, dtype: torch.dtype) -> None:
 
 
 CASES: dict[str, Callable[[], None]] = {
-    **{f"{kind}_{way}": (lambda kind=kind, way=way: transformer(kind, way))
+    **{f"{kind}_{way}": partial(transformer, kind, way)
        for kind in ("unet", "flux", "ltx") for way in ("plain", "upcasting", "group_offload")},
     "sdxl_fp16": sdxl,
     "sdxl_fp32": lambda: sdxl("plain attention", torch.float32),

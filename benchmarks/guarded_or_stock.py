@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import on_path  # noqa: F401
-from recovery_cost import ROOM_MIB, Cost
+from recovery_cost import Cost
 from recovery_cost import add_arguments as add_cost_arguments
 
 from devtools.bench_run import alone
 from devtools.dry_server import DryServer
 from devtools.errors import DevError, NotHere
 from devtools.graph import Graph, add_checkpoint, add_guard
-from devtools.public_models import sparse_files
 
 NAME = "guarded_or_stock"
 CAPACITIES_MIB = {
@@ -84,39 +83,38 @@ def only_guarded(both: Json) -> bool:
 
 
 class _Both(Cost):
-    """The measurements, on one server."""
+    """The measurements, each capacity on a server that started on such a device."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         super().__init__("SD1.5", args)
 
     def measured(self) -> Json:
         with tempfile.TemporaryDirectory() as folder:
-            dry = DryServer(self.tree, Path(folder), ROOM_MIB)
-            with dry:
-                dry.add_models(sparse_files(self.kind.files, dry.shapes))
-                return {name: {f"{mib} MiB": self.both(dry, name, mib)
-                               for mib in self.args.mib or CAPACITIES_MIB[name]}
-                        for name in self.args.cases}
+            return {name: {f"{mib} MiB": self.both(Path(folder), name, mib)
+                           for mib in self.args.mib or CAPACITIES_MIB[name]}
+                    for name in self.args.cases}
 
-    def both(self, dry: DryServer, name: str, mib: int) -> Json:
-        self.limit += 1  # lessons are kept for equal options
+    def both(self, folder: Path, name: str, mib: int) -> Json:
         found = {}
-        for way, options in (("guarded", {"max_attempts": 8 + self.limit}), ("stock", None)):
-            dry.empty(mib)
-            found[way] = [self.counted(dry, name, options) for _ in range(2)]
+        with self.server(mib, folder) as dry:
+            for way, options in (("guarded", {}), ("stock", None)):
+                dry.empty(mib)
+                found[way] = [self.tried(dry, name, options) for _ in range(2)]
         print(name, mib, [[one["completed"], one["failed_calls"], one["copied_mib"],
                            one["launches"]] for ones in found.values() for one in ones],
               worse(found), file=sys.stderr, flush=True)
         return found
 
-    def counted(self, dry: DryServer, name: str, options: Json | None) -> Json:
+    def tried(self, dry: DryServer, name: str, options: Json | None) -> Json:
         before = dry.log_text().count(FALLBACK)
-        prompt = self.prompt if name == "batch" else self.decode
-        one = self.one(dry, prompt(self.batch, options=options))
+        if name == "batch":
+            one = self.one(dry, guard=options)
+        else:
+            one = self.counted(dry, self.decode(options))
         one["failed_calls"] += dry.log_text().count(FALLBACK) - before
         return one
 
-    def decode(self, batch: int, tile: int | None = None, options: Json | None = None) -> Json:
+    def decode(self, options: Json | None) -> Json:
         """A decode alone, of another latent in every prompt."""
         self.seed += 1
         graph = Graph()

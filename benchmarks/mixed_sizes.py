@@ -164,7 +164,8 @@ def _size_lists() -> dict[str, list[Any]]:
     random.Random(1).shuffle(mixed)
     text = "\n".join(str(size) for size in mixed)
     bucketed = {"fit": "round up to bucket", "bucket": 128}
-    ways = {"sorted": {}, "bucket 128": bucketed, "padded": {"fit": "pad up to largest"}}
+    padded = {"fit": "pad up to largest"}
+    ways: dict[str, dict[str, Any]] = {"sorted": {}, "bucket 128": bucketed, "padded": padded}
     return {"mixed": mixed} | {
         name: [item.size for item in headroom.sort_work(text, **way).plan.placed]
         for name, way in ways.items()

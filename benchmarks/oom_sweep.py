@@ -27,10 +27,10 @@ from devtools.bench_run import alone
 from devtools.graph import Graph, add_checkpoint, add_guard, add_lora
 
 NAME = "oom_sweep"
-EVERY = {"first": 1, "last": 10**9, "kind": "oom"}
+EVERY: dict[str, Any] = {"first": 1, "last": 10**9, "kind": "oom"}
 Build = Callable[[Graph, int], Any]
 SPLIT_TOLERANCE = 1e-3  # of the latent's range
-SPLIT = {"free_other_models": False, "offload_weights": False}
+SPLIT: dict[str, Any] = {"free_other_models": False, "offload_weights": False}
 FILES = (models.TEST_CHECKPOINT, models.TEST_LORA)
 
 

@@ -36,7 +36,7 @@ import server
 from comfy_execution.progress import ProgressHandler, get_progress_state
 
 
-class Nothing(ProgressHandler):  # type: ignore[misc]
+class Nothing(ProgressHandler):
     """A handler that does nothing."""
 
     def start_handler(self, *_: Any) -> None: ...

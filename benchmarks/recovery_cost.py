@@ -199,11 +199,15 @@ class Cost:
     def one(
         self, dry: DryServer, setting: Setting = AS_IT_COMES, guard: Json | None = None,
     ) -> Json:
-        """The counters of one run."""
+        """The counters of one run of this class's prompt."""
         self.seed += 1
-        before, failed_in, why = dry.driver.device(), None, {}
-        prompt_id = dry.client.queue(prompt(
+        return self.counted(dry, prompt(
             self.kind, self.picture, self.batch, self.args.steps, self.seed, setting, guard))
+
+    def counted(self, dry: DryServer, queued: Json) -> Json:
+        """The counters of one run of any prompt."""
+        before, failed_in, why = dry.driver.device(), None, {}
+        prompt_id = dry.client.queue(queued)
         entry = dry.client.wait(prompt_id, TIMEOUT_S)
         if failed(entry):
             error = PromptFailed(entry)

@@ -56,15 +56,16 @@ def prompt(
         model, clip, vae = (add_guard(graph, part, **guard)[0] for part in (model, clip, vae))
     if setting.encoder != "default":
         clip = graph.add("SelectCLIPDevice", clip=clip, device=setting.encoder)[0]
-    words = [graph.add("CLIPTextEncode", clip=clip, text=f"{text} {seed}") for text in TEXTS]
+    positive, negative = (
+        graph.add("CLIPTextEncode", clip=clip, text=f"{text} {seed}") for text in TEXTS)
     width, height, frames = picture
     size = {"width": width, "height": height, "batch_size": batch}
     if frames > 1:
         latent = graph.add("EmptyHunyuanLatentVideo", **size, length=frames)
     else:
         latent = graph.add("EmptyLatentImage", **size)
-    sampled = add_ksampler(graph, model, *words, latent, seed=seed, cfg=kind.cfg, steps=steps,
-                           scheduler="simple")
+    sampled = add_ksampler(graph, model, positive, negative, latent, seed=seed,
+                           cfg=kind.cfg, steps=steps, scheduler="simple")
     tiles = {} if setting.tile is None else {"tile_size": setting.tile, **TILING}
     decoder = "VAEDecodeTiled" if tiles else "VAEDecode"
     graph.add("PreviewAny", source=graph.add(decoder, samples=sampled, vae=vae, **tiles))

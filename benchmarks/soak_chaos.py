@@ -212,7 +212,7 @@ class Listener(Worker):
         event = self.stream.receive(0.5)
         if event is None:
             return
-        kind, prompt_id = event["type"], (event.get("data") or {}).get("prompt_id")
+        kind, prompt_id = event["type"], str((event.get("data") or {}).get("prompt_id"))
         self.counts[kind] += 1
         if kind in FINISHED:
             self.finished.add(prompt_id)

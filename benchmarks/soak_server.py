@@ -49,8 +49,8 @@ class PipedServer(ComfyServer):
             return ""
         return self.log_file.read_text(encoding="utf-8", errors="replace")
 
-    def stop(self) -> None:
-        super().stop()
+    def stop(self, grace_seconds: float = 10.0) -> None:
+        super().stop(grace_seconds)
         ends, self._ends = self._ends, None
         if ends is not None:
             os.close(ends[1])  # the last writer is gone: the reader comes to the end

@@ -75,7 +75,8 @@ def section(parts: Iterable[Part], say: Say) -> str:
         found = list(group)
         real = real or not found[0].without_gpu
         if rows := _rows(found, say):
-            about = _about(_devices(found), *measured_on[1:], say=say)
+            _, comfyui, torch = measured_on
+            about = _about(_devices(found), comfyui, torch, say)
             tables.append("\n".join([about, "", *_head(_devices(found), say), *rows]))
     if not real:
         tables.append(say(

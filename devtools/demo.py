@@ -49,7 +49,7 @@ def main(args: argparse.Namespace) -> int:
     environment = ensure_environment()
     tree = locate_comfyui(args.comfyui, python=environment.python)
     warn_of_other_packages(environment, tree)
-    words = [environment.python, "-m", "devtools.demo", "--comfyui", tree]
+    words: list[str | Path] = [environment.python, "-m", "devtools.demo", "--comfyui", tree]
     words += ["--port", str(args.port)] if args.port else []
     words += [f"--{name}" for name in ("open", "cpu") if getattr(args, name)]
     return run_in_foreground(words, cwd=PACK_ROOT)

@@ -112,7 +112,7 @@ def _has_pip(python: Path) -> bool:
     if not python.exists():
         return False
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.run([python, "-m", "pip", "--version"], **quiet).returncode == 0  # type: ignore[call-overload, no-any-return]
+    return subprocess.run([python, "-m", "pip", "--version"], **quiet).returncode == 0  # type: ignore[call-overload]
 
 
 def _install_one_by_one(python: Path, what: str, names: Sequence[str]) -> None:

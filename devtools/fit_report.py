@@ -74,11 +74,12 @@ def added(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
         rows.append(["", what, *(_mib(figure) for figure in figures)])
 
     context = facts["context_mib"]
-    line("tensors and weights", [node and node.need_mib - context for node in largest])
+    line("tensors and weights", [node.need_mib - context if node else None for node in largest])
     line("  in them, at most: layout copies of a convolution",
-         [node and node.workspace_mib for node in largest])
+         [node.workspace_mib if node else None for node in largest])
     line("CUDA context (0.3 to 0.5 GB on real cards)", [context for _ in largest])
-    line("kept by the allocator", [node and node.peak_mib - node.need_mib for node in largest])
+    line("kept by the allocator",
+         [node.peak_mib - node.need_mib if node else None for node in largest])
     return render(rows)
 
 

@@ -21,7 +21,7 @@ class Graph:
     def __init__(self) -> None:
         self.prompt: dict[str, dict[str, Any]] = {}
 
-    def add(self, class_type: str, node_id: str | None = None, **inputs: Any) -> Node:
+    def add(self, class_type: str, node_id: str | None = None, /, **inputs: Any) -> Node:
         """Add a node; a Node given as an input stands for its first output."""
         name = node_id or str(len(self.prompt) + 1)
         links = {

@@ -137,7 +137,7 @@ def asking(comfyui: str | Path | None, script: Path = ARCHITECTURES) -> Ask:
     """Ask a process that imports ComfyUI, some 5 s; DevError with its words when it fails."""
     def ask(wanted: Sequence[Part]) -> list[dict[str, Any]]:
         tree = locate_comfyui(comfyui)
-        command = [sys.executable, script, tree, json.dumps(list(wanted))]
+        command = [sys.executable, str(script), str(tree), json.dumps(list(wanted))]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise DevError(f"{tree} could not name its models' weights:\n{done.stderr[-2000:]}")

@@ -26,7 +26,7 @@ def picture(seed: int = 1, extras: bool = False, batch: int = 1, size: int = 64)
     if extras:
         model = graph.add("LoraLoader", "lora", model=loader[0], clip=loader[1], lora_name=LORA,
                           strength_model=1.0, strength_clip=1.0)
-    words = [graph.add("CLIPTextEncode", name, clip=model[1], text=text)
+    words: list[Any] = [graph.add("CLIPTextEncode", name, clip=model[1], text=text)
              for name, text in (("positive", "a red cube"), ("negative", "blurry"))]
     if extras:
         net = graph.add("ControlNetLoader", "control", control_net_name=CONTROLNET)

@@ -111,7 +111,7 @@ def newest(folder: Path = RESULTS) -> list[Part]:
 def parts_of(path: Path) -> Iterator[Part]:
     """The parts of one file; nothing for a file of another form."""
     data = _read(path)
-    facts = {key: data.get(key) for key in ("device", "comfyui", "torch", "date")}
+    facts: dict[str, Any] = {key: data.get(key) for key in ("device", "comfyui", "torch", "date")}
     if "benchmarks" not in data or None in facts.values():
         return
     for name, part in data["benchmarks"].items():

@@ -63,7 +63,7 @@ class ComfyServer:
     simulate_mib: int | None = None
     expandable_segments: bool = False
     packs: Iterable[Path] = ()
-    log_path: Path | None = None
+    log_path: Path = Path("comfyui.log")  # beside what the server writes, unless absolute
     gpu: bool = False
     fake_cuda: Sequence[str] | None = None
     models_dir: Path | None = None
@@ -76,7 +76,7 @@ class ComfyServer:
     def __post_init__(self) -> None:
         self.comfyui = Path(self.comfyui).resolve()
         self.base_dir = Path(self.base_dir).resolve()
-        self.log_path = self.log_path or self.base_dir / "comfyui.log"
+        self.log_path = self.base_dir / self.log_path
         self.fake_ledger = self.base_dir / "fake_cuda.ledger"  # what its driver tells others
         self._fixed_port = self.port
 

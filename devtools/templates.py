@@ -43,8 +43,9 @@ def template_prompt(
 def _smaller(inputs: Json, checkpoints: Mapping[str, str]) -> Json:
     small = {name: SMALLER[name] if name in SMALLER and not isinstance(value, list) else value
              for name, value in inputs.items()}
-    if isinstance(small.get("ckpt_name"), str):  # not a wire
-        small["ckpt_name"] = checkpoints[small["ckpt_name"]]
+    named = small.get("ckpt_name")
+    if isinstance(named, str):  # not a wire
+        small["ckpt_name"] = checkpoints[named]
     return small
 
 

@@ -20,6 +20,7 @@ OLDEST_NODE = 18  # the first release with the test runner
 CHECKS = {
     "ruff": ("-m", "ruff", "check", "."),
     "mypy": ("-m", "mypy"),
+    "mypy of the tools": ("-m", "mypy", "--config-file", "devtools/mypy.ini"),
     # Its contracts, the floors of headroom/, are in pyproject.toml. (It has no `-m`.)
     "import-linter": ("-c", "from importlinter.cli import lint_imports_command as lint; lint()"),
 }

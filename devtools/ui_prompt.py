@@ -36,7 +36,7 @@ class _Level:
     ) -> None:
         self.graph, self.infos, self.known = graph, infos, known
         self.instance, self.outer = instance, outer
-        self.path = f"{outer.path}{instance['id']}:" if outer and instance else ""
+        self.path: str = f"{outer.path}{instance['id']}:" if outer and instance else ""
         self.nodes = {node["id"]: node for node in graph["nodes"]}
         self.links = dict(_link(entry) for entry in graph.get("links") or [])
         self.values = promoted_values(instance, graph) if instance else {}

@@ -24,7 +24,7 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-class PatientPopen(_Popen):  # type: ignore[type-arg]
+class PatientPopen(_Popen):
     """A process; for a server the constructor also waits until it listens or has ended."""
 
     killed: _Popen[Any] | None = None  # by the time the next one starts

@@ -141,7 +141,7 @@ def test_what_comfyui_leaves_out_without_a_guard_is_told_once_for_the_node(
     gpu, node, failures, words
 ):
     graph = Graph()
-    node = graph.add(node, node_id="unguarded")
+    node = graph.add(node, "unguarded")
     entry = gpu.client.run(graph.prompt)
     told = json.loads(entry["outputs"][node.id]["text"][0])
     assert told == {"failed": failures, "patched": False}  # and the prompt is a success
