@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "stride": args.stride, "parts": parts,
         "allocations_failed": sum(part["tried"] for part in parts.values()),
-        "problems": sum(len(part["problems"]) for part in parts.values()),
+        "problems": [f"{name}: {problem}" for name, part in parts.items()
+                     for problem in part["problems"]],
     }
 
 

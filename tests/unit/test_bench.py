@@ -38,6 +38,12 @@ def write(folder, date, device="simulated GPU", **benchmarks):
     return path
 
 
+def test_what_went_wrong_is_recorded_as_a_list_of_sentences():
+    for part in results.newest():
+        problems = part.result.get("problems", [])
+        assert isinstance(problems, list) and all(isinstance(one, str) for one in problems), part
+
+
 def test_the_pages_show_exactly_what_the_newest_recorded_results_give():
     for name, say in bench_tables.PAGES["figures"].items():
         text = (ROOT / name).read_text(encoding="utf-8")
