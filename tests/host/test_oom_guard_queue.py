@@ -23,7 +23,7 @@ def prompt_of(seed, guarded=True, **options):
     loader = checkpoint(graph)
     model = add_guard(graph, loader[0], **options) if guarded else loader[0]
     sample = graph.add(
-        "KSampler", node_id="sampler", model=model, positive=text(graph, loader, "a red cube"),
+        "KSampler", "sampler", model=model, positive=text(graph, loader, "a red cube"),
         negative=text(graph, loader, "blurry"), latent_image=latents(graph), seed=seed, steps=2,
         cfg=4.0, sampler_name="euler", scheduler="normal", denoise=1.0,
     )
