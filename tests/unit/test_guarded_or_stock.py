@@ -1,7 +1,9 @@
 """When the benchmark calls a guarded prompt worse than a stock one."""
 
+import contextlib
 import importlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,3 +61,24 @@ def test_the_sum_is_of_what_completes_both_ways(bench):
     several = [both([GOOD], [more]), both([failed], [{**GOOD, "copied_mib": 9000.0}])]
     # Of the second, only the first prompts count: 100 against 100.
     assert bench.of_stock(several, "copied_mib") == round(320 / 300, 3)
+
+
+@pytest.mark.parametrize(("dearer", "turns"), [(0, 3), (2, 5), (12, 12)])
+def test_what_may_be_chance_is_measured_again(bench, monkeypatch, tmp_path, dearer, turns):
+    """`dearer`: so many guarded prompts at first copy more than any of stock."""
+    class Measured(bench._Both):
+        def __init__(self):
+            self.args, self.left = SimpleNamespace(repeats=3, most=12), 2 * dearer
+
+        def server(self, mib, folder):
+            return contextlib.nullcontext(SimpleNamespace(empty=lambda mib: None))
+
+        def tried(self, dry, name, options):
+            if options is None or not self.left:
+                return GOOD
+            self.left -= 1
+            return {**GOOD, "copied_mib": 150.0}
+
+    found = Measured().both(tmp_path, "batch", 1536)
+    assert {len(ones) for way in found.values() for ones in way.values()} == {turns}
+    assert bool(bench.worse(found)) == (dearer == 12)
