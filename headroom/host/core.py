@@ -19,6 +19,7 @@ from comfy_execution.utils import get_executing_context
 from ..base import device as devices
 from ..base.living import living
 from . import reserve, strays
+from .borrowed import borrowed
 
 # ---------------------------------------------------------------- devices and memory
 
@@ -57,12 +58,11 @@ def dynamic_bytes(device: torch.device) -> int | None:
     """
     if not has_dynamic_vram():
         return None
-    total = 0
-    for entry in loaded_entries():
-        patcher = entry.model
-        if patcher is not None and entry.device == device and is_dynamic(patcher):
-            total += int(patcher.loaded_size())
-            total -= int(getattr(patcher.model, "model_loaded_weight_memory", 0))
+    living = [patcher for entry in loaded_entries()
+              if entry.device == device and (patcher := entry.model) is not None]
+    total = sum(int(patcher.loaded_size() - getattr(patcher.model, "model_loaded_weight_memory", 0))
+                for patcher in living if is_dynamic(patcher))
+    borrowed.done_with(living)
     return total
 
 

@@ -18,6 +18,7 @@ from comfy_execution.progress import ProgressHandler, get_progress_state
 from execution import nodes as core_nodes
 
 from ..base.prompt_graph import title_given
+from .borrowed import borrowed
 from .loop_end import LoopEnd
 from .registry_watch import RegistryWatch
 from .types import NodeCallback, NodeLabel
@@ -125,6 +126,7 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
         """A prompt begins (called by ComfyUI before it builds the prompt's registry)."""
         if self._registry.is_placing or self._is_amid_prompt():
             return
+        borrowed.prompt_begins()
         self._listener.prompt_resets()
         self._watch_event_loop()
         self._registry.expect(self)
@@ -141,6 +143,7 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
     def _leave(self) -> None:
         self._open_prompt = None
         self._listener.prompt_leaves()
+        borrowed.prompt_leaves()
 
 
 def _running_nodes(registry: Any) -> list[str]:

@@ -3,7 +3,7 @@
 import itertools
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from ..base.choices import shown
 from ..base.device import MIB
 from ..base.said import Said, said
 from ..host.adapter import current_host
+from ..host.borrowed import borrowed
 from .unload import loaded_bytes
 
 DIFFUSION_MODEL = said("kind_diffusion_model", "diffusion model")
@@ -29,7 +30,8 @@ _KINDS = (
 class LoadedModel:
     """One set of weights that ComfyUI has loaded. `loaded_bytes` counts what is on its GPU.
 
-    `file` is the name of its file, None on a host that does not remember it.
+    `file` is the name of its file, None on a host that does not remember it. `patcher` gives its
+    patcher as long as that lives.
     """
 
     id: str
@@ -40,7 +42,7 @@ class LoadedModel:
     loaded_bytes: int
     total_bytes: int
     dynamic: bool
-    patcher: Any
+    patcher: Callable[[], Any]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -84,11 +86,12 @@ def loaded_models() -> list[LoadedModel]:
     if host is None:
         return []
     found: dict[str, LoadedModel] = {}
-    for entry in host.loaded_entries():
-        patcher = entry.model
-        if patcher is not None:
-            model = _describe(entry, patcher, host)
-            found.setdefault(model.id, model)
+    living = [(entry, patcher) for entry in host.loaded_entries()
+              if (patcher := entry.model) is not None]
+    for entry, patcher in living:
+        model = _describe(entry, patcher, host)
+        found.setdefault(model.id, model)
+    borrowed.done_with(patcher for _, patcher in living)
     return list(found.values())
 
 
@@ -102,7 +105,7 @@ def _describe(entry: Any, patcher: Any, host: Any) -> LoadedModel:
         loaded_bytes=loaded_bytes(entry),
         total_bytes=int(patcher.model_size()),
         dynamic=host.is_dynamic(patcher),
-        patcher=patcher,
+        patcher=weakref.ref(patcher),
     )
 
 
@@ -123,7 +126,8 @@ def class_name(model: Any) -> str:
 
 def patchers_named(ids: list[str]) -> list[Any]:
     """Return the patchers of these models; ValueError names one that is not loaded (any more)."""
-    known = {model.id: model.patcher for model in loaded_models()}
+    known = {model.id: patcher for model in loaded_models()
+             if (patcher := model.patcher()) is not None}
     for wanted in ids:
         if wanted not in known:
             raise ValueError(said("expected_loaded_model", (

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 
 from ..base import device as devices
+from ..host.borrowed import borrowed
 from ..host.types import Held
 from ..measure.snapshot import measure_device, rss_bytes, used_devices
 from .memory import Reading, Use
@@ -53,6 +54,7 @@ class Probe:
 
         In the executor's thread: that is where models are loaded and unloaded.
         """
+        borrowed.let_go()
         found = self.measured(max_age_seconds)
         if self._devices and not found.models:
             self._last = found = found._replace(models=self._models())

@@ -1,0 +1,112 @@
+"""A model that another thread looked at beside a prompt dies in the thread of the prompt."""
+
+import threading
+import weakref
+from types import SimpleNamespace
+
+import pytest
+
+from headroom.host.borrowed import Borrowed
+from headroom.models import loaded
+
+
+class Model:
+    pass
+
+
+class Patcher:
+    def __init__(self):
+        self.model = Model()
+
+    def model_size(self):
+        return 100
+
+
+class Looked:
+    """A thread that holds a patcher until `end` is called, and then is done with it."""
+
+    def __init__(self, borrowed, patcher):
+        self._go, self._has = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._look, args=(borrowed, [patcher]))
+        self._thread.start()
+        assert self._has.wait(10)
+
+    def _look(self, borrowed, held):
+        self._has.set()
+        assert self._go.wait(10)
+        borrowed.done_with(held)
+        held.clear()
+
+    def end(self):
+        self._go.set()
+        self._thread.join()
+
+
+@pytest.fixture
+def died():
+    return []
+
+
+def mortal(died):
+    patcher = Patcher()
+    weakref.finalize(patcher, lambda: died.append(threading.get_ident()))
+    return patcher
+
+
+def looked_at(borrowed, died):
+    """A patcher that this thread forgot while another one looked at it, which then ended."""
+    patcher = mortal(died)
+    other = Looked(borrowed, patcher)
+    del patcher
+    other.end()
+
+
+@pytest.mark.parametrize("then", ["let_go", "prompt_leaves", "prompt_begins"])
+def test_it_dies_in_the_thread_of_the_prompt(died, then):
+    borrowed = Borrowed()
+    borrowed.prompt_begins()
+    looked_at(borrowed, died)
+    assert died == []
+    getattr(borrowed, then)()
+    assert died == [threading.get_ident()]
+
+
+def test_while_no_prompt_runs_nothing_is_kept(died):
+    borrowed = Borrowed()
+    looked_at(borrowed, died)
+    assert len(died) == 1
+    borrowed.prompt_begins()
+    borrowed.prompt_leaves()
+    looked_at(borrowed, died)
+    assert len(died) == 2
+
+
+def test_the_thread_of_the_prompt_keeps_nothing(died):
+    borrowed = Borrowed()
+    borrowed.prompt_begins()
+    patcher = mortal(died)
+    borrowed.done_with([patcher])
+    del patcher
+    assert died == [threading.get_ident()]
+
+
+def test_a_list_of_the_models_holds_none_of_them(died, monkeypatch):
+    patcher = mortal(died)
+    entry = SimpleNamespace(device=SimpleNamespace(type="cpu"), model=patcher)
+    host = SimpleNamespace(loaded_entries=lambda: [entry], source_files=lambda _: [],
+                           is_dynamic=lambda _: False)
+    borrowed = Borrowed()
+    monkeypatch.setattr(loaded, "current_host", lambda: host)
+    monkeypatch.setattr(loaded, "borrowed", borrowed)
+    borrowed.prompt_begins()
+    found = []
+    thread = threading.Thread(target=lambda: found.extend(loaded.loaded_models()))
+    thread.start()
+    thread.join()
+    [model] = found
+    assert loaded.patchers_named([model.id]) == [patcher]
+    entry.model = None
+    del patcher
+    assert died == []
+    borrowed.let_go()
+    assert died == [threading.get_ident()] and model.patcher() is None
