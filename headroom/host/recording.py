@@ -126,7 +126,6 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
         """A prompt begins (called by ComfyUI before it builds the prompt's registry)."""
         if self._registry.is_placing or self._is_amid_prompt():
             return
-        borrowed.prompt_begins()
         self._listener.prompt_resets()
         self._watch_event_loop()
         self._registry.expect(self)
@@ -137,13 +136,14 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
 
     def _watch_event_loop(self) -> None:
         if self._end.watch():
+            borrowed.prompt_begins()  # only where its end will be told
             asyncio.get_running_loop().call_soon(self.attach, "event loop")
 
     @_never_fails
     def _leave(self) -> None:
         self._open_prompt = None
-        self._listener.prompt_leaves()
         borrowed.prompt_leaves()
+        self._listener.prompt_leaves()
 
 
 def _running_nodes(registry: Any) -> list[str]:
