@@ -64,7 +64,7 @@ Json = dict[str, Any]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", nargs="*", choices=WORKFLOWS, default=list(WORKFLOWS))
     parser.add_argument("--templates", nargs="*", default=list(TEMPLATES), metavar="NAME")
-    parser.add_argument("--around", type=int, default=20, help="capacities at each threshold")
+    parser.add_argument("--around", type=int, default=4, help="capacities at each threshold")
     parser.add_argument("--minutes", type=float, default=600, help="begin nothing after so many")
     parser.add_argument("--state", type=Path, metavar="FILE", help="keep verdicts there")
 

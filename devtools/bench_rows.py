@@ -151,6 +151,12 @@ def _recovery(r: Json) -> Json:
     }}
 
 
+def _sweep(r: Json) -> Json:
+    """How many allocations there were to fail."""
+    return {**r, "allocations": sum(part["allocations"] for part in r["parts"].values())}
+
+
 PREPARED: dict[str, Callable[[Json], Json]] = {
     "capacity_classes": _classes, "recovery_cost": _recovery, "soak": _soak,
+    "oom_sweep": _sweep, "rescue_sweep": _sweep,
 }
