@@ -87,7 +87,7 @@ class Hammer(Worker):
         # A model can go between being listed and being named.
         gone = bad_ok and status == 400 and "model" in str(answer)
         # While the disk refuses, an offload to it has to fail, with our own sentence.
-        full = status == 500 and "OSError: Offload Model" in str(answer)
+        full = bad_ok and status == 400 and "could not write to ComfyUI's temp" in str(answer)
         if status not in self.ALLOWED and not gone and not full:
             self.problems.append(f"POST /headroom/{what} answered {status}: {answer}")
 

@@ -6,7 +6,7 @@ import sys
 import time
 import uuid
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import soak_server
 from soak_chaos import CacheVandal, DiskFull, Hammer, Listener, cache_folder, rss_bytes
@@ -22,6 +22,19 @@ FOUND_DAMAGED = "is not usable and will be replaced"
 USE_CACHE = ("encode_from_disk", "encode_lines")
 
 
+class Point(NamedTuple):
+    """What the emptied server held after so many prompts.
+
+    In use: what its C heap has given out (resident memory where that is not told), without what
+    safetensors keeps of every tensor that it reads.
+    """
+
+    prompts: int
+    allocated_bytes: int
+    rss_bytes: int
+    in_use_bytes: int
+
+
 class Soak:
     """The long run on one server."""
 
@@ -32,7 +45,7 @@ class Soak:
         self.random = random.Random(args.seed)
         self.references: dict[tuple[str, int], Reference] = {}
         self.judge = Judge(self.references, server.base_dir / "output" / "soak")
-        self.points: list[tuple[int, int, int]] = []  # prompts, allocated bytes, RSS
+        self.points: list[Point] = []
         self.owners: list[tuple[str, Listener]] = []
         self.done = 0
         self.began = time.time()
@@ -119,8 +132,11 @@ class Soak:
 
     def measure(self) -> None:
         """Empty the server and note what stays."""
-        figures = emptied(self.client)
-        self.points.append((self.done, figures["allocated_bytes"], rss_bytes(self.pid)))
+        figures, heap = emptied(self.client), self.client.get_json("/soak/heap")
+        rss = rss_bytes(self.pid)
+        own = rss if heap["in_use_bytes"] is None else heap["in_use_bytes"]
+        self.points.append(Point(self.done, figures["allocated_bytes"], rss,
+                                 own - heap["kept_by_reading_bytes"]))
 
     def result(self) -> dict[str, Any]:
         """The figures, with all problems in words."""
@@ -184,21 +200,22 @@ def emptied(client: Client) -> dict[str, Any]:
     return dict(client.post_json("/simgpu/collect", {})[1])
 
 
-def memory_figures(points: list[tuple[int, int, int]]) -> tuple[dict[str, Any], list[str]]:
+def memory_figures(points: list[Point]) -> tuple[dict[str, Any], list[str]]:
     """The figures of VRAM and RAM, and what is wrong with them."""
     problems = []
-    allocated = sorted({point[1] for point in points})
+    allocated = sorted({point.allocated_bytes for point in points})
     if len(allocated) > 1:
         problems.append(f"VRAM was not the same whenever the server was emptied: {allocated}")
     figures: dict[str, Any] = {
         "allocated_bytes_when_emptied": allocated,
-        "rss_mib": [round(rss / MIB, 1) for _, _, rss in points],
+        "rss_mib": [round(point.rss_bytes / MIB, 1) for point in points],
+        "in_use_mib": [round(point.in_use_bytes / MIB, 2) for point in points],
     }
     late = points[len(points) // 4 :]
     if len(late) >= 6:
-        line = slope([p[0] for p in late], [p[2] / MIB for p in late])
-        figures["rss_slope_mib_per_100_prompts"] = round(line.per_hundred, 3)
-        figures["rss_slope_uncertainty_mib_per_100_prompts"] = round(line.uncertainty, 3)
+        line = slope([p.prompts for p in late], [p.in_use_bytes / MIB for p in late])
+        figures["in_use_slope_mib_per_100_prompts"] = round(line.per_hundred, 3)
+        figures["in_use_slope_uncertainty_mib_per_100_prompts"] = round(line.uncertainty, 3)
         if line.per_hundred > line.uncertainty:
             problems.append(f"RAM grew: {line}")
     return figures, problems

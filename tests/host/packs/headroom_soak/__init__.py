@@ -1,8 +1,10 @@
 """Nodes of the soak: one arms a fault for its own prompt, one keeps what was computed on disk."""
 
+import gc
 import hashlib
 import json
 import sys
+from functools import cache
 from pathlib import Path
 
 import comfy.model_management as mm
@@ -13,6 +15,8 @@ import torch
 from aiohttp import web
 from server import PromptServer
 
+from . import heap
+
 
 class AnyType(str):
     def __ne__(self, other):
@@ -21,6 +25,18 @@ class AnyType(str):
 
 ANY = AnyType("*")
 faults = {}  # by the tag of the prompt; the fault of the last one stays on the device
+read = {"tensors": 0}  # from model files, since the server started
+load_torch_file = comfy.utils.load_torch_file
+
+
+def counted(*args, **options):
+    """ComfyUI's own reading of a model file; how many tensors came is what `read` adds up."""
+    found = load_torch_file(*args, **options)
+    read["tensors"] += len(found[0] if isinstance(found, tuple) else found)
+    return found
+
+
+comfy.utils.load_torch_file = counted  # by an instrument on a server of its own; never in the pack
 
 
 def running_prompt():
@@ -29,10 +45,16 @@ def running_prompt():
 
 def arm(tag, settings):
     """Fail allocations of the running prompt only; with `at` = 0 they are just counted."""
-    simgpu = sys.modules["simgpu"]
+    fault = faults[tag] = sys.modules["simgpu"].current().fault = of_one_prompt()(**settings)
+    fault.prompt_id = running_prompt()
 
-    class OfOnePrompt(simgpu.Fault):
-        prompt_id = running_prompt()
+
+@cache
+def of_one_prompt():
+    """A class of faults that strike in one prompt only; simgpu is there once the server runs."""
+
+    class OfOnePrompt(sys.modules["simgpu"].Fault):
+        prompt_id = None
 
         def strikes(self, nbytes):
             if running_prompt() != self.prompt_id:
@@ -42,7 +64,7 @@ def arm(tag, settings):
             self.failed += hit
             return hit
 
-    faults[tag] = simgpu.current().fault = OfOnePrompt(**settings)
+    return OfOnePrompt
 
 
 class SoakPass:
@@ -118,6 +140,14 @@ class SoakUpscaleInTiles:
 @PromptServer.instance.routes.get("/soak/faults")
 async def told(request):
     return web.json_response({tag: fault.as_dict() for tag, fault in faults.items()})
+
+
+@PromptServer.instance.routes.get("/soak/heap")
+async def told_heap(request):
+    """Bytes in use, and those of them that safetensors keeps of the tensors it has read."""
+    gc.collect()
+    kept = heap.kept_bytes_a_tensor() * read["tensors"]
+    return web.json_response({"in_use_bytes": heap.in_use_bytes(), "kept_by_reading_bytes": kept})
 
 
 NODE_CLASS_MAPPINGS = {cls.__name__: cls for cls in (SoakPass, SoakKeep, SoakUpscaleInTiles)}
