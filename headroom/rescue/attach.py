@@ -9,6 +9,7 @@ from ..host.adapter import guard_host
 from ..host.node_types import HostRegistry
 from ..measure.journal import listen
 from ..models.loaded import loaded_models
+from .leftovers import Leftovers
 from .posted import as_wished
 from .rescue import Rescue
 
@@ -19,14 +20,20 @@ def look_after_prompts() -> Rescue:
     rescue = Rescue(queue, registry, _empty_gpu, loaded_models)
     listen(rescue.note)
     say_also(rescue.about_first_life)
+    leftovers = Leftovers()
 
     def error_is_handled(error: BaseException) -> None:
+        leftovers.error_is_handled()
         rescue.error_is_handled(error)
         guard = guard_host()
         if guard is not None and out_of_memory_behind(error):
             guard.forget_half_casts()  # which a second life would compute with
 
-    prompt_log.hear(error_is_handled, rescue.prompt_is_over)
+    def prompt_is_over() -> None:
+        leftovers.prompt_is_over()
+        rescue.prompt_is_over()
+
+    prompt_log.hear(error_is_handled, prompt_is_over)
     host_server.on_queue_cleared(rescue.queue_is_cleared)
     host_server.before_prompt_is_validated(
         lambda posted, browser: as_wished(posted, browser, registry)

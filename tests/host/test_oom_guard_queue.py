@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 
 import pytest
 from support.oom import PACK, add_guard, answer_of, checkpoint, latents, text
+from support.rescue import key, written
 from support.timed import wait_until
 
 from devtools.client import PromptFailed, PromptInterrupted, failure_of, was_interrupted
@@ -149,3 +150,21 @@ def test_what_comfyui_leaves_out_without_a_guard_is_told_once_for_the_node(
     assert (event["node_id"], event["attempt"], event["recovered"]) == ("unguarded", 0, False)
     assert "went on without a part of a LoRA" in event["action"]
     assert words in event["error"]
+
+
+def test_what_a_failed_node_held_is_given_back_before_the_next_prompt(gpu):
+    """Whatever its error was; ComfyUI itself collects once in ten seconds."""
+    def asked():
+        graph = Graph()
+        graph.add("OomAllocated", "asked", key=key())
+        return graph.prompt
+
+    def told(prompt_id):
+        return written(gpu.client, gpu.client.wait(prompt_id), "asked")
+
+    before = told(gpu.client.queue(asked()))
+    failing = Graph()
+    failing.add("OomHolds", "holds", mib=64)
+    failed, following = gpu.client.queue(failing.prompt), gpu.client.queue(asked())
+    assert "cannot go on with 67108864 bytes" in str(failure_of(gpu.client.wait(failed)))
+    assert told(following) == before

@@ -2,6 +2,7 @@
 
 import json
 
+import comfy.model_management as mm
 import torch
 from comfy_execution.graph_utils import GraphBuilder
 
@@ -44,6 +45,33 @@ class OomOnce(_Node):
         if error:
             raise RuntimeError(error)
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 ...")
+
+
+class OomHolds(_Node):
+    """Fails with `mib` of tensors on the GPU in its frame, by another error than out of memory."""
+
+    OUTPUT_NODE = True
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"mib": ("INT", {})}}
+
+    def execute(self, mib):
+        held = torch.zeros(mib << 20, dtype=torch.uint8, device=mm.get_torch_device())
+        raise RuntimeError(f"cannot go on with {held.numel()} bytes")
+
+
+class OomAllocated(_Node):
+    """An output node that tells the bytes of all tensors on the GPU."""
+
+    OUTPUT_NODE = True
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"key": ("STRING", {})}}
+
+    def execute(self, key):
+        return {"ui": {"text": [json.dumps(torch.cuda.memory_allocated())]}}
 
 
 class OomWrites(_Node):
