@@ -16,7 +16,7 @@ its reference bit for bit, or within a thousandth of the range after a split; ev
 explained; the queue is empty at the end; VRAM and RAM do not grow. For the latter the server is
 emptied every 25 prompts (Purge VRAM with `reset_node_cache` and `free_ram`, history cleared); VRAM
 must then be the same to the byte, and a straight line by least squares through the RAM in use
-(without the first quarter, when libraries still load) must have a slope whose 95 % interval
+(of the second half: by then what has an end is full) must have a slope whose 95 % interval
 contains 0. In use is what the C heap has given out, Python's objects included; resident memory
 (recorded beside it) goes up and down by 20 MiB with the holes in the heap's arenas. Taken off are
 the two integers that safetensors (0.4 to 0.8) keeps for good of every tensor it reads.

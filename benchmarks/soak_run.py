@@ -201,7 +201,11 @@ def emptied(client: Client) -> dict[str, Any]:
 
 
 def memory_figures(points: list[Point]) -> tuple[dict[str, Any], list[str]]:
-    """The figures of VRAM and RAM, and what is wrong with them."""
+    """The figures of VRAM and RAM, and what is wrong with them.
+
+    In the first half fills what has an end: the last 50 runs and the last 50 prompts that ran out
+    of memory, and the source lines that tracebacks have read.
+    """
     problems = []
     allocated = sorted({point.allocated_bytes for point in points})
     if len(allocated) > 1:
@@ -211,7 +215,7 @@ def memory_figures(points: list[Point]) -> tuple[dict[str, Any], list[str]]:
         "rss_mib": [round(point.rss_bytes / MIB, 1) for point in points],
         "in_use_mib": [round(point.in_use_bytes / MIB, 2) for point in points],
     }
-    late = points[len(points) // 4 :]
+    late = points[len(points) // 2 :]
     if len(late) >= 6:
         line = slope([p.prompts for p in late], [p.in_use_bytes / MIB for p in late])
         figures["in_use_slope_mib_per_100_prompts"] = round(line.per_hundred, 3)

@@ -24,7 +24,7 @@ class AnyType(str):
 
 
 ANY = AnyType("*")
-faults = {}  # by the tag of the prompt; the fault of the last one stays on the device
+faults = {}  # by the tag of the prompt, until told; the last one's stays on the device
 read = {"tensors": 0}  # from model files, since the server started
 load_torch_file = comfy.utils.load_torch_file
 
@@ -139,7 +139,10 @@ class SoakUpscaleInTiles:
 
 @PromptServer.instance.routes.get("/soak/faults")
 async def told(request):
-    return web.json_response({tag: fault.as_dict() for tag, fault in faults.items()})
+    """The faults of the prompts since the last time; asked when none of them runs any more."""
+    found = {tag: fault.as_dict() for tag, fault in faults.items()}
+    faults.clear()
+    return web.json_response(found)
 
 
 @PromptServer.instance.routes.get("/soak/heap")
