@@ -112,10 +112,14 @@ class BenchCopy(Bench):
         return self.shown({**answer, **self._pinned(moving)}, None)
 
     def _moved(self, tensors, device):
-        """Seconds; each takes the place of the one before, as the weights of a model do."""
+        """Seconds; each takes the place of the one before, as the weights of a model do.
+
+        What leaves the device is given back to the driver, as by Offload Model.
+        """
         started = settled()
         for index, tensor in enumerate(tensors):
             tensors[index] = tensor.to(device)
+        mm.soft_empty_cache()
         return settled() - started
 
     def _pinned(self, there):
