@@ -8,9 +8,11 @@ it where the file system shares blocks, else a private file that is written) and
 that are nowhere on disk (they are always written to a private file).
 Beside it, in the same run, the plain way of moving the same bytes: `tensor.to()` for each layer, in
 the place of the one before, then `soft_empty_cache()` (there and back once untimed, so that it does
-not pay for memory that the process has never touched); one pinned buffer copied both ways as fast as the bus goes (real
-GPU); reading the file; writing a file. Files are in the page cache after the first read, for both
-sides. Offloading is timed as the whole node, with its report; loading as ComfyUI's own loading.
+not pay for memory that the process has never touched); one pinned buffer copied both ways as fast
+as the bus goes (real GPU); reading the file; writing a file, which may still be in RAM when that
+ends, while ours waits until it is on the disk. Files are in the page cache after the first read,
+for both sides. Offloading is timed as the whole node, with its report; loading as ComfyUI's own
+loading.
 """
 
 import argparse
