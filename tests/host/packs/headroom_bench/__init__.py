@@ -137,7 +137,7 @@ class BenchCopy(Bench):
 
 
 class BenchFile(Bench):
-    """Plain reading and writing of a file of the same bytes: seconds."""
+    """Plain reading, writing and syncing of a file of as many bytes: seconds."""
 
     @classmethod
     def INPUT_TYPES(cls):
@@ -158,9 +158,12 @@ class BenchFile(Bench):
         with copy.open("wb", buffering=0) as stream:
             for _ in range(-(-size // CHUNK_BYTES)):
                 stream.write(buffer)
-        written = time.perf_counter() - started
+            written = time.perf_counter() - started
+            os.fsync(stream.fileno())
+            synced = time.perf_counter() - started - written
         os.unlink(copy)
-        return self.shown({"read_s": read, "write_s": written, "bytes": size}, None)
+        return self.shown(
+            {"read_s": read, "write_s": written, "sync_s": synced, "bytes": size}, None)
 
 
 class BenchHold(Bench):
