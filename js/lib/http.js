@@ -10,15 +10,27 @@ export class Refused extends Error {
   }
 }
 
-/** Why something was not done, in the language of `words`: refused, or the server says nothing. */
+/** Nothing came back: the server is down, or something on the way to it. */
+export class NoAnswer extends Error {}
+
+/** Why something was not done, in the language of `words`; an error of this page is thrown on. */
 export function reasonText(error, words) {
   if (error instanceof Refused) return saidText(error.said, error.message, words);
+  if (!(error instanceof NoAnswer)) throw error;
   return fill(words.noAnswer, { error: error.message });
 }
 
 export function createHttp(fetchApi) {
+  async function reached(path, options) {
+    try {
+      return await fetchApi(path, { cache: "no-store", ...options });
+    } catch (error) {
+      throw new NoAnswer(error.message);
+    }
+  }
+
   async function answer(path, options) {
-    const response = await fetchApi(path, { cache: "no-store", ...options });
+    const response = await reached(path, options);
     const body = await response.json().catch(() => ({}));
     if (!response.ok) {
       throw new Refused(response.status, body.error ?? `${path}: ${response.status}`, body.said);

@@ -57,9 +57,8 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
     state.runs = await http.runs(RUNS_LISTED);
     const listed = state.runs.some((run) => run.prompt_id === state.chosen);
     const id = listed ? state.chosen : state.runs[0]?.prompt_id;
-    const known = state.run?.prompt_id === id && !isRunning(state.run);
-    if (id && !known) state.run = await oneRun(id);
     if (!id) state.run = null;
+    else if (state.run?.prompt_id !== id || isRunning(state.run)) state.run = await oneRun(id);
     await askAdvice();
   }
 

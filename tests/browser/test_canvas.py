@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.browser import TAB_BUTTON
 from support.canvas_search import add_by_search, first_of, found_by_search, open_search
 from support.prompts import node, picture
 
@@ -188,7 +189,7 @@ def test_after_a_reload_there_is_still_one_tab_one_style_sheet_and_one_badge(
     comfy.run()
     comfy.until(lambda: comfy.badges()["3"])
     page = comfy.page
-    assert page.locator(".headroom-tab-button").count() == 1
+    assert page.locator(TAB_BUTTON).count() == 1
     assert page.locator("link[href*='headroom.css']").count() == 1
     assert comfy.badges()["3"] == comfy.badges()["3"][-1:]
     assert comfy.open_panel().locator("tr[data-node]").count() == 3

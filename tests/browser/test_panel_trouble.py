@@ -18,6 +18,17 @@ def answer_once(comfy, path, **answer):
     comfy.page.route(path, lambda route: route.fulfill(**answer), times=1)
 
 
+def test_before_the_first_run_the_panel_shows_the_memory_and_its_button_can_be_pressed(
+    gpu, open_page
+):
+    comfy = open_page(gpu)
+    comfy.page.route("**/headroom/runs?*", lambda route: route.fulfill(json={"runs": []}))
+    panel = comfy.open_panel()
+    panel.get_by_text("No run yet").wait_for()
+    assert panel.locator(".headroom-error").inner_text() == ""
+    assert panel.get_by_role("button", name="Purge VRAM").is_enabled()
+
+
 def test_after_an_answer_that_cannot_be_drawn_the_panel_goes_on(gpu, open_page):
     comfy = open_page(gpu).load_prompt(picture(seed=60))
     comfy.set("Headroom.Panel.RefreshSeconds", 0.5)

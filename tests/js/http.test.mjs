@@ -63,5 +63,11 @@ test("why something was not done is told in the user's language", async () => {
   assert.equal(reasonText(refused, LANGUAGES.en), "A prompt is running.");
   assert.match(reasonText(refused, LANGUAGES.zh), /^有任务正在运行/);
   assert.equal(reasonText(new Refused(409, "From an older server."), LANGUAGES.zh), "From an older server.");
-  assert.equal(reasonText(new TypeError("Failed to fetch"), LANGUAGES.zh), "服务器没有回应：Failed to fetch");
+});
+
+test("only what the server or the way to it did is told as such: an error of the page is thrown on", async () => {
+  const down = createHttp(async () => { throw new TypeError("Failed to fetch"); });
+  const silent = await down.memory().catch((error) => error);
+  assert.equal(reasonText(silent, LANGUAGES.zh), "服务器没有回应：Failed to fetch");
+  assert.throws(() => reasonText(new TypeError("Cannot read properties of null"), LANGUAGES.en), TypeError);
 });

@@ -19,6 +19,8 @@ FLAGS = (
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 OURS = re.compile(r"/extensions/headroom/|/headroom/|\bheadroom\.(js|css)", re.IGNORECASE)
 READY = "() => window.app?.extensionManager && window.app.canvas?.graph && window.app.graph"
+# In older frontends, and in newer ones.
+TAB_BUTTON = ".headroom-tab-button, [data-testid='headroom-tab-button']"
 WIDTH, HEIGHT = 1500, 1000
 PATIENCE_MS = 120_000  # a machine with too few cores needs a while to load the page
 
@@ -185,12 +187,12 @@ class ComfyPage:
         """Open our tab by its button, unless it is open, and give the panel."""
         panel = self.page.locator(".headroom-panel")
         if not panel.is_visible():
-            self.page.locator(".headroom-tab-button").click()
+            self.page.locator(TAB_BUTTON).click()
         panel.locator("[data-device]").first.wait_for(timeout=60_000)
         return panel
 
     def close_panel(self) -> None:
-        self.page.locator(".headroom-tab-button").click()
+        self.page.locator(TAB_BUTTON).click()
         self.page.locator(".headroom-panel").wait_for(state="detached")
 
     def toast(self) -> str:
