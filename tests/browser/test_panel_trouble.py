@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from support.browser import MESSAGE
 from support.prompts import picture, sampling
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
@@ -134,8 +135,8 @@ def test_buttons_have_names_and_the_loaded_models_are_a_list(gpu, open_page):
 
 
 # Every message that the page shows, in their order.
-MESSAGES = """() => { window.told = [];
-  const look = () => { for (const each of document.querySelectorAll(".p-toast-message"))
+MESSAGES = """message => { window.told = [];
+  const look = () => { for (const each of document.querySelectorAll(message))
     if (/memory/i.test(each.innerText) && !told.includes(each.innerText))
       told.push(each.innerText); };
   new MutationObserver(look).observe(document.body, { childList: true, subtree: true }); }"""
@@ -146,7 +147,7 @@ def test_an_out_of_memory_error_is_told_at_once_and_marked_where_it_happened(gpu
     comfy.run()
     comfy.load_prompt(sampling(seed=47, guarded=True))
     panel = comfy.open_panel()
-    comfy.page.evaluate(MESSAGES)
+    comfy.page.evaluate(MESSAGES, MESSAGE)
     events = comfy.listen("headroom.oom", "execution_success")
     gpu.arm_fault(at=200, times=1)
     run = comfy.run()

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from support.browser import MESSAGE
 from support.prompts import sampling
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
@@ -112,7 +113,7 @@ def fails_twice_in_chinese(gpu, comfy, first_id):
     entry = panel.locator(f"[data-rescue='{second['prompt_id']}']")
     entry.filter(has_text="第二次运行同样失败").wait_for()  # until then: that it is a second run
     panel.locator(".headroom-gave-up").filter(has_text="第一次的情况").wait_for()
-    comfy.page.locator(".p-toast-message").filter(has_text="第二次运行同样失败").wait_for()
-    told = comfy.page.locator(".p-toast-message").filter(has_not_text="Version Compatibility")
+    comfy.page.locator(MESSAGE).filter(has_text="第二次运行同样失败").wait_for()
+    told = comfy.page.locator(MESSAGE).filter(has_not_text="Version Compatibility")
     for words in [panel.inner_text(), *told.all_inner_texts()]:
         assert not ENGLISH.search(words), ENGLISH.search(words)

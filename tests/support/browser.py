@@ -21,6 +21,7 @@ OURS = re.compile(r"/extensions/headroom/|/headroom/|\bheadroom\.(js|css)", re.I
 READY = "() => window.app?.extensionManager && window.app.canvas?.graph && window.app.graph"
 # In older frontends, and in newer ones.
 TAB_BUTTON = ".headroom-tab-button, [data-testid='headroom-tab-button']"
+MESSAGE = ".p-toast-message, [data-testid='toast']"
 WIDTH, HEIGHT = 1500, 1000
 PATIENCE_MS = 120_000  # a machine with too few cores needs a while to load the page
 
@@ -197,7 +198,7 @@ class ComfyPage:
 
     def toast(self) -> str:
         """The text of the newest message that is not about versions of the host's own packages."""
-        messages = self.page.locator(".p-toast-message")
+        messages = self.page.locator(MESSAGE)
         newest = messages.filter(has_not_text="Version Compatibility").last
         newest.wait_for(timeout=30_000)
         return str(newest.inner_text())
