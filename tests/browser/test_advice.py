@@ -181,10 +181,10 @@ def test_what_does_not_fit_the_canvas_any_more_is_said_and_changes_nothing(advis
     press_apply(comfy, panel, "encode_to_cpu")
     before = comfy.page.evaluate(PROMPT)
     panel.locator("[data-advice='encode_to_cpu']").get_by_role("button", name="Apply").click()
-    comfy.page.get_by_text("This is in the workflow already").wait_for()
+    comfy.page.get_by_text("This is in the workflow already").first.wait_for()
     comfy.page.evaluate("() => app.graph.remove(app.graph.getNodeById(5))")
     panel.locator("[data-advice='purge_between']").get_by_role("button", name="Apply").click()
-    comfy.page.get_by_text("#5 is not on this canvas").wait_for()
+    comfy.page.get_by_text("#5 is not on this canvas").first.wait_for()
     del before["5"], before["6"]["inputs"]["images"]
     assert comfy.page.evaluate(PROMPT) == before
 
