@@ -20,7 +20,6 @@ class Running:
     sensitive: Mapping[str, Any]  # keys for paid services, which the history does not keep
     heard: Heard | None = None
     left_out: dict[str, str] = field(default_factory=dict)  # by node id: ComfyUI's words
-    is_unwanted: bool = False  # the queue was cleared meanwhile
     is_decided: bool = False
 
 

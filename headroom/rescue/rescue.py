@@ -62,6 +62,7 @@ class Rescue:
         self._purge = purge
         self._models = models
         self._running: Running | None = None
+        self._unwanted: set[str] = set()  # the prompts that ran when the queue was last cleared
         self._book = Book()
         self._deciding = threading.RLock()  # held while ComfyUI's server thread validates
 
@@ -100,10 +101,11 @@ class Rescue:
             running.left_out[entry.node_id] = entry.error
 
     def queue_is_cleared(self) -> None:
-        """Somebody emptied the queue (in the server's thread)."""
+        """Somebody emptied the queue (in the server's thread): what runs gets no second life."""
+        taken = self._host.running_item()  # which may not have begun yet
+        unwanted = {str(taken[1])} if taken is not None else set()
         running = self._running
-        if running is not None:
-            running.is_unwanted = True
+        self._unwanted = unwanted | ({running.prompt_id} if running is not None else set())
 
     def prompt_is_over(self, prompt_id: str | None = None) -> None:
         """The prompt that ran has left the executor; decided once, however often it is told."""
@@ -176,7 +178,8 @@ class Rescue:
             self._tell(kept)
             return
         wish = rescue_of(failure.extra_data, os.environ)
-        if wish == "off" or running.is_unwanted or self._host.interrupt_is_asked():
+        is_unwanted = failure.prompt_id in self._unwanted
+        if wish == "off" or is_unwanted or self._host.interrupt_is_asked():
             return
         if wish == "automatic":
             self._again_or_say_why(kept)

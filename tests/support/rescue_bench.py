@@ -94,8 +94,12 @@ class Bench:
         )
         self.rescue = Rescue(self.host, Registry(), self.purged.append, lambda: [model])
 
-    def begin(self, prompt_id="a", prompt=PROMPT, extra=AUTOMATIC, outputs=("4",)):
+    def take(self, prompt_id="a", prompt=PROMPT, extra=AUTOMATIC, outputs=("4",)):
+        """ComfyUI takes a prompt out of its queue; nobody has told of it yet."""
         self.host.running = (3, prompt_id, prompt, extra, list(outputs), {"api_key": "secret"})
+
+    def begin(self, *prompt, **wish):
+        self.take(*prompt, **wish)
         self.rescue.prompt_begins()
 
     def end(self, error=OOM, failed="2", executed=("1",), cached=(), messages=()):

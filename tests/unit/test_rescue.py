@@ -179,3 +179,22 @@ def test_after_the_queue_was_cleared_nothing_is_queued(bench):
     assert bench.host.queued == []
     bench.fail("b")  # the next prompt is another matter
     assert bench.only_queued
+
+
+def test_a_queue_cleared_before_the_prompt_just_taken_from_it_has_begun_stays_empty(bench):
+    bench.take()
+    bench.rescue.queue_is_cleared()
+    bench.rescue.prompt_begins()
+    bench.end()
+    assert bench.host.queued == []
+
+
+def test_a_queue_cleared_when_the_next_prompt_was_just_taken_stays_empty_for_the_one_before(bench):
+    bench.begin()
+    failed = bench.host.running
+    bench.take("b")
+    bench.rescue.queue_is_cleared()
+    bench.host.running = failed
+    bench.end()
+    bench.fail("b")
+    assert bench.host.queued == []
