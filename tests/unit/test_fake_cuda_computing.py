@@ -59,6 +59,27 @@ show(shape=list(made.shape), peak=torch.cuda.max_memory_allocated() // MIB)
     assert found == {"shape": [1, 16, 512, 512], "peak": 32}
 
 
+def test_cudnns_attention_takes_a_mask_in_half_precision_and_no_matrix_of_scores(run):
+    """What ComfyUI prefers since 0.33: PyTorch takes it and asks nobody else where it fails."""
+    found = run("""
+from torch.nn.attention import SDPBackend, sdpa_kernel
+attend = torch.nn.functional.scaled_dot_product_attention
+q, k, v = (torch.zeros(1, 16, 1024, 64, dtype=torch.bfloat16, device="cuda") for _ in range(3))
+mask = torch.zeros(1, 16, 1024, 1024, dtype=torch.bfloat16, device="cuda")
+def peak(backend):
+    torch.cuda.reset_peak_memory_stats()
+    start = torch.cuda.memory_allocated()
+    with torch.no_grad(), sdpa_kernel(backend):
+        shape = list(attend(q, k, v, attn_mask=mask).shape)
+    return shape, torch.cuda.max_memory_allocated() - start
+show(cudnn=peak(SDPBackend.CUDNN_ATTENTION), math=peak(SDPBackend.MATH)[1])
+""", capacity_mib=1024, capability="8.9", cudnn_layout_copies=1, allocator="native")
+    shape, peak = found["cudnn"]
+    assert shape == [1, 16, 1024, 64]
+    assert 2 * MIB <= peak < 3 * MIB  # the output
+    assert found["math"] > 32 * MIB  # the scores
+
+
 def test_the_capability_is_the_one_set(run):
     found = run("show(found=torch.cuda.get_device_capability())", capability="8.9")
     assert found == {"found": [8, 9]}

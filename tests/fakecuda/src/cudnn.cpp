@@ -149,7 +149,8 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t own, cudnnBacken
     if (!values || asked <= 0) return CUDNN_STATUS_SUCCESS;
     // Descriptors are the caller's own; numbers are 0.
     if (type == CUDNN_TYPE_INT64) memset(values, 0, sizeof(int64_t) * (there < asked ? there : asked));
-    if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)
+    if (type == CUDNN_TYPE_INT32) memset(values, 0, sizeof(int32_t) * (there < asked ? there : asked));
+    if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE || name == CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE)
         *(int64_t *)values = workspace_bytes(*(Descriptor *)own);
     for (int64_t i = 0; name == CUDNN_ATTR_ENGINEHEUR_RESULTS && i < there && i < asked; ++i) {
         Descriptor *configuration = ((Descriptor **)values)[i];
