@@ -17,7 +17,7 @@ from devtools.fit_run import ADVISED, GUARDED, PLAIN, Trial
 from devtools.fit_verdict import Node, Verdict, nodes_of, verdict
 
 MIB = 1 << 20
-DRY_RUN = Path(dry_server.__file__).parent / "packs" / "headroom_dry" / "headroom_dry_run.py"
+DRY = Path(dry_server.__file__).parent / "packs" / "headroom_dry"  # itself needs a ComfyUI
 ASYNC = ("Allocation on device 0 would exceed allowed memory. (out of memory)\n"
          "Currently allocated     : 41.22 MiB\nRequested               : 128.00 MiB\n")
 
@@ -143,12 +143,27 @@ def test_a_dry_run_reads_no_weight_and_begins_without_lessons(monkeypatch, tmp_p
     monkeypatch.setattr(tensor, "is_exact", tensor.is_exact)
     monkeypatch.setattr(file_identity, "content_hash", file_identity.content_hash)
     lessons.learn("a call", 4, 100, 50)
-    dry = SimpleNamespace(**runpy.run_path(DRY_RUN))  # the pack around it needs a ComfyUI
+    dry = SimpleNamespace(**runpy.run_path(DRY / "headroom_dry_run.py"))
     dry.look_at_no_weight()
     dry.forget_lessons()
     assert tensor.is_exact(torch.float32, torch.bfloat16)
     assert file_identity.content_hash(tmp_path / "not there", 7)
     assert lessons.recall("a call", 100) is None
+
+
+@pytest.mark.parametrize(("told", "found"), [
+    # Each step is told; a bar that stands still tells of none.
+    ([(1, 4, 1640), (1, 4, 1640), (2, 4, 2140), (3, 4, 2640), (4, 4, 3141)],
+     [1640, 500, 500, 501]),
+    ([(1, 4, 1640), (4, 4, 3141)], [1640, 500, 500, 501]),  # what came too soon was left out
+    ([(5, 20, 10), (1, 3, 12), (2, 3, 14), (6, 20, 15)], [10, 2, 2, 1]),  # a bar within a step
+])
+def test_steps_that_comfyui_does_not_tell_are_counted_with_their_share(told, found):
+    counted = []
+    steps = runpy.run_path(DRY / "headroom_dry_steps.py")["Steps"](counted, 0)
+    for value, most, copied_bytes in told:
+        steps.told(value, most, copied_bytes)
+    assert counted == found
 
 
 @pytest.mark.parametrize(("flags", "expected"), [

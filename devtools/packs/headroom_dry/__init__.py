@@ -27,6 +27,7 @@ from ledger import Ledger  # noqa: E402
 
 from .headroom_dry_run import forget_lessons, look_at_no_weight  # noqa: E402
 from .headroom_dry_shapes import shapes  # noqa: E402
+from .headroom_dry_steps import Steps  # noqa: E402
 
 NODE_CLASS_MAPPINGS: dict[str, type] = {}
 KEPT_RUNS = 8
@@ -59,7 +60,7 @@ class Probe:
 
         found.start_handler, found.finish_handler = start, finish
         found.update_handler = lambda node_id, value, most, state, prompt_id, image=None: (
-            self.steps(node_id, value, prompt_id))
+            self.steps(node_id, value, most, prompt_id))
 
     def starts(self, node_id, prompt_id):
         self.close(prompt_id)
@@ -69,21 +70,16 @@ class Probe:
         run = self.runs.setdefault(prompt_id, OrderedDict())
         while len(self.runs) > KEPT_RUNS:
             self.runs.popitem(last=False)
-        run.setdefault(node_id, {
+        node = run.setdefault(node_id, {
             "node_id": node_id, "peak_bytes": 0, "allocated_bytes": 0, "pages_bytes": 0,
             "workspace_bytes": 0, "refused": 0, "htod_bytes": 0, "steps": [],
         })
         self.open = (node_id, now.refused, now.htod_bytes)
-        self.last = (None, now.htod_bytes)
+        self.bar = Steps(node["steps"], now.htod_bytes)
 
-    def steps(self, node_id, value, prompt_id):
-        """A step is over; progress that stands still or is of a bar within a step is no step."""
-        node = self.runs.get(prompt_id, {}).get(node_id)
-        if node is None or value == self.last[0]:
-            return
-        copied = self.ledger.device().htod_bytes
-        node["steps"].append(copied - self.last[1])
-        self.last = (value, copied)
+    def steps(self, node_id, value, most, prompt_id):
+        if node_id in self.runs.get(prompt_id, {}):
+            self.bar.told(value, most, self.ledger.device().htod_bytes)
 
     def finishes(self, node_id, prompt_id):
         self.close(prompt_id)
