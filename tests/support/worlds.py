@@ -118,9 +118,13 @@ def peaks(device, prompt):
 
 
 def with_room(device):
-    """What a prompt copies where memory is enough, and what then stays."""
+    """What a prompt copies where memory is enough, and what then stays.
+
+    Enough also for what comfy-aimdo counts twice: it asks every two seconds what is free, without
+    what cudaMallocAsync's pool keeps and will use again.
+    """
     copied = device.driver.device().htod_bytes
-    assert recovery(device, ROOM_MIB, 1) == []
+    assert recovery(device, 8 * ROOM_MIB, 1) == []
     told, now = device.client.get_json("/headroom/memory"), device.driver.device()
     return {"copied": now.htod_bytes - copied, "pages": now.handle_bytes, "used": now.used_bytes,
             "streaming": streaming_bytes(device), "reserve_mib": told["reserve_mib"]}
