@@ -11,6 +11,7 @@ from support.everything import ask_every_route, every_node, load_kept
 from support.facts import figure
 from support.worlds import (
     CAPACITY_MIB,
+    CLOSE,
     MIB,
     ROOM_MIB,
     SHOWN,
@@ -160,8 +161,13 @@ def test_the_peak_of_a_run_is_the_drivers(device):
     entry = device.client.run(graph.prompt)
     run = device.client.get_json(f"/headroom/runs/{entry['prompt_id']}")
     now = device.driver.device()
+    peak_mib = (now.peak_used_bytes + now.other_process_bytes) / MIB
+    low, high = run["peak_vram_mib"], run["peak_vram_at_most_mib"]
     assert run["vram_source"] == "driver" and run["vram_total_mib"] == CAPACITY_MIB
-    assert run["peak_vram_mib"] == mib(now.peak_used_bytes + now.other_process_bytes)
+    assert low - CLOSE <= peak_mib <= high + CLOSE
+    (told,) = device.client.get_json("/headroom/memory")["devices"]
+    # Between two readings the pager may give pages back while PyTorch takes more.
+    assert high - low <= (2 * PAGE_MIB if told["dynamic_mib"] else CLOSE)
 
 
 def test_followed_advice_lowers_the_drivers_peak_as_it_said(device):
