@@ -157,6 +157,7 @@ def test_a_dry_run_reads_no_weight_and_begins_without_lessons(monkeypatch, tmp_p
      [1640, 500, 500, 501]),
     ([(1, 4, 1640), (4, 4, 3141)], [1640, 500, 500, 501]),  # what came too soon was left out
     ([(5, 20, 10), (1, 3, 12), (2, 3, 14), (6, 20, 15)], [10, 2, 2, 1]),  # a bar within a step
+    ([(0.25, 1.0, 10), (0.5, 1.0, 14), (0.25, 1.0, 15)], [10, 4, 1]),  # one of fractions
 ])
 def test_steps_that_comfyui_does_not_tell_are_counted_with_their_share(told, found):
     counted = []
