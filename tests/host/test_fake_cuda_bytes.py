@@ -195,8 +195,8 @@ def test_a_guarded_sampler_survives_refusals_of_the_driver(device):
 def test_a_recovery_repeats_nothing_in_vain_and_leaves_nothing_behind(device):
     """At the largest device of those tried, each a tenth smaller, on which memory runs out.
 
-    The next prompt of its kind does not fail. Back on the first device, a prompt copies as many
-    bytes and keeps as many pages as before: no limit of the pager and no buffer is left.
+    The next prompt of its kind does not fail. With room again, a prompt copies as many bytes and
+    keeps as many pages as before: no limit of the pager and no buffer is left.
     """
     if device.world not in ("newest, default", "newest, without dynamic VRAM"):
         pytest.skip("a recovery is tried with ComfyUI's defaults, dynamic VRAM on and off")
