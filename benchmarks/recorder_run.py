@@ -22,7 +22,7 @@ from on_path import ROOT, loaded
 COMFYUI, BASE, TURNS, NODES = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 NODES_PER_BLOCK = 20
 DEPTHS = (10, NODES)
-TOLD = ("reset", "attach", "start_handler", "finish_handler", "_leave")
+TOLD = ("reset", "_find", "start_handler", "finish_handler", "_leave")
 
 sys.path[0] = COMFYUI  # in the place of this repository, whose `nodes` would hide ComfyUI's
 sys.argv = ["main.py", "--base-directory", BASE, *sys.argv[5:]]
@@ -161,7 +161,6 @@ class Runs:
     def once(self, depth: int, complete: bool = True) -> tuple[float, float, float]:
         """Run a graph; return CPU seconds in the recorder, outside of it, and in it afterwards."""
         self._count += 1
-        recorder.attach()
         prompt_id = f"run-{self._count}"
         prompt, ends = _graph(self._count, depth)
         queue = self._server.prompt_queue

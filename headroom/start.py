@@ -78,12 +78,16 @@ def _start() -> None:
     routes = Routes(found, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
                     peaks)
     watcher = PromptWatcher(found, host_server.is_running)
-    found.attach = watcher.attach
+
+    def prompt_is_posted() -> None:
+        if host_server.is_idle():
+            watcher.attach()
+        idle.prompt_is_posted(host_server.browser_settings())
+
     for method, path, handler in routes.table():
         host_server.add_route(method, path, handler)
     host_server.hold_free(gate.between_actions)
-    host_server.on_prompt_posted(watcher.attach)
-    host_server.on_prompt_posted(lambda: idle.prompt_is_posted(host_server.browser_settings()))
+    host_server.on_prompt_posted(prompt_is_posted)
     IdleRelease(idle, gate, host_server.event_loop()).start()
     ram.start()
     watcher.attach()

@@ -2,15 +2,17 @@
 
 ComfyUI tells a progress handler about each node, but a handler registered once would see one prompt
 only: registry_watch.py finds each new prompt's registry, loop_end.py the end of the prompt. Should
-that registry not be found at once, `attach` is called again by the event loop, by the recorder's
-thread and when a prompt is posted.
+that registry not be found at once, the event loop's next turn finds it, or the prompt's end.
+
+ComfyUI walks over the registry's handlers in the thread of the prompt, and a handler that is added
+meanwhile ends the prompt with "dictionary changed size during iteration". So nothing is added by
+another thread while a prompt runs, nor while a node is told of.
 """
 
 import asyncio
 import functools
 import inspect
 import logging
-import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -102,30 +104,44 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
         self._listener = listener
         self._is_running = is_running
         self._open_prompt: str | None = None
-        self._attaching = threading.RLock()
         self._end = LoopEnd(lambda: self._leave())
-        self._registry = RegistryWatch(lambda: self.attach("registry"))
+        self._registry = RegistryWatch(self._in_place)
         self.attached_by = ""  # who found the present registry, for tests
 
     @_never_fails
-    def attach(self, found_by: str = "thread") -> None:
-        """Register in the present registry, and announce its prompt; nothing when done already."""
-        with self._attaching:
-            registry = get_progress_state()
-            if registry.handlers.get(self.name) is self:
-                return
-            registry.register_handler(self)
-            self.attached_by = found_by
-            if registry.prompt_id:
-                self._open_prompt = registry.prompt_id
-                graph = Graph(registry.dynprompt)
-                self._listener.prompt_begins(registry.prompt_id, graph, _running_nodes(registry))
+    def attach(self) -> None:
+        """Register in the present registry; to be called while no prompt runs."""
+        self._register(get_progress_state(), "idle")
+
+    @_never_fails
+    def _find(self, found_by: str) -> None:
+        """Announce the prompt of the present registry, if that is not registered in yet.
+
+        To be called in the thread of the prompt, and between two nodes.
+        """
+        registry = get_progress_state()
+        if self._register(registry, found_by) and registry.prompt_id:
+            self._open_prompt = registry.prompt_id
+            graph = Graph(registry.dynprompt)
+            self._listener.prompt_begins(registry.prompt_id, graph, _running_nodes(registry))
+
+    def _register(self, registry: Any, found_by: str) -> bool:
+        if registry.handlers.get(self.name) is self:
+            return False
+        registry.register_handler(self)
+        self.attached_by = found_by
+        return True
+
+    def _in_place(self) -> None:
+        if not get_progress_state().handlers:  # else it is not new: somebody kept the empty one
+            self._find("registry")
 
     @_never_fails
     def reset(self) -> None:
         """A prompt begins (called by ComfyUI before it builds the prompt's registry)."""
         if self._registry.is_placing or self._is_amid_prompt():
             return
+        self._open_prompt = None
         self._listener.prompt_resets()
         self._watch_event_loop()
         self._registry.expect(self)
@@ -137,10 +153,13 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
     def _watch_event_loop(self) -> None:
         if self._end.watch():
             borrowed.prompt_begins()  # only where its end will be told
-            asyncio.get_running_loop().call_soon(self.attach, "event loop")
+            asyncio.get_running_loop().call_soon(self._find, "event loop")
 
     @_never_fails
     def _leave(self) -> None:
+        if self._open_prompt is None:
+            self._find("end")
+        self.attach()  # should another executor have run within this prompt
         self._open_prompt = None
         borrowed.prompt_leaves()
         self._listener.prompt_leaves()

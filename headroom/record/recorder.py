@@ -35,9 +35,8 @@ class Recorder:
     which needs no lock. What happened is read from it when nothing runs, or when somebody asks.
 
     `outcome_of` tells how ComfyUI says a prompt ended, None while it does not know yet. `announce`
-    sends what became of an out-of-memory error to the browsers. `attach` is asked to look for a
-    prompt that was not announced, `prompt_is_over(id)` told when a record is closed, and
-    `more_of(id)` gives what else belongs into a record.
+    sends what became of an out-of-memory error to the browsers. `prompt_is_over(id)` is told
+    when a record is closed, and `more_of(id)` gives what else belongs into a record.
     """
 
     def __init__(
@@ -63,7 +62,6 @@ class Recorder:
         self._asked_outcome = 0.0
         self._ticker = Ticker(self._look)
         self._closed: str | None = None  # the run closed last, until that is told
-        self.attach: Callable[[], None] = lambda: None
         self.prompt_is_over: Callable[[str], None] = lambda _: None
         self.more_of: Callable[[str], dict[str, Any]] = lambda _: {}
 
@@ -80,7 +78,6 @@ class Recorder:
         with self._lock:
             self._finish(self._run)
             self._began = self._begin()
-        self._ticker.wake()
 
     def prompt_begins(self, prompt_id: str, graph: GraphView, running: list[str]) -> None:
         """The prompt's nodes are known. `running`: those that began before we could see it."""
@@ -185,21 +182,16 @@ class Recorder:
     def _sample(self) -> None:
         reading = self._probe.measured()
         with self._lock:
-            if self._began is not None and reading.at - self._began[1].at > SETTLE_SECONDS:
-                self._began = None  # that reset announced no prompt
-            if self._run is None and self._began is None:
+            if self._run is None:
                 self._events.enter(self._store)
                 self._ticker.rest()
                 return
-            unannounced = self._began is not None
-            if self._run is not None and self._left is None:
+            if self._left is None:
                 self._events.sample(self._run, reading)
             if self._events.are_many:
                 self._events.enter(self._store)
             if self._is_time_to_settle(reading.at):
                 self._settle()
-        if unannounced:
-            self.attach()
 
     # ---------------------------------------------------- the end of a run
 

@@ -144,10 +144,22 @@ def test_the_next_statement_of_comfyui_drops_the_empty_registry(plain):
 def test_a_prompt_whose_registry_is_found_late_is_recorded_all_the_same(plain):
     client = plain.client()
     client.run({"1": node("TimedHold")})
-    entry = client.run({"1": node("TimedWork", 0.5), "2": node("TimedRegistry", value=["1", 0])})
-    assert own_times(entry)["2"][0]["found_by"] in ("event loop", "thread")
+    prompt = {"1": node("TimedAsync", 0.2), "2": node("TimedRegistry", value=["1", 0])}
+    entry = client.run(prompt)
+    assert own_times(entry)["2"][0]["found_by"] == "event loop"
     run, nodes = record(client, entry)
     assert run["status"] == "success"
     assert {key: item["status"] for key, item in nodes.items()} == {"1": "done", "2": "done"}
-    assert nodes["1"]["seconds"] >= 0.5
+    assert nodes["1"]["seconds"] >= 0.2
+    assert found_by(client) == "registry"
+
+
+def test_a_prompt_whose_handlers_are_being_told_of_a_node_gets_no_new_one(plain):
+    """A handler added meanwhile would end the prompt: their dictionary changes as it is walked."""
+    client = plain.client()
+    client.run({"1": node("TimedHold")})
+    entry = client.run({"1": node("TimedSlowly"), "2": node("TimedWork", value=["1", 0])})
+    run, nodes = record(client, entry)
+    assert run["status"] == "success" and run["seconds"] >= 0.6
+    assert {item["status"] for item in nodes.values()} <= {"done"}
     assert found_by(client) == "registry"

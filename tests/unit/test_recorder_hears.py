@@ -1,6 +1,5 @@
 """The recorder beside the executor: our nodes' notes, its own thread, and clocks that jump."""
 
-import threading
 import time
 
 import pytest
@@ -110,15 +109,6 @@ def test_the_thread_reads_memory_while_a_prompt_runs_and_sleeps_without_one(prob
     recorder.prompt_leaves()
     until(lambda: not recorder._ticker.is_awake)
     assert recorder.run("p")["status"] == "success"
-
-
-def test_the_thread_looks_for_a_prompt_that_was_not_announced(probe, outcomes):
-    recorder = Recorder(probe, outcomes.get)
-    asked = threading.Event()
-    recorder.attach = asked.set
-    recorder.start()
-    recorder.prompt_resets()
-    assert asked.wait(30)
 
 
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])

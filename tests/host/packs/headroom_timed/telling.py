@@ -17,7 +17,8 @@ class TimedRegistry(Timed):
     def run(self, seconds, salt, value=None):
         registry = get_progress_state()
         names = {name: type(handler).__name__ for name, handler in registry.handlers.items()}
-        found_by = registry.handlers["headroom"].attached_by
+        ours = registry.handlers.get("headroom")
+        found_by = ours and ours.attached_by
         return self.told(time.time(), value, handlers=names, prompt_id=registry.prompt_id,
                          found_by=found_by)
 
@@ -27,6 +28,24 @@ class Holder(ProgressHandler):
 
     def reset(self):
         HELD.append(get_progress_state())
+
+
+class Slow(ProgressHandler):
+    """Takes its time when it hears of a node."""
+
+    def start_handler(self, node_id, state, prompt_id):
+        time.sleep(0.3)
+
+
+class TimedSlowly(Timed):
+    """The handlers of its prompt are told of each node one after another, slowly."""
+
+    @classmethod
+    def IS_CHANGED(cls, **_):  # asked before the first node starts
+        get_progress_state().register_handler(Slow("slow"))
+
+    def run(self, seconds, salt, value=None):
+        return self.told(time.time(), value)
 
 
 class TimedHold(Timed):
