@@ -80,7 +80,7 @@ def _start() -> None:
     watcher = PromptWatcher(found, host_server.is_running)
 
     def prompt_is_posted() -> None:
-        if host_server.is_idle():
+        if not host_server.prompts_waiting():
             watcher.attach()
         idle.prompt_is_posted(host_server.browser_settings())
 

@@ -159,7 +159,8 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
     def _leave(self) -> None:
         if self._open_prompt is None:
             self._find("end")
-        self.attach()  # should another executor have run within this prompt
+        else:
+            self.attach()  # should another executor have run within this prompt
         self._open_prompt = None
         borrowed.prompt_leaves()
         self._listener.prompt_leaves()

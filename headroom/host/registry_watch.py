@@ -10,8 +10,8 @@ What carries: `reset_progress_state` calls `reset()` on the handlers of the old 
 the new one in its very next statement. In between we put in an empty registry, by the same
 function, which that statement drops: the empty one's finalizer runs with the prompt's own in place.
 
-tests/host/test_recorder_runs.py fails where a host stops behaving so. The callers then still have
-the event loop's next turn and the recorder's thread; they see the first milliseconds late.
+tests/host/test_recorder_runs.py fails where a host stops behaving so. The caller then still has
+the event loop's next turn, after which nodes are seen, and the prompt's end, which sees none.
 """
 
 import weakref

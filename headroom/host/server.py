@@ -145,11 +145,6 @@ def queue_lengths() -> tuple[int, int]:
     return len(running), len(waiting)
 
 
-def is_idle() -> bool:
-    """Return whether no prompt runs and none waits."""
-    return not any(queue_lengths())
-
-
 def prompts_in_queue() -> list[dict[str, Any]]:
     """Return the prompts that run and wait, in API format; only to be read."""
     running, waiting = PromptServer.instance.prompt_queue.get_current_queue_volatile()

@@ -161,5 +161,6 @@ def test_a_prompt_whose_handlers_are_being_told_of_a_node_gets_no_new_one(plain)
     entry = client.run({"1": node("TimedSlowly"), "2": node("TimedWork", value=["1", 0])})
     run, nodes = record(client, entry)
     assert run["status"] == "success" and run["seconds"] >= 0.6
-    assert {item["status"] for item in nodes.values()} <= {"done"}
+    statuses = {key: item["status"] for key, item in nodes.items()}
+    assert statuses in ({"1": "done", "2": "done"}, {})  # {}: this host's loop takes no turn
     assert found_by(client) == "registry"
