@@ -115,12 +115,14 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
 
     @_never_fails
     def _find(self, found_by: str) -> None:
-        """Announce the prompt of the present registry, if that is not registered in yet.
+        """Register in the present registry, and announce its prompt; nothing when done already.
 
-        To be called in the thread of the prompt, and between two nodes.
+        A prompt within the open one is another executor's and not announced. To be called in the
+        thread of the prompt, and between two nodes.
         """
         registry = get_progress_state()
-        if self._register(registry, found_by) and registry.prompt_id:
+        is_new = self._register(registry, found_by)
+        if is_new and registry.prompt_id and self._open_prompt is None:
             self._open_prompt = registry.prompt_id
             graph = Graph(registry.dynprompt)
             self._listener.prompt_begins(registry.prompt_id, graph, _running_nodes(registry))
@@ -157,10 +159,7 @@ class PromptWatcher(ProgressHandler):  # type: ignore[misc]
 
     @_never_fails
     def _leave(self) -> None:
-        if self._open_prompt is None:
-            self._find("end")
-        else:
-            self.attach()  # should another executor have run within this prompt
+        self._find("end")
         self._open_prompt = None
         borrowed.prompt_leaves()
         self._listener.prompt_leaves()

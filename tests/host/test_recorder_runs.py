@@ -164,3 +164,14 @@ def test_a_prompt_whose_handlers_are_being_told_of_a_node_gets_no_new_one(plain)
     statuses = {key: item["status"] for key, item in nodes.items()}
     assert statuses in ({"1": "done", "2": "done"}, {})  # {}: this host's loop takes no turn
     assert found_by(client) == "registry"
+
+
+@pytest.mark.parametrize("kind", ["TimedElsewhere", "TimedForgotten"])
+def test_after_a_prompt_that_lost_its_registry_the_next_is_recorded(plain, kind):
+    client = plain.client()
+    lost, _ = record(client, client.run({"1": node(kind)}))
+    assert lost["status"] == "success"
+    run, nodes = record(client, client.run({"1": node("TimedRegistry")}))
+    assert run["status"] == "success" and nodes["1"]["status"] == "done"
+    assert found_by(client) == "registry"
+    assert client.get("/headroom/runs/elsewhere")[0] == 404

@@ -4,7 +4,9 @@ import gc
 import sys
 import time
 
-from comfy_execution.progress import ProgressHandler, get_progress_state
+import comfy_execution.progress
+from comfy_execution.graph import DynamicPrompt
+from comfy_execution.progress import ProgressHandler, get_progress_state, reset_progress_state
 
 from .waiting import Timed
 
@@ -45,6 +47,22 @@ class TimedSlowly(Timed):
         get_progress_state().register_handler(Slow("slow"))
 
     def run(self, seconds, salt, value=None):
+        return self.told(time.time(), value)
+
+
+class TimedElsewhere(Timed):
+    """Leaves a registry that is not its prompt's, as another executor in the same process does."""
+
+    def run(self, seconds, salt, value=None):
+        reset_progress_state("elsewhere", DynamicPrompt({}))
+        return self.told(time.time(), value)
+
+
+class TimedForgotten(Timed):
+    """Leaves no registry at all."""
+
+    def run(self, seconds, salt, value=None):
+        comfy_execution.progress.global_progress_registry = None
         return self.told(time.time(), value)
 
 
