@@ -71,7 +71,10 @@ class Advisor:
             in_mib(x) for x in self._errors.expected(after, peak)]} for finding, after in steps]
 
     def more_of(self, prompt_id: str) -> dict[str, Any]:
-        """Return what a record says besides: the smallest GPU that the run would have fitted."""
+        """Return what a record says besides: the smallest GPU that the run would have fitted.
+
+        None where the run neither finished nor ran out of memory.
+        """
         facts = self._facts(prompt_id)
         state = self._recorder.look(prompt_id, lambda run: (run.started_at, run.status))
         return {**facts, "fits": None if state is None else self._fits_of(prompt_id, *state)}
@@ -88,6 +91,8 @@ class Advisor:
         if status == "running" or key in self._fits:
             return self._fits.get(key)
         failure = self._facts(prompt_id).get("failure")
+        if status != "success" and not failure:
+            return None  # it stopped for another reason, and nobody knows what it would have used
         case = self._case_in(prompt_id, Surroundings(failure))
         with self._lock:
             found = self._fits[key] = None if case is None else fits(case)

@@ -163,6 +163,18 @@ def test_what_would_have_fitted_is_told_of_finished_runs(advisor, first, records
     assert advisor.more_of("nobody") == {"fits": None}
 
 
+@pytest.mark.parametrize("status", ["error", "interrupted"])
+def test_of_a_run_that_stopped_for_another_reason_nobody_knows_what_it_needs(
+    advisor, first, records, monkeypatch, status
+):
+    """What it would have used after that is in no record."""
+    records.runs["first"].status = status
+    assert advisor.more_of("first")["fits"] is None
+    failure = {"node_id": "3", "asked_mib": 100.0}
+    monkeypatch.setattr(advisor, "_facts", lambda _: {"failure": failure})
+    assert advisor.more_of("first")["fits"]["smallest_mib"] == [1700, 1700]
+
+
 def test_lines_of_advice_are_numbered_and_an_unknown_run_has_none(advisor, first):
     lines = advisor.lines("first")
     assert lines[0].startswith("1. ") and "saves 580 MiB to 620 MiB" in lines[0]
