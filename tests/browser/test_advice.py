@@ -85,6 +85,9 @@ QUEUES = """() => { const t = app.extensionManager.workflow.activeWorkflow.chang
 # While an undo or a redo loads its graph, the frontend's present state is the one it came from too.
 LOADING = """() => { const t = app.extensionManager.workflow.activeWorkflow.changeTracker;
   return [t.undoQueue, t.redoQueue].some(queue => queue.at(-1) === t.activeState); }"""
+# The frontend acts on a key in the next frame. A key that comes up before that frame makes it compare
+# canvas and history first, and these differ after every undo of a subgraph (its sockets' places).
+FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 DRAWN = "() => JSON.stringify((app.rootGraph ?? app.graph).serialize())"
 
 
@@ -96,7 +99,11 @@ def undo(comfy, becomes, key="z"):
     """
     before, drawn = comfy.page.evaluate(QUEUES), None
     comfy.page.locator("canvas#graph-canvas").focus()
-    comfy.page.keyboard.press(f"Control+{key}")
+    for pressed in ("Control", key):
+        comfy.page.keyboard.down(pressed)
+        comfy.page.evaluate(FRAME)
+    for released in (key, "Control"):
+        comfy.page.keyboard.up(released)
     for _ in range(60):
         comfy.page.wait_for_timeout(250)
         last, drawn = drawn, comfy.page.evaluate(DRAWN)
