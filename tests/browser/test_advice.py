@@ -85,8 +85,8 @@ QUEUES = """() => { const t = app.extensionManager.workflow.activeWorkflow.chang
 # While an undo or a redo loads its graph, the frontend's present state is the one it came from too.
 LOADING = """() => { const t = app.extensionManager.workflow.activeWorkflow.changeTracker;
   return [t.undoQueue, t.redoQueue].some(queue => queue.at(-1) === t.activeState); }"""
-# The frontend acts on a key in the next frame. A key that comes up before that frame makes it compare
-# canvas and history first, and these differ after every undo of a subgraph (its sockets' places).
+# The frontend acts on a key in the next frame. A key that comes up before makes it compare canvas
+# and history first, and these differ after every undo of a subgraph (in its sockets' places).
 FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 DRAWN = "() => JSON.stringify((app.rootGraph ?? app.graph).serialize())"
 

@@ -175,3 +175,11 @@ def test_after_a_prompt_that_lost_its_registry_the_next_is_recorded(plain, kind)
     assert run["status"] == "success" and nodes["1"]["status"] == "done"
     assert found_by(client) == "registry"
     assert client.get("/headroom/runs/elsewhere")[0] == 404
+
+
+def test_after_the_registry_was_lost_between_two_prompts_the_next_is_recorded(plain):
+    client = plain.client()
+    client.run({"1": node("TimedForgottenLater")})
+    wait_until(lambda: "an idle server has no registry any more" in plain.log_text())
+    run, nodes = record(client, client.run({"1": node("TimedRegistry")}))
+    assert run["status"] == "success" and nodes["1"]["status"] == "done"

@@ -1,12 +1,15 @@
 """Nodes that tell what is in the server, and tell the pack under test what happened."""
 
 import gc
+import logging
 import sys
+import threading
 import time
 
 import comfy_execution.progress
 from comfy_execution.graph import DynamicPrompt
 from comfy_execution.progress import ProgressHandler, get_progress_state, reset_progress_state
+from server import PromptServer
 
 from .waiting import Timed
 
@@ -64,6 +67,21 @@ class TimedForgotten(Timed):
     def run(self, seconds, salt, value=None):
         comfy_execution.progress.global_progress_registry = None
         return self.told(time.time(), value)
+
+
+class TimedForgottenLater(Timed):
+    """Leaves no registry as soon as no prompt runs."""
+
+    def run(self, seconds, salt, value=None):
+        threading.Thread(target=forget_when_idle, daemon=True).start()
+        return self.told(time.time(), value)
+
+
+def forget_when_idle():
+    while PromptServer.instance.prompt_queue.get_tasks_remaining():
+        time.sleep(0.01)
+    comfy_execution.progress.global_progress_registry = None
+    logging.info("an idle server has no registry any more")
 
 
 class TimedHold(Timed):

@@ -13,10 +13,6 @@ class AnyType(str):
 
 
 ANY = AnyType("*")
-KEPT = []
-
-
-ANY = AnyType("*")
 
 
 class Timed:
