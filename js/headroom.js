@@ -61,7 +61,8 @@ async function purge() {
   }
 }
 
-const frame = () => Promise.race([new Promise((done) => requestAnimationFrame(done)), wait(100)]);
+/** A page that nobody sees draws no frames; a busy machine's may take long, and sizes are known only then. */
+const frame = () => Promise.race([new Promise((done) => requestAnimationFrame(done)), wait(document.hidden ? 100 : 500)]);
 
 /** One after the other: two at once would be one step of undo. */
 function apply(advice, run) {

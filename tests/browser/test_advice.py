@@ -4,6 +4,7 @@ import json
 
 import pytest
 from support.canvas_files import assert_alike
+from support.canvas_history import PROMPT, redo, settle, undo
 from support.prompts import sampling
 
 from devtools.node_info import node_infos
@@ -39,14 +40,11 @@ ADVICE = [advice("encode_to_cpu", ENCODE), advice("purge_between", PURGE),
 NODES = """() => Object.fromEntries(app.graph.nodes.map(n =>
   [n.id, { title: n.title, values: Object.fromEntries(n.widgets?.map(w => [w.name, w.value]) ?? []),
            place: [...n.pos] }]))"""
-PROMPT = "async () => (await app.graphToPrompt()).output"
 SELECTED = "() => [...app.canvas.selectedItems].map(n => n.comfyClass).sort()"
 OVERLAPS = """() => { const boxes = app.canvas.graph.nodes.map(n =>
     [n.title, n.pos[0], n.pos[1] - 30, n.size[0], n.size[1] + 30]);
   return boxes.flatMap((a, i) => boxes.slice(i + 1).filter(b => a[1] < b[1] + b[3]
     && b[1] < a[1] + a[3] && a[2] < b[2] + b[4] && b[2] < a[2] + a[4]).map(b => [a[0], b[0]])); }"""
-SETTLE = """async () => { const t = app.extensionManager.workflow.activeWorkflow.changeTracker;
-  (t.captureCanvasState ?? t.checkState).call(t); return t.undoQueue.length; }"""
 TITLES = {"encode_to_cpu": "Encode to CPU", "purge_between": "Purge VRAM", "oom_guard": "OOM Guard"}
 PLACES = {"1": (0, 0), "2": (400, 0), "3": (0, 400), "4": (900, 0), "5": (1400, 0), "6": (1800, 0)}
 ARRANGE = """places => { const workflow = app.graph.serialize();
@@ -62,14 +60,14 @@ def advised(sim, open_page):
         comfy = open_page(sim(4096), **options).load_prompt(sampling(seed=seed))
         comfy.page.evaluate(ARRANGE, PLACES)
         comfy.loaded(6)
-        comfy.page.wait_for_timeout(1000)  # Nodes 2.0 measures what it has drawn
-        comfy.page.evaluate(SETTLE)
+        settle(comfy)
         comfy.page.route("**/headroom/runs/*/advice", lambda route: route.fulfill(json=items))
         comfy.page.route("**/headroom/runs/*/advice?into_gib=*", lambda route: route.fulfill(
             json=[{**each, "expected_mib": [100.0, 200.0]} for each in items[:2]]))
         panel = comfy.open_panel()
         comfy.run()
         panel.locator("[data-advice]").nth(len(items) - 1).wait_for()
+        settle(comfy)
         return comfy, panel
 
     return show
@@ -78,43 +76,6 @@ def advised(sim, open_page):
 def press_apply(comfy, panel, kind):
     panel.locator(f"[data-advice='{kind}']").get_by_role("button", name="Apply").click()
     comfy.page.get_by_text(f"Applied: {TITLES[kind]}", exact=True).first.wait_for()
-
-
-QUEUES = """() => { const t = app.extensionManager.workflow.activeWorkflow.changeTracker;
-  return [t.undoQueue.length, t.redoQueue.length]; }"""
-# While an undo or a redo loads its graph, the frontend's present state is the one it came from too.
-LOADING = """() => { const t = app.extensionManager.workflow.activeWorkflow.changeTracker;
-  return [t.undoQueue, t.redoQueue].some(queue => queue.at(-1) === t.activeState); }"""
-# The frontend acts on a key in the next frame. A key that comes up before makes it compare canvas
-# and history first, and these differ after every undo of a subgraph (in its sockets' places).
-FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-DRAWN = "() => JSON.stringify((app.rootGraph ?? app.graph).serialize())"
-
-
-def undo(comfy, becomes, key="z"):
-    """Press the keys and wait until the prompt is as `becomes` says, and the canvas at rest.
-
-    A graph loads over frames and its nodes get their sizes later; a key pressed in between would
-    make a step of its own of that, or load two graphs into each other.
-    """
-    before, drawn = comfy.page.evaluate(QUEUES), None
-    comfy.page.locator("canvas#graph-canvas").focus()
-    for pressed in ("Control", key):
-        comfy.page.keyboard.down(pressed)
-        comfy.page.evaluate(FRAME)
-    for released in (key, "Control"):
-        comfy.page.keyboard.up(released)
-    for _ in range(60):
-        comfy.page.wait_for_timeout(250)
-        last, drawn = drawn, comfy.page.evaluate(DRAWN)
-        is_at_rest = drawn == last and not comfy.page.evaluate(LOADING)
-        if becomes(now := comfy.page.evaluate(PROMPT)) and is_at_rest:
-            return
-    raise AssertionError(f"undo and redo: {before}, then {comfy.page.evaluate(QUEUES)}: {now}")
-
-
-def redo(comfy, becomes):
-    undo(comfy, becomes, key="y")
 
 
 @CANVAS
@@ -139,8 +100,7 @@ def test_apply_is_one_step_of_undo_and_leaves_the_users_nodes_as_they_were(advis
         assert key == "2" or now[key] == node
     assert page.evaluate(SELECTED) == ["HeadroomOOMGuard"]
     assert page.evaluate(OVERLAPS) == []
-    page.wait_for_timeout(1000)
-    page.evaluate(SETTLE)  # as every click of the user does: nothing but the three steps is there
+    settle(comfy)  # nothing but the three steps is there
     undo(comfy, lambda now: "8" not in now)
     assert "7" in page.evaluate(PROMPT)
     undo(comfy, lambda now: "7" not in now)
@@ -178,8 +138,7 @@ def test_make_it_fit_takes_only_what_is_needed_in_one_step(advised, nodes2):
     form.get_by_role("button", name="Apply").click()
     comfy.loaded(7)
     assert "Encode to CPU, Purge VRAM" in comfy.toast()
-    comfy.page.wait_for_timeout(1000)
-    comfy.page.evaluate(SETTLE)
+    settle(comfy)
     undo(comfy, lambda now: now == prompt)
 
 
@@ -210,8 +169,7 @@ def test_in_a_subgraph_the_nodes_stand_inside_and_one_undo_takes_them_back(
     page = comfy.page
     holder = page.evaluate(INTO_SUBGRAPH)
     comfy.loaded(5)
-    page.wait_for_timeout(1000)
-    page.evaluate(SETTLE)
+    settle(comfy)
     inner = [{**ENCODE, "node": f"{holder}:2"},
              insert("HeadroomOffloadModel", ["1", 0], "model", [[f"{holder}:4", "model"]],
                     after=["3", 0])]
@@ -219,6 +177,7 @@ def test_in_a_subgraph_the_nodes_stand_inside_and_one_undo_takes_them_back(
                lambda route: route.fulfill(json=[advice("encode_to_cpu", *inner)]))
     panel = comfy.open_panel()
     assert comfy.run()["status"] == "success"
+    settle(comfy)
     prompt, file = page.evaluate(PROMPT), page.evaluate("() => app.graph.serialize()")
     press_apply(comfy, panel, "encode_to_cpu")
     after = page.evaluate(PROMPT)
@@ -231,8 +190,7 @@ def test_in_a_subgraph_the_nodes_stand_inside_and_one_undo_takes_them_back(
     assert after[f"{holder}:4"]["inputs"]["model"] == [new, 0]
     assert after[new]["inputs"]["model"] == ["1", 0] and after[new]["inputs"]["after"] == ["3", 0]
     assert page.evaluate(OVERLAPS) == []
-    page.wait_for_timeout(1000)
-    page.evaluate(SETTLE)
+    settle(comfy)
     undo(comfy, lambda now: now == prompt)
     redo(comfy, lambda now: now == after)
     assert comfy.run()["status"] == "success"
