@@ -4,6 +4,7 @@ import json
 
 import pytest
 from support.browser import mib_text
+from support.canvas_history import PROMPT
 from support.prompts import QUICKER
 
 from devtools import workflow_trials
@@ -14,7 +15,6 @@ from devtools.workflows import WORKFLOWS, published_prompt, workflow
 pytestmark = [pytest.mark.host, pytest.mark.browser]
 
 CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
-EXPORTED = "async () => (await app.graphToPrompt()).output"
 ODD_VALUES = """() => app.graph._nodes.flatMap(node => (node.widgets ?? [])
     .filter(w => w.type === 'combo' && !w.options.values.includes(w.value))
     .map(w => `${node.title}.${w.name} = ${w.value}`))"""
@@ -56,7 +56,7 @@ def declared(server):
 
 def exported(comfy, declared):
     """The prompt without what the page keeps for itself: PreviewAny's text box is none of it."""
-    prompt = comfy.page.evaluate(EXPORTED)
+    prompt = comfy.page.evaluate(PROMPT)
     for node in prompt.values():
         known = declared[node["class_type"]]
         node["inputs"] = {name: value for name, value in node["inputs"].items() if name in known}

@@ -8,8 +8,8 @@ from typing import Any
 Becomes = Callable[[dict[str, Any]], bool]
 
 PROMPT = "async () => (await app.graphToPrompt()).output"
-KEEP = """async () => { const t = app.extensionManager.workflow.activeWorkflow.changeTracker;
-  (t.captureCanvasState ?? t.checkState).call(t); return t.undoQueue.length; }"""
+KEEP = """() => { const t = app.extensionManager.workflow.activeWorkflow.changeTracker;
+  (t.captureCanvasState ?? t.checkState).call(t); }"""
 QUEUES = """() => { const t = app.extensionManager.workflow.activeWorkflow.changeTracker;
   return [t.undoQueue.length, t.redoQueue.length]; }"""
 # While an undo or a redo loads its graph, the frontend's present state is the one it came from too.
