@@ -21,9 +21,13 @@ class _Ear(logging.Handler):
         self._error_is_handled = error_is_handled
         self._prompt_is_over = prompt_is_over
 
-    def createLock(self) -> None:
-        """None: the server's thread logs too, while the one that runs prompts waits for it."""
-        self.lock = None
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Without the handler's lock: the server's thread logs too, and the thread that runs
+        prompts, which is heard here, may be waiting for it.
+        """
+        if self.filter(record):
+            self.emit(record)
+        return True
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.funcName == "prompt_worker":
