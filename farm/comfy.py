@@ -14,7 +14,8 @@ LOOKS_IN_QUEUE = 20
 SETTLE_SECONDS = 2.0
 BROKEN_CONNECTIONS = 3  # an idle one may be closed at the moment in which it is used again
 CHUNK_BYTES = 1 << 20
-RAN_OUT = ("out of memory", "alloc_failed")
+RAN_OUT = ("out of memory", "alloc_failed", "vram grow failed", "allocation on device",
+           "not enough gpu video memory")
 
 
 class Unreachable(RuntimeError):
