@@ -65,7 +65,7 @@ def put_first(
     with queue.mutex:
         _, queued = queue.get_current_queue_volatile()
         number = number_between(after, [item[0] for item in queued])
-        queue.put((number, prompt_id, dict(prompt), extra, outputs, dict(sensitive)))
+        queue.put((number, prompt_id, prompt, extra, outputs, dict(sensitive)))
 
 
 def number_between(after: float, queued: list[float]) -> float:

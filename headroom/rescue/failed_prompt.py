@@ -112,7 +112,7 @@ def failure_of(
     number, prompt_id, prompt, extra_data, outputs = entry["prompt"][:5]
     cached = frozenset(map(str, messages.get("execution_cached", {}).get("nodes") or []))
     lacking = {_own_node(prompt, node_id): text for node_id, text in (left_out or {}).items()}
-    wrong = tainted(prompt, lacking, cached)
+    wrong = tainted(dict(prompt), lacking, cached)
     error = messages.get("execution_error")
     found = _raised(error, heard) if error is not None else _left_out(prompt, lacking, heard)
     if found is None:

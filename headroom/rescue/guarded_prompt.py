@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..base.node_types import GUARD_CLASS, NodeType, Registry, is_guardable, is_wildcard
+from ..base.own_prompt import WithGuards
 from ..base.prompt_graph import INSERTED, Prompt, is_link
 
 Link = tuple[str, Any]
@@ -34,7 +35,7 @@ class Left(NamedTuple):
 class GuardedPrompt:
     """The prompt with its guards. `inserted` are the new nodes, `left` what cannot be guarded."""
 
-    prompt: dict[str, Any]
+    prompt: WithGuards
     inserted: tuple[str, ...]
     left: tuple[Left, ...]
 
@@ -48,10 +49,12 @@ def guard_prompt(
     comes in is not changed; guarding twice is guarding once. Classes that are not installed
     count as taking and giving anything. A few microseconds a node.
     """
-    work = _Work(prompt, registry, set(prompt if into is None else into))
-    changed = {node_id: work.rewired(node_id) for node_id in prompt if node_id in work.into}
+    before = prompt.stands_for if isinstance(prompt, WithGuards) else {}
+    nodes = dict(prompt)
+    work = _Work(nodes, registry, set(nodes if into is None else into))
+    changed = {node_id: work.rewired(node_id) for node_id in nodes if node_id in work.into}
     return GuardedPrompt(
-        {**{node_id: changed.get(node_id, node) for node_id, node in prompt.items()}, **work.new},
+        WithGuards({**nodes, **changed, **work.new}, {**before, **work.stands_for}),
         tuple(work.new), tuple(work.left),
     )
 
@@ -65,6 +68,7 @@ class _Work:
         self.into = into
         self.new: dict[str, Any] = {}
         self.left: list[Left] = []
+        self.stands_for: dict[str, tuple[str, Any]] = {}
         self._guards: dict[Link, str] = {}
         self._copies: dict[str, str] = {}
 
@@ -99,6 +103,7 @@ class _Work:
         if link not in self._guards:
             new = self._free_id(f"guard-{link[0]}-{link[1]}")
             self._guards[link] = new
+            self.stands_for[new] = link
             self.new[new] = _node(GUARD_CLASS, "OOM Guard", {"model": list(link), **OPTIONS})
         return [self._guards[link], 0]
 
@@ -114,6 +119,7 @@ class _Work:
                 return None
             self._copies[maker] = new = self._free_id(f"copy-{maker}")
             self.new[new] = copy
+            self.stands_for[new] = (maker, None)
         return [self._copies[maker], link[1]]
 
     def _given(self, link: Link) -> str:

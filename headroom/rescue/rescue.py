@@ -223,9 +223,9 @@ class Rescue:
 
     def _guarded(self, failure: FailedPrompt) -> GuardedPrompt:
         """Return the prompt with guards where they cost no finished node its cached result."""
-        prompt = copy.deepcopy(failure.prompt)  # ComfyUI writes into what it runs
+        prompt: Any = copy.deepcopy(failure.prompt)  # ComfyUI writes into what it runs
         into = None if self._host.keeps_no_results() else unfinished_nodes(
-            prompt, failure.node_id, failure.finished, failure.volatile
+            dict(prompt), failure.node_id, failure.finished, failure.volatile
         )
         return guard_prompt(prompt, self._registry, into)
 

@@ -92,7 +92,8 @@ class Bench:
             id="m1", kind="diffusion model", class_name="BaseModel", file="sd15.safetensors",
             device="cuda:0", loaded_bytes=3 << 30, total_bytes=3 << 30, dynamic=False, patcher=None,
         )
-        self.rescue = Rescue(self.host, Registry(), self.purged.append, lambda: [model])
+        self.registry = Registry()
+        self.rescue = Rescue(self.host, self.registry, self.purged.append, lambda: [model])
 
     def take(self, prompt_id="a", prompt=PROMPT, extra=AUTOMATIC, outputs=("4",)):
         """ComfyUI takes a prompt out of its queue; nobody has told of it yet."""
