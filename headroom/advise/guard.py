@@ -10,7 +10,7 @@ from .steps import GUARD, insert
 from .wires import Link
 from .words import amounts
 
-GUARDED = ("MODEL", "VAE", "CONTROL_NET", "UPSCALE_MODEL")
+GUARDED = ("MODEL", "VAE", "UPSCALE_MODEL")
 
 
 def findings(case: Case) -> list[Finding]:

@@ -45,7 +45,7 @@ def guard_prompt(
 ) -> GuardedPrompt:
     """Return `prompt` with an OOM Guard on every wire that brings a model to a node of `into`.
 
-    MODEL, CLIP, VAE, CONTROL_NET and UPSCALE_MODEL; `into` None means every node. The prompt that
+    MODEL, CLIP, VAE and UPSCALE_MODEL; `into` None means every node. The prompt that
     comes in is not changed; guarding twice is guarding once. Classes that are not installed
     count as taking and giving anything. A few microseconds a node.
     """
@@ -89,7 +89,12 @@ class _Work:
         given = self._given(link)
         taken = "*" if taker is None else taker.input(name)
         if is_guardable(given, taken):
-            return self._guarded(link) if taker is not None and taker.uses_models else None
+            if taker is None or not taker.uses_models:
+                return None
+            if not (taker.takes_lists and self._gives_list(link)):
+                return self._guarded(link)
+            self.left.append(Left(node_id, name, given))  # a guard cannot hand on an empty list
+            return None
         if given in CARRIERS and link[0] not in self.into:
             return self._copied(link)
         if not is_wildcard(given) and not self._registry.is_core(given):
@@ -125,6 +130,10 @@ class _Work:
     def _given(self, link: Link) -> str:
         source = self._type(link[0])
         return "*" if source is None else source.output(link[1])
+
+    def _gives_list(self, link: Link) -> bool:
+        source = self._type(link[0])
+        return source is not None and source.gives_list(link[1])
 
     def _type(self, node_id: str) -> NodeType | None:
         class_type = self._prompt.get(node_id, {}).get("class_type")

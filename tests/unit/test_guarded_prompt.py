@@ -94,8 +94,29 @@ def test_optional_inputs_unions_and_growing_inputs_are_guarded():
         "9": node("Decode", samples=["6", 0], vae=["1", 2]),
     }
     found = guarded(prompt)
-    assert sorted(guards(found).values()) == [["1", 0], ["1", 1], ["1", 2], ["2", 0], ["7", 0]]
+    assert sorted(guards(found).values()) == [["1", 0], ["1", 1], ["1", 2], ["7", 0]]
     assert found.prompt["6"]["inputs"] == {"models.model0": ["headroom-guard-1-0", 0]}
+
+
+def test_a_controlnet_is_guarded_by_the_model_that_it_is_sampled_with_and_stays_what_it_is():
+    prompt = {**picture(), "7": node("ControlLoad"),
+              "8": node("Control", positive=["2", 0], control_net=["9", 0]),
+              "9": node("ControlType", control_net=["7", 0])}
+    prompt["4"]["inputs"]["positive"] = ["8", 0]
+    found = guarded(prompt)
+    assert found.prompt["8"] is prompt["8"] and found.prompt["9"] is prompt["9"]
+    assert found.prompt["4"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
+    assert found.left == ()
+
+
+def test_a_list_on_its_way_to_a_node_that_takes_lists_is_left_as_it_may_be_empty():
+    prompt = {"1": node("Checkpoint"), "2": node("Models", model=["1", 0]),
+              "3": node("TakesLists", models=["2", 0]), "4": node("TakesLists", models=["1", 0]),
+              "5": node("SaveModel", model=["2", 0])}
+    found = guarded(prompt)
+    assert found.prompt["3"] is prompt["3"]
+    assert found.left == (Left("3", "models", "MODEL"),)
+    assert sorted(guards(found).values()) == [["1", 0], ["2", 0]]
 
 
 def test_a_pipe_of_a_custom_type_is_left_and_named_and_what_goes_into_it_is_guarded():
