@@ -53,8 +53,11 @@ def getter(prompt: Any) -> GetNode:
 
 
 def is_inserted(node_id: str | None) -> bool:
-    """Return whether this node was put in by us, not by the user."""
-    return node_id is not None and node_id.startswith(INSERTED)
+    """Return whether this node was put in by us, not by the user.
+
+    A loop copies its body, with guards in it, under ids that begin with its own: "11.0.0.guard".
+    """
+    return node_id is not None and node_id.rpartition(".")[2].startswith(INSERTED)
 
 
 def is_link(value: Any) -> bool:
