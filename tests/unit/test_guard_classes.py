@@ -8,10 +8,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from headroom.guard import clip as clip_module
 from headroom.guard import guard as guard_node
+from headroom.guard import lessons
 from headroom.guard.clip import guard_clip
 from headroom.guard.copies import GuardedMethod
 from headroom.guard.options import GuardOptions
+from headroom.guard.plan import Plan
 from headroom.guard.upscaler import guard_upscaler
 from headroom.guard.vae import guard_vae
 
@@ -257,3 +260,14 @@ def test_a_controlnet_comes_out_as_the_very_object_and_the_record_says_where_it_
     [(name, freed, text)] = noted
     assert (name, freed) == ("guard", 0.0)
     assert "OOM Guard on the MODEL" in text
+
+
+def test_a_remembered_encoding_on_the_cpu_goes_as_it_comes_where_the_clip_cannot_be_moved(
+    monkeypatch
+):
+    """As after a CLIP of the same size that could: what was learned is of the kind, not of one."""
+    host = SimpleNamespace(clip_on_cpu=lambda clip: None)
+    monkeypatch.setattr(clip_module, "guard_host", lambda: host)
+    monkeypatch.setattr(lessons, "recall", lambda kind, room: Plan(on_cpu=True))
+    encoder = guard_clip(CLIP(), GuardOptions())
+    assert torch.equal(encoder.encode_from_tokens(X), X * 2)
