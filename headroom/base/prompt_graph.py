@@ -55,9 +55,9 @@ def getter(prompt: Any) -> GetNode:
 def is_inserted(node_id: str | None) -> bool:
     """Return whether this node was put in by us, not by the user.
 
-    A loop copies its body, with guards in it, under ids that begin with its own: "11.0.0.guard".
+    Loops and other expansions clone nodes under ids of their own, such as "11.0.0." and our id.
     """
-    return node_id is not None and node_id.rpartition(".")[2].startswith(INSERTED)
+    return node_id is not None and INSERTED in node_id
 
 
 def is_link(value: Any) -> bool:

@@ -18,6 +18,7 @@ export const SAID_OOM_ZH = {
   guard_empty: "开始时 GPU 上没有自身的权重",
   guard_on_cpu: "在 CPU 上编码",
   guard_remembered: "{way}：记自之前的运行",
+  guard_control_net: "ControlNet 由与它一起采样的 MODEL 上的显存不足守护来守护，已按原样输出：请在那里连接守护",
   left_out: "ComfyUI 略过了 LoRA 或 ControlNet 的一部分继续运行，结果与要求不符；若使用显存不足守护（OOM Guard），这次调用会被重做",
   step_tidy: "归还缓存和无用的显存",
   step_unload: "卸载其他模型",
