@@ -198,7 +198,8 @@ def make_room(patchers: Sequence[Any], room_bytes: int) -> int:
     classic = [patcher for patcher in patchers if not host.is_dynamic(patcher)]
     freed = 0
     for device in {patcher.load_device for patcher in classic if patcher.load_device.type != "cpu"}:
-        missing = room_bytes - host.available_bytes(device)
+        available = host.available_bytes(device)
+        missing = 0 if available is None else room_bytes - available
         if missing > 0:
             here = [patcher for patcher in classic if patcher.load_device == device]
             freed += offload_weights(here, missing)

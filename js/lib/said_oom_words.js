@@ -81,7 +81,7 @@ export const SAID_OOM_ZH = {
   try_size_now: "减小宽度和高度（现为 {size}）",
   try_file: "使用更小或量化程度更高的模型文件",
   try_switch: "在显存不足守护节点中打开 {option}",
-  try_closing: "关闭进程 {process}，它占用同一 GPU 的 {used_mib}",
+  try_closing: "关闭 {process}，它占用同一 GPU 的 {used_mib}",
   // A prompt that ran out of memory, and its second life.
   rescue_failed: "{title} #{node_id} 运行时{memory}不足{asked}{held}。",
   rescue_incomplete: "{title} #{node_id} 运行时内存不足，ComfyUI 略过了 LoRA 或 ControlNet 的一部分继续运行：结果与要求不符。",
