@@ -34,6 +34,7 @@ from .streaming import (
     forget_half_casts,
     has_half_pages,
     make_buffers,
+    recording_paused,
     settle_streaming,
     streamed_bytes,
     undisturbing_bytes,
@@ -43,8 +44,8 @@ from .streaming import (
 __all__ = [
     "additional_models", "buffer_sizes", "buffers_bytes", "buffers_needed_bytes", "end_sampling",
     "estimated_bytes", "forget_half_casts", "has_half_pages", "make_buffers", "picture_size",
-    "reset_conditioning", "settle_streaming", "start_sampling", "streamed_bytes",
-    "undisturbing_bytes",
+    "recording_paused", "reset_conditioning", "settle_streaming", "start_sampling",
+    "streamed_bytes", "undisturbing_bytes",
 ]
 
 _CPU = torch.device("cpu")
