@@ -115,6 +115,8 @@ def tiled_keywords(
 
     Newer hosts: `encode(pixels, not_video=…)`, which decides what the batch means.
     """
+    if not hasattr(type(method.owner), tiled):
+        return {}
     given = inspect.signature(method.unguarded).bind_partial(value, *args, **kwargs)
     named = list(given.arguments.items())[1:]
     taken = inspect.signature(class_method(method.owner, tiled)).parameters
