@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from .device import same_device
+
 
 def module_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the named parameters, then the named buffers, of `module`."""
@@ -45,6 +47,14 @@ def storage_key(tensor: torch.Tensor) -> tuple[str, int] | None:
 def module_bytes(modules: Iterable[torch.nn.Module]) -> dict[str, int]:
     """Return the bytes that `modules` hold per device name, shared storages counted once."""
     return storage_bytes(tensor for module in modules for _, tensor in module_tensors(module))
+
+
+def bytes_on(module: Any, device: torch.device) -> int:
+    """Return the bytes that a module holds on `device`; 0 for what is no module."""
+    if not isinstance(module, torch.nn.Module):
+        return 0
+    return sum(size for name, size in module_bytes([module]).items()
+               if same_device(torch.device(name), device))
 
 
 def tensors_within(value: Any) -> Iterator[torch.Tensor]:

@@ -9,6 +9,8 @@ import torch
 from .run import GuardedRun
 from .split_batch import Unsplittable, join_rows, rows_of
 
+_PREPARED = ("cond_hints", "control_inputs")  # of newer hosts: hints by size, never shared
+
 
 class InPieces:
     """Stands for the network inside a ControlNet and runs it in pieces of at most `limit()` rows.
@@ -54,6 +56,9 @@ def splitting_copy(control: Any, run: GuardedRun) -> Any:
     if known is not None:
         return known[1]
     copied = copy.copy(control)
+    for name in _PREPARED:
+        if isinstance(vars(control).get(name), dict):
+            setattr(copied, name, dict(vars(control)[name]))
     network = getattr(control, "control_model", None)
     if isinstance(network, torch.nn.Module):
         copied.control_model = InPieces(network, lambda: run.limit)

@@ -1,7 +1,8 @@
 """A MODEL under the OOM Guard: wrappers around loading, sampling, each step and each call.
 
-A step that fails is repeated alone: completed steps are kept. Only what fails between the steps,
-in the sampler's own arithmetic, starts the sampling again, with the same noise.
+A step that fails is repeated alone: completed steps are kept. What fails between the steps, in the
+sampler's own arithmetic, starts the sampling again, with the same noise; so does a step in which
+something of another pack takes part, which may keep what the failed step has left.
 """
 
 import math
@@ -81,7 +82,11 @@ class _Guard:
             return self._ladder(steps, "doing_sampling", model, noise.shape, run, as_at_first)
 
         try:
-            result = guarded(lambda: executor(noise, *args, **kwargs), ladder, is_outer=True)
+            # What another pack keeps of a failed step cannot be taken back: all of it starts again.
+            are_steps_ours = not self._guard.has_foreign_parts(guider, KEY)
+            result = guarded(
+                lambda: executor(noise, *args, **kwargs), ladder, is_outer=are_steps_ours
+            )
             learn_from(run, kind, room)
             buffers_first.learn(self._guard, kind, guider.model_patcher, room)
             return result

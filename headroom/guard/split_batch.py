@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ..base.tensors import tensors_within
+from ..host.adapter import unrecorded
 
 # Patches of ComfyUI that treat every sample on its own. Any other patch may keep or mix what it
 # sees of a batch, so with it only whole conditionings are separated.
@@ -180,9 +181,10 @@ def run_in_pieces(
     joined: torch.Tensor | None = None
     for piece in cut:
         part = run(piece)
-        if joined is None:
-            joined = part.new_empty((batch, *part.shape[1:]))
-        joined[piece.start : piece.stop] = part
+        with unrecorded():
+            if joined is None:
+                joined = part.new_empty((batch, *part.shape[1:]))
+            joined[piece.start : piece.stop] = part
         del part
     if joined is None:
         raise ValueError("a call was split into no pieces")
@@ -194,7 +196,8 @@ def join_rows(parts: Sequence[Any]) -> Any:
 
     A tensor that stands several times in the results (ControlNets share them) stays shared.
     """
-    return _join(parts, {})
+    with unrecorded():
+        return _join(parts, {})
 
 
 def _join(parts: Sequence[Any], memo: dict[tuple[int, ...], torch.Tensor]) -> Any:

@@ -19,7 +19,7 @@ from .planned import PlannedCall
 from .replay import RandomState
 from .steps import ReturnMemory, ladder_of
 from .tiles import FewerImages, SmallerTiles, tile_count
-from .vae_call import MOST_OVERLAP, in_tiles, whole
+from .vae_call import MOST_OVERLAP, in_tiles, tiled_keywords, whole
 
 _SMALLEST_TILE = 64  # pixels of the picture: below, the overlaps cost more than the tile
 _SMALLEST_LATENT_TILE = 4
@@ -49,7 +49,9 @@ class _Decode(GuardedMethod):
 
         def call() -> Any:
             if work.plan.tile is not None:
-                return in_tiles(vae, work.plan, "decode_tiled", _as_decoded(vae, samples_in))
+                also = tiled_keywords(self, "decode_tiled", samples_in, *args, **kwargs)
+                return in_tiles(vae, work.plan, "decode_tiled", _as_decoded(vae, samples_in),
+                                **also)
             return whole(self, work.plan, samples_in, *args, **kwargs)
 
         return work.recovered(call, _images_are_apart(vae))
@@ -62,13 +64,17 @@ class _Encode(GuardedMethod):
             return self.unguarded(pixel_samples, *args, **kwargs)
         vae = self.owner
         work = _Work(self, pixel_samples)
+        also = tiled_keywords(self, "encode_tiled", pixel_samples, *args, **kwargs)
 
         def call() -> Any:
             if work.plan.tile is not None:
-                return in_tiles(vae, work.plan, "encode_tiled", pixel_samples)
+                return in_tiles(vae, work.plan, "encode_tiled", pixel_samples, **also)
             return whole(self, work.plan, pixel_samples, *args, **kwargs)
 
-        return work.recovered(call, _batch_is_images(vae, pixel_samples))
+        not_video = also.get("not_video")
+        if not_video is None:
+            not_video = getattr(vae, "not_video", False)
+        return work.recovered(call, _batch_is_images(vae, pixel_samples, not_video))
 
 
 class _Tiled(GuardedMethod):
@@ -239,7 +245,7 @@ def _images_are_apart(vae: Any) -> bool:
     return type(decoder).__name__ != "VideoDecoder"
 
 
-def _batch_is_images(vae: Any, pixels: torch.Tensor) -> bool:
+def _batch_is_images(vae: Any, pixels: torch.Tensor, not_video: bool) -> bool:
     """Return whether dimension 0 of `pixels` counts images; a video VAE takes it for time."""
-    is_video = getattr(vae, "latent_dim", 2) == 3 and not getattr(vae, "not_video", False)
+    is_video = getattr(vae, "latent_dim", 2) == 3 and not not_video
     return _images_are_apart(vae) and (pixels.ndim == 5 or not is_video)

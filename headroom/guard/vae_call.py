@@ -5,6 +5,7 @@ be as large as the picture. On the copy that way out leads back here, so that me
 and the whole picture tried again first.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -87,7 +88,7 @@ def _whole(vae: Any, plan: Plan, call: Callable[[Any], torch.Tensor]) -> torch.T
         return call(work)
     except _WantsTiles:
         pass
-    raise watched.error or TORCH_OOM("out of memory while the VAE or its input was loaded")
+    raise watched.error or TORCH_OOM("out of memory before the VAE computed: no room for all of it")
 
 
 def in_tiles(
@@ -105,6 +106,21 @@ def in_tiles(
     if plan.frames is not None:
         given.update(tile_t=plan.frames, overlap_t=max(1, plan.frames // 4))
     return class_method(_work_copy(vae, plan), name)(value, *args, **given)
+
+
+def tiled_keywords(
+    method: GuardedMethod, tiled: str, value: torch.Tensor, *args: Any, **kwargs: Any
+) -> dict[str, Any]:
+    """Return what else a call was given, as far as the method that tiles takes it too.
+
+    Newer hosts: `encode(pixels, not_video=…)`, which decides what the batch means.
+    """
+    if not hasattr(type(method.owner), tiled):
+        return {}
+    given = inspect.signature(method.unguarded).bind_partial(value, *args, **kwargs)
+    named = list(given.arguments.items())[1:]
+    taken = inspect.signature(class_method(method.owner, tiled)).parameters
+    return {name: item for name, item in named if name in taken}
 
 
 def _work_copy(vae: Any, plan: Plan) -> Any:

@@ -1,7 +1,9 @@
 """The way to ComfyUI: asked first whether there is one, so that the package works without it."""
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
+from typing import Any
 
 from ..base import device as devices
 from ..base.prompt_graph import Lookup
@@ -27,6 +29,15 @@ def guard_host() -> ModuleType | None:
     from . import guard as host_guard
 
     return host_guard
+
+
+def unrecorded() -> AbstractContextManager[Any]:
+    """Return a context for memory that outlives the call of a model in which it is made.
+
+    Newer hosts record what a block of layers allocates, and such memory would break the record.
+    """
+    host = guard_host()
+    return nullcontext() if host is None else host.recording_paused()
 
 
 def return_cache() -> None:

@@ -18,6 +18,7 @@ from comfy_execution.utils import get_executing_context
 
 from ..base import device as devices
 from ..base.living import living
+from ..base.tensors import bytes_on
 from . import reserve, strays
 from .borrowed import borrowed
 
@@ -130,14 +131,16 @@ def unloadable_bytes(entry: Any) -> int:
     """Return the bytes on the GPU that unloading this entry (LoadedModel) would free there.
 
     Of a dynamic model these are its pages: the small weights that it keeps besides come back with
-    the next load, and are never much.
+    the next load, and are never much. Where another pack places the weights ComfyUI counts none:
+    then the module's own.
     """
     if entry.model is None or entry.device.type == "cpu":
         return 0
     loaded = int(entry.model.loaded_size())
     if is_dynamic(entry.model):
         loaded -= int(getattr(entry.model.model, "model_loaded_weight_memory", 0))
-    return max(0, loaded)
+        return max(0, loaded)
+    return loaded or bytes_on(entry.model.model, entry.device)
 
 
 def same_weights(patcher: Any, other: Any) -> bool:

@@ -19,6 +19,7 @@ from comfy.patcher_extension import WrappersMP
 
 from ..base.inputs import attribute
 from . import core as host
+from .foreign import has_foreign_parts
 from .sampling import (
     additional_models,
     end_sampling,
@@ -34,6 +35,7 @@ from .streaming import (
     forget_half_casts,
     has_half_pages,
     make_buffers,
+    recording_paused,
     settle_streaming,
     streamed_bytes,
     undisturbing_bytes,
@@ -42,9 +44,9 @@ from .streaming import (
 # What guard/ asks of ComfyUI about sampling and about streaming weights, with the rest.
 __all__ = [
     "additional_models", "buffer_sizes", "buffers_bytes", "buffers_needed_bytes", "end_sampling",
-    "estimated_bytes", "forget_half_casts", "has_half_pages", "make_buffers", "picture_size",
-    "reset_conditioning", "settle_streaming", "start_sampling", "streamed_bytes",
-    "undisturbing_bytes",
+    "estimated_bytes", "forget_half_casts", "has_foreign_parts", "has_half_pages", "make_buffers",
+    "picture_size", "recording_paused", "reset_conditioning", "settle_streaming", "start_sampling",
+    "streamed_bytes", "undisturbing_bytes",
 ]
 
 _CPU = torch.device("cpu")

@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import comfy.model_management as mm
@@ -117,6 +118,17 @@ def settle_streaming() -> None:
     _call_if_there("comfy.model_management", "reset_cast_buffers")
     if host.has_dynamic_vram():
         _call_if_there("comfy_aimdo.model_vbar", "vbars_reset_watermark_limits")
+
+
+def recording_paused() -> AbstractContextManager[Any]:
+    """Return ComfyUI's own pause of its record of allocations, where it keeps one."""
+    try:
+        prefetch = importlib.import_module("comfy.model_prefetch")
+    except ImportError:
+        return nullcontext()
+    pause: Callable[[], AbstractContextManager[Any]] | None
+    pause = getattr(prefetch, "pause_malloc_graph", None)
+    return nullcontext() if pause is None else pause()
 
 
 def _call_if_there(module: str, name: str) -> None:

@@ -8,7 +8,7 @@ import torch
 
 from ..base.device import MIB, same_device
 from ..base.said import said
-from ..base.tensors import module_bytes
+from ..base.tensors import bytes_on, module_bytes
 from ..host.adapter import current_host
 from ..measure.report import mib_text
 from . import pipelines
@@ -62,10 +62,13 @@ def _unload_patcher(model: FoundModel) -> Unloaded:
 
 
 def loaded_bytes(entry: Any) -> int:
-    """Return the bytes of a loaded entry's weights on its GPU; 0 for one that runs on the CPU."""
+    """Return the bytes of a loaded entry's weights on its GPU; 0 for one that runs on the CPU.
+
+    Where another pack places the weights (DisTorch) ComfyUI counts none: then the module's own.
+    """
     if entry.model is None or entry.device.type == "cpu":
         return 0
-    return int(entry.model.loaded_size())
+    return int(entry.model.loaded_size()) or bytes_on(entry.model.model, entry.device)
 
 
 def others(

@@ -189,6 +189,20 @@ def test_a_guard_leaves_a_controlnet_what_other_packs_ask_for(sim, gpu_args):
     assert guarded["largest_difference"] == 0
 
 
+def test_a_failed_step_beside_a_step_cache_of_another_pack_gives_the_same_bits(sim, gpu_args):
+    """The cache has stored what the failed step saw, and would answer its repetition."""
+    gpu = sim(2048, *gpu_args, packs=(PACK, WORLDS / "world_step_cache"))
+
+    def cached(graph, loader, wires):
+        return {"model": graph.add("WorldStepCache", model=wires["model"], threshold=0.01)}
+
+    answer = sweep_sampling(gpu, cached, steps=3, first=400, stride=211, sampler="euler")
+    assert answer["problems"] == []
+    assert answer["identical_unfailed"]
+    assert answer["largest_difference"] == 0
+    assert answer["tried"] >= 3
+
+
 @pytest.mark.parametrize("batch", [1, 2])
 def test_a_video_model_recovers_and_splits(gpu, batch):
     def wan(graph, loader, wires):

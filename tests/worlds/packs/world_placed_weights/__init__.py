@@ -1,0 +1,32 @@
+"""A pack that places a model's weights itself, as DisTorch does: ComfyUI counts none as loaded."""
+
+
+class WorldPlacedWeights:
+    CATEGORY = "tests"
+    FUNCTION = "execute"
+    RETURN_TYPES = ("MODEL",)
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": ("MODEL",)}}
+
+    def execute(self, model):
+        made = model.clone()
+        made.__class__ = _placing(type(model))
+        return (made,)
+
+
+def _placing(base):
+    class Placing(base):
+        def partially_load(self, device_to, *args, **kwargs):
+            self.patch_model(load_weights=False)
+            self.model.to(device_to)
+            return 0
+
+        def load(self, device_to=None, *args, **kwargs):
+            self.model.to(device_to)
+
+    return Placing
+
+
+NODE_CLASS_MAPPINGS = {"WorldPlacedWeights": WorldPlacedWeights}
