@@ -12,5 +12,5 @@ def known_flags() -> frozenset[str]:
 
 def is_fast(feature: str) -> bool:
     """Return whether ComfyUI was started with `--fast` and this feature of it."""
-    features = getattr(comfy.cli_args.args, "fast", None) or ()
-    return any(getattr(one, "value", one) == feature for one in features)
+    features = vars(comfy.cli_args.args).get("fast") or ()
+    return any(one.value == feature for one in features)

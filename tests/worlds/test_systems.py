@@ -1,4 +1,4 @@
-"""Windows and macOS, as far as they differ in what this pack asks of a system."""
+"""Windows, macOS, cards of AMD and Apple: what this pack asks of a system is not there, or other."""
 
 import ntpath
 import posixpath
@@ -8,11 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from support.systems import MIB, Card
 
+from headroom import offload, purge, to_cpu
 from headroom.advise import surroundings
-from headroom.base import ram
+from headroom.base import device as devices
+from headroom.base import private_file, ram
 from headroom.base.named_files import name_below
 from headroom.measure import snapshot
+from headroom.measure.nvml import card_memory
 
 
 @pytest.mark.parametrize(("paths", "name", "below"), [
@@ -45,6 +49,16 @@ def test_a_system_without_malloc_trim_says_so(monkeypatch, platform):
     assert "this system has no safe call for it" in ram.trim_heap()
 
 
+def test_without_shared_blocks_and_anonymous_mappings_values_still_move(monkeypatch):
+    monkeypatch.setattr(private_file, "fcntl", None)
+    monkeypatch.delattr("mmap.MAP_ANONYMOUS")
+    model = torch.nn.Linear(512, 512)
+    kept = model.weight.detach().clone()
+    text = offload(model, to="disk").text
+    assert "1.0 MiB mapped from a new scratch file" in text and torch.equal(model.weight, kept)
+    assert torch.equal(to_cpu(kept).value, kept)
+
+
 @pytest.mark.parametrize(("platform", "hip", "can"), [
     ("linux", None, True), ("win32", None, False), ("linux", "7.2", False)])
 def test_expandable_segments_are_advised_only_where_torch_has_them(monkeypatch, platform, hip, can):
@@ -54,6 +68,23 @@ def test_expandable_segments_are_advised_only_where_torch_has_them(monkeypatch, 
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(torch.version, "hip", hip)
     assert surroundings.allocator()["can_expand"] is can
+
+
+def test_a_card_of_amd_has_its_name_its_arithmetic_and_its_own_variable(monkeypatch):
+    card = Card(monkeypatch, "rocm")
+    monkeypatch.setenv("PYTORCH_HIP_ALLOC_CONF", "garbage_collection_threshold:0.8")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "AMD Radeon RX 7900 XTX")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
+    assert "cuda:0 (AMD Radeon RX 7900 XTX)" in purge().text
+    assert surroundings.allocator()["threshold"] and devices.computes_in_bf16()
+    assert card_memory(card.device) is None
+
+
+def test_the_memory_that_a_mac_shares_is_told_as_its_gpu_may_use_it(monkeypatch):
+    Card(monkeypatch, "mps", reserved=1500)
+    (told,) = snapshot.snapshot().devices
+    assert (told.total_bytes, told.driver_free_bytes) == (8000 * MIB, 6500 * MIB)
+    assert told.used_bytes == told.held_bytes == 1500 * MIB and told.other_bytes == 0
 
 
 def test_a_driver_older_than_torch_leaves_no_device(monkeypatch):
