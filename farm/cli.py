@@ -1,7 +1,6 @@
 """`python -m farm run PROMPTS --servers …`."""
 
 import argparse
-import os
 import signal
 import sys
 import time
@@ -120,7 +119,7 @@ def summary(counts: Counts, seconds: float, results: Path) -> str:
         "failed": counts.failed,
     }
     parts += [f"{count} {words}" for words, count in further.items() if count]
-    return f"{', '.join(parts)}; results in {os.path.relpath(results)}"
+    return f"{', '.join(parts)}; results in {results}"
 
 
 def _seconds(word: str) -> float:

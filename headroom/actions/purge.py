@@ -152,6 +152,8 @@ def _unload_steps(unload: Unload, done: Iterable[Unloaded]) -> tuple[str, ...]:
     sentences = tuple(said("purge_model", f"models: {item.text}", what=item.text) for item in done)
     if unload == "no models":
         return (said("purge_no_models", "models: none unloaded, as asked"),)
+    if unload == "all but keep" and not sentences:
+        return (said("purge_no_other", "models: nothing but what was kept was loaded"),)
     return sentences or (said("purge_none_loaded", "models: nothing was loaded"),)
 
 
@@ -169,7 +171,11 @@ def _return_cache() -> str:
     dropped = host is not None and host.drop_cast_buffers()
     workspaces = clear_workspaces()
     return_cache()
-    returned = reserved - _reserved_bytes()
+    left = _reserved_bytes()
+    if reserved is None or left is None:
+        text = "allocator cache: returned to the driver; how much is not known"
+        return said("purge_cache_unknown", text)
+    returned = max(0, reserved - left)
     buffers = ", cast buffers dropped" if dropped else ""
     cublas = f", {mib_text(workspaces)} of cuBLAS workspaces cleared" if workspaces else ""
     text = f"allocator cache: {mib_text(returned)} returned to the driver{buffers}{cublas}"
@@ -177,8 +183,9 @@ def _return_cache() -> str:
     return said("purge_cache_all" if dropped or workspaces else "purge_cache", text, **values)
 
 
-def _reserved_bytes() -> int:
-    return sum(device.reserved_bytes or 0 for device in snapshot().devices)
+def _reserved_bytes() -> int | None:
+    found = [device.reserved_bytes for device in snapshot().devices]
+    return None if None in found else sum(amount or 0 for amount in found)
 
 
 def _reset_node_cache() -> str:

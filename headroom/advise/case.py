@@ -69,7 +69,7 @@ class Surroundings:
 
     `failure`: how the run ended out of memory (see rescue). `others`: MiB of other processes on
     the card by "name (pid)". `allocator`: torch's settings. `seen_before`: by node, how often the
-    same text was encoded in the runs before.
+    same text was encoded in the runs before. `flags`: those that ComfyUI's command line has.
     """
 
     failure: Mapping[str, Any] | None = None
@@ -77,6 +77,7 @@ class Surroundings:
     allocator: Mapping[str, Any] = field(default_factory=dict)
     seen_before: Mapping[str, int] = field(default_factory=dict)
     can_bf16: bool = False
+    flags: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

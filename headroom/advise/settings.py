@@ -31,7 +31,7 @@ def _others(case: Case) -> Iterator[Finding]:
     values = {"process": name, **amounts(held=held)}
     measured = {"process": name, "held_mib": in_mib(held)}
     yield Finding("other_process", Saves(0, held), values, measured)
-    if case.around.failure:
+    if case.around.failure and "--reserve-vram" in case.around.flags:
         whole = {**values, "gib": round(mib / 1024 + 0.5, 1)}
         yield Finding("reserve", Saves(0, held), whole, measured, cost="seconds")
 
@@ -48,8 +48,9 @@ def _allocator(case: Case) -> Iterator[Finding]:
     values, measured = _spare(step)
     if case.around.failure or (case.total_bytes and
                                case.peak_bytes > NEARLY_FULL * case.total_bytes):
-        yield Finding("expandable_segments", Saves(0, step.spare_bytes),
-                      {**values, "source": TORCH}, measured)
+        if known.get("can_expand"):
+            yield Finding("expandable_segments", Saves(0, step.spare_bytes),
+                          {**values, "source": TORCH}, measured)
         if not known.get("threshold"):
             yield Finding("gc_threshold", Saves(0, step.spare_bytes),
                           {**values, "threshold": THRESHOLD, "source": TORCH}, measured)

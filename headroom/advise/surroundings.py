@@ -1,6 +1,7 @@
 """What advice needs to know besides the record: other processes, torch's settings, earlier runs."""
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 
 from ..base.device import MIB, computes_in_bf16, is_started
 from ..base.prompt_graph import Prompt
+from ..host.adapter import current_host
 from ..measure.other_processes import other_processes
 from ..measure.snapshot import used_devices
 from .case import Surroundings
@@ -19,13 +21,31 @@ SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_
 
 def of(failure: Mapping[str, Any] | None, seen: Mapping[str, int]) -> Surroundings:
     """Return what there is to know now."""
-    return Surroundings(failure, others(), allocator(), seen, computes_in_bf16())
+    return Surroundings(failure, others(), allocator(), seen, computes_in_bf16(), flags())
 
 
 def others() -> dict[str, float]:
     """Return MiB of other processes on the cards by their names; empty where nobody tells."""
     return {other.name: other.used_bytes / MIB
             for device in used_devices() for other in other_processes(device)}
+
+
+def flags() -> frozenset[str]:
+    """Return the flags of the command line that this ComfyUI has; none without a ComfyUI."""
+    if current_host() is None:
+        return frozenset()
+    from ..host.flags import known_flags
+
+    return known_flags()
+
+
+def _tries_algorithms() -> bool:
+    """Return whether cuDNN tries its algorithms for each size because ComfyUI was told to."""
+    if current_host() is None or not torch.backends.cudnn.benchmark:
+        return False
+    from ..host.flags import is_fast
+
+    return is_fast("autotune")
 
 
 def allocator() -> dict[str, Any]:
@@ -36,8 +56,9 @@ def allocator() -> dict[str, Any]:
     return {
         "backend": torch.cuda.get_allocator_backend(),
         "expandable": "expandable_segments:true" in said,
+        "can_expand": sys.platform == "linux" and torch.version.hip is None,
         "threshold": "garbage_collection_threshold:" in said,
-        "cudnn_benchmark": bool(torch.backends.cudnn.benchmark),
+        "cudnn_benchmark": _tries_algorithms(),
     }
 
 

@@ -1,7 +1,9 @@
 """The files that widget values name."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from .prompt_graph import Lookup, strings
@@ -24,6 +26,17 @@ def files_named(lookup: Lookup, name: str) -> list[Path]:
     if not name.strip(" ./\\") or len(name) > MAX_NAME_LENGTH or "\n" in name or "\0" in name:
         return []
     return lookup.files_named(name)
+
+
+def name_below(name: str, paths: ModuleType = os.path) -> str:
+    """Return `name` as a path below a folder that it cannot leave: no drive, no root, no "..".
+
+    `os.path.relpath` does that too, but raises on Windows for a path on another drive.
+    """
+    drive, rest = paths.splitdrive(name)
+    while drive:
+        drive, rest = paths.splitdrive(rest)
+    return str(paths.normpath(paths.join(paths.sep, rest))).lstrip(paths.sep)
 
 
 def unique(paths: Iterable[Path]) -> list[Path]:

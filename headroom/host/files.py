@@ -7,6 +7,7 @@ from pathlib import Path
 import folder_paths
 
 from ..base.environment import folder_of
+from ..base.named_files import name_below
 
 IN_PARTS = ("model_index.json", "config.json")  # in the folder of a model in parts
 EMBEDDING_FOLDER_VARIABLE = "HEADROOM_EMBEDDING_FOLDER"
@@ -17,7 +18,7 @@ def files_named(name: str) -> list[Path]:
 
     A folder counts when it holds a model in parts, the way Hugging Face lays it out.
     """
-    relative = os.path.relpath(os.path.join(os.sep, name), os.sep)
+    relative = name_below(name)
     places = [Path(root) for kind in folder_paths.folder_names_and_paths.values()
               for root in kind[0]]
     candidates = [place / relative for place in places]

@@ -48,6 +48,9 @@ class FakeCuda:
     copy_at_most_kib: float = _setting(
         "FAKECUDA_COPY_AT_MOST_KIB", 0.0, "count larger copies, but do not make them; 0 makes all"
     )
+    host_pid: int = _setting(
+        "FAKECUDA_HOST_PID", 0, "this process's number in NVML, the other process's is next; 0 own"
+    )
     ledger: str = _setting("FAKECUDA_LEDGER", "", "file of the ledger, for others to read and set")
     allocator: str = _setting("PYTORCH_CUDA_ALLOC_CONF", "program", " | ".join(ALLOCATORS))
 

@@ -160,13 +160,22 @@ def test_another_process_is_named_with_what_it_holds():
 
 def test_settings_are_named_with_their_source_where_memory_lies_in_pieces():
     steps = [step("3", 1900, {"m1": 1000}, spare_bytes=500)]
-    native = {"backend": "native", "expandable": False, "cudnn_benchmark": True}
+    native = {"backend": "native", "expandable": False, "can_expand": True}
     tight = found(steps, total_mib=2000, allocator=native)
     assert {"expandable_segments", "gc_threshold"} <= set(tight)
     assert "pytorch.org" in text_of(tight["expandable_segments"])
     assert not {"expandable_segments", "gc_threshold"} & kinds(steps, allocator=native)
     on = {**native, "expandable": True}
     assert "expandable_segments" not in kinds(steps, total_mib=2000, allocator=on)
+    windows = {**native, "can_expand": False}
+    assert kinds(steps, total_mib=2000, allocator=windows) & {
+        "expandable_segments", "gc_threshold"} == {"gc_threshold"}
+
+
+def test_a_flag_is_advised_only_where_comfyui_has_it():
+    around = {"failure": {"class_type": "KSampler", "node_id": "3"}, "others": {"a (1)": 900.0}}
+    assert "reserve" in kinds(**around, flags=frozenset({"--reserve-vram"}))
+    assert "reserve" not in kinds(**around)
 
 
 def test_nothing_is_said_that_saves_less_than_a_twentieth_of_the_peak():

@@ -150,6 +150,12 @@ def test_garbage_is_collected_before_the_cache_is_returned(monkeypatch):
     assert order == ["collect", "return cache"]
 
 
+def test_a_model_that_was_kept_is_not_said_to_be_nothing(monkeypatch):
+    monkeypatch.setattr(purge_module, "others", lambda kept: [])
+    text = purge("all but keep", keep=torch.nn.Linear(2, 2)).text
+    assert "models: nothing but what was kept was loaded" in text
+
+
 def test_every_level_is_named_in_the_report():
     text = purge("no models", free_ram=True, reset_node_cache=True).text
     for words in ("models: none unloaded, as asked", "garbage:", "allocator cache:", "RAM:",

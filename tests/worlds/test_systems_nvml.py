@@ -1,13 +1,17 @@
 """Who is on the card: this process is never called another one, whatever numbers NVML gives."""
 
 import os
+import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 from support.systems import MIB, Card, Nvml
 
+import fakecuda
+from fakecuda import FakeCuda
 from headroom.advise import surroundings
 from headroom.guard.explain import Subject, explain
 from headroom.guard.failure import Failure
@@ -17,6 +21,7 @@ from headroom.measure import nvml
 from headroom.measure import other_processes as module
 from headroom.measure.snapshot import snapshot
 
+ROOT = Path(__file__).resolve().parents[2]
 HOSTS_ID = 107887  # of this process, as the host counts
 
 
@@ -145,3 +150,26 @@ def test_a_driver_older_than_nvml_or_of_another_version_is_none(monkeypatch):
     nvml._nvml.cache_clear()
     assert nvml._nvml() is None and nvml.card_memory(torch.device("cuda", 0)) is None
     nvml._nvml.cache_clear()
+
+
+SCRIPT = f"""
+import sys
+sys.path[:0] = [{str(ROOT)!r}]
+import torch
+from headroom.measure import other_processes as module
+kept = torch.ones(200 << 18, device="cuda")
+module._has_host_numbers = lambda: False
+print([(one.name, one.used_bytes >> 20) for one in module.other_processes(kept.device)])
+"""
+
+
+@pytest.mark.fakecuda
+@pytest.mark.skipif(bool(fakecuda.why_not()), reason=fakecuda.why_not() or "")
+@pytest.mark.parametrize(("other_mib", "told"), [(0, []), (90, [("PID 9000002 (host)", 90)])])
+def test_torch_and_nvml_of_a_cuda_build_agree_on_who_this_process_is(tmp_path, other_mib, told):
+    script, ledger = tmp_path / "script.py", str(tmp_path / "ledger")
+    script.write_text(SCRIPT, encoding="utf-8")
+    settings = FakeCuda(context_mib=300, other_mib=other_mib, host_pid=9_000_001, ledger=ledger)
+    command = fakecuda.command(settings, script, ledger)
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.strip() == str(told), done.stderr

@@ -84,6 +84,7 @@ def test_a_device_of_which_nothing_is_known_is_not_said_to_be_empty(monkeypatch)
                                     "other_torch_mib")} == {None}
     text = dict(actions(card.device))["Purge VRAM"]()
     assert text.startswith("how much VRAM was freed is not known")
+    assert "allocator cache: returned to the driver; how much is not known" in text
 
 
 def test_nothing_can_be_promised_on_a_device_that_does_not_tell_its_free_memory(monkeypatch):
