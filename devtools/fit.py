@@ -117,7 +117,7 @@ def inside() -> int:
     try:
         return fit(args, Path(os.environ[VARIABLE]))
     except PromptInvalid as error:
-        print(f"Error: {refusal(error)}", file=sys.stderr)
+        print(f"Error: {refusal(error)}{_newer(error)}", file=sys.stderr)
     except (ConnectionError, URLError) as error:
         print(f"Error: ComfyUI ended in the middle of the dry run ({error}); the kernel may have "
               "ended it for want of RAM.", file=sys.stderr)
@@ -127,6 +127,12 @@ def inside() -> int:
         print("Stopped.", file=sys.stderr)
         return 130
     return 1
+
+
+def _newer(error: PromptInvalid) -> str:
+    """What helps where a ComfyUI does not know a choice, which a newer one may have."""
+    return (". This ComfyUI may be older than the workflow: name a newer one with --comfyui"
+            if "value_not_in_list" in json.dumps(error.details) else "")
 
 
 def fit(args: argparse.Namespace, tree: Path) -> int:
