@@ -25,6 +25,9 @@ def _head(facts: Mapping[str, Any]) -> str:
              f"{facts['capability']}"]
     lines += [f"  {place}: {entry['mib']:,.0f} MiB ({entry['from']})"
               for place, entry in facts["files"].items()]
+    if facts["left_out"]:
+        lines.append("  left out, so that the workflow needs somewhat more: LoRAs whose sizes are "
+                     f"not known, {', '.join(facts['left_out'])}")
     if facts["made_pictures"]:
         lines.append(f"  grey pictures of {facts['side']} px stand for "
                      f"{', '.join(facts['made_pictures'])}")

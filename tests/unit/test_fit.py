@@ -23,7 +23,7 @@ ASYNC = ("Allocation on device 0 would exceed allowed memory. (out of memory)\n"
 
 
 FACTS = {"workflow": "w.json", "comfyui": "0.3.75", "capability": "8.9", "context_mib": 400,
-         "made_pictures": [], "side": 1024, "room_copied_mib": {}, "files": {
+         "made_pictures": [], "left_out": [], "side": 1024, "room_copied_mib": {}, "files": {
              "vae/a.safetensors": {"mib": 160, "from": "published sizes"}}}
 
 
@@ -134,6 +134,13 @@ def test_the_report_has_a_line_a_card_and_every_addition_on_a_line_of_its_own():
     for line in ("tensors and weights", "layout copies", "CUDA context", "kept by the allocator"):
         assert line in text
     assert json.dumps([trial.as_json() for trial in trials])
+
+
+def test_what_was_left_out_is_told():
+    trials = [Trial(8, PLAIN, Verdict("resident"), 4000, 1, [sampler(1.0)])]
+    text = report(trials, {**FACTS, "left_out": ["a.safetensors (node 12)"]})
+    assert "left out, so that the workflow needs somewhat more" in text
+    assert "a.safetensors (node 12)" in text and "left out" not in report(trials, FACTS)
 
 
 def encoding(copied_mib, gib):
