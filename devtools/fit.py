@@ -117,7 +117,7 @@ def inside() -> int:
     try:
         return fit(args, Path(os.environ[VARIABLE]))
     except PromptInvalid as error:
-        print(f"Error: {refusal(error)}", file=sys.stderr)
+        print(f"Error: {refusal(error)}{_newer(error)}", file=sys.stderr)
     except (ConnectionError, URLError) as error:
         print(f"Error: ComfyUI ended in the middle of the dry run ({error}); the kernel may have "
               "ended it for want of RAM.", file=sys.stderr)
@@ -127,6 +127,12 @@ def inside() -> int:
         print("Stopped.", file=sys.stderr)
         return 130
     return 1
+
+
+def _newer(error: PromptInvalid) -> str:
+    """What helps where a ComfyUI does not know a choice, which a newer one may have."""
+    return (". This ComfyUI may be older than the workflow: name a newer one with --comfyui"
+            if "value_not_in_list" in json.dumps(error.details) else "")
 
 
 def fit(args: argparse.Namespace, tree: Path) -> int:
@@ -161,8 +167,9 @@ def _tried(
     """Start the server and run every way on every card."""
     from .dry_server import DryServer
     from .fit_files import check_named, find_models
+    from .fit_loras import without_loras
     from .fit_packs import with_packs
-    from .fit_prompt import fewer_steps, without_noise_trees
+    from .fit_prompt import ObjectInfo, fewer_steps, without_noise_trees
     from .fit_run import Fit
     from .jobs import read_prompt
     from .progress import ProgressBar
@@ -177,6 +184,9 @@ def _tried(
                     args.workflow, own) as dry:
         prompt = read_prompt(args.workflow, dry.client)
         found = find_models(data, there, dry.shapes)
+        info = dry.client.get_json("/object_info")
+        prompt, facts["left_out"] = without_loras(
+            prompt, {*found.unknown, *found.unreadable}, ObjectInfo(info))
         check_named(prompt, found)
         dry.add_models(found.files)
         facts["files"] = {
@@ -184,8 +194,7 @@ def _tried(
             for place, content in found.files.items()}
         facts["comfyui"] = dry.client.get_json("/system_stats")["system"]["comfyui_version"]
         prompt = without_noise_trees(prompt if args.all_steps else fewer_steps(prompt))
-        work = Fit(dry, prompt, dry.client.get_json("/object_info"), guard=args.guard,
-                   context_mib=args.context_mib)
+        work = Fit(dry, prompt, info, guard=args.guard, context_mib=args.context_mib)
         runs = [len(each) for each in work.prompts().values()]
         work.bar = ProgressBar({}, out, total=sum(runs) * len(args.cards) + len(prompt))
         trials = work.cards(args.cards)

@@ -4,6 +4,8 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .fit_files import READABLE, UNREADABLE
+
 STEPS = 4  # of a sampler: memory is the same in each, so that more would only take time
 LEAST = 2  # the first step loads the model, so that only the second shows what is streamed
 # Samplers that look for their smallest sigma, which needs real values, and those that call the
@@ -42,6 +44,14 @@ class ObjectInfo:
         found = self._types.get(class_type)
         takes = set(found.inputs.values()) if found is not None else set()
         return found is not None and "LATENT" in found.outputs and bool(takes & {"MODEL", "GUIDER"})
+
+
+def loaded_by(prompt: Json, node_id: str) -> str:
+    """The model file that a node reads, where it has no wires; "" for any other node."""
+    inputs = prompt.get(node_id, {}).get("inputs", {}).values()
+    files = [value for value in inputs if isinstance(value, str)
+             and value.lower().endswith(READABLE + UNREADABLE)]
+    return files[0] if files and not any(isinstance(value, list) for value in inputs) else ""
 
 
 def guarded(prompt: Json, registry: ObjectInfo) -> Json:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .fit_run import ADVISED, GUARDED, PLAIN, Trial
-from .fit_verdict import RESIDENT_BELOW_MIB
+from .fit_verdict import RESIDENT_BELOW_MIB, Verdict
 from .table import render
 
 ORDER = (PLAIN, GUARDED, ADVISED)
@@ -14,7 +14,8 @@ NOTHING = "-"
 def report(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
     """The whole text; `facts` are those of `devtools.fit`."""
     parts = [_head(facts), cards(trials), peaks(trials), added(trials, facts)]
-    more = (copied(trials, facts["room_copied_mib"]), _stops(trials), _applied(trials))
+    more = (copied(trials, facts["room_copied_mib"]), _stops(trials, facts["comfyui"]),
+            _applied(trials))
     parts += [text for text in more if text]
     return "\n\n".join(parts)
 
@@ -24,6 +25,9 @@ def _head(facts: Mapping[str, Any]) -> str:
              f"{facts['capability']}"]
     lines += [f"  {place}: {entry['mib']:,.0f} MiB ({entry['from']})"
               for place, entry in facts["files"].items()]
+    if facts["left_out"]:
+        lines.append("  left out, so that the workflow needs somewhat more: LoRAs whose sizes are "
+                     f"not known, {', '.join(facts['left_out'])}")
     if facts["made_pictures"]:
         lines.append(f"  grey pictures of {facts['side']} px stand for "
                      f"{', '.join(facts['made_pictures'])}")
@@ -108,12 +112,19 @@ def copied(trials: Sequence[Trial], room_mib: Mapping[str, float]) -> str:
             "weights are streamed, or loaded again.")
 
 
-def _stops(trials: Sequence[Trial]) -> str:
-    told = {f"{trial.verdict.node} needs what a dry run does not have, such as real values "
-            f"({trial.verdict.why.splitlines()[0] if trial.verdict.why else 'no reason told'}); "
-            "the figures are those up to there."
-            for trial in trials if trial.verdict.word == "stopped"}
+def _stops(trials: Sequence[Trial], comfyui: str) -> str:
+    told = {_stop(trial.verdict, comfyui) for trial in trials
+            if trial.verdict.word in ("stopped", "not loaded")}
     return "\n".join(sorted(told))
+
+
+def _stop(found: Verdict, comfyui: str) -> str:
+    why = found.why.splitlines()[0] if found.why else "no reason told"
+    if found.word == "not loaded":
+        return (f"{found.node}: ComfyUI {comfyui} does not load {found.file}, and may not know "
+                f"this model yet ({why}); name a newer one with --comfyui.")
+    return (f"{found.node} needs what a dry run does not have, such as real values ({why}); the "
+            "figures are those up to there.")
 
 
 def _applied(trials: Sequence[Trial]) -> str:

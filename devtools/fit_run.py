@@ -13,7 +13,7 @@ from typing import Any
 
 from .client import PromptFailed, failed
 from .dry_server import ROOM_MIB, DryServer
-from .fit_prompt import ObjectInfo, advised, guarded
+from .fit_prompt import ObjectInfo, advised, guarded, loaded_by
 from .fit_verdict import Node, Verdict, nodes_of, per_step_mib, verdict
 from .progress import ProgressBar
 from .run import follow, titles_of
@@ -118,7 +118,8 @@ class Fit:
         samplers = [node.node_id for node in nodes if self.registry.samples(node.class_type)]
         error = PromptFailed(entry) if failed(entry) else None
         return Trial(
-            gib, way, verdict(nodes, samplers, error, self.anyway_mib),
+            gib, way, verdict(nodes, samplers, error, self.anyway_mib,
+                              loaded_by(prompt, error.node_id) if error else ""),
             round(max((node.peak_mib for node in nodes), default=0.0), 1),
             round(time.monotonic() - started, 1), nodes, applied,
         ), prompt_id

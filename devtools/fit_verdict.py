@@ -1,5 +1,6 @@
 """What a run on one card came to, in one of three words with its number."""
 
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -7,6 +8,8 @@ from typing import Any
 
 NO_SIZE = "more than 1EB"  # PyTorch's words for a size that was never computed
 RESIDENT_BELOW_MIB = 8  # beyond what a step copies where there is room for everything
+# What OOM Guard says of the call that it could not finish.
+GUARDS_AMOUNT = re.compile(r"asked for ([\d.,]+) MiB|([\d.,]+) MiB asked")
 MIB = 1 << 20
 Json = dict[str, Any]
 
@@ -33,15 +36,17 @@ class Node:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`word`: resident, streams, fails, or stopped for a node that needs real values.
+    """`word`: resident, streams, fails, stopped for a node that needs real values, or not loaded.
 
-    `mib`: moved a step, or asked for in vain (None: not told). `node`: which one failed.
+    `mib`: moved a step, or asked for in vain (None: not told). `node`: which one failed. `file`:
+    which one this ComfyUI does not load.
     """
 
     word: str
     mib: float | None = None
     node: str = ""
     why: str = ""
+    file: str = ""
 
     @property
     def text(self) -> str:
@@ -52,7 +57,7 @@ class Verdict:
             if self.mib is not None and self.mib < 1:
                 asked = "less than 1 MiB"
             return f"fails in {self.node}, asks for {asked}"
-        return f"stopped in {self.node}" if self.word == "stopped" else self.word
+        return f"{self.word} in {self.node}" if self.node else self.word
 
     def as_json(self) -> Json:
         return {**asdict(self), "text": self.text}
@@ -60,18 +65,20 @@ class Verdict:
 
 def verdict(
     nodes: Sequence[Node], samplers: Sequence[str], error: Any = None,
-    anyway_mib: Mapping[str, float] | None = None,
+    anyway_mib: Mapping[str, float] | None = None, loads: str = "",
 ) -> Verdict:
     """The verdict on a run; `error` is its PromptFailed, `samplers` the nodes whose steps count.
 
     `anyway_mib`: what a step of each sampler copies on a card without end (latents, positions).
+    `loads`: the model file that the node which failed reads, where that is all it does.
     """
     anyway = anyway_mib or {}
     if error is not None:
         titles = {node.node_id: node.title for node in nodes}
         where = f"{titles.get(error.node_id) or error.node_type} ({error.node_id})"
         if not error.out_of_memory or NO_SIZE in error.exception_message:
-            return Verdict("stopped", None, where, error.exception_message.strip()[:300])
+            why = error.exception_message.strip()[:300]
+            return Verdict("not loaded" if loads else "stopped", None, where, why, loads)
         first = error.exception_message.strip().splitlines()[:1]
         return Verdict("fails", asked_mib(error.exception_message), where, "".join(first)[:300])
     moved = [(per_step_mib(node) or 0.0) - anyway.get(node.node_id, 0.0)
@@ -93,7 +100,10 @@ def asked_mib(message: str) -> float | None:
     from headroom.guard.errors import requested_bytes
 
     asked = requested_bytes(message)
-    return None if asked is None else round(asked / MIB, 1)
+    if asked is not None:
+        return round(asked / MIB, 1)
+    guards = GUARDS_AMOUNT.search(message)
+    return float((guards[1] or guards[2]).replace(",", "")) if guards else None
 
 
 def nodes_of(record: Mapping[str, Any], taken: Sequence[Mapping[str, Any]],

@@ -3,7 +3,6 @@
 They are read from the package that is installed with ComfyUI; nothing of them is kept here.
 """
 
-import importlib.util
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import Any
 
 from .errors import NotHere
 from .node_info import NodeInfo
+from .template_package import PACKAGE, installed
 from .ui_prompt import api_prompt
 
 Json = dict[str, Any]
-PACKAGE = "comfyui_workflow_templates"
 TEMPLATES = (
     "default", "image2image", "inpaint_example", "inpaint_model_outpainting",
     "hiresfix_latent_workflow", "latent_upscale_different_prompt_model",
@@ -51,10 +50,9 @@ def _smaller(inputs: Json, checkpoints: Mapping[str, str]) -> Json:
 
 def template_file(name: str) -> Path:
     """The file of a template, in whichever part of the package it lies."""
-    spec = importlib.util.find_spec(PACKAGE)
-    if spec is None or spec.origin is None:
+    site = installed()
+    if site is None:
         raise NotHere(f"{PACKAGE} is not installed")
-    site = Path(spec.origin).parent.parent
     found = sorted(site.glob(f"{PACKAGE}*/templates/{name}.json"))
     if not found:
         raise NotHere(f"this {PACKAGE} has no template {name}")

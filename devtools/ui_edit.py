@@ -12,7 +12,8 @@ from .errors import DevError
 from .node_info import NodeInfo
 from .ui_file import File, path_of
 from .ui_graph import Level, Source, links_of, slot
-from .ui_node import GAP, HEADER, WIDTH, box, dress, height, overlap, set_value
+from .ui_node import WIDTH, dress, height, set_value
+from .ui_place import free_place
 
 Json = dict[str, Any]
 REF = "ref:"
@@ -158,16 +159,3 @@ class _Canvas:
         taker = {"name": name, "type": item.type, "widget": {"name": name}, "link": None}
         node.setdefault("inputs", []).append(taker)
         return taker
-
-
-def free_place(
-    level: Level, size: list[int], near: tuple[float, ...], before: Json | None
-) -> list[float]:
-    """A place right of the box that it comes after, below whatever is there."""
-    x, y = near[0] + near[2] + GAP, near[1]
-    if before is not None and box(before)[0] >= x + size[0] + GAP:
-        y = box(before)[1]
-    boxes = list(level.boxes())
-    while hit := next((box for box in boxes if overlap((x, y, *size), box)), None):
-        y = hit[1] + hit[3] + HEADER + GAP
-    return [x, y]

@@ -22,6 +22,11 @@ ASYNC = ("Allocation on device 0 would exceed allowed memory. (out of memory)\n"
          "Currently allocated     : 41.22 MiB\nRequested               : 128.00 MiB\n")
 
 
+FACTS = {"workflow": "w.json", "comfyui": "0.3.75", "capability": "8.9", "context_mib": 400,
+         "made_pictures": [], "left_out": [], "side": 1024, "room_copied_mib": {}, "files": {
+             "vae/a.safetensors": {"mib": 160, "from": "published sizes"}}}
+
+
 def sampler(*steps, node_id="3", title="KSampler"):
     return Node(node_id, "KSampler", title, 4000.0, 3600.0, 0.0, 0, steps)
 
@@ -59,6 +64,10 @@ def test_only_the_steps_of_samplers_count_and_the_one_that_moves_most():
      "fails in KSampler (3), asks for 4,096 MiB"),
     ("CUDA out of memory. Tried to allocate 2.00 KiB. GPU 0 has a total capacity of 8 GiB",
      "fails in KSampler (3), asks for less than 1 MiB"),
+    ("OOM Guard could not finish decoding: after 3 attempts the call still asked for 1,474.6 MiB "
+     "while 937.2 MiB of 6,144.0 MiB were free.", "fails in KSampler (3), asks for 1,475 MiB"),
+    ("OOM Guard gave up after 0 attempts: 1,474.6 MiB asked, 937.2 of 6,144 MiB free",
+     "fails in KSampler (3), asks for 1,475 MiB"),
     ("CUDA error: out of memory", "fails in KSampler (3), asks for more than there is"),
 ])
 def test_a_failure_names_the_node_and_what_it_asked_for(message, text):
@@ -69,6 +78,16 @@ def test_another_error_is_a_node_that_needs_real_values():
     found = verdict([sampler()], ["3"], failure("no face was found", out_of_memory=False))
     assert (found.word, found.why) == ("stopped", "no face was found")
     assert found.text == "stopped in KSampler (3)"
+
+
+def test_a_file_that_this_comfyui_does_not_load_is_named_and_a_newer_one_is_asked_for():
+    why = "MistralConverter.__init__() got an unexpected keyword argument"
+    found = verdict([sampler()], ["3"], failure(why, out_of_memory=False), loads="new.safetensors")
+    assert found.text == "not loaded in KSampler (3)"
+    text = report([Trial(8, PLAIN, found, 4000, 1, [sampler(1.0)])], FACTS)
+    assert ("KSampler (3): ComfyUI 0.3.75 does not load new.safetensors, and may not know this "
+            f"model yet ({why}); name a newer one with --comfyui.") in text
+    assert "real values" not in text
 
 
 def test_a_size_that_was_never_computed_is_not_taken_for_a_need():
@@ -109,15 +128,19 @@ def test_the_report_has_a_line_a_card_and_every_addition_on_a_line_of_its_own():
               Trial(8, GUARDED, Verdict("resident"), 4000, 1, nodes),
               Trial(8, ADVISED, Verdict("resident"), 4000, 1, nodes, ("Use less.",)),
               Trial(6, PLAIN, Verdict("stopped", None, "Face (7)", "no face"), 4000, 1, nodes)]
-    facts = {"workflow": "w.json", "comfyui": "0.3.75", "capability": "8.9", "context_mib": 400,
-             "made_pictures": [], "side": 1024, "room_copied_mib": {}, "files": {
-                 "vae/a.safetensors": {"mib": 160, "from": "published sizes"}}}
-    text = report(trials, facts)
+    text = report(trials, FACTS)
     assert "8 GiB  streams 500 MiB a step  resident  resident" in text
     assert "Face (7) needs what a dry run does not have" in text and "8 GiB: Use less." in text
     for line in ("tensors and weights", "layout copies", "CUDA context", "kept by the allocator"):
         assert line in text
     assert json.dumps([trial.as_json() for trial in trials])
+
+
+def test_what_was_left_out_is_told():
+    trials = [Trial(8, PLAIN, Verdict("resident"), 4000, 1, [sampler(1.0)])]
+    text = report(trials, {**FACTS, "left_out": ["a.safetensors (node 12)"]})
+    assert "left out, so that the workflow needs somewhat more" in text
+    assert "a.safetensors (node 12)" in text and "left out" not in report(trials, FACTS)
 
 
 def encoding(copied_mib, gib):

@@ -8,6 +8,7 @@ from devtools.fit_prompt import (
     advised,
     fewer_steps,
     guarded,
+    loaded_by,
     without_noise_trees,
 )
 
@@ -64,3 +65,10 @@ def test_a_sampler_that_needs_real_values_is_replaced_by_one_with_as_many_calls(
     prompt = {"3": {"class_type": "KSampler", "inputs": {"sampler_name": name, "model": ["1", 0]}}}
     assert without_noise_trees(prompt)["3"]["inputs"]["sampler_name"] == taken
     assert prompt["3"]["inputs"]["sampler_name"] == name
+
+
+def test_only_a_node_without_wires_reads_nothing_but_its_file():
+    assert loaded_by(PROMPT, "1") == "a.safetensors"
+    assert loaded_by(PROMPT, "3") == loaded_by(PROMPT, "9") == ""
+    lora = {"2": {"class_type": "LoraLoader", "inputs": {"model": ["1", 0], "name": "b.sft"}}}
+    assert loaded_by(lora, "2") == ""

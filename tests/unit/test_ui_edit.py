@@ -70,6 +70,27 @@ def test_the_users_nodes_keep_their_places_titles_and_values_and_new_ones_overla
                     or one[3] <= other[1] or other[3] <= one[1]), (one, other)
 
 
+@pytest.mark.parametrize("frame", [
+    [-20, -80, 480, 700],  # there is room in it
+    [-20, -80, 300, 200],  # too narrow
+    [230, -500, 800, 480],  # its lower edge is where the node would lie
+    [250, -20, 600, 600],  # its title is
+])
+def test_a_new_node_lies_across_no_frame_and_hides_no_title(frame):
+    workflow = {**copy.deepcopy(WORKFLOW), "groups": [
+        {"title": "Mine", "bounding": frame, "font_size": 24, "flags": {}}]}
+    made = edited(GUARD, {**GUARD, "ref": "c"}, workflow=workflow)
+    left, top, right, bottom = frame[0], frame[1], frame[0] + frame[2], frame[1] + frame[3]
+    title = 34
+    for node in made["nodes"][len(WORKFLOW["nodes"]):]:
+        one = box(node)
+        inside = (left <= one[0] and one[2] <= right and top + title <= one[1]
+                  and one[3] <= bottom)
+        outside = one[2] <= left or right <= one[0] or one[3] <= top or bottom <= one[1]
+        assert inside or outside, one
+        assert one[0] >= 200  # right of what it comes after
+
+
 def test_another_class_keeps_the_name_that_the_user_saw():
     node = by_id(edited(REPLACE))[2]
     assert (node["title"], node["pos"]) == ("Encode it", [240, 0])
