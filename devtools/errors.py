@@ -28,13 +28,15 @@ NETWORK_AWAY = (
     "IncompleteDownloadError",
     "incomplete-download",
     "Cannot connect to proxy",
+    "error sending request for url",  # uv's
+    "Failed to download",
 )
 NO_VENV = ("ensurepip is not available", "No module named venv", "No module named ensurepip")
-NO_RELEASE = re.compile(r"No matching distribution found for ([^\s;]+)")
+NO_RELEASE = re.compile(r"(?:distribution found for|no version of|Because) (\S+==[^\s;]+)")
 
 
 def explain_failure(output: str, doing: str) -> str:
-    """One sentence for why a pip or venv command failed, from what it printed.
+    """One sentence for why a command of pip, uv or venv failed, from what it printed.
 
     `doing` completes "The … stopped", for example "installation of PyTorch".
     """
@@ -52,7 +54,7 @@ def explain_failure(output: str, doing: str) -> str:
         )
     if missing := NO_RELEASE.search(output):
         return (
-            f"The {doing} stopped because pip found no {missing.group(1)} for this Python and "
+            f"The {doing} stopped because there is no {missing.group(1)} for this Python and "
             "system; use Python 3.10 to 3.14 on 64-bit Linux, Windows or macOS on Apple silicon."
         )
     return f"The {doing} failed."

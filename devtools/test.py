@@ -1,4 +1,9 @@
-"""`python dev.py test`: every check and test that can run on this machine."""
+"""`python dev.py test`: every check and test that can run on this machine.
+
+`--python 3.12` runs the unit tests and a smoke test on another Python, which has an environment of
+its own. `--worlds` is what CI does: everything on the Python that ComfyUI's portable build has, and
+before that the same on the oldest one that is supported.
+"""
 
 import argparse
 import os
@@ -9,9 +14,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from .comfyui import VARIABLE, locate_comfyui
+from .comfyui import NEWEST_VARIABLE, VARIABLE, locate_comfyui, newest_tree, version_of_tree
 from .environment import Environment, ensure_environment, warn_of_other_packages
 from .processes import run_in_foreground
+from .pythons import OLDEST, USUAL, find_python, given_python, version_of
 
 ROOT = Path(__file__).resolve().parent.parent
 JS_TESTS = ROOT / "tests" / "js"
@@ -24,29 +30,62 @@ CHECKS = {
     # Its contracts, the floors of headroom/, are in pyproject.toml. (It has no `-m`.)
     "import-linter": ("-c", "from importlinter.cli import lint_imports_command as lint; lint()"),
 }
+# Processes: two more than cores, since each waits for its servers, but not too many for the RAM.
+IN_PARALLEL = ("-n", str(min(MOST_PROCESSES, (os.cpu_count() or 1) + 2)), "--dist", "loadfile",
+               "--no-loadscope-reorder")
+SHORT = (*IN_PARALLEL, "-q", "tests/unit", "tests/worlds/test_smoke.py")
 PASS_THROUGH = True  # everything after `test` belongs to pytest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Any arguments go to pytest, which then runs alone; without arguments ruff, mypy, "
+        "Any other arguments go to pytest, which then runs alone; without arguments ruff, mypy, "
         "import-linter and the JavaScript tests run first. HEADROOM_DEV_HOME moves the cache, "
-        "COMFYUI_PATH names the ComfyUI to test in."
+        f"COMFYUI_PATH names the ComfyUI to test in, {NEWEST_VARIABLE} one with dynamic VRAM."
     )
+    parser.add_argument("--python", help="test on this Python (3.12, or a path): unit tests and a "
+                        "real server in which every node runs, or what PYTEST_ARGUMENTs say")
+    parser.add_argument("--worlds", action="store_true", help=f"run everything on Python {USUAL} "
+                        f"after the unit tests and such a server on Python {OLDEST}, as CI does")
     parser.add_argument("rest", nargs="*", metavar="PYTEST_ARGUMENT")
 
 
 def main(args: argparse.Namespace) -> int:
-    environment = ensure_environment()
-    tree = locate_comfyui(python=environment.python)
-    warn_of_other_packages(environment, tree)
-    print(f"Environment {environment.folder}\nComfyUI {tree}", flush=True)
-    failed = [] if args.rest else [name for name in CHECKS if not _check(environment, name)]
-    if not args.rest and not _javascript():
+    words = list(args.rest)
+    if words[:1] == ["--python"] and len(words) > 1:
+        return _test(given_python(words[1]), words[2:] or SHORT)
+    if words != ["--worlds"]:
+        return _test(None, words)
+    oldest, usual = find_python(OLDEST), find_python(USUAL)
+    first = _test(oldest, SHORT) if oldest else 0
+    if oldest is None:
+        print(f"Python {OLDEST}: skipped, there is none here", flush=True)
+    return _test(usual, ()) or first
+
+
+def _test(python: Path | None, words: Sequence[str]) -> int:
+    """Run pytest with `words` in the environment of a Python; without any, all checks and tests."""
+    environment = ensure_environment(python)
+    trees = {VARIABLE: locate_comfyui(python=environment.python)}
+    if newest := newest_tree():
+        trees[NEWEST_VARIABLE] = newest
+    else:
+        print("No ComfyUI with dynamic VRAM is here: tests that need one are skipped", flush=True)
+    home = environment.home
+    for tree in trees.values():
+        place = tree.relative_to(home) if tree.is_relative_to(home) else tree
+        print(f"ComfyUI {version_of_tree(tree)} in {place}", flush=True)
+        warn_of_other_packages(environment, tree)
+    folder = environment.folder.name
+    print(f"Python {version_of(environment.python)} in {folder}, all in {home}", flush=True)
+    failed = [] if words else [name for name in CHECKS if not _check(environment, name)]
+    if not words and not _javascript():
         failed.append("the JavaScript tests")
     if failed:
         print(f"FAILED before pytest: {', '.join(failed)}", flush=True)
-    code = _pytest(environment, tree, args.rest)  # last, so that its closing line is the last
+    command: list[str | Path] = [environment.python, "-m", "pytest", *(words or IN_PARALLEL)]
+    env = {**os.environ, **{name: str(tree) for name, tree in trees.items()}}
+    code = run_in_foreground(command, cwd=ROOT, env=env)  # last: its closing line is the last
     return code or int(bool(failed))
 
 
@@ -81,20 +120,8 @@ def _javascript() -> bool:
     return _stage("JavaScript tests", [node, "--test", *files], only_failures=True)
 
 
-def processes() -> int:
-    """How many test processes fit: two more than cores, since each waits for its servers."""
-    return min(MOST_PROCESSES, (os.cpu_count() or 1) + 2)
-
-
 def node_version(node: str) -> int:
     """The major version that a Node.js executable names, 0 when it names none."""
     answer = subprocess.run([node, "--version"], capture_output=True, text=True)
     major = re.match(r"v(\d+)", answer.stdout)
     return int(major.group(1)) if major else 0
-
-
-def _pytest(environment: Environment, tree: Path, words: Sequence[str]) -> int:
-    """Run pytest with `words`; without any, everything, in as many processes as fit."""
-    words = words or ["-n", str(processes()), "--dist", "loadfile", "--no-loadscope-reorder"]
-    command: list[str | Path] = [environment.python, "-m", "pytest", *words]
-    return run_in_foreground(command, cwd=ROOT, env={**os.environ, VARIABLE: str(tree)})

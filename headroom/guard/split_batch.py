@@ -6,7 +6,6 @@ joins them only when memory allows. Images of one chunk are separated only where
 call can mix or count them.
 """
 
-import copy
 import dataclasses
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -106,9 +105,13 @@ def _sequence_like(value: Any, items: list[Any]) -> Any:
 
 
 def _dict_like(value: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
-    if type(value) is dict:
+    kind = type(value)
+    if kind is dict:
         return items
-    made = copy.copy(value)
+    # Not by `copy`: before Python 3.11 it asks for `__getstate__`, and a dict that answers for its
+    # keys raises KeyError.
+    made: dict[Any, Any] = kind.__copy__(value) if hasattr(kind, "__copy__") else kind.__new__(kind)
+    getattr(made, "__dict__", {}).update(getattr(value, "__dict__", {}))
     made.update(items)
     return made
 

@@ -1,5 +1,6 @@
 """The development environment is keyed by its pins, and its failures are one sentence each."""
 
+import argparse
 import re
 import sys
 import zipfile
@@ -7,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from devtools import cache, comfyui, commands, environment, needs
+from devtools import cache, comfyui, commands, environment, pythons, uv
+from devtools import test as run_tests
 from devtools.errors import DevError, explain_failure
 
 BASE = (["torch==2.11.0"], (3, 11), "linux-x86_64")
@@ -78,6 +80,9 @@ def test_every_requirement_of_development_and_of_the_pack_is_pinned():
         ("NewConnectionError: Failed to establish a new connection", "network is away"),
         ("Temporary failure in name resolution\nNo matching distribution found for x", "network"),
         ("ERROR: No matching distribution found for torch==2.11.0", "no torch==2.11.0 for this"),
+        ("Because there is no version of torch==9 and you require it", "no torch==9 for this"),
+        ("Because torch==2.11.0 has no wheels with a matching Python ABI tag", "no torch==2.11.0"),
+        ("error sending request for url (https://x)", "network is away"),
         ("The virtual environment was not created: ensurepip is not available", "python3-venv"),
         ("something else", "failed."),
     ],
@@ -174,30 +179,88 @@ def test_a_broken_download_leaves_no_tree(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["locks"]
 
 
-def install(folder, name, *requires):
-    """Pretend that a package is installed in a folder of the path."""
-    info = folder / f"{name}-1.0.dist-info"
-    info.mkdir(parents=True)
-    lines = ["Metadata-Version: 2.1", f"Name: {name}", "Version: 1.0"]
-    (info / "METADATA").write_text("\n".join(lines + [f"Requires-Dist: {r}" for r in requires]))
+def test_the_newest_comfyui_is_the_one_named_else_the_one_in_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv(cache.HOME_VARIABLE, str(tmp_path))
+    assert comfyui.newest_tree({}) is None
+    tree, other = fake_tree(tmp_path / comfyui.NEWEST), fake_tree(tmp_path / "other")
+    (tree / "comfyui_version.py").write_text('# Made\n__version__ = "0.45.2"\n')
+    assert comfyui.newest_tree({}) == tree and comfyui.version_of_tree(tree) == "0.45.2"
+    assert comfyui.newest_tree({comfyui.NEWEST_VARIABLE: str(other)}) == other
+    assert comfyui.version_of_tree(other) == "?"
 
 
-def test_what_is_still_needed_follows_extras_and_markers(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    install(tmp_path, "big", "kit[blas]", "gone>=2", 'never; python_version < "3"', "big")
-    install(tmp_path, "kit", 'blas-lib; extra == "blas"', 'fft-lib; extra == "fft"')
-    assert needs.still_needed(["big", "other"]) == ["other", "gone", "blas-lib"]
+def test_a_newest_comfyui_that_was_here_and_is_gone_fails_the_tests(tmp_path, monkeypatch):
+    monkeypatch.setenv(cache.HOME_VARIABLE, str(tmp_path))
+    tree = fake_tree(tmp_path / comfyui.NEWEST)
+    (tree / "comfyui_version.py").write_text('__version__ = "0.33.0"\n')
+    comfyui.newest_tree({})
+    tree.rename(tmp_path / "elsewhere")
+    for _ in range(2):
+        with pytest.raises(DevError, match="ComfyUI 0.33.0 was in .* and is gone; put it or a"):
+            comfyui.newest_tree({})
+    (tmp_path / f"{comfyui.NEWEST}.seen").unlink()
+    assert comfyui.newest_tree({}) is None
 
 
-def test_packages_are_installed_one_at_a_time_until_none_is_needed(monkeypatch):
-    answers = ["torch\n", "cudnn\nnccl\n", "\n"]  # as the script prints: a line even for none
-    done = []
-    monkeypatch.setattr(
-        environment.subprocess,
-        "run",
-        lambda *_, **__: environment.subprocess.CompletedProcess([], 0, stdout=answers.pop(0)),
-    )
-    monkeypatch.setattr(environment, "_pip", lambda python, what, words: done.append(words))
-    environment._install_one_by_one(Path("python"), "PyTorch", ("torch",))
-    alone = [["--no-deps", name] for name in ("torch", "cudnn", "nccl")]
-    assert done == [*alone, ("torch",)]
+def test_a_python_with_other_pins_has_them_in_the_place_of_the_usual_ones_and_nobody_else_has(
+    tmp_path, monkeypatch
+):
+    before = environment.environment_folder((3, 11))
+    (tmp_path / "constraints-3.9.txt").write_text("# why\nhypothesis==1.0\nextra==2\n")
+    monkeypatch.setattr(environment, "HERE", tmp_path)
+    assert environment.environment_folder((3, 11)) == before
+    usual = environment.pins((3, 11)).splitlines()
+    lines = [line for line in usual if not line.startswith("hypothesis==")]
+    assert environment.pins((3, 9)).splitlines() == [*lines, "hypothesis==1.0", "extra==2"]
+    assert len(usual) == len(lines) + 1
+
+
+def test_uv_looks_for_packages_where_pip_is_told_to():
+    assert uv.settings([
+        "global.index-url='https://mirror.example/simple'", ":env:.cert='/c.crt'", "x.timeout='9'",
+        "global.extra-index-url='https://a.example/simple\\nhttps://b.example'",
+        "site.find-links='/w /v'",
+    ]) == {
+        "UV_DEFAULT_INDEX": "https://mirror.example/simple", "SSL_CERT_FILE": "/c.crt",
+        "UV_INDEX": "https://a.example/simple https://b.example", "UV_FIND_LINKS": "/w,/v",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+    }
+
+
+def test_a_python_is_found_by_its_version_or_its_path_and_one_that_does_not_run_is_none(
+    tmp_path, monkeypatch
+):
+    here = "{}.{}".format(*sys.version_info)
+    assert pythons.version_of(pythons.find_python(here)) == here
+    assert pythons.given_python(sys.executable) == Path(sys.executable)
+    broken = tmp_path / "versions" / "3.99.0" / "bin" / "python3.99"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("#!/bin/sh\nexit 127\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    with pytest.raises(DevError, match="There is no Python 3.99 on the PATH or among pyenv's"):
+        pythons.given_python("3.99")
+    broken.write_text("#!/bin/sh\necho 3.99\n")
+    assert pythons.given_python("3.99") == broken
+
+
+@pytest.mark.parametrize(("words", "codes", "runs"), [
+    ([], [0], [(None, ())]),
+    (["-k", "x"], [1], [(None, ("-k", "x"))]),
+    (["--python", "3.12"], [0], [("3.12", run_tests.SHORT)]),
+    (["--python", "3.12", "-x"], [0], [("3.12", ("-x",))]),
+    (["--worlds"], [1, 0], [("3.10", run_tests.SHORT), ("3.13", ())]),
+    (["--worlds"], [0, 2], [("3.10", run_tests.SHORT), ("3.13", ())]),
+])
+def test_what_runs_on_which_python_and_a_failure_on_either_counts(monkeypatch, words, codes, runs):
+    done, left = [], list(codes)
+
+    def run(python, words):
+        done.append((python, tuple(words)))
+        return left.pop(0)
+
+    monkeypatch.setattr(run_tests, "_test", run)
+    for name in ("find_python", "given_python"):
+        monkeypatch.setattr(run_tests, name, lambda wanted: wanted)
+    assert run_tests.main(argparse.Namespace(rest=words)) == max(codes)
+    assert done == runs

@@ -1,7 +1,7 @@
 """Cutting a joined call into pieces: what is cut, what is not, and that the rows come back."""
 
 import dataclasses
-from collections import UserDict, deque, namedtuple
+from collections import UserDict, defaultdict, deque, namedtuple
 from types import SimpleNamespace
 
 import pytest
@@ -65,10 +65,12 @@ class Held:
 
 def test_a_container_of_somebodys_own_is_cut_and_joined_as_what_it_is():
     value = {"pair": Pair(torch.arange(4), "x"), "named": Named(rows=torch.arange(4), n=1),
-             "sorted": torch.arange(4).sort()}
+             "sorted": torch.arange(4).sort(), "counted": defaultdict(int, rows=torch.arange(4))}
+    value["named"].__dict__["note"] = "kept"
     cut = [rows_of(value, *span, 4) for span in ((0, 1), (1, 4))]
     assert cut[1]["pair"] == Pair(cut[1]["pair"].rows, "x")
     assert cut[1]["named"].rows.tolist() == [1, 2, 3] and cut[1]["named"].n == 1
+    assert cut[1]["named"].__dict__ == {"note": "kept"} and cut[1]["counted"]["n"] == 0
     assert cut[1]["sorted"].values.tolist() == [1, 2, 3]
     assert value["named"].rows.tolist() == [0, 1, 2, 3]
     joined = oom_batch.join_rows([Pair(part["pair"].rows, None) for part in cut])
