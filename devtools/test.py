@@ -2,21 +2,19 @@
 
 import argparse
 import os
-import re
-import shutil
 import subprocess
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from .comfyui import VARIABLE, locate_comfyui
 from .environment import Environment, ensure_environment, warn_of_other_packages
+from .javascript import javascript
 from .processes import run_in_foreground
 
 ROOT = Path(__file__).resolve().parent.parent
-JS_TESTS = ROOT / "tests" / "js"
 MOST_PROCESSES = 4  # each with its servers takes up to 4 GiB of RAM
-OLDEST_NODE = 18  # the first release with the test runner
 CHECKS = {
     "ruff": ("-m", "ruff", "check", "."),
     "mypy": ("-m", "mypy"),
@@ -30,8 +28,8 @@ PASS_THROUGH = True  # everything after `test` belongs to pytest
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Any arguments go to pytest, which then runs alone; without arguments ruff, mypy, "
-        "import-linter and the JavaScript tests run first. HEADROOM_DEV_HOME moves the cache, "
-        "COMFYUI_PATH names the ComfyUI to test in."
+        "import-linter and the checks of the JavaScript run first. HEADROOM_DEV_HOME moves the "
+        "cache, COMFYUI_PATH names the ComfyUI to test in."
     )
     parser.add_argument("rest", nargs="*", metavar="PYTEST_ARGUMENT")
 
@@ -42,8 +40,8 @@ def main(args: argparse.Namespace) -> int:
     warn_of_other_packages(environment, tree)
     print(f"Environment {environment.folder}\nComfyUI {tree}", flush=True)
     failed = [] if args.rest else [name for name in CHECKS if not _check(environment, name)]
-    if not args.rest and not _javascript():
-        failed.append("the JavaScript tests")
+    if not args.rest:
+        failed += javascript(partial(_stage, only_failures=True))
     if failed:
         print(f"FAILED before pytest: {', '.join(failed)}", flush=True)
     code = _pytest(environment, tree, args.rest)  # last, so that its closing line is the last
@@ -68,29 +66,9 @@ def _stage(name: str, command: Sequence[str | Path], only_failures: bool = False
     return code == 0
 
 
-def _javascript() -> bool:
-    """Run the JavaScript tests where there are some and a Node.js to run them."""
-    files = sorted(JS_TESTS.glob("**/*.test.mjs"))
-    if not files:
-        print("JavaScript tests: skipped, there are none in tests/js", flush=True)
-        return True
-    node = shutil.which("node")
-    if node is None or node_version(node) < OLDEST_NODE:
-        print(f"JavaScript tests: skipped, they need Node.js {OLDEST_NODE} or newer", flush=True)
-        return True
-    return _stage("JavaScript tests", [node, "--test", *files], only_failures=True)
-
-
 def processes() -> int:
     """How many test processes fit: two more than cores, since each waits for its servers."""
     return min(MOST_PROCESSES, (os.cpu_count() or 1) + 2)
-
-
-def node_version(node: str) -> int:
-    """The major version that a Node.js executable names, 0 when it names none."""
-    answer = subprocess.run([node, "--version"], capture_output=True, text=True)
-    major = re.match(r"v(\d+)", answer.stdout)
-    return int(major.group(1)) if major else 0
 
 
 def _pytest(environment: Environment, tree: Path, words: Sequence[str]) -> int:
