@@ -4,11 +4,11 @@ import { app } from "../../scripts/app.js";
 import { titlesOf } from "./lib/advice.js";
 import { applyEdits } from "./lib/applying.js";
 import { createBadges } from "./lib/badges.js";
+import { createFrontend } from "./lib/frontend.js";
 import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
 import { oomMessage } from "./lib/happened.js";
-import { createHttp, finishedRun, reasonText } from "./lib/http.js";
+import { createHttp, finishedRun, messageOf, reasonText } from "./lib/http.js";
 import { createPanel } from "./lib/panel.js";
-import { createPreviews } from "./lib/previews.js";
 import { createRescue } from "./lib/rescue.js";
 import { reportText } from "./lib/said.js";
 import { applyDefaults, REFRESH_SECONDS, settings, SHOW_BADGES, widen } from "./lib/settings.js";
@@ -21,11 +21,10 @@ const PURGE = "Headroom.Purge";
 const SHOW_PANEL = "Headroom.ShowPanel";
 const ENDS = ["execution_success", "execution_error", "execution_interrupted"];
 
-const setting = (id) => app.extensionManager.setting.get(id);
+const frontend = createFrontend(app, window);
+const { setting } = frontend;
 const words = () => wordsFor(setting("Comfy.Locale"));
 const http = createHttp((path, options) => api.fetchApi(path, options));
-/** Nodes of ours are up to 1.45 times as high in Nodes 2.0 as LiteGraph says before they are drawn. */
-const NODES2_GROWTH = 1.5;
 /** So long after a workflow has been loaded its tab is the active one. */
 const SETTLED_MS = 300;
 const wait = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
@@ -37,7 +36,6 @@ function notify(severity, summary, detail) {
   app.extensionManager.toast.add({ severity, summary, detail, life: 6000 });
 }
 
-const previews = createPreviews({ words, nodeOf: (id) => findNode(rootOf(app.canvas?.graph), id) });
 const rescue = createRescue({ http, words, notify });
 
 const panel = createPanel({
@@ -48,6 +46,7 @@ const panel = createPanel({
   pickNode,
   purge,
   apply,
+  rescue: rescue.ask,
 });
 
 async function purge() {
@@ -72,23 +71,23 @@ function apply(advice, run) {
 
 /** Put pieces of advice on a run into the workflow on the canvas, as one step of undo. */
 async function applyNow(advice, run) {
-  const texts = words();
+  const said = words();
   const classes = new Map(run.nodes.map((node) => [String(node.node_id), node.class_type]));
-  const names = titlesOf(advice, texts);
+  const names = titlesOf(advice, said);
   try {
     await applyEdits(advice.map((item) => item.edit), classes, {
       canvas: app.canvas,
       prompt: async () => (await app.graphToPrompt()).output,
-      create: (type) => window.LiteGraph.createNode(type),
-      undo: () => app.extensionManager.workflow.activeWorkflow.changeTracker.undo(),
+      create: frontend.createNode,
+      undo: () => app.extensionManager.command.execute("Comfy.Undo"),
       frame,
       wait,
-      growth: () => (window.LiteGraph.vueNodesMode ? NODES2_GROWTH : 1),
+      growth: frontend.growth,
     });
-    notify("success", fill(texts.adviceApplied, { names }), texts.adviceUndo);
+    notify("success", fill(said.adviceApplied, { names }), said.adviceUndo);
   } catch (error) {
     if (!(error instanceof CannotApply)) throw error;
-    notify("warn", texts.adviceNotDone, fill(texts[error.key], error.values));
+    notify("warn", said.adviceNotDone, fill(said[error.key], error.values));
   }
 }
 
@@ -111,14 +110,11 @@ const tab = {
   icon: "pi pi-gauge",
   title: "Headroom",
   tooltip: "Headroom",
-  type: "custom",
+  type: /** @type {const} */ ("custom"),
   revision: 0,
   render: (container) => panel.mount(container),
   destroy: () => panel.unmount(),
 };
-
-const registered = () =>
-  app.extensionManager.sidebarTab?.sidebarTabs.find((candidate) => candidate.id === TAB) ?? tab;
 
 /** The frontend tells a new value before it keeps it. */
 function wantsBadges() {
@@ -132,19 +128,19 @@ function showBadges(shown) {
 
 const badges = createBadges({
   graph: () => app.canvas?.graph,
-  path: () => app.extensionManager.workflow?.activeWorkflow?.path ?? "",
+  path: frontend.workflowPath,
   shown: wantsBadges,
   words,
   redraw() {
-    registered().revision += 1;
+    frontend.tabOf(tab).revision += 1;
     app.canvas?.setDirty(true, true);
   },
 });
 
 function addBadge(node) {
-  node.badges?.push(() => {
-    void registered().revision;
-    return new window.LGraphBadge(badges.of(node));
+  frontend.addBadge(node, () => {
+    void frontend.tabOf(tab).revision;
+    return badges.of(node);
   });
 }
 
@@ -156,7 +152,7 @@ async function onEnd({ detail }) {
   try {
     badges.add(await finishedRun(http, detail.prompt_id, wait), key);
   } catch (error) {
-    console.warn("[Headroom] no badges for this run:", error.message);
+    console.warn("[Headroom] no badges for this run:", messageOf(error));
   }
 }
 
@@ -166,11 +162,11 @@ function onOom({ detail }) {
   if (message) notify(message.severity, message.summary, message.detail);
 }
 
-/** Once the node that shows the text has it. */
-async function onExecuted({ detail: { node, display_node: shown, output } }) {
-  if (!output) return;
-  await frame();
-  previews.update({ [node]: output, [shown ?? node]: output });
+/** The user has chosen another language. */
+function onLanguage() {
+  panel.draw();
+  rescue.draw();
+  badges.update();
 }
 
 function addStyles() {
@@ -181,10 +177,10 @@ function addStyles() {
 /** Our texts in the user's language, as far as this frontend can tell either; null for English. */
 async function ownTexts() {
   try {
-    const locale = setting("Comfy.Locale");
+    const locale = String(setting("Comfy.Locale"));
     return locale === "en" ? null : ((await api.getCustomNodesI18n())[locale] ?? null);
   } catch (error) {
-    console.warn("[Headroom] no translations:", error.message);
+    console.warn("[Headroom] no translations:", messageOf(error));
     return null;
   }
 }
@@ -196,7 +192,7 @@ const commands = [
     id: SHOW_PANEL,
     label: "Show memory (Headroom)",
     icon: "pi pi-gauge",
-    function: () => app.extensionManager.sidebarTab.toggleSidebarTab(TAB),
+    function: () => app.extensionManager.command.execute(`Workspace.ToggleSidebarTab.${TAB}`),
   },
 ];
 
@@ -204,8 +200,6 @@ app.registerExtension({
   name: "Headroom",
   settings: translateSettings(settings(showBadges), texts),
   commands: translateCommands(commands, texts),
-  // Not Ctrl+Shift+F: Chinese input methods switch to traditional characters with that.
-  keybindings: [{ combo: { key: "h", ctrl: true, shift: true }, commandId: PURGE }],
   menuCommands: [{ path: ["Edit"], commands: [PURGE] }],
   setup() {
     addStyles();
@@ -215,10 +209,10 @@ app.registerExtension({
       panel.refresh();
     });
     for (const end of ENDS) api.addEventListener(end, onEnd);
-    api.addEventListener("executed", onExecuted);
     api.addEventListener("headroom.oom", onOom);
     rescue.setup();
     api.addEventListener("headroom.rescue", rescue.onEvent);
+    frontend.onLanguage(onLanguage);
   },
   addCustomNodeDefs: (defs) => translateNodes(defs, texts),
   nodeCreated(node) {
@@ -227,7 +221,6 @@ app.registerExtension({
     applyDefaults(node, setting);
     addBadge(node);
   },
-  onNodeOutputsUpdated: (outputs) => previews.update(outputs),
   afterConfigureGraph() {
     badges.update(false);
     wait(SETTLED_MS).then(() => badges.update());

@@ -7,7 +7,11 @@ import { fill } from "./words.js";
 const SHOWN = 3;
 const MIB = 1024;
 
-/** An amount of which only a range is known: [low, high] in MiB. */
+/**
+ * An amount of which only a range is known: [low, high] in MiB.
+ * @param {number[]} range
+ * @param {Words} words
+ */
 export function rangeText([low, high], words) {
   const [least, most] = [mib(low), mib(high)];
   if (least === most) return most;
@@ -33,14 +37,21 @@ export function titlesOf(items, words) {
   return [...new Set(items.map((item) => titleOf(item, words)))].join(words.rescueComma);
 }
 
-/** What a run needs as it is: [low, high] in MiB, what it asked for in vain included; null: unknown. */
+/**
+ * What a run needs as it is: [low, high] in MiB, what it asked for in vain included; null: unknown.
+ * @param {Run} run
+ */
 export function needsOf({ peak_vram_mib: peak, peak_vram_at_most_mib: most, fits }) {
   if (peak === null) return null;
   return [peak, Math.max(peak, most ?? peak, fits?.smallest_mib[1] ?? peak)];
 }
 
-/** Everything about advice under a run; null where there is none. `onApply(items)`,
- * `onPick(node)`, `onPlan(gib)` gives what is needed for a size, null after a message about an error. */
+/**
+ * Everything about advice under a run; null where there is none.
+ * @param {Run} run
+ * @param {Advice[]} advice
+ * @param {{ words: Words, actions: Actions }} options
+ */
 export function adviceView(run, advice, options) {
   if (!advice.length) return null;
   const { words } = options;
@@ -58,7 +69,12 @@ export function adviceView(run, advice, options) {
   );
 }
 
-function card(item, run, { words, onApply, onPick }) {
+/**
+ * @param {Advice} item
+ * @param {Run} run
+ * @param {{ words: Words, actions: Actions }} options
+ */
+function card(item, run, { words, actions }) {
   const node = run.nodes.find(({ node_id: id }) => String(id) === String(item.node_ids?.[0]));
   return h(
     "div.headroom-card.headroom-advice",
@@ -69,8 +85,8 @@ function card(item, run, { words, onApply, onPick }) {
     h(
       "div.headroom-buttons",
       {},
-      item.edit ? button(words.adviceApply, words.adviceApplyTip, titleOf(item, words), () => onApply([item])) : null,
-      node ? button(words.adviceShow, null, titleOf(item, words), () => onPick(node)) : null,
+      item.edit ? button(words.adviceApply, words.adviceApplyTip, titleOf(item, words), () => actions.apply([item], run)) : null,
+      node ? button(words.adviceShow, null, titleOf(item, words), () => actions.pickNode(node)) : null,
     ),
   );
 }
@@ -79,7 +95,11 @@ function button(text, title, about, onclick) {
   return h("button.headroom-button", { type: "button", title, "aria-label": `${text}: ${about}`, onclick }, text);
 }
 
-/** What it costs, and how much it saved where it was applied and run. */
+/**
+ * What it costs, and how much it saved where it was applied and run.
+ * @param {Advice} item
+ * @param {Words} words
+ */
 function priceText(item, words) {
   const price = [item.changes_picture ? words.adviceOther : words.adviceSame];
   if (item.cost === "seconds") price.push(words.adviceSeconds);
@@ -87,8 +107,12 @@ function priceText(item, words) {
   return price.join(" · ");
 }
 
-/** A form that asks for a size, says what the server would do for it, and does that. */
-function fitForm(run, { words, onApply, onPlan }) {
+/**
+ * A form that asks for a size, says what the server would do for it, and does that.
+ * @param {Run} run
+ * @param {{ words: Words, actions: Actions }} options
+ */
+function fitForm(run, { words, actions }) {
   const needs = needsOf(run);
   if (!needs) return null;
   const answer = h("p", { role: "status" });
@@ -103,7 +127,7 @@ function fitForm(run, { words, onApply, onPlan }) {
     chosen = [];
     apply.disabled = true;
     if (!(gib > 0)) return;
-    const items = await onPlan(gib);
+    const items = await actions.plan(run, gib);
     if (Number(size.value) !== gib) return;
     if (!items) return answer.replaceChildren();
     chosen = items;
@@ -111,7 +135,7 @@ function fitForm(run, { words, onApply, onPlan }) {
     apply.disabled = !chosen.length;
   };
   size.addEventListener("change", update);
-  apply.addEventListener("click", () => onApply(chosen));
+  apply.addEventListener("click", () => actions.apply(chosen, run));
   return h(
     "details.headroom-fit",
     { ontoggle: (event) => event.currentTarget.open && update() },
@@ -122,7 +146,13 @@ function fitForm(run, { words, onApply, onPlan }) {
   );
 }
 
-/** What a plan comes to, in words: what is done, and what the last step of it is expected to need. */
+/**
+ * What a plan comes to, in words: what is done, and what the last step of it is expected to need.
+ * @param {Advice[]} items
+ * @param {number[]} needs
+ * @param {number} into
+ * @param {Words} words
+ */
 export function planText(items, needs, into, words) {
   const expects = items.at(-1)?.expected_mib ?? needs;
   const fits = expects[1] <= into;

@@ -143,6 +143,7 @@ function boxesOf(graph, except = null) {
   return [...graph.nodes.filter((node) => node !== except).map(boxOf), ...ends];
 }
 
+/** @returns {[number, number]} */
 const grown = ([width, height], { growth }) => [width, height * growth];
 
 /** Half way between two nodes, or as near to that as there is room. */

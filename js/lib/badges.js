@@ -16,6 +16,7 @@ const COLORS = [
  * wanted, `words()` the texts, `redraw()` makes the canvas draw again.
  */
 export function createBadges({ graph, path = () => "", shown, words, redraw }) {
+  /** @type {Map<string, Run>} */
   const runs = new Map();
   let texts = new WeakMap();
 
@@ -51,7 +52,8 @@ export function createBadges({ graph, path = () => "", shown, words, redraw }) {
       const owner = queuedOn ?? key();
       runs.delete(owner);
       runs.set(owner, run);
-      if (runs.size > MOST_WORKFLOWS) runs.delete(runs.keys().next().value);
+      const [oldest] = runs.keys();
+      if (runs.size > MOST_WORKFLOWS) runs.delete(oldest);
       update();
     },
     key,

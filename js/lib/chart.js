@@ -1,12 +1,11 @@
 // The timeline of a run as SVG: memory above, one band for each node below.
-import { h, onPress, svg } from "./dom.js";
+import { h, svg } from "./dom.js";
 import { growthText, isNothing, mib, seconds } from "./format.js";
 import { growthOf, namesOf } from "./runs.js";
 import { saidText } from "./said.js";
 import {
   bands, bandsAt, duration, hueOf, memoryLimit, memoryTicks, points, sampleAt, ticks,
 } from "./timeline.js";
-import { fill } from "./words.js";
 
 const VRAM_HEIGHT = 96;
 const RAM_HEIGHT = 48;
@@ -15,20 +14,25 @@ const GAP = 16;
 const MAX_LANES = 4;
 const NARROWEST_LABEL = 34;
 
-/** The chart of a run, `width` pixels wide, and below it the figures under the pointer. */
+/**
+ * The chart of a run, `width` pixels wide, and below it the figures under the pointer.
+ * @param {Run} run
+ * @param {number} width
+ * @param {Words} words
+ */
 export function timeline(run, width, words, onPick) {
   const whole = duration(run);
   const found = bands(run, width).filter((band) => band.lane < MAX_LANES);
   const plots = memoryPlots(run, words);
   const names = namesOf(run);
   const lanes = Math.max(1, ...found.map((band) => band.lane + 1));
-  const top = plots.reduce((height, plot) => height + plot.height + GAP, 0);
+  const top = plots.reduce((all, plot) => all + plot.height + GAP, 0);
   const height = top + lanes * LANE_HEIGHT + GAP;
   const readout = h("div.headroom-readout", {}, "\u00a0");
   const cursor = svg("line.headroom-cursor", { y1: 0, y2: height - GAP, visibility: "hidden" });
   const picture = svg(
     "svg.headroom-chart",
-    { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": words.chart },
+    { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words.chart },
     columns(found, top),
     stacked(plots, run, whole, width),
     marks(run, whole, width, top, words),
@@ -40,6 +44,10 @@ export function timeline(run, width, words, onPick) {
   return h("div", {}, picture, readout);
 }
 
+/**
+ * @param {Run} run
+ * @param {Words} words
+ */
 function memoryPlots(run, words) {
   const samples = run.samples ?? { vram_mib: [], rss_mib: [] };
   const vram = { values: samples.vram_mib, limit: memoryLimit(samples.vram_mib, run.vram_total_mib) };
@@ -64,7 +72,8 @@ function stacked(plots, run, whole, width) {
 function onePlot(plot, run, whole, width, y) {
   const line = points(run.samples.seconds, plot.values, whole, plot.limit, width, plot.height);
   const path = line.map(([x, up], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${up.toFixed(1)}`).join("");
-  const area = `${path}L${line.at(-1)[0].toFixed(1)} ${plot.height}L${line[0][0].toFixed(1)} ${plot.height}Z`;
+  const [begins, ends] = [line[0][0], line[line.length - 1][0]].map((x) => x.toFixed(1));
+  const area = `${path}L${ends} ${plot.height}L${begins} ${plot.height}Z`;
   const grid = memoryTicks(plot.limit, plot.kind === "vram" ? 4 : 2).map((at) => {
     const up = plot.height - (at / plot.limit) * plot.height;
     return [
@@ -92,15 +101,13 @@ function columns(found, top) {
   );
 }
 
+/** Pressed with a pointer alone: keys reach the same node by its row in the table. */
 function bandBox(band, name, top, words, onPick) {
   const { node } = band;
   const y = top + band.lane * LANE_HEIGHT;
   return svg(
     `g.headroom-band${node.status === "failed" ? ".headroom-failed" : ""}`,
-    {
-      "data-node": node.node_id, role: "button", "aria-label": fill(words.findNode, { node: name }),
-      style: { "--hue": hueOf(node.class_type) }, ...onPress(() => onPick(node)),
-    },
+    { "data-node": node.node_id, style: { "--hue": hueOf(node.class_type) }, onclick: () => onPick(node) },
     svg("title", {}, bandTitle(node, name, words)),
     svg("rect", { x: band.x, y, width: Math.max(band.width - 1, 1), height: LANE_HEIGHT - 2, rx: 2 }),
     band.width < NARROWEST_LABEL ? null : label(name, band, y),
@@ -119,7 +126,14 @@ function label(title, band, y) {
   return svg("text", { x: band.x + 4, y: y + 13 }, text);
 }
 
-/** Out-of-memory attempts and what the memory nodes did, at their moments. */
+/**
+ * Out-of-memory attempts and what the memory nodes did, at their moments.
+ * @param {Run} run
+ * @param {number} whole
+ * @param {number} width
+ * @param {number} top
+ * @param {Words} words
+ */
 function marks(run, whole, width, top, words) {
   const at = (entry) => (Math.min(entry.at_seconds ?? 0, whole) / whole) * width;
   const oom = (run.oom ?? []).map((entry) =>

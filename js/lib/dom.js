@@ -28,15 +28,13 @@ function set(element, key, value) {
   else element.setAttribute(key, value === true ? "" : value);
 }
 
-/** Let Enter and the space bar do what a click does. */
-export function onPress(action) {
-  return {
-    tabindex: 0,
-    onclick: action,
-    onkeydown: (event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
-      event.preventDefault();
-      action(event);
-    },
-  };
+/**
+ * Put what `content()` gives into an element in the place of what is there. What has the focus and a
+ * `data-focus` of its own keeps the focus, as what has that name afterwards.
+ */
+export function redraw(element, content) {
+  const { activeElement: focused } = document;
+  const name = element.contains(focused) ? focused?.getAttribute("data-focus") : null;
+  element.replaceChildren(...content());
+  if (name) element.querySelector(`[data-focus="${CSS.escape(name)}"]`)?.focus();
 }

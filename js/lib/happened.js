@@ -9,7 +9,10 @@ export function happened(lines, label) {
   return lines.length ? h("ul.headroom-happened", { "aria-label": label }, lines) : null;
 }
 
-/** What one of our nodes did, and what of it the driver has back. */
+/**
+ * What one of our nodes did, and what of it the driver has back.
+ * @param {Words} words
+ */
 export function actionText(entry, node, words) {
   const returned = isNothing(entry.freed_mib) || entry.freed_mib < 0 || entry.action === "purge";
   const more = returned ? "" : ` · ${fill(words.returned, { freed: mib(entry.freed_mib) })}`;
@@ -23,7 +26,11 @@ export function oomText(entry, node, words) {
   return fill(what, { ...entry, action, node, freed: mib(entry.freed_mib) });
 }
 
-/** How an attempt ended; null: it has just begun. */
+/**
+ * How an attempt ended; null: it has just begun.
+ * @param {{ recovered?: boolean | null }} attempt
+ * @param {Words} words
+ */
 export function oomOutcome({ recovered }, words) {
   if (recovered === null || recovered === undefined) return words.oomAgain;
   return recovered ? words.oomRecovered : words.oomTried;

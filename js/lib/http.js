@@ -6,14 +6,21 @@ import { fill } from "./words.js";
 export class Refused extends Error {
   constructor(status, sentence, said) {
     super(sentence);
-    Object.assign(this, { status, said });
+    this.status = status;
+    this.said = said;
   }
 }
 
 /** Nothing came back: the server is down, or something on the way to it. */
 export class NoAnswer extends Error {}
 
-/** Why something was not done, in the language of `words`; an error of this page is thrown on. */
+/** The words of whatever was thrown. */
+export const messageOf = (error) => (error instanceof Error ? error.message : String(error));
+
+/**
+ * Why something was not done, in the language of `words`; an error of this page is thrown on.
+ * @param {Words} words
+ */
 export function reasonText(error, words) {
   if (error instanceof Refused) return saidText(error.said, error.message, words);
   if (!(error instanceof NoAnswer)) throw error;
@@ -25,7 +32,7 @@ export function createHttp(fetchApi) {
     try {
       return await fetchApi(path, { cache: "no-store", ...options });
     } catch (error) {
-      throw new NoAnswer(error.message);
+      throw new NoAnswer(messageOf(error));
     }
   }
 

@@ -4,29 +4,41 @@ import { dayAndTime, mib } from "./format.js";
 import { kindText } from "./said.js";
 import { fill } from "./words.js";
 
-/** One card for each device and one for RAM. */
+/**
+ * One card for each device and one for RAM.
+ * @param {Memory} memory
+ * @param {Words} words
+ */
 export function memoryCards(memory, words) {
-  const held = memory.peaks ?? { devices: {} };
+  const held = memory.peaks ?? { devices: {}, rss_mib: null };
   const devices = memory.devices.map((device) => deviceCard(device, held.devices[device.device], words));
   const none = h("p.headroom-quiet", {}, words.noGpu);
   return [...(devices.length ? devices : [none]), ramCard(memory.ram, held.rss_mib, words)];
 }
 
-/** Since when peaks are held, and a button that begins anew; nothing from servers that hold none. */
+/**
+ * Since when peaks are held, and a button that begins anew; nothing from servers that hold none.
+ * @param {Memory} memory
+ * @param {Words} words
+ */
 export function heldPeaks(memory, words, onReset) {
   if (!memory.peaks) return [];
   const since = fill(words.heldSince, { time: dayAndTime(memory.peaks.since) });
-  const reset = h("button.headroom-button", { type: "button", title: words.heldResetTip, onclick: onReset }, words.heldReset);
+  const reset = h("button.headroom-button", { type: "button", "data-focus": "reset", title: words.heldResetTip, onclick: onReset }, words.heldReset);
   return [h("div.headroom-line.headroom-held", {}, h("span", {}, since), reset)];
 }
 
-/** A slider for what is left to other programs; nothing where the server offers no way. */
+/**
+ * A slider for what is left to other programs; nothing where the server offers no way.
+ * @param {Memory} memory
+ * @param {Words} words
+ */
 export function reserveControl(memory, words, onReserve) {
   const most = Math.max(0, ...memory.devices.map((device) => device.total_mib ?? 0));
   if (memory.reserve_mib === null || memory.reserve_mib === undefined || !most) return [];
   const amount = h("b", {}, mib(memory.reserve_mib));
   const slider = h("input", {
-    type: "range", min: 0, max: Math.floor(most / 2), step: 64, value: memory.reserve_mib,
+    type: "range", "data-focus": "reserve", min: 0, max: Math.floor(most / 2), step: 64, value: memory.reserve_mib,
     title: words.reserveTip, "aria-label": words.reserve,
     oninput: (event) => amount.replaceChildren(mib(Number(event.currentTarget.value))),
     onchange: (event) => onReserve(Number(event.currentTarget.value)),
@@ -122,7 +134,12 @@ function sum(parts) {
   return parts.reduce((total, [, amount]) => total + amount, 0);
 }
 
-/** The loaded models, the largest on the GPU first, each with a button; `off` says why it is off. */
+/**
+ * The loaded models, the largest on the GPU first, each with a button; `off` says why it is off.
+ * @param {Memory} memory
+ * @param {string | null} off
+ * @param {Words} words
+ */
 export function modelList(memory, off, words, onOffload) {
   if (!memory.models.length) return [h("p.headroom-quiet", {}, words.noModels)];
   return [...memory.models]
@@ -149,6 +166,7 @@ function modelRow(model, off, words, onOffload) {
       "button.headroom-button",
       {
         type: "button",
+        "data-focus": `offload ${model.id}`,
         disabled: Boolean(off) || model.loaded_mib <= 0,
         title: off || words.offloadTip,
         "aria-label": fill(words.offloadNamed, { name: nameOf(model) }),

@@ -5,6 +5,8 @@ const GAP = 24;
 /**
  * The free place nearest to `wanted` for a box of this size: at `wanted` itself, or beside, above or
  * below a box that is in the way. Returns [left, top]; with finitely many boxes there is always one.
+ * @param {number[]} wanted
+ * @param {number[]} size
  */
 export function freePlace([x, y], [width, height], boxes, gap = GAP) {
   const near = (wanted, size, at) =>

@@ -1,9 +1,10 @@
 // A prompt that ran out of memory: the offer to run it again, and what became of it.
-import { h } from "./dom.js";
+import { h, redraw } from "./dom.js";
 import { reasonText } from "./http.js";
 import { saidText } from "./said.js";
+import { fill } from "./words.js";
 
-const ASKED = "headroom-rescue";
+const MOST_OFFERS = 50;
 
 /** The two settings; the server reads them with every prompt, so nothing here has to act on them. */
 export const rescueSettings = [
@@ -29,7 +30,11 @@ export const rescueSettings = [
 /** What the server says about a prompt that ran out of memory, in the reader's language. */
 export const failureText = (failure, words) => saidText(failure.said, failure.text, words);
 
-/** What the event `headroom.rescue` means: an offer, or a message {severity, summary, detail}. */
+/**
+ * What the event `headroom.rescue` means: an offer, or a message {severity, summary, detail}.
+ * @param {{ prompt_id: string, failure: Failure, rescued_as?: string | null, rescued_from?: string | null }} event
+ * @param {Words} words
+ */
 export function rescueMessage(event, words) {
   const { failure } = event;
   const detail = failureText(failure, words);
@@ -39,8 +44,12 @@ export function rescueMessage(event, words) {
   return { severity: "warn", summary: words.rescueTitle, detail };
 }
 
-/** The part of a run's entry in the panel; null for a run that memory had nothing to do with. */
-export function rescueEntry(run, words) {
+/**
+ * The part of a run's entry in the panel; null for a run that memory had nothing to do with.
+ * @param {Run} run
+ * @param {Words} words
+ */
+export function rescueEntry(run, words, onRescue) {
   const { failure } = run;
   if (!failure && !run.rescued_from) return null;
   return h(
@@ -48,65 +57,92 @@ export function rescueEntry(run, words) {
     { "data-rescue": run.prompt_id },
     run.rescued_from && !failure ? h("p", {}, words.rescueSecond) : null,
     failure ? h("p", {}, failureText(failure, words)) : null,
-    failure?.can_rescue ? button(run.prompt_id, words) : null,
+    failure?.can_rescue ? button(run.prompt_id, words, onRescue) : null,
   );
 }
 
-function button(promptId, words) {
-  const ask = (event) => {
-    event.target.disabled = true;
-    event.target.dispatchEvent(new CustomEvent(ASKED, { bubbles: true, detail: promptId }));
+/**
+ * `onRescue(id)` tells, once the server has answered, whether the prompt runs again.
+ * @param {string} promptId
+ * @param {Words} words
+ * @param {(promptId: string) => Promise<boolean>} onRescue
+ */
+function button(promptId, words, onRescue) {
+  const press = async ({ currentTarget: pressed }) => {
+    pressed.disabled = true;
+    pressed.disabled = await onRescue(promptId);
   };
-  return h("button.headroom-button.headroom-primary", { type: "button", onclick: ask }, words.rescueButton);
+  const attributes = { type: "button", "data-focus": `rescue ${promptId}`, onclick: press };
+  return h("button.headroom-button.headroom-primary", attributes, words.rescueButton);
 }
 
-/** Shows offers and messages, and passes on what is asked for here and in the panel. */
+/** Shows offers, all in one box, and messages; `ask(id)` queues a prompt again. */
 export function createRescue({ http, words, notify }) {
+  /**
+   * The failures that are offered, by prompt, the newest last.
+   * @type {Map<string, Failure>}
+   */
   const offers = new Map();
-  let stack = null;
+  const box = h("div.headroom-toast", { role: "alert", "aria-atomic": "false", hidden: true });
+
+  function draw() {
+    const texts = words();
+    box.hidden = !offers.size;
+    redraw(box, () => (offers.size ? [heading(texts), list(texts)] : []));
+  }
+
+  function heading(texts) {
+    const title = offers.size > 1 ? fill(texts.rescueMany, { count: offers.size }) : texts.rescueTitle;
+    const attributes = { type: "button", "aria-label": texts.rescueClose, "data-focus": "close", onclick: closeAll };
+    return h("header.headroom-line", {}, h("b", {}, title), h("button.headroom-close", attributes, "✕"));
+  }
+
+  function list(texts) {
+    const entry = ([promptId, failure]) =>
+      h("li.headroom-rescue", { "data-offer": promptId }, h("p", {}, failureText(failure, texts)), button(promptId, texts, ask));
+    return h("ul", {}, [...offers].reverse().map(entry));
+  }
+
+  function closeAll() {
+    offers.clear();
+    draw();
+  }
 
   function close(promptId) {
-    offers.get(promptId)?.remove();
+    if (offers.delete(promptId)) draw();
+  }
+
+  function offer(promptId, failure) {
     offers.delete(promptId);
+    offers.set(promptId, failure);
+    const [oldest] = offers.keys();
+    if (offers.size > MOST_OFFERS) offers.delete(oldest);
+    draw();
   }
 
-  function offer(promptId, { summary, detail }) {
-    close(promptId);
-    const texts = words();
-    const dismiss = { type: "button", "aria-label": texts.rescueClose, onclick: () => close(promptId) };
-    const toast = h(
-      "div.headroom-toast.headroom-rescue",
-      { role: "alert", "data-offer": promptId },
-      h("header.headroom-line", {}, h("b", {}, summary), h("button.headroom-close", dismiss, "✕")),
-      h("p", {}, detail),
-      button(promptId, texts),
-    );
-    offers.set(promptId, toast);
-    stack.append(toast);
-  }
-
-  async function ask({ target, detail: promptId }) {
+  async function ask(promptId) {
     try {
       await http.rescue(promptId);
       close(promptId);
+      return true;
     } catch (error) {
-      target.disabled = false;
       notify("warn", words().rescueTitle, reasonText(error, words()));
+      return false;
     }
   }
 
   return {
+    ask,
+    draw,
     /** Once, when the page is there. */
     setup() {
       const href = new URL("../rescue.css", import.meta.url).href;
       document.head.append(h("link", { rel: "stylesheet", href }));
-      stack = h("div.headroom-toasts");
-      document.body.append(stack);
-      document.addEventListener(ASKED, ask);
+      document.body.append(box);
     },
     onEvent({ detail: event }) {
       const message = rescueMessage(event, words());
-      if (message.offer) return offer(event.prompt_id, message);
+      if (message.offer) return offer(event.prompt_id, event.failure);
       close(event.prompt_id);
       return notify(message.severity, message.summary, message.detail);
     },

@@ -3,6 +3,7 @@
 export const RESCUE_WORDS = {
   en: {
     rescueTitle: "Out of memory",
+    rescueMany: "Out of memory: {count} prompts",
     rescueButton: "Run again with OOM Guard",
     rescueClose: "Close",
     rescueRuns: "Out of memory: it runs again with OOM Guard",
@@ -12,6 +13,7 @@ export const RESCUE_WORDS = {
   },
   zh: {
     rescueTitle: "内存不足",
+    rescueMany: "内存不足：{count} 个任务",
     rescueButton: "使用 OOM Guard 再次运行",
     rescueClose: "关闭",
     rescueRuns: "内存不足：正在使用 OOM Guard 再次运行",

@@ -1,30 +1,30 @@
 // The lower half of the panel: which run, its timeline, what happened in it, and its nodes.
 import { adviceView, rangeText } from "./advice.js";
 import { timeline } from "./chart.js";
-import { h, onPress } from "./dom.js";
+import { h } from "./dom.js";
 import { actionText, gaveUpLine, happened, oomLine } from "./happened.js";
 import { rescueEntry } from "./rescue.js";
-import { clock, compactMib, growthText, isNothing, mib, seconds, signedMib } from "./format.js";
-import { COLUMNS, isExact, LEVELS, namesOf, sortNodes, usedColumns, usedDevices } from "./runs.js";
-import { hueOf } from "./timeline.js";
+import { clock, mib, seconds, signedMib } from "./format.js";
+import { NARROW } from "./node_table.js";
+import { namesOf, peakText, usedDevices } from "./runs.js";
 import { fill } from "./words.js";
 
-const MOST_ROWS = 300;
-/** Below these widths names need the room of the least asked-for columns. */
-const NARROW = 300;
-const VERY_NARROW = 220;
 const SIGNS = { running: "…", success: "✓", error: "✕", interrupted: "■" };
-const HEADINGS = { title: "title", peak: "peak", vram: "vramDelta", ram: "ramDelta", seconds: "time" };
 
-/** The list to choose a run from, the newest first. */
-export function runPicker(runs, selectedId, { words, width, onChoose }) {
+/**
+ * The list to choose a run from, the newest first.
+ * @param {Run[]} runs
+ * @param {string} selectedId
+ * @param {Drawing} options
+ */
+export function runPicker(runs, selectedId, { words, width, actions }) {
   const text = width < NARROW ? shortText : optionText;
   const options = runs.map((run) =>
     h("option", { value: run.prompt_id, selected: run.prompt_id === selectedId }, text(run, words)),
   );
   return h(
     "select.headroom-select",
-    { "aria-label": words.runs, onchange: (event) => onChoose(event.target.value) },
+    { "aria-label": words.runs, "data-focus": "picker", onchange: (event) => actions.choose(event.currentTarget.value) },
     options,
   );
 }
@@ -38,10 +38,14 @@ function optionText(run, words) {
   return [shortText(run), ...peak, words[run.status] ?? run.status].join(" · ");
 }
 
-/** Figures in large type: time, peak VRAM of each device, peak RAM; below a peak how much is new. */
+/**
+ * Figures in large type: time, peak VRAM of each device, peak RAM; below a peak how much is new.
+ * @param {Run} run
+ * @param {Words} words
+ */
 export function runFigures(run, words) {
-  const figure = (key, name, text, grown = null) =>
-    h("div.headroom-figure", { "data-figure": key }, h("b", {}, text), h("span", {}, name), grown);
+  const figure = (key, name, text, added = null) =>
+    h("div.headroom-figure", { "data-figure": key }, h("b", {}, text), h("span", {}, name), added);
   const grown = (peak, samples) => {
     const first = samples?.find((sample) => sample !== null);
     if (first === undefined || peak === null) return null;
@@ -59,13 +63,11 @@ export function runFigures(run, words) {
   return h("div.headroom-figures", {}, figure("seconds", words.time, seconds(run.seconds)), vram, ram);
 }
 
-/** A peak, marked where it is only the least that it was. */
-function peakText(part, words, write) {
-  const amount = write(part.peak_vram_mib);
-  return isExact(part) ? amount : fill(words.atLeast, { amount });
-}
-
-/** The smallest GPU that a run would have fitted, as its record tells; null where it does not. */
+/**
+ * The smallest GPU that a run would have fitted, as its record tells; null where it does not.
+ * @param {Run} run
+ * @param {Words} words
+ */
 export function fitsLine({ fits }, words) {
   if (!fits) return null;
   const range = rangeText(fits.smallest_mib, words);
@@ -76,112 +78,39 @@ export function fitsLine({ fits }, words) {
   return h("p.headroom-fits", { "data-fits": fits.kind }, text, h("small", {}, words.fitsKind));
 }
 
-/** Chart, out-of-memory attempts, advice, table of one run, and what the memory nodes did in it. */
-export function runDetails(run, { words, width, sort, advice = [], onSort, onPick, onApply, onPlan }) {
+/** How the entries of a run call the nodes that they are about. */
+function namer(run) {
   const names = namesOf(run);
-  const name = (entry) => names.get(entry.node_id) ?? entry.class_type ?? "HTTP";
+  return (entry) => names.get(entry.node_id) ?? entry.class_type ?? "HTTP";
+}
+
+/**
+ * Figures, chart, out-of-memory attempts and advice of one run.
+ * @param {Run} run
+ * @param {Advice[]} advice
+ * @param {Drawing} options
+ */
+export function runDetails(run, advice, { words, width, actions }) {
+  const name = namer(run);
   const oom = (run.oom ?? []).map((entry) => oomLine(entry, name(entry), words));
   const gaveUp = (run.gave_up ?? []).map((entry) => gaveUpLine(entry, name(entry), words));
-  const actions = (run.actions ?? []).map((entry) =>
-    h("li.headroom-action", {}, actionText(entry, name(entry), words)),
-  );
   return [
     runFigures(run, words),
     fitsLine(run, words),
-    timeline(run, width, words, onPick),
-    rescueEntry(run, words),
+    timeline(run, width, words, actions.pickNode),
+    rescueEntry(run, words, actions.rescue),
     happened([...oom, ...gaveUp], words.oomTried),
-    adviceView(run, advice, { words, onApply, onPick, onPlan }),
-    nodeTable(run, { names, words, width, sort, onSort, onPick }),
-    happened(actions, words.actions),
+    adviceView(run, advice, { words, actions }),
   ].filter((part) => part !== null);
 }
 
-/** The columns that there is room for. */
-export function shownColumns(run, width) {
-  const used = usedColumns(run);
-  const crowded = used.includes("peak") ? [width < NARROW && "ram", width < VERY_NARROW && "vram"] : [];
-  return used.filter((key) => !crowded.includes(key));
-}
-
-function nodeTable(run, { names, words, width, sort, onSort, onPick }) {
-  const keys = shownColumns(run, width);
-  const sorted = sortNodes(run.nodes, keys.includes(sort.key) ? sort.key : "seconds", sort.descending);
-  const highest = Math.max(1, ...run.nodes.map((node) => node.peak_vram_mib ?? 0));
-  const left = run.nodes.length - MOST_ROWS + (run.nodes_left_out ?? 0);
-  return h(
-    "div.headroom-scroll",
-    { "data-run": run.prompt_id, "data-status": run.status },
-    h(
-      "table.headroom-table",
-      {},
-      h("thead", {}, h("tr", {}, keys.map((key) => heading(key, words, sort, onSort)))),
-      h("tbody", {}, sorted.slice(0, MOST_ROWS).map((node) => row(node, { keys, highest, device: run.device, names, words, onPick }))),
-    ),
-    left > 0 ? h("p.headroom-quiet", {}, fill(words.more, { count: left })) : null,
-  );
-}
-
-function heading(key, words, sort, onSort) {
-  const chosen = sort.key === key;
-  const arrow = chosen ? (sort.descending ? " ▾" : " ▴") : "";
-  const order = chosen ? (sort.descending ? "descending" : "ascending") : "none";
-  return h(
-    "th",
-    { "data-column": key, "aria-sort": order, title: words[`${HEADINGS[key].replace("Delta", "")}Tip`], ...onPress(() => onSort(key)) },
-    words[HEADINGS[key]] + arrow,
-  );
-}
-
-/** A row is pressed anywhere with a pointer, and by the button in it with keys. */
-function row(node, options) {
-  const kind = { failed: ".headroom-failed", stopped: ".headroom-stopped" }[node.status] ?? "";
-  return h(
-    `tr${kind}${node.cached ? ".headroom-cached" : ""}`,
-    { "data-node": node.node_id, onclick: () => options.onPick(node) },
-    node.cached ? cachedCells(node, options) : options.keys.map((key) => cell(node, key, options)),
-  );
-}
-
-/** A cached node has no figures: its name takes their place. */
-function cachedCells(node, options) {
-  return [titleCell(node, options, options.keys.length - 1), h("td", {}, options.words.cached)];
-}
-
-function cell(node, key, options) {
-  const value = COLUMNS[key](node);
-  if (key === "title") return titleCell(node, options);
-  if (key === "peak") return peakCell(node, options);
-  if (key === "seconds") return h("td", {}, seconds(value));
-  if (value === null) return h("td");
-  return growthCell(value, LEVELS[key](node), options.words);
-}
-
-/** By how much something grew, and below it what it is now in all. */
-function growthCell(growth, level, words) {
-  const text = signedMib(growth).replace(/ ([MG])iB$/, "$1").replace(/^0M$/, "0");
-  const all = isNothing(growth) ? null : h("small", {}, fill(words.inAll, { level: compactMib(level) }));
-  return h("td", { title: growthText(growth, level, words) }, text, all);
-}
-
-function titleCell(node, { names, words }, colspan = null) {
-  const name = names.get(node.node_id);
-  const end = { failed: words.failedHere, stopped: words.stoppedHere }[node.status];
-  return h(
-    "td",
-    { title: `${COLUMNS.title(node)} · ${node.class_type} · #${node.node_id}${end ? ` (${end})` : ""}`, colspan },
-    h("i.headroom-dot", { style: { "--hue": hueOf(node.class_type) } }),
-    h("button.headroom-link", { type: "button", "aria-label": fill(words.findNode, { node: name }) }, name),
-  );
-}
-
-/** The peak on the run's main device, and small below it those on the others. */
-function peakCell(node, { highest, device, words }) {
-  const value = node.peak_vram_mib ?? null;
-  if (value === null) return h("td", {}, "");
-  const share = `${((value / highest) * 100).toFixed(1)}%`;
-  const others = usedDevices(node).filter((other) => other.device && other.device !== device);
-  const lines = others.map((other) => h("small", {}, `${other.device} ${peakText(other, words, compactMib)}`));
-  const title = isExact(node) ? mib(value) : `${peakText(node, words, mib)} (${words.atLeastTip})`;
-  return h("td.headroom-peak", { title, style: { "--share": share } }, peakText(node, words, compactMib), lines);
+/**
+ * What the memory nodes did in a run.
+ * @param {Run} run
+ * @param {Words} words
+ */
+export function runActions(run, words) {
+  const name = namer(run);
+  const lines = (run.actions ?? []).map((entry) => h("li.headroom-action", {}, actionText(entry, name(entry), words)));
+  return lines.length ? [happened(lines, words.actions)] : [];
 }

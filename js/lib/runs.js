@@ -1,4 +1,5 @@
 // The record of one run, as GET /headroom/runs gives it, turned into what badges and tables show.
+import { fill } from "./words.js";
 
 /** Parts of an execution id: "5:12" is node 12 in the subgraph of node 5. */
 export function pathOf(executionId) {
@@ -73,7 +74,12 @@ export const COLUMNS = {
   seconds: (node) => (node.cached ? null : (node.seconds ?? null)),
 };
 
-/** The run with guards that the server put in called as the user's language calls them. */
+/**
+ * The run with guards that the server put in called as the user's language calls them.
+ * @param {Run} run
+ * @param {Words} words
+ * @returns {Run}
+ */
 export function withGuardsNamed(run, words) {
   const named = (node) => {
     const [, from, slot] = /^headroom-guard-(.+)-(\d+)_*$/.exec(node.node_id) ?? [];
@@ -82,7 +88,10 @@ export function withGuardsNamed(run, words) {
   return { ...run, nodes: run.nodes.map(named) };
 }
 
-/** The names of a run's nodes by id: equal titles are told apart by their number. */
+/**
+ * The names of a run's nodes by id: equal titles are told apart by their number.
+ * @param {Run} run
+ */
 export function namesOf(run) {
   const titles = run.nodes.map(COLUMNS.title);
   const isShared = (title) => titles.indexOf(title) !== titles.lastIndexOf(title);
@@ -122,6 +131,12 @@ export function isExact({ peak_vram_mib: peak, peak_vram_at_most_mib: most }) {
   return most === undefined || (most !== null && most <= 1.01 * peak);
 }
 
+/** A peak, marked where it is only the least that it was; `write` makes a text of MiB. */
+export function peakText(part, words, write) {
+  const amount = write(part.peak_vram_mib);
+  return isExact(part) ? amount : fill(words.atLeast, { amount });
+}
+
 /** The devices of a run, or of a node in it, that have a peak: the record's own figures are one's. */
 export function usedDevices(part) {
   const used = (part.devices ?? []).filter((device) => device.peak_vram_mib !== null);
@@ -133,7 +148,10 @@ export function firstColumn(run) {
   return usedColumns(run).includes("peak") ? "peak" : "seconds";
 }
 
-/** True when the run may still change. */
+/**
+ * True when the run may still change.
+ * @param {Run} run
+ */
 export function isRunning(run) {
   return run.status === "running";
 }

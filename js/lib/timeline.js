@@ -23,7 +23,10 @@ export function memoryTicks(limitMib, wanted) {
   return found;
 }
 
-/** Seconds that the horizontal axis covers; a running node's band reaches the newest sample. */
+/**
+ * Seconds that the horizontal axis covers; a running node's band reaches the newest sample.
+ * @param {Run} run
+ */
 export function duration(run) {
   const samples = run.samples?.seconds ?? [];
   const ends = run.nodes.flatMap((node) => node.spans.map((span) => span[1] ?? span[0]));
@@ -33,26 +36,22 @@ export function duration(run) {
 /**
  * One band for each span of each node: {node, index, lane, x, width} with x and width in pixels.
  * Spans that overlap (async nodes) go to different lanes.
+ * @param {Run} run
  */
 export function bands(run, pixels) {
   const whole = duration(run);
-  const found = [];
-  for (const [index, node] of run.nodes.entries()) {
-    for (const [start, end] of node.spans) {
-      found.push({ node, index, start, end: end ?? whole });
-    }
-  }
-  found.sort((one, other) => one.start - other.start);
+  const spans = run.nodes.flatMap((node, index) =>
+    node.spans.map(([start, end]) => ({ node, index, start, end: end ?? whole })));
+  spans.sort((one, other) => one.start - other.start);
+  /** @type {number[]} */
   const laneEnds = [];
-  for (const band of found) {
-    let lane = laneEnds.findIndex((end) => end <= band.start + 1e-9);
-    if (lane < 0) lane = laneEnds.length;
-    laneEnds[lane] = band.end;
-    band.lane = lane;
-    band.x = (band.start / whole) * pixels;
-    band.width = Math.max(((band.end - band.start) / whole) * pixels, 1);
-  }
-  return found;
+  return spans.map((span) => {
+    const free = laneEnds.findIndex((end) => end <= span.start + 1e-9);
+    const lane = free < 0 ? laneEnds.length : free;
+    laneEnds[lane] = span.end;
+    const width = Math.max(((span.end - span.start) / whole) * pixels, 1);
+    return { ...span, lane, x: (span.start / whole) * pixels, width };
+  });
 }
 
 /** Points [x, y] of a line; null samples are left out. */
@@ -94,6 +93,6 @@ export function bandsAt(found, moment) {
 /** A hue for each class of node, the same in every run and in both themes. */
 export function hueOf(classType) {
   let hash = 7;
-  for (const letter of String(classType)) hash = (hash * 31 + letter.codePointAt(0)) >>> 0;
+  for (const letter of String(classType)) hash = (hash * 31 + (letter.codePointAt(0) ?? 0)) >>> 0;
   return Math.round((hash * 137.508) % 360);
 }

@@ -1,5 +1,6 @@
 // Wires of LiteGraph's graphs, also where they cross the edge of a subgraph. Sources are objects
 // with `connect(node, index)`: a node's output, or an input of the subgraph that the wire is in.
+/** @typedef {{ node?: any, slot?: number, input?: any, type: any, name: any, connect: (to: any, index: number) => void }} Source */
 import { findNode } from "./graph.js";
 import { pathOf } from "./runs.js";
 
@@ -7,7 +8,8 @@ import { pathOf } from "./runs.js";
 export class CannotApply extends Error {
   constructor(key, values) {
     super(key);
-    Object.assign(this, { key, values });
+    this.key = key;
+    this.values = values;
   }
 }
 
@@ -32,7 +34,10 @@ function linkSource(graph, link) {
   return outputSource(graph.getNodeById(link.origin_id), link.origin_slot, link.parentId);
 }
 
-/** Output `slot` of a node as a source. */
+/**
+ * Output `slot` of a node as a source.
+ * @returns {Source}
+ */
 export function outputSource(node, slot, reroute) {
   return {
     node, slot, type: node.outputs[slot]?.type, name: node.outputs[slot]?.name,
@@ -40,6 +45,7 @@ export function outputSource(node, slot, reroute) {
   };
 }
 
+/** @returns {Source} */
 function subgraphInput(graph, slot, reroute) {
   const input = graph.inputs[slot];
   return {

@@ -154,18 +154,17 @@ SHOWN = "id => app.graph.getNodeById(id).widgets.map(w => w.value).find(v => v?.
 
 
 @CANVAS
-def test_reports_on_a_chinese_canvas_are_chinese_and_english_on_the_wire(
+def test_widgets_of_other_packs_keep_what_the_server_sent_them_in_every_language(
     cpu_server, open_page, nodes2
 ):
     comfy = open_page(cpu_server, locale="zh", nodes2=nodes2)
     comfy.load_prompt({**REPORTS, "1": node("EmptyImage", width=8, height=8, batch_size=1,
                                             color=3 + nodes2)})
     run = comfy.run()
-    comfy.until(lambda: "移动了 0 MiB" in (comfy.page.evaluate(SHOWN, 3) or ""))
-    assert "| 节点 | 秒 | 内存 之前 | 之后 |" in comfy.page.evaluate(SHOWN, 5)
     told = comfy.get(f"/history/{run['prompt_id']}")[run["prompt_id"]]["outputs"]
-    assert told["3"]["text"] == told["2"]["text"] and "0.0 MiB moved" in told["3"]["text"][0]
-    assert told["5"]["text"] == told["4"]["text"] and "| node" in told["5"]["text"][0]
+    for key in ("3", "5"):
+        [sent] = told[key]["text"]
+        comfy.until(lambda: comfy.page.evaluate(SHOWN, int(key)) == sent)  # noqa: B023
 
 
 def test_the_settings_speak_chinese_too(cpu_server, open_page):

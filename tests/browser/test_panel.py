@@ -2,6 +2,7 @@
 
 import pytest
 from support.browser import growth_text, mib_text, seconds_text
+from support.canvas_history import FRAME
 from support.prompts import picture, sampling
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
@@ -128,10 +129,29 @@ def test_offload_takes_exactly_that_model_off_the_gpu(gpu, open_page):
         {each["id"]: each["loaded_mib"] for each in loaded[1:]})
 
 
+BINDING = {"commandId": "Headroom.Purge", "combo": {"key": "h", "ctrl": True, "shift": True}}
+
+
+def bound(is_bound):
+    return {"Comfy__Keybinding__NewBindings": [BINDING] if is_bound else []}
+
+
+def press(comfy):
+    comfy.page.locator("canvas#graph-canvas").focus()
+    comfy.page.keyboard.press("Control+Shift+H")
+
+
+def test_no_key_purges_until_the_user_has_bound_one(gpu, open_page):
+    comfy = open_page(gpu, **bound(False)).load_prompt(sampling(seed=33))
+    press(comfy)
+    comfy.page.evaluate(FRAME)
+    assert comfy.asked == []
+
+
 @pytest.mark.parametrize("how", ["button", "command", "keys"])
 def test_purge_unloads_the_models_and_says_what_it_freed(gpu, open_page, how):
     seed = {"button": 30, "command": 31, "keys": 32}[how]
-    comfy = open_page(gpu).load_prompt(sampling(seed=seed))
+    comfy = open_page(gpu, **bound(how == "keys")).load_prompt(sampling(seed=seed))
     comfy.run()
     panel = comfy.open_panel()
     assert comfy.get("/headroom/memory")["devices"][0]["models_mib"] > 0
@@ -141,8 +161,7 @@ def test_purge_unloads_the_models_and_says_what_it_freed(gpu, open_page, how):
     elif how == "command":
         comfy.page.evaluate("() => app.extensionManager.command.execute('Headroom.Purge')")
     else:
-        comfy.page.locator("canvas#graph-canvas").focus()
-        comfy.page.keyboard.press("Control+Shift+H")
+        press(comfy)
     assert "MiB of VRAM freed" in comfy.toast()
     assert comfy.get("/headroom/memory")["devices"][0]["models_mib"] == 0
 

@@ -93,7 +93,7 @@ def test_nothing_means_nothing_and_chinese_is_spoken(gpu, open_page):
     offer.get_by_role("button", name="使用 OOM Guard 再次运行").wait_for()
     offer_words = offer.inner_text()
     assert "运行时显存不足，请求" in offer_words and not ENGLISH.search(offer_words)
-    offer.get_by_role("button", name="关闭").click()
+    comfy.page.locator(".headroom-toast").get_by_role("button", name="关闭").click()
     offer.wait_for(state="detached")
     fails_twice_in_chinese(gpu, comfy, run["prompt_id"])
 

@@ -45,6 +45,7 @@ PAGE = """<!doctype html><link rel="stylesheet" href="/js/headroom.css">
     pickNode: (node) => picked.push(node.node_id),
     purge: () => http.purge(),
     apply: (advice) => applied.push(advice.map((item) => item.id)),
+    rescue: rescue.ask,
   });
   rescue.setup();
   panel.mount(document.getElementById("panel"));
@@ -81,6 +82,28 @@ class PanelPage:
     @property
     def panel(self) -> Any:
         return self.page.locator(".headroom-panel")
+
+    def offer(self, number: int) -> None:
+        """Let the server tell of a prompt that ran out of memory and can run again."""
+        event = {"prompt_id": f"f{number}", "rescued_as": None, "rescued_from": None,
+                 "failure": {"can_rescue": True, "text": f"Failure {number}.", "said": None}}
+        self.page.evaluate("event => rescue.onEvent({ detail: event })", event)
+
+    def speak(self, locale: str) -> None:
+        """Choose another language, as a user does in the settings of the page."""
+        self.page.evaluate("locale => { window.locale = locale; panel.draw(); rescue.draw(); }",
+                           locale)
+
+    def posts(self, count: int) -> None:
+        """Wait until the page has asked the server for so many changes."""
+        for _ in range(200):
+            if len(self.posted) >= count:
+                return
+            self.page.wait_for_timeout(50)
+
+    def focused(self) -> str:
+        """What has the focus, by its name for keys; "" for nothing of ours."""
+        return str(self.page.evaluate("() => document.activeElement.dataset.focus ?? ''"))
 
     def move_over(self, root: str) -> None:
         """Move the pointer to the middle of everything that is drawn in `root`."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools import demo, progress, table, test
+from devtools import demo, progress, table
 
 ROOT = Path(demo.__file__).resolve().parent.parent
 NODE = {
@@ -92,7 +92,3 @@ def test_help_needs_no_environment(words):
 def test_a_wrong_port_is_refused():
     done = run_dev("demo", "--port", "99999")
     assert done.returncode == 2 and "a port is a number from 1 to 65535" in done.stderr
-
-
-def test_the_version_of_node_is_read_and_zero_when_there_is_none(tmp_path):
-    assert test.node_version(sys.executable) == 0

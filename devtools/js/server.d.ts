@@ -1,0 +1,58 @@
+// What the server of the pack answers, as far as the page reads it, and what its modules share.
+// `any` where the page only passes on what it got.
+
+interface Said { key?: string; text?: string; values?: any }
+
+interface RunNode {
+  node_id: string; display_node_id?: string | null; class_type: string; title?: string | null;
+  status: string; cached: boolean; seconds: number | null; spans: [number, number | null][];
+  growth_mib?: number | null; vram_before_mib: number | null; vram_after_mib: number | null;
+  peak_vram_mib: number | null; peak_vram_at_most_mib?: number | null;
+  rss_before_mib: number | null; rss_after_mib: number | null; devices?: any[];
+}
+
+interface Failure { can_rescue: boolean; text: string; said?: Said | null }
+
+interface Run {
+  prompt_id: string; status: string; device: string | null; started_at: number; seconds: number;
+  peak_vram_mib: number | null; peak_vram_at_most_mib?: number | null; peak_rss_mib: number | null;
+  vram_total_mib: number | null; vram_source: string; nodes: RunNode[]; nodes_left_out?: number;
+  samples?: { seconds: number[]; vram_mib: (number | null)[]; rss_mib: (number | null)[]; devices?: any };
+  oom?: any[]; actions?: any[]; gave_up?: any[]; devices?: any[];
+  failure?: Failure | null; rescued_from?: string | null; rescued_as?: string | null;
+  fits?: { kind: string; smallest_mib: [number, number]; at_least?: boolean; cards_gib?: number[] } | null;
+}
+
+interface Memory {
+  busy: boolean; reserve_mib?: number | null; devices: any[]; ram: any; models: any[];
+  peaks?: { since: number; devices: Record<string, number>; rss_mib: number | null } | null;
+}
+
+interface Report { headline: string; text: string; steps?: string[]; figures?: any[]; said?: any }
+
+interface Advice {
+  id: string; kind: string; text: string; values: any; saves_mib: [number, number]; node_ids?: string[];
+  changes_picture: boolean; cost?: string | null; edit?: any; measured_mib?: { mib: number } | null;
+  expected_mib?: [number, number];
+}
+
+interface Sorting { key: string; descending: boolean }
+
+/** What the panel knows. */
+interface PanelState {
+  memory: Memory | null; runs: Run[]; run: Run | null; advice: { of: string | null; items: Advice[] };
+  chosen: string | null; sort: Sorting | null; trouble: string | null; report: Report | null;
+}
+
+type Words = typeof import("../../js/lib/words.js").LANGUAGES.en;
+
+/** What the buttons of the panel do. */
+interface Actions {
+  pickNode(node: RunNode): void; rescue(promptId: string): Promise<boolean>;
+  apply(items: Advice[], run: Run): void; plan(run: Run, gib: number): Promise<Advice[] | null>;
+  choose(promptId: string): void; sortBy(key: string): void; offload(model: any): void;
+  reserve(mib: number): void; resetPeaks(): void; purge(): Promise<void>;
+}
+
+/** What the parts of a run are drawn with. */
+interface Drawing { words: Words; width: number; actions: Actions }

@@ -1,0 +1,160 @@
+// The panel as it is drawn: its parts from top to bottom, and which of them have to be drawn again.
+import { h, redraw } from "./dom.js";
+import { heldPeaks, memoryCards, modelList, reserveControl } from "./memory_view.js";
+import { nodeTable } from "./node_table.js";
+import { runActions, runDetails, runPicker } from "./run_view.js";
+import { reportText } from "./said.js";
+
+const NARROWEST = 120;
+
+/**
+ * The panel in `container`. It shows what is in `state` when `draw()` is called, in the language that
+ * `words()` gives then; `actions` are what its buttons do.
+ * @param {HTMLElement} container
+ * @param {{ state: PanelState, words: () => Words, sorting: () => Sorting, actions: Actions }} options
+ */
+export function createView(container, { state, words, sorting, actions }) {
+  /**
+   * What each part shows, as text.
+   * @type {Map<string, unknown>}
+   */
+  const drawn = new Map();
+  const resize = new ResizeObserver(() => draw());
+  let { texts, parts } = build();
+
+  /** The whole panel in the user's language, with nothing in its parts yet. */
+  function build() {
+    const now = words();
+    const built = panelParts(now, pressPurge);
+    drawn.clear();
+    container.replaceChildren(built.root);
+    resize.disconnect();
+    resize.observe(built.parts.run);
+    return { texts: now, parts: built.parts };
+  }
+
+  async function pressPurge() {
+    parts.purge.disabled = true;
+    parts.purge.textContent = texts.purging;
+    await actions.purge();
+  }
+
+  function draw() {
+    if (texts !== words()) ({ texts, parts } = build());
+    show("error", state.trouble, () => (state.trouble ? [state.trouble] : []));
+    show("report", state.report, () => (state.report ? [reportView(state.report, texts)] : []));
+    drawPurge();
+    if (state.memory) drawMemory(state.memory);
+  }
+
+  /** Draw a part again only when what it shows has changed, so that hover and open parts stay. */
+  function show(part, shown, content) {
+    const key = typeof shown === "object" ? JSON.stringify(shown) : shown;
+    if (drawn.get(part) === key) return;
+    redraw(parts[part], content);
+    drawn.set(part, key);
+  }
+
+  /** Why nothing can be asked of the server now; null when it can. */
+  const off = () => state.trouble ?? (state.memory?.busy ? texts.busyTip : null);
+
+  function drawPurge() {
+    const reason = off();
+    if (drawn.get("purge") === reason) return;
+    drawn.set("purge", reason);
+    parts.purge.disabled = Boolean(reason);
+    parts.purge.textContent = texts.purge;
+    parts.purge.title = reason ?? texts.purgeTip;
+  }
+
+  /** @param {Memory} memory */
+  function drawMemory(memory) {
+    const reason = off();
+    show("memory", [memory.devices, memory.ram, memory.peaks], () => memoryCards(memory, texts));
+    show("held", [memory.peaks?.since], () => heldPeaks(memory, texts, actions.resetPeaks));
+    show("reserve", [memory.reserve_mib], () => reserveControl(memory, texts, actions.reserve));
+    show("models", [memory.models, reason], () => modelList(memory, reason, texts, actions.offload));
+    if (state.run) drawRun(state.run, Math.max(NARROWEST, parts.run.clientWidth));
+    else drawNoRun();
+  }
+
+  function drawNoRun() {
+    for (const part of ["picker", "nodes", "actions"]) show(part, "", () => []);
+    show("run", "", () => [h("p.headroom-quiet", {}, texts.noRuns)]);
+  }
+
+  /**
+   * @param {Run} run
+   * @param {number} width
+   */
+  function drawRun(run, width) {
+    const listed = state.runs.map((one) => [one.prompt_id, one.status, Math.round(one.seconds)]);
+    const advice = state.advice.of === run.prompt_id ? state.advice.items : [];
+    const events = [run.oom?.map((entry) => entry.recovered), run.actions?.length];
+    const seen = [run.prompt_id, run.status, run.samples?.seconds.length, events, width];
+    const options = { words: texts, width, actions };
+    show("picker", [listed, run.prompt_id, width], () => [runPicker(state.runs, run.prompt_id, options)]);
+    show("run", [seen, advice.length], () => runDetails(run, advice, options));
+    show("nodes", [seen, sorting()], () => [nodeTable(run, sorting(), options)]);
+    show("actions", [seen], () => runActions(run, texts));
+  }
+
+  return {
+    draw,
+    /** Draw this part again next time, also when what it shows is the same. */
+    forget: (part) => drawn.delete(part),
+    isIn: (other) => other === container && container.hasChildNodes(),
+    close() {
+      resize.disconnect();
+      container.replaceChildren();
+    },
+  };
+}
+
+/**
+ * The panel's root, and the parts of it that are drawn again by their names.
+ * @param {Words} texts
+ * @param {() => void} onPurge
+ */
+function panelParts(texts, onPurge) {
+  const parts = {
+    purge: h("button.headroom-button.headroom-primary", { type: "button", onclick: onPurge }),
+    error: h("div.headroom-error", { role: "status" }),
+    report: h("div"),
+    memory: h("div.headroom-stack"),
+    held: h("div"),
+    reserve: h("div"),
+    models: h("div.headroom-stack", { role: "list", "aria-label": texts.loadedModels }),
+    picker: h("div"),
+    run: h("div.headroom-stack"),
+    nodes: h("div"),
+    actions: h("div"),
+  };
+  const { purge, error, report, memory, held, reserve, models, picker, run, nodes, actions } = parts;
+  const root = h(
+    "div.headroom-panel",
+    {},
+    h("header.headroom-line", {}, h("h2", {}, "Headroom"), purge),
+    error,
+    report,
+    section(texts.memory, memory, held, reserve),
+    section(texts.loadedModels, models),
+    section(texts.runs, picker, h("div.headroom-stack", {}, run, nodes, actions)),
+  );
+  return { root, parts };
+}
+
+function section(title, ...content) {
+  return h("section", {}, h("h3", {}, title), ...content);
+}
+
+/**
+ * What a purge or an offload has told, folded up.
+ * @param {Report} report
+ * @param {Words} texts
+ */
+function reportView(report, texts) {
+  const { headline, text } = reportText(report, texts);
+  const summary = h("summary", { "data-focus": "report" }, `${texts.report}: ${headline}`);
+  return h("details.headroom-report", {}, summary, h("pre", {}, text));
+}
