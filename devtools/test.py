@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Any other arguments go to pytest, which then runs alone; without arguments ruff, mypy, "
         "import-linter and the checks of the JavaScript run first. HEADROOM_DEV_HOME moves the "
-        f"cache, COMFYUI_PATH names the ComfyUI to test in, {NEWEST_VARIABLE} one with dynamic VRAM."
+        f"cache, COMFYUI_PATH names the ComfyUI to test in, {NEWEST_VARIABLE} one with dynamic "
+        "VRAM."
     )
     parser.add_argument("--python", help="test on this Python (3.12, or a path): unit tests and a "
                         "real server in which every node runs, or what PYTEST_ARGUMENTs say")

@@ -11,9 +11,9 @@ from .run import Run
 MAX_EVENTS = 25_000
 MAX_RUNS = 50
 
-# What to do with the run, for which node, in which prompt, and memory at that moment.
-Enter = Callable[[Run, str, Reading], None]
-Event = tuple[Enter, str, str, Reading]
+# What to do with the run, for which node, in which prompt, when, and memory as it was last read.
+Enter = Callable[[Run, str, Reading, float], None]
+Event = tuple[Enter, str, str, tuple[float, Reading]]
 
 
 class RunStore:
@@ -61,18 +61,18 @@ class Events:
 
     def sample(self, run: Run, reading: Reading) -> None:
         """Memory was read."""
-        self.append((_samples, "", run.prompt_id, reading))
+        self.append((_samples, "", run.prompt_id, (reading.at, reading)))
 
     def end(self, run: Run, reading: Reading) -> None:
         """The prompt has left the executor."""
-        self.append((_ends, "", run.prompt_id, reading))
+        self.append((_ends, "", run.prompt_id, (reading.at, reading)))
 
     def settle(
         self, run: Run, reading: Reading, outcome: Outcome | None, prompt: Prompt | None
     ) -> None:
         """Nothing more happens in this run; an outcome that nobody tells is guessed."""
-        self.append((_settles(outcome, prompt), "", run.prompt_id, reading))
-        self.append((self._tell_settled, "", run.prompt_id, reading))
+        self.append((_settles(outcome, prompt), "", run.prompt_id, (reading.at, reading)))
+        self.append((self._tell_settled, "", run.prompt_id, (reading.at, reading)))
 
     @property
     def are_many(self) -> bool:
@@ -89,25 +89,25 @@ class Events:
                 is_wanted = self.on_settled is not None or store.get(event.prompt_id) is event
                 self._entering = event if is_wanted else None
                 continue
-            enter, node_id, prompt_id, reading = event
+            enter, node_id, prompt_id, (at, reading) = event
             if self._entering is not None and prompt_id == self._entering.prompt_id:
-                enter(self._entering, node_id, reading)
+                enter(self._entering, node_id, reading, at)
 
-    def _tell_settled(self, run: Run, _node_id: str, _reading: Reading) -> None:
+    def _tell_settled(self, run: Run, _node_id: str, _reading: Reading, _at: float) -> None:
         if self.on_settled is not None:
             self.on_settled(run)
 
 
-def _samples(run: Run, _node_id: str, reading: Reading) -> None:
+def _samples(run: Run, _node_id: str, reading: Reading, _at: float) -> None:
     run.observe(reading)
 
 
-def _ends(run: Run, _node_id: str, reading: Reading) -> None:
+def _ends(run: Run, _node_id: str, reading: Reading, _at: float) -> None:
     run.end(reading)
 
 
 def _settles(outcome: Outcome | None, prompt: Prompt | None) -> Enter:
-    def settle(run: Run, _node_id: str, _reading: Reading) -> None:
+    def settle(run: Run, _node_id: str, _reading: Reading, _at: float) -> None:
         told = outcome or _guess(run)
         cached = [n for n in told.cached_node_ids if prompt is not None and prompt.has(n)]
         run.settle(Outcome(told.status, told.failed_node_id, tuple(cached)))

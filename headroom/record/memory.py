@@ -1,11 +1,13 @@
 """Memory at one moment, and what two moments tell about the time between them.
 
-torch keeps the largest reserve since the process began, so a peak below that leaves no trace there
-(and starting that counter again would spoil it for others who read it). It also adds up what it has
-given back to the driver. Where that sum stands still between two readings, the reserve can only
-have grown, and its peak is the later reading: exact, however short it was. Where it grew, memory
-was given back somewhere in between, and only bounds are known: what went back at once had been
-reserved at once, and torch counts how often it gave back.
+torch counts how much it has reserved at most since its counter was started again. The recorder
+reads the counter at the boundaries of nodes and starts it again there, so it stands for one node:
+exact, however short the peak was, and with every allocator of torch. Between two boundaries it is
+only read. A node that starts it again itself is noticed where it fell; its peak is "at least" then.
+
+Beside the reserve there are contexts, other processes, and the pages of dynamic VRAM. No counter
+has their peak: they are known at the two moments, and in between they count as what they were at
+the lower one for `at_least`, at the higher one for `at_most`.
 """
 
 from typing import NamedTuple
@@ -17,23 +19,27 @@ class Use(NamedTuple):
     """One device at one moment, in bytes; None where nobody tells.
 
     `used_bytes` is what every process uses, or without a driver that tells (then `total_bytes` is
-    None) what this one does; `reserved_bytes` what torch does of it, `returned_bytes` what torch
-    has ever given back and `emptied_count` in how many turns, `peak_bytes` its largest reserve so
-    far, `allocated_bytes` what tensors have of the reserve now.
+    None) what this one does; `reserved_bytes` what torch does of it, `peak_bytes` the most that it
+    has reserved since its counter began, `allocated_bytes` what tensors have of the reserve now.
+    `begins_again`: the counter was started again at this moment, after it was read.
     """
 
     used_bytes: int | None = None
     reserved_bytes: int = 0
-    returned_bytes: int | None = None
     peak_bytes: int | None = None
     total_bytes: int | None = None
     allocated_bytes: int | None = None
-    emptied_count: int | None = None
+    begins_again: bool = False
 
     @property
     def other_bytes(self) -> int:
         """What others use, and this process beside torch's reserve (contexts, dynamic VRAM)."""
         return max((self.used_bytes or 0) - self.reserved_bytes, 0)
+
+    @property
+    def counter_bytes(self) -> int | None:
+        """Where torch's counter stands after this moment."""
+        return self.reserved_bytes if self.begins_again else self.peak_bytes
 
 
 class Reading(NamedTuple):
@@ -74,62 +80,34 @@ def larger(one: Peaks, other: Peaks) -> Peaks:
     return tuple(_larger(*pair) for pair in zip(one, other, strict=True)) if one else other
 
 
+def perhaps(one: Peaks, other: Peaks) -> Peaks:
+    """Return the peaks of one time, to which those of the other may belong, or may not."""
+    return larger(one, tuple(
+        mine and most and Peak(mine.at_least, most.at_most)
+        for mine, most in zip(one, other, strict=True)
+    )) if one else one
+
+
 def reached(before: Use, after: Use) -> int | None:
     """Return the largest use that was certainly there after `before`."""
-    if after.used_bytes is None:
-        return None
-    is_new = _is_new_maximum(before, after)
-    reserve = after.peak_bytes if is_new else _returned_at_once(before, after)
-    others = min(before.other_bytes, after.other_bytes)
-    return max(after.used_bytes, others + (reserve or 0))
+    if after.used_bytes is None or after.peak_bytes is None:
+        return after.used_bytes
+    if after.peak_bytes == before.counter_bytes or before.counter_bytes is None:
+        return after.used_bytes
+    together = min(before.other_bytes, after.other_bytes) + after.peak_bytes
+    # Pages that yielded to torch and came back since were not there with all that it had.
+    return max(after.used_bytes, min(together, after.total_bytes or together))
 
 
 def _between(before: Use, after: Use) -> Peak | None:
-    certain = reached(before, after)
-    if certain is None:
-        return None
-    if before.used_bytes is None:
-        return Peak(certain, None)
+    certain, counted = reached(before, after), before.counter_bytes
+    if certain is None or before.used_bytes is None:
+        return None if certain is None else Peak(certain, None)
     at_least = max(certain, before.used_bytes)
-    reserve = _largest_reserve(before, after)
-    if reserve is None:
+    if after.peak_bytes is None or counted is None or after.peak_bytes < counted:
         return Peak(at_least, None)
     others = max(before.other_bytes, after.other_bytes)
-    return Peak(at_least, max(at_least, others + reserve))
-
-
-def _largest_reserve(before: Use, after: Use) -> int | None:
-    """Return what torch's reserve cannot have exceeded in between."""
-    if _is_new_maximum(before, after):
-        return after.peak_bytes
-    was_reset = (after.peak_bytes or 0) < (before.peak_bytes or 0)
-    bounds = [] if after.peak_bytes is None or was_reset else [after.peak_bytes]
-    returned = _returned(before, after)
-    if returned is not None:
-        bounds.append(after.reserved_bytes + returned)
-    return min(bounds, default=None)
-
-
-def _returned_at_once(before: Use, after: Use) -> int | None:
-    """Return what torch gave back in its largest turn at least."""
-    if before.emptied_count is None or after.emptied_count is None:
-        return None
-    returned, turns = _returned(before, after), after.emptied_count - before.emptied_count
-    return -(-returned // turns) if returned is not None and turns > 0 else None
-
-
-def _returned(before: Use, after: Use) -> int | None:
-    """Return what torch gave back in between, None where nobody counted."""
-    if before.returned_bytes is None or after.returned_bytes is None:
-        return None
-    returned = after.returned_bytes - before.returned_bytes
-    return returned if returned >= 0 else None  # fell: somebody reset the counters
-
-
-def _is_new_maximum(before: Use, after: Use) -> bool:
-    if before.peak_bytes is None or after.peak_bytes is None:
-        return False
-    return after.peak_bytes > before.peak_bytes
+    return Peak(at_least, max(at_least, others + after.peak_bytes))
 
 
 def _larger(one: Peak | None, other: Peak | None) -> Peak | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from ..host.types import NodeLabel
-from .memory import Peaks, Reading, larger, now
+from .memory import Peaks, Reading, larger, now, perhaps
 
 NodeStatus = Literal["running", "waiting", "done", "cached", "failed", "stopped"]
 MAX_NODES = 2000
@@ -66,6 +66,8 @@ class NodeTable:
         self._describe: Callable[[str], NodeLabel] | None = describe
         self._limit = limit
         self._open: dict[str, NodeRecord] = {}
+        self._read_at = 0.0
+        self._ran: dict[str, NodeRecord] = {}  # since memory was read at that time
         self.records: dict[str, NodeRecord] = {}
         self.left_out = 0
 
@@ -80,7 +82,7 @@ class NodeTable:
             # Taken up again without an end: it had only asked for lazy inputs until then.
             record.close(record.interrupted_by or reading)
         record.open(reading)
-        self._open[node_id] = record
+        self._open[node_id] = self._ran[node_id] = record
 
     def finished(self, node_id: str, reading: Reading) -> None:
         """The node's outputs are there; one that never began had them in the cache."""
@@ -93,8 +95,21 @@ class NodeTable:
             self._close(node_id, reading)
         record.status = "done" if known and record.status != "cached" else "cached"
 
-    def observe(self, at: float, peaks: Peaks) -> None:
-        """These peaks were reached up to this time; they count for the nodes that ran then."""
+    def observe(self, peaks: Peaks, at: float) -> None:
+        """These peaks were reached since the last reading, as the one at this time tells.
+
+        They count for a node that ran all the time, or as the only one. Where several nodes ran
+        in turns they may be any one's.
+        """
+        since, self._read_at = self._read_at, at
+        ran, self._ran = self._ran, dict(self._open)
+        for record in ran.values():
+            all_the_time = record.opened is not None and record.opened.at <= since
+            sure = all_the_time or len(ran) == 1
+            record.peaks = (larger if sure else perhaps)(record.peaks, peaks)
+
+    def observe_moment(self, peaks: Peaks, at: float) -> None:
+        """Memory was in use as these say; they count for the nodes that ran at this time."""
         for record in self._open.values():
             if record.opened is not None and record.opened.at <= at:
                 record.raise_peaks(peaks)
@@ -140,6 +155,8 @@ class NodeTable:
 
     def _close(self, node_id: str, reading: Reading) -> None:
         self._open.pop(node_id).close(reading)
+        if reading.at <= self._read_at:
+            self._ran.pop(node_id, None)
 
     def _record(self, node_id: str) -> NodeRecord | None:
         record = self.records.get(node_id)

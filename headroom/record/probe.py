@@ -1,6 +1,7 @@
 """Measure memory for the recorder: every device that models may go to, and this process's RAM."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 
@@ -14,11 +15,16 @@ from .memory import Reading, Use
 
 log = logging.getLogger("headroom")
 
+PAUSE_SECONDS = 0.02
+IN_A_ROW = 6
+
 
 class Probe:
-    """Reads memory at once, whenever it is asked.
+    """Reads memory. `held` tells which models are on the devices.
 
-    Costs 45 microseconds with one CUDA device, 2 on the CPU (benchmarks/recorder_overhead.py).
+    A reading takes up to 100 microseconds on a GPU, half as long as a node that does nothing
+    (benchmarks/recorder_overhead.py). So of nodes that take less than PAUSE_SECONDS the first
+    IN_A_ROW are measured, then one a pause; all others in a prompt are.
     """
 
     def __init__(
@@ -29,36 +35,45 @@ class Probe:
         self._held = held
         self._devices: list[torch.device] = []
         self._has_failed = False
+        # Two readings at once would take each other's peaks.
+        self._lock = threading.Lock()
         self._last: Reading | None = None
+        self._due = self._pauses_until = 0.0
 
     def begin_run(self) -> tuple[str, ...]:
         """Look up the devices that this run's models may go to; none on a CPU server."""
         self._devices = used_devices()
         self._has_failed = False
         self._last = None
+        self._due = self._pauses_until = 0.0
         return tuple(str(device) for device in self._devices)
 
-    def measured(self, max_age_seconds: float = 0.0) -> Reading:
-        """Measure now, or take the last figures again where they are not older than this.
+    def measured(self) -> Reading:
+        """Measure now, in any thread.
 
         What cannot be read is unknown: an error must not end the prompt.
         """
-        at, last = self._clock(), self._last
-        if last is not None and at - last.at < max_age_seconds:
-            return last._replace(at=at)
-        self._last = self._read(at)
-        return self._last
+        with self._lock:
+            return self._read(begins_again=False)
 
-    def at_node(self, max_age_seconds: float = 0.0) -> Reading:
-        """Measure as `measured` does, and say which models are held, 2 microseconds for each.
+    def at_node(self, max_age_seconds: float = 0.0) -> tuple[float, Reading]:
+        """Return the time and what a node begins or ends with; torch's peaks begin again.
 
+        The last reading serves where it is not older than this, or where too many came before.
         In the executor's thread: that is where models are loaded and unloaded.
         """
         borrowed.let_go()
-        found = self.measured(max_age_seconds)
-        if self._devices and not found.models:
-            self._last = found = found._replace(models=self._models())
-        return found
+        at, last = self._clock(), self._last
+        if last is not None and last.at <= at < max(self._pauses_until, last.at + max_age_seconds):
+            return at, last
+        self._due = min(max(self._due, at), at + IN_A_ROW * PAUSE_SECONDS) + PAUSE_SECONDS
+        self._pauses_until = self._due - IN_A_ROW * PAUSE_SECONDS
+        with self._lock:
+            found = self._read(begins_again=True)
+        if self._devices:
+            found = found._replace(models=self._models())
+        self._last = found
+        return found.at, found
 
     def _models(self) -> tuple[Held, ...]:
         try:
@@ -69,9 +84,11 @@ class Probe:
             self._has_failed = True
             return ()
 
-    def _read(self, at: float) -> Reading:
+    def _read(self, begins_again: bool) -> Reading:
+        at = self._clock()
         try:
-            return Reading(at, rss_bytes(), tuple(_use(device) for device in self._devices))
+            uses = tuple(_use(device, begins_again) for device in self._devices)
+            return Reading(at, rss_bytes(), uses)
         except Exception:
             if not self._has_failed:
                 log.exception("[Headroom] reading memory failed; the prompt goes on")
@@ -79,11 +96,12 @@ class Probe:
             return Reading(at, None, tuple(Use() for _ in self._devices))
 
 
-def _use(device: torch.device) -> Use:
+def _use(device: torch.device, begins_again: bool) -> Use:
     """Read one device; nothing is known of one that this process does not use."""
-    driver, counts = devices.driver_memory(device), devices.torch_reserve(device)
-    if counts is None:
+    driver, reserve = devices.driver_memory(device), devices.torch_reserve(device)
+    if reserve is None:
         return Use() if driver is None else Use(driver[1] - driver[0], total_bytes=driver[1])
-    if driver is None:
-        return Use(measure_device(device).held_bytes, *counts[:3], None, *counts[3:])
-    return Use(driver[1] - driver[0], *counts[:3], driver[1], *counts[3:])
+    begins_again = begins_again and devices.begin_peak_again(device)
+    used = measure_device(device).held_bytes if driver is None else driver[1] - driver[0]
+    return Use(used, reserve.current_bytes, reserve.peak_bytes, driver[1] if driver else None,
+               reserve.allocated_bytes, begins_again)

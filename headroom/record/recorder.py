@@ -24,15 +24,16 @@ Beginning = tuple[tuple[str, ...], Reading, float]  # devices, memory, seconds s
 
 class ProbeView(Protocol):
     def begin_run(self) -> tuple[str, ...]: ...
-    def measured(self, max_age_seconds: float = 0.0) -> Reading: ...
-    def at_node(self, max_age_seconds: float = 0.0) -> Reading: ...
+    def measured(self) -> Reading: ...
+    def at_node(self, max_age_seconds: float = 0.0) -> tuple[float, Reading]: ...
 
 
 class Recorder:
     """Listens to the executor and to our nodes, and keeps the last runs.
 
-    The executor waits for a measurement of memory between two nodes, and for entries in a queue,
-    which needs no lock. What happened is read from it when nothing runs, or when somebody asks.
+    The executor waits for a measurement of memory between two nodes, at most one a node, and for
+    entries in a queue, which needs no lock. What happened is read from it when nothing runs, or
+    when somebody asks.
 
     `outcome_of` tells how ComfyUI says a prompt ended, None while it does not know yet. `announce`
     sends what became of an out-of-memory error to the browsers. `prompt_is_over(id)` is told
@@ -85,24 +86,25 @@ class Recorder:
             self._finish(self._run)
             devices, began, started_at = self._began or self._begin()
             self._began = None
+            self._asked_outcome = began.at
             self._graph = graph
             self._run = Run(prompt_id, devices, began, started_at, NodeTable(graph.describe))
             self._store.add(self._run)
             self._events.begin(self._run)
             for node_id in running:
-                self._events.append((Run.node_starts, node_id, prompt_id, began))
+                self._events.append((Run.node_starts, node_id, prompt_id, (began.at, began)))
         self._ticker.wake()
 
     def _begin(self) -> Beginning:
-        devices, began = self._probe.begin_run(), self._probe.measured()
+        devices, (_, began) = self._probe.begin_run(), self._probe.at_node()
         return devices, began, time.time() - (time.perf_counter() - began.at)
 
     def _teller(self, enter: Enter, max_age_seconds: float = 0.0) -> NodeCallback:
         """Return what the executor calls when something has happened to a node."""
-        measured, append = self._probe.at_node, self._events.append
+        at_node, append = self._probe.at_node, self._events.append
 
         def told(node_id: str, _state: Any, prompt_id: str) -> None:
-            append((enter, node_id, prompt_id, measured(max_age_seconds)))
+            append((enter, node_id, prompt_id, at_node(max_age_seconds)))
 
         return told
 

@@ -48,6 +48,10 @@ class Samples:
             self.add(sample)
 
 
+def _at(reading: Reading, at: float | None) -> Reading:
+    return reading if at is None or at == reading.at else reading._replace(at=at)
+
+
 def _joined(earlier: Sample, later: Sample) -> Sample:
     """Return the earlier moment with the larger of all figures."""
     vram = map(_most, earlier.vram_bytes, later.vram_bytes)
@@ -80,7 +84,8 @@ class Run:
     def __post_init__(self) -> None:
         self._last = self.began
         self.totals = [use.total_bytes for use in self.began.devices]
-        self.observe(self.began)
+        self.nodes.observe((), self.began.at)
+        self._add(self.began, now(self.began), [use.used_bytes for use in self.began.devices])
 
     def observe(self, reading: Reading) -> None:
         """Take in one measurement of memory, and what it tells about the time before it.
@@ -88,28 +93,34 @@ class Run:
         One that another thread made and entered later than it should have tells of itself alone.
         One that was made for a run on other devices is none of this run's.
         """
-        if len(reading.devices) != len(self.devices):
+        last = self._last
+        if reading is last or len(reading.devices) != len(self.devices):
             return
+        if reading.at < last.at:
+            peaks, vram = now(reading), [use.used_bytes for use in reading.devices]
+            self.nodes.observe_moment(peaks, reading.at)
+        else:
+            peaks = between(last, reading)
+            vram = list(map(reached, last.devices, reading.devices))
+            self.nodes.observe(peaks, reading.at)
+            self._last = reading
+        self._add(reading, peaks, vram)
+
+    def _add(self, reading: Reading, peaks: Peaks, vram: list[int | None]) -> None:
         self.totals = list(map(_most, self.totals, [use.total_bytes for use in reading.devices]))
         self.peak_rss_bytes = _most(self.peak_rss_bytes, reading.rss_bytes)
-        peaks, vram = now(reading), [use.used_bytes for use in reading.devices]
-        if reading.at >= self._last.at:
-            peaks = between(self._last, reading)
-            vram = list(map(reached, self._last.devices, reading.devices))
-            self._last = reading
         self.samples.add(Sample(reading.at, reading.rss_bytes, tuple(vram)))
         self.peaks = larger(self.peaks, peaks)
-        self.nodes.observe(reading.at, peaks)
 
-    def node_starts(self, node_id: str, reading: Reading) -> None:
-        """ComfyUI took the node up at this time."""
+    def node_starts(self, node_id: str, reading: Reading, at: float | None = None) -> None:
+        """ComfyUI took the node up, at this time where memory was read before it."""
         self.observe(reading)
-        self.nodes.started(node_id, reading)
+        self.nodes.started(node_id, _at(reading, at))
 
-    def node_finishes(self, node_id: str, reading: Reading) -> None:
-        """The node's outputs were there at this time."""
+    def node_finishes(self, node_id: str, reading: Reading, at: float | None = None) -> None:
+        """The node's outputs were there, at this time where memory was read before it."""
         self.observe(reading)
-        self.nodes.finished(node_id, reading)
+        self.nodes.finished(node_id, _at(reading, at))
 
     def note(self, at: float, entry: Entry) -> None:
         """Add what happened; the oldest go when there are too many.

@@ -7,6 +7,7 @@ each other choice of allocator.
 import re
 
 import pytest
+from support import timed
 from support.everything import ask_every_route, every_node, load_kept
 from support.facts import figure
 from support.worlds import (
@@ -168,6 +169,15 @@ def test_the_peak_of_a_run_is_the_drivers(device):
     (told,) = device.client.get_json("/headroom/memory")["devices"]
     # Between two readings the pager may give pages back while PyTorch takes more.
     assert high - low <= (2 * PAGE_MIB if told["dynamic_mib"] else CLOSE)
+
+
+def test_the_peak_of_a_node_that_gives_all_of_it_back_is_the_drivers(device):
+    device.client.run({"1": timed.node("TimedMemory", 0.0, mib=1500, keep=False)})
+    device.reset_peaks()
+    prompt = {"1": timed.node("TimedMemory", 0.0, mib=700, keep=False)}
+    _, nodes = timed.record(device.client, device.client.run(prompt))
+    true = mib(device.driver.device().peak_used_bytes)
+    assert nodes["1"]["peak_vram_mib"] == nodes["1"]["peak_vram_at_most_mib"] == true
 
 
 def test_followed_advice_lowers_the_drivers_peak_as_it_said(device):

@@ -76,7 +76,7 @@ def set_other(body: Json) -> Json:
 def reset_peaks(body: Json) -> Json:
     """Start the peaks again."""
     with current().locked() as model:
-        model.stats.reset_peaks()
+        model.stats.reset_highest()
     return ledger()
 
 

@@ -15,12 +15,16 @@ COUNTS += ("num_sync_all_streams",)
 
 @dataclass(slots=True)
 class Stat:
-    """One counter; `peak` is the largest `current` since the last peak reset."""
+    """One counter; `peak` is the largest `current` since the last peak reset.
+
+    `highest` is the same for tests alone: no program resets it.
+    """
 
     current: int = 0
     peak: int = 0
     allocated: int = 0
     freed: int = 0
+    highest: int = 0
 
     def add(self, amount: int) -> None:
         """Count `amount` more."""
@@ -28,6 +32,8 @@ class Stat:
         self.allocated += amount
         if self.current > self.peak:
             self.peak = self.current
+        if self.current > self.highest:
+            self.highest = self.current
 
     def take(self, amount: int) -> None:
         """Count `amount` less."""
@@ -92,9 +98,14 @@ class AllocatorStats:
         return [part for name in KEPT for part in getattr(self, name).parts().values()]
 
     def reset_peaks(self) -> None:
-        """Start every peak again at the current figure."""
+        """Start every peak again at the current figure, as a program may."""
         for stat in self._each():
             stat.peak = stat.current
+
+    def reset_highest(self) -> None:
+        """Start again what tests see of peaks."""
+        for stat in self._each():
+            stat.highest = stat.current
 
     def reset_accumulated(self) -> None:
         """Start the in and out totals, the retries and the failures again at zero."""

@@ -37,12 +37,14 @@ class Probe:
     def begin_run(self):
         return ("cuda:0",)
 
-    def measured(self, max_age_seconds=0.0):
+    def measured(self):
         self.readings += 1
         used = next(self.count) * MIB
-        return Reading(time.perf_counter(), 7 * MIB, (Use(used, used, 0, used, 8192 * MIB),))
+        return Reading(time.perf_counter(), 7 * MIB, (Use(used, used, used, 8192 * MIB),))
 
-    at_node = measured
+    def at_node(self, max_age_seconds=0.0):
+        reading = self.measured()
+        return reading.at, reading
 
 
 def play(recorder, prompt_id, *node_ids, end=True):

@@ -44,7 +44,7 @@ def run_of(prompt_id, encoder_mib, devices=("cuda:0",), prompt=PROMPT, guard=Non
     """Encoding takes 600 MiB; the sampler 1000, beside what stays of the encoder."""
     def at(seconds, mib, *held):
         models = tuple(Held(facts, "cuda:0", size * MIB) for facts, size in held)
-        uses = tuple(Use(mib * MIB, mib * MIB, 0, None, 8192 * MIB, mib * MIB) for _ in devices)
+        uses = tuple(Use(mib * MIB, mib * MIB, None, 8192 * MIB, mib * MIB) for _ in devices)
         return Reading(seconds, 0, uses, models)
 
     def label(node_id):

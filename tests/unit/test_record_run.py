@@ -13,7 +13,7 @@ class Torch:
     """torch's allocator on one device, with 100 MiB beside it."""
 
     def __init__(self, counts=True, total=8192):
-        self.reserved = self.returned = self.peak = 0
+        self.reserved = self.peak = 0
         self.total = total
         self.counts = counts
 
@@ -23,18 +23,28 @@ class Torch:
         return self
 
     def give_back(self, mib):
-        self.reserved, self.returned = self.reserved - mib, self.returned + mib
+        self.reserved -= mib
         return self
 
-    @property
-    def use(self):
-        returned = self.returned * MIB if self.counts else None
-        return Use((100 + self.reserved) * MIB, self.reserved * MIB, returned, self.peak * MIB,
-                   self.total * MIB)
+    def begin_again(self):
+        self.peak = self.reserved
+        return self
+
+    def use(self, begins_again):
+        peak = self.peak * MIB if self.counts else None
+        use = Use((100 + self.reserved) * MIB, self.reserved * MIB, peak, self.total * MIB,
+                  begins_again=begins_again and self.counts)
+        return self.begin_again() and use if begins_again else use
 
 
 def at(seconds, *torches, rss_mib=7):
-    return Reading(seconds, rss_mib * MIB, tuple(torch.use for torch in torches))
+    """A reading at the boundary of a node."""
+    return Reading(seconds, rss_mib * MIB, tuple(torch.use(True) for torch in torches))
+
+
+def amid(seconds, *torches):
+    """A reading while a node runs."""
+    return Reading(seconds, 7 * MIB, tuple(torch.use(False) for torch in torches))
 
 
 def begun(*torches):
@@ -57,7 +67,7 @@ def test_memory_before_and_after_are_those_at_the_ends_and_the_peak_lies_between
     torch = Torch()
     run = begun(torch)
     run.node_starts("1", at(1, torch))
-    run.observe(at(2, torch.take(900)))
+    run.observe(amid(2, torch.take(900)))
     run.node_finishes("1", at(3, torch.give_back(700), rss_mib=9))
     node = nodes(run)["1"]
     assert (node["vram_before_mib"], node["vram_after_mib"]) == (100, 300)
@@ -76,22 +86,35 @@ def test_a_short_peak_below_the_largest_ever_is_exact_when_it_stayed_reserved():
     assert peak(nodes(run)["2"]) == (100, 100)
 
 
-def test_a_short_peak_that_was_given_back_at_once_is_bounded():
+def test_a_short_peak_that_was_given_back_at_once_is_exact():
     torch = Torch().take(5000).give_back(5000)
     run = begun(torch)
     run.node_starts("1", at(1, torch))
     run.node_finishes("1", at(2, torch.take(508).give_back(508)))
-    assert peak(nodes(run)["1"]) == (100, 608)
-    assert peak(run_json(run, 3)) == (100, 608)
+    assert peak(nodes(run)["1"]) == (608, 608)
+    assert peak(run_json(run, 3)) == (608, 608)
 
 
-def test_a_later_higher_use_makes_the_peak_of_the_node_exact_again():
-    torch = Torch().take(5000).give_back(4000)
+def test_readings_amid_a_node_take_nothing_from_its_peak():
+    torch = Torch()
     run = begun(torch)
     run.node_starts("1", at(1, torch))
-    run.observe(at(2, torch.give_back(1000)))
-    run.node_finishes("1", at(3, torch.take(3000)))
-    assert peak(nodes(run)["1"]) == (3100, 3100)
+    run.observe(amid(2, torch.take(508).give_back(508)))
+    run.observe(amid(3, torch.take(200)))
+    run.node_finishes("1", at(4, torch.give_back(200)))
+    run.node_starts("2", at(5, torch))
+    run.node_finishes("2", at(6, torch.take(50)))
+    assert peak(nodes(run)["1"]) == (608, 608)
+    assert peak(nodes(run)["2"]) == (150, 150)
+
+
+def test_a_node_that_starts_torchs_counter_again_has_at_least_what_was_seen():
+    torch = Torch()
+    run = begun(torch)
+    run.node_starts("1", at(1, torch))
+    run.observe(amid(2, torch.take(508)))
+    run.node_finishes("1", at(3, torch.take(400).give_back(900).begin_again()))
+    assert peak(nodes(run)["1"]) == (608, None)
 
 
 def test_an_allocator_that_does_not_count_leaves_a_node_with_at_least():
@@ -99,21 +122,72 @@ def test_an_allocator_that_does_not_count_leaves_a_node_with_at_least():
     run = begun(torch)
     run.node_starts("1", at(1, torch))
     run.node_finishes("1", at(2, torch.take(508)))
-    assert peak(nodes(run)["1"]) == (608, 5100)
+    assert peak(nodes(run)["1"]) == (608, None)
+
+
+def test_a_peak_of_nodes_that_no_reading_lies_between_may_be_any_ones():
+    torch = Torch()
+    run = begun(torch)
+    first = at(1, torch)
+    run.node_starts("1", first)
+    run.node_finishes("1", first, 1.001)
+    run.node_starts("2", first, 1.002)
+    run.observe(amid(2, torch.take(508).give_back(308)))
+    run.node_finishes("2", at(3, torch.take(900)))
+    run.node_starts("3", at(3, torch))
+    run.node_finishes("3", at(4, torch))
+    found = nodes(run)
+    assert found["1"]["spans"] == [[1, 1.001]] and found["2"]["spans"] == [[1.002, 3]]
+    assert peak(found["1"]) == (100, 608)
+    assert peak(found["2"]) == (1200, 1200)
+    assert peak(found["3"]) == (1200, 1200)
+    assert peak(run_json(run, 5)) == (1200, 1200)
+
+
+def test_a_node_has_nothing_of_what_the_next_one_takes():
+    torch = Torch()
+    run = begun(torch)
+    run.node_starts("1", at(1, torch))
+    between = at(2, torch)
+    run.node_finishes("1", between)
+    run.node_starts("2", between, 2.0001)
+    run.node_finishes("2", at(3, torch.take(508).give_back(508)))
+    assert peak(nodes(run)["1"]) == (100, 100)
+    assert peak(nodes(run)["2"]) == (608, 608)
+
+
+def test_the_only_node_since_the_last_reading_has_its_peak():
+    torch = Torch()
+    run = begun(torch)
+    before = at(1, torch)
+    run.node_starts("1", before, 1.0004)
+    run.node_finishes("1", at(2, torch.take(508).give_back(508)))
+    assert peak(nodes(run)["1"]) == (608, 608)
+
+
+def test_nodes_that_ran_side_by_side_all_the_time_have_the_same_peak():
+    torch = Torch()
+    run = begun(torch)
+    run.nodes = NodeTable(lambda node_id: NodeLabel(node_id, "Kind", "Title", node_id, None, True))
+    run.node_starts("1", at(1, torch))
+    run.node_starts("2", at(2, torch))
+    run.node_finishes("1", at(3, torch.take(508).give_back(508)))
+    run.node_finishes("2", at(4, torch))
+    assert peak(nodes(run)["1"]) == peak(nodes(run)["2"]) == (608, 608)
 
 
 def test_no_peak_is_said_to_be_above_the_size_of_the_card():
-    torch = Torch(counts=False).take(8150).give_back(8150)
+    torch = Torch()
     run = begun(torch)
-    run.observe(at(1, torch))
-    assert peak(run_json(run, 2))[1] == 8192
+    run.observe(amid(1, torch.take(8150).give_back(8150)))
+    assert peak(run_json(run, 2)) == (8192, 8192)
 
 
 def test_a_reading_from_before_a_node_began_does_not_count_for_it():
     torch = Torch()
     run = begun(torch)
     run.node_starts("1", at(5, torch))
-    late = Reading(4, 0, (Use(900 * MIB, 800 * MIB, 0, 0),))
+    late = Reading(4, 0, (Use(900 * MIB, 800 * MIB, 0),))
     run.observe(late)
     run.node_finishes("1", at(6, torch))
     assert peak(nodes(run)["1"]) == (100, 100)
@@ -145,7 +219,7 @@ def test_fuller_is_measured_against_the_size_of_the_card():
 
 
 def test_a_device_that_is_not_in_use_has_no_figures_until_it_is():
-    run = Run("p", ("cuda:0", "cuda:1"), Reading(0, 0, (Torch().use, Use())), 0.0,
+    run = Run("p", ("cuda:0", "cuda:1"), Reading(0, 0, (Torch().use(True), Use())), 0.0,
               NodeTable(lambda node_id: NodeLabel(node_id, "Kind", "Title", node_id)))
     assert peak(run_json(run, 1)["devices"][1]) == (None, None)
     run.observe(at(2, Torch(), Torch().take(3000)))

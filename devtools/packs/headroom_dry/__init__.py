@@ -51,6 +51,7 @@ class Probe:
         starts, finishes = found.start_handler, found.finish_handler
 
         def start(node_id, state, prompt_id):
+            self.close(prompt_id)  # before the recorder starts torch's peak again
             starts(node_id, state, prompt_id)
             self.starts(node_id, prompt_id)
 
@@ -63,7 +64,6 @@ class Probe:
             self.steps(node_id, value, most, prompt_id))
 
     def starts(self, node_id, prompt_id):
-        self.close(prompt_id)
         self.ledger.reset_peaks()
         torch.cuda.reset_peak_memory_stats()
         now = self.ledger.device()

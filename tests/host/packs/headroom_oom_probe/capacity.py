@@ -36,7 +36,7 @@ def limited_to(mib):
         return
     with device().locked() as ledger:
         usual, ledger.capacity_bytes = ledger.capacity_bytes, mib << 20
-        ledger.stats.reset_peaks()
+        ledger.stats.reset_highest()
     yield lambda: device().figures().peak_allocated_bytes
     _unload_everything()
     with device().locked() as ledger:

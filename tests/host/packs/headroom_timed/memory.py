@@ -36,6 +36,28 @@ class TimedMemory(Timed):
         return self.told(began, value)
 
 
+class TimedPeak(Timed):
+    """Takes memory, gives it back, and asks torch for its own peak."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        types = Timed.INPUT_TYPES()
+        types["required"].update(mib=("INT", {"default": 64}), when=(["before", "after"],))
+        return types
+
+    def run(self, seconds, salt, mib, when, value=None):
+        if when == "before":
+            torch.cuda.reset_peak_memory_stats()
+        block = torch.ones(mib * 2**20, dtype=torch.uint8, device=mm.get_torch_device())
+        time.sleep(seconds)
+        del block
+        mm.soft_empty_cache()
+        peak_bytes = torch.cuda.max_memory_allocated()
+        if when == "after":
+            torch.cuda.reset_peak_memory_stats()
+        return self.told(time.time(), value, peak_bytes=peak_bytes)
+
+
 class TimedForget(Timed):
     """Drops what TimedMemory kept."""
 
