@@ -12,7 +12,6 @@ ONE_CALL, TWO_CALLS = "euler", "heun"
 TWICE = ("dpmpp_sde", "dpmpp_sde_gpu", "exp_heun_2_x0_sde", "sa_solver_pece")
 ONCE = ("sa_solver",)  # solves equations, as sa_solver_pece does; other SDE ones by their name
 AS_IT_IS = ("er_sde",)
-OVER_RUNS = ("disk_cache",)  # advice that counts earlier runs, which here are our own
 STAGES = ("start_at_step", "end_at_step")
 CORE = ("nodes", "comfy_extras", "comfy_api_nodes")
 Json = dict[str, Any]
@@ -57,7 +56,7 @@ def advised(prompt: Json, advice: Iterable[Mapping[str, Any]]) -> tuple[Json, li
 
     applied = []
     for one in advice:
-        if one.get("edit") is None or one.get("changes_picture") or one.get("kind") in OVER_RUNS:
+        if one.get("edit") is None or one.get("changes_picture"):
             continue
         try:
             prompt = apply_edit(prompt, one["edit"])

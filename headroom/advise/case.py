@@ -68,14 +68,12 @@ class Surroundings:
     """What else there is to know, each where somebody can tell.
 
     `failure`: how the run ended out of memory (see rescue). `others`: MiB of other processes on
-    the card by "name (pid)". `allocator`: torch's settings. `seen_before`: by node, how often the
-    same text was encoded in the runs before.
+    the card by "name (pid)". `allocator`: torch's settings.
     """
 
     failure: Mapping[str, Any] | None = None
     others: Mapping[str, float] = field(default_factory=dict)
     allocator: Mapping[str, Any] = field(default_factory=dict)
-    seen_before: Mapping[str, int] = field(default_factory=dict)
     can_bf16: bool = False
 
 

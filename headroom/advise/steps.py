@@ -16,12 +16,8 @@ INPUTS: dict[str, Json] = {
             "tile_vae": True, "max_attempts": 8, "prefer": "same bits"},
     CAST: {"dtype": "bfloat16", "keep_float32": ""},
     ENCODE: {"split": "one prompt", "release_encoder": True, "cache": "off"},
-    "HeadroomSizeSorter": {"sizes": "", "order": "largest first", "fit": "keep each size",
-                           "bucket": 64},
-    "HeadroomRestoreOrder": {},
 }
-THROUGH = {OFFLOAD: ("after", 1), PURGE: ("value", 0), GUARD: ("model", 0), CAST: ("model", 0),
-           "HeadroomSizeSorter": ("items", 2), "HeadroomRestoreOrder": ("items", 0)}
+THROUGH = {OFFLOAD: ("after", 1), PURGE: ("value", 0), GUARD: ("model", 0), CAST: ("model", 0)}
 
 
 def insert(
@@ -35,11 +31,11 @@ def insert(
             "out": out, "to": to, "links": links or {}}
 
 
-def encode_instead(node_id: str, cache: str = "off") -> Json:
+def encode_instead(node_id: str) -> Json:
     """Return the step that puts Encode to CPU in the place of a CLIP Text Encode."""
     return {"op": "replace", "node": node_id, "class_type": ENCODE,
             "keep": {"clip": "clip", "text": "text"},
-            "inputs": {**INPUTS[ENCODE], "cache": cache}, "outputs": {"0": 0}}
+            "inputs": INPUTS[ENCODE], "outputs": {"0": 0}}
 
 
 def wire_of(case: Case, model_id: str) -> Link | None:

@@ -17,8 +17,6 @@ TYPE_OF_KIND = {
 MODELS = frozenset(TYPE_OF_KIND.values())
 # Types of ComfyUI's own that carry other models along: a conditioning its ControlNets.
 CARRIED = {"CONDITIONING": frozenset({"CONTROL_NET"}), "GUIDER": MODELS}
-# Nodes whose outputs are declared as lists: with which value each gives one item only.
-ALONE = {"HeadroomEncodeToCPU": ("split", "one prompt")}
 
 
 def settled(
@@ -158,26 +156,6 @@ class Wires:
                 found.add(current)
                 pending += ways(current)
         return frozenset(found)
-
-    def is_list(self, link: Link) -> bool:
-        """Return whether an output gives a list: its node makes one, or runs for each of one."""
-        pending, seen = [link], set()
-        while pending:
-            node_id, number = pending.pop()
-            declared = self.node_type(node_id)
-            if declared is None or node_id in seen:
-                continue
-            if number < len(declared.lists) and declared.lists[number] and self._makes(node_id):
-                return True
-            if not declared.takes_lists:
-                seen.add(node_id)
-                pending += [above for _, above in self.links(node_id)]
-        return False
-
-    def _makes(self, node_id: str) -> bool:
-        """Whether a node that may give a list does so with the values that it has here."""
-        alone = ALONE.get(str(self.prompt[node_id]["class_type"]))
-        return alone is None or self.prompt[node_id]["inputs"].get(alone[0]) != alone[1]
 
     def naming(self, file: str) -> frozenset[str]:
         """Return the nodes with one of these file names ("a + b") among their values."""

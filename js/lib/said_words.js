@@ -192,11 +192,8 @@ export const SAID_ZH = {
   advice_cast_bf16: "{model} 是 float32，{node} 运行时占用 {size}。“转换为 bf16”使它减半，图像会有微小变化。",
   advice_oom_guard: "{node} 是这次运行中最占显存的节点：当时使用了 {peak}。显存不够时，显存不足守护（OOM Guard）会把它分成小块继续，而不是失败。",
   advice_oom_guard_failed: "{node} 请求 {asked} 时显存不足。显存不足守护（OOM Guard）会尽量释放显存，再分成小块重试。",
-  advice_size_sorter: "{node} 处理一列不同的尺寸，PyTorch 留着 {spare} 没有张量使用。“尺寸排序”从最大的开始，使其余的放得进它的显存；“恢复顺序”再把图像放回原来的顺序。",
-  advice_disk_cache: "{node} 在 {times} 次运行中编码了同样的文本，每次都用 {held} 的文本编码器。打开“编码到 CPU”的磁盘缓存后，编码器根本不用加载。",
   advice_other_process: "{process} 占用同一 GPU 的 {held}。请关闭它，或让它在别处运行。",
   advice_reserve: "{process} 有时占用 GPU 的 {held}。请用 --reserve-vram {gib} 启动 ComfyUI，为其他程序留出这么多。",
   advice_expandable_segments: "{node} 之后 PyTorch 留着 {spare} 没有张量使用，而且可能是太小的碎块。请设置环境变量 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True 后启动 ComfyUI（{source}）。",
   advice_gc_threshold: "{node} 之后 PyTorch 留着 {spare} 没有张量使用。请设置环境变量 PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:{threshold} 后启动 ComfyUI，使它在用尽之前归还旧的块（{source}）。",
-  advice_cudnn_benchmark: "{node} 处理多种尺寸，而 cuDNN 对每一种都重新试验算法，各占显存；PyTorch 留着 {spare} 没有张量使用。请不带 --fast autotune 启动 ComfyUI（{source}）。",
 };
