@@ -36,6 +36,12 @@ class ObjectInfo:
     def is_core(self, type_name: str) -> bool:
         return type_name in self._core
 
+    def class_info(self, class_type: str) -> None:
+        """Nothing else is known of it here."""
+
+    def files_named(self, name: str) -> list[Any]:
+        return []
+
     def samples(self, class_type: str) -> bool:
         """Whether a node of this class takes the steps that a user waits for."""
         found = self._types.get(class_type)
@@ -45,9 +51,10 @@ class ObjectInfo:
 
 def guarded(prompt: Json, registry: ObjectInfo) -> Json:
     """The prompt with an OOM Guard on every wire that brings a model to a node that runs it."""
-    from headroom.rescue.guarded_prompt import guard_prompt
+    from headroom.base.graph import Graph
+    from headroom.base.guards import guarded as guards
 
-    return dict(guard_prompt(prompt, registry).prompt)  # for a server that runs what it is sent
+    return dict(guards(Graph(prompt, registry)).prompt)  # for a server that runs what it is sent
 
 
 def advised(prompt: Json, advice: Iterable[Mapping[str, Any]]) -> tuple[Json, list[str]]:

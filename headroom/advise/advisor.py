@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..base.device import MIB, in_mib
+from ..base.graph import Graph, Prompt
 from ..base.node_types import Registry
-from ..base.prompt_graph import Prompt
 from ..base.refusals import NotKnown
 from ..record.records import NO_RECORD, Records
 from ..record.run import Run
@@ -120,12 +120,8 @@ class Advisor:
         return seen[0]
 
     def _prompt(self, prompt_id: str) -> Prompt:
-        """Return the nodes of a prompt: ComfyUI checks only those that its outputs need."""
-        return {
-            str(node_id): node for node_id, node in (self._prompt_of(prompt_id) or {}).items()
-            if isinstance(node, dict) and isinstance(node.get("inputs"), dict)
-            and isinstance(node.get("class_type"), str)
-        }
+        """Return the nodes of a prompt as its user made it, without guards of ours."""
+        return Graph(dict((self._prompt_of(prompt_id) or {}).items())).nodes
 
     def _measured(self, prompt_id: str, case: Case, findings: list[Finding]) -> list[Finding]:
         """Return the findings with what those have saved that a later run followed."""

@@ -1,12 +1,14 @@
 """Each kind of advice: from a run's record and prompt to what to change, with its number."""
 
 import pytest
-from support.advice import CLIP, MIB, PROMPT, UNET, VAE, case, model, step, text_to_image
+from support.advice import CLIP, MIB, PROMPT, UNET, VAE, Registry, case, model, step, text_to_image
 
 from headroom.advise.advise import advise, advise_into
 from headroom.advise.edit import apply_edit
 from headroom.advise.fits import fits
 from headroom.advise.words import text_of
+from headroom.base.graph import Graph
+from headroom.base.guards import guarded
 
 
 def found(*args, **more):
@@ -100,11 +102,25 @@ def test_a_model_that_came_with_the_node_was_there_when_it_computed():
 
 
 def test_a_peak_in_a_vae_is_guarded_and_so_is_what_would_fail_next():
-    one = found()["oom_guard-3-8"]
+    one = found()["oom_guard-6-7-3-8"]
     edited = apply_edit(PROMPT, one.edit)
     guards = [n for n in edited.values() if n["class_type"] == "HeadroomOOMGuard"]
-    assert [guard["inputs"]["model"] for guard in guards] == [["4", 0], ["4", 2]]
+    assert [guard["inputs"]["model"] for guard in guards] == [["4", 1], ["4", 0], ["4", 2]]
     assert "oom_guard" not in kinds(text_to_image()[:3])
+
+
+def test_advice_guards_the_wires_that_a_rerun_guards():
+    edited = apply_edit(PROMPT, found()["oom_guard-6-7-3-8"].edit)
+    rerun = guarded(Graph(PROMPT, Registry())).prompt
+    assert through_guards(edited) == through_guards(dict(rerun)) != []
+
+
+def through_guards(prompt):
+    """Which input gets which output through a guard."""
+    return sorted((node_id, name, *prompt[value[0]]["inputs"]["model"])
+                  for node_id, node in prompt.items() for name, value in node["inputs"].items()
+                  if isinstance(value, list)
+                  and prompt[value[0]]["class_type"] == "HeadroomOOMGuard")
 
 
 def test_a_prompt_that_ran_out_of_memory_comes_first_with_what_it_asked_for():

@@ -10,12 +10,13 @@ from headroom.advise.applied import applied
 from headroom.advise.edit import apply_edit
 from headroom.advise.finding import Finding, Saves
 from headroom.advise.words import lines_of
+from headroom.base.graph import Graph
+from headroom.base.guards import guarded
 from headroom.base.refusals import NotKnown
 from headroom.host.types import Held, NodeLabel, Outcome
 from headroom.record.memory import Reading, Use
 from headroom.record.nodes import NodeTable
 from headroom.record.run import Run
-from headroom.rescue.guarded_prompt import guard_prompt
 
 MIB = 1 << 20
 
@@ -109,12 +110,13 @@ def test_advice_rests_on_the_record_and_on_the_prompt_that_comfyui_still_has(
 def test_a_run_that_was_guarded_for_its_user_is_advised_on_as_its_users_prompt(
     advisor, records, prompts
 ):
-    prompts["plain"], prompts["guarded"] = PROMPT, guard_prompt(PROMPT, Registry()).prompt
+    prompts["plain"] = PROMPT
+    prompts["guarded"] = with_guards = guarded(Graph(PROMPT, Registry())).prompt
     records.add(run_of("plain", 600))
-    records.add(run_of("guarded", 600, prompt=prompts["guarded"], guard="headroom-guard-4-2"))
-    plain, guarded = advisor.advice("plain"), advisor.advice("guarded")
-    assert [one["id"] for one in guarded] == [one["id"] for one in plain]
-    assert [one["edit"] for one in guarded] == [one["edit"] for one in plain]
+    records.add(run_of("guarded", 600, prompt=with_guards, guard="headroom-guard-4-2"))
+    plain, ours = advisor.advice("plain"), advisor.advice("guarded")
+    assert [one["id"] for one in ours] == [one["id"] for one in plain]
+    assert [one["edit"] for one in ours] == [one["edit"] for one in plain]
     assert advisor.more_of("guarded") == advisor.more_of("plain")
 
 
