@@ -14,7 +14,6 @@ ONE_CALL, TWO_CALLS = "euler", "heun"
 TWICE = ("dpmpp_sde", "dpmpp_sde_gpu", "exp_heun_2_x0_sde", "sa_solver_pece")
 ONCE = ("sa_solver",)  # solves equations, as sa_solver_pece does; other SDE ones by their name
 AS_IT_IS = ("er_sde",)
-OVER_RUNS = ("disk_cache",)  # advice that counts earlier runs, which here are our own
 STAGES = ("start_at_step", "end_at_step")
 CORE = ("nodes", "comfy_extras", "comfy_api_nodes")
 Json = dict[str, Any]
@@ -39,6 +38,12 @@ class ObjectInfo:
     def is_core(self, type_name: str) -> bool:
         return type_name in self._core
 
+    def class_info(self, class_type: str) -> None:
+        """Nothing else is known of it here."""
+
+    def files_named(self, name: str) -> list[Any]:
+        return []
+
     def samples(self, class_type: str) -> bool:
         """Whether a node of this class takes the steps that a user waits for."""
         found = self._types.get(class_type)
@@ -56,9 +61,10 @@ def loaded_by(prompt: Json, node_id: str) -> str:
 
 def guarded(prompt: Json, registry: ObjectInfo) -> Json:
     """The prompt with an OOM Guard on every wire that brings a model to a node that runs it."""
-    from headroom.rescue.guarded_prompt import guard_prompt
+    from headroom.base.graph import Graph
+    from headroom.base.guards import guarded as guards
 
-    return dict(guard_prompt(prompt, registry).prompt)  # for a server that runs what it is sent
+    return dict(guards(Graph(prompt, registry)).prompt)  # for a server that runs what it is sent
 
 
 def advised(prompt: Json, advice: Iterable[Mapping[str, Any]]) -> tuple[Json, list[str]]:
@@ -67,7 +73,7 @@ def advised(prompt: Json, advice: Iterable[Mapping[str, Any]]) -> tuple[Json, li
 
     applied = []
     for one in advice:
-        if one.get("edit") is None or one.get("changes_picture") or one.get("kind") in OVER_RUNS:
+        if one.get("edit") is None or one.get("changes_picture"):
             continue
         try:
             prompt = apply_edit(prompt, one["edit"])

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 from ..base.choices import expect_choice
 from ..base.device import MIB
-from ..base.named_files import files_of_values
+from ..base.graph import Graph
 from ..base.private_file import clone
 from ..base.ram import trim_heap
 from ..base.said import joined, said
-from ..host.adapter import current_host, host_lookup, return_cache
+from ..host.adapter import current_host, host_registry, return_cache
 from ..measure.journal import note_action
 from ..measure.report import Report, mib_text
 from ..measure.snapshot import freed_rss_mib, snapshot
@@ -114,8 +114,8 @@ def _source_files(model: FoundModel) -> list[Path]:
 
     remembered: list[Path] = host.source_files(model.handle)
     running = host_graph.running_prompt()
-    values = [node.get("inputs") for node in running[0].values()] if running is not None else []
-    named = files_of_values(host_lookup(), values, (".safetensors", ".sft"))
+    graph = Graph({} if running is None else running[0], host_registry())
+    named = graph.files(suffixes=(".safetensors", ".sft"))
     return list(dict.fromkeys([*remembered, *named]))
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from . import again, guard, leftover, plan, settings, sizes
+from . import guard, leftover, plan, settings
 from .case import Bounds, Case
 from .finding import Finding
 
 LEAST_SHARE = 0.05  # of the peak: what saves less is not worth a sentence
 SOURCES: tuple[Callable[[Case], list[Finding]], ...] = (
-    guard.findings, sizes.findings, again.findings, settings.findings, leftover.findings,
+    guard.findings, settings.findings, leftover.findings,
 )
 
 

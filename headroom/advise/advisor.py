@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..base.device import MIB, in_mib
+from ..base.graph import Graph, Prompt
 from ..base.node_types import Registry
-from ..base.prompt_graph import Prompt
 from ..base.refusals import NotKnown
 from ..record.records import NO_RECORD, Records
 from ..record.run import Run
@@ -17,16 +17,17 @@ from . import surroundings
 from .advise import advise, advise_into
 from .applied import applied
 from .case import Case, Surroundings
-from .errors import Errors
-from .finding import Finding
+from .finding import Finding, Saves
 from .fits import fits
 from .from_run import case_of
-from .plan import joint
 from .words import lines_of, text_of
 
 log = logging.getLogger("headroom")
 MOST_KEPT = 50
-PREDICTED = ("encode_to_cpu", "offload_after", "purge_between", "cast_bf16", "disk_cache")
+# How far a prediction may be off. torch's allocator asks the driver for so much at once for tensors
+# of 1 to 10 MiB: which of these pieces become empty when a model goes cannot be foreseen.
+PIECE = 20 * MIB
+PREDICTED = ("encode_to_cpu", "offload_after", "purge_between", "cast_bf16")
 
 
 class Advisor:
@@ -44,8 +45,6 @@ class Advisor:
         self._prompt_of = prompt_of
         self._registry = registry
         self._facts = facts
-        self._errors = Errors()
-        self._judged: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._fits: OrderedDict[tuple[str, float], Any] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -65,10 +64,10 @@ class Advisor:
 
     def _into(self, case: Case, target_bytes: int) -> list[dict[str, Any]]:
         """Aim as much lower as predictions may be off."""
-        peak = case.peak_bytes
-        steps = advise_into(case, target_bytes, self._errors.margin(peak).less)
+        steps = advise_into(case, target_bytes, PIECE)
         return [{**self._json(case, finding), "expected_mib": [
-            in_mib(x) for x in self._errors.expected(after, peak)]} for finding, after in steps]
+            in_mib(max(after.low - PIECE, 0)), in_mib(after.high + PIECE)]}
+            for finding, after in steps]
 
     def more_of(self, prompt_id: str) -> dict[str, Any]:
         """Return what a record says besides: the smallest GPU that the run would have fitted.
@@ -102,15 +101,14 @@ class Advisor:
 
     def _json(self, case: Case, finding: Finding) -> dict[str, Any]:
         if _is_of_peak(finding):
-            wide = self._errors.widened(finding.saves, case.peak_bytes)
+            low, high = finding.saves
+            wide = Saves(max(low - PIECE, 0), min(high + PIECE, case.peak_bytes))
             finding = replace(finding, saves=wide)
         return finding.as_json(text_of(finding))
 
     def _case(self, prompt_id: str) -> Case | None:
-        prompt = self._prompt(prompt_id)
-        seen = surroundings.seen_before(prompt, self._earlier(prompt_id))
         failure = self._facts(prompt_id).get("failure")
-        return self._case_in(prompt_id, surroundings.of(failure, seen))
+        return self._case_in(prompt_id, surroundings.of(failure))
 
     def _case_in(self, prompt_id: str, around: Surroundings) -> Case | None:
         prompt = self._prompt(prompt_id)
@@ -122,24 +120,8 @@ class Advisor:
         return seen[0]
 
     def _prompt(self, prompt_id: str) -> Prompt:
-        """Return the nodes of a prompt: ComfyUI checks only those that its outputs need."""
-        return {
-            str(node_id): node for node_id, node in (self._prompt_of(prompt_id) or {}).items()
-            if isinstance(node, dict) and isinstance(node.get("inputs"), dict)
-            and isinstance(node.get("class_type"), str)
-        }
-
-    # ---------------------------------------------------- other runs of the same workflow
-
-    def _earlier(self, prompt_id: str) -> list[tuple[Prompt, frozenset[str]]]:
-        """Return the runs before this one: each prompt, and which of its nodes really ran."""
-        found: list[tuple[Prompt, frozenset[str]]] = []
-        ids = self._recorder.newest_ids()
-        for earlier in ids[ids.index(prompt_id) + 1 :] if prompt_id in ids else []:
-            ran = self._recorder.look(earlier, _ran)
-            if ran is not None:
-                found.append((self._prompt(earlier), ran))
-        return found
+        """Return the nodes of a prompt as its user made it, without guards of ours."""
+        return Graph(dict((self._prompt_of(prompt_id) or {}).items())).nodes
 
     def _measured(self, prompt_id: str, case: Case, findings: list[Finding]) -> list[Finding]:
         """Return the findings with what those have saved that a later run followed."""
@@ -149,25 +131,8 @@ class Advisor:
             peak = self._recorder.look(later, lambda run: _peak(run, case)) if followed else None
             if peak is not None:
                 saved = case.peak_bytes - peak
-                self._judge(prompt_id, later, followed, saved, case)
                 return [_with_measured(one, followed, saved, later) for one in findings]
         return findings
-
-    def _judge(
-        self, one: str, other: str, followed: Sequence[Finding], saved: int, case: Case
-    ) -> None:
-        """Learn from what was followed: from one alone, else from what all were to save."""
-        peaks = [each for each in followed if _is_of_peak(each)]
-        with self._lock:
-            if not peaks or (one, other) in self._judged:
-                return
-            self._judged[one, other] = None
-            while len(self._judged) > MOST_KEPT:
-                self._judged.popitem(last=False)
-            predicted = peaks[0].saves if len(peaks) == 1 else joint(
-                case, [each.id for each in peaks])
-            if predicted is not None:
-                self._errors.add(predicted, saved, case.peak_bytes)
 
 
 def _with_measured(
@@ -182,10 +147,6 @@ def _with_measured(
 def _is_of_peak(finding: Finding) -> bool:
     """Whether it foretells the peak of a run without it: its share in what was saved is known."""
     return finding.kind in PREDICTED and not finding.values.get("after")
-
-
-def _ran(run: Run) -> frozenset[str]:
-    return frozenset(node_id for node_id, record in run.nodes.records.items() if record.spans)
 
 
 def _peak(run: Run, case: Case) -> int | None:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..base.prompt_graph import Prompt
+from ..base.graph import Prompt
 from .finding import Finding
 
 OURS = "Headroom"

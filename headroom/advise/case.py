@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from ..base.graph import TYPE_OF_KIND, Graph, Prompt, constants, strings
 from ..base.node_types import Registry
-from ..base.prompt_graph import Prompt
 from ..host.types import ModelFacts
 from ..record.memory import Peak
 from .finding import Saves
-from .wires import TYPE_OF_KIND, Wires
 
 TIGHT = 0.9  # of the device: beyond it pages that are given up are taken by others at once
 
@@ -68,14 +67,13 @@ class Surroundings:
     """What else there is to know, each where somebody can tell.
 
     `failure`: how the run ended out of memory (see rescue). `others`: MiB of other processes on
-    the card by "name (pid)". `allocator`: torch's settings. `seen_before`: by node, how often the
-    same text was encoded in the runs before. `flags`: those that ComfyUI's command line has.
+    the card by "name (pid)". `allocator`: torch's settings. `flags`: those that ComfyUI's command
+    line has.
     """
 
     failure: Mapping[str, Any] | None = None
     others: Mapping[str, float] = field(default_factory=dict)
     allocator: Mapping[str, Any] = field(default_factory=dict)
-    seen_before: Mapping[str, int] = field(default_factory=dict)
     can_bf16: bool = False
     flags: frozenset[str] = frozenset()
 
@@ -97,8 +95,8 @@ class Case:
     is_guarded: bool = False
 
     @cached_property
-    def wires(self) -> Wires:
-        return Wires(self.prompt, self.registry)
+    def graph(self) -> Graph:
+        return Graph(self.prompt, self.registry)
 
     @cached_property
     def top(self) -> Step | None:
@@ -115,27 +113,42 @@ class Case:
         return {model_id: self._owners(facts) for model_id, facts in self.models.items()}
 
     def _owners(self, facts: ModelFacts) -> frozenset[str]:
-        return frozenset(twin for owner in self._loaders(facts) for twin in self.wires.twins(owner))
+        return frozenset(twin for owner in self._loaders(facts) for twin in self._twins(owner))
 
     def _loaders(self, facts: ModelFacts) -> frozenset[str]:
         kind = TYPE_OF_KIND.get(facts.kind)
         loaders = frozenset(loader for node in self.prompt
-                            for a, loader in self.wires.uses(node) if a == kind)
-        named = self.wires.naming(facts.file) & loaders if facts.file else frozenset()
+                            for a, loader in self.graph.uses(node) if a == kind)
+        named = self._naming(facts.file) & loaders if facts.file else frozenset()
         if named or len(loaders) < 2:
             return named or loaders
         for step in self.steps:
             if facts.id in step.grew and step.prompt_node in self.prompt:
-                used = frozenset(x for a, x in self.wires.uses(step.prompt_node) if a == kind)
+                used = frozenset(x for a, x in self.graph.uses(step.prompt_node) if a == kind)
                 return used or loaders & {step.prompt_node} or loaders
         return loaders
+
+    def _twins(self, node_id: str) -> list[str]:
+        """Return a node and all that ask for the very same: ComfyUI runs one of them for all."""
+        class_type, inputs = self.prompt[node_id]["class_type"], self.prompt[node_id]["inputs"]
+        return [other for other, node in self.prompt.items()
+                if node["class_type"] == class_type and node["inputs"] == inputs]
+
+    def _naming(self, file: str) -> frozenset[str]:
+        """Return the nodes with one of these file names ("a + b") among their values."""
+        wanted = set(file.split(" + "))
+        return frozenset(
+            node_id for node_id, node in self.prompt.items()
+            if any(text.replace("\\", "/").rpartition("/")[2] in wanted
+                   for text in strings(constants(node)))
+        )
 
     def uses(self, step: Step, model_id: str) -> bool:
         """Whether a node may compute with a model; yes where nobody can tell."""
         owners = self.owners[model_id]
         if not owners or step.prompt_node not in self.prompt:
             return True
-        kind, used = TYPE_OF_KIND[self.models[model_id].kind], self.wires.uses(step.prompt_node)
+        kind, used = TYPE_OF_KIND[self.models[model_id].kind], self.graph.uses(step.prompt_node)
         return any((kind, owner) in used for owner in owners)
 
     def idle(self, step: Step) -> dict[str, Bounds]:

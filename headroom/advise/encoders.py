@@ -46,11 +46,11 @@ def encoding_nodes(case: Case, model_id: str) -> list[str]:
     """Return the nodes that make a conditioning with a text encoder."""
     owners = case.owners[model_id]
     return [node_id for node_id in case.prompt if _encodes(case, node_id) and any(
-        ("CLIP", owner) in case.wires.uses(node_id) for owner in owners)]
+        ("CLIP", owner) in case.graph.uses(node_id) for owner in owners)]
 
 
 def _encodes(case: Case, node_id: str) -> bool:
-    declared = case.wires.node_type(node_id)
+    declared = case.graph.node_type(node_id)
     return declared is not None and "CONDITIONING" in declared.outputs
 
 
@@ -62,12 +62,11 @@ def _edit(case: Case, node_id: str) -> list[Json]:
 
 
 def _offload(case: Case, node_id: str) -> list[Json]:
-    declared = case.wires.node_type(node_id)
-    clips = [list(link) for name, link in case.wires.links(node_id)
-             if case.wires.type_of(node_id, name, link) == "CLIP"]
+    declared = case.graph.node_type(node_id)
+    clips = [list(wire.source) for wire in case.graph.wires(node_id) if wire.type == "CLIP"]
     if declared is None or not clips:
         return []
     made = (node_id, declared.outputs.index("CONDITIONING"))
-    takers = case.wires.takers(made)
+    takers = case.graph.takers(*made)
     links = {"model": clips[0]}
     return [insert(OFFLOAD, f"after-{node_id}", made, takers, links)] if takers else []

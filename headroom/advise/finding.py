@@ -7,9 +7,8 @@ from ..base.device import in_mib
 
 Json = dict[str, Any]
 Kind = Literal[
-    "encode_to_cpu", "offload_after", "purge_between", "cast_bf16", "size_sorter", "oom_guard",
-    "disk_cache", "other_process", "expandable_segments", "gc_threshold", "cudnn_benchmark",
-    "reserve",
+    "encode_to_cpu", "offload_after", "purge_between", "cast_bf16", "oom_guard", "other_process",
+    "expandable_segments", "gc_threshold", "reserve",
 ]
 Cost = Literal["none", "seconds", "picture"]
 

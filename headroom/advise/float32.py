@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from ..base.graph import Source, Wire
 from .case import CAST as SMALLER
 from .case import Bounds, Case, Step
 from .option import Option, named, option
 from .steps import CAST, insert, wire_of
-from .wires import Link
 from .words import amounts
 
 LEAST_SHARE = 0.5  # of a model's bytes that are float32
@@ -22,7 +22,7 @@ def options(case: Case, step: Step) -> Iterator[Option]:
         if facts.float32_bytes < LEAST_SHARE * facts.total_bytes or not case.owners[model_id]:
             continue
         wire = wire_of(case, model_id)
-        takers = case.wires.takers(wire) if wire is not None else []
+        takers = case.graph.takers(*wire) if wire is not None else []
         if wire is None or not takers or _is_cast(case, takers, wire):
             continue
         share = min(facts.float32_bytes / max(facts.total_bytes, 1), 1.0) / 2
@@ -34,8 +34,8 @@ def options(case: Case, step: Step) -> Iterator[Option]:
                      **amounts(size=step.held[model_id].high))
 
 
-def _is_cast(case: Case, takers: list[list[str]], wire: Link) -> bool:
-    ends = [wire[0], *(node for node, _ in takers)]
+def _is_cast(case: Case, takers: list[Wire], wire: Source) -> bool:
+    ends = [wire[0], *(taker.taker for taker in takers)]
     return any(case.prompt[node]["class_type"] == CAST for node in ends)
 
 

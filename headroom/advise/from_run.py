@@ -1,7 +1,8 @@
 """Make the case of a run: its record as the recorder keeps it, and its prompt."""
 
+from ..base.graph import Prompt
+from ..base.guards import is_inserted
 from ..base.node_types import Registry
-from ..base.prompt_graph import Prompt, is_inserted
 from ..record.memory import Reading, Use
 from ..record.nodes import NodeRecord
 from ..record.run import Run

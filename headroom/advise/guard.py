@@ -4,13 +4,12 @@ It gives nothing back while all goes well: it lowers what the run needs at least
 """
 
 from ..base.device import in_mib
+from ..base.guards import guarded
+from ..base.node_types import GUARD_CLASS
 from .case import Case, Step
 from .finding import Finding, Json, Saves
-from .steps import GUARD, insert
-from .wires import Link
+from .steps import insert
 from .words import amounts
-
-GUARDED = ("MODEL", "VAE", "UPSCALE_MODEL")
 
 
 def findings(case: Case) -> list[Finding]:
@@ -56,9 +55,7 @@ def _finding(case: Case, step: Step, edit: list[Json], failed: bool) -> Finding:
 
 def _takes_vae(case: Case, step: Step) -> bool:
     return step.prompt_node in case.prompt and any(
-        case.wires.type_of(step.prompt_node, name, link) == "VAE"
-        for name, link in case.wires.links(step.prompt_node)
-    )
+        wire.type == "VAE" for wire in case.graph.wires(step.prompt_node))
 
 
 def edit_of(case: Case) -> list[Json]:
@@ -66,18 +63,6 @@ def edit_of(case: Case) -> list[Json]:
 
     All of them: on a smaller card another node than this one may be the first that fails.
     """
-    found: dict[Link, list[list[str]]] = {}
-    for node_id in case.prompt:
-        declared = case.wires.node_type(node_id)
-        if declared is None or not declared.uses_models or _is_ours(case, node_id):
-            continue
-        for name, link in case.wires.links(node_id):
-            kind = case.wires.type_of(node_id, name, link)
-            if kind in GUARDED and not case.wires.passes(link, kind, GUARD):
-                found.setdefault(link, []).append([node_id, name])
-    return [insert(GUARD, f"guard-{link[0]}-{link[1]}", link, to) for link, to in found.items()]
-
-
-def _is_ours(case: Case, node_id: str) -> bool:
-    """Whether a node only hands a model on, whatever the types say."""
-    return str(case.prompt[node_id]["class_type"]).startswith("Headroom")
+    return [insert(GUARD_CLASS, f"guard-{giver}-{output}", (giver, output), wires)
+            for wires in guarded(case.graph).guards.values()
+            for giver, output in [wires[0].source]]

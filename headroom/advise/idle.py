@@ -6,11 +6,11 @@ One of them goes with an Offload Model, several with one Purge VRAM that keeps w
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..base.graph import MODELS, Source, Wire
 from .case import NOTHING, Bounds, Case, Step
 from .finding import Json
 from .option import Option, named, option
 from .steps import OFFLOAD, PURGE, alike, entry_wire, insert, wire_of
-from .wires import TYPE_OF_KIND, Link
 
 
 def options(case: Case, step: Step) -> Iterator[Option]:
@@ -69,8 +69,8 @@ def _last_user(case: Case, step: Step, idle: set[str]) -> str | None:
 class _Spot(NamedTuple):
     """Where the new node goes: between an output and inputs. `user`: the node that it is behind."""
 
-    wire: Link
-    to: list[list[str]]
+    wire: Source
+    to: list[Wire]
     ref: str
     user: str | None = None
 
@@ -84,16 +84,16 @@ def _spot(case: Case, step: Step, idle: set[str]) -> _Spot | None:
     wire = entry_wire(case, node_id, user)
     if wire is None:
         return None
-    if user is not None and user not in case.wires.above(node_id):
+    if user is not None and user not in case.graph.above(node_id):
         if case.last_run(wire[0]) < case.last_run(user):
             return _behind(case, user)
     return _Spot(wire, alike(case, node_id, wire), f"before-{node_id}")
 
 
 def _behind(case: Case, user: str) -> _Spot | None:
-    declared = case.wires.node_type(user)
+    declared = case.graph.node_type(user)
     for number in range(len(declared.outputs) if declared is not None else 0):
-        if takers := case.wires.takers((user, number)):
+        if takers := case.graph.takers(user, number):
             return _Spot((user, number), takers, f"behind-{user}", user)
     return None
 
@@ -112,12 +112,13 @@ def _edit(case: Case, step: Step, idle: set[str], spot: _Spot) -> Json | None:
     return insert(PURGE, spot.ref, spot.wire, spot.to, {"keep": list(given)}, unload="all but keep")
 
 
-def _waits(case: Case, given: Link, spot: _Spot) -> bool:
+def _waits(case: Case, given: Source, spot: _Spot) -> bool:
     """Whether the giver of a wire itself comes behind the new node."""
-    return any(taker in case.wires.above(given[0]) for taker, _ in spot.to)
+    above = set(case.graph.above(given[0]))
+    return any(wire.taker in above for wire in spot.to)
 
 
-def _is_there(case: Case, spot: _Spot, given: Link | None) -> bool:
+def _is_there(case: Case, spot: _Spot, given: Source | None) -> bool:
     """Whether that very node, or a purge, is on the wire already: a second one frees no more."""
     node = case.prompt[spot.wire[0]]
     return node["class_type"] == PURGE or (
@@ -125,12 +126,10 @@ def _is_there(case: Case, spot: _Spot, given: Link | None) -> bool:
         and node["inputs"].get("model") == list(given))
 
 
-def _kept(case: Case, step: Step) -> Link | None:
+def _kept(case: Case, step: Step) -> Source | None:
     """Return the wire of the first model that the node uses."""
-    for name, link in case.wires.links(step.prompt_node):
-        if case.wires.type_of(step.prompt_node, name, link) in TYPE_OF_KIND.values():
-            return link
-    return None
+    wires = case.graph.wires(step.prompt_node)
+    return next((wire.source for wire in wires if wire.type in MODELS), None)
 
 
 def _gone(case: Case, step: Step, idle: set[str]) -> dict[tuple[str, str], Bounds]:
@@ -139,7 +138,7 @@ def _gone(case: Case, step: Step, idle: set[str]) -> dict[tuple[str, str], Bound
     Where the node does not depend on the one that used it last, the order of both is ComfyUI's.
     """
     start, user = case.steps.index(step), _last_user(case, step, idle)
-    is_sure = user is None or user in case.wires.above(step.prompt_node)
+    is_sure = user is None or user in case.graph.above(step.prompt_node)
     found: dict[tuple[str, str], Bounds] = {}
     for model_id in idle & set(case.idle(step)):
         for other in case.steps[start : case.next_use(model_id, start)]:

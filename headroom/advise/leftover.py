@@ -14,7 +14,7 @@ def findings(case: Case) -> list[Finding]:
         return []
     goes = {m: held for m, held in last.held.items() if not case.models[m].stays}
     left = sum(held.high for held in goes.values()) + last.spare_bytes
-    wire = next((link for _, link in case.wires.links(last.prompt_node)), None)
+    wire = next((wire.source for wire in case.graph.wires(last.prompt_node)), None)
     if wire is None or _purges(case):
         return []
     return [_finding(case, last, goes, left, insert(PURGE, f"end-{last.prompt_node}", wire, []))]

@@ -4,7 +4,7 @@ What lowers one node only uncovers the next, so each option is worth what the pe
 alone at least, and what it loses through it beside all others at most.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from . import encoders, float32, idle
@@ -42,17 +42,6 @@ def expected(case: Case, chosen: Sequence[Option]) -> Bounds:
     low = [step.peak.at_least - less.get(step.node_id, NOTHING).high for step in case.steps]
     high = [step.at_most - less.get(step.node_id, NOTHING).low for step in case.steps]
     return Bounds(max([0, *low]), max([0, *high]))
-
-
-def joint(case: Case, findings: Collection[str]) -> Saves | None:
-    """Return what the peak loses through several of the options, by their findings' ids.
-
-    None where there is another one among these.
-    """
-    chosen = {one.finding.id: one.gone for one in _chosen(case, 0)}
-    if not chosen.keys() >= set(findings):
-        return None
-    return case.saved(together(*(chosen[known] for known in findings)))
 
 
 def _chosen(case: Case, target_bytes: int) -> list[Option]:

@@ -1,7 +1,7 @@
 """What no node can change: other processes on the card, and settings of torch and ComfyUI.
 
-Sources: PyTorch's notes on CUDA memory management (PYTORCH_CUDA_ALLOC_CONF) and its documentation
-of torch.backends.cudnn.benchmark; `--reserve-vram` of ComfyUI's command line.
+Sources: PyTorch's notes on CUDA memory management (PYTORCH_CUDA_ALLOC_CONF); `--reserve-vram` of
+ComfyUI's command line.
 """
 
 from collections.abc import Iterator
@@ -12,14 +12,13 @@ from .finding import Finding, Json, Saves
 from .words import amounts
 
 TORCH = "https://pytorch.org/docs/stable/notes/cuda.html#memory-management"
-CUDNN = "https://pytorch.org/docs/stable/backends.html#torch.backends.cudnn.benchmark"
 NEARLY_FULL = 0.85  # of the device
 THRESHOLD = 0.8
 
 
 def findings(case: Case) -> list[Finding]:
     """Return what to change outside of the workflow."""
-    return [*_others(case), *_allocator(case), *_cudnn(case)]
+    return [*_others(case), *_allocator(case)]
 
 
 def _others(case: Case) -> Iterator[Finding]:
@@ -54,18 +53,6 @@ def _allocator(case: Case) -> Iterator[Finding]:
         if not known.get("threshold"):
             yield Finding("gc_threshold", Saves(0, step.spare_bytes),
                           {**values, "threshold": THRESHOLD, "source": TORCH}, measured)
-
-
-def _cudnn(case: Case) -> Iterator[Finding]:
-    """Yield that cuDNN tries its algorithms anew for each size, with memory for each."""
-    changing = [step for step in case.steps if step.prompt_node in case.prompt
-                and case.wires.is_list((step.prompt_node, 0))]
-    if not case.around.allocator.get("cudnn_benchmark") or not changing:
-        return
-    step = max(changing, key=lambda step: step.spare_bytes)
-    values, measured = _spare(step)
-    yield Finding("cudnn_benchmark", Saves(0, step.spare_bytes), {**values, "source": CUDNN},
-                  measured)
 
 
 def _spare(step: Step) -> tuple[Json, Json]:

@@ -1,80 +1,76 @@
 """The steps of edits: our nodes with the values that they get, and the wires they go on."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from ..base.graph import MODELS, TYPE_OF_KIND, Source, Wire
+from ..base.guards import GUARD_INPUTS
+from ..base.node_types import GUARD_CLASS
 from .case import Case
 from .finding import Json
-from .wires import TYPE_OF_KIND, Link
 
-OFFLOAD, PURGE, GUARD = "HeadroomOffloadModel", "HeadroomPurgeVRAM", "HeadroomOOMGuard"
+OFFLOAD, PURGE = "HeadroomOffloadModel", "HeadroomPurgeVRAM"
 CAST, ENCODE = "HeadroomCastBF16", "HeadroomEncodeToCPU"
 INPUTS: dict[str, Json] = {
     OFFLOAD: {"scope": "this model", "to": "CPU"},
     PURGE: {"unload": "all models", "only_below_free_mib": 0, "free_ram": False,
             "reset_node_cache": False, "run": "when inputs change"},
-    GUARD: {"free_other_models": True, "offload_weights": True, "split_batch": True,
-            "tile_vae": True, "max_attempts": 8, "prefer": "same bits"},
+    GUARD_CLASS: GUARD_INPUTS,
     CAST: {"dtype": "bfloat16", "keep_float32": ""},
     ENCODE: {"split": "one prompt", "release_encoder": True, "cache": "off"},
-    "HeadroomSizeSorter": {"sizes": "", "order": "largest first", "fit": "keep each size",
-                           "bucket": 64},
-    "HeadroomRestoreOrder": {},
 }
-THROUGH = {OFFLOAD: ("after", 1), PURGE: ("value", 0), GUARD: ("model", 0), CAST: ("model", 0),
-           "HeadroomSizeSorter": ("items", 2), "HeadroomRestoreOrder": ("items", 0)}
+THROUGH = {OFFLOAD: ("after", 1), PURGE: ("value", 0), GUARD_CLASS: ("model", 0),
+           CAST: ("model", 0)}
 
 
 def insert(
-    class_type: str, ref: str, source: Link, to: list[list[str]],
+    class_type: str, ref: str, source: Source, to: Sequence[Wire],
     links: dict[str, Any] | None = None, **values: Any,
 ) -> Json:
     """Return the step that puts one of our nodes between an output and the inputs it feeds."""
     through, out = THROUGH[class_type]
     return {"op": "insert", "ref": ref, "class_type": class_type,
             "inputs": {**INPUTS[class_type], **values}, "from": list(source), "through": through,
-            "out": out, "to": to, "links": links or {}}
+            "out": out, "to": [[wire.taker, wire.input] for wire in to], "links": links or {}}
 
 
-def encode_instead(node_id: str, cache: str = "off") -> Json:
+def encode_instead(node_id: str) -> Json:
     """Return the step that puts Encode to CPU in the place of a CLIP Text Encode."""
     return {"op": "replace", "node": node_id, "class_type": ENCODE,
             "keep": {"clip": "clip", "text": "text"},
-            "inputs": {**INPUTS[ENCODE], "cache": cache}, "outputs": {"0": 0}}
+            "inputs": INPUTS[ENCODE], "outputs": {"0": 0}}
 
 
-def wire_of(case: Case, model_id: str) -> Link | None:
+def wire_of(case: Case, model_id: str) -> Source | None:
     """Return an output that gives a model, as near to its loader as can be."""
     kind, owners = TYPE_OF_KIND[case.models[model_id].kind], case.owners[model_id]
     for owner in owners:
-        declared = case.wires.node_type(owner)
+        declared = case.graph.node_type(owner)
         if declared is not None and kind in declared.outputs:
             return owner, declared.outputs.index(kind)
     for node_id in case.prompt:
-        for name, link in case.wires.links(node_id):
-            if case.wires.type_of(node_id, name, link) == kind and (
-                case.wires.loaders(link, kind) & owners
-            ):
-                return link
+        for wire in case.graph.wires(node_id):
+            if wire.type == kind and case.graph.loaders(wire.source, kind) & owners:
+                return wire.source
     return None
 
 
-def entry_wire(case: Case, node_id: str, behind: str | None) -> Link | None:
+def entry_wire(case: Case, node_id: str, behind: str | None) -> Source | None:
     """Return the wire into a node on which to make it wait: one that comes from `behind` it.
 
     Else the one whose giver ran last. Data before models: what waits for a model waits for nothing.
     """
-    links = list(case.wires.links(node_id))
-    data = [link for name, link in links
-            if case.wires.type_of(node_id, name, link) not in TYPE_OF_KIND.values()]
-    after = [link for _, link in links if behind in case.wires.above(link[0])]
-    for wires in (after, data, [link for _, link in links]):
+    every = case.graph.wires(node_id)
+    data = [wire for wire in every if wire.type not in MODELS]
+    after = [wire for wire in every if behind in case.graph.above(wire.giver)]
+    for wires in (after, data, every):
         if wires:
-            return max(wires, key=lambda link: case.last_run(link[0]))
+            return max(wires, key=lambda wire: case.last_run(wire.giver)).source
     return None
 
 
-def alike(case: Case, node_id: str, link: Link) -> list[list[str]]:
+def alike(case: Case, node_id: str, source: Source) -> list[Wire]:
     """Return the inputs that an output feeds in a node and in others of its class."""
     wanted = case.prompt[node_id]["class_type"]
-    return [[taker, name] for taker, name in case.wires.takers(link)
-            if case.prompt[taker]["class_type"] == wanted]
+    return [wire for wire in case.graph.takers(*source)
+            if case.prompt[wire.taker]["class_type"] == wanted]

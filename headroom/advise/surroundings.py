@@ -1,27 +1,24 @@
-"""What advice needs to know besides the record: other processes, torch's settings, earlier runs."""
+"""What advice needs to know besides the record: other processes, torch's settings."""
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from ..base.device import MIB, computes_in_bf16, is_started
-from ..base.prompt_graph import Prompt
 from ..host.adapter import current_host
 from ..measure.other_processes import other_processes
 from ..measure.snapshot import used_devices
 from .case import Surroundings
-from .encoders import CORE_ENCODE
-from .steps import ENCODE
 
 SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 
 
-def of(failure: Mapping[str, Any] | None, seen: Mapping[str, int]) -> Surroundings:
+def of(failure: Mapping[str, Any] | None) -> Surroundings:
     """Return what there is to know now."""
-    return Surroundings(failure, others(), allocator(), seen, computes_in_bf16(), flags())
+    return Surroundings(failure, others(), allocator(), computes_in_bf16(), flags())
 
 
 def others() -> dict[str, float]:
@@ -39,15 +36,6 @@ def flags() -> frozenset[str]:
     return known_flags()
 
 
-def _tries_algorithms() -> bool:
-    """Return whether cuDNN tries its algorithms for each size because ComfyUI was told to."""
-    if current_host() is None or not torch.backends.cudnn.benchmark:
-        return False
-    from ..host.flags import is_fast
-
-    return is_fast("autotune")
-
-
 def allocator() -> dict[str, Any]:
     """Return which allocator torch uses, and those of its settings that matter here."""
     if not torch.cuda.is_available() or not is_started("cuda"):
@@ -58,28 +46,4 @@ def allocator() -> dict[str, Any]:
         "expandable": "expandable_segments:true" in said,
         "can_expand": sys.platform == "linux" and torch.version.hip is None,
         "threshold": "garbage_collection_threshold:" in said,
-        "cudnn_benchmark": _tries_algorithms(),
     }
-
-
-def seen_before(
-    prompt: Prompt, earlier: Iterable[tuple[Prompt, frozenset[str]]]
-) -> dict[str, int]:
-    """Return, for each encode node, how many earlier runs have encoded its very text.
-
-    A run that took it from ComfyUI's cache does not count.
-    """
-    texts = {node_id: text for node_id, node in prompt.items()
-             if (text := _text(node)) is not None}
-    counts = dict.fromkeys(texts, 0)
-    for other, ran in earlier:
-        encoded = {_text(node) for node_id, node in other.items() if node_id in ran}
-        for node_id, text in texts.items():
-            counts[node_id] += text in encoded
-    return counts
-
-
-def _text(node: Mapping[str, Any]) -> str | None:
-    text = (node.get("inputs") or {}).get("text")
-    is_encoding = node.get("class_type") in (CORE_ENCODE, ENCODE)
-    return text if is_encoding and isinstance(text, str) else None

@@ -23,11 +23,6 @@ SENTENCES = {
                  "run goes on in smaller pieces instead of failing where that is not there.",
     "oom_guard_failed": "{node} ran out of memory when it asked for {asked}. With OOM Guard it "
                         "frees what it can and tries again in smaller pieces.",
-    "size_sorter": "{node} works through a list of sizes, and PyTorch keeps {spare} that no tensor "
-                   "uses. Size Sorter begins with the largest, so that the others fit into its "
-                   "memory; Restore Order puts the pictures back in their order.",
-    "disk_cache": "{node} encoded the same text in {times} runs, each time with {held} of text "
-                  "encoder. With the disk cache of Encode to CPU the encoder is not even loaded.",
     "other_process": "{process} holds {held} of the same GPU. Close it, or run it elsewhere.",
     "reserve": "{process} takes {held} of the GPU at times. Start ComfyUI with "
                "--reserve-vram {gib}, so that it leaves that much to others.",
@@ -38,9 +33,6 @@ SENTENCES = {
                     "the environment variable "
                     "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:{threshold}, "
                     "so that it gives old pieces back before it runs short ({source}).",
-    "cudnn_benchmark": "{node} works through several sizes while cuDNN tries its algorithms anew "
-                       "for each, with memory of their own; PyTorch keeps {spare} that no tensor "
-                       "uses. Start ComfyUI without --fast autotune ({source}).",
 }
 
 

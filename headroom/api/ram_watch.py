@@ -12,10 +12,10 @@ import torch
 from ..actions.spare_ram import IsUsed, Spared, spare_ram
 from ..base.device import MIB
 from ..base.environment import count_of
-from ..base.named_files import files_of_values
+from ..base.graph import Graph
 from ..base.ram import ram_room_bytes
 from ..base.refusals import Refused
-from ..host.adapter import current_host, host_lookup
+from ..host.adapter import current_host, host_registry
 from ..measure.report import mib_text
 from .gate import Gate
 
@@ -110,8 +110,9 @@ def used_by(prompts: Sequence[Mapping[str, Any]]) -> IsUsed:
     """Return whether a patcher's file is named by a prompt; None where its file is not known."""
     if not prompts:
         return lambda patcher: False
-    values = [node.get("inputs") for prompt in prompts for node in prompt.values()]
-    named = {os.path.realpath(path) for path in files_of_values(host_lookup(), values)}
+    registry = host_registry()
+    files = [path for prompt in prompts for path in Graph(prompt, registry).files()]
+    named = {os.path.realpath(path) for path in files}
 
     def is_used(patcher: Any) -> bool | None:
         host = current_host()

@@ -1,6 +1,7 @@
 """What a prompt's nodes take and give, as the server's node registry tells it."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 # A ControlNet has no guard of its own on its wire: that of the model it is sampled with covers it.
@@ -41,10 +42,33 @@ class NodeType(NamedTuple):
         return self.is_output or any(not kinds(out) <= HANDED_ON for out in self.outputs)
 
 
+class ClassInfo(NamedTuple):
+    """What else the host knows of a node class, for those who keep what a node gave.
+
+    `code` identifies the code that runs: the file of the host's own node, else the whole pack.
+    `own_changes`: the class itself decides when it counts as changed. `wants_id`: it may behave
+    differently under another node id. `repeatable`: the same inputs give the same outputs.
+    `is_new_code`: the code changed on disk since this process began.
+    """
+
+    code: str = ""
+    is_core: bool = True
+    own_changes: bool = False
+    wants_id: bool = False
+    repeatable: bool = True
+    is_new_code: bool = False
+
+
 class Registry(Protocol):
-    """The node classes of a server."""
+    """The node classes of a server, and its models folders."""
 
     def node_type(self, class_type: str) -> NodeType | None: ...
+
+    def class_info(self, class_type: str) -> ClassInfo | None: ...
+
+    def files_named(self, name: str) -> list[Path]:
+        """Return the existing files that a widget value names, in any models folder."""
+        ...
 
     def is_core(self, type_name: str) -> bool:
         """Whether ComfyUI's own nodes give this type; any other may carry models unseen."""

@@ -5,36 +5,30 @@ from pathlib import Path
 from typing import Any
 
 from ..base.file_identity import identity_of
-from ..base.named_files import files_of_values
+from ..base.graph import Graph, is_link
 from ..base.node_types import Registry, kinds
-from ..base.prompt_graph import Lookup, ancestors, constants, getter, is_link
 
 Encoder = dict[str, Any]  # {"class_type", "settings", "files": [{"name", "size", "content"}]}
 MAX_SETTING = 200
 
 
-def encoders_above(
-    prompt: Any, node_id: str, input: str, registry: Registry, lookup: Lookup
-) -> list[Encoder]:
+def encoders_above(prompt: Any, node_id: str, input: str, registry: Registry) -> list[Encoder]:
     """Return what made the encoder above an input: its loader first, then LoRAs and the like.
 
-    Costs a read of each of their files, the first time. Raises OSError where one cannot be read,
-    LookupError where the graph has a loose end.
+    Costs a read of each of their files, the first time. Raises OSError where one cannot be read.
     """
-    get_node = getter(prompt)
-    start = get_node(node_id)["inputs"].get(input)
-    if not is_link(start):
-        return []
-    above = [get_node(ancestor) for ancestor in ancestors(get_node, start[0])]
-    return [_described(node, lookup) for node in above if _gives_clip(node, registry)]
+    graph = Graph(prompt, registry)
+    start = graph.nodes[node_id]["inputs"].get(input)
+    above = graph.above(start[0]) if is_link(start) else []
+    return [_described(graph, ancestor) for ancestor in above if _gives_clip(graph, ancestor)]
 
 
-def loaders_in(prompt: Mapping[str, Any], registry: Registry, lookup: Lookup) -> list[list[Path]]:
+def loaders_in(prompt: Mapping[str, Any], registry: Registry) -> list[list[Path]]:
     """Return the files of every node of the prompt that loads a text encoder."""
-    nodes = [node for node in prompt.values() if isinstance(node, Mapping) and "inputs" in node]
-    loaders = [node for node in nodes if _gives_clip(node, registry) and not _takes_link(node)]
-    found = [files_of_values(lookup, constants(node)) for node in loaders]
-    return [files for files in found if files]
+    graph = Graph(prompt, registry)
+    loaders = [node_id for node_id in graph.nodes
+               if _gives_clip(graph, node_id) and not graph.wires(node_id)]
+    return [files for node_id in loaders if (files := graph.files([node_id]))]
 
 
 def is_made_of(encoder: Encoder, files: Iterable[Path]) -> bool:
@@ -72,22 +66,16 @@ def _is_file(value: Any) -> bool:
     )
 
 
-def _described(node: Mapping[str, Any], lookup: Lookup) -> Encoder:
+def _described(graph: Graph, node_id: str) -> Encoder:
+    node = graph.nodes[node_id]
     settings = {
         name: value for name, value in node["inputs"].items()
         if isinstance(value, (str, int, float)) and len(str(value)) <= MAX_SETTING
     }
-    files = [
-        {"name": path.name, **identity_of(path)}
-        for path in files_of_values(lookup, constants(node))
-    ]
+    files = [{"name": path.name, **identity_of(path)} for path in graph.files([node_id])]
     return {"class_type": str(node["class_type"]), "settings": settings, "files": files}
 
 
-def _gives_clip(node: Mapping[str, Any], registry: Registry) -> bool:
-    found = registry.node_type(str(node.get("class_type")))
+def _gives_clip(graph: Graph, node_id: str) -> bool:
+    found = graph.node_type(node_id)
     return found is not None and any("CLIP" in kinds(output) for output in found.outputs)
-
-
-def _takes_link(node: Mapping[str, Any]) -> bool:
-    return any(is_link(value) for value in node["inputs"].values())

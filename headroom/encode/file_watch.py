@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..base.file_identity import HASHES, PROCESS_START_NS, State, changed_ns, state_of
-from ..base.named_files import MODEL_SUFFIXES, files_named
-from ..base.prompt_graph import Lookup, constants, strings
-from ..host.adapter import host_lookup
+from ..base.graph import MODEL_SUFFIXES, Graph, constants, strings
+from ..base.node_types import Registry
+from ..host.adapter import host_registry
 
 # Of one prompt: each takes up to a millisecond of the server's own thread. What is not looked at
 # counts as changed where it is newer than this process.
@@ -26,11 +26,11 @@ class SeenFiles:
         self._start_ns = start_ns
         self._first: dict[Path, State] = {}
 
-    def note_prompt(self, prompt: Mapping[str, Any], lookup: Lookup | None = None) -> None:
+    def note_prompt(self, prompt: Mapping[str, Any], registry: Registry | None = None) -> None:
         """Remember the files that a queued prompt names, before anything loads them."""
-        look = lookup or host_lookup()
-        for name in islice(_model_names(prompt), MAX_NAMES):
-            self.note(files_named(look, name))
+        graph = Graph(prompt, registry or host_registry())
+        for name in islice(_model_names(graph), MAX_NAMES):
+            self.note(graph.files_named(name))
 
     def note(self, paths: Iterable[Path]) -> None:
         """Remember the state of files not seen before."""
@@ -54,11 +54,9 @@ class SeenFiles:
         return None
 
 
-def _model_names(prompt: Mapping[str, Any]) -> Iterator[str]:
+def _model_names(graph: Graph) -> Iterator[str]:
     """Yield each name of a model file in the widgets of a prompt once."""
-    nodes = [node for node in prompt.values() if isinstance(node, Mapping)]
-    inputs = [node for node in nodes if isinstance(node.get("inputs"), Mapping)]
-    names = (name for node in inputs for name in strings(constants(node)))
+    names = (name for node in graph.nodes.values() for name in strings(constants(node)))
     return iter(dict.fromkeys(name for name in names if name.lower().endswith(MODEL_SUFFIXES)))
 
 

@@ -100,13 +100,10 @@ def _free_file(file: Path, place: tuple[str | None, str]) -> Path:
 
 def _encoders(graph: Any, node_id: str) -> list[Encoder]:
     """Return what stands above the saved conditioning; nothing where that cannot be told."""
-    from ..host import graph as host_graph
     from ..host.node_types import HostRegistry
 
     try:
-        return encoders_above(
-            graph, node_id, "conditioning", HostRegistry(), host_graph.HostLookup()
-        )
+        return encoders_above(graph, node_id, "conditioning", HostRegistry())
     except (OSError, LookupError) as error:
         log.warning("[Headroom] which encoder made a conditioning is not known: %s", error)
         return []
@@ -128,13 +125,12 @@ def _same(some: list[Encoder], others: list[Encoder]) -> bool:
 
 def _mismatches(loaded: Loaded, name: str, running: Any) -> list[str]:
     """Return a sentence for each text encoder of the prompt that is not the one that made this."""
-    from ..host import graph as host_graph
     from ..host.node_types import HostRegistry
 
     if running is None or not loaded.encoders or not loaded.encoders[0]["files"]:
         return []
     try:
-        present = loaders_in(running[0], HostRegistry(), host_graph.HostLookup())
+        present = loaders_in(running[0], HostRegistry())
         if not present or any(is_made_of(loaded.encoders[0], files) for files in present):
             return []
     except OSError as error:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from ..base.choices import expect_choice
+from ..base.guards import is_inserted
 from ..base.inputs import expect_flag, expect_whole
-from ..base.prompt_graph import is_inserted
 from ..base.said import said
 from ..host.adapter import guard_host
 from ..measure.journal import executing_node, note_action

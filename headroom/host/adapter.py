@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from ..base import device as devices
-from ..base.prompt_graph import Lookup
+from ..base.node_types import Registry
 
 
 def current_host() -> ModuleType | None:
@@ -53,9 +53,9 @@ def return_cache() -> None:
         devices.empty_cache()
 
 
-def host_lookup() -> Lookup:
-    """Return the lookup of the ComfyUI that runs in this process."""
-    from . import graph as host_graph
+def host_registry() -> Registry:
+    """Return the node registry of the ComfyUI that runs in this process."""
+    from .node_types import HostRegistry
 
-    lookup: Lookup = host_graph.HostLookup()
-    return lookup
+    registry: Registry = HostRegistry()
+    return registry

@@ -8,9 +8,3 @@ def known_flags() -> frozenset[str]:
     """Return every flag of this ComfyUI, such as "--reserve-vram"."""
     names = vars(comfy.cli_args.args)
     return frozenset("--" + name.replace("_", "-") for name in names)
-
-
-def is_fast(feature: str) -> bool:
-    """Return whether ComfyUI was started with `--fast` and this feature of it."""
-    features = vars(comfy.cli_args.args).get("fast") or ()
-    return any(one.value == feature for one in features)

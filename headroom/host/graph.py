@@ -1,8 +1,6 @@
-"""The host adapter to ComfyUI's graph: node classes and the running prompt.
-"""
+"""The host adapter to ComfyUI's graph: the running prompt, and what encoding depends on."""
 
 import importlib.metadata
-import inspect
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
@@ -13,19 +11,13 @@ import comfy.cli_args
 import comfy.model_management as mm
 import comfy.sd1_clip
 import comfy.utils
-import folder_paths
 import torch
-from comfy_api.internal import first_real_override
 from comfy_execution.utils import get_executing_context
-from execution import nodes as core_nodes
 from server import PromptServer
 
 from ..base.file_identity import Code, code_of
-from ..base.prompt_graph import ClassInfo
-from . import files as host_files
 from .node_cache import asked_about
 
-CORE_MODULES = ("nodes", "comfy_extras")
 NUMERIC_FLAGS = (
     "fp8", "fp16", "bf16", "fp32", "force_", "use_", "disable_xformers", "dont_upcast",
     "deterministic", "fast",
@@ -37,59 +29,6 @@ ENCODER_PACKAGES = (
     "transformers", "tokenizers", "sentencepiece", "comfy-kitchen", "comfy-aimdo", "xformers",
     "flash-attn", "sageattention", "triton",
 )
-
-# ---------------------------------------------------------------- node classes
-
-
-class HostLookup:
-    """ComfyUI's node classes and model folders, as `prompt_graph.Lookup` wants them."""
-
-    def node_info(self, class_type: str) -> ClassInfo | None:
-        """Return what is known of a class, None for one that is not installed."""
-        found = core_nodes.NODE_CLASS_MAPPINGS.get(class_type)
-        if found is None:
-            return None
-        is_core = _module_of(found).split(".")[0] in CORE_MODULES
-        code = _code_at(Path(inspect.getfile(found)) if is_core else _pack_folder(found))
-        hidden = found.INPUT_TYPES().get("hidden", {})
-        return ClassInfo(
-            code=code.digest,
-            is_core=is_core,
-            own_changes=_decides_changes(found),
-            wants_id="UNIQUE_ID" in hidden.values(),
-            repeatable=not getattr(found, "NOT_IDEMPOTENT", False),
-            is_new_code=code.is_new,
-        )
-
-    def files_named(self, name: str) -> list[Path]:
-        """Return the existing files that a widget value may mean, in every models folder."""
-        return host_files.files_named(name)
-
-
-def _module_of(node_class: Any) -> str:
-    return getattr(node_class, "RELATIVE_PYTHON_MODULE", None) or str(node_class.__module__)
-
-
-def _decides_changes(node_class: Any) -> bool:
-    if hasattr(node_class, "GET_BASE_CLASS"):
-        return first_real_override(node_class, "fingerprint_inputs") is not None
-    return hasattr(node_class, "IS_CHANGED")
-
-
-def _pack_folder(node_class: Any) -> Path:
-    """Return the folder (or the file) of the pack that a custom node comes from."""
-    file = Path(inspect.getfile(node_class))
-    for root in folder_paths.get_folder_paths("custom_nodes"):
-        if file.is_relative_to(root):
-            return Path(root) / file.relative_to(root).parts[0]
-    return file
-
-
-@lru_cache(maxsize=256)
-def _code_at(place: Path) -> Code:
-    """Return the Python code at a file or folder; it runs as it was imported, so once is enough."""
-    return code_of(place)
-
 
 # ---------------------------------------------------------------- what encoding depends on
 

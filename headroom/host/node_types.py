@@ -1,10 +1,17 @@
-"""The node registry: what the classes of this server take and give."""
+"""The node registry: what the classes of this server take and give, and the files they name."""
 
 import importlib
+import inspect
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from ..base.node_types import NodeType, from_object_info
+import folder_paths
+from comfy_api.internal import first_real_override
+
+from ..base.file_identity import Code, code_of
+from ..base.node_types import ClassInfo, NodeType, from_object_info
+from . import files as host_files
 
 # ComfyUI's module, not the folder of this pack that has the same name.
 core_nodes: Any = importlib.import_module("nodes")
@@ -13,7 +20,7 @@ CORE_MODULES = ("nodes", "comfy_extras", "comfy_api_nodes")
 
 
 class HostRegistry:
-    """ComfyUI's node classes, V1 and V3 alike, as a prompt names them."""
+    """ComfyUI's node classes, V1 and V3 alike, as a prompt names them, and its models folders."""
 
     def node_type(self, class_type: str) -> NodeType | None:
         """Return the types of a class, None for one that is not installed."""
@@ -26,6 +33,27 @@ class HostRegistry:
             "output_is_list": getattr(found, "OUTPUT_IS_LIST", None),
             "is_input_list": getattr(found, "INPUT_IS_LIST", False),
         })
+
+    def class_info(self, class_type: str) -> ClassInfo | None:
+        """Return what else is known of a class, None for one that is not installed."""
+        found = core_nodes.NODE_CLASS_MAPPINGS.get(class_type)
+        if found is None:
+            return None
+        is_core = _is_core(found)
+        code = _code_at(Path(inspect.getfile(found)) if is_core else _pack_folder(found))
+        hidden = found.INPUT_TYPES().get("hidden", {})
+        return ClassInfo(
+            code=code.digest,
+            is_core=is_core,
+            own_changes=_decides_changes(found),
+            wants_id="UNIQUE_ID" in hidden.values(),
+            repeatable=not getattr(found, "NOT_IDEMPOTENT", False),
+            is_new_code=code.is_new,
+        )
+
+    def files_named(self, name: str) -> list[Path]:
+        """Return the existing files that a widget value may mean, in every models folder."""
+        return host_files.files_named(name)
 
     def is_core(self, type_name: str) -> bool:
         """Return whether a node of ComfyUI's own gives this type."""
@@ -47,3 +75,24 @@ def _outputs(node_class: Any) -> Any:
 def _is_core(node_class: Any) -> bool:
     module = getattr(node_class, "RELATIVE_PYTHON_MODULE", None) or node_class.__module__
     return str(module).split(".")[0] in CORE_MODULES
+
+
+def _decides_changes(node_class: Any) -> bool:
+    if hasattr(node_class, "GET_BASE_CLASS"):
+        return first_real_override(node_class, "fingerprint_inputs") is not None
+    return hasattr(node_class, "IS_CHANGED")
+
+
+def _pack_folder(node_class: Any) -> Path:
+    """Return the folder (or the file) of the pack that a custom node comes from."""
+    file = Path(inspect.getfile(node_class))
+    for root in folder_paths.get_folder_paths("custom_nodes"):
+        if file.is_relative_to(root):
+            return Path(root) / file.relative_to(root).parts[0]
+    return file
+
+
+@lru_cache(maxsize=256)
+def _code_at(place: Path) -> Code:
+    """Return the Python code at a file or folder; it runs as it was imported, so once is enough."""
+    return code_of(place)

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from comfy_execution.progress import ProgressHandler, get_progress_state
 from execution import nodes as core_nodes
 
-from ..base.prompt_graph import title_given
+from ..base.graph import title_given
 from .borrowed import borrowed
 from .loop_end import LoopEnd
 from .registry_watch import RegistryWatch

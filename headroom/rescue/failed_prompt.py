@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..base.device import in_mib
-from ..base.prompt_graph import is_link, title_given
+from ..base.graph import Graph, title_given
 from ..base.said import Said
 from ..guard.errors import Where, requested_bytes, where_of, where_of_text
 from ..models.loaded import LoadedModel
-from .wires import behind
 
 
 class ModelOnDevice(NamedTuple):
@@ -113,7 +112,7 @@ def failure_of(
     number, prompt_id, prompt, extra_data, outputs = entry["prompt"][:5]
     cached = frozenset(map(str, messages.get("execution_cached", {}).get("nodes") or []))
     lacking = {_own_node(prompt, node_id): text for node_id, text in (left_out or {}).items()}
-    wrong = tainted(dict(prompt), lacking, cached)
+    wrong = tainted(Graph(prompt), lacking, cached)
     error = messages.get("execution_error")
     found = _raised(error, heard) if error is not None else _left_out(prompt, lacking, heard)
     if found is None:
@@ -163,23 +162,16 @@ def _left_out(
 
 
 def tainted(
-    prompt: Mapping[str, Any], left_out: Mapping[str, str], cached: frozenset[str]
+    graph: Graph, left_out: Mapping[str, str], cached: frozenset[str]
 ) -> frozenset[str]:
     """Return the nodes with wrong results: where something was left out, and behind it.
 
     Weights without their LoRA stay loaded, so whatever ran with the same model is wrong as well.
     """
-    starts = [node for node in left_out if node in prompt]
-    models = {tuple(link) for node in starts for link in _links(prompt[node])}
-    sharing = {
-        node_id for node_id, node in prompt.items() if node_id not in cached
-        and models & {tuple(link) for link in _links(node)}
-    }
-    return frozenset(behind(prompt, {*starts, *sharing})) if starts else frozenset()
-
-
-def _links(node: Mapping[str, Any]) -> list[list[Any]]:
-    return [value for value in node["inputs"].values() if is_link(value)]
+    starts = [node for node in left_out if node in graph.nodes]
+    sharing = {other.taker for node in starts for wire in graph.wires(node)
+               for other in graph.takers(*wire.source) if other.taker not in cached}
+    return frozenset(graph.below(*starts, *sharing))
 
 
 def _first_line(kind: str, text: str) -> str:

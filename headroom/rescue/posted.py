@@ -3,10 +3,11 @@
 import logging
 import os
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
+from ..base.graph import Graph
+from ..base.guards import guarded
 from ..base.node_types import Registry
-from .guarded_prompt import guard_prompt
 from .settings import guards_all, with_browser_wish
 from .words import not_guarded
 
@@ -24,15 +25,9 @@ def as_wished(posted: Any, browser: Mapping[str, Any], registry: Registry) -> An
     extra_data = with_browser_wish(posted.get("extra_data"), browser)
     changed = {} if extra_data is posted.get("extra_data") else {"extra_data": extra_data}
     prompt = posted.get("prompt")
-    if guards_all(extra_data, os.environ, browser) and _is_prompt(prompt):
-        guarded = guard_prompt(prompt, registry)
-        changed["prompt"] = guarded.prompt
-        if guarded.left:
-            log.warning("[Headroom] %s", not_guarded(guarded.left))
+    if guards_all(extra_data, os.environ, browser) and isinstance(prompt, dict):
+        found = guarded(Graph(prompt, registry))
+        changed["prompt"] = found.prompt
+        if found.left:
+            log.warning("[Headroom] %s", not_guarded(found.left))
     return {**posted, **changed}
-
-
-def _is_prompt(prompt: Any) -> TypeGuard[dict[str, Any]]:
-    return isinstance(prompt, dict) and all(
-        isinstance(node, dict) and isinstance(node.get("inputs"), dict) for node in prompt.values()
-    )

@@ -8,8 +8,9 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from ..base.graph import Graph, Prompt, Wire
+from ..base.guards import Guarded, guarded
 from ..base.node_types import Registry
-from ..base.prompt_graph import Prompt
 from ..base.refusals import NotKnown, Refused
 from ..base.said import joined, sentence_of
 from ..guard.errors import out_of_memory_behind
@@ -18,11 +19,9 @@ from ..measure.journal import Entry, OomAttempt, executing_node
 from ..models.loaded import LoadedModel
 from . import words
 from .failed_prompt import FailedPrompt, Heard, failure_of
-from .guarded_prompt import GuardedPrompt, guard_prompt
 from .kept import Book, Kept, Running
 from .settings import own_part, rescue_of
-from .what_runs import WhatRuns, probably_cached, what_runs
-from .wires import unfinished_nodes
+from .what_runs import WhatRuns, probably_cached, unfinished, what_runs
 
 log = logging.getLogger("headroom")
 
@@ -55,7 +54,7 @@ class Host(Protocol):
 class _Plan(NamedTuple):
     """How a prompt is to run again."""
 
-    guarded: GuardedPrompt
+    guarded: Guarded
     outputs: list[str]
     runs: WhatRuns
 
@@ -160,10 +159,13 @@ class Rescue:
                 raise Refused(words.is_second_try(prompt_id, first_id))
             if kept.has_run_again or self._host.is_known(kept.rescued_as or ""):
                 raise Refused(words.was_run_again(prompt_id, kept.rescued_as))
-            guarded = self._again(kept)
+            left = self._again(kept)
             return {
                 "prompt_id": kept.rescued_as, "rescued_from": prompt_id, "text": kept.text,
-                "not_guarded": [wire._asdict() for wire in guarded.left],
+                "not_guarded": [
+                    {"node_id": wire.taker, "input": wire.input, "type": wire.given}
+                    for wire in left
+                ],
             }
 
     def facts(self, prompt_id: str) -> dict[str, Any]:
@@ -212,46 +214,45 @@ class Rescue:
             kept.text = words.cannot_run_again(kept.failure, sentence_of(error))
             self._tell(kept)
 
-    def _again(self, kept: Kept) -> GuardedPrompt:
+    def _again(self, kept: Kept) -> list[Wire]:
         failure, new_id = kept.failure, str(uuid.uuid4())
-        guarded, wanted, runs = self._plan(kept)
-        if failure.is_incomplete and not guarded.inserted:
+        (prompt, guards, left), wanted, runs = self._plan(kept)
+        if failure.is_incomplete and not guards:
             raise Refused(words.NO_WIRE)
         try:
-            outputs = self._host.validated(new_id, guarded.prompt, wanted)
+            outputs = self._host.validated(new_id, prompt, wanted)
         except ValueError as error:
             raise Refused(words.refused_by_host(str(error))) from error
         own = {**own_part(failure.extra_data), "rescued_from": failure.prompt_id}
         self._book.link(kept, new_id)
         kept.text = joined(" ", filter(None, (
             words.runs_again(failure, runs, self._host.keeps_no_results()),
-            words.not_guarded(guarded.left),
+            words.not_guarded(left),
         )))
         self._host.put_first(
-            failure.number, new_id, guarded.prompt, {**failure.extra_data, "headroom": own},
+            failure.number, new_id, prompt, {**failure.extra_data, "headroom": own},
             outputs, kept.sensitive,
         )
         self._tell(kept)
-        return guarded
+        return left
 
     def _plan(self, kept: Kept) -> _Plan:
         """Return the prompt with guards where they cost no node its cached result."""
         failure = kept.failure
-        prompt: Any = copy.deepcopy(failure.prompt)  # ComfyUI writes into what it runs
-        nodes = dict(prompt)
-        seen = self._host.cached_now(kept.caches, failure.prompt_id, nodes)
-        cached = probably_cached(failure, nodes) if seen is None else seen.nodes - failure.wrong
+        prompt = copy.deepcopy(failure.prompt)  # ComfyUI writes into what it runs
+        graph = Graph(prompt, self._registry)
+        seen = self._host.cached_now(kept.caches, failure.prompt_id, graph.nodes)
+        cached = probably_cached(failure, graph) if seen is None else seen.nodes - failure.wrong
         if self._host.keeps_no_results():
             cached = frozenset()
-        into = unfinished_nodes(nodes, failure.node_id, cached) if cached else None
-        guarded = guard_prompt(prompt, self._registry, into)
+        found = guarded(graph, unfinished(graph, failure.node_id, cached) if cached else None)
         # What had finished is in the history of the first life, and is not written twice even
         # where its cached result is lost.
         outputs = [out for out in failure.outputs if out not in failure.finished]
         wanted = outputs or list(failure.outputs)
-        runs = what_runs(failure, dict(guarded.prompt), wanted, cached,
+        runs = what_runs(failure, Graph(found.prompt), wanted, cached,
                          None if seen is None else seen.marks)
-        return _Plan(guarded, wanted, runs)
+        return _Plan(found, wanted, runs)
 
     def _from_history(self, prompt_id: str) -> Kept:
         entry = self._host.history_entry(prompt_id)

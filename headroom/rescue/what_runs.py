@@ -4,9 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..base.prompt_graph import Prompt, is_link
+from ..base.graph import Graph
 from .failed_prompt import FailedPrompt
-from .wires import behind
 
 SEEDS = ("seed", "noise_seed")
 
@@ -24,25 +23,34 @@ class WhatRuns:
     is_known: bool
 
 
-def probably_cached(failure: FailedPrompt, prompt: Prompt) -> frozenset[str]:
+def unfinished(graph: Graph, failed: str, cached: Collection[str]) -> set[str]:
+    """Return the nodes whose inputs may change: the failed one, and those that are not cached.
+
+    What a cached node stands on keeps its inputs as well, or its cache key would change: a lazy
+    switch, for example, has finished without the branch that it did not take.
+    """
+    return (set(graph.nodes) - set(graph.above(*cached))) | ({failed} & set(graph.nodes))
+
+
+def probably_cached(failure: FailedPrompt, graph: Graph) -> frozenset[str]:
     """Return what ComfyUI should have in its cache: what had finished, and is kept at all.
 
     A node whose mark of change is NaN never comes out of it, nor does anything behind it.
     """
     never = [node_id for node_id, mark in failure.marks.items() if not is_same_mark(mark, mark)]
-    return failure.finished - behind(prompt, never)
+    return failure.finished - graph.below(*never)
 
 
 def what_runs(
-    failure: FailedPrompt, prompt: Prompt, outputs: Sequence[str], cached: Collection[str],
+    failure: FailedPrompt, graph: Graph, outputs: Sequence[str], cached: Collection[str],
     marks: Mapping[str, Any] | None,
 ) -> WhatRuns:
-    """Return what runs of `prompt`, that of `failure` with guards, to make `outputs`.
+    """Return what runs of `graph`, the prompt of `failure` with guards, to make `outputs`.
 
     `cached` come from the cache, with all that stands above them. `marks`: the change marks as
     they are now; None where nobody could see them.
     """
-    runs = _needed(prompt, outputs, cached)
+    runs = _needed(graph, outputs, cached)
     again = [node_id for node_id, _ in failure.prompt.items()
              if node_id in runs and node_id in failure.finished]
     differing = [node_id for node_id in again if _may_differ(failure, node_id, marks)]
@@ -50,15 +58,15 @@ def what_runs(
     return WhatRuns(tuple(again), tuple(differing), is_everything, marks is not None)
 
 
-def _needed(prompt: Prompt, outputs: Sequence[str], cached: Collection[str]) -> set[str]:
+def _needed(graph: Graph, outputs: Sequence[str], cached: Collection[str]) -> set[str]:
     """Return the outputs and all above them, as far as the cache does not end the way there."""
     found: set[str] = set()
     pending = list(outputs)
     while pending:
         node_id = pending.pop()
-        if node_id in prompt and node_id not in cached and node_id not in found:
+        if node_id in graph.nodes and node_id not in cached and node_id not in found:
             found.add(node_id)
-            pending += [value[0] for value in prompt[node_id]["inputs"].values() if is_link(value)]
+            pending += [wire.giver for wire in graph.wires(node_id)]
     return found
 
 

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 from ..base.device import MIB
-from ..base.prompt_graph import title_given
+from ..base.graph import Wire, title_given
 from ..base.said import Said, joined, said
 from ..measure.report import mib_text
 from .failed_prompt import FailedPrompt, ModelOnDevice
-from .guarded_prompt import Left
 from .what_runs import WhatRuns
 
 MODELS_NAMED = NODES_NAMED = 3
@@ -134,7 +133,7 @@ def second_try(first: FailedPrompt) -> Said:
     return said("rescue_second", text, failed=failed)
 
 
-def not_guarded(left: Sequence[Left]) -> str:
+def not_guarded(left: Sequence[Wire]) -> str:
     """Return which wires could not be guarded; nothing where there are none."""
     if not left:
         return ""
@@ -142,9 +141,9 @@ def not_guarded(left: Sequence[Left]) -> str:
     return said("rescue_not_guarded", f"Not guarded: what comes through {wires}.", wires=wires)
 
 
-def _wire(wire: Left) -> Said:
-    text = f"`{wire.input}` ({wire.type}) of node {wire.node_id}"
-    return said("rescue_wire", text, input=wire.input, type=wire.type, node_id=wire.node_id)
+def _wire(wire: Wire) -> Said:
+    text = f"`{wire.input}` ({wire.given}) of node {wire.taker}"
+    return said("rescue_wire", text, input=wire.input, type=wire.given, node_id=wire.taker)
 
 
 def _node(failure: FailedPrompt) -> str:

@@ -145,7 +145,7 @@ def test_a_loader_that_names_no_file_is_used_and_the_reason_given(client, user_f
                        release_encoder=True, cache="disk")
     graph.add("ProbeConditioning", a=encode)
     report = Run(client, graph).report(encode)
-    assert "not used, because node 1 (ProbeEncoder) is a custom node that names no file" in report
+    assert "not used, because node 1 (ProbeEncoder) names no file" in report
     assert files(user_folder) == []
 
 

@@ -17,6 +17,7 @@ def info(inputs, outputs, output_node=False, optional=None):
 CLASSES = {
     "Checkpoint": info({"name": ["a", "b"]}, ["MODEL", "CLIP", "VAE"]),
     "Lora": info({"model": "MODEL", "clip": "CLIP"}, ["MODEL", "CLIP"]),
+    "Merge": info({"model1": "MODEL", "model2": "MODEL"}, ["MODEL"]),
     "Encode": info({"clip": "CLIP", "text": "STRING"}, ["CONDITIONING"]),
     "Empty": info({}, ["LATENT"]),
     "Sample": info({"model": "MODEL", "positive": "CONDITIONING", "latent": "LATENT"}, ["LATENT"]),

@@ -1,12 +1,14 @@
 """Each kind of advice: from a run's record and prompt to what to change, with its number."""
 
 import pytest
-from support.advice import CLIP, MIB, PROMPT, UNET, VAE, case, model, step, text_to_image
+from support.advice import CLIP, MIB, PROMPT, UNET, VAE, Registry, case, model, step, text_to_image
 
 from headroom.advise.advise import advise, advise_into
 from headroom.advise.edit import apply_edit
 from headroom.advise.fits import fits
 from headroom.advise.words import text_of
+from headroom.base.graph import Graph
+from headroom.base.guards import guarded
 
 
 def found(*args, **more):
@@ -100,11 +102,25 @@ def test_a_model_that_came_with_the_node_was_there_when_it_computed():
 
 
 def test_a_peak_in_a_vae_is_guarded_and_so_is_what_would_fail_next():
-    one = found()["oom_guard-3-8"]
+    one = found()["oom_guard-6-7-3-8"]
     edited = apply_edit(PROMPT, one.edit)
     guards = [n for n in edited.values() if n["class_type"] == "HeadroomOOMGuard"]
-    assert [guard["inputs"]["model"] for guard in guards] == [["4", 0], ["4", 2]]
+    assert [guard["inputs"]["model"] for guard in guards] == [["4", 1], ["4", 0], ["4", 2]]
     assert "oom_guard" not in kinds(text_to_image()[:3])
+
+
+def test_advice_guards_the_wires_that_a_rerun_guards():
+    edited = apply_edit(PROMPT, found()["oom_guard-6-7-3-8"].edit)
+    rerun = guarded(Graph(PROMPT, Registry())).prompt
+    assert through_guards(edited) == through_guards(dict(rerun)) != []
+
+
+def through_guards(prompt):
+    """Which input gets which output through a guard."""
+    return sorted((node_id, name, *prompt[value[0]]["inputs"]["model"])
+                  for node_id, node in prompt.items() for name, value in node["inputs"].items()
+                  if isinstance(value, list)
+                  and prompt[value[0]]["class_type"] == "HeadroomOOMGuard")
 
 
 def test_a_prompt_that_ran_out_of_memory_comes_first_with_what_it_asked_for():
@@ -112,43 +128,6 @@ def test_a_prompt_that_ran_out_of_memory_comes_first_with_what_it_asked_for():
     one = advise(case(steps, failure={"node_id": "3", "asked_mib": 512.0}))[0]
     assert one.kind == "oom_guard" and one.measured_on["asked_mib"] == 512
     assert "512 MiB" in text_of(one)
-
-
-def test_a_list_of_sizes_is_sorted_and_the_pictures_put_back():
-    prompt = {**PROMPT, "2": {"class_type": "Sizes", "inputs": {"text": "64x64"}},
-              "5": {"class_type": "EmptyLatentImage",
-                    "inputs": {"width": ["2", 0], "height": ["2", 1]}}}
-    steps = [step("3", 1900, {"m1": 1000}, prompt, spare_bytes=300)]
-    one = found(steps, prompt)["size_sorter-3"]
-    assert saves(one) == (0, 300)
-    edited = apply_edit(prompt, one.edit)
-    assert edited["10"]["inputs"]["items"] == ["5", 0]
-    assert edited["3"]["inputs"]["latent_image"] == ["10", 2]
-    assert edited["11"]["inputs"] == {"items": ["8", 0], "index": ["10", 3]}
-    assert edited["9"]["inputs"]["images"] == ["11", 0]
-    assert "size_sorter" not in kinds([step("3", 1900, {}, edited, spare_bytes=300)], edited)
-    # With these the order makes no difference (benchmarks/size_orders.py).
-    for settings in ({"backend": "cudaMallocAsync"}, {"backend": "native", "expandable": True}):
-        assert "size_sorter" not in kinds(steps, prompt, allocator=settings)
-
-
-@pytest.mark.parametrize("split, lists", [("one prompt", 0), ("one prompt per line", 1)])
-def test_one_prompt_is_no_list_of_sizes(split, lists):
-    """Encode to CPU declares its outputs as lists, whatever it is told to make."""
-    encode = {"class_type": "HeadroomEncodeToCPU",
-              "inputs": {"clip": ["4", 1], "text": "a cat", "split": split}}
-    prompt = {**PROMPT, "6": encode, "7": encode}
-    wires = case(text_to_image(prompt), prompt).wires
-    assert wires.is_list(("3", 0)) == bool(lists)
-
-
-def test_a_text_that_was_encoded_in_run_after_run_is_kept_on_disk():
-    often = {"6": 3, "7": 3}
-    one = found(seen_before=often)["disk_cache-6-7"]
-    assert one.values["times"] == 4 and "4 runs" in text_of(one)
-    assert apply_edit(PROMPT, one.edit)["6"]["inputs"]["cache"] == "disk"
-    assert "disk_cache" not in kinds(seen_before={"6": 3, "7": 0})
-    assert "disk_cache" not in kinds()
 
 
 def test_another_process_is_named_with_what_it_holds():
@@ -199,7 +178,7 @@ def test_what_stays_after_the_run_is_told_last():
 
 
 def test_every_finding_has_a_number_a_sentence_and_an_edit_that_fits_its_prompt():
-    for one in advise(case(others={"a (1)": 500.0}, seen_before={"6": 2, "7": 2})):
+    for one in advise(case(others={"a (1)": 500.0})):
         data = one.as_json(text_of(one))
         assert {"id", "text", "saves_mib", "measured_on", "node_ids", "changes_picture", "edit",
                 "kind", "values", "cost", "measured_mib"} == set(data)

@@ -7,18 +7,16 @@ from support.advice import CLIP, PROMPT, UNET, Registry
 
 from headroom.advise.advisor import Advisor
 from headroom.advise.applied import applied
-from headroom.advise.case import Bounds
 from headroom.advise.edit import apply_edit
-from headroom.advise.errors import Errors
 from headroom.advise.finding import Finding, Saves
-from headroom.advise.surroundings import seen_before
 from headroom.advise.words import lines_of
+from headroom.base.graph import Graph
+from headroom.base.guards import guarded
 from headroom.base.refusals import NotKnown
 from headroom.host.types import Held, NodeLabel, Outcome
 from headroom.record.memory import Reading, Use
 from headroom.record.nodes import NodeTable
 from headroom.record.run import Run
-from headroom.rescue.guarded_prompt import guard_prompt
 
 MIB = 1 << 20
 
@@ -112,12 +110,13 @@ def test_advice_rests_on_the_record_and_on_the_prompt_that_comfyui_still_has(
 def test_a_run_that_was_guarded_for_its_user_is_advised_on_as_its_users_prompt(
     advisor, records, prompts
 ):
-    prompts["plain"], prompts["guarded"] = PROMPT, guard_prompt(PROMPT, Registry()).prompt
+    prompts["plain"] = PROMPT
+    prompts["guarded"] = with_guards = guarded(Graph(PROMPT, Registry())).prompt
     records.add(run_of("plain", 600))
-    records.add(run_of("guarded", 600, prompt=prompts["guarded"], guard="headroom-guard-4-2"))
-    plain, guarded = advisor.advice("plain"), advisor.advice("guarded")
-    assert [one["id"] for one in guarded] == [one["id"] for one in plain]
-    assert [one["edit"] for one in guarded] == [one["edit"] for one in plain]
+    records.add(run_of("guarded", 600, prompt=with_guards, guard="headroom-guard-4-2"))
+    plain, ours = advisor.advice("plain"), advisor.advice("guarded")
+    assert [one["id"] for one in ours] == [one["id"] for one in plain]
+    assert [one["edit"] for one in ours] == [one["edit"] for one in plain]
     assert advisor.more_of("guarded") == advisor.more_of("plain")
 
 
@@ -142,15 +141,7 @@ def test_what_followed_advice_has_saved_is_told_beside_what_was_predicted(
     assert not any(one["kind"] == "encode_to_cpu" for one in advisor.advice("second"))
 
 
-def test_past_errors_make_the_next_ranges_wider_once_each(advisor, first, records, prompts):
-    followed(records, prompts, advisor, left_mib=200)
-    advisor.advice("first")
-    for _ in range(3):
-        low, high = encode(advisor.advice("first"))["saves_mib"]
-    assert (low, high) == (400, 620)
-
-
-def test_several_that_were_followed_at_once_teach_what_all_of_them_were_to_save(
+def test_of_several_that_were_followed_at_once_only_those_about_the_peak_share_in_it(
     advisor, first, records, prompts
 ):
     """The purge at the end is about what stays after the run: no share of the peak is its own."""
@@ -161,7 +152,6 @@ def test_several_that_were_followed_at_once_teach_what_all_of_them_were_to_save(
     now = advisor.advice("first")
     assert encode(now)["measured_mib"] == {"mib": 400.0, "run": "second", "together": []}
     assert [one["measured_mib"] for one in now if one["id"] == end["id"]] == [None]
-    assert encode(advisor.advice("first"))["saves_mib"] == [400, 620]
 
 
 def test_making_it_fit_tells_the_peak_to_expect_after_each_step(advisor, first):
@@ -211,13 +201,13 @@ def test_followed_advice_is_found_whatever_ids_the_canvas_gave():
 
 
 def test_of_two_that_need_the_same_class_the_one_with_these_values_was_followed():
-    def encoding(kind, cache):
+    def encoding(node_ids, cache):
         step = {"op": "replace", "node": "6", "class_type": "HeadroomEncodeToCPU",
                 "keep": {"clip": "clip", "text": "text"}, "inputs": {"cache": cache},
                 "outputs": {"0": 0}}
-        return Finding(kind, Saves(1, 2), {}, {}, ("6",), edit={"steps": [step]})
+        return Finding("encode_to_cpu", Saves(1, 2), {}, {}, node_ids, edit={"steps": [step]})
 
-    disk, plain = encoding("disk_cache", "disk"), encoding("encode_to_cpu", "off")
+    disk, plain = encoding(("6", "7"), "disk"), encoding(("6",), "off")
     assert applied(PROMPT, apply_edit(PROMPT, plain.edit), [disk, plain]) == [plain]
     assert applied(PROMPT, apply_edit(PROMPT, disk.edit), [disk, plain]) == [disk]
 
@@ -235,20 +225,3 @@ def test_a_prompt_that_differs_otherwise_followed_nothing(change):
     change(after)
     assert applied(before, after, [FINDING]) == []
     assert applied(before, before, [FINDING]) == []
-
-
-def test_errors_widen_on_the_side_on_which_they_were():
-    errors, peak = Errors(), 1000 * MIB
-    saves = Saves(100 * MIB, 200 * MIB)
-    assert errors.widened(saves, peak) == (80 * MIB, 220 * MIB)  # a piece of the allocator
-    errors.add(saves, 60 * MIB, peak)
-    assert errors.widened(saves, peak) == (60 * MIB, 220 * MIB)
-    errors.add(saves, 250 * MIB, peak // 2)
-    assert errors.widened(saves, peak) == (60 * MIB, 300 * MIB)
-    assert errors.expected(Bounds(700 * MIB, 800 * MIB), peak) == (600 * MIB, 840 * MIB)
-    assert errors.widened(Saves(0, 990 * MIB), peak) == (0, peak)
-
-
-def test_a_text_counts_as_encoded_before_only_where_its_node_really_ran():
-    ran, cached = (PROMPT, frozenset({"6"})), (PROMPT, frozenset())
-    assert seen_before(PROMPT, [ran, cached, ran]) == {"6": 2, "7": 0}

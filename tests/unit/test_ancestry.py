@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headroom.base.prompt_graph import ClassInfo
+from headroom.base.node_types import ClassInfo
 from headroom.encode.ancestry import identify
 from headroom.encode.file_watch import SeenFiles
 
@@ -17,8 +17,11 @@ class Lookup:
         self.folder = folder
         self.classes = {"Load": CORE, "Lora": CORE, "Encode": CORE, "Text": CORE, **classes}
 
-    def node_info(self, class_type):
+    def class_info(self, class_type):
         return self.classes.get(class_type)
+
+    def node_type(self, class_type):
+        return None
 
     def files_named(self, name):
         path = self.folder / name
@@ -120,18 +123,18 @@ def test_a_class_that_wants_its_id_is_known_by_it(folder):
 
 
 @pytest.mark.parametrize(("change", "classes", "text"), [
-    ({"1": {"class_type": "Gone", "inputs": {}}}, {}, r"node 1 \(Gone\) is of a class that is not"),
-    ({"1": {"class_type": "Load", "inputs": {"name": object()}}}, {}, "got a object on `name`"),
+    ({"1": {"class_type": "Gone", "inputs": {}}}, {}, "the node class Gone is not installed"),
+    ({"1": {"class_type": "Load", "inputs": {"name": object()}}}, {}, "cannot be followed"),
     ({"1": {"class_type": "Load", "inputs": {"name": "gone.safetensors"}}}, {},
-     "'gone.safetensors', which is in no models folder"),
+     r"node 1 \(Load\) names no file, or one that is in no models folder"),
     ({"1": {"class_type": "Load", "inputs": {"options": {"files": ["x.gguf"]}}}}, {},
-     "'x.gguf', which is in no models folder"),
-    ({}, {"Load": ClassInfo(own_changes=True)}, "decides itself when it has changed"),
-    ({}, {"Lora": ClassInfo(is_new_code=True)}, r"code of node 2 \(Lora\) changed on disk since"),
+     "one that is in no models folder"),
+    ({}, {"Load": ClassInfo(own_changes=True)}, r"what node 1 \(Load\) gives may differ from run"),
+    ({}, {"Lora": ClassInfo(is_new_code=True)}, r"what node 2 \(Lora\) gives may differ from run"),
     ({}, {"Lora": ClassInfo(repeatable=False)}, "differ from run to run"),
     ({"1": {"class_type": "Load", "inputs": {"repo": "google/t5"}}}, {"Load": CUSTOM},
-     "a custom node that names no file"),
-    ({"2": {"class_type": "Lora", "inputs": {"clip": ["99", 0]}}}, {}, "loose end"),
+     "names no file"),
+    ({"2": {"class_type": "Lora", "inputs": {"clip": ["99", 0]}}}, {}, "node 99 is not there"),
     ({"3": {"class_type": "Encode", "inputs": {"clip": None}}}, {}, "nothing is connected"),
 ])
 def test_what_cannot_be_identified_says_why(folder, change, classes, text):
@@ -149,7 +152,7 @@ def test_a_node_that_decides_its_own_changes_is_known_by_its_mark(folder):
     assert identity(marked(["a"]), lookup) == identity(marked(["a"]), lookup)
     assert identity(marked(["a"]), lookup) != identity(marked(["b"]), lookup)
     problem = identify(marked([float("nan")]), "3", "clip", lookup).problem
-    assert problem == "node 1 (Load) counts as changed in every run"
+    assert problem == "what node 1 (Load) gives may differ from run to run"
 
 
 def test_a_custom_loader_with_a_file_and_custom_nodes_behind_it_are_fine(folder):
@@ -160,6 +163,9 @@ def test_a_dynamic_prompt_serves_as_well_as_a_dict(folder):
     class DynamicPrompt:
         def get_node(self, node_id):
             return prompt()[node_id]
+
+        def all_node_ids(self):
+            return set(prompt())
 
     lookup = Lookup(folder)
     assert identify(DynamicPrompt(), "3", "clip", lookup) == identify(prompt(), "3", "clip", lookup)

@@ -39,8 +39,7 @@ def test_advice_for_one_run_that_keeps_the_picture_is_applied_and_no_other():
     advice = [{"text": "one", "edit": edit, "changes_picture": False},
               {"text": "two", "edit": other, "changes_picture": False},
               {"text": "three", "edit": edit, "changes_picture": True},
-              {"text": "four", "edit": None, "changes_picture": False},
-              {"text": "in 5 runs", "edit": edit, "changes_picture": False, "kind": "disk_cache"}]
+              {"text": "four", "edit": None, "changes_picture": False}]
     prompt, applied = advised(PROMPT, advice)
     assert prompt["3"]["inputs"]["steps"] == 7 and applied == ["one"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headroom.base.prompt_graph import is_inserted
+from headroom.base.guards import is_inserted
 from headroom.guard import guard as guard_node
 from headroom.guard.options import GuardOptions
 

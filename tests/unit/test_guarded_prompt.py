@@ -5,20 +5,27 @@ import copy
 import pytest
 from support.guard_prompts import Registry, node, picture
 
+from headroom.base.graph import Graph
+from headroom.base.guards import GUARD_INPUTS
+from headroom.base.guards import guarded as guarded_graph
 from headroom.base.node_types import NodeType, from_object_info
-from headroom.rescue.guarded_prompt import OPTIONS, Left, guard_prompt
 
 
 def guarded(prompt, into=None):
     before = copy.deepcopy(prompt)
-    found = guard_prompt(prompt, Registry(), into)
+    found = guarded_graph(Graph(prompt, Registry()), into)
     assert prompt == before
     return found
 
 
 def guards(found):
     """Where each guard takes its model from."""
-    return {name: found.prompt[name]["inputs"]["model"] for name in found.inserted}
+    return {name: found.prompt[name]["inputs"]["model"] for name in found.guards}
+
+
+def left(found):
+    """The wires that are not guarded: the node, its input and what comes."""
+    return [(wire.taker, wire.input, wire.given) for wire in found.left]
 
 
 def test_every_model_on_its_way_into_a_node_that_uses_it_gets_one_guard():
@@ -31,20 +38,20 @@ def test_every_model_on_its_way_into_a_node_that_uses_it_gets_one_guard():
         "model": ["headroom-guard-1-0", 0], "positive": ["2", 0], "latent": ["3", 0],
     }
     assert found.prompt["5"]["inputs"]["vae"] == ["headroom-guard-1-2", 0]
-    assert found.left == ()
+    assert left(found) == []
 
 
 def test_a_guard_has_every_input_of_its_class_and_a_title():
     new = guarded(picture()).prompt["headroom-guard-1-0"]
     assert new["class_type"] == "HeadroomOOMGuard"
-    assert new["inputs"] == {"model": ["1", 0], **OPTIONS}
+    assert new["inputs"] == {"model": ["1", 0], **GUARD_INPUTS}
     assert new["_meta"]["title"] == "OOM Guard"
 
 
 def test_two_takers_of_one_output_share_its_guard():
     prompt = {**picture(), "7": node("Encode", clip=["1", 1], text="y")}
     found = guarded(prompt)
-    assert len(found.inserted) == 3
+    assert len(found.guards) == 3
     assert found.prompt["2"]["inputs"]["clip"] == found.prompt["7"]["inputs"]["clip"]
 
 
@@ -106,7 +113,7 @@ def test_a_controlnet_is_guarded_by_the_model_that_it_is_sampled_with_and_stays_
     found = guarded(prompt)
     assert found.prompt["8"] is prompt["8"] and found.prompt["9"] is prompt["9"]
     assert found.prompt["4"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
-    assert found.left == ()
+    assert left(found) == []
 
 
 def test_a_list_on_its_way_to_a_node_that_takes_lists_is_left_as_it_may_be_empty():
@@ -115,7 +122,7 @@ def test_a_list_on_its_way_to_a_node_that_takes_lists_is_left_as_it_may_be_empty
               "5": node("SaveModel", model=["2", 0])}
     found = guarded(prompt)
     assert found.prompt["3"] is prompt["3"]
-    assert found.left == (Left("3", "models", "MODEL"),)
+    assert left(found) == [("3", "models", "MODEL")]
     assert sorted(guards(found).values()) == [["1", 0], ["2", 0]]
 
 
@@ -124,8 +131,8 @@ def test_a_pipe_of_a_custom_type_is_left_and_named_and_what_goes_into_it_is_guar
               "2": node("Pipe", model=["1", 0], clip=["1", 1], vae=["1", 2]),
               "3": node("PipeSample", pipe=["2", 0])}
     found = guarded(prompt)
-    assert found.left == (Left("3", "pipe", "BASIC_PIPE"),)
-    assert len(found.inserted) == 3
+    assert left(found) == [("3", "pipe", "BASIC_PIPE")]
+    assert len(found.guards) == 3
 
 
 def test_a_wire_that_validation_refuses_is_left_to_validation():
@@ -144,24 +151,41 @@ def test_a_wire_with_a_guard_of_the_user_stays_as_it_is():
     assert found.prompt["7"] is prompt["7"]
 
 
+def test_what_has_come_through_a_guard_of_the_user_keeps_the_options_that_were_chosen_there():
+    prompt = {**picture(), "7": node("HeadroomOOMGuard", model=["1", 0], max_attempts=3),
+              "8": node("Lora", model=["7", 0], clip=["1", 1])}
+    prompt["4"]["inputs"]["model"] = ["8", 0]
+    prompt["2"]["inputs"]["clip"] = ["8", 1]
+    found = guarded(prompt)
+    assert found.prompt["4"] is prompt["4"]
+    assert found.prompt["2"]["inputs"]["clip"] == ["headroom-guard-8-1", 0]
+
+
+def test_a_model_merged_of_a_guarded_and_another_one_is_guarded():
+    prompt = {**picture(), "7": node("HeadroomOOMGuard", model=["1", 0], max_attempts=3),
+              "8": node("Merge", model1=["9", 0], model2=["7", 0]), "9": node("Checkpoint")}
+    prompt["4"]["inputs"]["model"] = ["8", 0]
+    assert guarded(prompt).prompt["4"]["inputs"]["model"] == ["headroom-guard-8-0", 0]
+
+
 def test_guarding_twice_is_guarding_once():
     once = guarded(picture()).prompt
     again = guarded(once)
     assert again.prompt == once
-    assert again.inserted == ()
+    assert again.guards == {}
 
 
 def test_ids_are_stable_cannot_collide_and_hold_no_colon_of_a_subgraph():
     prompt = {**picture(), "headroom-guard-1-0": node("Empty")}
     found = guarded(prompt)
-    assert "headroom-guard-1-0_" in found.inserted
+    assert "headroom-guard-1-0_" in found.guards
     assert found.prompt["headroom-guard-1-0"] is prompt["headroom-guard-1-0"]
-    assert guarded(prompt).inserted == found.inserted
+    assert guarded(prompt).guards == found.guards
     inner = {f"57:{name}": {**n, "inputs": {
         key: [f"57:{v[0]}", v[1]] if isinstance(v, list) else v for key, v in n["inputs"].items()
     }} for name, n in picture().items()}
-    assert all(":" not in name for name in guarded(inner).inserted)
-    assert len(guarded(inner).inserted) == 3
+    assert all(":" not in name for name in guarded(inner).guards)
+    assert len(guarded(inner).guards) == 3
 
 
 def test_two_subgraph_ids_that_look_alike_get_two_guards():

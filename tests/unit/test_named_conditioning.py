@@ -6,8 +6,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from headroom.base.node_types import NodeType
-from headroom.base.prompt_graph import ClassInfo
+from headroom.base.node_types import ClassInfo, NodeType
 from headroom.encode import named_nodes
 from headroom.encode.encoders import encoders_above, is_made_of, loaders_in, name_of
 from headroom.encode.named_conditioning import (
@@ -39,7 +38,7 @@ class Host:
     def node_type(self, class_type):
         return TYPES.get(class_type)
 
-    def node_info(self, class_type):
+    def class_info(self, class_type):
         return ClassInfo()
 
     def files_named(self, name):
@@ -70,7 +69,7 @@ def conditioning():
 
 
 def encoders(host):
-    return encoders_above(prompt(), "4", "conditioning", host, host)
+    return encoders_above(prompt(), "4", "conditioning", host)
 
 
 def test_what_is_saved_comes_back_bit_by_bit_with_its_encoder(tmp_path, host):
@@ -94,7 +93,7 @@ def test_the_encoder_is_its_loader_and_the_loras_on_it(host):
 
 
 def test_the_same_file_under_another_name_is_the_same_encoder(host):
-    (loader, _), [present] = encoders(host), loaders_in(prompt(), host, host)
+    (loader, _), [present] = encoders(host), loaders_in(prompt(), host)
     assert is_made_of(loader, present)
     copy = host.folder / "renamed.safetensors"
     copy.write_bytes(present[0].read_bytes())
@@ -104,7 +103,7 @@ def test_the_same_file_under_another_name_is_the_same_encoder(host):
 
 
 def test_a_workflow_without_a_text_encoder_has_none_to_compare(host):
-    assert loaders_in({"5": prompt()["5"], "bad": None, "worse": {}}, host, host) == []
+    assert loaders_in({"5": prompt()["5"], "bad": None, "worse": {}}, host) == []
 
 
 @pytest.mark.parametrize("name", [

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -123,8 +124,10 @@ class Files:
 def test_a_model_is_used_when_a_prompt_of_the_queue_names_its_file(monkeypatch, tmp_path):
     named, other = tmp_path / "named.safetensors", tmp_path / "other.safetensors"
     monkeypatch.setattr(watch_module, "current_host", lambda: Files(one=[named], two=[other]))
-    monkeypatch.setattr(watch_module, "files_of_values", lambda lookup, values: [named])
-    monkeypatch.setattr(watch_module, "host_lookup", lambda: None)
-    is_used = watch_module.used_by([{"1": {"inputs": {"name": "named.safetensors"}}}])
+    files = {"named.safetensors": [named]}
+    monkeypatch.setattr(watch_module, "host_registry", lambda: SimpleNamespace(
+        files_named=lambda name: files.get(name, [])))
+    is_used = watch_module.used_by([
+        {"1": {"class_type": "Load", "inputs": {"name": "named.safetensors"}}}])
     assert [is_used(name) for name in ("one", "two", "unknown")] == [True, False, None]
     assert not watch_module.used_by([])("unknown")

@@ -116,5 +116,6 @@ def test_a_prompt_that_names_endless_files_is_looked_at_for_a_moment_only(tmp_pa
     asked = []
     lookup = types.SimpleNamespace(files_named=lambda name: asked.append(name) or [])
     names = [f"{number}.safetensors" for number in range(10_000)]
-    SeenFiles().note_prompt({"1": {"inputs": {"a": names}}, "2": {"inputs": {"b": names}}}, lookup)
+    nodes = {key: {"class_type": "Load", "inputs": {key: names}} for key in "ab"}
+    SeenFiles().note_prompt(nodes, lookup)
     assert len(asked) == len(set(asked)) == MAX_NAMES

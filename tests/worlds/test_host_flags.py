@@ -6,10 +6,8 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-import torch
 
 from devtools.server import known_flags
-from headroom.advise import surroundings
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
@@ -28,19 +26,13 @@ def test_each_flag_that_is_advised_exists(request, tree):
 def test_flags_are_looked_up_in_comfyuis_own_command_line(monkeypatch):
     comfy, cli_args = ModuleType("comfy"), ModuleType("comfy.cli_args")
     comfy.cli_args = cli_args
-    cli_args.args = SimpleNamespace(reserve_vram=None, fast=[SimpleNamespace(value="autotune")])
+    cli_args.args = SimpleNamespace(reserve_vram=None, fast=[])
     monkeypatch.setitem(sys.modules, "comfy", comfy)
     monkeypatch.setitem(sys.modules, "comfy.cli_args", cli_args)
     sys.modules.pop("headroom.host.flags", None)
     from headroom.host import flags
 
     assert flags.known_flags() == {"--reserve-vram", "--fast"}
-    assert flags.is_fast("autotune") and not flags.is_fast("cublas_ops")
     cli_args.args = SimpleNamespace()
-    assert flags.known_flags() == frozenset() and not flags.is_fast("autotune")
+    assert flags.known_flags() == frozenset()
     sys.modules.pop("headroom.host.flags")
-
-
-def test_a_setting_of_cudnn_that_no_flag_has_made_is_not_said_to_be_one(monkeypatch):
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
-    assert not surroundings._tries_algorithms()

@@ -171,14 +171,14 @@ class ProbeCacheKey:
         return {"required": {}}
 
     def run(self):
-        graph = next(
+        graph, node_types = (next(
             module for name, module in list(sys.modules.items())
-            if name.replace("\\", "/").endswith("headroom.headroom.host.graph")
-        )
-        lookup = graph.HostLookup()
+            if name.replace("\\", "/").endswith(f"headroom.headroom.host.{wanted}")
+        ) for wanted in ("graph", "node_types"))
+        registry = node_types.HostRegistry()
         answer = {
             "numerics": graph.numerics(), "comfy_is_new": graph.comfy_code().is_new,
-            "codes": {name: lookup.node_info(name).code for name in self.CLASSES},
+            "codes": {name: registry.class_info(name).code for name in self.CLASSES},
         }
         return {"ui": {"text": [json.dumps(answer)]}}
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from headroom.base.prompt_graph import MAX_TITLE, is_inserted, title_given
+from headroom.base.graph import MAX_TITLE, title_given
+from headroom.base.guards import is_inserted
 
 
 @pytest.mark.parametrize("node, title", [

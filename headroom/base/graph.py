@@ -1,0 +1,256 @@
+"""A prompt as a graph: its wires, what lies above and below a node, the models and files it uses.
+
+The one place that knows how nodes hang together. Where guards go is told in guards.py.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .node_types import GUARD_CLASS, NodeType, Registry, is_wildcard, kinds
+
+Node = Mapping[str, Any]
+Prompt = Mapping[str, Node]  # in API format, by node id
+Source = tuple[str, int]  # a node and the number of an output
+
+MAX_TITLE, MAX_NAME = 200, 1024
+# The wire on which ComfyUI hands on each kind of model that it loads.
+TYPE_OF_KIND = {
+    "diffusion model": "MODEL", "text encoder": "CLIP", "VAE": "VAE", "ControlNet": "CONTROL_NET",
+    "CLIP vision": "CLIP_VISION", "upscale model": "UPSCALE_MODEL",
+}
+MODELS = frozenset(TYPE_OF_KIND.values())
+# Types of ComfyUI's own that carry other models along: a conditioning its ControlNets.
+CARRIED = {"CONDITIONING": frozenset({"CONTROL_NET"}), "GUIDER": MODELS}
+MODEL_SUFFIXES = (
+    ".safetensors", ".sft", ".ckpt", ".pt", ".pt2", ".pth", ".bin", ".gguf", ".pkl", ".onnx",
+    ".yaml",
+)
+Parts = tuple[Iterable[Any], Sequence[Any]]  # what a key adds itself, and the keys that add theirs
+
+
+class Wire(NamedTuple):
+    """A connection. `given`: the type that its giver declares, `taken`: the one of its taker."""
+
+    taker: str
+    input: str
+    giver: str
+    output: int
+    given: str
+    taken: str
+
+    @property
+    def source(self) -> Source:
+        return self.giver, self.output
+
+    @property
+    def type(self) -> str:
+        """What its taker asks for; what its giver declares where that is anything."""
+        return self.given if is_wildcard(self.taken) else self.taken
+
+
+class Graph:
+    """An API prompt, or the DynamicPrompt of one that runs, with the node registry.
+
+    Nodes that are none are left out: ComfyUI does not look at what no output needs. Without a
+    registry every wire is of any type.
+    """
+
+    def __init__(self, prompt: Any, registry: Registry | None = None) -> None:
+        if hasattr(prompt, "get_node"):
+            prompt = {node_id: prompt.get_node(node_id) for node_id in prompt.all_node_ids()}
+        self.prompt = prompt
+        self.nodes: dict[str, Node] = {name: node for name, node in dict(prompt).items()
+                                       if _is_node(node)}
+        self.registry = registry
+        self._types: dict[str, NodeType | None] = {}
+        self._wires: dict[str, list[Wire]] = {}
+        self._begun: dict[Any, frozenset[Any]] = {}
+        self._bare: dict[Any, frozenset[Any]] = {}
+        self._used: dict[Any, frozenset[Any]] = {}
+
+    # ---------------------------------------------------- nodes and wires
+
+    def node_type(self, node_id: str) -> NodeType | None:
+        """Return the types of a node's class; None for one that is not installed."""
+        class_type = self.nodes[node_id]["class_type"]
+        if class_type not in self._types:
+            known = self.registry
+            self._types[class_type] = None if known is None else known.node_type(class_type)
+        return self._types[class_type]
+
+    def wires(self, node_id: str) -> list[Wire]:
+        """Return the connected inputs of a node, those from nodes that are there."""
+        if node_id not in self._wires:
+            taker = self.node_type(node_id)
+            self._wires[node_id] = [
+                Wire(node_id, name, value[0], int(value[1]), self._given(*value),
+                     "*" if taker is None else taker.input(name))
+                for name, value in self.nodes[node_id]["inputs"].items()
+                if is_link(value) and value[0] in self.nodes
+            ]
+        return self._wires[node_id]
+
+    def _given(self, giver: str, output: Any) -> str:
+        declared = self.node_type(giver)
+        return "*" if declared is None else declared.output(output)
+
+    @cached_property
+    def _takers(self) -> dict[str, list[Wire]]:
+        found: dict[str, list[Wire]] = {}
+        for node_id in self.nodes:
+            for wire in self.wires(node_id):
+                found.setdefault(wire.giver, []).append(wire)
+        return found
+
+    def takers(self, giver: str, output: int) -> list[Wire]:
+        """Return the wires that an output feeds."""
+        return [wire for wire in self._takers.get(giver, ()) if wire.output == output]
+
+    def above(self, *starts: str) -> list[str]:
+        """Return the nodes and all that they depend on, each after all that feeds it."""
+        done: dict[str, None] = {}
+        entered: set[str] = set()
+        pending = [(start, False) for start in reversed(starts) if start in self.nodes]
+        while pending:
+            current, inputs_done = pending.pop()
+            if inputs_done:
+                done[current] = None
+            elif current not in entered:
+                entered.add(current)
+                pending.append((current, True))
+                pending += [(wire.giver, False) for wire in reversed(self.wires(current))]
+        return list(done)
+
+    def below(self, *starts: str) -> set[str]:
+        """Return the nodes and all that depend on them."""
+        found: set[str] = set()
+        pending = [start for start in starts if start in self.nodes]
+        while pending:
+            current = pending.pop()
+            if current not in found:
+                found.add(current)
+                pending += [wire.taker for wire in self._takers.get(current, ())]
+        return found
+
+    # ---------------------------------------------------- models
+
+    def loaders(self, source: Source, kind: str) -> frozenset[str]:
+        """Return the nodes in which models of this type begin that come out of an output."""
+        return settled((source[0], kind), self._begun, self._begins)
+
+    def is_guarded(self, wire: Wire) -> bool:
+        """Return whether every model that comes through a wire has come through a guard."""
+        return not any(settled((wire.giver, kind), self._bare, self._begins_bare)
+                       for kind in kinds(wire.type))
+
+    def uses(self, node_id: str) -> frozenset[tuple[str, str]]:
+        """Return (type, loader) of every model that a node may compute with."""
+        return settled((node_id, MODELS), self._used, self._uses)
+
+    def _begins(self, key: tuple[str, str]) -> Parts:
+        node_id, kind = key
+        above = [(wire.giver, kind) for wire in self.wires(node_id)
+                 if kind in kinds(wire.type) or is_wildcard(wire.type)]
+        return (() if above else (node_id,)), above
+
+    def _begins_bare(self, key: tuple[str, str]) -> Parts:
+        is_guard = self.nodes[key[0]]["class_type"] == GUARD_CLASS
+        return ((), ()) if is_guard else self._begins(key)
+
+    def _uses(self, key: tuple[str, frozenset[str]]) -> Parts:
+        """What comes in by wires of models, and inside of what may carry models along."""
+        node_id, wanted = key
+        own: set[tuple[str, str]] = set()
+        inside = []
+        for wire in self.wires(node_id):
+            types = kinds(wire.type)
+            own |= {(kind, one) for kind in types & wanted
+                    for one in self.loaders(wire.source, kind)}
+            if carried := self._carried(types) & wanted:
+                inside.append((wire.giver, carried))
+        return own, inside
+
+    def _carried(self, types: frozenset[str]) -> frozenset[str]:
+        """Return the types that may travel inside: of a type that nobody knows, all of them."""
+        found: frozenset[str] = frozenset()
+        for kind in types - MODELS:
+            known = not is_wildcard(kind) and self.is_core(kind)
+            found |= CARRIED.get(kind, frozenset() if known else MODELS)
+        return found
+
+    def is_core(self, type_name: str) -> bool:
+        return self.registry is not None and self.registry.is_core(type_name)
+
+    # ---------------------------------------------------- files
+
+    def files(
+        self, nodes: Iterable[str] | None = None, suffixes: tuple[str, ...] = ("",)
+    ) -> list[Path]:
+        """Return the files that widgets of these nodes, or of all, name; with `suffixes` such."""
+        chosen = self.nodes.values() if nodes is None else [self.nodes[one] for one in nodes]
+        names = [name for node in chosen for name in strings(constants(node))
+                 if name.lower().endswith(suffixes)]
+        return list(dict.fromkeys(path for name in names for path in self.files_named(name)))
+
+    def files_named(self, name: str) -> list[Path]:
+        """Return the files that one string names; none for what cannot be a name."""
+        cannot = not name.strip(" ./\\") or len(name) > MAX_NAME or "\n" in name or "\0" in name
+        return [] if cannot or self.registry is None else self.registry.files_named(name)
+
+
+def settled(
+    start: Any, known: dict[Any, frozenset[Any]], parts: Callable[[Any], Parts]
+) -> frozenset[Any]:
+    """Return what a key and all below it add; each is looked at once, without recursion."""
+    pending, opened = [start], set()
+    while pending:
+        key = pending[-1]
+        if key in known:
+            pending.pop()
+            continue
+        own, below = parts(key)
+        if key in opened:
+            known[key] = frozenset(own).union(*(known.get(one, frozenset()) for one in below))
+        else:
+            opened.add(key)
+            pending += [one for one in below if one not in known and one not in opened]
+    return known[start]
+
+
+def _is_node(node: Any) -> bool:
+    return (isinstance(node, Mapping) and isinstance(node.get("inputs"), Mapping)
+            and isinstance(node.get("class_type"), str))
+
+
+def is_link(value: Any) -> bool:
+    """Return whether an input's value is a connection: [node id, output number]."""
+    return (
+        isinstance(value, list) and len(value) == 2
+        and isinstance(value[0], str) and isinstance(value[1], (int, float))
+    )
+
+
+def constants(node: Node) -> list[Any]:
+    """Return the widget values of a node: its inputs that are no links."""
+    return [value for value in node["inputs"].values() if not is_link(value)]
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Yield every string inside a widget value; some packs keep dicts and lists there."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from strings(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from strings(item)
+
+
+def title_given(node: Node) -> str:
+    """Return the title that a user gave a node, "" without one; hosts take anything as `_meta`."""
+    meta = node.get("_meta")
+    given = meta.get("title") if isinstance(meta, Mapping) else None
+    return given[:MAX_TITLE] if isinstance(given, str) else ""

@@ -1,0 +1,178 @@
+"""Where OOM Guards go in a prompt, and the prompt with them in it.
+
+One on each output that brings a model to a node which computes with it, unless every model that
+comes there has come through a guard. The same rule for a rerun, for Guard every run and for advice:
+text encoders too, as on a smaller card another node may be the first that fails; samplers that take
+a GUIDER through the model that it was made of.
+"""
+
+import copy
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from .graph import Graph, Source, Wire, is_link
+from .node_types import GUARD_CLASS, is_guardable, is_wildcard
+
+INSERTED = "headroom-"  # how the ids of nodes begin that no user has put into the prompt
+GUARD_INPUTS = {
+    "free_other_models": True, "offload_weights": True, "split_batch": True, "tile_vae": True,
+    "max_attempts": 8, "prefer": "same bits",
+}
+CARRIERS = frozenset({"GUIDER"})  # the node that makes one only wraps a model up
+
+
+def is_inserted(node_id: str | None) -> bool:
+    """Return whether this node was put in by us, not by the user.
+
+    Loops and other expansions clone nodes under ids of their own, such as "11.0.0." and our id.
+    """
+    return node_id is not None and INSERTED in node_id
+
+
+class WithGuards(dict[str, Any]):
+    """A prompt. By id: the nodes that run. By items, values, and as JSON: those of its user.
+
+    While ComfyUI runs a prompt it looks up each node by its id. Who writes a prompt down walks over
+    its items: Save Image for the picture, the server for its history and the list of its queue.
+    `stands_for`: by the id of each node that we put in, the user's node, and its output, in whose
+    place it is; the output None where it has the same outputs. `dict(prompt)` is all that runs.
+    """
+
+    def __init__(self, nodes: Mapping[str, Any], stands_for: Mapping[str, tuple[str, Any]]) -> None:
+        super().__init__(nodes)
+        self.stands_for = dict(stands_for)
+
+    def items(self) -> Any:
+        return self._own().items()
+
+    def values(self) -> Any:
+        return self._own().values()
+
+    def copy(self) -> "WithGuards":
+        return WithGuards(dict(self), self.stands_for)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "WithGuards":
+        return WithGuards(copy.deepcopy(dict(self), memo), self.stands_for)
+
+    def _own(self) -> dict[str, Any]:
+        ours = self.stands_for
+        return {name: self._own_node(one) for name, one in dict(self).items() if name not in ours}
+
+    def _own_node(self, node: Any) -> Any:
+        """Return the node with the links of its user, and with all that was written into it."""
+        inputs = node.get("inputs") if isinstance(node, dict) else None
+        links = {name: self._own_link(value) for name, value in (inputs or {}).items()
+                 if is_link(value) and value[0] in self.stands_for}
+        return {**node, "inputs": {**node["inputs"], **links}} if links else node
+
+    def _own_link(self, link: list[Any]) -> list[Any]:
+        while link[0] in self.stands_for:
+            source, output = self.stands_for[link[0]]
+            link = [source, link[1] if output is None else output]
+        return link
+
+
+class Guarded(NamedTuple):
+    """A prompt with its guards: the wires that go through each, by its id, and the wires left.
+
+    Those are of a type that only their own pack knows, and may bring a model unseen; or they may
+    bring an empty list, which a guard cannot hand on.
+    """
+
+    prompt: WithGuards
+    guards: dict[str, list[Wire]]
+    left: list[Wire]
+
+
+def guarded(graph: Graph, into: Collection[str] | None = None) -> Guarded:
+    """Return a graph's prompt with guards on the wires to the nodes of `into`, or to all.
+
+    What comes in is not changed; guarding twice is guarding once. A few microseconds a node.
+    Between what ComfyUI has computed and what it has not, guards go on wires of the latter only: a
+    guard changes the cache key of everything behind it.
+    """
+    prompt = graph.prompt
+    before = prompt.stands_for if isinstance(prompt, WithGuards) else {}
+    work = _Work(graph, set(graph.nodes if into is None else into))
+    changed = {node_id: work.rewired(node_id) for node_id in graph.nodes if node_id in work.into}
+    nodes = WithGuards({**dict(prompt), **changed, **work.new}, {**before, **work.stands_for})
+    return Guarded(nodes, work.guards, work.left)
+
+
+class _Work:
+    """One pass over one prompt."""
+
+    def __init__(self, graph: Graph, into: set[str]) -> None:
+        self.into = into
+        self.new: dict[str, Any] = {}
+        self.stands_for: dict[str, tuple[str, Any]] = {}
+        self.guards: dict[str, list[Wire]] = {}
+        self.left: list[Wire] = []
+        self._graph = graph
+        self._made: dict[Source, str] = {}
+        self._copies: dict[str, str] = {}
+
+    def rewired(self, node_id: str) -> Any:
+        """Return the node with its inputs from guards; the same one where nothing is to change."""
+        node = self._graph.nodes[node_id]
+        if node["class_type"] == GUARD_CLASS:
+            return node
+        found = {wire.input: self._through(wire) for wire in self._graph.wires(node_id)}
+        new = {name: link for name, link in found.items() if link is not None}
+        return {**node, "inputs": {**node["inputs"], **new}} if new else node
+
+    def _through(self, wire: Wire) -> list[Any] | None:
+        """Return the link that takes the place of a wire, None where it stays."""
+        if is_guardable(wire.given, wire.taken):
+            taker = self._graph.node_type(wire.taker)
+            if taker is None or not taker.uses_models or self._graph.is_guarded(wire):
+                return None
+            if not (taker.takes_lists and self._gives_list(wire)):
+                return self._guard(wire)
+            self.left.append(wire)
+        elif wire.given in CARRIERS and wire.giver not in self.into:
+            return self._copied(wire)
+        elif not is_wildcard(wire.given) and not self._graph.is_core(wire.given):
+            self.left.append(wire)
+        return None
+
+    def _gives_list(self, wire: Wire) -> bool:
+        giver = self._graph.node_type(wire.giver)
+        return giver is not None and giver.gives_list(wire.output)
+
+    def _guard(self, wire: Wire) -> list[Any]:
+        if wire.source not in self._made:
+            new = self._free_id(f"guard-{wire.giver}-{wire.output}")
+            self._made[wire.source] = new
+            self.stands_for[new] = wire.source
+            self.new[new] = {
+                "class_type": GUARD_CLASS, "_meta": {"title": "OOM Guard"},
+                "inputs": {"model": list(wire.source), **GUARD_INPUTS},
+            }
+        new = self._made[wire.source]
+        self.guards.setdefault(new, []).append(wire)
+        return [new, 0]
+
+    def _copied(self, wire: Wire) -> list[Any] | None:
+        """Return a link to a copy of a carrier's maker that wraps up the guarded model.
+
+        The maker itself stays as it is, for those who had taken its carrier before.
+        """
+        maker = wire.giver
+        if maker not in self._copies:
+            made = self.rewired(maker)
+            if made is self._graph.nodes[maker]:
+                return None
+            self._copies[maker] = new = self._free_id(f"copy-{maker}")
+            self.new[new] = made
+            self.stands_for[new] = (maker, None)
+        return [self._copies[maker], wire.output]
+
+    def _free_id(self, wanted: str) -> str:
+        """Return an id of ours that nobody has; without the colon by which subgraphs are told."""
+        name = INSERTED + wanted.replace(":", "_")
+        while name in self._graph.nodes or name in self.new:
+            name += "_"
+        return name
