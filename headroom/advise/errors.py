@@ -35,7 +35,7 @@ class Errors:
             self._more.append(max(measured_bytes - predicted.high, 0) / peak_bytes)
 
     def margin(self, peak_bytes: int) -> Margin:
-        """Return what to allow for: what most past errors came to, and at least one piece."""
+        """Return the error to expect: as large as most errors were so far, at least PIECE."""
         less, more = _most(self._less) * peak_bytes, _most(self._more) * peak_bytes
         return Margin(max(round(less), PIECE), max(round(more), PIECE))
 

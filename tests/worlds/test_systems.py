@@ -1,4 +1,4 @@
-"""Windows, macOS, cards of AMD and Apple: what this pack asks of a system is not there, or other."""
+"""Windows, macOS, cards of AMD and Apple: what the pack asks a system for is not there."""
 
 import ntpath
 import posixpath
