@@ -1,4 +1,4 @@
-"""What no node can change: other processes on the card, and settings of torch and ComfyUI.
+"""Advice that no node can follow: other processes on the card, settings of torch and ComfyUI.
 
 Sources: PyTorch's notes on CUDA memory management (PYTORCH_CUDA_ALLOC_CONF); `--reserve-vram` of
 ComfyUI's command line.

@@ -58,6 +58,7 @@ class Card:
             "is_available": lambda: True, "is_initialized": lambda: True,
             "device_count": lambda: 1, "current_device": lambda: 0,
             "empty_cache": lambda: None, "ipc_collect": lambda: None,
+            "reset_peak_memory_stats": lambda: None,
             "get_device_capability": lambda: (8, 6), "get_device_name": lambda: "A card",
             "get_allocator_backend": lambda: "native", "memory_snapshot": list,
             "get_device_properties": lambda: SimpleNamespace(uuid="0"),

@@ -1,6 +1,8 @@
 """Every flag of ComfyUI that our words name is one that each ComfyUI under test has."""
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -9,6 +11,28 @@ import pytest
 
 from devtools.server import known_flags
 
+IN_TREE = """
+import sys
+tree, root = sys.argv[1:3]
+sys.argv[1:] = ["--cpu", "--fast", "autotune"]
+sys.path.insert(0, tree)
+import comfy.options
+comfy.options.enable_args_parsing()
+import comfy.model_management as mm
+import torch
+sys.path.append(root)
+from headroom.host import core, flags
+
+assert {"--reserve-vram", "--fast"} <= flags.known_flags()
+assert flags.is_fast("autotune") and not flags.is_fast("cublas_ops")
+assert core.available_bytes(torch.device("cpu")) > 0
+
+def refuses(device):
+    raise RuntimeError("The device doesn't support querying the available free memory.")
+
+mm.get_free_memory = refuses  # as on a card whose driver cannot tell
+assert core.available_bytes(torch.device("cpu")) is None
+"""
 ROOT = Path(__file__).resolve().parents[2]
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 WORDS = [ROOT / "headroom/advise/words.py", ROOT / "headroom/actions/reserve.py",
@@ -21,6 +45,14 @@ def test_each_flag_that_is_advised_exists(request, tree):
              for flag in FLAG.findall(file.read_text(encoding="utf-8"))}
     assert {"--reserve-vram", "--fast"} <= named
     assert named <= known_flags(request.getfixturevalue(tree))
+
+
+@pytest.mark.parametrize("tree", ["comfyui", "newest_comfyui"])
+def test_a_real_comfyui_is_asked_for_its_flags_and_may_not_know_what_is_free(request, tree):
+    words = [sys.executable, "-c", IN_TREE, str(request.getfixturevalue(tree)), str(ROOT)]
+    done = subprocess.run(words, capture_output=True, text=True,
+                          env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_flags_are_looked_up_in_comfyuis_own_command_line(monkeypatch):
