@@ -177,7 +177,7 @@ class ProbeCacheKey:
         )
         lookup = graph.HostLookup()
         answer = {
-            "numerics": graph.numerics(), "comfy_is_new": graph.comfy_code().is_new,
+            "numerics": graph.numerics(),
             "codes": {name: lookup.node_info(name).code for name in self.CLASSES},
         }
         return {"ui": {"text": [json.dumps(answer)]}}
