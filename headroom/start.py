@@ -6,7 +6,6 @@ from functools import partial
 from .advise.advisor import Advisor, use_advisor
 from .api.gate import Gate
 from .base import garbage
-from .encode import file_watch
 from .guard import left_out
 from .host.adapter import current_host
 from .models.held import HeldModels
@@ -36,7 +35,6 @@ def _start() -> None:
 
     if not host_server.has_server():
         return
-    file_watch.watch()
     from .api.gauges import gauges
     from .api.idle import Idle, IdleRelease
     from .api.metrics import Metrics

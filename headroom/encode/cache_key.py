@@ -7,15 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..base.file_identity import identities_of
+from ..base.file_identity import State, identities_of, state_of
 from ..base.said import Said, said
 from .ancestry import identify
 from .conditioning import is_conditioning
 from .disk_cache import EmbeddingCache
-from .file_watch import SEEN
 from .stored_value import Unstorable
 
-KEY_FORMAT = 2
+KEY_FORMAT = 3
+
+# The state of each file when an encoder made of it was first looked up. ComfyUI keeps a loaded
+# model when its file is replaced: what that computes may not be kept under the name of the new one.
+_first_seen: dict[Path, State] = {}
 
 
 @dataclass
@@ -112,12 +115,8 @@ def look_up(prompt: Any, node_id: str, input: str = "clip") -> EmbeddingLookup:
 
     cache = EmbeddingCache(host_files.cache_folder())
     ancestry = identify(prompt, node_id, input)
-    problem = ancestry.problem
-    if problem is None and host_graph.comfy_code().is_new:
-        problem = said(
-            "cache_new_host", "ComfyUI's own code changed on disk since it was started")
-    if problem is not None:
-        return EmbeddingLookup(cache, "", problem)
+    if ancestry.problem is not None:
+        return EmbeddingLookup(cache, "", ancestry.problem)
     identity = json.dumps([ancestry.digest, host_graph.numerics()])
     encoder = hashlib.sha256(identity.encode()).hexdigest()
     return EmbeddingLookup(cache, encoder, files=ancestry.files)
@@ -126,11 +125,13 @@ def look_up(prompt: Any, node_id: str, input: str = "clip") -> EmbeddingLookup:
 def _stale_files(files: Iterable[Path]) -> Said | None:
     """Say which file was replaced while its model may still be loaded from before, if any."""
     try:
-        changed = SEEN.changed(files)
+        states = {path: state_of(path) for path in files}
     except OSError as error:
         words = str(error.strerror or error)
         text = f"a file of the encoder cannot be looked at: {words}"
         return said("cache_unseen", text, error=words)
+    changed = next((path for path, state in states.items()
+                    if _first_seen.setdefault(path, state) != state), None)
     if changed is None:
         return None
     return said("cache_old_model", (

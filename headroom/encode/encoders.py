@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..base.file_identity import identity_of
+from ..base.file_identity import SAMPLED, identity_of
 from ..base.graph import Graph, is_link
 from ..base.node_types import Registry, kinds
 
@@ -15,7 +15,7 @@ MAX_SETTING = 200
 def encoders_above(prompt: Any, node_id: str, input: str, registry: Registry) -> list[Encoder]:
     """Return what made the encoder above an input: its loader first, then LoRAs and the like.
 
-    Costs a read of each of their files, the first time. Raises OSError where one cannot be read.
+    Raises OSError where one of their files cannot be read.
     """
     graph = Graph(prompt, registry)
     start = graph.nodes[node_id]["inputs"].get(input)
@@ -34,14 +34,17 @@ def loaders_in(prompt: Mapping[str, Any], registry: Registry) -> list[list[Path]
 def is_made_of(encoder: Encoder, files: Iterable[Path]) -> bool:
     """Return whether `encoder` came from these files; names do not count, contents do.
 
-    Costs a read of the files only where their sizes are those of the encoder's.
+    Of what older versions saved only the sizes can be compared.
     """
-    wanted, present = encoder["files"], list(files)
-    sizes = sorted(path.stat().st_size for path in present)
-    if sizes != sorted(file["size"] for file in wanted):
-        return False
-    contents = sorted(str(identity_of(path)["content"]) for path in present)
-    return contents == sorted(str(file["content"]) for file in wanted)
+    wanted, present = encoder["files"], [identity_of(path) for path in files]
+    compared = ["size", "content"]
+    if not all(file["content"].startswith(SAMPLED) for file in wanted):
+        compared = ["size"]
+
+    def told(of: Iterable[Mapping[str, object]]) -> list[str]:
+        return sorted(str([file[name] for name in compared]) for file in of)
+
+    return told(wanted) == told(present)
 
 
 def name_of(encoders: list[Encoder]) -> str:

@@ -10,11 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from ..base.choices import shown
-from ..base.safetensors_file import MAX_HEADER_BYTES
 from ..base.untrusted_file import read_untrusted
 from .conditioning import is_conditioning
 from .encoders import Encoder, is_encoder
-from .stored_value import Damaged, Unstorable, from_bytes, is_ours, to_bytes
+from .stored_value import (
+    MAX_HEADER_BYTES,
+    Damaged,
+    Unstorable,
+    from_bytes,
+    is_ours,
+    to_bytes,
+)
 
 log = logging.getLogger("headroom")
 

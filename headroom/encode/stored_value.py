@@ -10,18 +10,27 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 
-from ..base.numpy_backed import is_plain
-from ..base.safetensors_file import DTYPES, MAX_TENSORS, byte_view, deserialize, serialize
+from ..base.device import MIB
+from ..base.numpy_backed import is_plain, numpy_backed
 from ..base.said import Said, said
 
 FORMAT = 1
 METADATA_KEY = "headroom"
+MAX_HEADER_BYTES = 100_000_000  # the library's own limit
+MAX_TENSORS = 10_000  # each costs time and a KiB, however small it is in the file
+DTYPES = frozenset((
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32,
+    torch.int16, torch.int8, torch.uint8, torch.bool, torch.float8_e4m3fn, torch.float8_e5m2,
+))
 # What bytes that somebody else wrote can make the parsers and our own reading raise.
 DEFECTS = (
-    ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
-    struct.error,
+    ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, SafetensorError,
+    TypeError, ValueError, struct.error,
 )
 
 
@@ -52,7 +61,8 @@ def to_bytes(value: Any, key: str, labels: Mapping[str, str] | None = None) -> b
         raise Unstorable(said("unstorable_many", text, count=MAX_TENSORS))
     digest = _digest(key, structure, tensors)
     note = {"format": FORMAT, "key": key, "structure": structure, "sha256": digest}
-    return serialize(tensors, {**(labels or {}), METADATA_KEY: json.dumps(note)})
+    _expect_room(2 * sum(tensor.nbytes for tensor in tensors.values()))
+    return bytes(save(tensors, {**(labels or {}), METADATA_KEY: json.dumps(note)}))
 
 
 def from_bytes(data: bytes, key: str) -> Any:
@@ -61,11 +71,15 @@ def from_bytes(data: bytes, key: str) -> Any:
     Raises Damaged when the content is damaged, cut short, foreign, or for another key.
     """
     try:
-        tensors, metadata = deserialize(data)
-        note = json.loads(metadata[METADATA_KEY])
+        header = _header(data)
+        note = json.loads(header.pop("__metadata__")[METADATA_KEY])
         structure = note["structure"]
         if note["format"] != FORMAT or note["key"] != key:
             raise Damaged("the file is of another format or for another prompt")
+        if len(header) > MAX_TENSORS:
+            raise Damaged(f"it has more than {MAX_TENSORS:,} tensors")
+        _expect_room(len(data))
+        tensors = {name: numpy_backed(tensor) for name, tensor in load(data).items()}
         if note["sha256"] != _digest(key, structure, tensors):
             raise Damaged("the checksum does not match")
         return _restore(json.loads(structure), tensors)
@@ -120,7 +134,8 @@ def _name_of(
             text = f"{at} is a tensor of a kind that safetensors cannot hold"
             raise Unstorable(said("unstorable_tensor", text, place=at))
         names[id(tensor)] = f"t{len(names)}"
-        tensors[names[id(tensor)]] = tensor if tensor.device.type == "cpu" else tensor.cpu()
+        # The library takes no two tensors over the same memory, and no view with gaps.
+        tensors[names[id(tensor)]] = numpy_backed(tensor)
     return names[id(tensor)]
 
 
@@ -143,19 +158,26 @@ def _digest(key: str, structure: str, tensors: dict[str, torch.Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(byte_view(tensor).data)
+        if tensor.numel():  # torch has no view of nothing in another width
+            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
 def is_ours(data: bytes) -> bool:
     """Return whether the bytes begin as a file of ours does, whatever the rest is worth."""
     try:
-        return METADATA_KEY in _metadata(data)
+        return METADATA_KEY in _header(data)["__metadata__"]
     except DEFECTS:
         return False
 
 
-def _metadata(data: bytes) -> dict[str, str]:
+def _header(data: bytes) -> dict[str, Any]:
     (length,) = struct.unpack("<Q", data[:8])
-    header: dict[str, dict[str, str]] = json.loads(data[8 : 8 + length])
-    return header["__metadata__"]
+    header: dict[str, Any] = json.loads(data[8 : 8 + min(length, MAX_HEADER_BYTES)])
+    return header
+
+
+def _expect_room(nbytes: int) -> None:
+    """Raise MemoryError where RAM does not have so much: the library ends the process there, or
+    never comes back (measured with 0.7.0 and 0.8.0 below a limit of address space)."""
+    np.empty(nbytes + MIB, np.uint8)

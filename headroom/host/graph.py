@@ -11,24 +11,26 @@ import comfy.cli_args
 import comfy.model_management as mm
 import comfy.sd1_clip
 import comfy.utils
+import comfyui_version
 import torch
 from comfy_execution.utils import get_executing_context
 from server import PromptServer
 
-from ..base.file_identity import Code, code_of
+from ..base.file_identity import commit_of
 from .node_cache import asked_about
 
 NUMERIC_FLAGS = (
     "fp8", "fp16", "bf16", "fp32", "force_", "use_", "disable_xformers", "dont_upcast",
     "deterministic", "fast",
 )
-# Below comfy/: code, configurations and vocabularies.
-ENCODER_SUFFIXES = (".py", ".json", ".txt", ".model")
 # What turns text into tokens, and kernels that encoders may run on, where they are installed.
 ENCODER_PACKAGES = (
     "transformers", "tokenizers", "sentencepiece", "comfy-kitchen", "comfy-aimdo", "xformers",
     "flash-attn", "sageattention", "triton",
 )
+
+# Read when this file is imported, as ComfyUI's code was: that on disk may be newer later on.
+COMFY_VERSION = f"{comfyui_version.__version__} {commit_of(Path(comfyui_version.__file__).parent)}"
 
 # ---------------------------------------------------------------- what encoding depends on
 
@@ -43,18 +45,12 @@ def numerics() -> dict[str, str]:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return {
         "device": name, "dtype": str(mm.text_encoder_dtype(device)), "torch": torch.__version__,
-        "comfy": comfy_code().digest, **_package_versions(), **flags,
+        "comfy": COMFY_VERSION, **_package_versions(), **flags,
     }
 
 
 def _plain(flag: Any) -> str:
     return str(sorted(map(str, flag))) if isinstance(flag, (set, frozenset)) else str(flag)
-
-
-@lru_cache(maxsize=1)
-def comfy_code() -> Code:
-    """Return all of comfy/: encoders, loaders, LoRA, casts and dtypes are all over it."""
-    return code_of(Path(comfy.sd1_clip.__file__).parent, suffixes=ENCODER_SUFFIXES)
 
 
 @lru_cache(maxsize=1)
@@ -100,21 +96,6 @@ def place() -> tuple[str | None, str, int]:
     if context is None:
         return None, "", 0
     return context.prompt_id, context.node_id, context.list_index or 0
-
-
-def on_prompt(handler: Any) -> None:
-    """Call `handler` with the graph of every prompt that is queued over HTTP, before it runs.
-
-    Needs a server in this process (host_server.has_server).
-    """
-
-    def tell(request: dict[str, Any]) -> dict[str, Any]:
-        graph = request.get("prompt")
-        if isinstance(graph, dict):
-            handler(graph)
-        return request
-
-    PromptServer.instance.add_on_prompt_handler(tell)
 
 
 # ---------------------------------------------------------------- encoding

@@ -40,7 +40,7 @@ class HostRegistry:
         if found is None:
             return None
         is_core = _is_core(found)
-        code = _code_at(Path(inspect.getfile(found)) if is_core else _pack_folder(found))
+        code = Code("", False) if is_core else _code_at(_pack_folder(found))
         hidden = found.INPUT_TYPES().get("hidden", {})
         return ClassInfo(
             code=code.digest,

@@ -89,7 +89,6 @@ export const SAID_ZH = {
   cache_changed: "它所指定的一个文件在编码期间改动了",
   cache_no_named: "它所指定的一个文件无法读取：{error}",
   cache_disk: "磁盘拒绝了写入：{error}",
-  cache_new_host: "ComfyUI 自身的代码在启动之后于磁盘上已改动",
   cache_unseen: "编码器的一个文件无法查看：{error}",
   cache_old_model: "{file} 在 ComfyUI 运行期间改动了，已加载的可能是旧模型；请重新启动 ComfyUI 以保存新模型的编码结果",
   unstorable_many: "其中的张量超过 {count} 个",

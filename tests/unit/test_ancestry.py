@@ -1,13 +1,11 @@
 """The identity of what feeds an input: the same if and only if the same object comes out."""
 
 import os
-from pathlib import Path
 
 import pytest
 
 from headroom.base.node_types import ClassInfo
 from headroom.encode.ancestry import identify
-from headroom.encode.file_watch import SeenFiles
 
 CORE, CUSTOM = ClassInfo(), ClassInfo(code="pack code 1", is_core=False)
 
@@ -177,29 +175,3 @@ def test_a_chain_of_thousands_of_nodes_does_not_exhaust_the_stack(folder):
     chain["3000"] = prompt()["1"]
     chain["end"] = {"class_type": "Encode", "inputs": {"clip": ["0", 0]}}
     assert identity(chain, Lookup(folder), "end")
-
-
-def test_a_file_counts_as_changed_when_it_may_have_been_loaded_before(folder):
-    path = folder / "model.safetensors"
-    seen = SeenFiles(start_ns=path.stat().st_ctime_ns + 1)
-    assert seen.changed([path]) is None  # older than the process
-    assert SeenFiles(start_ns=1).changed([path]) == path  # newer, and nobody saw it
-    seen = SeenFiles(start_ns=1)
-    seen.note_prompt(prompt(), Lookup(folder))
-    assert seen.changed([path]) is None  # newer, but seen before anything could load it
-    rewrite(path)
-    assert seen.changed([path]) == path  # replaced since, even with an old time
-
-
-def test_a_change_after_the_clock_was_put_back_is_seen_all_the_same(folder):
-    path = folder / "model.safetensors"
-    late = SeenFiles(start_ns=2**62)  # every file looks older than the process
-    assert late.changed([path]) is None
-    rewrite(path)
-    assert late.changed([path]) == path
-
-
-def test_a_malformed_prompt_is_no_error_for_the_watcher(folder):
-    seen = SeenFiles(start_ns=1)
-    seen.note_prompt({"a": None, "b": {"inputs": None}, "c": {}}, Lookup(folder))
-    assert seen.changed([]) is None and isinstance(folder, Path)

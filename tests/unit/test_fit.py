@@ -158,19 +158,16 @@ def test_an_encoder_that_streams_or_computes_on_the_cpu_is_told_beside_the_verdi
     assert "computed on the CPU" in told and "KSampler" not in told
 
 
-def test_a_dry_run_reads_no_weight_and_begins_without_lessons(monkeypatch, tmp_path):
-    from headroom.base import file_identity
+def test_a_dry_run_reads_no_weight_and_begins_without_lessons(monkeypatch):
     from headroom.cast import tensor
     from headroom.guard import lessons
 
     monkeypatch.setattr(tensor, "is_exact", tensor.is_exact)
-    monkeypatch.setattr(file_identity, "content_hash", file_identity.content_hash)
     lessons.learn("a call", 4, 100, 50)
     dry = SimpleNamespace(**runpy.run_path(DRY / "headroom_dry_run.py"))
     dry.look_at_no_weight()
     dry.forget_lessons()
     assert tensor.is_exact(torch.float32, torch.bfloat16)
-    assert file_identity.content_hash(tmp_path / "not there", 7)
     assert lessons.recall("a call", 100) is None
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from headroom.base.file_identity import state_of
 from headroom.encode import cache_key
 from headroom.encode.cache_key import EmbeddingLookup
 from headroom.encode.disk_cache import EmbeddingCache
-from headroom.encode.file_watch import MAX_NAMES, SeenFiles
 
 VALUE = [[torch.ones(3), {"pooled_output": None}]]
 
@@ -18,16 +18,16 @@ VALUE = [[torch.ones(3), {"pooled_output": None}]]
 @pytest.fixture
 def seen(monkeypatch):
     """The states of files as a process saw them that begins now."""
-    monkeypatch.setattr(cache_key, "SEEN", SeenFiles())
-    return cache_key.SEEN
+    monkeypatch.setattr(cache_key, "_first_seen", {})
+    return cache_key._first_seen
 
 
 @pytest.fixture
 def model(tmp_path, seen):
-    """A model file that a queued prompt has named."""
+    """A model file of which an encoder was looked up."""
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"old")
-    seen.note([path])
+    seen[path] = state_of(path)
     return path
 
 
@@ -39,8 +39,7 @@ def look_up(tmp_path, model):
 
 def is_kept(look_up, seen, prompt="a"):
     """Whether a process that begins now reads the prompt from the cache."""
-    seen._first.clear()
-    seen.note([*look_up().files])
+    seen.clear()
     return look_up().has_all([prompt])
 
 
@@ -110,12 +109,3 @@ def test_a_value_that_cannot_be_kept_does_not_stop_the_reading_of_others(look_up
     lookup = look_up()
     lookup.store("b", [object()])
     assert "which has no safe form" in lookup.unwritten and lookup.has_all(["a"])
-
-
-def test_a_prompt_that_names_endless_files_is_looked_at_for_a_moment_only(tmp_path):
-    asked = []
-    lookup = types.SimpleNamespace(files_named=lambda name: asked.append(name) or [])
-    names = [f"{number}.safetensors" for number in range(10_000)]
-    nodes = {key: {"class_type": "Load", "inputs": {key: names}} for key in "ab"}
-    SeenFiles().note_prompt(nodes, lookup)
-    assert len(asked) == len(set(asked)) == MAX_NAMES

@@ -2,19 +2,13 @@
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
 
 def look_at_no_weight() -> None:
-    """Let Cast bf16 and the embedding cache take zeros as read: that took up to two minutes.
-
-    Every dtype holds a zero exactly, and a hole in a file has no content that could change.
-    """
+    """Let Cast bf16 take zeros as read, which took up to two minutes: every dtype holds them."""
     for module in _parts("cast.tensor"):
         module.is_exact = _always  # type: ignore[attr-defined]
-    for module in _parts("base.file_identity"):
-        module.content_hash = _name_and_size  # type: ignore[attr-defined]
 
 
 def forget_lessons() -> None:
@@ -32,7 +26,3 @@ def _parts(name: str) -> Iterator[ModuleType]:
 
 def _always(_source: object, _target: object) -> bool:
     return True
-
-
-def _name_and_size(path: Path, size: int) -> str:
-    return f"{path}:{size}"

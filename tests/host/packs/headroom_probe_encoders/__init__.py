@@ -177,7 +177,7 @@ class ProbeCacheKey:
         ) for wanted in ("graph", "node_types"))
         registry = node_types.HostRegistry()
         answer = {
-            "numerics": graph.numerics(), "comfy_is_new": graph.comfy_code().is_new,
+            "numerics": graph.numerics(),
             "codes": {name: registry.class_info(name).code for name in self.CLASSES},
         }
         return {"ui": {"text": [json.dumps(answer)]}}
