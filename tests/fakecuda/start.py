@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.abc
 import importlib.machinery
 import mmap
@@ -17,6 +16,7 @@ from typing import Any
 # Its CUDA backend has NVIDIA's runtime linked into it, which asks a driver for more than is
 # documented; its Triton backend would compile kernels that then do nothing.
 KITCHEN, WITHOUT = "comfy_kitchen", ("cuda", "triton")
+MAP_NORESERVE = 0x4000  # Linux's, which Python's mmap does not name
 COPY_AT_MOST = "FAKECUDA_COPY_AT_MOST_KIB"
 
 
@@ -74,17 +74,21 @@ def _without_large_work(torch: Any) -> None:
 
 
 def _without_reading_ahead(torch: Any) -> None:
-    """Let what touches one byte of a mapped file read one page of it, not megabytes.
+    """Map files so that a touch reads one page of them, not megabytes, and no RAM is set aside.
 
-    `torch.asarray`, by which safetensors makes a tensor, looks at the first byte of each.
+    `torch.asarray`, by which safetensors makes a tensor, looks at the first byte of each. Linux
+    refuses a writable mapping that is larger than its RAM, unless it need not reserve any.
     """
-    mapped, advise = torch.UntypedStorage.from_file, ctypes.CDLL(None).madvise
-    advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    mapped = torch.UntypedStorage.from_file
 
-    def from_file(*args: Any, **kwargs: Any) -> Any:
-        storage = mapped(*args, **kwargs)
-        advise(storage.data_ptr(), storage.nbytes(), mmap.MADV_RANDOM)
-        return storage
+    def from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> Any:
+        if shared or not nbytes:
+            return mapped(filename, shared, nbytes)
+        with open(filename, "rb") as file:
+            memory = mmap.mmap(file.fileno(), nbytes, flags=mmap.MAP_PRIVATE | MAP_NORESERVE,
+                               prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        memory.madvise(mmap.MADV_RANDOM)
+        return torch.frombuffer(memory, dtype=torch.uint8).untyped_storage()
 
     torch.UntypedStorage.from_file = staticmethod(from_file)
 

@@ -13,6 +13,7 @@ the node: between two events nothing else can have happened.
 import asyncio
 import os
 import sys
+import threading
 from collections import OrderedDict
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from server import PromptServer
 sys.path.append(str(Path(__file__).resolve().parents[3] / "tests" / "fakecuda"))
 from ledger import Ledger  # noqa: E402
 
+from .headroom_dry_integers import Integers  # noqa: E402
 from .headroom_dry_run import forget_lessons, look_at_no_weight  # noqa: E402
 from .headroom_dry_shapes import shapes  # noqa: E402
 from .headroom_dry_steps import Steps  # noqa: E402
@@ -41,6 +43,7 @@ class Probe:
         self.ledger = Ledger(Path(os.environ["FAKECUDA_LEDGER"]))
         self.runs = OrderedDict()
         self.handler = None
+        self.thread = threading.local()
 
     def hang_on(self):
         """Be called by Headroom's handler too; there is one as long as the server lives."""
@@ -64,6 +67,7 @@ class Probe:
             self.steps(node_id, value, most, prompt_id))
 
     def starts(self, node_id, prompt_id):
+        self.compute_integers()
         self.ledger.reset_peaks()
         torch.cuda.reset_peak_memory_stats()
         now = self.ledger.device()
@@ -76,6 +80,12 @@ class Probe:
         })
         self.open = (node_id, now.refused, now.htod_bytes)
         self.bar = Steps(node["steps"], now.htod_bytes)
+
+    def compute_integers(self):
+        """Let the thread that runs the nodes have real values of small integers, from now on."""
+        if not getattr(self.thread, "integers", None):
+            self.thread.integers = Integers()
+            self.thread.integers.__enter__()
 
     def steps(self, node_id, value, most, prompt_id):
         if node_id in self.runs.get(prompt_id, {}):

@@ -1,0 +1,131 @@
+"""Small integers on the fake device with their real values: counts and places that a program reads.
+
+The driver computes nothing, so that a length which was computed on the device and then read back
+would be 0. Here an operation on integers whose values are known is done on the CPU, and its result
+put into the device's memory, which is memory of this process. Known is what was copied to the
+device or made there from nothing, and what comes of it; never what a model computes.
+"""
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+MOST_BYTES = 64 << 10  # what the dry server copies to the device; nobody reads larger ones back
+KNOWN = "_headroom_dry_known"
+COPY, FROM_DATA = torch.ops.aten.copy_.default, torch.ops.aten.lift_fresh.default
+UNMADE = ("aten::empty", "aten::rand", "aten::randint", "aten::randn", "aten::randperm")
+Tensor = torch.Tensor
+
+
+class Integers(TorchDispatchMode):
+    """Does so in the thread in which it is entered."""
+
+
+def _dispatch(
+    _mode: Integers, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+) -> Any:
+    kwargs = kwargs or {}
+    given = list(_tensors((*args, *kwargs.values())))
+    if types or not all(map(_is_small, given)):
+        return _unknown(func, args, kwargs, given)
+    if not any(one.is_cuda for one in given) and not _names_a_device(kwargs):
+        return func(*args, **kwargs)
+    if func is FROM_DATA:
+        return _mark(func(*args, **kwargs))
+    if func is COPY and _is_known(args[1]):
+        host(args[0]).copy_(_values(args[1]))
+        return _mark(args[0])
+    if func._schema.name in UNMADE or not all(map(_is_known, given)):
+        return _unknown(func, args, kwargs, given)
+    if any(one.alias_info and not one.alias_info.is_write for one in func._schema.returns):
+        return tree_map(_mark, func(*args, **kwargs))  # a view
+    return _computed(func, args, kwargs)
+
+
+# Given later: of a class that is made with it, PyTorch would let Dynamo look at each call.
+Integers.__torch_dispatch__ = _dispatch  # type: ignore[method-assign, assignment]
+
+
+def _unknown(func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> Any:
+    if func._schema.is_mutable:
+        for one in given:
+            one.__dict__.pop(KNOWN, None)
+    return func(*args, **kwargs)
+
+
+def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """What the CPU makes of it, put where the device would have it."""
+    mapped: dict[int, Tensor] = {}
+
+    def on_cpu(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.is_cuda:
+            copy = _values(value)
+            mapped[id(copy)] = value
+            return copy
+        return value
+
+    device = kwargs.get("device") or next(
+        (one.device for one in _tensors((*args, *kwargs.values())) if one.is_cuda), None)
+    values = tree_map(on_cpu, (args, {**kwargs, "device": "cpu"} if "device" in kwargs else kwargs))
+    made = func(*values[0], **values[1])
+    if func._schema.is_mutable:
+        for copy in _tensors((*values[0], *values[1].values())):
+            if id(copy) in mapped:
+                host(mapped[id(copy)]).copy_(copy)
+    return tree_map(lambda one: mapped.get(id(one)) if id(one) in mapped
+                    else _put(one, device) if isinstance(one, Tensor) else one, made)
+
+
+def _put(made: Tensor, device: Any) -> Tensor:
+    if torch.device(device).type == "cpu":
+        return made
+    there = torch.empty_strided(made.size(), made.stride(), dtype=made.dtype, device=device)
+    if made.nbytes > MOST_BYTES:
+        return there
+    host(there).copy_(made)
+    return _mark(there)
+
+
+def host(tensor: Tensor) -> Tensor:
+    """The memory of a tensor as one on the CPU: on the fake device it is the same memory."""
+    if not tensor.is_cuda or tensor.numel() == 0:
+        return tensor if not tensor.is_cuda else torch.empty(tensor.size(), dtype=tensor.dtype)
+    reach = 1 + sum((size - 1) * step
+                    for size, step in zip(tensor.size(), tensor.stride(), strict=True))
+    memory = (ctypes.c_char * (reach * tensor.element_size())).from_address(tensor.data_ptr())
+    return torch.frombuffer(memory, dtype=tensor.dtype).as_strided(tensor.size(), tensor.stride())
+
+
+def _values(tensor: Tensor) -> Tensor:
+    return host(tensor).clone() if tensor.is_cuda else tensor
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value)
+
+
+def _is_small(tensor: Tensor) -> bool:
+    return (not tensor.is_floating_point() and not tensor.is_complex()
+            and not tensor.is_sparse and tensor.nbytes <= MOST_BYTES)
+
+
+def _names_a_device(kwargs: dict[str, Any]) -> bool:
+    return kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "cuda"
+
+
+def _is_known(tensor: Tensor) -> bool:
+    return tensor.device.type == "cpu" or KNOWN in tensor.__dict__
+
+
+def _mark(value: Any) -> Any:
+    if isinstance(value, Tensor) and value.is_cuda:
+        value.__dict__[KNOWN] = True
+    return value
