@@ -86,6 +86,20 @@ def newest_comfyui(comfyui) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tree_with(request, comfyui):
+    """A function that gives the tree under test, else the newest, if it knows a flag; or a skip."""
+    from devtools.server import known_flags
+
+    def find(flag: str) -> Path:
+        if flag in known_flags(comfyui):
+            return comfyui
+        newest = request.getfixturevalue("newest_comfyui")
+        return newest if flag in known_flags(newest) else pytest.skip(f"no ComfyUI has {flag}")
+
+    return find
+
+
+@pytest.fixture(scope="session")
 def models_dir(comfyui) -> Path:
     """A models folder with the small random-weight files that the host tests load."""
     from devtools import models

@@ -7,7 +7,6 @@ import pytest
 from devtools.client import PromptFailed, cached_nodes, node_texts
 from devtools.graph import Graph, add_checkpoint, add_purge, add_sampler, forget_everything
 from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_LORA
-from devtools.server import known_flags
 
 pytestmark = pytest.mark.host
 
@@ -155,11 +154,9 @@ def test_only_below_free_leaves_everything_alone_while_there_is_room(client):
 
 
 @pytest.mark.parametrize("mode", CACHE_MODES)
-def test_three_equal_queues_sample_once_and_every_time_samples_each_time(serve, comfyui, mode):
+def test_three_equal_queues_sample_once_and_every_time_samples_each_time(serve, tree_with, mode):
     flags = CACHE_MODES[mode]
-    if flags and flags[0] not in known_flags(comfyui):
-        pytest.skip(f"this ComfyUI has no {flags[0]}")
-    client = serve(*flags).client()
+    client = serve(*flags, **({"comfyui": tree_with(flags[0])} if flags else {})).client()
     keeps = mode != "--cache-none"
     graph, purge, _, latent = sampled_and_purged()
     runs = [client.run(graph.prompt) for _ in range(3)]

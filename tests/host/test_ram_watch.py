@@ -8,9 +8,12 @@ pytestmark = pytest.mark.host
 WENT = "went to disk"
 
 
+SHORT_OF_RAM = {"HEADROOM_RAM_FREE_MIB": str(10**9)}
+
+
 @pytest.fixture(scope="module")
 def server(serve):
-    return serve(env={"HEADROOM_RAM_FREE_MIB": str(10**9)})
+    return serve(env=SHORT_OF_RAM)
 
 
 def said(server):
@@ -28,10 +31,9 @@ def test_idle_models_go_to_disk_in_one_line_and_come_back_bit_by_bit(server):
     assert "Traceback" not in server.log_text()
 
 
-def test_what_a_waiting_prompt_names_stays_between_two_prompts(server, comfyui):
-    source = (comfyui / "comfy" / "model_patcher.py").read_text(encoding="utf-8")
-    if "cached_patcher_init" not in source:
-        pytest.skip("this ComfyUI does not remember the files of its models")
+def test_what_a_waiting_prompt_names_stays_between_two_prompts(serve, newest_comfyui):
+    """Which files a model came from is known where ComfyUI remembers it, as newer ones do."""
+    server = serve(env=SHORT_OF_RAM, comfyui=newest_comfyui)
     client = server.client()
     lines = len(said(server))
     ids = [client.queue(picture(seed=seed).prompt) for seed in range(10, 13)]

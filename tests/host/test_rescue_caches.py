@@ -6,7 +6,6 @@ from support.rescue import AT_ONCE, chain, key, told, written
 
 from devtools.graph import Graph
 from devtools.rescued import live, picture
-from devtools.server import known_flags
 
 pytestmark = pytest.mark.host
 
@@ -45,11 +44,9 @@ def test_without_a_cache_every_wire_is_guarded(bare):
 
 
 @pytest.fixture(params=["--cache-lru 1", "--cache-ram 0.5"])
-def keeping(request, sim, comfyui):
+def keeping(request, sim, tree_with):
     words = request.param.split()
-    if words[0] not in known_flags(comfyui):
-        pytest.skip(f"this ComfyUI has no {words[0]}")
-    return sim(2048, *words, packs=(PACK,))
+    return sim(2048, *words, packs=(PACK,), comfyui=tree_with(words[0]))
 
 
 def test_where_results_are_kept_only_what_failed_or_had_not_run_runs_again(keeping):

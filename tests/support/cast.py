@@ -11,9 +11,9 @@ CAST_PACK = Path(__file__).resolve().parent.parent / "host" / "packs" / "headroo
 FLOAT32 = ("--fp32-unet", "--fp32-vae", "--fp32-text-enc")
 
 
-def float32_device(sim):
+def float32_device(sim, **options):
     """A simulated GPU whose ComfyUI keeps every model in float32, and remembers nothing."""
-    device = sim(4096, *FLOAT32, packs=[CAST_PACK])
+    device = sim(4096, *FLOAT32, packs=[CAST_PACK], **options)
     forget_everything(device.client)
     return device
 

@@ -103,34 +103,30 @@ ENTRIES = {
     "Restore Order": (restore_order, (["a", "b"], [1, 0])),
     "OOM Guard": (guarded, (None, True, True, True, True, 8)),
 }
-CASES = [
-    pytest.param(name, place, bad, id=f"{name}: input {place} is {bad}")
-    for name, (_, good) in ENTRIES.items()
-    for place, bad in itertools.product(range(len(good)), BAD)
-]
+PLACES = [(name, place) for name, (_, good) in ENTRIES.items() for place in range(len(good))]
 
 
-def expect_a_result_or_a_sentence(call, inputs, name):
+def expect_a_result_or_a_sentence(call, inputs, name, bad):
     try:
         call(*inputs)
     except (ValueError, TypeError) as error:
         message = str(error)
         node = name.partition(",")[0].removesuffix(" to disk").removesuffix(" with items")
-        assert message.startswith(node) and message.endswith("."), message[:300]
-        assert "\n" not in message and len(message) < MAX_CHARACTERS, message[:300]
+        assert message.startswith(node) and message.endswith("."), (bad, message[:300])
+        assert "\n" not in message and len(message) < MAX_CHARACTERS, (bad, message[:300])
 
 
-@pytest.mark.parametrize(("name", "place", "bad"), CASES)
-def test_a_bad_input_gives_a_result_or_one_short_sentence(name, place, bad):
+@pytest.mark.parametrize(("name", "place"), PLACES)
+def test_a_bad_input_gives_a_result_or_one_short_sentence(name, place):
     call, good = ENTRIES[name]
-    inputs = [*good[:place], BAD[bad], *good[place + 1 :]]
-    expect_a_result_or_a_sentence(call, inputs, name)
+    for bad, value in BAD.items():
+        inputs = [*good[:place], value, *good[place + 1 :]]
+        expect_a_result_or_a_sentence(call, inputs, name, bad)
 
 
-@pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("name", ["Size Sorter", "Size Sorter with items"])
-def test_a_bad_item_of_a_list_gives_a_result_or_one_short_sentence(name, bad):
+def test_a_bad_item_of_a_list_gives_a_result_or_one_short_sentence(name):
     call, good = ENTRIES[name]
-    for place in range(len(good)):
+    for place, bad in itertools.product(range(len(good)), BAD):
         inputs = [*good[:place], [BAD[bad]], *good[place + 1 :]]
-        expect_a_result_or_a_sentence(call, inputs, name)
+        expect_a_result_or_a_sentence(call, inputs, name, bad)
