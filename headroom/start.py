@@ -12,6 +12,7 @@ from .models.held import HeldModels
 from .record.highest import HeldPeaks
 from .record.probe import Probe
 from .record.recorder import Recorder, current_recorder, use_recorder
+from .record.run import Run
 
 log = logging.getLogger("headroom")
 
@@ -41,45 +42,43 @@ def _start() -> None:
     from .api.ram_watch import RamWatch
     from .api.routes import Routes
     from .host.node_types import HostRegistry
-    from .host.recording import PromptWatcher
+    from .host.prompt_events import PromptEvents
     from .rescue.attach import look_after_prompts
 
     gate = Gate(host_server.prompts_waiting, host_server.worker_listens)
-    rescue = look_after_prompts()
+    rescue, error_is_handled, prompt_has_ended = look_after_prompts()
     idle = Idle()
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue)
+    peaks = HeldPeaks()
+    metrics = Metrics(partial(gauges, host_server.queue_lengths), rescue.facts)
 
     def before_prompt() -> None:
         gate.wait_for_action()
         ram.before_prompt()
         rescue.prompt_begins()
 
-    found = Recorder(
-        Probe(held=HeldModels()), host_server.outcome_of,
-        announce=lambda data: host_server.send_event("headroom.oom", data),
-        before_prompt=before_prompt,
-    )
-    peaks = HeldPeaks(found)
-
     def prompt_is_over(prompt_id: str) -> None:
-        peaks.run_is_over(prompt_id)
         idle.something_happens()
         ram.something_happens()
         rescue.prompt_is_over(prompt_id)
 
-    found.prompt_is_over = prompt_is_over
-    collect = partial(gauges, host_server.queue_lengths)
-    metrics = Metrics(found, collect, rescue.facts)
-    advisor = Advisor(found, host_queue.prompt_of, HostRegistry(), rescue.facts)
-    found.more_of = advisor.more_of
-    use_advisor(advisor)
-    routes = Routes(found, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
-                    peaks)
-    watcher = PromptWatcher(found, host_server.is_running)
+    def run_is_over(run: Run) -> None:
+        peaks.run_is_over(run)
+        metrics.run_is_over(run)
+
+    recorder = Recorder(
+        Probe(held=HeldModels()), host_server.outcome_of,
+        announce=lambda data: host_server.send_event("headroom.oom", data),
+        before_prompt=before_prompt, prompt_is_over=prompt_is_over, run_is_over=run_is_over,
+    )
+    advisor = Advisor(recorder, host_queue.prompt_of, HostRegistry(), rescue.facts)
+    routes = Routes(recorder, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
+                    advisor.more_of, peaks)
+    events = PromptEvents(recorder, host_server.is_running, error_is_handled, prompt_has_ended)
 
     def prompt_is_posted() -> None:
         if not host_server.prompts_waiting():
-            watcher.attach()
+            events.attach()
         idle.prompt_is_posted(host_server.browser_settings())
 
     for method, path, handler in routes.table():
@@ -88,8 +87,9 @@ def _start() -> None:
     host_server.on_prompt_posted(prompt_is_posted)
     IdleRelease(idle, gate, host_server.event_loop()).start()
     ram.start()
-    watcher.attach()
-    found.start()
+    events.listen()
+    recorder.start()
     left_out.listen()
     host_server.when_about_to_listen(garbage.settle)
-    use_recorder(found)
+    use_advisor(advisor)
+    use_recorder(recorder)

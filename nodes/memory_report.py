@@ -4,9 +4,9 @@ from typing import Any
 
 from comfy_api.latest import io
 
-from ..headroom.advise.report import report_text
+from ..headroom.advise.report import report_data, report_text
 from ..headroom.record.chart import report_image
-from ..headroom.record.text import record_json, running_record
+from ..headroom.record.text import running_record
 from ._schema import any_wire, named_output, report_output, schema
 from ._text import text_ui
 
@@ -41,5 +41,5 @@ class MemoryReport(io.ComfyNode):
         run = running_record()
         text = report_text(run)
         return io.NodeOutput(
-            value, str(text), report_image(run), record_json(run), ui=text_ui(text)
+            value, str(text), report_image(run), report_data(run), ui=text_ui(text)
         )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..base.said import lines, said
-from ..record.text import record_text
+from ..record.text import record_json, record_text
 from .advisor import current_advisor
 
 log = logging.getLogger("headroom")
@@ -16,6 +16,13 @@ def report_text(run: dict[str, Any] | None) -> str:
     advised = [] if run is None else _lines(run)
     heading = said("report_advice", "What to change:")
     return lines([record_text(run), *(["", heading, "", *advised] if advised else [])])
+
+
+def report_data(run: dict[str, Any] | None) -> str:
+    """Return the record as JSON text, as GET /headroom/runs/{prompt_id} gives it."""
+    advisor = current_advisor()
+    more = advisor.more_of(run["prompt_id"]) if run is not None and advisor is not None else {}
+    return record_json({**run, **more} if run is not None else None)
 
 
 def _lines(run: Mapping[str, Any]) -> list[str]:

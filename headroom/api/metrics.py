@@ -6,7 +6,7 @@ scrapes pays nothing. Names and labels: docs/monitoring.md.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from ..base.device import MIB
 from ..base.refusals import Refused
@@ -22,13 +22,6 @@ PEAK_BUCKETS_MIB = (
 )
 
 
-class RunSource(Protocol):
-    """Who tells of runs that are over; the recorder."""
-
-    def tell_settled(self, listener: Callable[[Run], None]) -> None: ...
-    def runs(self, count: int) -> list[dict[str, Any]]: ...
-
-
 class Metrics:
     """The page of GET /headroom/metrics.
 
@@ -37,21 +30,26 @@ class Metrics:
     """
 
     def __init__(
-        self, source: RunSource, collect: Callable[[], Any],
-        failure_of: Callable[[str], dict[str, Any]],
+        self, collect: Callable[[], Any], failure_of: Callable[[str], dict[str, Any]]
     ) -> None:
-        self._source = source
         self._collect = collect
         self._failure_of = failure_of
         self._page: _Page | None = None
 
-    def page(self) -> tuple[bytes, str]:
-        """Return the page and its content type. Raises Refused without prometheus-client."""
+    def run_is_over(self, run: Run) -> None:
+        """Count a run, where somebody has asked for the page; quick."""
+        if self._page is not None:
+            self._page.run_is_over(run)
+
+    def page(self, catch_up: Callable[[], None]) -> tuple[bytes, str]:
+        """Return the page and its content type. Raises Refused without prometheus-client.
+
+        `catch_up` has `run_is_over` called for every run that is over.
+        """
         if self._page is None:
             self._page = _page(self._collect)
-            self._source.tell_settled(self._page.settled)
             listen(self._page.noted)
-        self._source.runs(0)  # enters what happened since into the records
+        catch_up()
         self._page.count_failures(self._failure_of)
         return self._page.text()
 
@@ -107,8 +105,8 @@ class _Page:
     def text(self) -> tuple[bytes, str]:
         return self._client.generate_latest(self._registry), self._client.CONTENT_TYPE_LATEST
 
-    def settled(self, run: Run) -> None:
-        """A run is over: count it, its nodes and its errors."""
+    def run_is_over(self, run: Run) -> None:
+        """Count the run, its nodes and its errors."""
         self._runs.labels(run.status).inc()
         if run.status == "error":
             self._failed.append(run.prompt_id)

@@ -44,20 +44,22 @@ READERS = 4
 class Page(Protocol):
     """What is scraped."""
 
-    def page(self) -> tuple[bytes, str]: ...
+    def page(self, catch_up: Callable[[], None]) -> tuple[bytes, str]: ...
 
 
 class Routes:
     """The handlers of our routes.
 
     `queue_lengths` gives how many prompts run and wait, `rescue(prompt_id)` queues one again,
-    `advice(prompt_id, GiB)` says what to change in it.
+    `advice(prompt_id, GiB)` says what to change in it, and `more_of(prompt_id)` gives what else
+    belongs into its record.
     """
 
     def __init__(
         self, recorder: Recorder, gate: Gate, queue_lengths: Callable[[], tuple[int, int]],
         rescue: Callable[[str], Any], metrics: Page,
-        advice: Callable[[str, float | None], list[dict[str, Any]]], peaks: HeldPeaks,
+        advice: Callable[[str, float | None], list[dict[str, Any]]],
+        more_of: Callable[[str], dict[str, Any]], peaks: HeldPeaks,
     ) -> None:
         self._recorder = recorder
         self._gate = gate
@@ -65,6 +67,7 @@ class Routes:
         self._rescue = rescue
         self._metrics = metrics
         self._advice = advice
+        self._more_of = more_of
         self._peaks = peaks
         # Threads of our own: a driver that hangs must not take those that ComfyUI serves with.
         self._readers = ThreadPoolExecutor(READERS, "headroom answer")
@@ -145,8 +148,7 @@ class Routes:
 
     async def _forget_peaks(self, request: web.Request) -> Answer:
         nothing_asked(await body_of(request))
-        self._peaks.reset()
-        return await self._in_thread(lambda: as_json(self._peaks.as_json(snapshot())))
+        return await self._in_thread(self._peaks_from_now)
 
     # ---------------------------------------------------- in a thread
 
@@ -154,23 +156,33 @@ class Routes:
         busy = sum(self._queue_lengths()) > 0
         now = snapshot()
         found = memory_answer(now, loaded_models(), busy)
-        return as_json({**found, "reserve_mib": reserve_mib(), "peaks": self._peaks.as_json(now)})
+        peaks = self._peaks.as_json(now, self._recorder)
+        return as_json({**found, "reserve_mib": reserve_mib(), "peaks": peaks})
+
+    def _peaks_from_now(self) -> Answer:
+        self._recorder.catch_up()
+        self._peaks.reset()
+        return as_json(self._peaks.as_json(snapshot(), self._recorder))
 
     def _runs(self, query: Mapping[str, str]) -> Answer:
-        return as_json({"runs": self._recorder.runs(runs_asked(query))})
+        return as_json({"runs": [self._with_more(run) for run in self._recorder.runs(
+            runs_asked(query))]})
 
     def _one_run(self, prompt_id: str) -> Answer:
         found = self._recorder.run(prompt_id)
         if found is None:
             raise NotKnown(NO_RECORD)
-        return as_json(found)
+        return as_json(self._with_more(found))
+
+    def _with_more(self, run: dict[str, Any]) -> dict[str, Any]:
+        return {**run, **self._more_of(run["prompt_id"])}
 
     def _ready(self, query: Mapping[str, str]) -> Answer:
         found = readiness(free_mib_asked(query), self._queue_lengths())
         return as_json(found.as_json(), 200 if found.is_ready else 503)
 
     def _page(self) -> Answer:
-        body, content_type = self._metrics.page()
+        body, content_type = self._metrics.page(self._recorder.catch_up)
         return Answer(body, content_type=content_type)
 
 

@@ -6,7 +6,6 @@ then, whose places in the list are wrong from there on: "IndexError: pop from em
 """
 
 import threading
-from collections.abc import Iterable
 from typing import Any
 
 
@@ -28,21 +27,23 @@ class Borrowed:
         self._prompts_thread = None
         self.let_go()
 
-    def done_with(self, things: Iterable[Any]) -> None:
-        """Keep `things` for the prompt's thread; nothing in that thread, or while no prompt runs.
+    def done_with(self, things: list[Any]) -> None:
+        """Empty the list; what was in it is kept for the prompt's thread, if one runs elsewhere.
 
-        Called by who looked at them, as the last thing before it forgets them.
+        Called by who looked at them, who holds them in this list alone.
         """
-        with self._lock:
+        with self._lock:  # the prompt's thread cannot let go of them before this one has
             if self._prompts_thread not in (None, threading.get_ident()):
-                self._kept.update((id(thing), thing) for thing in things)
+                self._kept.update(zip(map(id, things), things, strict=True))
+                things.clear()
+        things.clear()  # outside of the lock: a finalizer may look at models itself
 
     def let_go(self) -> None:
         """Forget everything, in the calling thread; costs nothing where there is nothing."""
         if self._kept:
             with self._lock:
                 kept, self._kept = self._kept, {}
-            kept.clear()  # outside of the lock: a finalizer may look at models itself
+            kept.clear()  # outside of the lock, too
 
 
 borrowed = Borrowed()

@@ -63,8 +63,8 @@ def dynamic_bytes(device: torch.device) -> int | None:
     """
     if not has_dynamic_vram():
         return None
-    living = [patcher for entry in loaded_entries()
-              if entry.device == device and (patcher := entry.model) is not None]
+    patchers = (entry.model for entry in loaded_entries() if entry.device == device)
+    living = [patcher for patcher in patchers if patcher is not None]
     total = sum(int(patcher.loaded_size() - getattr(patcher.model, "model_loaded_weight_memory", 0))
                 for patcher in living if is_dynamic(patcher))
     borrowed.done_with(living)

@@ -1,10 +1,7 @@
 """Snapshots of memory: every device as the driver, torch and dynamic VRAM see it, and RAM."""
 
-import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 import psutil
 import torch
@@ -146,23 +143,8 @@ def _process() -> psutil.Process:
 
 
 def rss_bytes() -> int:
-    """Return the resident memory of this process (RSS), in bytes. Costs about a microsecond."""
-    return _read_rss()()
-
-
-@lru_cache(maxsize=1)
-def _read_rss() -> Callable[[], int]:
-    """Return the quickest way to the RSS: on Linux one read of a file that stays open.
-
-    psutil opens it each time, and gives the interpreter's lock away several times on the way. Other
-    threads take it and hand it back when they please: nodes that do nothing took 27 % longer with
-    two such readings, and take 5 % longer with these (benchmarks/recorder_overhead.py).
-    """
-    if not Path("/proc/self/statm").exists():
-        return lambda: int(_process().memory_info().rss)
-    statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-    page = os.sysconf("SC_PAGE_SIZE")
-    return lambda: int(os.pread(statm, 128, 0).split()[1]) * page
+    """Return the resident memory of this process (RSS), in bytes."""
+    return int(_process().memory_info().rss)
 
 
 def freed_bytes(before: Snapshot, after: Snapshot) -> int | None:

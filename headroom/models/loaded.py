@@ -85,13 +85,22 @@ def loaded_models() -> list[LoadedModel]:
     host = current_host()
     if host is None:
         return []
+    patchers: list[Any] = []
+    try:
+        return _described(host, patchers)
+    finally:
+        borrowed.done_with(patchers)
+
+
+def _described(host: Any, patchers: list[Any]) -> list[LoadedModel]:
+    """Describe each, and put into `patchers` what was looked at."""
     found: dict[str, LoadedModel] = {}
-    living = [(entry, patcher) for entry in host.loaded_entries()
-              if (patcher := entry.model) is not None]
-    for entry, patcher in living:
-        model = _describe(entry, patcher, host)
-        found.setdefault(model.id, model)
-    borrowed.done_with(patcher for _, patcher in living)
+    for entry in host.loaded_entries():
+        patcher = entry.model
+        if patcher is not None:
+            patchers.append(patcher)
+            model = _describe(entry, patcher, host)
+            found.setdefault(model.id, model)
     return list(found.values())
 
 

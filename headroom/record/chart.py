@@ -1,101 +1,137 @@
-"""Draw a run: VRAM and RAM over time, its nodes as bands, out-of-memory attempts as marks."""
+"""Draw a run with Pillow, which ComfyUI brings: VRAM and RAM over time, nodes as bands."""
 
+import math
 import unicodedata
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
-from .canvas import GREY, Box, Canvas, Plot
-
 WIDTH, HEIGHT = 1200, 640
-LEFT, RIGHT, TOP, BOTTOM, GAP = 84, 1176, 118, 592, 22
+LEFT, RIGHT, TOP, BOTTOM, GAP = 84, 1176, 150, 592, 22
+GREY, LIGHT, DARK = "#888888", "#dddddd", "#222222"
 BAND_COLOURS = ("#dfe7f3", "#f4ead9")
 VRAM_COLOURS = ("#3b5bdb", "#0c8599", "#7048e8", "#2b8a3e")
 RAM_COLOUR, OOM_COLOUR = "#e8830c", "#d6336c"
 NAMED_SHARE = 0.02
-NAME_DEGREES = 25
+NAME_LETTERS = 20
 
 Run = dict[str, Any]
+Line = list[float | None]
 
 
 def report_image(run: Run | None) -> torch.Tensor:
     """Return the chart of `run`, or an image that says that nothing was recorded."""
-    if run is None:
-        return _sentence_image("Nothing was recorded for this prompt.")
-    return chart_image(run)
+    if run is not None:
+        return chart_image(run)
+    image, draw = _white(640, 80)
+    draw.text((320, 40), "Nothing was recorded for this prompt.", DARK, _font(14), "mm")
+    return _as_tensor(image)
 
 
 def chart_image(run: Run) -> torch.Tensor:
     """Return a run's record with samples (as `run_json` gives it) as an IMAGE.
 
-    float32 in 0..1 of shape [1, 640, 1200, 3]; costs some tenths of a second.
+    float32 in 0..1 of shape [1, 640, 1200, 3].
     """
-    canvas = Canvas(WIDTH, HEIGHT)
-    lines = _vram_lines(run)
-    plots = _plots(canvas, run, lines)
+    image, draw = _white(WIDTH, HEIGHT)
+    seconds = run["samples"]["seconds"]
+    vram = {device: _gib(values) for device, values in run["samples"]["devices"].items()}
+    vram = {device: line for device, line in vram.items() if _known(line)}
+    ram = _gib(run["samples"]["rss_mib"])
+    plots = _plots(draw, run, vram, ram)
     for plot in plots:
-        _bands(plot, run)
-    if lines:
-        _vram(plots[0], run, lines)
-    plots[-1].steps(run["samples"]["seconds"], _gib(run["samples"]["rss_mib"]), RAM_COLOUR)
-    _marks(plots, run)
+        plot.bands(_spans(run))
+        plot.axes(with_seconds=plot is plots[-1])
+    for line, colour in zip(vram.values(), VRAM_COLOURS * len(vram), strict=False):
+        plots[0].line(seconds, line, colour)
+    plots[-1].line(seconds, ram, RAM_COLOUR)
+    for plot in plots:
+        plot.marks(entry["at_seconds"] for entry in run["oom"])
     source = "all processes" if run["vram_source"] == "driver" else "this process"
-    labels = [f"VRAM, {source} (GiB)"] * bool(lines) + ["RAM of this process (GiB)"]
+    labels = [f"VRAM, {source} (GiB)"] * bool(vram) + ["RAM of this process (GiB)"]
     for plot, label in zip(plots, labels, strict=True):
-        plot.axes(label, with_seconds=plot is plots[-1])
-    _names(plots[0], run)
-    _legend(plots[0], run, lines)
-    canvas.text((WIDTH / 2, 10), _title(run), 14, "ma")
-    canvas.text(((LEFT + RIGHT) / 2, BOTTOM + 26), "seconds", 12, "ma")
-    return canvas.image()
+        _upright(image, (LEFT - 52, (plot.top + plot.bottom) / 2), label, 12, "middle")
+    for start, end, name in _spans(run):
+        if name and end - start >= NAMED_SHARE * plots[0].end:
+            _upright(image, (plots[0].x((start + end) / 2), TOP - 4), name, 11, "start")
+    _legend(draw, run, list(vram))
+    draw.text((WIDTH / 2, 10), _title(run), DARK, _font(14), "ma")
+    draw.text(((LEFT + RIGHT) / 2, BOTTOM + 26), "seconds", DARK, _font(12), "ma")
+    return _as_tensor(image)
+
+
+class _Plot(NamedTuple):
+    """A box with time from 0 to `end` across, and GiB from 0 to `most` upwards."""
+
+    draw: Any
+    top: float
+    bottom: float
+    end: float
+    most: float
+
+    def x(self, seconds: float) -> float:
+        return LEFT + (RIGHT - LEFT) * min(seconds / self.end, 1.0)
+
+    def y(self, gib: float) -> float:
+        return self.bottom - (self.bottom - self.top) * gib / self.most
+
+    def bands(self, spans: Iterable[tuple[float, float, str]]) -> None:
+        wide = [span for span in spans if span[1] - span[0] >= self.end / 1000]
+        for index, (start, end, _) in enumerate(wide):
+            box = (self.x(start), self.top, self.x(end), self.bottom)
+            self.draw.rectangle(box, fill=BAND_COLOURS[index % 2])
+
+    def line(self, seconds: Sequence[float], values: Line, colour: str) -> None:
+        """Draw a line that keeps each value until the next; none where a value is not known."""
+        for index, value in enumerate(values):
+            after = values[index + 1] if index + 1 < len(values) else None
+            if value is not None and after is not None:
+                start, end = self.x(seconds[index]), self.x(seconds[index + 1])
+                stairs = [(start, self.y(value)), (end, self.y(value)), (end, self.y(after))]
+                self.draw.line(stairs, fill=colour, width=2)
+
+    def marks(self, moments: Iterable[float]) -> None:
+        """Mark where memory ran out."""
+        for x in map(self.x, moments):
+            self.draw.line([(x, self.top), (x, self.bottom)], fill=OOM_COLOUR)
+            self.draw.polygon(_triangle(x, self.top), fill=OOM_COLOUR)
+
+    def axes(self, with_seconds: bool) -> None:
+        """Draw the frame, and round figures along it."""
+        for gib in round_figures(self.most):
+            self.draw.line([(LEFT, self.y(gib)), (RIGHT, self.y(gib))], fill=LIGHT)
+            self.draw.text((LEFT - 6, self.y(gib)), _figure(gib), DARK, _font(11), "rm")
+        for seconds in round_figures(self.end, 10):
+            x = self.x(seconds)
+            self.draw.line([(x, self.bottom), (x, self.bottom + 4)], fill=GREY)
+            if with_seconds:
+                self.draw.text((x, self.bottom + 6), _figure(seconds), DARK, _font(11), "ma")
+        self.draw.rectangle((LEFT, self.top, RIGHT, self.bottom), outline=GREY)
+
+
+def _plots(draw: Any, run: Run, vram: dict[str, Line], ram: Line) -> list[_Plot]:
+    """Lay out the plots, from the top: VRAM where there is some, and RAM."""
+    most = [max(max(_known(line)) for line in vram.values())] if vram else []
+    most.append(max(_known(ram), default=1.0))
+    height = (BOTTOM - TOP - GAP * (len(most) - 1)) / len(most)
+    tops = [TOP + index * (height + GAP) for index in range(len(most))]
+    return [_Plot(draw, top, top + height, max(run["seconds"], 1e-3), 1.12 * max(gib, 1e-3))
+            for top, gib in zip(tops, most, strict=True)]
 
 
 def _title(run: Run) -> str:
-    peak = run["peak_vram_mib"]
-    vram = f", peak VRAM {peak / 1024:,.2f} GiB" if peak is not None else ""
+    peak, size = run["peak_vram_mib"], run["vram_total_mib"]
+    of = f" of {size / 1024:,.2f}" if size is not None else ""
+    vram = f", peak VRAM {peak / 1024:,.2f}{of} GiB" if peak is not None else ""
     ram = f", peak RAM {(run['peak_rss_mib'] or 0) / 1024:,.2f} GiB"
     return f"{run['seconds']:,.1f} s on {run['device']}{vram}{ram}"
 
 
-def _vram_lines(run: Run) -> dict[str, list[float | None]]:
-    """Return VRAM over time in GiB of every device that the run has used."""
-    lines = {device: _gib(values) for device, values in run["samples"]["devices"].items()}
-    return {device: line for device, line in lines.items() if any(v is not None for v in line)}
-
-
-def _plots(canvas: Canvas, run: Run, lines: dict[str, list[float | None]]) -> list[Plot]:
-    """Lay out the plots, from the top: VRAM where there is some, and RAM."""
-    highest = [max(_known(line)) for line in lines.values()]
-    tops = [max([_limit(run) or 0.0, *highest])] if lines else []
-    tops.append(max(_known(_gib(run["samples"]["rss_mib"])), default=1.0))
-    height = (BOTTOM - TOP - GAP * (len(tops) - 1)) / len(tops)
-    end = max(run["seconds"], 1e-3)
-    boxes = [Box(LEFT, TOP + i * (height + GAP), RIGHT, TOP + i * GAP + (i + 1) * height)
-             for i in range(len(tops))]
-    return [Plot(canvas, box, end, 1.12 * max(top, 1e-3))
-            for box, top in zip(boxes, tops, strict=True)]
-
-
-def _vram(plot: Plot, run: Run, lines: dict[str, list[float | None]]) -> None:
-    for index, line in enumerate(lines.values()):
-        plot.steps(run["samples"]["seconds"], line, VRAM_COLOURS[index % len(VRAM_COLOURS)])
-    limit = _limit(run)
-    if limit is not None:
-        y = plot.y(limit)
-        plot.canvas.dashes((plot.box.left, y), (plot.box.right, y), GREY)
-
-
-def _limit(run: Run) -> float | None:
-    """Return the size of the fullest card in GiB, where it does not flatten the lines."""
-    total, peak = run["vram_total_mib"], run["peak_vram_mib"]
-    shown = total is not None and peak is not None and peak > 0.5 * total
-    return total / 1024 if shown else None
-
-
 def _spans(run: Run) -> list[tuple[float, float, str]]:
-    """Return every span with its node's title, in the order of time."""
-    found = [(start, end, _name(node)) for node in run["nodes"] for start, end in node["spans"]]
-    return sorted(found)
+    """Return every span with its node's name, in the order of time."""
+    return sorted((*span, _name(node)) for node in run["nodes"] for span in node["spans"])
 
 
 def _name(node: Run) -> str:
@@ -103,61 +139,72 @@ def _name(node: Run) -> str:
     parts = unicodedata.normalize("NFKD", str(node["title"]))
     title = "".join(letter for letter in parts if not unicodedata.combining(letter))
     named = title if title.isascii() else ascii(node["class_type"])[1:-1]
-    return named if len(named) <= 28 else f"{named[:26]}..."
+    return named if len(named) <= NAME_LETTERS else f"{named[: NAME_LETTERS - 2]}..."
 
 
-def _bands(plot: Plot, run: Run) -> None:
-    shortest = max(run["seconds"], 1e-3) / 1000
-    wide = [span for span in _spans(run) if span[1] - span[0] >= shortest]
-    for index, (start, end, _) in enumerate(wide):
-        plot.band(start, end, BAND_COLOURS[index % 2])
-
-
-def _names(plot: Plot, run: Run) -> None:
-    """Write the title of every node whose band is wide enough above it."""
-    width = max(run["seconds"], 1e-3)
-    for start, end, title in _spans(run):
-        if end - start >= NAMED_SHARE * width and start + end <= 2 * width and title:
-            at = (plot.x((start + end) / 2), plot.box.top - 4)
-            plot.canvas.turned_text(at, title, 11, NAME_DEGREES)
-
-
-def _marks(plots: list[Plot], run: Run) -> None:
-    for plot in plots:
-        for entry in run["oom"]:
-            x, top = plot.x(entry["at_seconds"]), plot.box.top
-            plot.canvas.dashes((x, top), (x, plot.box.bottom), OOM_COLOUR, 2)
-            _triangle(plot.canvas, x, top + 4)
-
-
-def _triangle(canvas: Canvas, x: float, y: float) -> None:
-    canvas.polygon([(x - 5, y), (x + 5, y), (x, y + 8)], OOM_COLOUR)
-
-
-def _legend(plot: Plot, run: Run, lines: dict[str, list[float | None]]) -> None:
+def _legend(draw: Any, run: Run, devices: list[str]) -> None:
     """Say what the marks are, and which line is which device where there are several."""
-    x, y = plot.box.left + 12, plot.box.top + 10
-    if run["oom"]:
-        _triangle(plot.canvas, x + 8, y + 2)
-        plot.canvas.text((x + 24, y), "out of memory", 11)
-        y += 18
-    for index, device in enumerate(lines if len(lines) > 1 else ()):
-        colour = VRAM_COLOURS[index % len(VRAM_COLOURS)]
-        plot.canvas.line([(x, y + 6), (x + 16, y + 6)], colour, 2)
-        plot.canvas.text((x + 24, y), device, 11)
-        y += 18
+    rows = [("out of memory", OOM_COLOUR)] * bool(run["oom"])
+    if len(devices) > 1:
+        rows += zip(devices, VRAM_COLOURS * len(devices), strict=False)
+    for index, (text, colour) in enumerate(rows):
+        at = (LEFT + 12, TOP + 10 + 18 * index)
+        draw.rectangle((*at, at[0] + 16, at[1] + 10), fill=colour)
+        draw.text((at[0] + 24, at[1]), text, DARK, _font(11))
 
 
-def _gib(values: list[float | None]) -> list[float | None]:
+def round_figures(largest: float, count: int = 5) -> list[float]:
+    """Return about `count` round numbers from 0 to at most `largest`."""
+    rough = largest / count
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(each * power for each in (1, 2, 5, 10) if each * power >= rough)
+    return [index * step for index in range(math.floor(largest / step * (1 + 1e-9)) + 1)]
+
+
+def _triangle(x: float, y: float) -> list[tuple[float, float]]:
+    return [(x - 5, y), (x + 5, y), (x, y + 8)]
+
+
+def _gib(values: Line) -> Line:
     return [None if value is None else value / 1024 for value in values]
 
 
-def _known(values: list[float | None]) -> list[float]:
+def _known(values: Line) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _sentence_image(sentence: str) -> torch.Tensor:
-    """Return an IMAGE that holds one sentence."""
-    canvas = Canvas(640, 80)
-    canvas.text((320, 40), sentence, 14, "mm")
-    return canvas.image()
+def _figure(value: float) -> str:
+    return f"{value:,.10g}" if value < 10_000 else f"{value:,.0f}"
+
+
+def _white(width: int, height: int) -> tuple[Any, Any]:
+    from PIL import Image, ImageDraw
+
+    image = Image.new("RGB", (width, height), "white")
+    return image, ImageDraw.Draw(image)
+
+
+def _upright(image: Any, at: tuple[float, float], text: str, size: int, anchor: str) -> None:
+    """Write a line from below to above, which starts at `at` or has its middle there."""
+    from PIL import Image, ImageDraw
+
+    font = _font(size)
+    left, top, right, bottom = font.getbbox(text)
+    patch = Image.new("L", (math.ceil(right - left), math.ceil(bottom - top)), 0)
+    ImageDraw.Draw(patch).text((-left, -top), text, 255, font)
+    turned = patch.rotate(90, expand=True)
+    y = at[1] - (turned.height / 2 if anchor == "middle" else turned.height)
+    image.paste(DARK, (round(at[0] - turned.width / 2), round(y)), turned)
+
+
+def _font(size: int) -> Any:
+    from PIL import ImageFont
+
+    try:
+        return ImageFont.load_default(size)
+    except TypeError:  # Pillow before 10.1 has one small font
+        return ImageFont.load_default()
+
+
+def _as_tensor(image: Any) -> torch.Tensor:
+    return torch.from_numpy(np.asarray(image, dtype=np.float32) / 255.0).unsqueeze(0)

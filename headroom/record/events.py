@@ -2,7 +2,7 @@
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..host.types import Outcome
 from .memory import Reading
@@ -50,52 +50,51 @@ class Events:
     A run stands in it before what happened in that run.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run_is_over: Callable[[Run], None] = lambda _: None) -> None:
         self._queue: deque[Run | Event] = deque()
         self._entering: Run | None = None  # the run that the next event belongs to
+        self._run_is_over = run_is_over
         self.append: Callable[[Event], None] = self._queue.append
-        self.on_settled: Callable[[Run], None] | None = None
 
     def begin(self, run: Run) -> None:
         self._queue.append(run)
 
     def sample(self, run: Run, reading: Reading) -> None:
         """Memory was read."""
-        self.append((_samples, "", run.prompt_id, (reading.at, reading)))
+        self._happened(_samples, run, reading)
 
     def end(self, run: Run, reading: Reading) -> None:
         """The prompt has left the executor."""
-        self.append((_ends, "", run.prompt_id, (reading.at, reading)))
+        self._happened(_ends, run, reading)
 
     def settle(
         self, run: Run, reading: Reading, outcome: Outcome | None, prompt: Prompt | None
     ) -> None:
         """Nothing more happens in this run; an outcome that nobody tells is guessed."""
-        self.append((_settles(outcome, prompt), "", run.prompt_id, (reading.at, reading)))
-        self.append((self._tell_settled, "", run.prompt_id, (reading.at, reading)))
+
+        def settles(run: Run, *_: Any) -> None:
+            run.settle(_known(outcome or _guess(run), prompt))
+            self._run_is_over(run)
+
+        self._happened(settles, run, reading)
+
+    def _happened(self, enter: Enter, run: Run, reading: Reading) -> None:
+        self.append((enter, "", run.prompt_id, (reading.at, reading)))
 
     @property
     def are_many(self) -> bool:
         return len(self._queue) > MAX_EVENTS
 
-    def enter(self, store: RunStore) -> None:
-        """Enter everything into the records; what nobody can ask for any more is skipped.
-
-        `on_settled` is told of every run that is over.
-        """
+    def enter(self) -> None:
+        """Enter everything into the records."""
         while self._queue:
             event = self._queue.popleft()
             if isinstance(event, Run):
-                is_wanted = self.on_settled is not None or store.get(event.prompt_id) is event
-                self._entering = event if is_wanted else None
+                self._entering = event
                 continue
             enter, node_id, prompt_id, (at, reading) = event
             if self._entering is not None and prompt_id == self._entering.prompt_id:
                 enter(self._entering, node_id, reading, at)
-
-    def _tell_settled(self, run: Run, _node_id: str, _reading: Reading, _at: float) -> None:
-        if self.on_settled is not None:
-            self.on_settled(run)
 
 
 def _samples(run: Run, _node_id: str, reading: Reading, _at: float) -> None:
@@ -106,13 +105,10 @@ def _ends(run: Run, _node_id: str, reading: Reading, _at: float) -> None:
     run.end(reading)
 
 
-def _settles(outcome: Outcome | None, prompt: Prompt | None) -> Enter:
-    def settle(run: Run, _node_id: str, _reading: Reading, _at: float) -> None:
-        told = outcome or _guess(run)
-        cached = [n for n in told.cached_node_ids if prompt is not None and prompt.has(n)]
-        run.settle(Outcome(told.status, told.failed_node_id, tuple(cached)))
-
-    return settle
+def _known(told: Outcome, prompt: Prompt | None) -> Outcome:
+    """Leave out what is not in the prompt of what came from the cache."""
+    cached = [node for node in told.cached_node_ids if prompt is not None and prompt.has(node)]
+    return Outcome(told.status, told.failed_node_id, tuple(cached))
 
 
 def _guess(run: Run) -> Outcome:

@@ -14,26 +14,27 @@ RAM = "ram"
 
 
 class HeldPeaks:
-    """Holds peaks across runs. Told of every run that is over, and asks for the one that runs.
+    """Holds peaks across runs.
 
     A run that had begun before a reset counts with all of its peaks: nobody knows when they were.
     """
 
-    def __init__(self, records: Records) -> None:
-        self._records = records
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._since = time.time()
         self._highest: Highest = {}
 
-    def run_is_over(self, prompt_id: str) -> None:
+    def run_is_over(self, run: Run) -> None:
         """Keep the peaks of a run; a few microseconds."""
-        self._keep(self._records.look(prompt_id, _of_run) or {})
+        self._keep(_of_run(run))
 
-    def as_json(self, now: Snapshot) -> dict[str, Any]:
-        """Return the peaks in MiB and since when (seconds of the epoch), `now` included."""
-        running = self._records.newest_ids()[:1]
-        for prompt_id in running:
-            self._keep(self._records.look(prompt_id, self._of_unfinished) or {})
+    def as_json(self, now: Snapshot, records: Records) -> dict[str, Any]:
+        """Return the peaks in MiB and since when (seconds of the epoch).
+
+        `now`, and the run that goes on, are in them.
+        """
+        for prompt_id in records.newest_ids()[:1]:
+            self._keep(records.look(prompt_id, _of_unfinished) or {})
         self._keep(_of_snapshot(now))
         with self._lock:
             held = {name: in_mib(amount) for name, amount in self._highest.items()}
@@ -44,13 +45,14 @@ class HeldPeaks:
         with self._lock:
             self._since, self._highest = time.time(), {}
 
-    def _of_unfinished(self, run: Run) -> Highest:
-        return _of_run(run) if run.ended is None else {}
-
     def _keep(self, found: Highest) -> None:
         with self._lock:
             for name, amount in found.items():
                 self._highest[name] = max(self._highest.get(name, 0), amount)
+
+
+def _of_unfinished(run: Run) -> Highest:
+    return _of_run(run) if run.ended is None else {}
 
 
 def _of_run(run: Run) -> Highest:

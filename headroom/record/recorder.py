@@ -36,8 +36,9 @@ class Recorder:
     when somebody asks.
 
     `outcome_of` tells how ComfyUI says a prompt ended, None while it does not know yet. `announce`
-    sends what became of an out-of-memory error to the browsers. `prompt_is_over(id)` is told
-    when a record is closed, and `more_of(id)` gives what else belongs into a record.
+    sends what became of an out-of-memory error to the browsers. `before_prompt` may keep a prompt
+    waiting. `prompt_is_over(id)` is called in a thread of ours once a record is closed, and
+    `run_is_over(run)` once all that happened is entered into it; that one must be quick.
     """
 
     def __init__(
@@ -46,14 +47,17 @@ class Recorder:
         outcome_of: Callable[[str], Outcome | None],
         announce: Callable[[dict[str, Any]], None] = lambda _: None,
         before_prompt: Callable[[], None] = lambda: None,
+        prompt_is_over: Callable[[str], None] = lambda _: None,
+        run_is_over: Callable[[Run], None] = lambda _: None,
     ) -> None:
         self._probe = probe
         self._outcome_of = outcome_of
         self._announce = announce
         self._before_prompt = before_prompt
+        self._prompt_is_over = prompt_is_over
         self._lock = threading.RLock()
         self._store = RunStore()
-        self._events = Events()
+        self._events = Events(run_is_over)
         self.node_starts = self._teller(Run.node_starts, BETWEEN_NODES_SECONDS)
         self.node_finishes = self._teller(Run.node_finishes)
         self._run: Run | None = None  # in the executor, or just out of it
@@ -62,9 +66,7 @@ class Recorder:
         self._began: Beginning | None = None
         self._asked_outcome = 0.0
         self._ticker = Ticker(self._look)
-        self._closed: str | None = None  # the run closed last, until that is told
-        self.prompt_is_over: Callable[[str], None] = lambda _: None
-        self.more_of: Callable[[str], dict[str, Any]] = lambda _: {}
+        self._closed: list[str] = []  # the prompts whose end is to be told
 
     def start(self) -> None:
         """Start to listen to our nodes, and the thread that reads memory while a prompt runs."""
@@ -117,33 +119,32 @@ class Recorder:
 
     # ---------------------------------------------------- asked by HTTP and by the report node
 
+    def catch_up(self) -> None:
+        """Enter all that happened into the records."""
+        with self._lock:
+            self._settle()
+            self._events.enter()
+
     def runs(self, count: int = MAX_RUNS) -> list[dict[str, Any]]:
         """Return at most `count` records without samples, newest first."""
         with self._lock:
-            self._settle()
-            self._events.enter(self._store)
+            self.catch_up()
             now = time.perf_counter()
-            found = [run_json(run, now) for run in self._store.newest(count)]
-        return [{**run, **self.more_of(run["prompt_id"])} for run in found]
+            return [run_json(run, now) for run in self._store.newest(count)]
 
     def run(self, prompt_id: str) -> dict[str, Any] | None:
         """Return one record with its samples, None for a prompt that is not known (any more)."""
-        with self._lock:
-            self._settle()
-            self._events.enter(self._store)
-            run = self._store.get(prompt_id)
-            if run is None:
-                return None
-            if run.ended is None:
-                run.observe(self._probe.measured())
-            found = run_json(run, time.perf_counter(), with_samples=True)
-        return {**found, **self.more_of(prompt_id)}
+        return self.look(prompt_id, self._whole)
+
+    def _whole(self, run: Run) -> dict[str, Any]:
+        if run.ended is None:
+            run.observe(self._probe.measured())
+        return run_json(run, time.perf_counter(), with_samples=True)
 
     def look(self, prompt_id: str, read: Callable[[Run], Seen]) -> Seen | None:
         """Return what `read` makes of a record, None for a prompt that is not known (any more)."""
         with self._lock:
-            self._settle()
-            self._events.enter(self._store)
+            self.catch_up()
             run = self._store.get(prompt_id)
             return None if run is None else read(run)
 
@@ -151,11 +152,6 @@ class Recorder:
         """Return the prompts of all records, newest first."""
         with self._lock:
             return [run.prompt_id for run in self._store.newest()]
-
-    def tell_settled(self, listener: Callable[[Run], None]) -> None:
-        """Call `listener` with every run that is over from now on; it must be quick."""
-        with self._lock:
-            self._events.on_settled = listener
 
     # ---------------------------------------------------- our nodes
 
@@ -167,7 +163,7 @@ class Recorder:
             run.note(time.perf_counter(), entry)
             news = None
             if isinstance(entry, OomAttempt) and entry.is_news:
-                self._events.enter(self._store)
+                self._events.enter()
                 news = recovery_json(run, entry)
         if news is not None:
             self._announce(news)
@@ -177,21 +173,21 @@ class Recorder:
     def _look(self) -> None:
         self._sample()
         with self._lock:
-            closed, self._closed = self._closed, None
-        if closed is not None:
-            self.prompt_is_over(closed)
+            closed, self._closed = self._closed, []
+        for prompt_id in closed:
+            self._prompt_is_over(prompt_id)
 
     def _sample(self) -> None:
         reading = self._probe.measured()
         with self._lock:
             if self._run is None:
-                self._events.enter(self._store)
+                self._events.enter()
                 self._ticker.rest()
                 return
             if self._left is None:
                 self._events.sample(self._run, reading)
             if self._events.are_many:
-                self._events.enter(self._store)
+                self._events.enter()
             if self._is_time_to_settle(reading.at):
                 self._settle()
 
@@ -227,7 +223,7 @@ class Recorder:
             left = self._probe.measured()
             self._events.end(run, left)
         self._events.settle(run, left, outcome, self._graph)
-        self._closed = run.prompt_id
+        self._closed.append(run.prompt_id)
         self._run = self._graph = self._left = None
 
 

@@ -1,9 +1,12 @@
 """Connect the rescue with a running ComfyUI server."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from ..actions.purge import purge
 from ..guard.errors import out_of_memory_behind
 from ..guard.explain import say_also
-from ..host import prompt_log, queue
+from ..host import queue
 from ..host import server as host_server
 from ..host.adapter import guard_host
 from ..host.node_types import HostRegistry
@@ -14,8 +17,16 @@ from .posted import as_wished
 from .rescue import Rescue
 
 
-def look_after_prompts() -> Rescue:
-    """Return a Rescue that ComfyUI tells about its prompts from now on."""
+class Lookout(NamedTuple):
+    """A Rescue, and what is to be called as ComfyUI tells of errors and of the ends of prompts."""
+
+    rescue: Rescue
+    error_is_handled: Callable[[BaseException], None]
+    prompt_is_over: Callable[[], None]
+
+
+def look_after_prompts() -> Lookout:
+    """Make the Rescue of this server."""
     registry = HostRegistry()
     rescue = Rescue(queue, registry, _empty_gpu, loaded_models)
     listen(rescue.note)
@@ -33,12 +44,11 @@ def look_after_prompts() -> Rescue:
         leftovers.prompt_is_over()
         rescue.prompt_is_over()
 
-    prompt_log.hear(error_is_handled, prompt_is_over)
     host_server.on_queue_cleared(rescue.queue_is_cleared)
     host_server.before_prompt_is_validated(
         lambda posted, browser: as_wished(posted, browser, registry)
     )
-    return rescue
+    return Lookout(rescue, error_is_handled, prompt_is_over)
 
 
 def _empty_gpu(free_ram: bool) -> None:

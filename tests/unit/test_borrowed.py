@@ -90,6 +90,19 @@ def test_the_thread_of_the_prompt_keeps_nothing(died):
     assert died == [threading.get_ident()]
 
 
+@pytest.mark.parametrize("runs", [False, True])
+def test_who_is_done_with_them_holds_them_no_longer(died, runs):
+    borrowed = Borrowed()
+    if runs:
+        borrowed.prompt_begins()
+    held = [mortal(died)]
+    Looked(borrowed, held[0]).end()
+    thread = threading.Thread(target=borrowed.done_with, args=(held,))
+    thread.start()
+    thread.join()
+    assert held == [] and len(died) == (0 if runs else 1)
+
+
 def test_a_list_of_the_models_holds_none_of_them(died, monkeypatch):
     patcher = mortal(died)
     entry = SimpleNamespace(device=SimpleNamespace(type="cpu"), model=patcher)

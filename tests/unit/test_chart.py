@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from headroom.record import canvas, chart
+from headroom.record import chart
 
 ROOT = Path(__file__).resolve().parents[2]
 GIB = 1024.0
@@ -125,7 +125,7 @@ def test_a_name_at_the_right_edge_is_shown_whole():
     [(8.96, [0, 2, 4, 6, 8]), (0.011, [0, 0.005, 0.01]), (5, [0, 1, 2, 3, 4, 5])],
 )
 def test_axes_have_round_figures(largest, figures):
-    assert canvas.round_figures(largest) == pytest.approx(figures)
+    assert chart.round_figures(largest) == pytest.approx(figures)
 
 
 def test_an_old_pillow_draws_with_the_one_font_it_has(monkeypatch):

@@ -29,16 +29,14 @@ def now(used_mib=1, rss_mib=1):
     return SimpleNamespace(devices=[device], rss_bytes=rss_mib * MIB)
 
 
-def held(peaks, **figures):
-    return peaks.as_json(now(**figures))
+def held(peaks, *runs, **figures):
+    return peaks.as_json(now(**figures), Records(*runs))
 
 
 def test_the_highest_of_all_runs_and_of_what_is_in_use_now_is_held():
-    records = Records(run("a", 300), run("b", 200, rss_mib=50))
-    peaks = HeldPeaks(records)
-    peaks.run_is_over("a")
-    peaks.run_is_over("b")
-    records.runs.clear()  # records go, peaks stay
+    peaks = HeldPeaks()
+    peaks.run_is_over(run("a", 300))
+    peaks.run_is_over(run("b", 200, rss_mib=50))
     assert held(peaks)["devices"] == {"cuda:0": 300}
     assert held(peaks)["rss_mib"] == 50
     assert held(peaks, used_mib=400)["devices"] == {"cuda:0": 400}
@@ -46,17 +44,15 @@ def test_the_highest_of_all_runs_and_of_what_is_in_use_now_is_held():
 
 
 def test_a_run_that_is_not_over_counts_already_and_an_older_one_not_again():
-    records = Records(run("now", 500, ended=False))
-    peaks = HeldPeaks(records)
-    assert held(peaks)["devices"] == {"cuda:0": 500}
-    records.runs[:] = [run("before", 900)]
+    peaks = HeldPeaks()
+    assert held(peaks, run("now", 500, ended=False))["devices"] == {"cuda:0": 500}
     peaks.reset()
-    assert held(peaks)["devices"] == {"cuda:0": 1}
+    assert held(peaks, run("before", 900))["devices"] == {"cuda:0": 1}
 
 
 def test_a_reset_begins_anew_and_says_since_when():
-    peaks = HeldPeaks(Records(run("a", 300)))
-    peaks.run_is_over("a")
+    peaks = HeldPeaks()
+    peaks.run_is_over(run("a", 300))
     first = held(peaks)["since"]
     peaks.reset()
     again = held(peaks, used_mib=7)

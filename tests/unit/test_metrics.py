@@ -19,7 +19,7 @@ from headroom.measure import journal
 from headroom.measure.journal import OomAttempt
 from headroom.measure.snapshot import DeviceMemory, Snapshot
 from headroom.models.loaded import LoadedModel
-from headroom.record.events import Events, RunStore
+from headroom.record.events import Events
 from headroom.record.memory import Reading, Use
 from headroom.record.nodes import NodeTable
 from headroom.record.run import Run
@@ -32,14 +32,12 @@ class Source:
     """The recorder's side: a store and the events on their way to it."""
 
     def __init__(self):
-        self.events, self.store = Events(), RunStore(limit=3)
+        self.events = Events(lambda run: self.metrics.run_is_over(run))
+        self.metrics = None
 
-    def tell_settled(self, listener):
-        self.events.on_settled = listener
-
-    def runs(self, count):
-        self.events.enter(self.store)
-        return []
+    def page(self, metrics):
+        self.metrics = metrics
+        return metrics.page(self.events.enter)
 
     def play(self, prompt_id, status="success", nodes=(("1", "KSampler"),), entries=()):
         """One whole prompt; every node peaks at 3,000 MiB."""
@@ -52,7 +50,6 @@ class Source:
         run = Run(prompt_id, ("cuda:0",), begin, 0.0, NodeTable(label))
         for entry in entries:
             run.note(1.0, entry)
-        self.store.add(run)
         self.events.begin(run)
         for step, node_id in enumerate(classes):
             at = reading(step + 1.0, 3000)
@@ -83,8 +80,8 @@ def metrics(source, failures, monkeypatch):
     monkeypatch.setattr(
         metrics_module, "listen", lambda listener: stops.append(journal.listen(listener))
     )
-    made = Metrics(source, lambda: [], lambda prompt_id: failures.get(prompt_id, {}))
-    made.page()
+    made = Metrics(lambda: [], lambda prompt_id: failures.get(prompt_id, {}))
+    source.page(made)
     yield made
     for stop in stops:
         stop()
@@ -99,24 +96,25 @@ def samples(page):
 
 
 def test_runs_are_counted_by_outcome_even_those_that_nobody_can_ask_for_any_more(source, metrics):
-    for number in range(20):  # the store keeps three
+    for number in range(20):
         source.play(f"p{number}", "interrupted" if number % 4 == 0 else "success")
-    found = samples(metrics.page())
+    found = samples(source.page(metrics))
     assert found["headroom_runs_total", "success"] == 15
     assert found["headroom_runs_total", "interrupted"] == 5
-    assert samples(metrics.page())["headroom_runs_total", "success"] == 15  # counted once
+    assert samples(source.page(metrics))["headroom_runs_total", "success"] == 15  # counted once
 
 
 def test_a_class_whose_name_is_no_unicode_does_not_take_the_page_away(source, metrics):
     source.play("p", nodes=(("1", "odd\udc80name"),))
-    assert samples(metrics.page())["headroom_node_peak_vram_bytes_count", "odd?name"] == 1
+    assert samples(source.page(metrics))["headroom_node_peak_vram_bytes_count", "odd?name"] == 1
 
 
 def test_nothing_is_counted_before_the_first_request(source):
-    metrics = Metrics(source, lambda: [], lambda _: {})
+    metrics = Metrics(lambda: [], lambda _: {})
+    source.metrics = metrics
     source.play("before")
-    source.runs(0)
-    assert ("headroom_runs_total", "success") not in samples(metrics.page())
+    source.events.enter()
+    assert ("headroom_runs_total", "success") not in samples(source.page(metrics))
 
 
 def test_errors_and_recoveries_are_counted_by_class(source, metrics, failures):
@@ -128,7 +126,7 @@ def test_errors_and_recoveries_are_counted_by_class(source, metrics, failures):
     source.play("q", "error", nodes=(("7", "VAEDecode"),))
     source.play("r", "error", nodes=(("7", "VAEDecode"),))
     failures["q"] = {"failure": {"class_type": "VAEDecode"}}
-    found = samples(metrics.page())
+    found = samples(source.page(metrics))
     assert found["headroom_out_of_memory_total", "KSampler"] == 2
     assert found["headroom_recoveries_total", "KSampler"] == 1
     assert found["headroom_out_of_memory_total", "VAEDecode"] == 1
@@ -136,7 +134,7 @@ def test_errors_and_recoveries_are_counted_by_class(source, metrics, failures):
 
 def test_the_peak_of_each_class_is_a_histogram(source, metrics):
     source.play("p")
-    found = samples(metrics.page())
+    found = samples(source.page(metrics))
     name = "headroom_node_peak_vram_bytes"
     counts = {key[1]: value for key, value in found.items() if key[0] == f"{name}_bucket"}
     below = {float(le): count for le, count in counts.items()}
@@ -144,12 +142,12 @@ def test_the_peak_of_each_class_is_a_histogram(source, metrics):
     assert found[f"{name}_count", "KSampler"] == 1
 
 
-def test_what_nodes_and_http_freed_and_read_is_counted_at_once(metrics):
+def test_what_nodes_and_http_freed_and_read_is_counted_at_once(source, metrics):
     journal.note_action("purge", 12.5, "text")
     journal.note_action("purge", None, "no driver tells")
     journal.note_action("offload", 1.0, "text")
     journal.note_embeddings(read=3, encoded=1)
-    found = samples(metrics.page())
+    found = samples(source.page(metrics))
     assert found["headroom_freed_bytes_total", "purge"] == 12.5 * MIB
     assert found["headroom_freed_bytes_total", "offload"] == MIB
     assert found["headroom_embeddings_total", "cache"] == 3
@@ -158,7 +156,7 @@ def test_what_nodes_and_http_freed_and_read_is_counted_at_once(metrics):
 
 def test_a_thousand_classes_make_a_bounded_page(source, metrics):
     source.play("p", nodes=[(str(number), f"Class{number}") for number in range(1000)])
-    found = samples(metrics.page())
+    found = samples(source.page(metrics))
     name = "headroom_node_peak_vram_bytes_count"
     assert len([key for key in found if key[0] == name]) == MAX_CLASSES + 1
     assert found[name, "other"] == 1000 - MAX_CLASSES
@@ -166,7 +164,7 @@ def test_a_thousand_classes_make_a_bounded_page(source, metrics):
 
 def test_a_class_with_a_nasty_name_stays_one_label(source, metrics):
     source.play("p", nodes=(("1", NASTY),))
-    assert samples(metrics.page())["headroom_node_peak_vram_bytes_count", NASTY] == 1
+    assert samples(source.page(metrics))["headroom_node_peak_vram_bytes_count", NASTY] == 1
 
 
 @pytest.fixture
@@ -183,7 +181,7 @@ def moment(monkeypatch):
 
 
 def test_the_figures_of_the_moment_are_valid_and_what_nobody_tells_is_left_out(source, moment):
-    found = samples(Metrics(source, moment, lambda _: {}).page())
+    found = samples(source.page(Metrics(moment, lambda _: {})))
     assert found["headroom_device_driver_free_bytes", "cuda:0"] == 3000 * MIB
     assert ("headroom_device_driver_free_bytes", "mps:0") not in found
     assert found["headroom_device_allocated_bytes", "mps:0"] == 5
@@ -207,7 +205,7 @@ def test_the_library_is_imported_by_the_first_request_and_not_before():
 def test_without_the_library_the_answer_says_what_to_install(source, monkeypatch):
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(Refused, match="prometheus-client, which is not installed"):
-        Metrics(source, lambda: [], lambda _: {}).page()
+        source.page(Metrics(lambda: [], lambda _: {}))
 
 
 def names_in(text):
@@ -220,9 +218,9 @@ def test_the_dashboard_and_the_page_about_it_name_what_there_is(source, moment, 
     from headroom.base.cgroup import GroupMemory
 
     monkeypatch.setattr(gauges_module, "cgroup_memory", lambda: GroupMemory(2, 1))
-    metrics = Metrics(source, moment, lambda _: {})
-    metrics.page()
-    page = metrics.page()[0].decode()
+    metrics = Metrics(moment, lambda _: {})
+    source.page(metrics)
+    page = source.page(metrics)[0].decode()
     families = {family.name for family in text_string_to_metric_families(page)}
     known = families | {f"{name}{end}" for name in families
                         for end in ("_total", "_bucket", "_sum", "_count")}

@@ -122,11 +122,28 @@ def test_asking_for_a_record_puts_it_together_at_once(recorder, described):
     assert [node["status"] for node in recorder.run("p")["nodes"]] == ["done"]
 
 
-def test_no_record_is_put_together_that_nobody_can_ask_for_any_more(recorder, described):
+def test_every_run_that_is_over_is_told_once_with_all_that_happened(outcomes, probe):
+    told = []
+    recorder = Recorder(probe, outcomes.get, run_is_over=lambda run: told.append(
+        (run.prompt_id, run.status, len(run.nodes.records))))
     for index in range(60):
         play(recorder, str(index), "1")
-    recorder.runs()
-    assert described() == 50
+        outcomes[str(index)] = Outcome("success")
+    recorder.catch_up()
+    recorder.catch_up()
+    assert told == [(str(index), "success", 1) for index in range(60)]
+
+
+def test_the_end_of_every_prompt_is_told_by_our_thread_and_by_no_question(outcomes, probe):
+    told = []
+    recorder = Recorder(probe, outcomes.get, prompt_is_over=told.append)
+    for prompt_id in ("p", "q"):
+        play(recorder, prompt_id, "1")
+        outcomes[prompt_id] = Outcome("success")
+        assert recorder.run(prompt_id)["status"] == "success"
+    assert told == []
+    recorder._look()
+    assert told == ["p", "q"]
 
 
 def test_a_prompt_id_that_comes_again_replaces_its_older_run(recorder):

@@ -22,10 +22,7 @@ class TimedRegistry(Timed):
     def run(self, seconds, salt, value=None):
         registry = get_progress_state()
         names = {name: type(handler).__name__ for name, handler in registry.handlers.items()}
-        ours = registry.handlers.get("headroom")
-        found_by = ours and ours.attached_by
-        return self.told(time.time(), value, handlers=names, prompt_id=registry.prompt_id,
-                         found_by=found_by)
+        return self.told(time.time(), value, handlers=names, prompt_id=registry.prompt_id)
 
 
 class Holder(ProgressHandler):

@@ -1,0 +1,230 @@
+"""Learn what ComfyUI executes: a prompt begins, its nodes start and finish, errors, its end.
+
+No hook of ComfyUI's tells it all. What does, in the thread that runs prompts:
+
+- A progress handler's `reset()` is called before a prompt's registry is made, and nobody tells when
+  it is made. From 0.17 on ComfyUI then awaits its cache for all nodes at once, so the event loop
+  turns before the first node starts. Before 0.17 it does not: there an empty registry is put in
+  meanwhile, by ComfyUI's own function, and dropped in the statement that makes the prompt's: its
+  finalizer is the sign. A registry that is found late is found by the loop's next turn, or as the
+  loop ends, and from then on the empty one is put in on this host too.
+- A task that only waits is cancelled when `asyncio.run` ends the prompt's event loop. It is held
+  here: the loop holds tasks weakly, and the collector would take it away.
+- An error is only there while it is being handled; ComfyUI then writes it to its log. Once the
+  history of a prompt is written, it logs how long the prompt took. Where the log is silenced
+  neither is heard, and the recorder notices the end a moment later.
+
+Cache providers (from 0.17 on) are told of a prompt's beginning and end. But with one registered
+ComfyUI makes a hash of each node and all before it, three times a node: 200 nodes that do nothing
+took 4 times as long in chains of 10, and 7 times in one chain (0.33.0).
+
+ComfyUI walks over the registry's handlers in the prompt's thread, and one that is added meanwhile
+ends the prompt with "dictionary changed size during iteration". So nothing is added by another
+thread while a prompt runs, nor while a node is told of.
+"""
+
+import asyncio
+import functools
+import inspect
+import logging
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from comfy_execution.caching import NullCache
+from comfy_execution.graph import DynamicPrompt
+from comfy_execution.progress import ProgressHandler, get_progress_state, reset_progress_state
+
+from .borrowed import borrowed
+from .prompt_nodes import PromptNodes
+from .types import NodeCallback
+
+log = logging.getLogger("headroom")
+
+
+class Listener(Protocol):
+    """Who wants to know of prompts and nodes. Called in the prompt's thread; must be quick."""
+
+    def prompt_resets(self) -> None: ...
+
+    def prompt_begins(self, prompt_id: str, graph: PromptNodes, running: list[str]) -> None: ...
+
+    def prompt_leaves(self) -> None: ...
+
+    @property
+    def node_starts(self) -> NodeCallback: ...
+
+    @property
+    def node_finishes(self) -> NodeCallback: ...
+
+
+def _never_fails(method: Callable[..., None]) -> Callable[..., None]:
+    """Log what `method` raises: an error of ours must not end the prompt that it watches."""
+
+    @functools.wraps(method)
+    def guarded(*args: Any, **kwargs: Any) -> None:
+        try:
+            method(*args, **kwargs)
+        except Exception:
+            log.exception("[Headroom] recording this prompt failed; the prompt itself goes on")
+
+    return guarded
+
+
+class PromptEvents(ProgressHandler):  # type: ignore[misc]
+    """Tells `listener` of prompts and nodes, whatever they are run for, a browser or nobody.
+
+    `error_is_handled(error)` is called where somebody handles an error and logs it, in any thread;
+    `prompt_is_over()` after a prompt, when ComfyUI's history knows it. Either may be called more
+    than once. `is_running(id)` tells whether that prompt is the one that ComfyUI runs.
+    """
+
+    def __init__(
+        self, listener: Listener, is_running: Callable[[str], bool],
+        error_is_handled: Callable[[BaseException], None] = lambda _: None,
+        prompt_is_over: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__("headroom")
+        # ComfyUI calls these for every node, so nothing of ours stands between.
+        self.start_handler = listener.node_starts
+        self.finish_handler = listener.node_finishes
+        self._listener = listener
+        self._is_running = is_running
+        self._log = _LogEar(error_is_handled, prompt_is_over)
+        self._open_prompt: str | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._needs_sign = not inspect.iscoroutinefunction(NullCache.get)
+        self._empty: weakref.ref[Any] | None = None
+        self._is_placing = False
+
+    def listen(self) -> None:
+        """Begin; to be called once, while no prompt runs."""
+        logging.getLogger().addHandler(self._log)
+        self.attach()
+
+    @_never_fails
+    def attach(self) -> None:
+        """Register in the present registry, should it be another; to be called between prompts."""
+        self._register(get_progress_state())
+
+    def _register(self, registry: Any) -> bool:
+        if registry.handlers.get(self.name) is self:
+            return False
+        registry.register_handler(self)
+        return True
+
+    # ---------------------------------------------------- a prompt begins
+
+    @_never_fails
+    def reset(self) -> None:
+        """A prompt begins (called by ComfyUI before it makes the prompt's registry)."""
+        if self._is_placing or self._is_amid_prompt():
+            return
+        self._open_prompt = None
+        self._listener.prompt_resets()
+        self._watch_event_loop()
+        if self._needs_sign:
+            self._place_empty_registry()
+
+    def _is_amid_prompt(self) -> bool:
+        """Return whether somebody resets the handlers of a prompt that still runs."""
+        return self._open_prompt is not None and self._is_running(self._open_prompt)
+
+    def _place_empty_registry(self) -> None:
+        """Have ComfyUI's next statement drop a registry, which then is a sign.
+
+        The call resets the handlers of the old one again; this one is in it, so that its next
+        `reset()` comes should ComfyUI keep it.
+        """
+        self._is_placing = True
+        try:
+            reset_progress_state("", DynamicPrompt({}))
+        finally:
+            self._is_placing = False
+        empty = get_progress_state()
+        self._register(empty)
+        self._empty = weakref.ref(empty, lambda _: self._is_in_place())
+
+    def _is_in_place(self) -> None:
+        if not get_progress_state().handlers:  # else it is not new: somebody kept the empty one
+            self._find()
+
+    @_never_fails
+    def _find(self) -> None:
+        """Register in the present registry, and announce its prompt; nothing when done already.
+
+        A prompt within the open one is another executor's and not announced. To be called in the
+        thread of the prompt, and between two nodes.
+        """
+        registry = get_progress_state()
+        is_new = self._register(registry)
+        if is_new and registry.prompt_id and self._open_prompt is None:
+            self._open_prompt = registry.prompt_id
+            self._needs_sign = self._needs_sign or bool(registry.nodes)
+            running = [str(node_id) for node_id, state in list(registry.nodes.items())
+                       if state["state"].value == "running"]
+            graph = PromptNodes(registry.dynprompt)
+            self._listener.prompt_begins(registry.prompt_id, graph, running)
+
+    # ---------------------------------------------------- it ends
+
+    def _watch_event_loop(self) -> None:
+        """Watch the loop that runs in this thread, in the place of any other."""
+        old, self._task = self._task, None
+        if old is not None and not old.get_loop().is_closed():
+            old.get_loop().call_soon_threadsafe(old.cancel)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # the end of this prompt will be noticed, not told
+        loop.call_soon(self._find)
+        self._task = loop.create_task(_until_cancelled())
+        self._task.add_done_callback(self._loop_ends)
+        borrowed.prompt_begins()  # only where its end will be told
+
+    def _loop_ends(self, task: Any) -> None:
+        if task is self._task:
+            self._task = None
+            self._leave()
+
+    @_never_fails
+    def _leave(self) -> None:
+        self._find()
+        self._open_prompt = None
+        borrowed.prompt_leaves()
+        self._listener.prompt_leaves()
+
+
+async def _until_cancelled() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+class _LogEar(logging.Handler):
+    """Hears in ComfyUI's log that an error is handled, and that a prompt is over."""
+
+    def __init__(
+        self, error_is_handled: Callable[[BaseException], None], prompt_is_over: Callable[[], None]
+    ) -> None:
+        super().__init__(logging.INFO)
+        self._error_is_handled = error_is_handled
+        self._prompt_is_over = prompt_is_over
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Without the handler's lock: the server's thread logs too, and the thread that runs
+        prompts, which is heard here, may be waiting for it.
+        """
+        if self.filter(record):
+            self.emit(record)
+        return True
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            if record.funcName == "prompt_worker":
+                self._prompt_is_over()
+            elif record.levelno >= logging.WARNING and record.name != log.name:
+                error = sys.exc_info()[1]
+                if error is not None:
+                    self._error_is_handled(error)
+        except Exception:  # an error of ours must not end the thread that runs prompts
+            log.exception("[Headroom] looking after a prompt that ran out of memory failed")

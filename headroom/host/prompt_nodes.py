@@ -1,0 +1,44 @@
+"""What the running prompt knows about its nodes, those made by expansion included."""
+
+import inspect
+from typing import Any
+
+from execution import nodes as core_nodes
+
+from ..base.graph import title_given
+from .types import NodeLabel
+
+
+class PromptNodes:
+    """The nodes of a prompt, by ComfyUI's `DynamicPrompt`."""
+
+    def __init__(self, dynamic_prompt: Any) -> None:
+        self._prompt = dynamic_prompt
+        self._async_classes: dict[str, bool] = {}
+
+    def has(self, node_id: str) -> bool:
+        return bool(self._prompt.has_node(node_id))
+
+    def describe(self, node_id: str) -> NodeLabel:
+        """Return what a node is: its title is the one its user gave, else its display name."""
+        if not self.has(node_id):
+            return NodeLabel(node_id, "", node_id, node_id)
+        node = self._prompt.get_node(node_id)
+        class_type = node["class_type"]
+        names = core_nodes.NODE_DISPLAY_NAME_MAPPINGS
+        return NodeLabel(
+            node_id=node_id,
+            class_type=class_type,
+            title=title_given(node) or str(names.get(class_type, class_type)),
+            display_node_id=self._prompt.get_display_node_id(node_id),
+            parent_node_id=self._prompt.get_parent_node_id(node_id),
+            is_async=self._is_async(class_type),
+        )
+
+    def _is_async(self, class_type: str) -> bool:
+        """Return whether the node's function is a coroutine, so that others may run meanwhile."""
+        if class_type not in self._async_classes:
+            found = core_nodes.NODE_CLASS_MAPPINGS.get(class_type)
+            function = getattr(found, str(getattr(found, "FUNCTION", "")), None)
+            self._async_classes[class_type] = inspect.iscoroutinefunction(function)
+        return self._async_classes[class_type]

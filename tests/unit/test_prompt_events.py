@@ -1,0 +1,320 @@
+"""Prompts, their nodes, errors and ends are told, whatever the executor and other packs do."""
+
+import asyncio
+import gc
+import logging
+import threading
+
+import pytest
+from support.fake_execution import DynamicPrompt, Execution, ProgressHandler, prompt_events
+
+from headroom.host.borrowed import borrowed
+
+WAIT_S = 30
+
+
+class Listener:
+    """What was told, in order."""
+
+    def __init__(self):
+        self.told = []
+        self.fails = False
+
+    def prompt_resets(self):
+        self.told.append("resets")
+
+    def prompt_begins(self, prompt_id, graph, running):
+        self.told.append(("begins", prompt_id, *running))
+        if self.fails:
+            raise ValueError("of ours")
+
+    def prompt_leaves(self):
+        self.told.append("leaves")
+
+    def node_starts(self, node_id, _state, prompt_id):
+        self.told.append(("starts", node_id, prompt_id))
+
+    def node_finishes(self, node_id, _state, prompt_id):
+        self.told.append(("finishes", node_id, prompt_id))
+
+    def since(self):
+        told, self.told = self.told, []
+        return told
+
+
+@pytest.fixture(params=[False, True], ids=["0.3.75", "0.33.0"])
+def execution(request):
+    return Execution(awaits_cache=request.param)
+
+
+@pytest.fixture
+def listener():
+    return Listener()
+
+
+@pytest.fixture
+def running():
+    """The prompts that ComfyUI's queue says run."""
+    return set()
+
+
+@pytest.fixture
+def heard():
+    return []
+
+
+@pytest.fixture
+def listens(execution, listener, running, heard, monkeypatch):
+    """`listens(error_is_handled)` makes the events and begins."""
+    root = logging.getLogger()
+    before = list(root.handlers)
+    module = prompt_events(execution, monkeypatch)
+
+    def begin(error_is_handled=heard.append):
+        found = module.PromptEvents(listener, running.__contains__, error_is_handled,
+                                    lambda: heard.append("over"))
+        found.listen()
+        return found
+
+    yield begin
+    for handler in set(root.handlers) - set(before):
+        root.removeHandler(handler)
+
+
+@pytest.fixture
+def events(listens):
+    return listens()
+
+
+def whole(prompt_id, *nodes):
+    """What is told of a prompt whose nodes run one after the other."""
+    within = [(word, node, prompt_id) for node in nodes for word in ("starts", "finishes")]
+    return ["resets", ("begins", prompt_id), *within, "leaves"]
+
+
+def nothing():
+    return None
+
+
+@pytest.mark.usefixtures("events")
+def test_every_prompt_is_told_from_its_first_node_to_its_end(execution, listener):
+    for prompt_id in ("p", "q", "r"):
+        execution.run(prompt_id, nothing, nothing)
+        assert listener.since() == whole(prompt_id, "1", "2")
+
+
+@pytest.mark.usefixtures("events")
+def test_a_garbage_collection_does_not_take_the_end_away(execution, listener, caplog):
+    async def collects():
+        for _ in range(3):
+            await asyncio.sleep(0)
+            gc.collect()
+
+    with caplog.at_level(logging.ERROR):
+        execution.run("p", collects)
+        gc.collect()
+    assert listener.since() == whole("p", "1") and "destroyed" not in caplog.text
+
+
+@pytest.mark.usefixtures("events")
+def test_an_error_in_the_loop_is_an_end_too(execution, listener):
+    def fails():
+        raise ValueError("a node failed")
+
+    with pytest.raises(ValueError, match="a node failed"):
+        execution.run("p", fails)
+    assert listener.since() == ["resets", ("begins", "p"), ("starts", "1", "p"), "leaves"]
+
+
+@pytest.mark.usefixtures("events")
+def test_a_loop_that_goes_on_tells_only_of_the_prompt_that_was_begun_last(execution, listener):
+    async def two_prompts_in_one_loop():
+        for prompt_id in ("p", "q"):
+            await execution.execute(prompt_id, nothing)
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) == 2
+
+    asyncio.run(two_prompts_in_one_loop())
+    assert listener.since() == whole("p", "1")[:-1] + whole("q", "1")
+
+
+@pytest.mark.usefixtures("events")
+def test_a_prompt_without_a_loop_begins_and_nobody_tells_its_end(execution, listener):
+    execution.begin("p")
+    assert "leaves" not in listener.since()
+
+
+@pytest.mark.usefixtures("events")
+def test_an_error_of_ours_ends_no_prompt(execution, listener, caplog):
+    listener.fails = True
+    execution.run("p", nothing)
+    assert listener.since() == whole("p", "1") and "of ours" in caplog.text
+
+
+# ------------------------------------------------------------ other packs
+
+
+def handler(name, **methods):
+    found = ProgressHandler(name)
+    vars(found).update(methods)
+    return found
+
+
+@pytest.fixture
+def kept(execution, listener, events):
+    """A list in which another pack keeps the registries that it finds as the next prompt begins."""
+    found = []
+    holder = handler("holder", reset=lambda: found.append(execution.registry))
+    execution.run("p", lambda: execution.registry.register_handler(holder))
+    listener.since()
+    return found
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_registry_that_is_found_late_has_the_nodes_from_there_on(execution, listener):
+    execution.run("q", lambda: asyncio.sleep(0), nothing)
+    told = listener.since()
+    assert told[0] == "resets" and told[-3:] == whole("q", "2")[2:]
+    execution.run("r", nothing)
+    assert listener.since() == whole("r", "1")
+
+
+def test_nothing_is_added_while_handlers_are_told_of_a_node(execution, listener, kept):
+    drops = handler("drops", start_handler=lambda *_: kept.clear())
+    execution.asks_first = lambda: execution.registry.register_handler(drops)
+    execution.run("q", nothing)
+    assert listener.since()[-1] == "leaves"
+
+
+@pytest.mark.usefixtures("events")
+def test_handlers_that_somebody_resets_while_no_prompt_runs_cost_no_prompt(execution, listener):
+    execution.registry.reset_handlers()
+    listener.since()
+    execution.run("p", nothing)
+    assert listener.since() == whole("p", "1")
+
+
+@pytest.mark.usefixtures("events")
+def test_where_an_executor_of_another_pack_gives_no_turn_only_the_first_prompt_is_found_late(
+    execution, listener
+):
+    execution.awaits_cache = False
+    execution.run("p", nothing)
+    listener.since()
+    execution.run("q", nothing)
+    assert listener.since() == whole("q", "1")
+
+
+def test_an_executor_within_a_prompt_is_no_prompt_and_ends_none(
+    execution, listener, running, events
+):
+    running.add("p")
+    execution.run("p", lambda: execution.reset_progress_state("elsewhere", DynamicPrompt({})))
+    assert listener.since() == ["resets", ("begins", "p"), ("starts", "1", "p"), "leaves"]
+    running.clear()
+    execution.run("q", nothing)
+    assert listener.since() == whole("q", "1")
+
+
+def lose(execution):
+    execution.registry = None
+
+
+def test_a_registry_that_is_lost_amid_a_prompt_costs_no_later_one(execution, listener, events):
+    execution.run("p", lambda: lose(execution))
+    assert listener.since() == ["resets", ("begins", "p"), ("starts", "1", "p"), "leaves"]
+    execution.run("q", nothing)
+    assert listener.since() == whole("q", "1")
+
+
+def test_a_registry_that_is_lost_between_prompts_is_found_when_the_next_is_posted(
+    execution, listener, events
+):
+    execution.run("p", nothing)
+    listener.since()
+    lose(execution)
+    events.attach()
+    execution.run("q", nothing)
+    assert listener.since() == whole("q", "1")
+
+
+# ------------------------------------------------------------ threads
+
+
+@pytest.mark.usefixtures("events")
+def test_what_others_looked_at_dies_in_the_thread_of_the_prompt_while_it_runs(execution):
+    told = []
+
+    def looked_at_elsewhere():
+        things = [object()]
+        other = threading.Thread(target=borrowed.done_with, args=(things,))
+        other.start()
+        other.join()
+        told.append(len(borrowed._kept))
+
+    looked_at_elsewhere()
+    execution.run("p", looked_at_elsewhere)
+    assert told == [0, 1] and not borrowed._kept
+
+
+# ------------------------------------------------------------ what is heard in the log
+
+
+@pytest.mark.usefixtures("events")
+def test_a_line_in_the_log_ends_nothing(heard):
+    logging.getLogger().warning("a line of ComfyUI's")
+    assert heard == []
+
+
+def log_an_error(error, name=None):
+    try:
+        raise error
+    except ValueError:
+        logging.getLogger(name).error("it failed")
+
+
+@pytest.mark.usefixtures("events")
+def test_an_error_that_is_handled_and_logged_is_heard(heard):
+    error = ValueError("of somebody else")
+    log_an_error(error)
+    assert heard == [error]
+
+
+@pytest.mark.usefixtures("events")
+def test_the_end_of_a_prompt_is_heard(heard):
+    def prompt_worker():
+        logging.warning("Prompt executed in 0.01 seconds")
+
+    prompt_worker()
+    assert heard == ["over"]
+
+
+def test_an_error_of_ours_while_one_is_heard_ends_nothing(listens, caplog):
+    def fails(_):
+        raise ValueError("of ours")
+
+    listens(fails)
+    log_an_error(ValueError("of somebody else"))
+    assert caplog.text.count("looking after a prompt that ran out of memory failed") == 1
+
+
+def test_another_thread_can_log_while_an_error_is_looked_after(listens):
+    """The server's thread logs while it is waited for: with a lock neither would go on."""
+    looking_after, logged, waited = threading.Event(), threading.Event(), []
+
+    def wait_for_the_other(_):
+        looking_after.set()
+        waited.append(logged.wait(WAIT_S))
+
+    def log_from_the_server():
+        assert looking_after.wait(WAIT_S)
+        logging.getLogger().warning("from the server")
+        logged.set()
+
+    listens(wait_for_the_other)
+    other = threading.Thread(target=log_from_the_server)
+    other.start()
+    log_an_error(ValueError("of somebody else"))
+    other.join()
+    assert waited == [True]
