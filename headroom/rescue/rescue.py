@@ -26,6 +26,9 @@ from .what_runs import WhatRuns, probably_cached, unfinished, what_runs
 log = logging.getLogger("headroom")
 
 EVENT = "headroom.rescue"
+# The thread that runs prompts decides when it has written its history, or a moment later, where the
+# log is silent, the one of the recorder.
+DECISION_SECONDS = 10.0
 
 
 class Host(Protocol):
@@ -111,7 +114,7 @@ class Rescue:
         if running is None or not isinstance(entry, OomAttempt) or entry.attempt != 0:
             return
         if entry.prompt_id == running.prompt_id and entry.node_id is not None:
-            running.left_out[entry.node_id] = entry.error
+            running.left_out.add(entry.node_id)
 
     def queue_is_cleared(self) -> None:
         """Somebody emptied the queue (in the server's thread): what runs gets no second life."""
@@ -124,16 +127,19 @@ class Rescue:
         """The prompt that ran has left the executor; decided once, however often it is told."""
         with self._deciding:
             running = self._running
-            if running is None or running.is_decided or prompt_id not in (None, running.prompt_id):
+            if running is None or prompt_id not in (None, running.prompt_id):
                 return
-            item = self._host.running_item()
-            if item is not None and str(item[1]) == running.prompt_id:
+            if self._is_in_executor(running):
                 return
-            running.is_decided = True
             try:
                 self._look_back(running)
             finally:
-                self._running = None  # only now: who asks for the facts meanwhile waits for them
+                self._running = None
+                running.is_decided.set()  # only now: who asks for the facts meanwhile waits for it
+
+    def _is_in_executor(self, running: Running) -> bool:
+        item = self._host.running_item()
+        return item is not None and str(item[1]) == running.prompt_id
 
     def _look_back(self, running: Running) -> None:
         entry = self._host.history_entry(running.prompt_id)
@@ -171,11 +177,14 @@ class Rescue:
     def facts(self, prompt_id: str) -> dict[str, Any]:
         """Return what the record of a run says of its first and second life.
 
-        Whoever has seen in ComfyUI's history that a prompt failed finds the decision here.
+        Whoever has seen in ComfyUI's history that a prompt failed finds the decision here, and
+        waits for it where the prompt has only just left the executor. Not to be called in the
+        server's own thread.
         """
         running = self._running
         if running is not None and running.prompt_id == prompt_id:
-            self.prompt_is_over(prompt_id)
+            if not self._is_in_executor(running):
+                running.is_decided.wait(DECISION_SECONDS)
         return self._book.facts(prompt_id)
 
     def about_first_life(self) -> str:
@@ -216,9 +225,7 @@ class Rescue:
 
     def _again(self, kept: Kept) -> list[Wire]:
         failure, new_id = kept.failure, str(uuid.uuid4())
-        (prompt, guards, left), wanted, runs = self._plan(kept)
-        if failure.is_incomplete and not guards:
-            raise Refused(words.NO_WIRE)
+        (prompt, _, left), wanted, runs = self._plan(kept)
         try:
             outputs = self._host.validated(new_id, prompt, wanted)
         except ValueError as error:
