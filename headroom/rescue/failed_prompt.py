@@ -1,6 +1,6 @@
 """What is known of a prompt that ran out of memory: where, what for, and what had finished."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -73,7 +73,6 @@ class FailedPrompt:
     finished: frozenset[str]
     wrong: frozenset[str] = frozenset()  # ran, but without a part of what they were to use
     marks: Mapping[str, Any] = field(default_factory=dict)  # each node's own mark of change
-    is_incomplete: bool = False  # it ended in a success, but without a part of a LoRA or ControlNet
 
     @property
     def title(self) -> str:
@@ -92,32 +91,30 @@ class FailedPrompt:
                  "loaded_mib": in_mib(model.loaded_bytes)} for model in self.held
             ],
             "error": self.error,
-            "is_incomplete": self.is_incomplete,
         }
 
 
 def failure_of(
     entry: Mapping[str, Any], heard: Heard | None, marks: Mapping[str, Any] | None = None,
-    left_out: Mapping[str, str] | None = None,
+    left_out: Collection[str] = (),
 ) -> FailedPrompt | None:
     """Return how a prompt of ComfyUI's history ran out of memory; None where it did not.
 
     `heard` is what was seen of its error; without it the type and the text in the history tell.
-    `left_out` names the nodes in which ComfyUI went on without something: their results are wrong,
-    and so is what stands on them, whether or not another node failed afterwards.
+    `left_out` names the nodes in which ComfyUI went on without something before that: their results
+    are wrong, and so is what stands on them.
     """
     messages = {name: data for name, data in (entry.get("status") or {}).get("messages") or []}
-    if "execution_interrupted" in messages:
+    error = messages.get("execution_error")
+    if error is None or "execution_interrupted" in messages:
         return None
     number, prompt_id, prompt, extra_data, outputs = entry["prompt"][:5]
     cached = frozenset(map(str, messages.get("execution_cached", {}).get("nodes") or []))
-    lacking = {_own_node(prompt, node_id): text for node_id, text in (left_out or {}).items()}
-    wrong = tainted(Graph(prompt), lacking, cached)
-    error = messages.get("execution_error")
-    found = _raised(error, heard) if error is not None else _left_out(prompt, lacking, heard)
+    wrong = tainted(Graph(prompt), [_own_node(prompt, node_id) for node_id in left_out], cached)
+    found = _raised(error, heard)
     if found is None:
         return None
-    ran = frozenset(prompt) if error is None else frozenset(map(str, error.get("executed") or []))
+    ran = frozenset(map(str, error.get("executed") or []))
     return FailedPrompt(
         prompt_id=str(prompt_id), number=number, prompt=prompt, extra_data=extra_data,
         outputs=tuple(outputs), finished=(cached | ran) - wrong, wrong=wrong, marks=marks or {},
@@ -148,21 +145,8 @@ def _own_node(prompt: Mapping[str, Any], node_id: str) -> str:
     return node_id if node_id in prompt else node_id.partition(".")[0]
 
 
-def _left_out(
-    prompt: Mapping[str, Any], left_out: Mapping[str, str], heard: Heard | None
-) -> dict[str, Any] | None:
-    for node_id, text in left_out.items():
-        if node_id in prompt:
-            return {
-                "node_id": node_id, "class_type": str(prompt[node_id]["class_type"]),
-                "where": "device", "error": text, "asked_bytes": requested_bytes(text),
-                "held": () if heard is None else heard.held, "is_incomplete": True,
-            }
-    return None
-
-
 def tainted(
-    graph: Graph, left_out: Mapping[str, str], cached: frozenset[str]
+    graph: Graph, left_out: Collection[str], cached: frozenset[str]
 ) -> frozenset[str]:
     """Return the nodes with wrong results: where something was left out, and behind it.
 

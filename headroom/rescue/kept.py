@@ -19,9 +19,9 @@ class Running:
     prompt_id: str
     sensitive: Mapping[str, Any]  # keys for paid services, which the history does not keep
     heard: Heard | None = None
-    left_out: dict[str, str] = field(default_factory=dict)  # by node id: ComfyUI's words
+    left_out: set[str] = field(default_factory=set)  # nodes whose work lacks a part
     caches: Any = None  # of the executor; see host/node_cache.py
-    is_decided: bool = False
+    is_decided: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass

@@ -1,62 +1,31 @@
 """Give a prompt that ran out of memory a second life: decide, purge, guard and queue it first."""
 
-import copy
 import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any
 
-from ..base.graph import Graph, Prompt, Wire
-from ..base.guards import Guarded, guarded
+from ..base.graph import Wire
 from ..base.node_types import Registry
 from ..base.refusals import NotKnown, Refused
 from ..base.said import joined, sentence_of
 from ..guard.errors import out_of_memory_behind
-from ..host.types import Cached
 from ..measure.journal import Entry, OomAttempt, executing_node
 from ..models.loaded import LoadedModel
 from . import words
 from .failed_prompt import FailedPrompt, Heard, failure_of
 from .kept import Book, Kept, Running
+from .plan import Host, Plan, plan_of
 from .settings import own_part, rescue_of
-from .what_runs import WhatRuns, probably_cached, unfinished, what_runs
 
 log = logging.getLogger("headroom")
 
 EVENT = "headroom.rescue"
-
-
-class Host(Protocol):
-    """ComfyUI's queue, as headroom/host/queue.py has it."""
-
-    def running_item(self) -> tuple[Any, ...] | None: ...
-    def history_entry(self, prompt_id: str) -> dict[str, Any] | None: ...
-    def is_known(self, prompt_id: str) -> bool: ...
-
-    def validated(
-        self, prompt_id: str, prompt: Mapping[str, Any], outputs: list[str]
-    ) -> list[str]: ...
-    def put_first(
-        self, after: float, prompt_id: str, prompt: Mapping[str, Any],
-        extra_data: Mapping[str, Any], outputs: list[str], sensitive: Mapping[str, Any],
-    ) -> None: ...
-
-    def interrupt_is_asked(self) -> bool: ...
-    def keeps_no_results(self) -> bool: ...
-    def caches_of(self, error: BaseException) -> Any: ...
-    def cached_now(self, caches: Any, prompt_id: str, prompt: Prompt) -> Cached | None: ...
-    def change_marks(self, prompt_id: str) -> Mapping[str, Any]: ...
-    def send_event(self, event: str, data: dict[str, Any], client_id: str | None) -> None: ...
-
-
-class _Plan(NamedTuple):
-    """How a prompt is to run again."""
-
-    guarded: Guarded
-    outputs: list[str]
-    runs: WhatRuns
+# The thread that runs prompts decides when it has written its history, or a moment later, where the
+# log is silent, the one of the recorder.
+DECISION_SECONDS = 10.0
 
 
 class Rescue:
@@ -111,7 +80,7 @@ class Rescue:
         if running is None or not isinstance(entry, OomAttempt) or entry.attempt != 0:
             return
         if entry.prompt_id == running.prompt_id and entry.node_id is not None:
-            running.left_out[entry.node_id] = entry.error
+            running.left_out.add(entry.node_id)
 
     def queue_is_cleared(self) -> None:
         """Somebody emptied the queue (in the server's thread): what runs gets no second life."""
@@ -124,16 +93,19 @@ class Rescue:
         """The prompt that ran has left the executor; decided once, however often it is told."""
         with self._deciding:
             running = self._running
-            if running is None or running.is_decided or prompt_id not in (None, running.prompt_id):
+            if running is None or prompt_id not in (None, running.prompt_id):
                 return
-            item = self._host.running_item()
-            if item is not None and str(item[1]) == running.prompt_id:
+            if self._is_in_executor(running):
                 return
-            running.is_decided = True
             try:
                 self._look_back(running)
             finally:
-                self._running = None  # only now: who asks for the facts meanwhile waits for them
+                self._running = None
+                running.is_decided.set()  # only now: who asks for the facts meanwhile waits for it
+
+    def _is_in_executor(self, running: Running) -> bool:
+        item = self._host.running_item()
+        return item is not None and str(item[1]) == running.prompt_id
 
     def _look_back(self, running: Running) -> None:
         entry = self._host.history_entry(running.prompt_id)
@@ -171,11 +143,14 @@ class Rescue:
     def facts(self, prompt_id: str) -> dict[str, Any]:
         """Return what the record of a run says of its first and second life.
 
-        Whoever has seen in ComfyUI's history that a prompt failed finds the decision here.
+        Whoever has seen in ComfyUI's history that a prompt failed finds the decision here, and
+        waits for it where the prompt has only just left the executor. Not to be called in the
+        server's own thread.
         """
         running = self._running
         if running is not None and running.prompt_id == prompt_id:
-            self.prompt_is_over(prompt_id)
+            if not self._is_in_executor(running):
+                running.is_decided.wait(DECISION_SECONDS)
         return self._book.facts(prompt_id)
 
     def about_first_life(self) -> str:
@@ -216,9 +191,7 @@ class Rescue:
 
     def _again(self, kept: Kept) -> list[Wire]:
         failure, new_id = kept.failure, str(uuid.uuid4())
-        (prompt, guards, left), wanted, runs = self._plan(kept)
-        if failure.is_incomplete and not guards:
-            raise Refused(words.NO_WIRE)
+        (prompt, _, left), wanted, runs = self._plan(kept)
         try:
             outputs = self._host.validated(new_id, prompt, wanted)
         except ValueError as error:
@@ -236,23 +209,8 @@ class Rescue:
         self._tell(kept)
         return left
 
-    def _plan(self, kept: Kept) -> _Plan:
-        """Return the prompt with guards where they cost no node its cached result."""
-        failure = kept.failure
-        prompt = copy.deepcopy(failure.prompt)  # ComfyUI writes into what it runs
-        graph = Graph(prompt, self._registry)
-        seen = self._host.cached_now(kept.caches, failure.prompt_id, graph.nodes)
-        cached = probably_cached(failure, graph) if seen is None else seen.nodes - failure.wrong
-        if self._host.keeps_no_results():
-            cached = frozenset()
-        found = guarded(graph, unfinished(graph, failure.node_id, cached) if cached else None)
-        # What had finished is in the history of the first life, and is not written twice even
-        # where its cached result is lost.
-        outputs = [out for out in failure.outputs if out not in failure.finished]
-        wanted = outputs or list(failure.outputs)
-        runs = what_runs(failure, Graph(found.prompt), wanted, cached,
-                         None if seen is None else seen.marks)
-        return _Plan(found, wanted, runs)
+    def _plan(self, kept: Kept) -> Plan:
+        return plan_of(kept.failure, kept.caches, self._host, self._registry)
 
     def _from_history(self, prompt_id: str) -> Kept:
         entry = self._host.history_entry(prompt_id)

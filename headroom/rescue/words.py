@@ -10,17 +10,11 @@ from .failed_prompt import FailedPrompt, ModelOnDevice
 from .what_runs import WhatRuns
 
 MODELS_NAMED = NODES_NAMED = 3
-NO_WIRE = said("refused_no_wire", "no wire there brings a model that OOM Guard knows.")
 
 
 def what_failed(failure: FailedPrompt) -> Said:
     """Return which node failed, what it asked for and what held the memory, as one sentence."""
     node = {"title": failure.title, "node_id": failure.node_id}
-    if failure.is_incomplete:
-        return said("rescue_incomplete", (
-            f"Memory ran out in {_node(failure)}, and ComfyUI went on without a part of a LoRA or "
-            "ControlNet: the result is not what was asked for."
-        ), **node)
     in_ram = failure.where == "RAM"
     memory = said("memory_ram", "RAM") if in_ram else said("memory_gpu", "GPU memory")
     asked, held = _asked(failure), _held(failure)

@@ -84,7 +84,6 @@ export const SAID_OOM_ZH = {
   try_closing: "关闭 {process}，它占用同一 GPU 的 {used_mib}",
   // A prompt that ran out of memory, and its second life.
   rescue_failed: "{title} #{node_id} 运行时{memory}不足{asked}{held}。",
-  rescue_incomplete: "{title} #{node_id} 运行时内存不足，ComfyUI 略过了 LoRA 或 ControlNet 的一部分继续运行：结果与要求不符。",
   memory_ram: "内存",
   memory_gpu: "显存",
   rescue_asked: "，请求 {asked_mib}",
@@ -113,7 +112,6 @@ export const SAID_OOM_ZH = {
   refused_failed: "无法完成（{detail}）；详情见服务器日志。",
   refused_second: "这个任务本身已是第二次运行：每个任务只再次运行一次。",
   refused_again: "这个任务已经再次运行过了。",
-  refused_no_wire: "那里没有连线传入显存不足守护（OOM Guard）认识的模型。",
   refused_unknown: "找不到这个任务：它不在 ComfyUI 的历史记录中。",
   refused_other_error: "这个任务不是因内存不足而失败的。",
   refused_no_reserve: "此 ComfyUI 不能在运行中预留显存：这需要动态显存和 comfy-aimdo 0.6 或更高版本；请改用 --reserve-vram 启动。",

@@ -42,11 +42,15 @@ def test_whatever_node_fails_the_pixels_are_those_of_the_unfailed_run(gpu):
         lives = live(gpu.client, prompt)
         assert gpu.fault()["failed"] == 1
         gpu.disarm()
+        failed.add(lives.failed)
+        if lives.failed is None:  # ComfyUI left a part of the LoRA out, and we say so
+            assert lives.second is None
+            assert [entry["attempt"] for entry in told(gpu, lives.first_id)["oom"]] == [0]
+            continue
         assert lives.second is not None and lives.succeeded
         assert pixels(gpu.client, lives.second) == wanted
         assert lives.finished <= lives.cached
-        failed.add(lives.failed)
-    assert {None, "sampler", "decode"} <= failed  # None: ComfyUI left a part of the LoRA out
+    assert {None, "sampler", "decode"} <= failed
     assert {"positive", "negative"} & failed
 
 

@@ -91,6 +91,24 @@ def test_a_node_whose_change_mark_is_another_each_time_is_said_to_run_again(gpu)
     assert "The result may be another one, because of OomDraws (node drawn)." in text
 
 
+def test_a_node_of_ours_that_marks_its_changes_by_the_prompt_is_said_to_be_cached(gpu):
+    """Encode to CPU asks which prompt runs, for its mark: between two prompts none does."""
+    def prompt(seed):
+        found = picture(seed).prompt
+        found["positive"] = {"class_type": "HeadroomEncodeToCPU", "inputs": {
+            "clip": ["1", 1], "text": "a red cube", "split": "one prompt",
+            "release_encoder": False, "cache": "disk"}}
+        return found
+
+    gpu.client.run(prompt(81))
+    gpu.arm_fault(above_bytes=100_000, times=1)
+    lives = live(gpu.client, prompt(82))
+    gpu.disarm()
+    assert (lives.failed, lives.succeeded) == ("sampler", True)
+    assert "OOM Guard: what had finished comes from the cache." in text_of(gpu, lives)
+    assert "positive" not in ran_in(gpu, lives.second_id)
+
+
 def test_after_a_cleaner_has_emptied_the_cache_everything_is_said_to_run_again(gpu):
     lives = live(gpu.client, drawn("OomCleans"))
     assert lives.succeeded and "drawn" in ran_in(gpu, lives.second_id)

@@ -37,8 +37,8 @@ test("what is not known is not said", () => {
 });
 
 test("why it cannot run again, and both lives of one that failed twice, are told in Chinese", () => {
-  const cannot = said("joined", { joint: "", parts: [failed({ held: "" }), said("rescue_cannot", { why: said("refused_no_wire") })] });
-  assert.match(failureText(failure({ said: cannot }), ZH), /请求 1.5 GiB。无法再次运行：那里没有连线/);
+  const cannot = said("joined", { joint: "", parts: [failed({ held: "" }), said("rescue_cannot", { why: said("refused_unknown") })] });
+  assert.match(failureText(failure({ said: cannot }), ZH), /请求 1.5 GiB。无法再次运行：找不到这个任务/);
   const twice = said("rescue_twice", { now: failed({ held: "" }), before: failed({ title: "VAE", held: "" }) });
   assert.match(failureText(failure({ said: twice }), ZH), /^第二次运行同样失败：Hi-res #4 .*第一次的情况：VAE #4 /);
 });

@@ -42,13 +42,6 @@ def test_a_second_life_that_ran_is_the_only_one_even_if_the_history_is_cleared(b
         bench.rescue.ask("a")
 
 
-def test_what_an_expanded_node_left_out_counts_for_the_users_node(bench):
-    bench.begin()
-    left_out(bench, "2.0.0.1")
-    bench.end(None)
-    assert bench.rescue.facts("a")["failure"]["node_id"] == "2"
-
-
 def test_switched_off_nothing_is_offered_but_it_can_be_asked_for(bench):
     bench.fail(extra={"headroom": {"rescue": False}})
     assert bench.host.events == []
@@ -100,21 +93,29 @@ def left_out(bench, node_id, prompt_id="a"):
     bench.rescue.note(entry)
 
 
-def test_a_picture_without_a_part_of_its_lora_is_made_again_with_whatever_used_that_model(bench):
+def test_a_prompt_that_ended_well_without_a_part_of_a_lora_is_not_run_again(bench):
+    """The record and a message in the browser say so; see test_left_out.py."""
+    bench.begin()
+    left_out(bench, "2")
+    bench.end(None)
+    assert bench.host.queued == [] and bench.rescue.facts("a")["failure"] is None
+    with pytest.raises(Refused, match="did not end in an out-of-memory error"):
+        bench.rescue.ask("a")
+
+
+def test_what_was_left_out_is_made_good_where_another_node_failed_later(bench):
     prompt = {**PROMPT, "6": {"class_type": "Sample", "inputs": {"model": ["1", 0]}},
               "7": {"class_type": "Sample", "inputs": {"model": ["1", 0]}}}
     bench.begin(prompt=prompt)
     left_out(bench, "2")
-    bench.end(None, cached=("7",))
-    queued = bench.only_queued
-    assert queued[4] == ["4"]
-    assert [name for name in "123467" if queued[2][name] != prompt[name]] == ["2", "3", "6"]
-    assert bench.rescue.facts("a")["failure"]["is_incomplete"] is True
+    bench.end(failed="3", executed=("1", "2", "6"), cached=("7",))
+    queued = bench.only_queued[2]
+    assert [name for name in "123467" if queued[name] != prompt[name]] == ["2", "3", "6"]
 
 
-def test_what_was_left_out_is_made_good_too_where_another_node_failed_later(bench):
+def test_what_a_node_made_by_another_left_out_counts_for_the_users_node(bench):
     bench.begin()
-    left_out(bench, "2")
+    left_out(bench, "2.0.0.1")
     bench.end(failed="3", executed=("1", "2"))
     assert bench.only_queued[2]["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
 
@@ -122,8 +123,8 @@ def test_what_was_left_out_is_made_good_too_where_another_node_failed_later(benc
 def test_what_a_node_left_out_in_another_prompt_does_not_count(bench):
     bench.begin()
     left_out(bench, "2", "another")
-    bench.end(None)
-    assert bench.host.queued == []
+    bench.end(failed="3", executed=("1", "2"))
+    assert bench.only_queued[2]["2"] == PROMPT["2"]
 
 
 def test_a_silent_log_is_made_up_for_by_the_history(bench):
@@ -135,13 +136,28 @@ def test_a_silent_log_is_made_up_for_by_the_history(bench):
     assert bench.rescue.facts("a")["failure"]["asked_mib"] == 2048.0
 
 
+def test_who_asks_for_facts_never_queues_anything(bench, monkeypatch):
+    monkeypatch.setattr("headroom.rescue.rescue.DECISION_SECONDS", 0)
+    bench.begin()
+    bench.rescue.prompt_is_over, told = lambda *_: None, bench.rescue.prompt_is_over
+    bench.end()
+    assert bench.rescue.facts("a")["failure"] is None and bench.host.queued == []
+    told()
+    assert bench.rescue.facts("a")["rescued_as"] == bench.only_queued[1]
+
+
 def test_whoever_sees_the_failure_in_the_history_first_finds_the_decision(bench):
     bench.begin()
     bench.rescue.prompt_is_over, told = lambda *_: None, bench.rescue.prompt_is_over
     bench.end()
-    bench.rescue.prompt_is_over = told
-    assert bench.host.queued == []
-    assert bench.rescue.facts("a")["rescued_as"] == bench.only_queued[1]
+    asked, answers = threading.Event(), []
+    bench.rescue._is_in_executor = lambda running: asked.set()  # it has left, and is asked for
+    asking = threading.Thread(target=lambda: answers.append(bench.rescue.facts("a")["rescued_as"]))
+    asking.start()
+    asked.wait(5)
+    told()
+    asking.join(5)
+    assert answers == [bench.only_queued[1]]
 
 
 def test_who_asks_while_the_decision_is_being_made_waits_for_it(bench):

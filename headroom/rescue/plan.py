@@ -1,0 +1,57 @@
+"""How a prompt is to run again: with which guards, for which outputs, and what of it runs."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from ..base.graph import Graph, Prompt
+from ..base.guards import Guarded, guarded
+from ..base.node_types import Registry
+from ..host.types import Cached
+from .failed_prompt import FailedPrompt
+from .what_runs import WhatRuns, probably_cached, unfinished, what_runs
+
+
+class Host(Protocol):
+    """ComfyUI's queue, as headroom/host/queue.py has it."""
+
+    def running_item(self) -> tuple[Any, ...] | None: ...
+    def history_entry(self, prompt_id: str) -> dict[str, Any] | None: ...
+    def is_known(self, prompt_id: str) -> bool: ...
+
+    def validated(
+        self, prompt_id: str, prompt: Mapping[str, Any], outputs: list[str]
+    ) -> list[str]: ...
+    def put_first(
+        self, after: float, prompt_id: str, prompt: Mapping[str, Any],
+        extra_data: Mapping[str, Any], outputs: list[str], sensitive: Mapping[str, Any],
+    ) -> None: ...
+
+    def interrupt_is_asked(self) -> bool: ...
+    def keeps_no_results(self) -> bool: ...
+    def caches_of(self, error: BaseException) -> Any: ...
+    def cached_now(self, caches: Any, prompt_id: str, prompt: Prompt) -> Cached | None: ...
+    def change_marks(self, prompt_id: str) -> Mapping[str, Any]: ...
+    def send_event(self, event: str, data: dict[str, Any], client_id: str | None) -> None: ...
+
+
+class Plan(NamedTuple):
+    guarded: Guarded
+    outputs: list[str]
+    runs: WhatRuns
+
+
+def plan_of(failure: FailedPrompt, caches: Any, host: Host, registry: Registry) -> Plan:
+    """Return the prompt with guards where they cost no node its cached result."""
+    graph = Graph(copy.deepcopy(failure.prompt), registry)  # ComfyUI writes into what it runs
+    seen = host.cached_now(caches, failure.prompt_id, graph.nodes)
+    cached = probably_cached(failure, graph) if seen is None else seen.nodes - failure.wrong
+    if host.keeps_no_results():
+        cached = frozenset()
+    found = guarded(graph, unfinished(graph, failure.node_id, cached) if cached else None)
+    # What had finished is in the history of the first life, and is not written twice even where its
+    # cached result is lost.
+    outputs = [out for out in failure.outputs if out not in failure.finished]
+    wanted = outputs or list(failure.outputs)
+    marks = None if seen is None else seen.marks
+    return Plan(found, wanted, what_runs(failure, Graph(found.prompt), wanted, cached, marks))
