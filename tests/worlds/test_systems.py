@@ -14,7 +14,7 @@ from headroom import offload, purge, to_cpu
 from headroom.advise import surroundings
 from headroom.base import device as devices
 from headroom.base import private_file, ram
-from headroom.base.named_files import name_below
+from headroom.base.below import name_below
 from headroom.measure import snapshot
 from headroom.measure.nvml import card_memory
 
