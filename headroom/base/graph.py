@@ -21,6 +21,7 @@ TYPE_OF_KIND = {
     "CLIP vision": "CLIP_VISION", "upscale model": "UPSCALE_MODEL",
 }
 MODELS = frozenset(TYPE_OF_KIND.values())
+CLONED = frozenset({"MODEL", "CLIP"})  # a node that changes one hands on a clone: it stays guarded
 # Types of ComfyUI's own that carry other models along: a conditioning its ControlNets.
 CARRIED = {"CONDITIONING": frozenset({"CONTROL_NET"}), "GUIDER": MODELS}
 MODEL_SUFFIXES = (
@@ -156,8 +157,11 @@ class Graph:
         return (() if above else (node_id,)), above
 
     def _begins_bare(self, key: tuple[str, str]) -> Parts:
-        is_guard = self.nodes[key[0]]["class_type"] == GUARD_CLASS
-        return ((), ()) if is_guard else self._begins(key)
+        node_id, kind = key
+        if self.nodes[node_id]["class_type"] == GUARD_CLASS:
+            return (), ()
+        is_maker = any(kind in kinds(wire.taken) for wire in self.wires(node_id))
+        return ((node_id,), ()) if is_maker and kind not in CLONED else self._begins(key)
 
     def _uses(self, key: tuple[str, frozenset[str]]) -> Parts:
         """What comes in by wires of models, and inside of what may carry models along."""

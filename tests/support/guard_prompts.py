@@ -18,6 +18,7 @@ CLASSES = {
     "Checkpoint": info({"name": ["a", "b"]}, ["MODEL", "CLIP", "VAE"]),
     "Lora": info({"model": "MODEL", "clip": "CLIP"}, ["MODEL", "CLIP"]),
     "Merge": info({"model1": "MODEL", "model2": "MODEL"}, ["MODEL"]),
+    "VaeDevice": info({"vae": "VAE"}, ["VAE"]),
     "Encode": info({"clip": "CLIP", "text": "STRING"}, ["CONDITIONING"]),
     "Empty": info({}, ["LATENT"]),
     "Sample": info({"model": "MODEL", "positive": "CONDITIONING", "latent": "LATENT"}, ["LATENT"]),

@@ -161,6 +161,16 @@ def test_what_has_come_through_a_guard_of_the_user_keeps_the_options_that_were_c
     assert found.prompt["2"]["inputs"]["clip"] == ["headroom-guard-8-1", 0]
 
 
+@pytest.mark.parametrize(("hop", "guards_again"), [
+    (node("VaeDevice", vae=["7", 0]), True), (node("Reroute", **{"": ["7", 0]}), False),
+])
+def test_a_copy_that_a_node_makes_of_a_guarded_vae_has_lost_its_guard(hop, guards_again):
+    """Select VAE Device copies a VAE; a reroute hands on the very one."""
+    prompt = {**picture(), "7": node("HeadroomOOMGuard", model=["1", 2], max_attempts=3), "8": hop}
+    prompt["5"]["inputs"]["vae"] = ["8", 0]
+    assert ("headroom-guard-8-0" in guarded(prompt).guards) is guards_again
+
+
 def test_a_model_merged_of_a_guarded_and_another_one_is_guarded():
     prompt = {**picture(), "7": node("HeadroomOOMGuard", model=["1", 0], max_attempts=3),
               "8": node("Merge", model1=["9", 0], model2=["7", 0]), "9": node("Checkpoint")}
