@@ -16,7 +16,7 @@ from .client import Client, PromptFailed, failed
 from .errors import DevError
 from .jobs import read_prompt
 from .node_info import node_infos
-from .run import explained, follow
+from .run import add_timeout, explained, follow
 from .settings import parse_setting, with_settings
 from .ui_edit import edited_workflow
 from .ui_prompt import is_workflow
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              "workflow is run once")
     parser.add_argument("--set", action="append", default=[], metavar="NODE.INPUT=VALUE",
                         dest="settings", help="change a value for that run. May be repeated")
-    parser.add_argument("--timeout", type=float, default=3600.0, metavar="SECONDS")
+    add_timeout(parser)
 
 
 def main(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from email.message import Message
 from typing import Any
 
-from .events import EventStream
+from .events import EventStream, Unfinished
 
 POLL_SECONDS = 0.05
 
@@ -170,12 +170,12 @@ class Client:
     def wait(self, prompt_id: str, timeout: float = 120.0) -> dict[str, Any]:
         """The history entry once the prompt has finished, however it ended.
 
-        TimeoutError when it has not finished after `timeout` seconds.
+        Unfinished, a TimeoutError, when it has not finished after `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
         while (entry := self.history(prompt_id)) is None:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"Prompt {prompt_id} did not finish within {timeout:g} s.")
+                raise Unfinished(prompt_id, timeout)
             time.sleep(POLL_SECONDS)
         return entry
 

@@ -12,6 +12,13 @@ class NoEvents(RuntimeError):
     """What answers there has no websocket of ComfyUI: a proxy, or another program."""
 
 
+class Unfinished(TimeoutError):
+    """A prompt that had not ended after as long as was to be waited."""
+
+    def __init__(self, prompt_id: str, seconds: float) -> None:
+        super().__init__(f"Prompt {prompt_id} did not finish within {seconds:g} s.")
+
+
 class EventStream:
     """One open websocket; needs the `websocket-client` package (ImportError without it).
 
@@ -58,12 +65,16 @@ class EventStream:
         return None
 
     def until_finished(self, prompt_id: str, timeout: float = 120.0) -> Iterator[dict[str, Any]]:
-        """Every event of one prompt up to its end; TimeoutError after `timeout` silent seconds."""
-        while (event := self.receive(timeout)) is not None:
+        """Every event of one prompt up to its end; Unfinished after `timeout` seconds in all.
+
+        Packs send events of their own all the time, so that silence would never come.
+        """
+        deadline = time.monotonic() + timeout
+        while (event := self.receive(deadline - time.monotonic())) is not None:
             data = event.get("data") or {}
             if data.get("prompt_id") not in (prompt_id, None):
                 continue
             yield event
             if event.get("type") in FINISHED and data.get("prompt_id") == prompt_id:
                 return
-        raise TimeoutError(f"No event of prompt {prompt_id} came for {timeout:g} s.")
+        raise Unfinished(prompt_id, timeout)

@@ -48,7 +48,7 @@ def guarded(prompt: Json, registry: ObjectInfo) -> Json:
     """The prompt with an OOM Guard on every wire that brings a model to a node that runs it."""
     from headroom.rescue.guarded_prompt import guard_prompt
 
-    return guard_prompt(prompt, registry).prompt
+    return dict(guard_prompt(prompt, registry).prompt)  # for a server that runs what it is sent
 
 
 def advised(prompt: Json, advice: Iterable[Mapping[str, Any]]) -> tuple[Json, list[str]]:

@@ -3,17 +3,19 @@
 import argparse
 import copy
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .client import Client
 from .errors import DevError
-from .node_info import node_infos
+from .node_info import MADE_BY_THE_PAGE, NodeInfo, node_infos
 from .settings import parse_setting, with_settings
 from .ui_prompt import api_prompt, is_workflow
 
 SEEDS = ("seed", "noise_seed")
+VIEW = "viewport_state"  # where a 3D picture is seen from, which may be left out
 Json = dict[str, Any]
 
 
@@ -62,10 +64,24 @@ def read_prompt(path: Path, client: Client) -> Json:
     """
     data = read_file(path)
     if is_workflow(data):
-        data = api_prompt(data, node_infos(client.get_json("/object_info")))
+        infos = node_infos(client.get_json("/object_info"))
+        data = api_prompt(data, infos)
+        _refuse_unmade(data, infos)
     if not data:
         raise DevError(f"{path} has no node that runs; notes, muted and bypassed nodes do not.")
     return data
+
+
+def _refuse_unmade(prompt: Json, infos: Mapping[str, NodeInfo]) -> None:
+    """DevError for a node that cannot run without a picture or a sound which its page makes."""
+    for node_id, node in prompt.items():
+        for item in infos[node["class_type"]].inputs:
+            made = item.type in MADE_BY_THE_PAGE and item.name != VIEW
+            if made and not node["inputs"].get(item.name):
+                raise DevError(
+                    f"Node {node_id} ({node['class_type']}) gets its {item.name} from the page of "
+                    "ComfyUI, when a prompt is queued there; save the workflow with Export (API) "
+                    "and give that file.")
 
 
 def read_file(path: Path) -> Json:

@@ -4,12 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+MADE_BY_THE_PAGE = ("LOAD_3D", "WEBCAM", "AUDIO_RECORD")  # when a prompt is queued there
 WIDGET_TYPES = frozenset({
     "INT", "FLOAT", "STRING", "BOOLEAN", "COMBO",
-    "COLOR", "BOUNDING_BOX", "CURVE", "IMAGECOMPARE", "PAINTER",
+    "COLOR", "BOUNDING_BOX", "CURVE", "IMAGECOMPARE", "PAINTER", *MADE_BY_THE_PAGE,
 })
 SEEDS = ("seed", "noise_seed")  # the frontend gives these a control even where none is asked for
 CHOICE = "COMFY_DYNAMICCOMBO"  # a choice that brings inputs of its own, named after it
+OWN_OPTIONS = "CustomCombo"  # the page gives it inputs that no server tells of
+BUTTONS = ("upload3dmodel", "uploadExtraResources", "clear")  # saved among a LOAD_3D's values
 UPLOADS = ("image_upload", "video_upload", "audio_upload", "animated_image_upload")
 
 
@@ -25,7 +28,8 @@ class Input:
     @property
     def is_widget(self) -> bool:
         kind = self.options.get("widgetType", self.type)
-        return kind in WIDGET_TYPES and not self.options.get("forceInput")
+        is_one = kind in WIDGET_TYPES or "socketless" in self.options  # only widgets have that
+        return is_one and not self.options.get("forceInput")
 
     @property
     def default(self) -> Any:
@@ -77,13 +81,33 @@ class NodeInfo:
     def _input_names(self) -> str:
         return ", ".join(item.name for item in self.inputs)
 
-    def saved_widgets(self) -> list[str | None]:
-        """The names behind the entries of `widgets_values`; None for what is no input."""
+    def saved_widgets(self, values: Sequence[Any] = ()) -> list[str | None]:
+        """The names behind the entries of these `widgets_values`; None for what is no input."""
         names: list[str | None] = []
-        for item in self.widgets:
+        for item in self.unfolded(values).widgets:
             names += [item.name, None] if item.has_control else [item.name]
-        return names + [None] * sum(item.has_upload for item in self.inputs)
+        names += [None] * sum(item.has_upload for item in self.inputs)
+        if any(item.type == "LOAD_3D" for item in self.inputs):
+            for at, value in enumerate(values):
+                if value in BUTTONS:
+                    names.insert(at, None)
+        if self.class_type == OWN_OPTIONS:
+            rest = values[len(names):]
+            index = ["index"] if rest and isinstance(rest[0], int) else []
+            names += [*index, *(f"option{n + 1}" for n in range(len(rest) - len(index)))]
+        return names
 
+    def saved_values(self, node: Mapping[str, Any]) -> dict[str, Any]:
+        """The values that a node of a file has, by name, in whichever form they are saved."""
+        by_name = node.get("widgets_values_named")  # of newer pages
+        values = by_name or node.get("widgets_values") or []
+        if not isinstance(values, Mapping):
+            return {name: value for name, value in zip(
+                self.saved_widgets(values), values, strict=False) if name is not None}
+        known = {item.name for item in self.unfolded(values).widgets}
+        is_open = self.class_type == OWN_OPTIONS or not by_name
+        return {name: value for name, value in values.items()
+                if name in known or (is_open and isinstance(value, (str, int, float)))}
 
     def unfolded(self, values: Sequence[Any] | Mapping[str, Any]) -> "NodeInfo":
         """The same with the inputs that its choices bring, for these `widgets_values`."""

@@ -19,12 +19,13 @@ from . import advice, budget
 from .address import add_server
 from .client import Client, PromptFailed, PromptInvalid, Unexpected, failed, failure_of, node_texts
 from .errors import DevError
-from .events import NoEvents
+from .events import NoEvents, Unfinished
 from .jobs import Job, jobs_of
 from .progress import ProgressBar
 from .table import run_table
 
 POLL_SECONDS = 0.5
+WAIT_SECONDS = 24 * 3600.0
 Json = dict[str, Any]
 
 
@@ -42,12 +43,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, action="append", default=[], metavar="N", dest="seeds",
         help="run with this seed in every node that has one. May be repeated: a run for each",
     )
-    parser.add_argument("--timeout", type=float, default=3600.0, metavar="SECONDS")
+    add_timeout(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON list, for machines")
     parser.add_argument(
         "--advice", action="store_true", help="also say what to change, and what that saves"
     )
     budget.add_arguments(parser)
+
+
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--timeout", type=float, default=WAIT_SECONDS, metavar="SECONDS",
+        help="how long to wait for a run, which goes on without us then; default: a day",
+    )
 
 
 def main(args: argparse.Namespace) -> int:
@@ -144,7 +152,10 @@ def titles_of(prompt: Json) -> dict[str, str]:
 def follow(
     client: Client, prompt: Json, timeout: float, bar: ProgressBar | None = None
 ) -> Json:
-    """Queue the prompt, draw its progress, and return its history entry with its `prompt_id`."""
+    """Queue the prompt, draw its progress, and return its history entry with its `prompt_id`.
+
+    Unfinished, a TimeoutError, when it has not finished after `timeout` seconds.
+    """
     bar = bar or ProgressBar(titles_of(prompt))
     try:
         with client.events() as stream:
@@ -154,21 +165,22 @@ def follow(
     except (ImportError, NoEvents):  # the record of the run is on HTTP as well
         prompt_id = client.queue(prompt)
         _poll(client, prompt_id, bar, timeout)
-    entry = client.wait(prompt_id, timeout)
+    entry = client.wait(prompt_id)  # it has finished
     entry["prompt_id"] = prompt_id
     return entry
 
 
 def _poll(client: Client, prompt_id: str, bar: ProgressBar, timeout: float) -> None:
     deadline = time.monotonic() + timeout
-    while client.history(prompt_id) is None and time.monotonic() < deadline:
+    while (entry := client.history(prompt_id)) is None:
+        if time.monotonic() >= deadline:
+            raise Unfinished(prompt_id, timeout)
         status, run = client.get(f"/headroom/runs/{prompt_id}")
         for node in run["nodes"] if status == 200 else ():
             if not node["cached"]:
                 bar.handle({"type": "executing", "data": {"node": node["node_id"]}})
         time.sleep(POLL_SECONDS)
-    entry = client.history(prompt_id)
-    if entry is not None and not failure_of(entry):
+    if not failure_of(entry):
         bar.handle({"type": "execution_success"})
 
 
@@ -223,8 +235,12 @@ def explained(server: str) -> Iterator[None]:
         raise DevError(
             f"What answers at {server} is no ComfyUI, or an unwell one: {first_line}"
         ) from error
+    except Unfinished as error:
+        raise DevError(
+            f"{error} It goes on at {server}: stop it there, or wait longer with --timeout SECONDS."
+        ) from error
     except TimeoutError as error:
-        raise DevError(str(error)) from error
+        raise DevError(f"The server at {server} does not answer: {error}.") from error
 
 
 def refusal(error: PromptInvalid) -> str:

@@ -12,7 +12,7 @@ from .errors import DevError
 from .node_info import NodeInfo
 from .ui_file import File, path_of
 from .ui_graph import Level, Source, links_of, slot
-from .ui_node import GAP, HEADER, WIDTH, box, dress, height, overlap, saved, values
+from .ui_node import GAP, HEADER, WIDTH, box, dress, height, overlap, set_value
 
 Json = dict[str, Any]
 REF = "ref:"
@@ -81,7 +81,7 @@ class _Canvas:
         level, old = self.find(step["node"])
         before, info = self.info(old["type"]), self.info(step["class_type"])
         wanted = dict(step.get("inputs") or {})
-        kept = values(old, before)
+        kept = before.saved_values(old)
         wires = {one["name"]: one["link"] for one in old.get("inputs") or []
                  if one.get("link") is not None}
         outgoing = level.outgoing(old)
@@ -107,8 +107,7 @@ class _Canvas:
         """Another value of a widget; a wire that was in its input is taken out."""
         level, node = self.find(step["node"])
         info = self.info(node["type"])
-        changed = {**values(node, info), step["input"]: step["value"]}
-        node["widgets_values"] = saved(info, changed)
+        set_value(node, info, step["input"], step["value"])
         taker = slot(node, step["input"])
         if taker is not None and taker.get("link") is not None:
             level.cut(taker["link"])

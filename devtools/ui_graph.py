@@ -8,8 +8,9 @@ from typing import Any
 
 from .errors import DevError
 from .ui_node import box
-from .ui_prompt import BYPASSED, REROUTE, bypassed_link
+from .ui_prompt import BYPASSED, bypassed_link
 from .ui_subgraph import INPUTS, OUTPUTS
+from .ui_virtual import GETTERS, HAND_ON, handed_link, name_of, setter_of
 
 Json = dict[str, Any]
 Source = tuple[int, int]
@@ -58,17 +59,29 @@ class Level:
     # ---------------------------------------------------- links
 
     def origin(self, source: Source | None) -> Source | None:
-        """The source that a prompt has there: reroutes and bypassed nodes only hand it on."""
+        """The source that a prompt has there: reroutes and bypassed nodes only hand it on.
+
+        For all getters of a value that is set in a graph around this one, the first of them.
+        """
         while source is not None and source[0] != INPUTS:
             node = self.nodes[str(source[0])]
-            if node["type"] == REROUTE:
-                link = node["inputs"][0].get("link")
+            if node["type"] in GETTERS:
+                setter = setter_of(node, self.nodes.values())
+                if setter is None:
+                    return self._first_getter(node), 0
+                node = setter
+            if node["type"] in HAND_ON:
+                link = handed_link(node)
             elif node.get("mode", 0) == BYPASSED:
                 link = bypassed_link(node, source[1])
             else:
                 return source
             source = self._start(link)
         return source
+
+    def _first_getter(self, getter: Json) -> int:
+        return next(int(node["id"]) for node in self.nodes.values()
+                    if node["type"] in GETTERS and name_of(node) == name_of(getter))
 
     def fed(self, node: Json, name: str) -> Source | None:
         """The source whose link ends in an input now."""

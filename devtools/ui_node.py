@@ -18,6 +18,7 @@ def dress(node: Json, info: NodeInfo, given: Mapping[str, Any]) -> None:
                       for item in info.sockets]
     node["outputs"] = [{"name": name, "type": kind, "links": []} for kind, name in info.outputs]
     node["widgets_values"] = saved(info, given)
+    node.pop("widgets_values_named", None)
 
 
 def saved(info: NodeInfo, given: Mapping[str, Any]) -> list[Any]:
@@ -30,12 +31,18 @@ def _default(item: Input) -> Any:
     return item.options.get("default", options[0] if item.type == "COMBO" else None)
 
 
-def values(node: Json, info: NodeInfo) -> Json:
+def set_value(node: Json, info: NodeInfo, name: str, value: Any) -> None:
+    """Change one value of a node; the others, and what else is saved among them, stay."""
     values = node.get("widgets_values") or []
+    if node.get("widgets_values_named"):
+        node["widgets_values_named"][name] = value
     if isinstance(values, dict):
-        return dict(values)
-    return {name: value for name, value in zip(info.saved_widgets(), values, strict=False)
-            if name is not None}
+        values[name] = value
+    else:
+        names = info.saved_widgets(values)
+        values = [*values, *saved(info, {})[len(values):]]
+        values[names.index(name)] = value
+    node["widgets_values"] = values
 
 
 def height(info: NodeInfo) -> int:

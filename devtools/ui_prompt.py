@@ -6,9 +6,16 @@ from typing import Any
 from .errors import DevError
 from .node_info import NodeInfo
 from .ui_subgraph import INPUTS, OUTPUTS, definitions, promoted_values
+from .ui_virtual import (
+    GETTERS,
+    HAND_ON,
+    PRIMITIVE,
+    handed_link,
+    is_virtual,
+    refuse_broadcast,
+    setter_of,
+)
 
-NOTES = ("Note", "MarkdownNote")
-REROUTE, PRIMITIVE = "Reroute", "PrimitiveNode"
 MUTED, BYPASSED = 2, 4
 Json = dict[str, Any]
 
@@ -56,15 +63,16 @@ class _Level:
         for key, node in self.nodes.items():
             if node.get("mode", 0) in (MUTED, BYPASSED):
                 continue
+            refuse_broadcast(node, f"{self.path}{key}")
             if key in self.inner:
                 yield from self.inner[key].prompt()
             elif self.runs(node):
                 yield f"{self.path}{key}", self.node(node)
 
     def runs(self, node: Json) -> bool:
-        kind = node["type"]
-        if kind in (*NOTES, REROUTE, PRIMITIVE):
+        if is_virtual(node, self.infos):
             return False
+        kind = node["type"]
         if kind not in self.infos:
             raise DevError(f"The server has no node {kind!r} (node {self.path}{node['id']} of the "
                            f"workflow); {_way_out(node)}.")
@@ -81,16 +89,11 @@ class _Level:
         return {"inputs": inputs, "class_type": node["type"], "_meta": {"title": title}}
 
     def widget_values(self, node: Json, info: NodeInfo) -> Json:
-        values = node.get("widgets_values") or []
-        info = info.unfolded(values)
-        if isinstance(values, dict):
-            return {item.name: values[item.name] for item in info.widgets if item.name in values}
-        pairs = zip(info.saved_widgets(), values, strict=False)
-        found = {name: value for name, value in pairs if name is not None}
-        for item in info.widgets:  # a newer node than the file: what it has since gained
+        found = info.saved_values(node)
+        for item in info.unfolded(found).widgets:  # what a newer node has since gained
             if item.name not in found and item.default is not None:
                 found[item.name] = item.default
-        return found
+        return {name: _no_wire(value) for name, value in found.items()}
 
     def source(self, link: int | None) -> Any:
         """What an input gets: [node id, output], a widget's value, or None for nothing."""
@@ -103,14 +106,23 @@ class _Level:
         if node is None or node.get("mode", 0) == MUTED:
             return None
         if node["type"] == PRIMITIVE:
-            return (node.get("widgets_values") or [None])[0]
-        if node["type"] == REROUTE:
-            return self.source(node["inputs"][0].get("link"))
+            return _no_wire((node.get("widgets_values") or [None])[0])
+        if node["type"] in HAND_ON:
+            return self.source(handed_link(node))
         if node.get("mode", 0) == BYPASSED:
             return self.source(bypassed_link(node, slot))
+        if node["type"] in GETTERS:
+            return self.got(node)
         if origin in self.inner:
             return self.inner[origin].result(slot)
         return [f"{self.path}{origin}", slot]
+
+    def got(self, getter: Json) -> Any:
+        """What a setter of the getter's name is given, in this graph or in one around it."""
+        setter = setter_of(getter, self.nodes.values())
+        if setter is not None:
+            return self.source(handed_link(setter))
+        return self.outer.got(getter) if self.outer is not None else None
 
     def given(self, slot: int) -> Any:
         """What comes into this subgraph: by a wire of its instance, else as a value set there."""
@@ -126,7 +138,7 @@ class _Level:
         """The value that an input shows on the instance: its own, else the first one's inside."""
         name = self.graph["inputs"][slot]["name"]
         if name in self.values:
-            return self.values[name]
+            return _no_wire(self.values[name])
         takers = [(link_id, self.nodes.get(link[2])) for link_id, link in self.links.items()
                   if link[:2] == (INPUTS, slot)]
         found = (self.shown_by(link_id, node) for link_id, node in takers if node is not None)
@@ -149,6 +161,11 @@ class _Level:
         """What an output of this subgraph's instance gives."""
         ends = (key for key, link in self.links.items() if link[2:] == (OUTPUTS, slot))
         return self.source(next(ends, None))
+
+
+def _no_wire(value: Any) -> Any:
+    """A value as a prompt has it, where a list would be a wire."""
+    return {"__value__": value} if isinstance(value, list) else value
 
 
 def _way_out(node: Json) -> str:

@@ -32,7 +32,9 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"Error: {error}", file=sys.stderr)
         return WRONG
     except OSError as error:
-        print(f"Error: the results cannot be kept in {args.results}: {error}", file=sys.stderr)
+        what = f"{error.filename}: " if error.filename else ""
+        print(f"Error: {what}{error.strerror or error}; the same command goes on from here.",
+              file=sys.stderr)
         return WRONG
     except KeyboardInterrupt:
         print("Stopped; the same command goes on where this one ended.", file=sys.stderr)

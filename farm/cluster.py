@@ -117,11 +117,7 @@ class Cluster:
 
 
 def _ray() -> ModuleType:
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError as error:
-        raise FarmError(
-            "A farm needs Ray; install it with `pip install -r farm/requirements.txt`."
-        ) from error
+    import ray
+    import ray.exceptions
+
     return ray  # type: ignore[no-any-return]

@@ -14,7 +14,8 @@ LOOKS_IN_QUEUE = 20
 SETTLE_SECONDS = 2.0
 BROKEN_CONNECTIONS = 3  # an idle one may be closed at the moment in which it is used again
 CHUNK_BYTES = 1 << 20
-RAN_OUT = ("out of memory", "alloc_failed")
+RAN_OUT = ("out of memory", "alloc_failed", "vram grow failed", "allocation on device",
+           "not enough gpu video memory")
 
 
 class Unreachable(RuntimeError):
@@ -103,7 +104,8 @@ class Comfy:
         """What the server tells of its memory; without Headroom only the size of its GPU."""
         answer = self._ready(0)
         if "free_mib" in answer:
-            room = _sum(answer["free_mib"], answer["evictable_mib"])
+            free = answer["free_mib"]
+            room = None if free is None else free + answer["evictable_mib"]
             self._total_mib = self._total_mib or self._size_of(answer["device"])
             return Facts(self._total_mib, room, True)
         status, answer = self.ask("GET", "/system_stats")
@@ -117,7 +119,8 @@ class Comfy:
 
     def is_ready(self, room_mib: float) -> bool:
         """Whether there is room for a prompt; True where nobody tells."""
-        return bool(self._ready(int(room_mib)).get("ready", True))
+        answer = self._ready(int(room_mib))
+        return bool(answer.get("ready", True)) or answer.get("free_mib", 0) is None
 
     def _ready(self, room_mib: int) -> Json:
         """The answer once nothing runs: a prompt that has ended counts as running for a moment."""

@@ -17,6 +17,7 @@ from .words import Asked, Facts, FarmError, Order, Outcome
 
 LIMITS = Limits()
 AHEAD = 1000  # prompts that are read before they are needed, at least
+REPEATS = 10_000  # read again one after another: a generator that yields nothing new any more
 TURN_SECONDS = 1.0
 TURNED_AWAY = 3  # times for want of room; then a prompt is tried all the same
 
@@ -57,6 +58,7 @@ class Driver:
         self._queue = Queue(ledger.needs)
         self._finished = ledger.finished | outputs.finished_keys(results)
         self._known: set[str] = set()
+        self._repeats = 0  # prompts read in a row that this run has read before
         self.counts = Counts()
         self.failures: dict[str, str] = {}
 
@@ -99,7 +101,15 @@ class Driver:
             if asked is None:
                 return True
             if asked.key in self._known:
-                continue
+                self._repeats += 1
+                if self._repeats < REPEATS:
+                    continue
+                self._listener.says(
+                    f"{asked.name}: the last {REPEATS:,} prompts were all read before; "
+                    "no more are read."
+                )
+                return True
+            self._repeats = 0
             self._known.add(asked.key)
             if asked.key in self._finished:
                 self.counts.finished_before += 1

@@ -47,7 +47,8 @@ class PurgeVRAM(io.ComfyNode):
             outputs=[
                 value_out,
                 report_output(),
-                named_output(io.Float, "freed_mib", "MiB by which use of all GPUs fell."),
+                named_output(io.Float, "freed_mib", "MiB of GPU memory that this server gave "
+                                                   "back; 0 where nobody can tell."),
             ],
         )
 
@@ -61,4 +62,5 @@ class PurgeVRAM(io.ComfyNode):
         run: str, value: Any = None, keep: Any = None,
     ) -> io.NodeOutput:
         report = purge(unload, keep, only_below_free_mib, free_ram, reset_node_cache)
-        return io.NodeOutput(value, str(report.text), report.freed_mib, ui=text_ui(report.text))
+        freed_mib = report.freed_mib or 0.0
+        return io.NodeOutput(value, str(report.text), freed_mib, ui=text_ui(report.text))

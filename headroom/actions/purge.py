@@ -1,22 +1,23 @@
 """Purge: unload models, collect garbage, give the allocator's cache back, and measure it."""
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from ..base.choices import expect_choice
 from ..base.device import MIB, clear_workspaces
 from ..base.inputs import expect_flag, expect_whole
 from ..base.ram import trim_heap
-from ..base.said import said
+from ..base.said import joined, said
 from ..host.adapter import current_host, return_cache
 from ..measure.journal import note_action
 from ..measure.report import Report, mib_text
-from ..measure.snapshot import Snapshot, devices_in_use, snapshot
+from ..measure.snapshot import Snapshot, devices_in_use, others_took_bytes, snapshot
 from ..models.find import FoundModel, find_models
 from ..models.unload import Unloaded, loaded_bytes, others, unload_models
 
 Unload = Literal["all models", "all but keep", "no models"]
+SHOWN_MIB = 0.05  # less would be written as 0.0
 
 
 def purge(
@@ -67,10 +68,10 @@ def purge(
 def _make_room(wanted: int, unload: Unload, kept: list[FoundModel]) -> tuple[list[str], str]:
     """Free `wanted` bytes on every device in use with less; return the steps and the headline."""
     steps: list[str] = []
-    if free_bytes() < wanted:
+    if _known_free_bytes() < wanted:
         steps += [_collect(), _return_cache()]
     host = current_host()
-    if host is not None and unload != "no models" and free_bytes() < wanted:
+    if host is not None and unload != "no models" and _known_free_bytes() < wanted:
         keep = host.entries_of([model.handle for model in kept if model.kind == "patcher"])
         before = _weights_bytes()
         for device in devices_in_use():
@@ -79,7 +80,7 @@ def _make_room(wanted: int, unload: Unload, kept: list[FoundModel]) -> tuple[lis
         gone = before - _weights_bytes()
         text = f"models: {mib_text(gone)} of weights unloaded"
         steps.append(said("purge_weights", text, gone_mib=gone / MIB))
-    reached = free_bytes()
+    reached = _known_free_bytes()
     enough = "as asked" if reached >= wanted else "and nothing more can be unloaded"
     headline = said(
         "purge_enough" if reached >= wanted else "purge_short",
@@ -89,16 +90,31 @@ def _make_room(wanted: int, unload: Unload, kept: list[FoundModel]) -> tuple[lis
     return steps or [said("purge_room", "left alone: there is room enough")], headline
 
 
-def free_bytes() -> int:
-    """Return the room at once on the fullest device in use; RAM where models go to no device."""
+def free_bytes() -> int | None:
+    """Return the room at once on the fullest device in use; RAM where models go to no device.
+
+    None where the driver of one cannot tell.
+    """
     host = current_host()
     found = snapshot()
     if not found.devices:
         return found.ram_available_bytes
+    rooms = [device.available_bytes for device in found.devices]
     if host is not None:
-        used = devices_in_use() or [host.compute_device()]
-        return min(int(host.available_bytes(device)) for device in used)
-    return min(device.available_bytes or 0 for device in found.devices)
+        rooms = [host.available_bytes(device)
+                 for device in devices_in_use() or [host.compute_device()]]
+    known = [room for room in rooms if room is not None]
+    return min(known) if len(known) == len(rooms) else None
+
+
+def _known_free_bytes() -> int:
+    found = free_bytes()
+    if found is None:
+        raise ValueError(said("purge_free_unknown", (
+            "Purge VRAM cannot free as little as `free_mib` needs here, since the driver does not "
+            "tell what is free: leave `free_mib` out."
+        )))
+    return found
 
 
 def _weights_bytes() -> int:
@@ -128,7 +144,8 @@ def _room_bytes() -> int | None:
     if fullest is not None:
         return fullest.room_bytes
     host = current_host()
-    return int(host.available_bytes(host.compute_device())) if host is not None else None
+    found: int | None = host.available_bytes(host.compute_device()) if host is not None else None
+    return found
 
 
 def _unload_steps(unload: Unload, done: Iterable[Unloaded]) -> tuple[str, ...]:
@@ -186,7 +203,37 @@ def _finish(headline: str, steps: tuple[str, ...], before: Snapshot) -> Report:
 def _headline(report: Report) -> str:
     if not report.after.devices:
         return said("freed_on_cpu", "0.0 MiB of VRAM freed: this server runs on the CPU")
-    text = f"{report.freed_mib:,.1f} MiB of VRAM freed"
-    if abs(report.freed_mib) < 0.05:
-        return said("freed_nothing", f"{text}: nothing was loaded or cached")
-    return said("freed", text, freed_mib=report.freed_mib)
+    freed = report.freed_mib
+    if freed is None:
+        text = "how much VRAM was freed is not known: neither PyTorch nor the driver tells here"
+        return said("freed_unknown", text)
+    took = others_took_bytes(report.before, report.after)
+    return joined("; ", [_freed(freed, report), *_others(took)])
+
+
+def _freed(freed_mib: float, report: Report) -> str:
+    """Return what this process gave back, by its own counters."""
+    if 0 < freed_mib < SHOWN_MIB:
+        return said("freed_little", "less than 0.1 MiB of VRAM freed")
+    held = [device.held_bytes for device in report.after.in_use]
+    if freed_mib > 0 or None in held:
+        return said("freed", f"{freed_mib:,.1f} MiB of VRAM freed", freed_mib=freed_mib)
+    if any(held):
+        held_mib = sum(amount or 0 for amount in held) / MIB
+        text = f"0.0 MiB of VRAM freed: the {held_mib:,.1f} MiB that this process holds are in use"
+        return said("freed_in_use", text, held_mib=held_mib)
+    return said("freed_nothing", "0.0 MiB of VRAM freed: nothing was loaded or cached")
+
+
+def _others(took_bytes: int) -> Iterator[str]:
+    """Yield what else changed on the devices, where that can be seen in the report's figures."""
+    amount = abs(took_bytes)
+    if amount < MIB:
+        return
+    values = {"amount_mib": amount / MIB}
+    if took_bytes > 0:
+        text = f"other programs took {mib_text(amount)} meanwhile"
+        yield said("others_took", text, **values)
+    else:
+        text = f"{mib_text(amount)} more came from other programs, or from outside of PyTorch"
+        yield said("others_gave", text, **values)

@@ -81,7 +81,10 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Case:
-    """What the findings are made of. Pure data but for the registry."""
+    """What the findings are made of. Pure data but for the registry.
+
+    `is_guarded`: it ran with guards that its user did not put in, and so needs no advice to.
+    """
 
     prompt: Prompt
     registry: Registry
@@ -90,6 +93,7 @@ class Case:
     device: str
     total_bytes: int | None
     around: Surroundings = Surroundings()
+    is_guarded: bool = False
 
     @cached_property
     def wires(self) -> Wires:

@@ -1,7 +1,7 @@
 """Make the case of a run: its record as the recorder keeps it, and its prompt."""
 
 from ..base.node_types import Registry
-from ..base.prompt_graph import Prompt
+from ..base.prompt_graph import Prompt, is_inserted
 from ..record.memory import Reading, Use
 from ..record.nodes import NodeRecord
 from ..record.run import Run
@@ -16,13 +16,16 @@ def case_of(
         return None
     main = run.fullest
     device = run.devices[main]
-    records = [record for record in run.nodes.records.values() if record.before is not None]
+    everything = run.nodes.records.values()
+    guards = [record for record in everything if is_inserted(record.info.node_id)]
+    records = [record for record in everything
+               if record.before is not None and record not in guards]
     steps = [_step(record, main, device, prompt) for record in records]
     models = {held.model.id: held.model for record in records
               for reading in (record.before, record.after) if reading is not None
               for held in reading.models}
     return Case(prompt, registry, tuple(step for step in steps if step is not None), models,
-                device, run.totals[main], around or Surroundings())
+                device, run.totals[main], around or Surroundings(), is_guarded=bool(guards))
 
 
 def _step(record: NodeRecord, main: int, device: str, prompt: Prompt) -> Step | None:

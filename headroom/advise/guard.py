@@ -10,7 +10,7 @@ from .steps import GUARD, insert
 from .wires import Link
 from .words import amounts
 
-GUARDED = ("MODEL", "VAE", "CONTROL_NET", "UPSCALE_MODEL")
+GUARDED = ("MODEL", "VAE", "UPSCALE_MODEL")
 
 
 def findings(case: Case) -> list[Finding]:
@@ -27,7 +27,7 @@ def anywhere(case: Case) -> list[Finding]:
 
 
 def _findings(case: Case, step: Step | None, failed: bool) -> list[Finding]:
-    edit = edit_of(case)
+    edit = [] if case.is_guarded else edit_of(case)
     return [_finding(case, step, edit, failed)] if step is not None and edit else []
 
 

@@ -4,12 +4,11 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import psutil
 import torch
 
-from ..base.device import computes_in_bf16, is_started
+from ..base.device import MIB, computes_in_bf16, is_started
 from ..base.prompt_graph import Prompt
-from ..measure.nvml import other_processes_mib
+from ..measure.other_processes import other_processes
 from ..measure.snapshot import used_devices
 from .case import Surroundings
 from .encoders import CORE_ENCODE
@@ -24,19 +23,9 @@ def of(failure: Mapping[str, Any] | None, seen: Mapping[str, int]) -> Surroundin
 
 
 def others() -> dict[str, float]:
-    """Return MiB of other processes on the cards by name and number; empty where nobody tells."""
-    found: dict[str, float] = {}
-    for device in used_devices():
-        for number, mib in other_processes_mib(device).items():
-            found[f"{_name(number)} ({number})"] = mib
-    return found
-
-
-def _name(number: int) -> str:
-    try:
-        return str(psutil.Process(number).name())
-    except psutil.Error:
-        return "process"
+    """Return MiB of other processes on the cards by their names; empty where nobody tells."""
+    return {other.name: other.used_bytes / MIB
+            for device in used_devices() for other in other_processes(device)}
 
 
 def allocator() -> dict[str, Any]:

@@ -128,7 +128,7 @@ class _Page:
     def noted(self, entry: Entry) -> None:
         """One of our nodes or an HTTP call did something."""
         if isinstance(entry, Action):
-            self._freed.labels(entry.action).inc(max(entry.freed_mib, 0.0) * MIB)
+            self._freed.labels(entry.action).inc((entry.freed_mib or 0.0) * MIB)
         elif isinstance(entry, EmbeddingReads):
             self._embeddings.labels("cache").inc(entry.read)
             self._embeddings.labels("encoder").inc(entry.encoded)

@@ -14,23 +14,26 @@ class Readiness:
     """The room on the device that ComfyUI runs models on, in bytes, against what is wanted.
 
     `free_bytes` can be had at once, `evictable_bytes` by unloading models that no prompt uses.
+    None where the driver cannot tell: nothing can be promised then.
     """
 
     device: str
     wanted_bytes: int
-    free_bytes: int
+    free_bytes: int | None
     evictable_bytes: int
     running: int
     pending: int
 
     @property
     def is_ready(self) -> bool:
-        return self.free_bytes + self.evictable_bytes >= self.wanted_bytes
+        return (self.free_bytes or 0) + self.evictable_bytes >= self.wanted_bytes
 
     @property
     def reason(self) -> str:
         evictable = f" and {mib_text(self.evictable_bytes)} more when idle models are unloaded"
-        has = f"{mib_text(self.free_bytes)} are free{evictable if self.evictable_bytes else ''}"
+        free = (f"how much is free on {self.device} is not known" if self.free_bytes is None
+                else f"{mib_text(self.free_bytes)} are free")
+        has = f"{free}{evictable if self.evictable_bytes else ''}"
         if self.is_ready:
             return f"{has}."
         busy = "; a prompt runs, so no model counts as idle" if self.running else ""
@@ -53,5 +56,5 @@ def readiness(wanted_mib: int, queue_lengths: tuple[int, int]) -> Readiness:
     running, pending = queue_lengths
     idle = [entry for entry in host.loaded_entries() if entry.device == device]
     evictable = 0 if running else sum(loaded_bytes(entry) for entry in idle)
-    free = int(host.available_bytes(device))
+    free: int | None = host.available_bytes(device)
     return Readiness(str(device), wanted_mib * MIB, free, evictable, running, pending)

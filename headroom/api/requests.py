@@ -138,9 +138,8 @@ def memory_answer(
 def _device_json(device: DeviceMemory, models: list[LoadedModel]) -> dict[str, Any]:
     """Split what is in use so that models, other torch, other processes and free add up."""
     in_models = sum(model.loaded_bytes for model in models if model.device == device.device)
-    in_models = min(in_models, device.held_bytes)
-    told = device.driver_free_bytes is not None and device.total_bytes is not None
-    others = max(device.used_bytes - device.held_bytes, 0) if told else None
+    held = device.held_bytes
+    in_models = in_models if held is None else min(in_models, held)
     return {
         "device": device.device,
         "name": device.name,
@@ -149,8 +148,8 @@ def _device_json(device: DeviceMemory, models: list[LoadedModel]) -> dict[str, A
         "free_mib": in_mib(device.driver_free_bytes),
         "used_mib": in_mib(device.used_bytes),
         "models_mib": in_mib(in_models),
-        "other_torch_mib": in_mib(device.held_bytes - in_models),
-        "other_processes_mib": in_mib(others),
+        "other_torch_mib": in_mib(None if held is None else held - in_models),
+        "other_processes_mib": in_mib(device.other_bytes),
         "allocated_mib": in_mib(device.allocated_bytes),
         "reserved_mib": in_mib(device.reserved_bytes),
         "dynamic_mib": in_mib(device.dynamic_bytes),

@@ -1,16 +1,29 @@
 """What torch itself can tell and do about an accelerator, without ComfyUI.
 
 A query never starts a device: a process that has not touched the GPU reports nothing instead of
-taking some hundred MiB for its answer.
+taking some hundred MiB for its answer. What a driver cannot tell is None.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
 from .living import living
 
 MIB = 1024 * 1024
+Answer = TypeVar("Answer")
+
+
+def told(query: Callable[..., Answer], *asked: Any) -> Answer | None:
+    """Return what the driver answers; None where it cannot tell, which torch raises.
+
+    Intel's driver cannot tell for many cards what is free; after an error of CUDA none tells more.
+    """
+    try:
+        return query(*asked)
+    except RuntimeError:
+        return None
 
 
 def in_mib(amount_bytes: int | None) -> float | None:
@@ -47,8 +60,8 @@ def is_in_use(device: torch.device) -> bool:
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
     if device.type != "cuda" or has_context is None:
         return True
-    index = torch.cuda.current_device() if device.index is None else device.index
-    return bool(has_context(index))
+    index = told(torch.cuda.current_device) if device.index is None else device.index
+    return told(has_context, index or 0) is not False
 
 
 def is_started(kind: str) -> bool:
@@ -60,7 +73,7 @@ def is_started(kind: str) -> bool:
 def accelerators() -> list[torch.device]:
     """Return the accelerators that torch knows here, the current one first; empty on a CPU box."""
     if torch.cuda.is_available():
-        current = torch.cuda.current_device() if is_started("cuda") else 0
+        current = told(torch.cuda.current_device) or 0 if is_started("cuda") else 0
         indices = sorted(range(torch.cuda.device_count()), key=lambda index: index != current)
         return [torch.device("cuda", index) for index in indices]
     xpu = getattr(torch, "xpu", None)
@@ -106,39 +119,44 @@ def _has_cuda_graph() -> bool:
 
 def _allocated_on_cuda() -> int:
     used = [device for device in accelerators() if device.type == "cuda" and is_in_use(device)]
-    return sum(int(torch.cuda.memory_allocated(device)) for device in used)
+    return sum(torch_memory(device)[0] or 0 for device in used)
 
 
 def driver_memory(device: torch.device) -> tuple[int, int] | None:
     """Return (free bytes, total bytes) as the driver sees them, other processes included."""
     module = backend(device)
-    if module is None:
-        return None
     if device.type == "mps":
-        total = int(module.recommended_max_memory())
-        return total - int(module.driver_allocated_memory()), total
+        total = _count(module, "recommended_max_memory")
+        held = _count(module, "driver_allocated_memory")
+        return None if total is None or held is None else (total - held, total)
     query = getattr(module, "mem_get_info", None)
-    if query is None:
-        return None
-    free, total = query(device)
-    return int(free), int(total)
+    found = told(query, device) if query is not None else None
+    return None if found is None else (int(found[0]), int(found[1]))
 
 
-def torch_memory(device: torch.device) -> tuple[int, int] | None:
+def torch_memory(device: torch.device) -> tuple[int | None, int | None]:
     """Return (allocated bytes, reserved bytes) of torch's allocator in this process."""
     module = backend(device)
     if module is None:
-        return None if is_in_use(device) else (0, 0)
+        return (None, None) if is_in_use(device) else (0, 0)
     if device.type == "mps":
-        return int(module.current_allocated_memory()), int(module.driver_allocated_memory())
-    return int(module.memory_allocated(device)), int(module.memory_reserved(device))
+        return (_count(module, "current_allocated_memory"),
+                _count(module, "driver_allocated_memory"))
+    return _count(module, "memory_allocated", device), _count(module, "memory_reserved", device)
+
+
+def _count(module: Any | None, name: str, *asked: Any) -> int | None:
+    query = getattr(module, name, None)
+    found = told(query, *asked) if query is not None else None
+    return None if found is None else int(found)
 
 
 def computes_in_bf16() -> bool:
     """Return whether the accelerator in use has bfloat16 arithmetic of its own."""
     if not torch.cuda.is_available() or not is_started("cuda"):
         return is_started("xpu")
-    return torch.version.hip is not None or torch.cuda.get_device_capability()[0] >= 8
+    capability = told(torch.cuda.get_device_capability) or (0, 0)
+    return torch.version.hip is not None or capability[0] >= 8
 
 
 class Reserve(NamedTuple):
@@ -156,7 +174,7 @@ class Reserve(NamedTuple):
 
 
 def torch_reserve(device: torch.device) -> Reserve | None:
-    """Return torch's reserve on `device`, None while this process does not use it.
+    """Return torch's reserve on `device`; None while this process does not use it, or untold.
 
     The counts are those of `torch.cuda.memory_stats` (`torch.xpu` has the same). The backend
     cudaMallocAsync adds up nothing, and `reset_accumulated_memory_stats` breaks the sums: they are
@@ -167,11 +185,11 @@ def torch_reserve(device: torch.device) -> Reserve | None:
         return None
     nested = getattr(module, "memory_stats_as_nested_dict", None)
     # The flat `memory_stats` sorts some hundred names first and takes five times as long.
-    stats = nested(device) if nested is not None else {}
+    stats = told(nested, device) or {} if nested is not None else {}
     found = stats.get("reserved_bytes")
     if not found:
-        allocator = torch_memory(device)
-        return Reserve(allocator[1] if allocator is not None else 0)
+        reserved = torch_memory(device)[1]
+        return None if reserved is None else Reserve(reserved)
     allocated = stats.get("allocated_bytes", {}).get("all", {}).get("current")
     count = found["all"]
     adds_up = count["allocated"] - count["freed"] == count["current"]
@@ -196,7 +214,9 @@ def largest_free_bytes(device: torch.device, driver_free_bytes: int) -> int | No
     """
     if device.type != "cuda" or torch.cuda.get_allocator_backend() != "native":
         return None
-    segments = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+    segments = told(torch.cuda.memory_snapshot)
+    if segments is None:
+        return None
     blocks = (b for segment in segments for b in segment["blocks"]
               if segment["device"] == (device.index or 0))
     unused = (int(block["size"]) for block in blocks if block["state"] == "inactive")
@@ -206,4 +226,5 @@ def largest_free_bytes(device: torch.device, driver_free_bytes: int) -> int | No
 def device_name(device: torch.device) -> str:
     """Return the product name that the driver gives, or the device's own name."""
     query = getattr(backend(device), "get_device_name", None)
-    return str(query(device)) if query is not None else str(device)
+    name = told(query, device) if query is not None else None
+    return str(device) if name is None else str(name)

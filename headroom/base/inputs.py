@@ -3,6 +3,7 @@
 No host checks what travels on a wire of any type, and the oldest check little else.
 """
 
+import inspect
 from typing import Any
 
 import torch
@@ -42,12 +43,25 @@ def _expected(node: str, name: str, what: str, value: object) -> ValueError:
 def attribute(value: Any, name: str) -> Any:
     """Return an attribute of an object that we do not know, None where it has none.
 
-    Some raise more than AttributeError; what no object should swallow is raised on.
+    A `__getattr__` of its own is not asked, but for a module's, which finds its parts: ComfyUI's
+    model configurations answer None to everything and warn in the user's log. Some attributes
+    raise more than AttributeError; what no object should swallow is raised on.
     """
     try:
+        if _answers_by_itself(type(value)) and not _has(value, name):
+            return None
         return getattr(value, name, None)
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, LookupError, TypeError, ValueError, OSError, ArithmeticError,
             AssertionError):
         return None
+
+
+def _answers_by_itself(kind: type[Any]) -> bool:
+    return hasattr(kind, "__getattr__") and not issubclass(kind, torch.nn.Module)
+
+
+def _has(value: Any, name: str) -> bool:
+    missing = object()
+    return inspect.getattr_static(value, name, missing) is not missing

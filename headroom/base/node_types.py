@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-GUARDABLE = frozenset({"MODEL", "CLIP", "VAE", "CONTROL_NET", "UPSCALE_MODEL"})
+# A ControlNet has no guard of its own on its wire: that of the model it is sampled with covers it.
+GUARDABLE = frozenset({"MODEL", "CLIP", "VAE", "UPSCALE_MODEL"})
+HANDED_ON = GUARDABLE | {"CONTROL_NET"}
 GUARD_CLASS = "HeadroomOOMGuard"
 _DYNAMIC = "COMFY_"  # V3 types that stand for others: COMFY_MATCHTYPE_V3, COMFY_AUTOGROW_V3 ...
 _SAME = "COMFY_MATCHTYPE"  # hands on what comes
@@ -26,6 +28,9 @@ class NodeType(NamedTuple):
         known = isinstance(number, int) and 0 <= number < len(self.outputs)
         return self.outputs[number] if known else "*"
 
+    def gives_list(self, number: Any) -> bool:
+        return isinstance(number, int) and 0 <= number < len(self.lists) and self.lists[number]
+
     def input(self, name: str) -> str:
         """Return the type of an input; inputs that grow are declared by what precedes the dot."""
         return self.inputs.get(name) or self.inputs.get(name.partition(".")[0], "*")
@@ -33,7 +38,7 @@ class NodeType(NamedTuple):
     @property
     def uses_models(self) -> bool:
         """Whether the node may compute with a model, not only hand it on patched or merged."""
-        return self.is_output or any(not kinds(out) <= GUARDABLE for out in self.outputs)
+        return self.is_output or any(not kinds(out) <= HANDED_ON for out in self.outputs)
 
 
 class Registry(Protocol):

@@ -53,8 +53,11 @@ def getter(prompt: Any) -> GetNode:
 
 
 def is_inserted(node_id: str | None) -> bool:
-    """Return whether this node was put in by us, not by the user."""
-    return node_id is not None and node_id.startswith(INSERTED)
+    """Return whether this node was put in by us, not by the user.
+
+    Loops and other expansions clone nodes under ids of their own, such as "11.0.0." and our id.
+    """
+    return node_id is not None and INSERTED in node_id
 
 
 def is_link(value: Any) -> bool:

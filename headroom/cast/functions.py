@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..base.copies import Copies, follow, is_filled
+from ..base.inputs import attribute
 
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 _CONTAINERS = (dict, list, tuple, set)
@@ -67,8 +68,9 @@ def _is_object(value: Any) -> bool:
     A patcher refers to its model by its nature.
     """
     others = (*_FUNCTIONS, *_CONTAINERS, type, types.ModuleType, torch.nn.Module, torch.Tensor)
-    is_patcher = hasattr(value, "is_clone")
-    return hasattr(value, "__dict__") and not isinstance(value, others) and not is_patcher
+    is_patcher = callable(attribute(value, "is_clone"))
+    has_some = isinstance(attribute(value, "__dict__"), dict)
+    return has_some and not isinstance(value, others) and not is_patcher
 
 
 def _repointed(value: Any, copies: Copies) -> Any:

@@ -1,5 +1,6 @@
 """A CLIP (text encoder) under the OOM Guard: free memory, stream its weights, encode again."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from ..models.find import FoundModel
 from ..models.unload import unload_models
 from . import lessons
 from .choose import RecoveryStep
-from .copies import Guarded, guarded_copy
+from .copies import GuardedMethod, class_method, guarded_copy, plain_copy
 from .explain import Subject
 from .ladder import Ladder, guarded, is_recovering
 from .more_room import MoreRoom
@@ -28,61 +29,76 @@ _SECONDS_ON_CPU = 60.0  # of a large encoder; streaming its weights is always fa
 
 
 def guard_clip(clip: Any, options: GuardOptions) -> Any:
-    """Return a guarded copy of a CLIP with a patcher of its own, as `clone` makes it."""
-    return guarded_copy(clip.clone(), GuardedCLIP, options)
+    """Return a guarded copy of a CLIP; weights and patcher are shared with the original."""
+    return guarded_copy(clip, _METHODS, options)
 
 
-class GuardedCLIP(Guarded):
-    """The methods of a CLIP that the guard stands before."""
+class _Clone(GuardedMethod):
+    """LoRA loaders and others work on a clone, which ComfyUI makes anew: it stays guarded."""
 
-    guard_plan: Plan | None = None  # of the call in progress
-    guard_clone: Any = None  # which encodes on the CPU, during such a call
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return guard_clip(self.unguarded(*args, **kwargs), self.options)
 
-    def clone(self, *args: Any, **kwargs: Any) -> Any:
-        """LoRA loaders and others work on a clone: it stays guarded, once."""
-        clone = super().clone(*args, **kwargs)  # type: ignore[misc]
-        return guarded_copy(clone, GuardedCLIP, self.guard_options)
 
-    def encode_from_tokens(self, *args: Any, **kwargs: Any) -> Any:
-        return self._guarded("encode_from_tokens", *args, **kwargs)
+class _Encode(GuardedMethod):
+    """`encode_from_tokens` and `encode_from_tokens_scheduled`."""
 
-    def encode_from_tokens_scheduled(self, *args: Any, **kwargs: Any) -> Any:
-        return self._guarded("encode_from_tokens_scheduled", *args, **kwargs)
-
-    def load_model(self, *args: Any, **kwargs: Any) -> Any:
-        guard = guard_host()
-        if guard is None or self.guard_plan is None or self.guard_plan.room == 1:
-            return super().load_model(*args, **kwargs)  # type: ignore[misc]
-        patcher: Any = vars(self)["patcher"]
-        guard.load_reserving([patcher], _ALL_BYTES)
-        return patcher
-
-    def _guarded(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        encode = getattr(super(), name)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_recovering():
-            return encode(*args, **kwargs)
-        clip: Any = self
+            return self.unguarded(*args, **kwargs)
+        clip: Any = self.owner
         length = _length(kwargs.get("tokens", next(iter(args), None)))
-        kind = ("encoding", lessons.identity(clip.patcher), length, self.guard_options)
+        kind = ("encoding", lessons.identity(clip.patcher), length, self.options)
         planned = PlannedCall(kind, clip.patcher.load_device, [clip.patcher])
         plan, state = planned.plan, RandomState()
-        self.guard_plan = plan
         began_bytes = 0
+
+        @functools.cache  # read from its file again, where it is dynamic
+        def on_cpu() -> Any | None:
+            guard = guard_host()
+            return None if guard is None else guard.clip_on_cpu(plain_copy(clip))
 
         def call() -> Any:
             nonlocal began_bytes
             began_bytes = _loaded_bytes(clip.patcher.load_device)
-            if not plan.on_cpu:
-                return encode(*args, **kwargs)
-            clip.guard_clone = clip.guard_clone or _on_cpu(clip)
-            return getattr(clip.guard_clone, name)(*args, **kwargs)
+            if plan.on_cpu and on_cpu() is None:
+                plan.on_cpu = False  # another CLIP of its kind could, which an earlier call taught
+            own = on_cpu() if plan.on_cpu else _loading_little(clip) if plan.room > 1 else None
+            encode = self.unguarded if own is None else class_method(own, self.name)
+            return encode(*args, **kwargs)
 
-        try:
-            result = guarded(call, lambda: _ladder(clip, planned, state, lambda: began_bytes))
-        finally:
-            self.guard_plan = clip.guard_clone = None
+        def ladder() -> Ladder:
+            rungs = [LoadAnew(plan, clip.patcher, lambda: began_bytes),
+                     MoreRoom(plan, clip.patcher), EncodeOnCPU(plan, on_cpu)]
+            return _ladder(clip, self.options, planned, state, rungs)
+
+        result = guarded(call, ladder)
         planned.done()
         return result
+
+
+def _loading_little(clip: Any) -> Any | None:
+    """Return a plain copy of a CLIP that loads nothing of its weights that can be streamed."""
+    guard = guard_host()
+    if guard is None:
+        return None
+    copied = plain_copy(clip)
+    vars(copied)["load_model"] = _LoadLittle(clip.patcher, guard)
+    return copied
+
+
+class _LoadLittle:
+    def __init__(self, patcher: Any, guard: Any) -> None:
+        self._patcher = patcher
+        self._guard = guard
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._guard.load_reserving([self._patcher], _ALL_BYTES)
+        return self._patcher
+
+
+_METHODS = {"clone": _Clone, "encode_from_tokens": _Encode,
+            "encode_from_tokens_scheduled": _Encode}
 
 
 class LoadAnew(RecoveryStep):
@@ -125,9 +141,9 @@ class EncodeOnCPU(RecoveryStep):
     name = said("step_on_cpu", "encoding on the CPU")
     is_exact = False
 
-    def __init__(self, plan: Plan, clip: Any) -> None:
+    def __init__(self, plan: Plan, on_cpu: Callable[[], Any | None]) -> None:
         self._plan = plan
-        self._clip = clip
+        self._on_cpu = on_cpu
 
     def spares(self, shortage: Shortage) -> int | None:
         if self._plan.on_cpu or shortage.where == "RAM":
@@ -138,8 +154,7 @@ class EncodeOnCPU(RecoveryStep):
         return _SECONDS_ON_CPU
 
     def take(self, shortage: Shortage, tries_left: int) -> str | None:
-        self._clip.guard_clone = _on_cpu(self._clip)
-        if self._clip.guard_clone is None:
+        if self._on_cpu() is None:
             return None
         self._plan.on_cpu = True
         return ON_CPU
@@ -166,21 +181,15 @@ def _loaded_bytes(device: torch.device) -> int:
     return sum(int(host.unloadable_bytes(entry)) for entry in entries)
 
 
-def _on_cpu(clip: Any) -> Any | None:
-    guard = guard_host()
-    return None if guard is None else guard.clip_on_cpu(clip)
-
-
 def _ladder(
-    clip: Any, planned: PlannedCall, state: RandomState, began: Callable[[], int]
+    clip: Any, options: GuardOptions, planned: PlannedCall, state: RandomState,
+    rungs: list[RecoveryStep],
 ) -> Ladder:
-    options = clip.guard_options
     steps: list[RecoveryStep] = [ReturnMemory()]
     if options.free_other_models:
         steps.append(planned.unload_others)
     if options.offload_weights:
-        steps += [LoadAnew(planned.plan, clip.patcher, began),
-                  MoreRoom(planned.plan, clip.patcher), EncodeOnCPU(planned.plan, clip)]
+        steps += rungs
     name = type(clip.cond_stage_model).__name__
     words = said("doing_encoding", f"text encoding with {name}", model=name)
     subject = Subject(words, options, 1, "", [clip.patcher])

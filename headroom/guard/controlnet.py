@@ -1,4 +1,4 @@
-"""ControlNets under the OOM Guard: retry a failed call, and run their network in pieces."""
+"""ControlNets of a guarded sampling: their networks run in the same pieces as the model."""
 
 import copy
 from collections.abc import Callable
@@ -6,20 +6,8 @@ from typing import Any
 
 import torch
 
-from ..base.said import said
-from ..host.adapter import guard_host
-from . import lessons
-from .choose import RecoveryStep
-from .copies import Guarded, guarded_copy
-from .explain import Subject
-from .ladder import Ladder, guarded, is_recovering
-from .options import GuardOptions
-from .remembered_run import learn_from, recall_into
-from .replay import RandomState
 from .run import GuardedRun
-from .run_steps import SplitBatch
 from .split_batch import Unsplittable, join_rows, rows_of
-from .steps import OffloadWeights, ReturnMemory, UnloadOthers, ladder_of
 
 
 class InPieces:
@@ -84,91 +72,3 @@ def with_splitting_controls(conds: list[Any], run: GuardedRun) -> list[Any]:
 def _with_copy(entry: dict[str, Any], run: GuardedRun) -> dict[str, Any]:
     control = entry.get("control")
     return entry if control is None else {**entry, "control": splitting_copy(control, run)}
-
-
-def guard_control(control: Any, options: GuardOptions) -> Any:
-    """Return a copy of a ControlNet and its chain whose calls recover from out-of-memory errors."""
-    copy_of = guarded_copy(control.copy(), GuardedControl, options)
-    previous = getattr(control, "previous_controlnet", None)
-    return copy_of.set_previous_controlnet(previous)
-
-
-class GuardedControl(Guarded):
-    """The methods of a ControlNet that the guard stands before."""
-
-    guard_run: GuardedRun | None = None  # of the sampling in progress
-    guard_kind: tuple[Any, int | None] = (None, None)  # of its calls, and the room they begin with
-    previous_controlnet: Any = None
-
-    def copy(self) -> Any:
-        """The nodes that apply a ControlNet work on a copy: it stays guarded."""
-        made = super().copy()  # type: ignore[misc]
-        return guarded_copy(made, GuardedControl, self.guard_options)
-
-    def set_previous_controlnet(self, controlnet: Any) -> Any:
-        """Chain another one behind this one, guarded too: a failed call resets the whole chain."""
-        if controlnet is not None and not isinstance(controlnet, GuardedControl):
-            controlnet = guarded_copy(controlnet, GuardedControl, self.guard_options)
-        return super().set_previous_controlnet(controlnet)  # type: ignore[misc]
-
-    def cleanup(self) -> None:
-        self.guard_run = None
-        super().cleanup()  # type: ignore[misc]
-
-    def get_control(self, x_noisy: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        """x_noisy: (B, ...) joined as for the model; returns the control tensors."""
-        if is_recovering():
-            return super().get_control(x_noisy, *args, **kwargs)  # type: ignore[misc]
-        run = self.guard_run = self.guard_run or self._begun(x_noisy)
-        run.start_step(x_noisy.shape[0])
-        state = RandomState()
-
-        def call() -> Any:
-            if run.limit is None:
-                return super(GuardedControl, self).get_control(  # type: ignore[misc]
-                    x_noisy, *args, **kwargs)
-            return splitting_copy(self, run).get_control(x_noisy, *args, **kwargs)
-
-        def as_at_first() -> None:
-            state.restore()
-            run.copies.clear()
-            _forget_hints(self)
-            guard = guard_host()
-            if guard is not None:
-                guard.revive_dynamic(guard.currently_used())
-
-        result = guarded(call, lambda: _ladder(self, run, x_noisy, as_at_first))
-        learn_from(run, *self.guard_kind)
-        return result
-
-    def _begun(self, x: torch.Tensor) -> GuardedRun:
-        """Return the run of a sampling that begins: with what an earlier one of its kind taught."""
-        run, models = GuardedRun(), self.get_models()  # type: ignore[attr-defined]
-        names = tuple(lessons.identity(patcher) for patcher in models)
-        kind = ("control", names, tuple(x.shape), self.guard_options)
-        self.guard_kind = (kind, lessons.room_bytes(x.device))
-        recall_into(run, *self.guard_kind)
-        return run
-
-
-def _forget_hints(control: Any) -> None:
-    """Drop the prepared hints of our copies: one caught half-made would pass for ready."""
-    while control is not None:
-        control.cond_hint = None
-        control = control.previous_controlnet
-
-
-def _ladder(
-    control: Any, run: GuardedRun, x: torch.Tensor, before_retry: Callable[[], None]
-) -> Ladder:
-    guard, options = guard_host(), control.guard_options
-    steps: list[RecoveryStep] = [ReturnMemory()]
-    if guard is not None and options.free_other_models:
-        steps.append(UnloadOthers(lambda: [*guard.currently_used(), *control.get_models()]))
-    if options.offload_weights:
-        steps.append(OffloadWeights(control.get_models))
-    if options.split_batch:
-        steps.append(SplitBatch(run))
-    doing = said("doing_controlnet", "a ControlNet")
-    subject = Subject(doing, options, x.shape[0], "", control.get_models())
-    return ladder_of(subject, steps, before_retry, noted=run.lacked)

@@ -10,13 +10,13 @@ from ..base.device import MIB
 from ..base.said import Said, joined, said
 from ..base.tensors import module_tensors
 from ..host.adapter import current_host
-from ..measure.nvml import other_processes_mib
+from ..measure.other_processes import other_processes
 from ..measure.report import mib_text
 from ..measure.snapshot import DeviceMemory, Snapshot
 from .options import GuardOptions
 from .recovery import Recovery, tried_text
 
-_NOTABLE_MIB = 256.0  # another process below this is hardly the reason
+_NOTABLE_BYTES = 256 * MIB  # another process below this is hardly the reason
 
 
 @dataclass(frozen=True)
@@ -162,13 +162,11 @@ def _switches(subject: Subject) -> Iterator[str]:
 
 
 def _other_programs(device: DeviceMemory) -> Iterator[str]:
-    found = other_processes_mib(torch.device(device.device))
-    if not found:
-        return
-    process, used_mib = max(found.items(), key=lambda item: item[1])
-    if used_mib >= _NOTABLE_MIB:
-        text = f"closing process {process}, which holds {used_mib:,.0f} MiB of the same GPU"
-        yield said("try_closing", text, process=str(process), used_mib=used_mib)
+    for other in other_processes(torch.device(device.device))[:1]:
+        if other.used_bytes >= _NOTABLE_BYTES:
+            held = other.used_bytes / MIB
+            text = f"closing {other.name}, which holds {held:,.0f} MiB of the same GPU"
+            yield said("try_closing", text, process=other.name, used_mib=held)
 
 
 def _is_float32(patchers: Sequence[Any]) -> bool:

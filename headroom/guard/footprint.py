@@ -11,7 +11,7 @@ import torch
 
 from ..base import device as devices
 from ..host.adapter import guard_host
-from ..measure.snapshot import DeviceMemory, measure_device
+from ..measure.snapshot import measure_device
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Measuring:
         by itself: PyTorch sets its release threshold to the highest number.
         """
         after = measure_device(self._device)
-        room, cached, before = after.room_bytes, _unused(after), _unused(self._before)
+        room, cached, before = after.room_bytes, after.unused_bytes, self._before.unused_bytes
         came_back = _returned(self._device)
         if room is None or cached is None or before is None:
             return None
@@ -63,9 +63,3 @@ def _returned(device: torch.device) -> int | None:
     """Return the bytes that torch's allocator has given back to the driver so far."""
     reserve = devices.torch_reserve(device)
     return None if reserve is None else reserve.returned_bytes
-
-
-def _unused(memory: DeviceMemory) -> int | None:
-    if memory.reserved_bytes is None or memory.allocated_bytes is None:
-        return None
-    return memory.reserved_bytes - memory.allocated_bytes

@@ -5,20 +5,26 @@ from typing import Any
 from ..base.choices import expect_choice
 from ..base.inputs import expect_flag, expect_whole
 from ..base.prompt_graph import is_inserted
+from ..base.said import said
 from ..host.adapter import guard_host
-from ..measure.journal import executing_node
+from ..measure.journal import executing_node, note_action
 from .clip import guard_clip
-from .controlnet import guard_control
 from .model import guard_model
 from .options import GuardOptions, Prefer
 from .upscaler import guard_upscaler
 from .vae import guard_vae
 
+_CONTROL_NET = said("guard_control_net", (
+    "a ControlNet is guarded by the OOM Guard on the MODEL that is sampled with it, and came out "
+    "as it came in: connect a guard there"
+))
+
 
 def guard(value: Any, options: GuardOptions) -> Any:
     """Return `value` guarded against out-of-memory errors; the same kind, the original untouched.
 
-    MODEL, VAE, CLIP, CONTROL_NET or UPSCALE_MODEL. Guarding twice is guarding once.
+    MODEL, VAE, CLIP, CONTROL_NET or UPSCALE_MODEL. Guarding twice is guarding once. A ControlNet
+    comes out as it came in: the sampling that uses it guards it, by the guard on its MODEL.
     Raises ValueError for anything else, and for a VAE or attempt count that cannot work; but where
     a guard was put in without the user's doing, such a value passes as it would without it.
     """
@@ -28,7 +34,8 @@ def guard(value: Any, options: GuardOptions) -> Any:
     for name in ("free_other_models", "offload_weights", "split_batch", "tile_vae"):
         expect_flag("OOM Guard", name, getattr(options, name))
     expect_whole("OOM Guard", "max_attempts", options.max_attempts, least=1)
-    if is_inserted(executing_node()[1]) and not _can_be_guarded(value, kind):
+    is_ours = is_inserted(executing_node()[1])
+    if is_ours and not _can_be_guarded(value, kind):
         return value
     if host is None or kind is None:
         came = "nothing" if value is None else f"a {type(value).__name__}"
@@ -43,7 +50,9 @@ def guard(value: Any, options: GuardOptions) -> Any:
     if kind == "CLIP":
         return guard_clip(value, options)
     if kind == "CONTROL_NET":
-        return guard_control(value, options)
+        if not is_ours:
+            note_action("guard", 0.0, _CONTROL_NET)
+        return value
     return guard_upscaler(value, options)
 
 

@@ -187,7 +187,8 @@ class _Climb(Generic[T]):
                     self._tries += 1
                     ladder.tidy()
                 garbage = sum(step.freed_already(shortage) for step in chosen) / MIB
-                return Attempt(joined(" and ", done), freed_mib(clean, snapshot()) + garbage)
+                freed = (freed_mib(clean, snapshot()) or 0.0) + garbage
+                return Attempt(joined(" and ", done), freed)
         self._recovery.untried = [
             _untried(step.name, step.why_not(shortage))
             for step in ladder.steps if id(step) not in self._taken

@@ -76,13 +76,16 @@ def note_remembered(words: Sequence[str]) -> None:
 def room_bytes(device: torch.device) -> int | None:
     """Return the bytes that a call could have there with no weights of ComfyUI's on the device.
 
-    Costs some tens of microseconds. None on the CPU.
+    Costs some tens of microseconds. None on the CPU, and where the driver cannot tell.
     """
     host = current_host()
     if host is None or device.type == "cpu":
+        return None
+    available: int | None = host.available_bytes(device)
+    if available is None:
         return None
     loaded = sum(
         host.unloadable_bytes(entry) for entry in host.loaded_entries()
         if same_device(entry.device, device)
     )
-    return int(host.available_bytes(device)) + int(loaded)
+    return available + int(loaded)

@@ -106,12 +106,16 @@ def shortage_of(failure: Failure, used: Sequence[torch.device], clean: Snapshot)
     if left is None or room is None:
         return Shortage(failure.where, device, asked)
     own = max(0, room - left)
-    freed = failure.memory.used_bytes - clean.used_bytes
+    freed = _in_use(failure.memory) - _in_use(clean)
     return Shortage(
         failure.where, device, asked, None if asked is None else asked - left,
         None if asked is None else asked + own, room, max(0, freed - own), full.dynamic_bytes or 0,
         failure.buffers_bytes, _lacking(asked, full, now, room),
     )
+
+
+def _in_use(memory: Snapshot) -> int:
+    return sum(device.used_bytes or 0 for device in memory.devices)
 
 
 def _lacking(asked: int | None, held: DeviceMemory, now: DeviceMemory, room: int) -> int | None:

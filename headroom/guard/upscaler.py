@@ -7,7 +7,7 @@ import torch
 from ..base.said import said
 from ..host.adapter import guard_host
 from .choose import RecoveryStep
-from .copies import Guarded, guarded_copy
+from .copies import GuardedMethod, guarded_copy
 from .explain import Subject
 from .ladder import Ladder, guarded, is_recovering
 from .options import GuardOptions
@@ -18,6 +18,7 @@ from .tiles import FewerImages, SmallerTiles, images_apart, joined
 
 _SMALLEST_TILE = 32
 _OVERLAP = 16
+_LOADING = said("doing_loading_upscaler", "loading an upscale model")
 
 
 def guard_upscaler(descriptor: Any, options: GuardOptions) -> Any:
@@ -25,36 +26,37 @@ def guard_upscaler(descriptor: Any, options: GuardOptions) -> Any:
 
     The node that uses it halves its own tiles down to 128 pixels; this goes on to 32.
     """
-    return guarded_copy(descriptor, GuardedUpscaler, options)
-
-LOADING = said("doing_loading_upscaler", "loading an upscale model")
+    return guarded_copy(descriptor, {"to": _Move, "_call_fn": _Call}, options)
 
 
-class GuardedUpscaler(Guarded):
-    """The methods of a descriptor that the guard stands before."""
+class _Move(GuardedMethod):
+    """Move the network; older nodes do so before they call it."""
 
-    def to(self, *args: Any, **kwargs: Any) -> Any:
-        """Move the network; older nodes do so before they call it."""
-        move = super().to  # type: ignore[misc]
-        return guarded(lambda: move(*args, **kwargs), lambda: _loading(self))
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        guarded(lambda: self.unguarded(*args, **kwargs), lambda: _loading(self.options))
+        return self.owner
 
-    def __call__(self, image: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+
+class _Call(GuardedMethod):
+    """What a descriptor calls its network with, its one attribute that is a function."""
+
+    def __call__(self, model: Any, image: torch.Tensor) -> Any:
         """image: (B, C, H, W); returns (B, C, H * scale, W * scale)."""
-        base = super().__call__  # type: ignore[misc]
         if is_recovering():
-            return base(image, *args, **kwargs)
-        kind = ("upscaling", type(vars(self).get("model")).__name__, tuple(image.shape),
-                str(image.dtype), str(image.device), self.guard_options)
-        planned = PlannedCall(kind, image.device, _patchers(self))
+            return self.unguarded(model, image)
+        kind = ("upscaling", type(model).__name__, tuple(image.shape),
+                str(image.dtype), str(image.device), self.options)
+        planned = PlannedCall(kind, image.device, _patchers(self.owner))
         plan, state = planned.plan, RandomState()
         plan.seen = int(image.shape[0])
         tiles = SmallerTiles(plan, image.shape[-2:], _SMALLEST_TILE)
 
         def call() -> torch.Tensor:
             if plan.tile is not None:
-                return _in_tiles(self, image, plan.tile, lambda tile: base(tile, *args, **kwargs))
-            parts = images_apart(image, plan.images)
-            return joined([base(part, *args, **kwargs) for part in parts])
+                return _in_tiles(self.owner, image, plan.tile,
+                                 lambda tile: self.unguarded(model, tile))
+            return joined([self.unguarded(model, part)
+                           for part in images_apart(image, plan.images)])
 
         result = guarded(call, lambda: _ladder(self, planned, tiles, image, state))
         planned.done(tiles)
@@ -73,12 +75,11 @@ def _in_tiles(descriptor: Any, image: torch.Tensor, tile: int, function: Any) ->
     return scaled.to(image.dtype)
 
 
-def _loading(descriptor: Any) -> Ladder:
-    options = descriptor.guard_options
+def _loading(options: GuardOptions) -> Ladder:
     steps: list[RecoveryStep] = [ReturnMemory()]
     if options.free_other_models:
         steps.append(UnloadOthers(lambda: []))
-    return ladder_of(Subject(LOADING, options), steps)
+    return ladder_of(Subject(_LOADING, options), steps)
 
 
 def _patchers(descriptor: Any) -> list[Any]:
@@ -87,11 +88,11 @@ def _patchers(descriptor: Any) -> list[Any]:
 
 
 def _ladder(
-    descriptor: Any, planned: PlannedCall, tiles: SmallerTiles, image: torch.Tensor,
+    call: GuardedMethod, planned: PlannedCall, tiles: SmallerTiles, image: torch.Tensor,
     state: RandomState,
 ) -> Ladder:
-    guard, options = guard_host(), descriptor.guard_options
-    patchers = _patchers(descriptor)
+    guard, options = guard_host(), call.options
+    patchers = _patchers(call.owner)
     steps: list[RecoveryStep] = [ReturnMemory()]
     if options.free_other_models:
         steps.append(planned.unload_others)

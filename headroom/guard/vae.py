@@ -9,7 +9,7 @@ from ..base.said import said
 from ..host.adapter import guard_host
 from . import lessons
 from .choose import RecoveryStep
-from .copies import Guarded, guarded_copy
+from .copies import GuardedMethod, guarded_copy
 from .explain import Subject
 from .ladder import Ladder, guarded, is_recovering
 from .more_room import MoreRoom
@@ -36,71 +36,74 @@ def guard_vae(vae: Any, options: GuardOptions) -> Any:
     Weights, patcher and settings are shared with the original. Without a failure the results are
     the very same; tiles, the last resort, can change a picture slightly.
     """
-    return guarded_copy(vae, GuardedVAE, options)
+    return guarded_copy(vae, _METHODS, options)
 
 
-class GuardedVAE(Guarded):
-    """The methods of a VAE that the guard stands before."""
-
-    def decode(self, samples_in: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+class _Decode(GuardedMethod):
+    def __call__(self, samples_in: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """samples_in: (B, C, ...) latents; returns (B, ..., channels) pixels."""
         if is_recovering():
-            return super().decode(samples_in, *args, **kwargs)  # type: ignore[misc]
-        work = _Work(self, "decode", samples_in)
+            return self.unguarded(samples_in, *args, **kwargs)
+        vae = self.owner
+        work = _Work(self, samples_in)
 
         def call() -> Any:
             if work.plan.tile is not None:
-                return in_tiles(self, work.plan, "decode_tiled", _as_decoded(self, samples_in))
-            return whole(self, work.plan, "decode", samples_in, *args, **kwargs)
+                return in_tiles(vae, work.plan, "decode_tiled", _as_decoded(vae, samples_in))
+            return whole(self, work.plan, samples_in, *args, **kwargs)
 
-        return work.recovered(call, _images_are_apart(self))
+        return work.recovered(call, _images_are_apart(vae))
 
-    def encode(self, pixel_samples: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+
+class _Encode(GuardedMethod):
+    def __call__(self, pixel_samples: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """pixel_samples: (B, H, W, channels) or (B, T, H, W, channels); returns latents."""
         if is_recovering():
-            return super().encode(pixel_samples, *args, **kwargs)  # type: ignore[misc]
-        work = _Work(self, "encode", pixel_samples)
+            return self.unguarded(pixel_samples, *args, **kwargs)
+        vae = self.owner
+        work = _Work(self, pixel_samples)
 
         def call() -> Any:
             if work.plan.tile is not None:
-                return in_tiles(self, work.plan, "encode_tiled", pixel_samples)
-            return whole(self, work.plan, "encode", pixel_samples, *args, **kwargs)
+                return in_tiles(vae, work.plan, "encode_tiled", pixel_samples)
+            return whole(self, work.plan, pixel_samples, *args, **kwargs)
 
-        return work.recovered(call, _batch_is_images(self, pixel_samples))
+        return work.recovered(call, _batch_is_images(vae, pixel_samples))
 
-    def decode_tiled(self, samples: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        """samples: (B, C, ...) latents; the tiles asked for, and smaller ones only if they fail."""
-        if is_recovering():
-            return super().decode_tiled(samples, *args, **kwargs)  # type: ignore[misc]
-        asked = int(kwargs.get("tile_x") or next(iter(args), None) or _HOST_LATENT_TILE)
-        work = _Work(self, "decode_tiled", samples, asked)
+
+class _Tiled(GuardedMethod):
+    """`decode_tiled` and `encode_tiled`: the tiles asked for, smaller ones only if they fail."""
+
+    def __call__(self, value: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        """value: latents (B, C, ...) or pixels (B, ..., channels), as for the method without."""
+        if is_recovering() or self.own is not None:
+            return self.unguarded(value, *args, **kwargs)
+        own = _HOST_LATENT_TILE if self.name == "decode_tiled" else _HOST_TILE
+        asked = int(kwargs.get("tile_x") or next(iter(args), None) or own)
+        work = _Work(self, value, asked)
         return work.recovered(
-            lambda: in_tiles(self, work.plan, "decode_tiled", samples, *args, **kwargs)
+            lambda: in_tiles(self.owner, work.plan, self.name, value, *args, **kwargs)
         )
 
-    def encode_tiled(self, pixel_samples: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        """pixel_samples: (B, ..., channels); the tiles asked for, smaller if they fail."""
-        if is_recovering():
-            return super().encode_tiled(pixel_samples, *args, **kwargs)  # type: ignore[misc]
-        asked = int(kwargs.get("tile_x") or next(iter(args), None) or _HOST_TILE)
-        work = _Work(self, "encode_tiled", pixel_samples, asked)
-        return work.recovered(
-            lambda: in_tiles(self, work.plan, "encode_tiled", pixel_samples, *args, **kwargs)
-        )
+
+_METHODS = {"decode": _Decode, "encode": _Encode, "decode_tiled": _Tiled, "encode_tiled": _Tiled}
 
 
 class _Work:
     """One call of a VAE: its plan, its tiles and its ladder."""
 
     def __init__(
-        self, vae: Any, name: str, value: torch.Tensor, below: int | None = None
+        self, method: GuardedMethod, value: torch.Tensor, below: int | None = None
     ) -> None:
+        vae, name = method.owner, method.name
         self._vae = vae
+        self._options = method.options
+        self._is_own = method.own is None
         self._value = value
         self._is_decode = name.startswith("decode")
         device = vae.patcher.load_device
         kind = (name, lessons.identity(vae.patcher), tuple(value.shape), below, str(value.dtype),
-                vae.guard_options)
+                method.options)
         self._planned = PlannedCall(kind, device, [vae.patcher])
         self.plan = self._planned.plan
         self.plan.unit = _compression(vae) if self._is_decode and value.ndim > 3 else 1
@@ -115,15 +118,15 @@ class _Work:
         return result
 
     def _ladder(self, state: RandomState, has_images: bool) -> Ladder:
-        vae, options = self._vae, self._vae.guard_options
+        vae, options = self._vae, self._options
         steps: list[RecoveryStep] = [ReturnMemory()]
         if options.free_other_models:
             steps.append(self._planned.unload_others)
         if options.offload_weights:
             steps.append(MoreRoom(self.plan, vae.patcher))
-        if options.split_batch and has_images:
+        if options.split_batch and has_images and self._is_own:
             steps.append(FewerImages(self.plan, self._probably_needs))
-        if options.tile_vae:
+        if options.tile_vae and self._is_own:
             steps.append(self._tiles)
 
         def as_at_first() -> None:
@@ -143,7 +146,7 @@ class _Work:
         name = type(vae.first_stage_model).__name__
         words = said(f"doing_vae_{doing}", f"a VAE {doing} with {name}", model=name)
         size = "x".join(str(side) for side in reversed(sides))
-        return Subject(words, vae.guard_options, shape[0], size, [vae.patcher], can_tile=True)
+        return Subject(words, self._options, shape[0], size, [vae.patcher], can_tile=True)
 
 
     def _needs(self, tile: int | None = None) -> float:

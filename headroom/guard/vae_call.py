@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from .copies import Guarded, plain_copy
+from .copies import GuardedMethod, class_method, plain_copy
 from .errors import CANDIDATES, TORCH_OOM, is_out_of_memory
 from .plan import Plan
 from .tiles import images_apart, joined, overlap_of
@@ -23,18 +23,13 @@ class _WantsTiles(Exception):
     """ComfyUI wanted to tile. It does not take this for an out-of-memory error, so it gets out."""
 
 
-class _WholeOnly(Guarded):
-    """Every method that ComfyUI's `decode` and `encode` fall back to leads out of them."""
-
-    def _no_tiles(self, *args: Any, **kwargs: Any) -> Any:
-        raise _WantsTiles
-
-    decode_tiled_ = decode_tiled_1d = decode_tiled_3d = _decode_tiled_owned = _no_tiles
-    encode_tiled_ = encode_tiled_1d = encode_tiled_3d = _encode_tiled_owned = _no_tiles
+# Every method that ComfyUI's `decode` and `encode` fall back to leads out of them.
+_FALLBACKS = [f"{name}_{how}" for name in ("decode_tiled", "encode_tiled")
+              for how in ("", "1d", "3d")] + ["_decode_tiled_owned", "_encode_tiled_owned"]
 
 
-class _AsItIs(Guarded):
-    """Nothing in the way: the copy behaves as the unguarded VAE."""
+def _no_tiles(*args: Any, **kwargs: Any) -> Any:
+    raise _WantsTiles
 
 
 class _Watched:
@@ -65,19 +60,27 @@ class _Watched:
         raise _WantsTiles
 
 
-def whole(vae: Any, plan: Plan, name: str, value: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Return `vae.<name>(value)` in parts of the plan's images, without tiles.
+def whole(
+    method: GuardedMethod, plan: Plan, value: torch.Tensor, *args: Any, **kwargs: Any
+) -> Any:
+    """Return what `method` gives for `value` in parts of the plan's images, without tiles.
 
-    Raises the out-of-memory error that would have made ComfyUI tile.
+    Raises the out-of-memory error that would have made ComfyUI tile. What another pack has set in
+    the place of the method is called as it is.
     """
+    if method.own is not None:
+        return method.own(value, *args, **kwargs)
+    vae, name = method.owner, method.name
+
     def one(part: torch.Tensor) -> torch.Tensor:
-        return _whole(vae, plan, lambda work: getattr(work, name)(part, *args, **kwargs))
+        return _whole(vae, plan, lambda work: class_method(work, name)(part, *args, **kwargs))
 
     return joined([one(part) for part in images_apart(value, plan.images)])
 
 
 def _whole(vae: Any, plan: Plan, call: Callable[[Any], torch.Tensor]) -> torch.Tensor:
-    work = _work_copy(vae, _WholeOnly, plan)
+    work = _work_copy(vae, plan)
+    vars(work).update(dict.fromkeys(_FALLBACKS, _no_tiles))
     watched = _Watched(vae.first_stage_model, plan)
     work.first_stage_model = watched
     try:
@@ -101,12 +104,12 @@ def in_tiles(
         args = ()
     if plan.frames is not None:
         given.update(tile_t=plan.frames, overlap_t=max(1, plan.frames // 4))
-    return getattr(_work_copy(vae, _AsItIs, plan), name)(value, *args, **given)
+    return class_method(_work_copy(vae, plan), name)(value, *args, **given)
 
 
-def _work_copy(vae: Any, mixin: type[Guarded], plan: Plan) -> Any:
+def _work_copy(vae: Any, plan: Plan) -> Any:
     """Return a copy that keeps the plan's room free of weights when it loads itself."""
-    work = plain_copy(vae, mixin)
+    work = plain_copy(vae)
     for name in ("memory_used_decode", "memory_used_encode"):
         estimate = getattr(vae, name, None)
         if estimate is not None and plan.room > 1:

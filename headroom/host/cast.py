@@ -12,6 +12,7 @@ import comfy.model_management as mm
 import torch
 
 from ..base.copies import Copies, follow
+from ..base.inputs import attribute
 from ..base.said import said
 from . import core as host
 
@@ -40,7 +41,7 @@ def shared_parts(module: torch.nn.Module) -> list[Any]:
         value
         for part in module.modules()
         for name, value in vars(part).items()
-        if name in ("model_config", "latent_format") or hasattr(value, "is_clone")
+        if name in ("model_config", "latent_format") or callable(attribute(value, "is_clone"))
     ]
 
 

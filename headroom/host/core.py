@@ -45,9 +45,13 @@ def compute_device() -> torch.device:
     return device
 
 
-def available_bytes(device: torch.device) -> int:
-    """Return the bytes a new tensor could get on `device` (RAM for the CPU), by ComfyUI's count."""
-    return int(mm.get_free_memory(device))
+def available_bytes(device: torch.device) -> int | None:
+    """Return the bytes a new tensor could get on `device` (RAM for the CPU), by ComfyUI's count.
+
+    None where its driver cannot tell.
+    """
+    found = devices.told(mm.get_free_memory, device)
+    return None if found is None else int(found)
 
 
 def dynamic_bytes(device: torch.device) -> int | None:

@@ -23,6 +23,7 @@ from server import PromptServer
 from ..base.file_identity import Code, code_of
 from ..base.prompt_graph import ClassInfo
 from . import files as host_files
+from .node_cache import asked_about
 
 CORE_MODULES = ("nodes", "comfy_extras")
 NUMERIC_FLAGS = (
@@ -145,6 +146,9 @@ def running_prompt() -> tuple[Mapping[str, Any], str] | None:
     server = getattr(PromptServer, "instance", None)
     if context is None or server is None:
         return None
+    asked = asked_about.get()
+    if asked is not None:
+        return asked, context.node_id
     for item in server.prompt_queue.get_current_queue_volatile()[0]:
         if item[1] == context.prompt_id and context.node_id in item[2]:
             return item[2], context.node_id

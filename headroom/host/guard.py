@@ -17,6 +17,7 @@ import comfy.utils
 import torch
 from comfy.patcher_extension import WrappersMP
 
+from ..base.inputs import attribute
 from . import core as host
 from .sampling import (
     additional_models,
@@ -97,9 +98,9 @@ def wire_type_of(value: Any) -> str | None:
     if isinstance(value, comfy.controlnet.ControlBase):
         return "CONTROL_NET"
     if hasattr(value, "add_wrapper_with_key"):
-        return "MODEL" if hasattr(value.model, "apply_model") else None
+        return "MODEL" if hasattr(attribute(value, "model"), "apply_model") else None
     # spandrel's ImageModelDescriptor; the library need not be there.
-    if callable(value) and hasattr(value, "model") and hasattr(value, "scale"):
+    if callable(getattr(value, "_call_fn", None)) and hasattr(value, "model"):
         return "UPSCALE_MODEL"
     return None
 
@@ -197,7 +198,8 @@ def make_room(patchers: Sequence[Any], room_bytes: int) -> int:
     classic = [patcher for patcher in patchers if not host.is_dynamic(patcher)]
     freed = 0
     for device in {patcher.load_device for patcher in classic if patcher.load_device.type != "cpu"}:
-        missing = room_bytes - host.available_bytes(device)
+        available = host.available_bytes(device)
+        missing = 0 if available is None else room_bytes - available
         if missing > 0:
             here = [patcher for patcher in classic if patcher.load_device == device]
             freed += offload_weights(here, missing)

@@ -1,7 +1,6 @@
 """ComfyUI's queue and history, used as its own /prompt route uses them."""
 
 import asyncio
-import copy
 import inspect
 import time
 from collections.abc import Mapping
@@ -10,10 +9,12 @@ from typing import Any
 import comfy.cli_args
 import comfy.model_management as mm
 import execution
-from comfy_execution.progress import get_progress_state
 from server import PromptServer
 
 from .core import accepts
+from .node_cache import cached_now as cached_now
+from .node_cache import caches_of as caches_of
+from .node_cache import change_marks as change_marks
 
 VALIDATE_SECONDS = 120.0
 
@@ -65,7 +66,7 @@ def put_first(
     with queue.mutex:
         _, queued = queue.get_current_queue_volatile()
         number = number_between(after, [item[0] for item in queued])
-        queue.put((number, prompt_id, dict(prompt), extra, outputs, dict(sensitive)))
+        queue.put((number, prompt_id, prompt, extra, outputs, dict(sensitive)))
 
 
 def number_between(after: float, queued: list[float]) -> float:
@@ -102,24 +103,6 @@ def interrupt_is_asked() -> bool:
 def keeps_no_results() -> bool:
     """Return whether this server was started to keep no node's result."""
     return bool(getattr(comfy.cli_args.args, "cache_none", False))
-
-
-def uncacheable_nodes(prompt_id: str) -> frozenset[str]:
-    """Return the nodes of the last prompt whose fingerprint was NaN: they always run again.
-
-    ComfyUI notes the fingerprint in the node itself while it makes the cache keys.
-    """
-    registry = get_progress_state()
-    if registry.prompt_id != prompt_id:
-        return frozenset()
-    prompt = copy.copy(registry.dynprompt.get_original_prompt())
-    return frozenset(name for name, node in prompt.items() if _is_nan(node.get("is_changed")))
-
-
-def _is_nan(fingerprint: Any) -> bool:
-    if isinstance(fingerprint, (list, tuple)):
-        return any(_is_nan(value) for value in fingerprint)
-    return isinstance(fingerprint, float) and fingerprint != fingerprint
 
 
 def send_event(event: str, data: dict[str, Any], client_id: str | None) -> None:

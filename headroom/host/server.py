@@ -82,7 +82,8 @@ async def _clears_the_queue(request: web.Request) -> bool:
 def before_prompt_is_validated(change: Callable[[Any, dict[str, Any]], Any]) -> None:
     """Let `change(json, browser settings)` give the posted prompt that ComfyUI is to take.
 
-    The settings are those of the user who posts it, as the browser keeps them on the server.
+    The settings are those of the user who posts it, as the browser keeps them on the server. What
+    other packs do to a posted prompt is done before: `change` comes after all their handlers.
     """
 
     async def remember(request: web.Request, handler: Handler) -> Any:
@@ -91,7 +92,9 @@ def before_prompt_is_validated(change: Callable[[Any, dict[str, Any]], Any]) -> 
         return await handler(request)
 
     _add_middleware(remember)
-    PromptServer.instance.add_on_prompt_handler(lambda data: change(data, browser_settings()))
+    when_about_to_listen(lambda: PromptServer.instance.add_on_prompt_handler(
+        lambda data: change(data, browser_settings())
+    ))
 
 
 def browser_settings() -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What the host tells about runs and their nodes, in types of our own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -27,6 +27,13 @@ class Outcome:
     status: RunStatus
     failed_node_id: str | None = None
     cached_node_ids: tuple[str, ...] = ()
+
+
+class Cached(NamedTuple):
+    """The nodes with a result in the node cache, and the change mark of each node that has one."""
+
+    nodes: frozenset[str]
+    marks: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

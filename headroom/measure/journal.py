@@ -24,12 +24,15 @@ _OUTCOMES = {None: "trying again", True: "recovered", False: "not enough yet"}
 
 @dataclass(frozen=True)
 class Action:
-    """One thing a node (or an HTTP call: node_id None) did to memory."""
+    """One thing a node (or an HTTP call: node_id None) did to memory.
+
+    `freed_mib` None: neither torch nor a driver tells.
+    """
 
     prompt_id: str | None
     node_id: str | None
     action: str
-    freed_mib: float
+    freed_mib: float | None
     text: str
 
 
@@ -108,7 +111,7 @@ def executing_node() -> tuple[str | None, str | None]:
     return found
 
 
-def note_action(action: str, freed_mib: float, text: str) -> None:
+def note_action(action: str, freed_mib: float | None, text: str) -> None:
     """Tell the listeners that the running node did `action`."""
     prompt_id, node_id = executing_node()
     _tell(Action(prompt_id, node_id, action, freed_mib, text))

@@ -1,13 +1,22 @@
 """What NVML tells about NVIDIA cards: it needs no CUDA in this process, and knows the others'."""
 
 import os
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-import psutil
 import torch
 
-from ..base.device import MIB, is_started
+from ..base.device import is_started, told
+
+Answer = TypeVar("Answer")
+
+
+class CardProcess(NamedTuple):
+    """A process that computes on a card; `used_bytes` None where the driver does not tell."""
+
+    number: int
+    used_bytes: int | None
 
 
 def card_memory(device: torch.device) -> tuple[int, int] | None:
@@ -16,34 +25,21 @@ def card_memory(device: torch.device) -> tuple[int, int] | None:
     Total is without what driver and firmware keep for themselves, as CUDA counts it, where the
     driver tells that (`nvmlMemory_v2_t`).
     """
-    nvml, card = _card(device)
-    if nvml is None or card is None:
+    info = _ask(device, _memory_info)
+    if info is None:
         return None
-    info = _memory_info(nvml, card)
     return int(info.free), int(info.total) - int(getattr(info, "reserved", 0))
 
 
 def card_name(device: torch.device) -> str | None:
     """Return the product name of the card behind `device`, None where NVML cannot tell."""
-    nvml, card = _card(device)
-    return None if nvml is None or card is None else _text(nvml.nvmlDeviceGetName(card))
+    return _ask(device, lambda nvml, card: _text(nvml.nvmlDeviceGetName(card)))
 
 
-def other_processes_mib(device: torch.device) -> dict[int, float]:
-    """Return {process id: MiB} of the other processes on the card, as NVML tells; empty if not."""
-    nvml, card = _card(device)
-    if nvml is None or card is None:
-        return {}
-    try:
-        found = nvml.nvmlDeviceGetComputeRunningProcesses(card)
-    except nvml.NVMLError:
-        return {}  # not every driver lists processes
-    own = psutil.Process().pid
-    return {
-        int(entry.pid): int(entry.usedGpuMemory) / MIB
-        for entry in found
-        if entry.pid != own and entry.usedGpuMemory
-    }
+def card_processes(device: torch.device) -> list[CardProcess]:
+    """Return the processes on the card, this one too; in a container with the host's numbers."""
+    found = _ask(device, lambda nvml, card: nvml.nvmlDeviceGetComputeRunningProcesses(card))
+    return [CardProcess(int(entry.pid), entry.usedGpuMemory) for entry in found or []]
 
 
 @lru_cache(maxsize=1)
@@ -60,25 +56,26 @@ def _nvml() -> Any | None:
     return pynvml
 
 
-def _card(device: torch.device) -> tuple[Any | None, Any | None]:
-    """Return NVML and the card behind `device`, None for what cannot be told for sure."""
-    nvml = _nvml() if device.type == "cuda" else None
+def _ask(device: torch.device, query: Callable[[Any, Any], Answer]) -> Answer | None:
+    """Return what `query(NVML, card)` answers for the card behind `device`, None if it cannot."""
+    is_nvidia = device.type == "cuda" and torch.version.hip is None
+    nvml = _nvml() if is_nvidia else None
     if nvml is None:
-        return None, None
+        return None
     try:
-        if is_started("cuda"):
-            return nvml, _card_in_use(nvml, device)
-        return nvml, _untouched_card(nvml, device.index or 0)
+        card = _card(nvml, device)
+        return None if card is None else query(nvml, card)
     except nvml.NVMLError:
-        return nvml, None
+        return None
 
 
-def _card_in_use(nvml: Any, device: torch.device) -> Any:
+def _card(nvml: Any, device: torch.device) -> Any | None:
     """Find the card by UUID: CUDA_VISIBLE_DEVICES renumbers torch's devices, not NVML's."""
-    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    properties = told(torch.cuda.get_device_properties, device) if is_started("cuda") else None
+    uuid = getattr(properties, "uuid", None)
     if uuid is not None:
         return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}".encode())
-    return nvml.nvmlDeviceGetHandleByIndex(device.index or 0)
+    return _untouched_card(nvml, device.index or 0)
 
 
 def _untouched_card(nvml: Any, index: int) -> Any | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ..base.device import MIB, in_mib
 from ..base.said import lines, said, said_json
-from .snapshot import DeviceMemory, Snapshot, freed_mib, freed_rss_mib
+from .snapshot import DeviceMemory, Snapshot, freed_bytes, freed_mib, freed_rss_mib
 
 NAMES = {
     "driver free": "figure_free", "torch allocated": "figure_allocated",
@@ -23,14 +23,14 @@ class Report:
     after: Snapshot
 
     @property
-    def freed_mib(self) -> float:
-        """MiB by which use of all devices fell; negative where it rose."""
+    def freed_mib(self) -> float | None:
+        """MiB of its devices that this process gave back, never below 0; None: not known."""
         return freed_mib(self.before, self.after)
 
     @property
     def freed_rss_mib(self) -> float:
-        """MiB by which this process's RSS fell; negative where it rose."""
-        return freed_rss_mib(self.before, self.after)
+        """MiB by which this process's RSS fell; 0 where it rose."""
+        return max(0.0, freed_rss_mib(self.before, self.after))
 
     @property
     def text(self) -> str:
@@ -48,7 +48,7 @@ class Report:
             "text": self.text,
             "headline": self.headline,
             "steps": list(self.steps),
-            "freed_mib": round(self.freed_mib, 3),
+            "freed_mib": in_mib(freed_bytes(self.before, self.after)),
             "freed_rss_mib": round(self.freed_rss_mib, 3),
             "said": {
                 "headline": said_json(self.headline),

@@ -34,23 +34,38 @@ class DeviceMemory:
     in_use: bool = True
 
     @property
-    def held_bytes(self) -> int:
+    def held_bytes(self) -> int | None:
         """Bytes this process keeps from others: torch's reserve and dynamic-VRAM pages."""
-        return (self.reserved_bytes or 0) + (self.dynamic_bytes or 0)
+        return None if self.reserved_bytes is None else self.reserved_bytes + (
+            self.dynamic_bytes or 0)
 
     @property
-    def used_bytes(self) -> int:
+    def used_bytes(self) -> int | None:
         """Bytes in use on the device as the driver tells, else as this process can tell."""
         if self.driver_free_bytes is not None and self.total_bytes is not None:
             return self.total_bytes - self.driver_free_bytes
         return self.held_bytes
 
     @property
+    def other_bytes(self) -> int | None:
+        """Bytes in use beside what this process holds: by others, and for driver contexts."""
+        if self.driver_free_bytes is None or self.used_bytes is None or self.held_bytes is None:
+            return None
+        return max(self.used_bytes - self.held_bytes, 0)
+
+    @property
+    def unused_bytes(self) -> int | None:
+        """Bytes of torch's reserve that no tensor uses."""
+        if self.reserved_bytes is None or self.allocated_bytes is None:
+            return None
+        return self.reserved_bytes - self.allocated_bytes
+
+    @property
     def available_bytes(self) -> int | None:
         """Bytes a new tensor of this process could get: driver free plus torch's unused reserve."""
         if self.driver_free_bytes is None:
             return None
-        return self.driver_free_bytes + (self.reserved_bytes or 0) - (self.allocated_bytes or 0)
+        return self.driver_free_bytes + (self.unused_bytes or 0)
 
     @property
     def room_bytes(self) -> int | None:
@@ -68,14 +83,14 @@ class Snapshot:
     ram_available_bytes: int
 
     @property
-    def used_bytes(self) -> int:
-        """Bytes in use on all devices together."""
-        return sum(device.used_bytes for device in self.devices)
+    def in_use(self) -> tuple[DeviceMemory, ...]:
+        """The devices that this process uses."""
+        return tuple(device for device in self.devices if device.in_use)
 
     @property
     def device_with_least_room(self) -> DeviceMemory | None:
         """The device in use on which the next tensor fails first, None where nobody can tell."""
-        told = [(d.room_bytes, d) for d in self.devices if d.in_use and d.room_bytes is not None]
+        told = [(d.room_bytes, d) for d in self.in_use if d.room_bytes is not None]
         return min(told, key=lambda pair: pair[0], default=(0, None))[1]
 
 
@@ -106,15 +121,15 @@ def measure_device(device: torch.device) -> DeviceMemory:
     """Measure one device without starting it, asking NVML only where torch cannot tell."""
     in_use = devices.is_in_use(device)
     driver = devices.driver_memory(device) or card_memory(device)
-    allocator = devices.torch_memory(device)
+    allocated, reserved = devices.torch_memory(device)
     host = current_host()
     return DeviceMemory(
         device=str(device),
         name=_name(device) if in_use else card_name(device) or str(device),
         driver_free_bytes=driver[0] if driver else None,
         total_bytes=driver[1] if driver else None,
-        allocated_bytes=allocator[0] if allocator else None,
-        reserved_bytes=allocator[1] if allocator else None,
+        allocated_bytes=allocated,
+        reserved_bytes=reserved,
         dynamic_bytes=host.dynamic_bytes(device) if host is not None else None,
         in_use=in_use,
     )
@@ -150,14 +165,39 @@ def _read_rss() -> Callable[[], int]:
     return lambda: int(os.pread(statm, 128, 0).split()[1]) * page
 
 
-def freed_mib(before: Snapshot, after: Snapshot) -> float:
-    """Return the MiB by which use of all devices in use fell; negative where it rose.
+def freed_bytes(before: Snapshot, after: Snapshot) -> int | None:
+    """Return by how much less this process holds of its devices; 0 where it holds more.
 
-    What others do meanwhile on a device that this process does not use is none of it.
+    By its own counters: the driver's figure also moves when other programs take memory or give it
+    back. That one counts where torch cannot tell; None where nobody can.
     """
-    earlier = {device.device: device.used_bytes for device in before.devices}
-    in_use = [device for device in after.devices if device.in_use]
-    return sum(earlier.get(d.device, d.used_bytes) - d.used_bytes for d in in_use) / MIB
+    less = [amount for pair in _pairs(before, after) if (amount := _less(*pair)) is not None]
+    return max(0, sum(less)) if less or not after.in_use else None
+
+
+def freed_mib(before: Snapshot, after: Snapshot) -> float | None:
+    """Return the same in MiB."""
+    freed = freed_bytes(before, after)
+    return None if freed is None else freed / MIB
+
+
+def others_took_bytes(before: Snapshot, after: Snapshot) -> int:
+    """Return by how much more others use of the same devices, as the driver tells; may be less."""
+    pairs = [(old.other_bytes, new.other_bytes) for old, new in _pairs(before, after)]
+    return sum(new - old for old, new in pairs if old is not None and new is not None)
+
+
+def _pairs(before: Snapshot, after: Snapshot) -> list[tuple[DeviceMemory, DeviceMemory]]:
+    """Return each device in use as it was and is; what others do elsewhere is none of ours."""
+    earlier = {device.device: device for device in before.devices}
+    return [(earlier.get(device.device, device), device) for device in after.in_use]
+
+
+def _less(old: DeviceMemory, new: DeviceMemory) -> int | None:
+    for was, now in ((old.held_bytes, new.held_bytes), (old.used_bytes, new.used_bytes)):
+        if was is not None and now is not None:
+            return was - now
+    return None
 
 
 def freed_rss_mib(before: Snapshot, after: Snapshot) -> float:

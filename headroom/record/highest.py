@@ -60,5 +60,6 @@ def _of_run(run: Run) -> Highest:
 
 
 def _of_snapshot(now: Snapshot) -> Highest:
-    used = {device.device: device.used_bytes for device in now.devices}
+    used = {device.device: device.used_bytes for device in now.devices
+            if device.used_bytes is not None}
     return {**used, RAM: now.rss_bytes}

@@ -81,10 +81,9 @@ class Probe:
 
 def _use(device: torch.device) -> Use:
     """Read one device; nothing is known of one that this process does not use."""
-    reserve = devices.torch_reserve(device)
-    if reserve is None:
-        return Use()
-    driver = devices.driver_memory(device)
+    driver, counts = devices.driver_memory(device), devices.torch_reserve(device)
+    if counts is None:
+        return Use() if driver is None else Use(driver[1] - driver[0], total_bytes=driver[1])
     if driver is None:
-        return Use(measure_device(device).held_bytes, *reserve[:3], None, *reserve[3:])
-    return Use(driver[1] - driver[0], *reserve[:3], driver[1], *reserve[3:])
+        return Use(measure_device(device).held_bytes, *counts[:3], None, *counts[3:])
+    return Use(driver[1] - driver[0], *counts[:3], driver[1], *counts[3:])

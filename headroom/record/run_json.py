@@ -164,7 +164,7 @@ def _action_json(at: float, entry: Action) -> Json:
     return {
         "node_id": entry.node_id,
         "action": entry.action,
-        "freed_mib": round(entry.freed_mib, 3),
+        "freed_mib": None if entry.freed_mib is None else round(entry.freed_mib, 3),
         "text": entry.text,
         "said": said_json(entry.text),
         "at_seconds": _seconds(at),

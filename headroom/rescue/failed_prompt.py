@@ -1,7 +1,7 @@
 """What is known of a prompt that ran out of memory: where, what for, and what had finished."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..base.device import in_mib
@@ -72,7 +72,8 @@ class FailedPrompt:
     asked_bytes: int | None
     held: tuple[ModelOnDevice, ...]
     finished: frozenset[str]
-    volatile: frozenset[str] = frozenset()
+    wrong: frozenset[str] = frozenset()  # ran, but without a part of what they were to use
+    marks: Mapping[str, Any] = field(default_factory=dict)  # each node's own mark of change
     is_incomplete: bool = False  # it ended in a success, but without a part of a LoRA or ControlNet
 
     @property
@@ -97,7 +98,7 @@ class FailedPrompt:
 
 
 def failure_of(
-    entry: Mapping[str, Any], heard: Heard | None, volatile: frozenset[str] = frozenset(),
+    entry: Mapping[str, Any], heard: Heard | None, marks: Mapping[str, Any] | None = None,
     left_out: Mapping[str, str] | None = None,
 ) -> FailedPrompt | None:
     """Return how a prompt of ComfyUI's history ran out of memory; None where it did not.
@@ -112,7 +113,7 @@ def failure_of(
     number, prompt_id, prompt, extra_data, outputs = entry["prompt"][:5]
     cached = frozenset(map(str, messages.get("execution_cached", {}).get("nodes") or []))
     lacking = {_own_node(prompt, node_id): text for node_id, text in (left_out or {}).items()}
-    wrong = tainted(prompt, lacking, cached)
+    wrong = tainted(dict(prompt), lacking, cached)
     error = messages.get("execution_error")
     found = _raised(error, heard) if error is not None else _left_out(prompt, lacking, heard)
     if found is None:
@@ -120,7 +121,8 @@ def failure_of(
     ran = frozenset(prompt) if error is None else frozenset(map(str, error.get("executed") or []))
     return FailedPrompt(
         prompt_id=str(prompt_id), number=number, prompt=prompt, extra_data=extra_data,
-        outputs=tuple(outputs), finished=(cached | ran) - wrong, volatile=volatile, **found,
+        outputs=tuple(outputs), finished=(cached | ran) - wrong, wrong=wrong, marks=marks or {},
+        **found,
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..base.node_types import GUARD_CLASS, NodeType, Registry, is_guardable, is_wildcard
+from ..base.own_prompt import WithGuards
 from ..base.prompt_graph import INSERTED, Prompt, is_link
 
 Link = tuple[str, Any]
@@ -34,7 +35,7 @@ class Left(NamedTuple):
 class GuardedPrompt:
     """The prompt with its guards. `inserted` are the new nodes, `left` what cannot be guarded."""
 
-    prompt: dict[str, Any]
+    prompt: WithGuards
     inserted: tuple[str, ...]
     left: tuple[Left, ...]
 
@@ -44,14 +45,16 @@ def guard_prompt(
 ) -> GuardedPrompt:
     """Return `prompt` with an OOM Guard on every wire that brings a model to a node of `into`.
 
-    MODEL, CLIP, VAE, CONTROL_NET and UPSCALE_MODEL; `into` None means every node. The prompt that
+    MODEL, CLIP, VAE and UPSCALE_MODEL; `into` None means every node. The prompt that
     comes in is not changed; guarding twice is guarding once. Classes that are not installed
     count as taking and giving anything. A few microseconds a node.
     """
-    work = _Work(prompt, registry, set(prompt if into is None else into))
-    changed = {node_id: work.rewired(node_id) for node_id in prompt if node_id in work.into}
+    before = prompt.stands_for if isinstance(prompt, WithGuards) else {}
+    nodes = dict(prompt)
+    work = _Work(nodes, registry, set(nodes if into is None else into))
+    changed = {node_id: work.rewired(node_id) for node_id in nodes if node_id in work.into}
     return GuardedPrompt(
-        {**{node_id: changed.get(node_id, node) for node_id, node in prompt.items()}, **work.new},
+        WithGuards({**nodes, **changed, **work.new}, {**before, **work.stands_for}),
         tuple(work.new), tuple(work.left),
     )
 
@@ -65,6 +68,7 @@ class _Work:
         self.into = into
         self.new: dict[str, Any] = {}
         self.left: list[Left] = []
+        self.stands_for: dict[str, tuple[str, Any]] = {}
         self._guards: dict[Link, str] = {}
         self._copies: dict[str, str] = {}
 
@@ -85,7 +89,12 @@ class _Work:
         given = self._given(link)
         taken = "*" if taker is None else taker.input(name)
         if is_guardable(given, taken):
-            return self._guarded(link) if taker is not None and taker.uses_models else None
+            if taker is None or not taker.uses_models:
+                return None
+            if not (taker.takes_lists and self._gives_list(link)):
+                return self._guarded(link)
+            self.left.append(Left(node_id, name, given))  # a guard cannot hand on an empty list
+            return None
         if given in CARRIERS and link[0] not in self.into:
             return self._copied(link)
         if not is_wildcard(given) and not self._registry.is_core(given):
@@ -99,6 +108,7 @@ class _Work:
         if link not in self._guards:
             new = self._free_id(f"guard-{link[0]}-{link[1]}")
             self._guards[link] = new
+            self.stands_for[new] = link
             self.new[new] = _node(GUARD_CLASS, "OOM Guard", {"model": list(link), **OPTIONS})
         return [self._guards[link], 0]
 
@@ -114,11 +124,16 @@ class _Work:
                 return None
             self._copies[maker] = new = self._free_id(f"copy-{maker}")
             self.new[new] = copy
+            self.stands_for[new] = (maker, None)
         return [self._copies[maker], link[1]]
 
     def _given(self, link: Link) -> str:
         source = self._type(link[0])
         return "*" if source is None else source.output(link[1])
+
+    def _gives_list(self, link: Link) -> bool:
+        source = self._type(link[0])
+        return source is not None and source.gives_list(link[1])
 
     def _type(self, node_id: str) -> NodeType | None:
         class_type = self._prompt.get(node_id, {}).get("class_type")

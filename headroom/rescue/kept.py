@@ -20,6 +20,7 @@ class Running:
     sensitive: Mapping[str, Any]  # keys for paid services, which the history does not keep
     heard: Heard | None = None
     left_out: dict[str, str] = field(default_factory=dict)  # by node id: ComfyUI's words
+    caches: Any = None  # of the executor; see host/node_cache.py
     is_decided: bool = False
 
 
@@ -30,6 +31,7 @@ class Kept:
     failure: FailedPrompt
     text: str
     sensitive: Mapping[str, Any] = field(default_factory=dict)
+    caches: Any = None
     rescued_as: str | None = None
     has_run_again: bool = False
 

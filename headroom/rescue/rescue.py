@@ -6,12 +6,14 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..base.node_types import Registry
+from ..base.prompt_graph import Prompt
 from ..base.refusals import NotKnown, Refused
 from ..base.said import joined, sentence_of
 from ..guard.errors import out_of_memory_behind
+from ..host.types import Cached
 from ..measure.journal import Entry, OomAttempt, executing_node
 from ..models.loaded import LoadedModel
 from . import words
@@ -19,6 +21,7 @@ from .failed_prompt import FailedPrompt, Heard, failure_of
 from .guarded_prompt import GuardedPrompt, guard_prompt
 from .kept import Book, Kept, Running
 from .settings import own_part, rescue_of
+from .what_runs import WhatRuns, probably_cached, what_runs
 from .wires import unfinished_nodes
 
 log = logging.getLogger("headroom")
@@ -43,8 +46,18 @@ class Host(Protocol):
 
     def interrupt_is_asked(self) -> bool: ...
     def keeps_no_results(self) -> bool: ...
-    def uncacheable_nodes(self, prompt_id: str) -> frozenset[str]: ...
+    def caches_of(self, error: BaseException) -> Any: ...
+    def cached_now(self, caches: Any, prompt_id: str, prompt: Prompt) -> Cached | None: ...
+    def change_marks(self, prompt_id: str) -> Mapping[str, Any]: ...
     def send_event(self, event: str, data: dict[str, Any], client_id: str | None) -> None: ...
+
+
+class _Plan(NamedTuple):
+    """How a prompt is to run again."""
+
+    guarded: GuardedPrompt
+    outputs: list[str]
+    runs: WhatRuns
 
 
 class Rescue:
@@ -87,6 +100,7 @@ class Rescue:
         cause = out_of_memory_behind(error) if running is not None else None
         if running is None or cause is None:
             return
+        running.caches = self._host.caches_of(error) or running.caches
         if running.heard is None or running.heard.text != str(cause):
             running.heard = Heard.of(cause, executing_node()[1], self._models())
         if error is not cause:
@@ -126,8 +140,8 @@ class Rescue:
         entry = self._host.history_entry(running.prompt_id)
         if entry is None:
             return  # somebody cleared the history
-        uncacheable = self._host.uncacheable_nodes(running.prompt_id)
-        failure = failure_of(entry, running.heard, uncacheable, running.left_out)
+        marks = self._host.change_marks(running.prompt_id)
+        failure = failure_of(entry, running.heard, marks, running.left_out)
         if failure is not None:
             self._decide(failure, running)
 
@@ -171,7 +185,9 @@ class Rescue:
     # ---------------------------------------------------- the decision
 
     def _decide(self, failure: FailedPrompt, running: Running) -> None:
-        kept = self._book.keep(Kept(failure, words.what_failed(failure), running.sensitive))
+        kept = self._book.keep(
+            Kept(failure, words.what_failed(failure), running.sensitive, running.caches)
+        )
         if self._book.first_id(failure.prompt_id) is not None:
             first = self._book.first(failure.prompt_id)
             kept.text = words.failed_twice(failure, first.failure) if first else kept.text
@@ -184,7 +200,9 @@ class Rescue:
         if wish == "automatic":
             self._again_or_say_why(kept)
         else:
-            kept.text = words.can_run_again(failure)
+            kept.text = words.can_run_again(
+                failure, self._plan(kept).runs, self._host.keeps_no_results()
+            )
             self._tell(kept)
 
     def _again_or_say_why(self, kept: Kept) -> None:
@@ -196,22 +214,17 @@ class Rescue:
 
     def _again(self, kept: Kept) -> GuardedPrompt:
         failure, new_id = kept.failure, str(uuid.uuid4())
-        guarded = self._guarded(failure)
+        guarded, wanted, runs = self._plan(kept)
         if failure.is_incomplete and not guarded.inserted:
             raise Refused(words.NO_WIRE)
-        # What had finished is in the history of the first life, and is not written twice even
-        # where its cached result is lost.
-        wanted = [out for out in failure.outputs if out not in failure.finished]
         try:
-            outputs = self._host.validated(
-                new_id, guarded.prompt, wanted or list(failure.outputs)
-            )
+            outputs = self._host.validated(new_id, guarded.prompt, wanted)
         except ValueError as error:
             raise Refused(words.refused_by_host(str(error))) from error
         own = {**own_part(failure.extra_data), "rescued_from": failure.prompt_id}
         self._book.link(kept, new_id)
         kept.text = joined(" ", filter(None, (
-            words.runs_again(failure, self._host.keeps_no_results()),
+            words.runs_again(failure, runs, self._host.keeps_no_results()),
             words.not_guarded(guarded.left),
         )))
         self._host.put_first(
@@ -221,13 +234,24 @@ class Rescue:
         self._tell(kept)
         return guarded
 
-    def _guarded(self, failure: FailedPrompt) -> GuardedPrompt:
-        """Return the prompt with guards where they cost no finished node its cached result."""
-        prompt = copy.deepcopy(failure.prompt)  # ComfyUI writes into what it runs
-        into = None if self._host.keeps_no_results() else unfinished_nodes(
-            prompt, failure.node_id, failure.finished, failure.volatile
-        )
-        return guard_prompt(prompt, self._registry, into)
+    def _plan(self, kept: Kept) -> _Plan:
+        """Return the prompt with guards where they cost no node its cached result."""
+        failure = kept.failure
+        prompt: Any = copy.deepcopy(failure.prompt)  # ComfyUI writes into what it runs
+        nodes = dict(prompt)
+        seen = self._host.cached_now(kept.caches, failure.prompt_id, nodes)
+        cached = probably_cached(failure, nodes) if seen is None else seen.nodes - failure.wrong
+        if self._host.keeps_no_results():
+            cached = frozenset()
+        into = unfinished_nodes(nodes, failure.node_id, cached) if cached else None
+        guarded = guard_prompt(prompt, self._registry, into)
+        # What had finished is in the history of the first life, and is not written twice even
+        # where its cached result is lost.
+        outputs = [out for out in failure.outputs if out not in failure.finished]
+        wanted = outputs or list(failure.outputs)
+        runs = what_runs(failure, dict(guarded.prompt), wanted, cached,
+                         None if seen is None else seen.marks)
+        return _Plan(guarded, wanted, runs)
 
     def _from_history(self, prompt_id: str) -> Kept:
         entry = self._host.history_entry(prompt_id)

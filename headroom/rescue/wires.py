@@ -5,16 +5,13 @@ from collections.abc import Collection
 from ..base.prompt_graph import Prompt, ancestors, is_link
 
 
-def unfinished_nodes(
-    prompt: Prompt, failed: str, finished: Collection[str], volatile: Collection[str] = ()
-) -> set[str]:
-    """Return the nodes whose inputs may change: the failed one, and those that have not run.
+def unfinished_nodes(prompt: Prompt, failed: str, cached: Collection[str]) -> set[str]:
+    """Return the nodes whose inputs may change: the failed one, and those that are not cached.
 
-    What a finished node stands on keeps its inputs as well, or its cache key would change: a lazy
-    switch, for example, has finished without the branch that it did not take. `volatile` nodes
-    (fingerprint NaN) never come out of the cache, nor does anything behind them.
+    What a cached node stands on keeps its inputs as well, or its cache key would change: a lazy
+    switch, for example, has finished without the branch that it did not take.
     """
-    kept = {node for node in finished if node in prompt} - behind(prompt, volatile)
+    kept = {node for node in cached if node in prompt}
     untouched = {above for node in kept for above in ancestors(prompt.__getitem__, node)}
     return (set(prompt) - untouched) | ({failed} & set(prompt))
 

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 
 from ..base.device import MIB
+from ..base.prompt_graph import title_given
 from ..base.said import Said, joined, said
 from ..measure.report import mib_text
 from .failed_prompt import FailedPrompt, ModelOnDevice
 from .guarded_prompt import Left
+from .what_runs import WhatRuns
 
-MODELS_NAMED = 3
+MODELS_NAMED = NODES_NAMED = 3
 NO_WIRE = said("refused_no_wire", "no wire there brings a model that OOM Guard knows.")
 
 
@@ -27,19 +29,57 @@ def what_failed(failure: FailedPrompt) -> Said:
     return said("rescue_failed", text, memory=memory, asked=asked, held=held, **node)
 
 
-def runs_again(failure: FailedPrompt, keeps_nothing: bool) -> str:
+def runs_again(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> str:
     """Return that the prompt runs again, and how much of it."""
-    cost = said("rescue_all", (
-        "everything runs again, because this ComfyUI keeps no results (--cache-none)"
-    )) if keeps_nothing else said("rescue_rest", "what had finished comes from the cache")
+    cost = _cost(failure, runs, keeps_nothing)
     text = f"It runs again with OOM Guard: {cost}."
-    return joined(" ", [what_failed(failure), said("rescue_runs", text, cost=cost)])
+    again = said("rescue_runs", text, cost=cost)
+    return joined(" ", [what_failed(failure), again, *_differing(failure, runs)])
 
 
-def can_run_again(failure: FailedPrompt) -> str:
-    """Return that a second life is there for the asking."""
-    offer = said("rescue_offer", "It can run again with OOM Guard.")
-    return joined(" ", [what_failed(failure), offer])
+def can_run_again(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> str:
+    """Return that a second life is there for the asking, and how much of the prompt would run."""
+    cost = _cost(failure, runs, keeps_nothing)
+    offer = said("rescue_offer", f"It can run again with OOM Guard: {cost}.", cost=cost)
+    return joined(" ", [what_failed(failure), offer, *_differing(failure, runs)])
+
+
+def _cost(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> Said:
+    if keeps_nothing:
+        return said("rescue_all", (
+            "everything runs again, because this ComfyUI keeps no results (--cache-none)"))
+    if runs.is_everything:
+        return said("rescue_all_gone", (
+            "everything runs again, because ComfyUI's cache no longer has any of it"))
+    if runs.again:
+        nodes = _nodes(failure, runs.again)
+        text = f"what had finished comes from the cache, except for {nodes}"
+        return said("rescue_some", text, nodes=nodes)
+    if not runs.is_known:
+        return said("rescue_maybe", (
+            "what had finished comes from the cache where ComfyUI still has it"))
+    return said("rescue_rest", "what had finished comes from the cache")
+
+
+def _differing(failure: FailedPrompt, runs: WhatRuns) -> list[Said]:
+    if not runs.differing:
+        return []
+    nodes = _nodes(failure, runs.differing)
+    return [said("rescue_differs", f"The result may be another one, because of {nodes}.",
+                 nodes=nodes)]
+
+
+def _nodes(failure: FailedPrompt, node_ids: Sequence[str]) -> Said:
+    named = joined(", ", [_named(failure, node_id) for node_id in node_ids[:NODES_NAMED]])
+    more = len(node_ids) - NODES_NAMED
+    others = said("rescue_others", f" and {more} more", count=more) if more > 0 else ""
+    return said("rescue_nodes", f"{named}{others}", named=named, others=others)
+
+
+def _named(failure: FailedPrompt, node_id: str) -> Said:
+    node = failure.prompt[node_id]
+    title = title_given(node) or str(node["class_type"])
+    return said("rescue_node", f"{title} (node {node_id})", title=title, node_id=node_id)
 
 
 def cannot_run_again(failure: FailedPrompt, why: str) -> str:

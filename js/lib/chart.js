@@ -154,11 +154,11 @@ function followPointer(picture, { run, whole, width, found, names, plots, cursor
     const moment = (x / width) * whole;
     const at = sampleAt(run.samples?.seconds ?? [], moment);
     const figures = plots.map((plot) => `${plot.name} ${mib(plot.values[at])}`);
-    const names = bandsAt(found, moment).map((band) => names.get(band.node.node_id));
+    const running = bandsAt(found, moment).map((band) => names.get(band.node.node_id));
     cursor.setAttribute("x1", x);
     cursor.setAttribute("x2", x);
     cursor.setAttribute("visibility", "visible");
-    readout.textContent = [seconds(moment), ...figures, ...names].join(" · ");
+    readout.textContent = [seconds(moment), ...figures, ...running].join(" · ");
   });
   picture.addEventListener("pointerleave", () => {
     cursor.setAttribute("visibility", "hidden");

@@ -42,7 +42,7 @@ function deviceCard(device, held, words) {
     ["free", device.free_mib],
   ].filter(([, amount]) => amount !== null && amount !== undefined);
   const known = device.total_mib ?? sum(parts);
-  const used = mib(device.used_mib ?? sum(parts.filter(([key]) => key !== "free")));
+  const used = mib(device.used_mib);
   const line = device.total_mib ? words.used : words.usedHere;
   return card(device.device, device.name, fill(line, { used, total: mib(known) }), { parts, total: known, held }, words);
 }

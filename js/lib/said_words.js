@@ -6,6 +6,12 @@ export const SAID_ZH = {
   // Reports.
   freed: "释放了 {freed_mib} 显存",
   freed_nothing: "释放了 0 MiB 显存：没有已加载或缓存的内容",
+  freed_little: "释放了不到 0.1 MiB 显存",
+  freed_in_use: "释放了 0 MiB 显存：本进程占用的 {held_mib} 都在使用中",
+  freed_unknown: "释放了多少显存未知：PyTorch 和驱动在此都无法提供数据",
+  others_took: "其间其他程序占用了 {amount_mib}",
+  others_gave: "另有 {amount_mib} 来自其他程序或 PyTorch 之外",
+  purge_free_unknown: "清理显存在此无法按 `free_mib` 只释放所需的量，因为驱动不提供空闲显存：请不要设置 `free_mib`。",
   freed_on_cpu: "释放了 0 MiB 显存：此服务器在 CPU 上运行",
   purge_nothing: "没有清理",
   purge_left: "未处理：空闲 {free_mib}，界限为 {limit_mib}",

@@ -53,3 +53,21 @@ def open_page(window):
     for page in pages:
         page.page.close()
     assert [problem for page in pages for problem in page.problems] == []
+
+
+@pytest.fixture
+def open_panel(window):
+    """A factory of pages with the panel alone, without a server; any error of a page fails."""
+    from support.panel_answers import answers
+    from support.panel_page import PanelPage
+
+    pages: list[PanelPage] = []
+
+    def open_one(**options) -> PanelPage:
+        pages.append(PanelPage(window.new_page(), answers()))
+        return pages[-1].open(**options)
+
+    yield open_one
+    for page in pages:
+        page.page.close()
+    assert [problem for page in pages for problem in page.problems] == []

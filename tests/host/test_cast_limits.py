@@ -1,10 +1,13 @@
 """Cast bf16 in a real ComfyUI: a model of its own, what it refuses, and streamed weights."""
 
+import re
+
 import pytest
-from support.cast import add_cast, float32_device, load, probe, run
+from support.cast import add_cast, float32_device, load, probe, run, with_lora
 
 from devtools.client import PromptFailed, cached_nodes, node_texts
 from devtools.graph import Graph, add_offload, add_sampler
+from devtools.models import DEMO_UPSCALER, TEST_CONTROLNET
 
 pytestmark = pytest.mark.host
 
@@ -134,3 +137,28 @@ def test_a_device_without_bf16_arithmetic_is_told(cpu_server):
     graph.add("PreviewAny", source=cast[1])
     report = node_texts(client.run(graph.prompt, timeout=600))[cast.id]
     assert "does not count cpu among the devices with bfloat16 arithmetic" in report
+
+
+# ---------------------------------------------------------------- ComfyUI's log
+
+
+def test_a_cast_of_any_kind_of_model_leaves_no_warning_in_the_log_of_the_newest_comfyui(
+    serve, newest_comfyui
+):
+    server = serve(comfyui=newest_comfyui)
+    graph = Graph()
+    checkpoint = load(graph)
+    kinds = [*(checkpoint[slot] for slot in range(3)), with_lora(graph, checkpoint[0])[0],
+             graph.add("ControlNetLoader", control_net_name=TEST_CONTROLNET.split("/")[1]),
+             graph.add("UpscaleModelLoader", model_name=DEMO_UPSCALER.split("/")[1])]
+    for model in kinds:
+        graph.add("PreviewAny", source=model)
+    server.client().run(graph.prompt, timeout=600)  # the loaders have warnings of their own
+    for model in kinds:
+        for dtype in ("bfloat16", "float16"):
+            graph.add("PreviewAny", source=add_cast(graph, model, dtype, "text_projection")[1])
+    begun = len(server.log_text())
+    server.client().run(graph.prompt, timeout=600)
+    told = [line for line in server.log_text()[begun:].splitlines()
+            if re.search("warn|error|traceback|fix your code", line, re.IGNORECASE)]
+    assert told == []

@@ -7,6 +7,7 @@ from support.oom import (
     ONLY_SPLIT,
     PACK,
     SPLIT_TOLERANCE,
+    WORLDS,
     add_guard,
     checkpoint,
     latents,
@@ -164,22 +165,28 @@ def test_a_custom_sampler_recovers_and_splits(gpu, guider):
     assert split["largest_difference"] <= SPLIT_TOLERANCE * split["range"]
 
 
-@pytest.mark.parametrize(
-    ("options", "fault"), [(GUARD, {"stride": 17}), (ONLY_SPLIT, {"first": 30, "stride": 61,
-                                                                 "times": 2})],
-    ids=["once", "split"],
-)
-def test_a_guarded_controlnet_recovers_in_an_unguarded_model(gpu, options, fault):
-    graph = Graph()
-    loader = checkpoint(graph)
-    net = graph.add("ControlNetLoader", control_net_name="headroom_test_controlnet.safetensors")
-    answer = run_sweep(gpu, graph, "OomSweepControl", add_guard(graph, net, **options), net,
-                       model=loader[0], batch=2, **fault)
-    assert answer["problems"] == []
-    assert answer["identical_unfailed"]
-    assert answer["tried"] >= 2
-    allowed = SPLIT_TOLERANCE * answer["range"] if "times" in fault else 0
-    assert answer["largest_difference"] <= allowed
+def test_a_guard_leaves_a_controlnet_what_other_packs_ask_for(sim, gpu_args):
+    """Guarded or not, a pack that asks for the very class gives the same picture."""
+    gpu = sim(2048, *gpu_args, packs=(PACK, WORLDS / "world_controls"))
+
+    def weighted(guarded):
+        def build(graph, loader, wires):
+            net = graph.add("ControlNetLoader",
+                            control_net_name="headroom_test_controlnet.safetensors")
+            net = add_guard(graph, net) if guarded else net
+            own = graph.add("WorldWeightedControl", control_net=net, factor=0.25)
+            image = graph.add("EmptyImage", width=64, height=64, batch_size=1, color=8421504)
+            both = graph.add("ControlNetApplyAdvanced", positive=wires["positive"],
+                             negative=wires["negative"], control_net=own, image=image,
+                             strength=0.7, start_percent=0.0, end_percent=1.0)
+            return {"positive": both[0], "negative": both[1]}
+
+        return sweep_sampling(gpu, build, stride=10_000, first=300)
+
+    plain, guarded = weighted(False), weighted(True)
+    assert plain["problems"] == guarded["problems"] == []
+    assert guarded["digest"] == plain["digest"]
+    assert guarded["largest_difference"] == 0
 
 
 @pytest.mark.parametrize("batch", [1, 2])

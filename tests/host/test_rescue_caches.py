@@ -2,11 +2,20 @@
 
 import pytest
 from support.oom import PACK
-from support.rescue import chain, told, written
+from support.rescue import AT_ONCE, chain, key, told, written
 
+from devtools.graph import Graph
 from devtools.rescued import live, picture
 
 pytestmark = pytest.mark.host
+
+
+def text_of(server, lives):
+    return told(server, lives.first_id)["failure"]["text"]
+
+
+def ran_in(server, prompt_id):
+    return {node["node_id"] for node in told(server, prompt_id)["nodes"] if not node["cached"]}
 
 
 @pytest.fixture
@@ -49,7 +58,55 @@ def test_where_results_are_kept_only_what_failed_or_had_not_run_runs_again(keepi
     ran = {node["node_id"] for node in told(keeping, lives.second_id)["nodes"]
            if not node["cached"]}
     assert {"1", "positive", "negative"} & ran == set()
-    assert "everything runs again" not in told(keeping, lives.first_id)["failure"]["text"]
+    assert "what had finished comes from the cache." in text_of(keeping, lives)
     lives = live(keeping.client, chain(fails=True))
     wrote = [written(keeping.client, entry, "first") for entry in (lives.first, lives.second)]
     assert lives.succeeded and wrote in ([1, None], [None, 1])
+
+
+# ---------------------------------------------------------------- what is not in the cache any more
+
+
+@pytest.fixture
+def gpu(sim):
+    return sim(2048, packs=(PACK,))
+
+
+def drawn(node):
+    """A number that is drawn anew in each run, and one that is not, beside a node that fails."""
+    graph, name = Graph(), key()
+    first = graph.add("OomWrites", "kept", value=3, key=f"{name} kept")
+    second = graph.add(node, "drawn", **({"value": 5} if node == "OomCleans" else {"key": name}))
+    once = graph.add("OomOnce", "once", value=second, key=f"{name} once", **AT_ONCE)
+    graph.add("OomWrites", "last", value=once, key=f"{name} last")
+    graph.add("OomWrites", "too", value=first, key=f"{name} too")
+    return graph.prompt
+
+
+def test_a_node_whose_change_mark_is_another_each_time_is_said_to_run_again(gpu):
+    lives = live(gpu.client, drawn("OomDraws"))
+    text = text_of(gpu, lives)
+    assert lives.succeeded and "drawn" in ran_in(gpu, lives.second_id)
+    assert "comes from the cache, except for OomDraws (node drawn)." in text
+    assert "The result may be another one, because of OomDraws (node drawn)." in text
+
+
+def test_after_a_cleaner_has_emptied_the_cache_everything_is_said_to_run_again(gpu):
+    lives = live(gpu.client, drawn("OomCleans"))
+    assert lives.succeeded and "drawn" in ran_in(gpu, lives.second_id)
+    assert "everything runs again, because ComfyUI's cache no longer has any" in text_of(gpu, lives)
+
+
+def test_a_cache_that_was_emptied_after_the_offer_is_said_to_be_empty(gpu):
+    offered = live(gpu.client, picture(71).prompt, extra_data=None)
+    gpu.arm_fault(above_bytes=100_000, times=1)
+    offered = live(gpu.client, picture(72).prompt, extra_data=None)
+    gpu.disarm()
+    assert offered.failed == "sampler"
+    assert "OOM Guard: what had finished comes from the cache." in text_of(gpu, offered)
+    gpu.client.post_json("/free", {"free_memory": True})
+    gpu.client.run(chain(fails=False))  # the flag is taken up
+    _, answer = gpu.client.post_json("/headroom/rescue", {"prompt_id": offered.first_id})
+    assert "everything runs again" in answer["text"]
+    gpu.client.wait(answer["prompt_id"])
+    assert {"1", "positive", "negative", "sampler"} <= ran_in(gpu, answer["prompt_id"])

@@ -1,4 +1,58 @@
-"""The prompt of a picture, as small as it can be."""
+"""The prompt of a picture, as small as it can be, and the classes that prompts are made of."""
+
+from headroom.base.node_types import from_object_info
+
+CORE = {"MODEL", "CLIP", "VAE", "CONTROL_NET", "UPSCALE_MODEL", "CONDITIONING", "LATENT", "IMAGE",
+        "GUIDER", "SIGMAS", "STRING", "INT", "*"}
+
+
+def info(inputs, outputs, output_node=False, optional=None):
+    """A class as /object_info tells it."""
+    declared = {name: [kind, {}] for name, kind in inputs.items()}
+    more = {name: [kind, {}] for name, kind in (optional or {}).items()}
+    return {"input": {"required": declared, "optional": more}, "output": outputs,
+            "output_is_list": [False] * len(outputs), "output_node": output_node}
+
+
+CLASSES = {
+    "Checkpoint": info({"name": ["a", "b"]}, ["MODEL", "CLIP", "VAE"]),
+    "Lora": info({"model": "MODEL", "clip": "CLIP"}, ["MODEL", "CLIP"]),
+    "Encode": info({"clip": "CLIP", "text": "STRING"}, ["CONDITIONING"]),
+    "Empty": info({}, ["LATENT"]),
+    "Sample": info({"model": "MODEL", "positive": "CONDITIONING", "latent": "LATENT"}, ["LATENT"]),
+    "Decode": info({"samples": "LATENT", "vae": "VAE"}, ["IMAGE"]),
+    "Save": info({"images": "IMAGE"}, [], output_node=True),
+    "SaveModel": info({"model": "MODEL"}, [], output_node=True),
+    "Guider": info({"model": "MODEL", "positive": "CONDITIONING"}, ["GUIDER"]),
+    "GuiderTwice": info({"guider": "GUIDER"}, ["GUIDER"]),
+    "SampleGuided": info({"guider": "GUIDER", "latent": "LATENT"}, ["LATENT"]),
+    "Reroute": info({"": "*"}, ["*"]),
+    "Switch": info({"on": "*", "off": "*"}, ["*"]),
+    "Pipe": info({"model": "MODEL", "clip": "CLIP", "vae": "VAE"}, ["BASIC_PIPE"]),
+    "PipeSample": info({"pipe": "BASIC_PIPE"}, ["LATENT"]),
+    "Match": info({"value": "COMFY_MATCHTYPE_V3"}, ["COMFY_MATCHTYPE_V3"]),
+    "Grow": info({"models": "COMFY_AUTOGROW_V3"}, ["LATENT"]),
+    "Multi": info({"any_model": "MODEL,CLIP"}, ["STRING"]),
+    "SampleAndPass": info({"model": "MODEL"}, ["MODEL", "LATENT"]),
+    "Control": info({"positive": "CONDITIONING"}, ["CONDITIONING"],
+                    optional={"control_net": "CONTROL_NET", "vae": "VAE"}),
+    "ControlType": info({"control_net": "CONTROL_NET"}, ["CONTROL_NET"]),
+    "Models": {**info({"model": "MODEL"}, ["MODEL"]), "output_is_list": [True]},
+    "TakesLists": {**info({"models": "MODEL"}, [], output_node=True), "is_input_list": True},
+    "ControlLoad": info({}, ["CONTROL_NET"]),
+    "UpscaleLoad": info({}, ["UPSCALE_MODEL"]),
+    "Upscale": info({"upscale_model": "UPSCALE_MODEL", "image": "IMAGE"}, ["IMAGE"]),
+    "HeadroomOOMGuard": info({"model": "*", "max_attempts": "INT"}, ["*"]),
+}
+
+
+class Registry:
+    def node_type(self, class_type):
+        found = CLASSES.get(class_type)
+        return from_object_info(found) if found else None
+
+    def is_core(self, type_name):
+        return type_name in CORE
 
 
 def node(class_type, **inputs):

@@ -9,6 +9,7 @@ from devtools.models import TEST_CHECKPOINT
 __all__ = ["GUARD", "add_guard"]
 
 PACK = Path(__file__).resolve().parent.parent / "host" / "packs" / "headroom_oom_probe"
+WORLDS = PACK.parents[2] / "worlds" / "packs"
 GUARD = GUARD_DEFAULTS
 ONLY_SPLIT = {**GUARD, "free_other_models": False, "offload_weights": False}
 # Returning memory answers the first failure, a split the second; loading cannot be split.

@@ -35,7 +35,8 @@ class Host:
         self.events = []
         self.refusal = None
         self.interrupted = self.keeps_nothing = False
-        self.uncacheable = frozenset()
+        self.cached = None  # nobody can see what the cache holds
+        self.marks = {}
 
     def running_item(self):
         return self.running
@@ -60,8 +61,15 @@ class Host:
     def keeps_no_results(self):
         return self.keeps_nothing
 
-    def uncacheable_nodes(self, prompt_id):
-        return self.uncacheable
+    def caches_of(self, error):
+        return "caches"
+
+    def cached_now(self, caches, prompt_id, prompt):
+        assert caches in ("caches", None) and not any("is_changed" in n for n in prompt.values())
+        return self.cached if caches else None
+
+    def change_marks(self, prompt_id):
+        return self.marks
 
     def send_event(self, event, data, client_id):
         self.events.append((event, data, client_id))
@@ -92,7 +100,8 @@ class Bench:
             id="m1", kind="diffusion model", class_name="BaseModel", file="sd15.safetensors",
             device="cuda:0", loaded_bytes=3 << 30, total_bytes=3 << 30, dynamic=False, patcher=None,
         )
-        self.rescue = Rescue(self.host, Registry(), self.purged.append, lambda: [model])
+        self.registry = Registry()
+        self.rescue = Rescue(self.host, self.registry, self.purged.append, lambda: [model])
 
     def take(self, prompt_id="a", prompt=PROMPT, extra=AUTOMATIC, outputs=("4",)):
         """ComfyUI takes a prompt out of its queue; nobody has told of it yet."""

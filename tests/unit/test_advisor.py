@@ -18,6 +18,7 @@ from headroom.host.types import Held, NodeLabel, Outcome
 from headroom.record.memory import Reading, Use
 from headroom.record.nodes import NodeTable
 from headroom.record.run import Run
+from headroom.rescue.guarded_prompt import guard_prompt
 
 MIB = 1 << 20
 
@@ -39,7 +40,7 @@ class Records:
         return None if run is None else read(run)
 
 
-def run_of(prompt_id, encoder_mib, devices=("cuda:0",)):
+def run_of(prompt_id, encoder_mib, devices=("cuda:0",), prompt=PROMPT, guard=None):
     """Encoding takes 600 MiB; the sampler 1000, beside what stays of the encoder."""
     def at(seconds, mib, *held):
         models = tuple(Held(facts, "cuda:0", size * MIB) for facts, size in held)
@@ -47,13 +48,17 @@ def run_of(prompt_id, encoder_mib, devices=("cuda:0",)):
         return Reading(seconds, 0, uses, models)
 
     def label(node_id):
-        return NodeLabel(node_id, PROMPT[node_id]["class_type"], f"Title {node_id}", node_id)
+        return NodeLabel(node_id, prompt[node_id]["class_type"], f"Title {node_id}", node_id)
 
     run = Run(prompt_id, devices, at(0, 0), 0.0, NodeTable(label))
     run.node_starts("6", at(1, 0))
     run.node_finishes("6", at(2, 600, (CLIP, 600)))
     run.node_starts("3", at(3, encoder_mib, (CLIP, encoder_mib)))
     run.node_finishes("3", at(4, 1000 + encoder_mib, (CLIP, encoder_mib), (UNET, 1000)))
+    if guard is not None:
+        held = ((CLIP, encoder_mib), (UNET, 1000))
+        run.node_starts(guard, at(4, 1000 + encoder_mib, *held))
+        run.node_finishes(guard, at(5, 1000 + encoder_mib, *held))
     run.end(at(5, 1000 + encoder_mib))
     run.settle(Outcome("success"))
     return run
@@ -102,6 +107,18 @@ def test_advice_rests_on_the_record_and_on_the_prompt_that_comfyui_still_has(
     assert one["saves_mib"] == [580, 620] and one["measured_mib"] is None
     prompts.clear()
     assert advisor.advice("first") == []
+
+
+def test_a_run_that_was_guarded_for_its_user_is_advised_on_as_its_users_prompt(
+    advisor, records, prompts
+):
+    prompts["plain"], prompts["guarded"] = PROMPT, guard_prompt(PROMPT, Registry()).prompt
+    records.add(run_of("plain", 600))
+    records.add(run_of("guarded", 600, prompt=prompts["guarded"], guard="headroom-guard-4-2"))
+    plain, guarded = advisor.advice("plain"), advisor.advice("guarded")
+    assert [one["id"] for one in guarded] == [one["id"] for one in plain]
+    assert [one["edit"] for one in guarded] == [one["edit"] for one in plain]
+    assert advisor.more_of("guarded") == advisor.more_of("plain")
 
 
 def test_nodes_that_comfyui_did_not_look_at_are_passed_over(advisor, first, prompts):

@@ -124,3 +124,19 @@ def test_come_back_hooks_of_the_original_do_not_travel(module):
     copied = headroom.cast(module).value
     assert hook not in copied.linear._forward_pre_hooks.values()
     assert hook in hook_owner._forward_pre_hooks.values()
+
+
+def test_what_a_model_carries_beside_its_weights_is_not_asked_for_what_it_lacks(module):
+    asked = []
+
+    class Config:
+        def __getattr__(self, name):
+            asked.append(name)
+
+        def __deepcopy__(self, memo):
+            return self
+
+    module.config, wrapper = Config(), Wrapper(module)
+    wrapper.config = module.config
+    copied = headroom.cast(wrapper).value
+    assert copied.config is copied.model.config is module.config and asked == []

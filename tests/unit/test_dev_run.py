@@ -1,6 +1,7 @@
 """`dev.py run`: what is printed, and what is refused."""
 
 import argparse
+import itertools
 import json
 
 import pytest
@@ -244,3 +245,26 @@ def test_a_workflow_without_a_seed_says_so(tmp_path):
     prompt = {"1": {"class_type": "Load", "inputs": {"seed": ["2", 0]}}}
     with pytest.raises(DevError, match="has no node with a seed"):
         jobs.with_seed(prompt, 3, tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("words", [("--timeout", "0.5"), ("--timeout", "0.5", "--json")])
+def test_a_run_is_waited_for_once_and_then_goes_on_at_its_server(
+    monkeypatch, tmp_path, capsys, quick, words
+):
+    class Endless(FakeServer):
+        def history(self, prompt_id):
+            self.looks += 1
+
+        def wait(self, prompt_id, timeout=0):
+            raise AssertionError("waited again")
+
+    ticks = itertools.count()
+    monkeypatch.setattr(run.time, "monotonic", lambda: 0.1 * next(ticks))
+    sentence = "Prompt id-1 did not finish within 0.5 s. It goes on at http://127.0.0.1:8188"
+    server = Endless()
+    with pytest.raises(DevError, match=sentence):
+        started(monkeypatch, tmp_path, server, *words)
+    assert server.looks == 5
+    if "--json" in words:
+        [result] = json.loads(capsys.readouterr().out)
+        assert sentence in result["error"]

@@ -143,3 +143,22 @@ def test_a_pipeline_is_one_model_with_its_modules(kind):
     pipeline = kind()
     (found,) = find_models(pipeline)
     assert found.kind == "pipeline" and len(found.modules) == 1
+
+
+class AnswersAll:
+    """As ComfyUI's configuration of a model: it has no such attribute, says so in the log, and
+    answers."""
+
+    asked = []
+
+    def __init__(self):
+        self.inside = torch.nn.Linear(2, 2)
+
+    def __getattr__(self, name):
+        AnswersAll.asked.append(name)
+
+
+def test_an_object_that_answers_everything_is_not_asked_for_what_it_lacks():
+    config = AnswersAll()
+    assert handles({"config": [config]}) == [config.inside]
+    assert AnswersAll.asked == []

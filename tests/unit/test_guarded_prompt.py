@@ -3,59 +3,10 @@
 import copy
 
 import pytest
-from support.guard_prompts import node, picture
+from support.guard_prompts import Registry, node, picture
 
 from headroom.base.node_types import NodeType, from_object_info
 from headroom.rescue.guarded_prompt import OPTIONS, Left, guard_prompt
-
-CORE = {"MODEL", "CLIP", "VAE", "CONTROL_NET", "UPSCALE_MODEL", "CONDITIONING", "LATENT", "IMAGE",
-        "GUIDER", "SIGMAS", "STRING", "INT", "*"}
-
-
-def info(inputs, outputs, output_node=False, optional=None):
-    """A class as /object_info tells it."""
-    declared = {name: [kind, {}] for name, kind in inputs.items()}
-    more = {name: [kind, {}] for name, kind in (optional or {}).items()}
-    return {"input": {"required": declared, "optional": more}, "output": outputs,
-            "output_is_list": [False] * len(outputs), "output_node": output_node}
-
-
-CLASSES = {
-    "Checkpoint": info({"name": ["a", "b"]}, ["MODEL", "CLIP", "VAE"]),
-    "Lora": info({"model": "MODEL", "clip": "CLIP"}, ["MODEL", "CLIP"]),
-    "Encode": info({"clip": "CLIP", "text": "STRING"}, ["CONDITIONING"]),
-    "Empty": info({}, ["LATENT"]),
-    "Sample": info({"model": "MODEL", "positive": "CONDITIONING", "latent": "LATENT"}, ["LATENT"]),
-    "Decode": info({"samples": "LATENT", "vae": "VAE"}, ["IMAGE"]),
-    "Save": info({"images": "IMAGE"}, [], output_node=True),
-    "SaveModel": info({"model": "MODEL"}, [], output_node=True),
-    "Guider": info({"model": "MODEL", "positive": "CONDITIONING"}, ["GUIDER"]),
-    "GuiderTwice": info({"guider": "GUIDER"}, ["GUIDER"]),
-    "SampleGuided": info({"guider": "GUIDER", "latent": "LATENT"}, ["LATENT"]),
-    "Reroute": info({"": "*"}, ["*"]),
-    "Switch": info({"on": "*", "off": "*"}, ["*"]),
-    "Pipe": info({"model": "MODEL", "clip": "CLIP", "vae": "VAE"}, ["BASIC_PIPE"]),
-    "PipeSample": info({"pipe": "BASIC_PIPE"}, ["LATENT"]),
-    "Match": info({"value": "COMFY_MATCHTYPE_V3"}, ["COMFY_MATCHTYPE_V3"]),
-    "Grow": info({"models": "COMFY_AUTOGROW_V3"}, ["LATENT"]),
-    "Multi": info({"any_model": "MODEL,CLIP"}, ["STRING"]),
-    "SampleAndPass": info({"model": "MODEL"}, ["MODEL", "LATENT"]),
-    "Control": info({"positive": "CONDITIONING"}, ["CONDITIONING"],
-                    optional={"control_net": "CONTROL_NET", "vae": "VAE"}),
-    "ControlLoad": info({}, ["CONTROL_NET"]),
-    "UpscaleLoad": info({}, ["UPSCALE_MODEL"]),
-    "Upscale": info({"upscale_model": "UPSCALE_MODEL", "image": "IMAGE"}, ["IMAGE"]),
-    "HeadroomOOMGuard": info({"model": "*", "max_attempts": "INT"}, ["*"]),
-}
-
-
-class Registry:
-    def node_type(self, class_type):
-        found = CLASSES.get(class_type)
-        return from_object_info(found) if found else None
-
-    def is_core(self, type_name):
-        return type_name in CORE
 
 
 def guarded(prompt, into=None):
@@ -143,8 +94,29 @@ def test_optional_inputs_unions_and_growing_inputs_are_guarded():
         "9": node("Decode", samples=["6", 0], vae=["1", 2]),
     }
     found = guarded(prompt)
-    assert sorted(guards(found).values()) == [["1", 0], ["1", 1], ["1", 2], ["2", 0], ["7", 0]]
+    assert sorted(guards(found).values()) == [["1", 0], ["1", 1], ["1", 2], ["7", 0]]
     assert found.prompt["6"]["inputs"] == {"models.model0": ["headroom-guard-1-0", 0]}
+
+
+def test_a_controlnet_is_guarded_by_the_model_that_it_is_sampled_with_and_stays_what_it_is():
+    prompt = {**picture(), "7": node("ControlLoad"),
+              "8": node("Control", positive=["2", 0], control_net=["9", 0]),
+              "9": node("ControlType", control_net=["7", 0])}
+    prompt["4"]["inputs"]["positive"] = ["8", 0]
+    found = guarded(prompt)
+    assert found.prompt["8"] is prompt["8"] and found.prompt["9"] is prompt["9"]
+    assert found.prompt["4"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
+    assert found.left == ()
+
+
+def test_a_list_on_its_way_to_a_node_that_takes_lists_is_left_as_it_may_be_empty():
+    prompt = {"1": node("Checkpoint"), "2": node("Models", model=["1", 0]),
+              "3": node("TakesLists", models=["2", 0]), "4": node("TakesLists", models=["1", 0]),
+              "5": node("SaveModel", model=["2", 0])}
+    found = guarded(prompt)
+    assert found.prompt["3"] is prompt["3"]
+    assert found.left == (Left("3", "models", "MODEL"),)
+    assert sorted(guards(found).values()) == [["1", 0], ["2", 0]]
 
 
 def test_a_pipe_of_a_custom_type_is_left_and_named_and_what_goes_into_it_is_guarded():

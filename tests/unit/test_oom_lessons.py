@@ -3,12 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
-import torch
 from support.shortages import GPU, lacking
 
-from headroom.guard import ladder, lessons
-from headroom.guard.controlnet import guard_control
-from headroom.guard.options import GuardOptions
+from headroom.guard import lessons
 from headroom.guard.planned import PlannedCall
 from headroom.guard.shortage import Shortage
 from headroom.measure import journal
@@ -116,52 +113,3 @@ def test_what_a_call_still_has_on_the_device_when_it_ends_does_not_count_as_less
     call.done()
     host.free = 100 * MIB
     assert recall("kind") is not None
-
-
-class Control:
-    """A ControlNet whose network cannot take more than two rows at once."""
-
-    previous_controlnet = cond_hint = None
-
-    def __init__(self):
-        self.calls = []
-        self.control_model = torch.nn.Identity()
-        self.control_model.forward = self.network
-
-    def network(self, x):
-        self.calls.append(len(x))
-        if len(x) > 2:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 60.00 MiB.")
-        return {"output": [x]}
-
-    def copy(self):
-        return self
-
-    def get_models(self):
-        return []
-
-    def set_previous_controlnet(self, other):
-        return self
-
-    def cleanup(self):
-        pass
-
-    def get_control(self, x):
-        return self.control_model(x=x)
-
-
-def test_a_controlnet_begins_its_next_sampling_with_the_pieces_that_worked(host, told, monkeypatch):
-    def lacked(failure, used, clean):
-        return lacking(need=100 * MIB, room=45 * MIB)
-
-    monkeypatch.setattr(ladder, "shortage_of", lacked)
-    monkeypatch.setattr(lessons, "room_bytes", lambda device: 45 * MIB)
-    control = guard_control(Control(), GuardOptions())
-    x = torch.zeros(4, 1)
-    assert control.get_control(x)["output"][0].shape == (4, 1)
-    assert control.calls == [4, 1, 1, 1, 1]
-    control.cleanup()
-    control.calls.clear()
-    control.get_control(x)
-    assert control.calls == [1, 1, 1, 1]
-    assert told[-1].text.endswith("pieces of at most 1: remembered from an earlier run")

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from support.systems import Nvml
 
 from headroom.guard import explain as oom_text
 from headroom.guard.explain import Subject, explain
@@ -11,6 +12,7 @@ from headroom.guard.failure import Failure
 from headroom.guard.options import GuardOptions
 from headroom.guard.recovery import Attempt, Recovery
 from headroom.measure import nvml
+from headroom.measure.other_processes import OtherProcess
 from headroom.measure.snapshot import DeviceMemory, Snapshot
 
 GIB = 1 << 30
@@ -52,21 +54,19 @@ def test_the_two_most_helpful_changes_are_named_in_order(batch, options, first, 
 
 
 def test_another_program_on_the_same_gpu_is_named_when_it_holds_much(monkeypatch):
-    found = {11: 100.0, 4242: 5_000.0}
-    monkeypatch.setattr(oom_text, "other_processes_mib", lambda device: found)
-    assert "closing process 4242, which holds 5,000 MiB of the same GPU" in text_of()
-    found[4242] = 20.0
-    assert "closing process" not in text_of()
+    found = [OtherProcess("python (4242)", 5_000 << 20)]
+    monkeypatch.setattr(oom_text, "other_processes", lambda device: found)
+    assert "closing python (4242), which holds 5,000 MiB of the same GPU" in text_of()
+    found[0] = OtherProcess("python (4242)", 20 << 20)
+    assert "closing" not in text_of()
 
 
 def test_a_driver_that_lists_no_processes_does_not_spoil_the_error(monkeypatch):
-    class Nvml:
-        NVMLError = type("NVMLError", (Exception,), {})
-
-        def nvmlDeviceGetComputeRunningProcesses(self, handle):
+    class Refuses(Nvml):
+        def nvmlDeviceGetComputeRunningProcesses(self, card):  # noqa: N802
             raise self.NVMLError("not supported")
 
-    monkeypatch.setattr(nvml, "_card", lambda device: (Nvml(), object()))
+    monkeypatch.setattr(nvml, "_nvml", Refuses)
     assert "Most likely to help: a smaller width and height" in text_of()
 
 

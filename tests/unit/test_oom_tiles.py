@@ -1,11 +1,9 @@
-"""Fewer images, then smaller tiles; copies of host objects that are guarded once."""
+"""Fewer images, then smaller tiles."""
 
 import pytest
 import torch
 
-from headroom.guard.copies import Guarded, guarded_copy, plain_class
 from headroom.guard.footprint import Footprint
-from headroom.guard.options import GuardOptions
 from headroom.guard.plan import Plan
 from headroom.guard.shortage import Shortage
 from headroom.guard.tiles import FewerImages, SmallerTiles, images_apart, joined, tile_count
@@ -155,28 +153,3 @@ def test_parts_of_a_batch_join_to_the_batch():
     value = torch.randn(5, 2)
     assert torch.equal(joined(images_apart(value, 2)), value)
     assert joined(images_apart(value, None)) is value
-
-
-class Thing:
-    def __init__(self):
-        self.patcher = object()
-
-    def work(self, value):
-        return value + 1
-
-
-class Twice(Guarded):
-    def work(self, value):
-        return super().work(value) * 2
-
-
-def test_a_guarded_copy_is_of_the_same_class_and_guarded_once():
-    thing = Thing()
-    once = guarded_copy(thing, Twice, GuardOptions(max_attempts=3))
-    again = guarded_copy(once, Twice, GuardOptions(max_attempts=5))
-    assert isinstance(again, Thing)
-    assert type(again).__name__ == "Thing"
-    assert again.patcher is thing.patcher
-    assert (thing.work(1), once.work(1), again.work(1)) == (2, 4, 4)
-    assert (once.guard_options.max_attempts, again.guard_options.max_attempts) == (3, 5)
-    assert plain_class(again) is Thing

@@ -47,8 +47,59 @@ def test_without_a_driver_figure_what_this_process_holds_is_counted():
     assert freed_mib(before, after) == 4100
 
 
-def test_memory_that_grew_is_reported_as_negative_not_hidden():
-    assert freed_mib(at(device()), at(device(driver_free_bytes=2900 * MIB))) == -100
+PURGED = dict(driver_free_bytes=5000 * MIB, allocated_bytes=2500 * MIB, reserved_bytes=2500 * MIB)
+EMPTY = dict(driver_free_bytes=7500 * MIB, allocated_bytes=0, reserved_bytes=0)
+
+
+@pytest.mark.parametrize(("before", "after", "headline"), [
+    ({}, PURGED, "2,000.0 MiB of VRAM freed"),
+    ({}, {**PURGED, "driver_free_bytes": 2700 * MIB},
+     "2,000.0 MiB of VRAM freed; other programs took 2,300.0 MiB meanwhile"),
+    ({}, {"driver_free_bytes": 2700 * MIB},
+     "0.0 MiB of VRAM freed: the 4,500.0 MiB that this process holds are in use; "
+     "other programs took 300.0 MiB meanwhile"),
+    ({}, {**PURGED, "driver_free_bytes": 5064 * MIB},
+     "2,000.0 MiB of VRAM freed; 64.0 MiB more came from other programs, or from outside of "
+     "PyTorch"),
+    ({}, {"driver_free_bytes": 3000 * MIB - 20_000},
+     "0.0 MiB of VRAM freed: the 4,500.0 MiB that this process holds are in use"),
+    ({}, {"reserved_bytes": 4500 * MIB - 20_000, "driver_free_bytes": 3000 * MIB + 20_000},
+     "less than 0.1 MiB of VRAM freed"),
+    ({}, {"reserved_bytes": 4600 * MIB, "driver_free_bytes": 2900 * MIB},
+     "0.0 MiB of VRAM freed: the 4,600.0 MiB that this process holds are in use"),
+    ({"dynamic_bytes": 100 * MIB, **EMPTY}, {"dynamic_bytes": 100 * MIB, **EMPTY},
+     "0.0 MiB of VRAM freed: the 100.0 MiB that this process holds are in use"),
+    (EMPTY, EMPTY, "0.0 MiB of VRAM freed: nothing was loaded or cached"),
+    ({"reserved_bytes": None}, {"reserved_bytes": None, "driver_free_bytes": 3100 * MIB},
+     "100.0 MiB of VRAM freed"),
+    ({"reserved_bytes": None}, {"reserved_bytes": None}, "0.0 MiB of VRAM freed"),
+    ({"reserved_bytes": None, "driver_free_bytes": None},
+     {"reserved_bytes": None, "driver_free_bytes": None},
+     "how much VRAM was freed is not known: neither PyTorch nor the driver tells here"),
+])
+def test_the_headline_tells_what_this_process_gave_back_and_what_others_took(
+    monkeypatch, before, after, headline
+):
+    taken = iter([at(device(**before))])
+    monkeypatch.setattr(
+        purge_module, "snapshot", lambda: next(taken, at(device(**after))))
+    monkeypatch.setattr(purge_module, "return_cache", lambda: None)
+    report = purge("no models")
+    assert report.headline == headline
+    assert report.freed_mib is None or report.freed_mib >= 0
+
+
+def test_figures_of_what_was_freed_are_never_below_nothing_and_may_be_unknown(monkeypatch):
+    heard = []
+    stop = listen(heard.append)
+    grown = Report("headline", (), at(device()), at(device(
+        reserved_bytes=4600 * MIB, driver_free_bytes=2900 * MIB), rss=1100 * MIB))
+    assert (grown.as_json()["freed_mib"], grown.as_json()["freed_rss_mib"]) == (0, 0)
+    blind = device(reserved_bytes=None, driver_free_bytes=None)
+    monkeypatch.setattr(purge_module, "snapshot", lambda: at(blind))
+    assert purge().as_json()["freed_mib"] is None
+    stop()
+    assert heard[0].freed_mib is None
 
 
 def test_a_cpu_box_is_told_that_nothing_was_there_to_free():

@@ -42,7 +42,7 @@ def test_where_comfyui_keeps_nothing_everything_is_guarded_and_the_text_says_so(
 
 
 def test_what_can_not_come_from_the_cache_is_guarded_although_it_had_finished(bench):
-    bench.host.uncacheable = frozenset({"1"})
+    bench.host.marks = {"1": [float("nan")]}
     bench.fail(failed="3", executed=("1", "2"))
     assert bench.only_queued[2]["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
 

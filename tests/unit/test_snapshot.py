@@ -38,7 +38,7 @@ def test_without_a_figure_there_is_no_such_device():
 
 
 def test_what_others_do_on_a_device_not_in_use_is_nothing_that_was_freed():
-    own = device("cuda:0", 1000), device("cuda:0", 3000)
+    own = device("cuda:0", 1000, reserved_bytes=3000 * MIB), device("cuda:0", 3000)
     before, after = (
         Snapshot((mine, device("cuda:1", free, in_use=False)), 0, 0)
         for mine, free in zip(own, (100, 7000), strict=True)

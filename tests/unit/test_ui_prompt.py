@@ -80,7 +80,7 @@ def choice(*options):
     (["gif", "out"], {"format": "gif", "name": "out"}),
     (["mp4"], {"format": "mp4", "format.quality": 9, "name": "x"}),
     ([], {"format": "gif", "name": "x"}),
-    ({"format": "mp4", "format.quality": 5}, {"format": "mp4", "format.quality": 5}),
+    ({"format": "mp4", "format.quality": 5}, {"format": "mp4", "format.quality": 5, "name": "x"}),
 ])
 def test_a_choice_brings_the_inputs_of_its_value(values, wanted):
     format = choice(("gif", {}), ("mp4", {"quality": ["INT", {"default": 9}],

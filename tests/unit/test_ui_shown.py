@@ -3,45 +3,13 @@
 import copy
 
 import pytest
-from support.saved import INFOS, OBJECT_INFO, node_of, saved
+from support.saved import INFOS, OBJECT_INFO, SAMPLE, folded, link, node_of, saved
 
 from devtools.errors import DevError
 from devtools.node_info import node_infos
 from devtools.ui_prompt import BYPASSED, MUTED, api_prompt
 from devtools.ui_subgraph import INPUTS as INSIDE
 from devtools.ui_subgraph import OUTPUTS as OUTSIDE
-
-LINK = ("id", "origin_id", "origin_slot", "target_id", "target_slot", "type")
-SAMPLE = 7  # the subgraph node that stands for the sampler
-
-
-def link(*values):
-    return dict(zip(LINK, values, strict=True))
-
-
-def folded():
-    """The small workflow with its sampler in a subgraph, whose model comes from outside."""
-    workflow = saved()
-    inner = copy.deepcopy(node_of(workflow, "Sample"))
-    inner["inputs"][1]["link"] = None
-    inner["inputs"].append(
-        {"name": "steps", "type": "INT", "widget": {"name": "steps"}, "link": 12})
-    graph = {
-        "id": "graph-1", "nodes": [inner],
-        "inputs": [{"name": "model", "type": "MODEL", "linkIds": [1]},
-                   {"name": "steps", "type": "INT", "linkIds": [12]}],
-        "outputs": [{"name": "latent", "type": "LATENT"}],
-        "links": [link(1, INSIDE, 0, 4, 0, "MODEL"), link(12, INSIDE, 1, 4, 3, "INT"),
-                  link(3, 4, 0, OUTSIDE, 0, "LATENT")],
-    }
-    place = workflow["nodes"].index(node_of(workflow, "Sample"))
-    workflow["nodes"][place] = {
-        "id": SAMPLE, "type": "graph-1", "widgets_values": [],
-        "inputs": [{"name": "model", "type": "MODEL", "link": 1}],
-        "outputs": [{"name": "latent", "type": "LATENT", "links": [3]}]}
-    workflow["links"] = [[1, 2, 0, SAMPLE, 0, "MODEL"], [3, SAMPLE, 0, 5, 0, "LATENT"]]
-    workflow["definitions"] = {"subgraphs": [graph]}
-    return workflow, graph
 
 
 def instance(workflow):

@@ -25,8 +25,3 @@ def test_a_branch_that_came_out_of_the_cache_is_kept():
 
 def test_the_failed_node_may_change_even_if_something_behind_it_is_cached():
     assert "4" in unfinished_nodes(picture(), "4", {"1", "2", "3", "6"})
-
-
-def test_what_never_comes_out_of_the_cache_may_change():
-    prompt = picture()
-    assert unfinished_nodes(prompt, "5", {"1", "2", "3", "4"}, {"2"}) == {"2", "4", "5", "6"}

@@ -5,6 +5,7 @@ import pytest
 from support.played_farm import Farm, asked, finished
 
 from farm import outputs
+from farm.driver import REPEATS
 from farm.verdict import Limits
 from farm.words import Facts, FarmError, Outcome
 
@@ -42,6 +43,18 @@ def test_the_same_prompt_asked_for_twice_runs_once(tmp_path):
     farm = Farm(tmp_path, {"a": 1000})
     assert farm.run([asked(1), asked(1), asked(1)]).finished == 1
     assert len(farm.played.orders) == 1
+
+
+def test_a_generator_that_repeats_the_same_prompts_for_ever_ends_once_they_are_finished(tmp_path):
+    def for_ever():
+        for number in range(10 * REPEATS):
+            yield asked(number % 3)
+        pytest.fail("the farm reads for ever and does nothing else")
+
+    farm = Farm(tmp_path, {"a": 1000})
+    counts = farm.run(for_ever())
+    assert counts.finished == 3
+    assert any("were all read before" in line for line in farm.heard.lines)
 
 
 def test_after_a_crash_of_the_driver_the_server_is_asked_under_the_same_id(tmp_path):

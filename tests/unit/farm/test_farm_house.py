@@ -1,12 +1,14 @@
 """The farm stands beside the pack: neither imports the other, and one file imports Ray."""
 
 import ast
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from farm import cli, cluster
+from farm.__main__ import REQUIRED
 from farm.words import FarmError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -103,13 +105,6 @@ def test_what_cannot_be_read_is_one_sentence_before_anything_starts(
     assert not results.exists()
 
 
-def test_without_ray_it_says_how_to_get_it(prompt, capsys, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    words = ["run", prompt, "--servers", "http://a", "--results", str(tmp_path / "r")]
-    assert cli.main(words) == cli.WRONG
-    assert "pip install -r farm/requirements.txt" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("address", "asked"), [(None, "local"), ("10.0.0.1:6379",) * 2])
 def test_without_an_address_the_farm_never_joins_another_ray_of_the_machine(
     monkeypatch, address, asked
@@ -122,3 +117,21 @@ def test_without_an_address_the_farm_never_joins_another_ray_of_the_machine(
     monkeypatch.setattr(cluster, "_ray", Ray)
     with pytest.raises(FarmError, match="enough"):
         cluster.Cluster([], None, ROOT, "token", address)
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_a_requirement_that_is_not_installed_is_one_sentence(tmp_path, name):
+    """In a process of its own, in which that package cannot be imported."""
+    prompt = tmp_path / "p.json"
+    prompt.write_text('{"1": {"class_type": "Fake", "inputs": {}}}')
+    words = ["farm", "run", str(prompt), "--servers", "http://127.0.0.1:9",
+             "--results", str(tmp_path / "results")]
+    program = (f"import runpy, sys; sys.modules[{name!r}] = None; sys.argv = {words!r}; "
+               "runpy.run_module('farm', run_name='__main__')")
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True,
+                          text=True)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"Error: the farm needs {name}, which this Python does not have; "
+        "run: pip install -r farm/requirements.txt\n"
+    )

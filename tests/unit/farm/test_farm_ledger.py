@@ -121,6 +121,18 @@ def test_what_the_disk_refuses_is_one_sentence_and_a_code(tmp_path, monkeypatch,
     assert "No space left on device" in said and FILE in said and said.count("\n") == 1
 
 
+def test_an_error_of_the_network_is_not_told_as_one_of_the_results_folder(
+    tmp_path, monkeypatch, capsys
+):
+    def refused(args):
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(cli, "run", refused)
+    assert cli.main(["run", "p.json", "--servers", "http://a", "--results", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "Connection refused" in said and str(tmp_path) not in said and said.count("\n") == 1
+
+
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(FarmError, match="cannot be written"):

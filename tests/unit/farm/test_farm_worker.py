@@ -7,9 +7,11 @@ import pytest
 from support.fake_comfy import FakeComfy
 from support.farm_orders import QUICK, asked, order
 
+from farm.comfy import is_out_of_memory
 from farm.servers import ServerSpec
 from farm.words import Facts
 from farm.worker import Patience, ServerFailed, Worker
+from headroom.guard.errors import where_of_text
 
 
 @pytest.fixture
@@ -85,6 +87,17 @@ def test_out_of_memory_is_told_apart_from_other_errors(worker):
     outcome = worker.run(order(asked(mib=5000)))
     assert outcome.ending == "out of memory" and "node 1 (Fake)" in outcome.text
     assert worker.run(order(asked(raises=True))).ending == "error"
+
+
+@pytest.mark.parametrize("text", [
+    "CUDA error: out of memory", "VRAM grow failed: 1048576 bytes",
+    "Allocation on device 0 would exceed allowed memory", "CUBLAS_STATUS_ALLOC_FAILED",
+    "Could not allocate tensor with 64 bytes. There is not enough GPU video memory available!",
+])
+def test_out_of_memory_is_known_by_the_words_of_each_library(text):
+    failure = {"exception_type": "RuntimeError", "exception_message": text}
+    assert is_out_of_memory(failure)
+    assert where_of_text("RuntimeError", text) == "device"  # the pack knows it too
 
 
 def test_a_prompt_is_rescued_where_it_is_only_if_that_is_wanted(worker):

@@ -1,4 +1,4 @@
-"""Sweeps over a VAE, a text encoder, a ControlNet and an upscale model."""
+"""Sweeps over a VAE, a text encoder and an upscale model."""
 
 import json
 
@@ -6,40 +6,6 @@ import comfy.model_management as mm
 import torch
 
 from .sweep import FRESH, SWEEP, ProbeNode, Sweep, start
-
-
-class OomSweepControl(ProbeNode):
-    """Only the ControlNet is guarded; its forward alone is made to fail."""
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {
-            "guarded": ("CONTROL_NET",), "plain": ("CONTROL_NET",), "model": ("MODEL",),
-            "batch": ("INT", {"default": 1}), **SWEEP,
-        }}
-
-    def execute(self, guarded, plain, model, batch, first, last, stride, times, kind):
-        device = mm.get_torch_device()
-        generator = torch.Generator().manual_seed(9)
-        picture = torch.rand(1, 3, 64, 64, generator=generator)
-        x = torch.randn(2 * batch, 4, 8, 8, generator=generator).to(device)
-        words = torch.randn(2 * batch, 77, 768, generator=generator).to(device)
-        t = torch.full((2 * batch,), 5.0).to(device)
-
-        def control(net, arm):
-            own = net.copy().set_cond_hint(picture, 0.7, (0.0, 1.0))
-            mm.load_models_gpu([model, *own.get_models()])
-            own.pre_run(model.model, model.model.model_sampling.percent_to_sigma)
-            arm()
-            cond = {"c_crossattn": words}
-            parts = own.get_control(x, t, cond, 2, {"cond_or_uncond": [0, 1]})
-            own.cleanup()
-            return torch.cat([tensor.cpu().flatten() for name in sorted(parts)
-                              for tensor in parts[name] if tensor is not None])
-
-        reference = control(plain, lambda: None)
-        sweep = Sweep(lambda arm: control(guarded, arm), {"times": times, "kind": kind})
-        return {"ui": {"text": [json.dumps(sweep(reference, (first, last, stride)))]}}
 
 
 class OomSweepUpscale(ProbeNode):

@@ -5,6 +5,7 @@ import json
 import comfy.model_management as mm
 import torch
 from comfy_execution.graph_utils import GraphBuilder
+from server import PromptServer
 
 
 class AnyType(str):
@@ -93,6 +94,35 @@ class OomWritesAlways(OomWrites):
     @classmethod
     def IS_CHANGED(cls, **_):
         return float("nan")
+
+
+class OomDraws(_Node):
+    """Gives another number each time that it runs, and says so by its change mark."""
+
+    RETURN_TYPES = ("INT",)
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"key": ("STRING", {})}}
+
+    @classmethod
+    def IS_CHANGED(cls, key):
+        return _count(f"{key} changed")
+
+    def execute(self, key):
+        return (_count(key),)
+
+
+class OomCleans(_Node):
+    """A cleaner: it hands `value` on, and asks ComfyUI to forget every node's result."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"value": (ANY,)}}
+
+    def execute(self, value):
+        PromptServer.instance.prompt_queue.set_flag("free_memory", True)
+        return (value,)
 
 
 class OomExpands(_Node):

@@ -1,0 +1,97 @@
+"""What ComfyUI's node cache holds now: which nodes of a prompt would not run again.
+
+ComfyUI shows its cache to nobody, so it is seen in the frame that handles a node's error. Which
+nodes it has is asked as ComfyUI asks itself: by its own keys, which hold each node's change mark
+(IS_CHANGED, fingerprint_inputs) as it is now.
+"""
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from typing import Any
+
+import execution
+from comfy_execution.graph import DynamicPrompt
+from comfy_execution.progress import get_progress_state
+from server import PromptServer
+
+from .types import Cached
+
+log = logging.getLogger("headroom")
+
+CACHES = "caches"  # what ComfyUI's function for one node calls them
+
+# The prompt whose change marks are asked for, while no prompt or another one runs.
+asked_about: ContextVar[Mapping[str, Any] | None] = ContextVar("headroom_asked", default=None)
+
+
+def caches_of(error: BaseException) -> "weakref.ref[Any] | None":
+    """Return the caches of the executor that handles `error`; None where they cannot be seen."""
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if CACHES in frame.f_code.co_varnames:
+            found = frame.f_locals.get(CACHES)
+            if isinstance(found, execution.CacheSet):
+                return weakref.ref(found)
+        trace = trace.tb_next
+    return None
+
+
+def cached_now(
+    caches: "weakref.ref[Any] | None", prompt_id: str, prompt: Mapping[str, Any]
+) -> Cached | None:
+    """Return what the cache has of `prompt`; None where that cannot be told.
+
+    Costs what ComfyUI takes to look a prompt up: nodes with change marks of their own read files.
+    """
+    if caches is None:
+        return None
+    work = _look(caches(), prompt_id, prompt)
+    try:
+        with ThreadPoolExecutor(1) as thread:  # this one may be in the event loop of a prompt
+            return thread.submit(asyncio.run, work).result()
+    except Exception:
+        log.exception("[Headroom] what ComfyUI's node cache holds cannot be told")
+        return None
+
+
+async def _look(caches: Any, prompt_id: str, prompt: Mapping[str, Any]) -> Cached:
+    asked_about.set(prompt)
+    nodes = {node_id: {key: value for key, value in node.items() if key != "is_changed"}
+             for node_id, node in dict(prompt).items()}
+    dynamic = DynamicPrompt(nodes)
+    asked = execution.IsChangedCache(prompt_id, dynamic, None)
+    for node_id in nodes:
+        await asked.get(node_id)
+    marks = _marks(nodes)
+    outputs: Any = None if caches is None or _is_about_to_go() else caches.outputs
+    if not hasattr(outputs, "key_class"):  # emptied, or never filled
+        return Cached(frozenset(), marks)
+    keys = outputs.key_class(dynamic, list(nodes), asked)
+    await keys.add_keys(list(nodes))
+    kept = [node_id for node_id in nodes if keys.get_data_key(node_id) in outputs.cache]
+    return Cached(frozenset(kept), marks)
+
+
+def _is_about_to_go() -> bool:
+    """Return whether somebody has asked for the cache to be emptied (POST /free does)."""
+    return bool(PromptServer.instance.prompt_queue.get_flags(reset=False).get("free_memory"))
+
+
+def change_marks(prompt_id: str) -> dict[str, Any]:
+    """Return the change mark of each node that has one, as it was when this prompt began.
+
+    ComfyUI notes it in the node itself while it makes the cache's keys. Only of the last prompt.
+    """
+    registry = get_progress_state()
+    if registry.prompt_id != prompt_id:
+        return {}
+    return _marks(dict(registry.dynprompt.get_original_prompt()))
+
+
+def _marks(nodes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: node["is_changed"] for name, node in nodes.items() if "is_changed" in node}

@@ -1,0 +1,179 @@
+"""Everything of the pack that measures: each node's action, and each route with its answer."""
+
+import asyncio
+import json
+from unittest import mock
+
+import torch
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from headroom import cast, offload, purge, snapshot, to_cpu
+from headroom.actions import reserve
+from headroom.actions.to_cpu import move_to_cpu
+from headroom.advise.advisor import Advisor
+from headroom.api import ready
+from headroom.api.gate import Gate
+from headroom.api.gauges import gauges
+from headroom.api.metrics import Metrics
+from headroom.api.routes import Routes
+from headroom.encode.encode import encode_to_cpu
+from headroom.guard.errors import OomGuardError
+from headroom.guard.ladder import guarded
+from headroom.guard.options import GuardOptions
+from headroom.guard.steps import ReturnMemory, Subject, UnloadOthers, ladder_of
+from headroom.host.types import NodeLabel, Outcome
+from headroom.record.chart import report_image
+from headroom.record.highest import HeldPeaks
+from headroom.record.probe import Probe
+from headroom.record.recorder import Recorder
+from headroom.record.text import record_text
+
+ASKED = [
+    ("GET", "/headroom/memory", None), ("GET", "/headroom/runs", None),
+    ("GET", "/headroom/runs/p", None), ("GET", "/headroom/runs/p/advice", None),
+    ("GET", "/headroom/runs/p/advice?into_gib=2", None), ("GET", "/headroom/ready", None),
+    ("GET", "/headroom/ready?free_mib=6000", None), ("GET", "/headroom/metrics", None),
+    ("POST", "/headroom/purge", {}), ("POST", "/headroom/purge", {"free_mib": 10}),
+    ("POST", "/headroom/purge", {"only_below_free_mib": 10}),
+    ("POST", "/headroom/offload", {"model": "m"}), ("POST", "/headroom/reserve", {"mib": 100}),
+    ("POST", "/headroom/rescue", {"prompt_id": "p"}), ("POST", "/headroom/peaks", {}),
+]
+
+
+class Encoder:
+    def tokenize(self, text):
+        return text
+
+    def encode_from_tokens_scheduled(self, tokens, show_pbar=True):
+        return [[torch.zeros(1, 2), {"pooled_output": torch.zeros(1)}]]
+
+
+class Graph:
+    """One node, as ComfyUI's executor tells of it."""
+
+    def describe(self, node_id):
+        return NodeLabel(node_id, "KSampler", "A node", node_id)
+
+    def has(self, node_id):
+        return node_id == "1"
+
+
+class Host:
+    """ComfyUI with nothing loaded, on a device whose free memory it may not know."""
+
+    def __init__(self, device, free_bytes):
+        self.device, self.free_bytes = device, free_bytes
+
+    def compute_device(self):
+        return self.device
+
+    def available_bytes(self, device):
+        return self.free_bytes
+
+    def loaded_entries(self):
+        return []
+
+    def reserve_bytes(self):
+        return 0
+
+    def set_reserve_bytes(self, wanted):
+        return wanted
+
+    def executing_node(self):
+        return None, None
+
+
+def fails():
+    raise torch.OutOfMemoryError("Tried to allocate 3.00 GiB.")
+
+
+def actions(device):
+    """(name, call) of what each node does that measures; a call returns its report's text."""
+    subject = Subject("a step", GuardOptions())
+    steps = [ReturnMemory(), UnloadOthers(lambda: [])]
+
+    def guard():
+        try:
+            guarded(fails, lambda: ladder_of(subject, steps))
+        except OomGuardError as error:
+            return str(error)
+
+    return [
+        ("Purge VRAM", lambda: purge(free_ram=True, reset_node_cache=True).text),
+        ("Purge VRAM no models", lambda: purge("no models").text),
+        ("Purge VRAM only_below_free_mib", lambda: purge(only_below_free_mib=100).text),
+        ("Offload Model", lambda: offload(torch.nn.Linear(2, 2)).text),
+        ("Offload Model to disk", lambda: offload(torch.nn.Linear(2, 2), to="disk").text),
+        ("Offload Model every other", lambda: offload(torch.nn.Linear(2, 2),
+                                                      "every other model").text),
+        ("Cast bf16", lambda: cast(torch.nn.Linear(2, 2)).report.text),
+        ("Encode to CPU", lambda: encode_to_cpu(Encoder(), ["a"]).report.text),
+        ("Move to CPU", lambda: move_to_cpu([torch.zeros(2)])[1].text),
+        ("to_cpu", lambda: to_cpu([torch.zeros(2)]).text),
+        ("OOM Guard", guard),
+        ("Memory Report", lambda: _report(device)),
+    ]
+
+
+def recorder():
+    """A recorder that has seen one prompt with one node."""
+    found = Recorder(Probe(), lambda prompt_id: Outcome("success"))
+    found.prompt_resets()
+    found.prompt_begins("p", Graph(), [])
+    found.node_starts("1", None, "p")
+    found.node_finishes("1", None, "p")
+    found.prompt_leaves()
+    return found
+
+
+def _report(device):
+    run = recorder().run("p")
+    assert report_image(run).shape == (1, 640, 1200, 3)
+    json.dumps(run, allow_nan=False)
+    return record_text(run)
+
+
+def answers(device, free_bytes):
+    """{(method, path, body): (status, text)} of every route, on a server of this device."""
+    host, found = Host(device, free_bytes), recorder()
+    advisor = Advisor(found, lambda prompt_id: {}, mock.Mock())
+    metrics = Metrics(found, lambda: gauges(lambda: (0, 0)), lambda prompt_id: {})
+    routes = Routes(found, Gate(lambda: False, lambda: True), lambda: (0, 0), lambda _: {}, metrics,
+                    advisor.advice, HeldPeaks(found))
+
+    async def ask():
+        app = web.Application()
+        for method, path, handler in routes.table():
+            app.router.add_route(method, path, handler)
+        told = {}
+        async with TestClient(TestServer(app)) as client:
+            for method, path, body in ASKED:
+                async with client.request(method, path, json=body) as answer:
+                    told[method, path, str(body)] = answer.status, await answer.text()
+        return told
+
+    with (mock.patch.object(ready, "current_host", lambda: host),
+          mock.patch.object(reserve, "current_host", lambda: host),
+          mock.patch("headroom.api.routes.patchers_named", lambda ids: [torch.nn.Linear(2, 2)])):
+        return asyncio.run(ask())
+
+
+def check_everything(device):
+    """Do and ask all of it, on a device that may not tell what is free there."""
+    for name, act in actions(device):
+        text = act()
+        assert text and "-0.0" not in text and "None" not in text, (name, text)
+        assert "no GPU" not in text and "runs on the CPU" not in text, (name, text)
+    unknown = snapshot().devices[0].available_bytes is None
+    for asked, (status, text) in answers(device, None).items():
+        wanted = {"/headroom/ready?free_mib=6000": 503}.get(asked[1], 200)
+        if unknown and asked[2] == "{'free_mib': 10}":
+            wanted = 400
+        assert status == wanted, (asked, text)
+        if "metrics" not in asked[1]:
+            json.loads(text, parse_constant=_no_json)
+
+
+def _no_json(word):
+    raise AssertionError(f"{word} is no JSON")

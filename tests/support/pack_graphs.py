@@ -1,0 +1,93 @@
+"""Workflows with the nodes of `packs/headroom_world` in them, a function each."""
+
+from devtools.rescued import picture
+
+
+def _between(graph, giver, output, taker, name, class_type, given, **settings):
+    """Put a node of the pack on one wire."""
+    made = graph.add(class_type, **{given: [giver, output]}, **settings)
+    assert graph.prompt[taker]["inputs"][name] == [giver, output]
+    graph.prompt[taker]["inputs"][name] = made[0]
+    return made
+
+
+def weighted_control():
+    """A pack makes a ControlNet of its own from one of exactly ComfyUI's class."""
+    graph = picture(11, extras=True)
+    _between(graph, "control", 0, "apply", "control_net", "WorldWeightedControl", "control_net",
+             weight=0.25)
+    return graph
+
+
+def exact_classes():
+    """A pack takes a VAE and a CLIP of exactly ComfyUI's class only."""
+    graph = picture(12)
+    _between(graph, "1", 2, "decode", "vae", "WorldExactly", "value")
+    _between(graph, "1", 1, "positive", "clip", "WorldExactly", "value")
+    return graph
+
+
+def hooked_methods():
+    """A pack sets methods on a VAE and a CLIP, bound to what they were taken from."""
+    graph = picture(13)
+    _between(graph, "1", 2, "decode", "vae", "WorldHookedVAE", "vae")
+    _between(graph, "1", 1, "positive", "clip", "WorldHookedCLIP", "clip")
+    return graph
+
+
+def pipe():
+    """Model, CLIP and VAE on one wire of the pack's own type; its node samples and decodes."""
+    graph = picture(14)
+    made = graph.add("WorldToPipe", model=["1", 0], clip=["1", 1], vae=["1", 2])
+    sampled = graph.add("WorldPipeSampler", "sampler", pipe=made, seed=14, size=64)
+    for node_id in ("positive", "negative", "latent", "decode"):
+        del graph.prompt[node_id]
+    graph.prompt["save"]["inputs"]["images"] = sampled[0]
+    return graph
+
+
+def loop():
+    """Three turns of sampling; the body's nodes are cloned, and one of its wires is empty."""
+    graph = picture(15)
+    opened = graph.add("WorldLoopOpen", "open", turns=3)
+    maybe = graph.add("WorldMaybe", "maybe", full=False, after=opened[1])
+    model = graph.add("WorldFirstModel", "model", first=maybe, second=["1", 0])
+    latent = graph.add("WorldFirstLatent", "first", first=opened[1], second=["latent", 0])
+    sampler = graph.prompt["sampler"]["inputs"]
+    sampler["model"], sampler["latent_image"] = model[0], latent[0]
+    closed = graph.add("WorldLoopClose", "close", loop=opened[0], value=["sampler", 0])
+    graph.prompt["decode"]["inputs"]["samples"] = closed[0]
+    return graph
+
+
+def step_cache():
+    """A cache of steps in an object of the pack's own."""
+    graph = picture(16)
+    graph.prompt["sampler"]["inputs"]["steps"] = 6
+    _between(graph, "1", 0, "sampler", "model", "WorldStepCache", "model", threshold=0.9)
+    return graph
+
+
+def placed_weights():
+    """The pack places the weights; ComfyUI's counter says that none is on the device."""
+    graph = picture(17)
+    _between(graph, "1", 0, "sampler", "model", "WorldPlacedModel", "model")
+    return graph
+
+
+def flushed_cache():
+    """A cleaner empties ComfyUI's node cache while the prompt runs."""
+    graph = picture(18)
+    _between(graph, "sampler", 0, "decode", "samples", "WorldFlushCache", "value")
+    return graph
+
+
+def changed_by_time():
+    """A node whose change mark is the time stands above everything."""
+    graph = picture(19)
+    graph.prompt["sampler"]["inputs"]["seed"] = graph.add("WorldByTime", "mark", value=19)[0]
+    return graph
+
+
+WORLDS = [weighted_control, exact_classes, hooked_methods, pipe, loop, step_cache, placed_weights,
+          flushed_cache, changed_by_time]

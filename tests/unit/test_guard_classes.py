@@ -1,0 +1,273 @@
+"""What a guard puts on a wire has the class of what came in, and works as other packs use it."""
+
+import copy
+import pickle
+import types
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from headroom.guard import clip as clip_module
+from headroom.guard import guard as guard_node
+from headroom.guard import lessons
+from headroom.guard.clip import guard_clip
+from headroom.guard.copies import GuardedMethod
+from headroom.guard.options import GuardOptions
+from headroom.guard.plan import Plan
+from headroom.guard.upscaler import guard_upscaler
+from headroom.guard.vae import guard_vae
+
+OOM = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+CPU = torch.device("cpu")
+
+
+class Patcher:
+    def __init__(self):
+        self.model, self.load_device = torch.nn.Linear(1, 1), CPU
+
+    def model_size(self):
+        return 8
+
+
+class Network(torch.nn.Linear):
+    """Fails as often as it is told."""
+
+    def __init__(self):
+        super().__init__(1, 1)
+        self.fails = 0
+
+    def decode(self, x):
+        if self.fails > 0:
+            self.fails -= 1
+            raise OOM
+        return x * 2
+
+    encode = decode
+
+
+class VAE:
+    """As ComfyUI's, as far as a guard asks."""
+
+    def __init__(self):
+        self.first_stage_model, self.patcher, self.device = Network(), Patcher(), "cpu"
+        self.vae_dtype = torch.float32
+
+    def memory_used_decode(self, shape, dtype):
+        return 1.0
+
+    memory_used_encode = memory_used_decode
+
+    def spacial_compression_decode(self):
+        return 8
+
+    def decode(self, samples_in, scale=1):
+        return self.first_stage_model.decode(samples_in) * scale
+
+    def encode(self, pixel_samples):
+        return self.first_stage_model.encode(pixel_samples)
+
+    def decode_tiled(self, samples, tile_x=None):
+        return self.first_stage_model.decode(samples)
+
+    encode_tiled = decode_tiled
+
+    def where(self):
+        return self.device
+
+
+class CLIP:
+    def __init__(self):
+        self.patcher, self.cond_stage_model, self.fails, self.layer = Patcher(), Network(), 0, None
+
+    def clone(self):  # ComfyUI makes an object of its own class and fills in what it knows
+        made = CLIP.__new__(CLIP)
+        made.patcher, made.cond_stage_model = self.patcher, self.cond_stage_model
+        made.fails, made.layer = self.fails, self.layer
+        return made
+
+    def encode_from_tokens(self, tokens):
+        return self.cond_stage_model.decode(tokens)
+
+    def encode_from_tokens_scheduled(self, tokens):
+        return [[self.encode_from_tokens(tokens), {}]]
+
+
+def call_network(model, image):
+    return model.decode(image)
+
+
+class Descriptor:
+    """As spandrel's: its call is its class's own."""
+
+    def __init__(self):
+        self._model, self._call_fn, self.scale, self.output_channels = Network(), call_network, 1, 3
+
+    @property
+    def model(self):
+        return self._model
+
+    def to(self, device):
+        self._model.to(device)
+        return self
+
+    def __call__(self, image):
+        return self._call_fn(self.model, image)
+
+
+X = torch.ones(2, 4, 8, 8)
+# For each kind: what came in, how it is guarded, one use of it, and its network.
+KINDS = {
+    "VAE decode": (VAE, guard_vae, lambda v: v.decode(X), lambda v: v.first_stage_model),
+    "VAE encode": (VAE, guard_vae, lambda v: v.encode(X), lambda v: v.first_stage_model),
+    "VAE tiles": (VAE, guard_vae, lambda v: v.decode_tiled(X), lambda v: v.first_stage_model),
+    "CLIP": (CLIP, guard_clip, lambda c: c.encode_from_tokens(X), lambda c: c.cond_stage_model),
+    "CLIP scheduled": (CLIP, guard_clip, lambda c: c.encode_from_tokens_scheduled(X)[0][0],
+                       lambda c: c.cond_stage_model),
+    "upscaler": (Descriptor, guard_upscaler, lambda d: d(X), lambda d: d.model),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    make, guard, use, network = KINDS[request.param]
+    return SimpleNamespace(make=make, guard=guard, use=use, network=network)
+
+
+def guarded(kind, value=None):
+    return kind.guard(kind.make() if value is None else value, GuardOptions())
+
+
+def survives(kind, value):
+    """Whether a failure in `value` is survived; its result is checked."""
+    kind.network(value).fails = 1
+    try:
+        return bool(torch.equal(kind.use(value), X * 2))
+    except torch.OutOfMemoryError:
+        return False
+    finally:
+        kind.network(value).fails = 0
+
+
+def test_what_comes_out_has_the_very_class_of_what_came_in(kind):
+    value = kind.make()
+    again = guarded(kind, guarded(kind, value))
+    assert type(again) is type(value)
+    assert again is not value
+    assert "guard" not in " ".join(vars(value))
+
+
+def test_a_failure_is_survived_and_the_original_stays_unguarded(kind):
+    value = kind.make()
+    assert survives(kind, guarded(kind, value))
+    assert not survives(kind, value)
+
+
+def test_guarding_twice_is_guarding_once(kind):
+    value = guarded(kind)
+    again = kind.guard(value, GuardOptions(max_attempts=3))
+    for name, method in vars(again).items():
+        if isinstance(method, GuardedMethod):
+            assert not isinstance(method.own, GuardedMethod), name
+            assert method.options.max_attempts == 3
+    assert survives(kind, again)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
+def test_a_copy_of_a_guarded_one_is_of_the_class_and_works(kind, copied):
+    made = copied(guarded(kind))
+    assert type(made) is kind.make
+    assert torch.equal(kind.use(made), X * 2)
+
+
+def test_a_guarded_one_can_be_pickled_where_the_original_can(kind):
+    made = pickle.loads(pickle.dumps(guarded(kind)))
+    assert type(made) is kind.make
+    assert torch.equal(kind.use(made), X * 2)
+
+
+def test_a_copy_that_gets_another_device_and_network_uses_these():
+    """As ComfyUI's Select VAE Device makes it."""
+    made = copy.copy(guard_vae(VAE(), GuardOptions()))
+    made.device, made.first_stage_model = "cuda:1", Network()
+    made.first_stage_model.decode = lambda x: x * 3
+    assert made.where() == "cuda:1"
+    assert torch.equal(made.decode(X), X * 3)
+
+
+def test_a_clone_of_a_clip_stays_guarded():
+    kind = SimpleNamespace(**dict(zip(("make", "guard", "use", "network"), KINDS["CLIP"],
+                                      strict=True)))
+    clone = guarded(kind).clone().clone()
+    assert type(clone) is CLIP
+    assert survives(kind, clone)
+
+
+def test_what_another_pack_has_set_on_the_instance_before_is_called_and_guarded():
+    vae = VAE()
+    plain, calls = vae.decode, []
+
+    def theirs(self, samples, scale=1):  # bound to the original, as packs do it
+        calls.append(self)
+        return plain(samples, scale) + 1
+
+    vae.decode = types.MethodType(theirs, vae)
+    guarded_vae = guard_vae(vae, GuardOptions())
+    vae.first_stage_model.fails = 1
+    assert torch.equal(guarded_vae.decode(X), X * 2 + 1)
+    assert calls == [vae, vae]
+    assert torch.equal(copy.copy(guarded_vae).decode(X), X * 2 + 1)
+
+
+def test_what_another_pack_sets_on_the_instance_afterwards_goes_through_the_guard():
+    vae = guard_vae(VAE(), GuardOptions())
+    ours = vae.decode
+    vae.decode = lambda samples: ours(samples) + 1
+    vae.first_stage_model.fails = 1
+    assert torch.equal(vae.decode(X), X * 2 + 1)
+
+
+class Standing:
+    """Stands for a VAE and gives what that has, as some packs' models do."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __getattr__(self, name):
+        if name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+
+def test_a_model_that_gives_its_methods_by_getattr_is_guarded():
+    inner = VAE()
+    standing = guard_vae(Standing(inner), GuardOptions())
+    inner.first_stage_model.fails = 1
+    assert type(standing) is Standing
+    assert torch.equal(standing.decode(X), X * 2)
+    assert torch.equal(copy.deepcopy(standing).decode(X), X * 2)
+
+
+def test_a_controlnet_comes_out_as_the_very_object_and_the_record_says_where_it_is_guarded(
+    monkeypatch
+):
+    noted = []
+    host = SimpleNamespace(wire_type_of=lambda value: "CONTROL_NET")
+    monkeypatch.setattr(guard_node, "guard_host", lambda: host)
+    monkeypatch.setattr(guard_node, "note_action", lambda *entry: noted.append(entry))
+    control = object()
+    assert guard_node.guard(control, GuardOptions()) is control
+    [(name, freed, text)] = noted
+    assert (name, freed) == ("guard", 0.0)
+    assert "OOM Guard on the MODEL" in text
+
+
+def test_a_remembered_encoding_on_the_cpu_goes_as_it_comes_where_the_clip_cannot_be_moved(
+    monkeypatch
+):
+    """As after a CLIP of the same size that could: what was learned is of the kind, not of one."""
+    host = SimpleNamespace(clip_on_cpu=lambda clip: None)
+    monkeypatch.setattr(clip_module, "guard_host", lambda: host)
+    monkeypatch.setattr(lessons, "recall", lambda kind, room: Plan(on_cpu=True))
+    encoder = guard_clip(CLIP(), GuardOptions())
+    assert torch.equal(encoder.encode_from_tokens(X), X * 2)

@@ -1,0 +1,96 @@
+"""What is said to run again before it is queued: what ComfyUI's cache has not got any more."""
+
+import pytest
+from support.rescue_bench import PROMPT, Bench
+
+from headroom.host.types import Cached
+
+NAN = float("nan")
+FINISHED = {"failed": "3", "executed": ("1", "2")}
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+def said_of(bench, prompt=PROMPT, **how):
+    bench.begin(prompt=prompt)
+    bench.end(**{**FINISHED, **how})
+    return bench.host.events[-1][1]["failure"]["text"]
+
+
+def test_what_the_cache_holds_is_said_to_come_from_it_and_keeps_its_key(bench):
+    bench.host.cached = Cached(frozenset({"1", "2"}), {})
+    assert said_of(bench).endswith("OOM Guard: what had finished comes from the cache.")
+    assert bench.only_queued[2]["2"] == PROMPT["2"]
+
+
+def test_a_node_whose_result_is_gone_is_named_and_guarded(bench):
+    bench.host.cached = Cached(frozenset({"1"}), {})
+    assert said_of(bench).endswith("comes from the cache, except for Hi-res (node 2).")
+    assert bench.only_queued[2]["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
+
+
+def test_an_empty_cache_is_said_to_be_empty_and_everything_is_guarded(bench):
+    bench.host.cached = Cached(frozenset(), {})
+    assert "everything runs again, because ComfyUI's cache" in said_of(bench)
+    assert bench.only_queued[2]["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
+
+
+def test_where_nothing_had_finished_nothing_is_said_to_be_lost(bench):
+    bench.host.cached = Cached(frozenset(), {})
+    assert "everything" not in said_of(bench, failed="1", executed=())
+
+
+def test_where_nobody_can_see_the_cache_nothing_is_promised(bench):
+    assert said_of(bench).endswith("comes from the cache where ComfyUI still has it.")
+
+
+@pytest.mark.parametrize(("before", "now", "differs"), [
+    ([1.5], [2.5], True), ([NAN], [NAN], True), (NAN, NAN, True), (["hash"], ["hash"], False),
+])
+def test_a_result_that_may_be_another_one_is_announced(bench, before, now, differs):
+    bench.host.marks = {"2": before}
+    bench.host.cached = Cached(frozenset({"1"}), {"2": now})
+    assert ("may be another one, because of Hi-res (node 2)." in said_of(bench)) is differs
+
+
+def test_a_seed_that_means_any_is_announced_where_its_node_runs_again(bench):
+    drawn = {**PROMPT, "2": {**PROMPT["2"], "inputs": {**PROMPT["2"]["inputs"], "seed": -1}}}
+    bench.host.cached = Cached(frozenset({"1"}), {})
+    assert "may be another one, because of Hi-res" in said_of(bench, drawn)
+    bench.host.cached = Cached(frozenset({"1", "2"}), {})
+    bench.begin("b", prompt=drawn)
+    bench.end(**FINISHED)
+    assert "another one" not in bench.host.events[-1][1]["failure"]["text"]
+
+
+def test_what_had_failed_or_never_run_is_no_news(bench):
+    bench.host.cached = Cached(frozenset({"1"}), {"3": [1]})
+    assert "except" not in said_of(bench, failed="2", executed=("1",))
+
+
+def test_an_offer_says_what_would_run_as_well(bench):
+    bench.host.cached = Cached(frozenset({"1"}), {})
+    bench.begin(extra={"client_id": "me"})
+    bench.end(**FINISHED)
+    text = bench.host.events[-1][1]["failure"]["text"]
+    assert text.endswith("It can run again with OOM Guard: what had finished comes from the cache, "
+                         "except for Hi-res (node 2).")
+    bench.host.cached = Cached(frozenset({"1", "2"}), {})  # by the time that somebody asks
+    assert bench.rescue.ask("a")["text"].endswith("what had finished comes from the cache.")
+
+
+def test_a_wrong_result_in_the_cache_is_not_taken(bench):
+    bench.host.cached = Cached(frozenset({"1", "2"}), {})
+    bench.begin()
+    bench.rescue.note(left_out_in("2"))
+    bench.end(**FINISHED)
+    assert bench.only_queued[2]["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
+
+
+def left_out_in(node_id):
+    from headroom.measure.journal import OomAttempt
+
+    return OomAttempt("a", node_id, 0, "went on", 0.0, "ERROR lora x", False, 0.0, 1)

@@ -1,0 +1,192 @@
+"""What popular packs do to models, loops and caches, beside every node and rerun of ours.
+
+The packs are stand-ins in `packs/`; `support/pack_graphs.py` has a workflow for each. Judged are
+the pictures, which have to be those of the workflow without this pack, and what reports and records
+say. Real packs run beside them from the folder that HEADROOM_REAL_PACKS names, one folder each:
+
+    HEADROOM_REAL_PACKS=ComfyUI/custom_nodes python dev.py test tests/worlds/test_packs.py
+"""
+
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from support import pack_graphs as graphs
+from support.oom import PACK
+
+from devtools.graph import GUARD_DEFAULTS, OFFLOAD_DEFAULTS, PURGE_DEFAULTS, Graph
+from devtools.rescued import RESCUE, live, picture, pictures
+
+pytestmark = pytest.mark.host
+
+PACKS = Path(__file__).resolve().parent / "packs"
+GUARD_ALL = {"headroom": {"guard": True, "rescue": False}}
+NOTHING = {"headroom": {"guard": False, "rescue": False}}
+KIB = 1 << 10
+SHOWN = 0.06  # MiB; reports have one decimal
+GUARDED = {"MODEL": 0, "CLIP": 1, "VAE": 2}  # by the checkpoint loader's output
+EVERY_WORLD = pytest.mark.parametrize("world", graphs.WORLDS, ids=lambda world: world.__name__)
+# What runs again has another change mark, or nothing that finished is kept: see its test.
+RUNS_AGAIN = (graphs.flushed_cache, graphs.changed_by_time)
+
+
+def beside(*more):
+    """The packs of a server: ours for tests, the stand-ins, and real ones where there are some."""
+    real = os.environ.get("HEADROOM_REAL_PACKS")
+    found = [one for one in sorted(Path(real).iterdir()) if one.is_dir()] if real else []
+    return (PACK, PACKS / "headroom_world", *(PACKS / one for one in more if one), *found)
+
+
+@pytest.fixture(params=["", "headroom_world_executor"], ids=["", "executor replaced"])
+def any_gpu(request, sim):
+    """A GPU beside the packs, with ComfyUI's executor and with another one."""
+    return sim(2048, packs=beside(request.param))
+
+
+@pytest.fixture
+def gpu(sim):
+    return sim(2048, packs=beside())
+
+
+def pixels(client, entry):
+    return [Image.open(io.BytesIO(one)).tobytes() for one in pictures(client, entry)]
+
+
+def plainly(gpu, graph):
+    """The pictures of a workflow in which nothing of ours takes part."""
+    gpu.unload()
+    return pixels(gpu.client, gpu.client.run(graph.prompt, extra_data=NOTHING))
+
+
+def record(gpu, entry):
+    return gpu.client.get_json(f"/headroom/runs/{entry['prompt_id']}")
+
+
+def on_wires(graph, class_type, name, defaults, types):
+    """The workflow with a node of ours behind every output of the loader that has such a type."""
+    made = Graph()
+    made.prompt = json.loads(json.dumps(graph.prompt))
+    for wire in [output for kind, output in GUARDED.items() if kind in types]:
+        takers = [(node, key) for node in made.prompt.values()
+                  for key, value in node["inputs"].items() if value == ["1", wire]]
+        if takers:
+            ours = made.add(class_type, f"ours-{wire}", **{**defaults, name: ["1", wire]})
+            for node, key in takers:
+                node["inputs"][key] = ours[0]
+    return made
+
+
+@EVERY_WORLD
+def test_guarding_every_run_changes_no_pixel(any_gpu, world):
+    graph = world()
+    wanted = plainly(any_gpu, graph)
+    any_gpu.unload()
+    entry = any_gpu.client.run(graph.prompt, extra_data=GUARD_ALL)
+    assert pixels(any_gpu.client, entry) == wanted
+    assert record(any_gpu, entry)["oom"] == []
+
+
+@EVERY_WORLD
+def test_a_guard_behind_every_loader_changes_no_pixel(gpu, world):
+    graph = world()
+    wanted = plainly(gpu, graph)
+    gpu.unload()
+    guarded = on_wires(graph, "HeadroomOOMGuard", "model", GUARD_DEFAULTS, ("MODEL", "CLIP", "VAE"))
+    if "control" in graph.prompt:
+        taker = next(node for node in guarded.prompt.values()
+                     if node["inputs"].get("control_net") == ["control", 0])
+        ours = guarded.add("HeadroomOOMGuard", **{**GUARD_DEFAULTS, "model": ["control", 0]})
+        taker["inputs"]["control_net"] = ours[0]
+    assert pixels(gpu.client, gpu.client.run(guarded.prompt, extra_data=NOTHING)) == wanted
+
+
+@EVERY_WORLD
+def test_one_failed_allocation_in_a_guarded_run_gives_the_same_picture_or_says_that_it_may_differ(
+    gpu, world
+):
+    graph = world()
+    wanted = plainly(gpu, graph)
+    for share in (0.3, 0.55, 0.8):
+        gpu.unload()
+        gpu.arm_fault(at=10**9)
+        gpu.client.run(graph.prompt, extra_data=GUARD_ALL)
+        total = gpu.fault()["seen"]
+        gpu.unload()
+        gpu.arm_fault(at=int(total * share))
+        entry = gpu.client.run(graph.prompt, extra_data=GUARD_ALL)
+        failed = gpu.fault()["failed"]
+        gpu.disarm()
+        assert failed == 1
+        told = record(gpu, entry)["oom"]
+        same = pixels(gpu.client, entry) == wanted
+        assert same or any("may differ" in attempt["action"] for attempt in told), told
+
+
+@EVERY_WORLD
+def test_a_prompt_that_ran_out_of_memory_gets_its_picture_in_the_rerun(any_gpu, world):
+    graph = world()
+    wanted = plainly(any_gpu, graph)
+    any_gpu.unload()
+    any_gpu.arm_fault(at=10**9)
+    any_gpu.client.run(graph.prompt, extra_data=NOTHING)
+    total = any_gpu.fault()["seen"]
+    any_gpu.unload()
+    any_gpu.arm_fault(at=int(total * 0.55))
+    lives = live(any_gpu.client, graph.prompt, RESCUE)
+    failed = any_gpu.fault()["failed"]
+    any_gpu.disarm()
+    assert failed == 1 and lives.succeeded
+    assert pixels(any_gpu.client, lives.last) == wanted
+    if world not in RUNS_AGAIN and lives.second is not None:
+        # A node that a loop cloned is one of its own prompt only.
+        assert lives.finished & set(graph.prompt) <= lives.cached
+
+
+@EVERY_WORLD
+def test_a_purge_in_the_middle_frees_what_it_says_and_changes_no_pixel(gpu, world):
+    graph = world()
+    wanted = plainly(gpu, graph)
+    gpu.unload()
+    last = graph.prompt["save"]["inputs"]
+    last["images"] = graph.add("HeadroomPurgeVRAM", "purge",
+                               **{**PURGE_DEFAULTS, "value": last["images"]})[0]
+    entry = gpu.client.run(graph.prompt, extra_data=NOTHING)
+    assert pixels(gpu.client, entry) == wanted
+    assert gpu.collect().allocated_bytes <= 64 * KIB  # what a step cache keeps for itself
+    [action] = [one for one in record(gpu, entry)["actions"] if one["node_id"] == "purge"]
+    assert action["freed_mib"] > 10  # the models of SD1.5's class, small as they are
+
+
+@EVERY_WORLD
+def test_an_offload_of_the_model_moves_its_bytes_and_changes_no_pixel(gpu, world):
+    graph = world()
+    wanted = plainly(gpu, graph)
+    gpu.unload()
+    last = graph.prompt["save"]["inputs"]
+    last["images"] = graph.add("HeadroomOffloadModel", "offload", **{
+        **OFFLOAD_DEFAULTS, "model": ["1", 0], "after": last["images"]})[1]
+    entry = gpu.client.run(graph.prompt, extra_data=NOTHING)
+    assert pixels(gpu.client, entry) == wanted
+    [action] = [one for one in record(gpu, entry)["actions"] if one["node_id"] == "offload"]
+    assert action["freed_mib"] > 1, action
+
+
+def test_weights_that_a_pack_placed_are_counted_where_they_are(gpu):
+    gpu.unload()
+    gpu.client.run(graphs.placed_weights().prompt, extra_data=NOTHING)
+    models = gpu.client.get_json("/headroom/memory")["models"]
+    [model] = [one for one in models if one["kind"] == "diffusion model"]
+    assert model["loaded_mib"] == pytest.approx(model["total_mib"], abs=SHOWN)
+
+
+def test_what_answers_none_for_everything_passes_our_nodes(gpu):
+    graph = picture(20)
+    silent = graph.add("WorldSilentModel", model=["1", 0])
+    value = graph.add("HeadroomMoveToCPU", value=silent[1])
+    value = graph.add("HeadroomMemoryReport", value=value[0])
+    graph.add("HeadroomPurgeVRAM", **{**PURGE_DEFAULTS, "value": value[0]})
+    graph.prompt["sampler"]["inputs"]["model"] = silent[0]
+    gpu.client.run(graph.prompt, extra_data=GUARD_ALL)

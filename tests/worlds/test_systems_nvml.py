@@ -1,0 +1,147 @@
+"""Who is on the card: this process is never called another one, whatever numbers NVML gives."""
+
+import os
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+from support.systems import MIB, Card, Nvml
+
+from headroom.advise import surroundings
+from headroom.guard.explain import Subject, explain
+from headroom.guard.failure import Failure
+from headroom.guard.options import GuardOptions
+from headroom.guard.recovery import Recovery
+from headroom.measure import nvml
+from headroom.measure import other_processes as module
+from headroom.measure.snapshot import snapshot
+
+HOSTS_ID = 107887  # of this process, as the host counts
+
+
+@pytest.fixture
+def on_card(monkeypatch):
+    """Put processes on a card of which this process holds 22,000 of 24,000 MiB."""
+
+    def put(*processes, in_container=True, **memory):
+        monkeypatch.setattr(module, "_has_host_numbers", lambda: not in_container)
+        figures = {"total": 24_000, "allocated": 21_000, "reserved": 22_000, **memory}
+        figures.setdefault("driver_free", max(0, figures["total"] - sum(
+            mib or 0 for _, mib in processes)))
+        Card(monkeypatch, **figures)
+        monkeypatch.setattr(nvml, "_nvml", lambda: Nvml(*processes))
+
+    return put
+
+
+def told():
+    """What the final error of OOM Guard and the advice say of others."""
+    failed = Recovery([Failure.of(torch.OutOfMemoryError("Tried to allocate 3.00 GiB."))])
+    text = explain(Subject("a step", GuardOptions()))(failed, snapshot())
+    return text.split("Most likely to help: ")[1], surroundings.others()
+
+
+def test_in_a_container_nobody_is_told_to_close_comfyui_itself(on_card):
+    on_card((HOSTS_ID, 22_528))
+    text, others = told()
+    assert "closing" not in text and others == {}
+
+
+def test_in_a_container_the_other_one_is_named_by_the_number_that_the_host_has(on_card):
+    on_card((HOSTS_ID, 22_528), (4242, 1_000))
+    text, others = told()
+    assert text.startswith("closing PID 4242 (host), which holds 1,000 MiB of the same GPU")
+    assert others == {"PID 4242 (host)": 1_000}
+
+
+def test_another_one_that_holds_more_than_this_process_is_not_taken_for_it(on_card):
+    on_card((HOSTS_ID, 2_400), (4242, 9_000), allocated=1_000, reserved=2_000)
+    assert told()[1] == {}  # either could be this process, which may hold more than torch knows
+    on_card((HOSTS_ID, 9_500), (4242, 2_000), allocated=1_000, reserved=9_000)
+    assert told()[1] == {"PID 4242 (host)": 2_000}
+
+
+def test_a_number_that_is_ours_only_by_chance_does_not_hide_who_it_is(on_card):
+    on_card((os.getpid(), 1_000), (HOSTS_ID, 22_528))
+    assert told()[1] == {f"PID {os.getpid()} (host)": 1_000}
+
+
+@pytest.mark.parametrize("processes", [
+    (),  # what many containers are told
+    ((0, 22_528), (0, 1_000)),  # processes of another namespace have no number here
+    ((HOSTS_ID, None), (4242, None)),  # Windows: WDDM manages the memory, not the driver
+])
+def test_who_cannot_be_told_is_not_named(on_card, processes):
+    on_card(*processes, driver_free=500)
+    text, others = told()
+    assert "closing" not in text and others == {}
+
+
+def test_outside_of_containers_numbers_decide(on_card):
+    on_card((os.getpid(), 9_000), (os.getppid(), 14_000), in_container=False, reserved=8_000)
+    (name, mib), = told()[1].items()
+    assert name.endswith(f"({os.getppid()})") and mib == 14_000
+
+
+@pytest.mark.parametrize(("platform", "inode", "are_the_hosts"), [
+    ("linux", module.HOST_NAMESPACE, True),
+    ("linux", 4026532999, False),
+    ("linux", None, False),  # sandboxes without that file
+    ("win32", None, True),
+])
+def test_a_container_is_told_by_its_namespace(monkeypatch, platform, inode, are_the_hosts):
+    def stat(path):
+        if inode is None:
+            raise FileNotFoundError(path)
+        return SimpleNamespace(st_ino=inode)
+
+    monkeypatch.setattr(module, "sys", SimpleNamespace(platform=platform))
+    monkeypatch.setattr(module, "os", SimpleNamespace(stat=stat))
+    assert module._has_host_numbers.__wrapped__() is are_the_hosts
+
+
+def test_a_process_that_ends_meanwhile_is_named_by_its_number(on_card, monkeypatch):
+    def gone(number):
+        raise module.psutil.NoSuchProcess(number)
+
+    on_card((os.getpid(), 22_500), (4242, 1_000), in_container=False)
+    monkeypatch.setattr(module.psutil, "Process", gone)
+    assert told()[1] == {"PID 4242": 1_000}
+
+
+def test_memory_that_this_process_gives_back_meanwhile_does_not_make_it_another_one(
+    on_card, monkeypatch
+):
+    on_card((HOSTS_ID, 5_000))
+    held = iter([22_000, 4_600])
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: next(held) * MIB)
+    assert module.other_processes(torch.device("cuda", 0)) == []
+
+
+def test_a_card_of_amd_is_not_looked_up_among_those_of_nvidia(on_card, monkeypatch):
+    on_card((4242, 1_000), in_container=False)
+    monkeypatch.setattr(torch.version, "hip", "7.2")
+    assert told()[1] == {}
+
+
+def test_a_card_whose_nvml_refuses_a_figure_is_measured_without_it(monkeypatch):
+    """Jetson and DGX Spark share their memory with the CPU: NVML tells no bytes."""
+
+    card = Card(monkeypatch)
+    monkeypatch.setattr(nvml, "_nvml", Nvml)
+    card.silent = {"mem_get_info", "get_device_name"}
+    (found,) = snapshot().devices
+    assert found.driver_free_bytes is None and found.name == "cuda:0"
+
+
+def test_a_driver_older_than_nvml_or_of_another_version_is_none(monkeypatch):
+    def fails():
+        raise pynvml.NVMLError("Driver/library version mismatch")
+
+    pynvml = ModuleType("pynvml")
+    pynvml.NVMLError, pynvml.nvmlInit = type("NVMLError", (Exception,), {}), fails
+    monkeypatch.setitem(sys.modules, "pynvml", pynvml)
+    nvml._nvml.cache_clear()
+    assert nvml._nvml() is None and nvml.card_memory(torch.device("cuda", 0)) is None
+    nvml._nvml.cache_clear()
