@@ -1,8 +1,8 @@
 """Every symbol of ComfyUI that headroom/host/ uses, and how: as data, to be checked in any host.
 
-A call is written as it is made, `_` for a value; a name alone is an attribute. "?" marks what not
-every host has: headroom/host/ asks for it first. Attributes that objects get while they are made
-are looked for in the source of their class.
+A call is written as it is made, `_` for a value, `...` for others; a name alone is an attribute.
+"?" marks what not every host has: headroom/host/ asks for it first. Attributes that objects get
+while they are made are looked for in the source of their class.
 """
 
 import ast
@@ -90,7 +90,14 @@ CONTRACT: Mapping[str, Iterable[str]] = {
     ),
     "comfy_execution.utils": ("get_executing_context()",),
     "comfy_execution.utils.ExecutionContext": ("prompt_id", "node_id", "list_index"),
-    "execution": ("nodes", "validate_prompt(_, _, _)"),
+    "execution": (
+        "nodes", "CacheSet", "IsChangedCache(_, _, _)", "validate_prompt(_, _, _)",
+        "execute(..., caches=_)",
+    ),
+    "execution.CacheSet": ("outputs",),
+    "execution.IsChangedCache": ("get(_)",),
+    "comfy_execution.caching.BasicCache": ("cache", "key_class"),
+    "comfy_execution.caching.CacheKeySet": ("add_keys(_)", "get_data_key(_)"),
     "execution.PromptQueue": (
         "mutex", "put(_)", "set_flag(_, _)", "get_flags(reset=_)", "get_tasks_remaining()",
         "get_current_queue_volatile()", "get_history(prompt_id=_)", "?get_history(map_function=_)",
@@ -143,9 +150,11 @@ def _fits(module: ModuleType | None, owner: Any, text: str) -> bool:
     if function is None:
         return False
     is_method = inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, name))
-    values = ["_"] * (len(wanted.args) + is_method)
+    given = [one for one in wanted.args if isinstance(one, ast.Name)]
+    signature = inspect.signature(function)
+    bind = signature.bind if given == wanted.args else signature.bind_partial
     try:
-        inspect.signature(function).bind(*values, **{str(k.arg): "_" for k in wanted.keywords})
+        bind(*["_"] * (len(given) + is_method), **{str(one.arg): "_" for one in wanted.keywords})
     except TypeError:
         return False
     return True

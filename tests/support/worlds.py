@@ -24,7 +24,7 @@ class World:
     newest: bool = False
     flags: tuple[str, ...] = ()
     settings: dict[str, str] = field(default_factory=dict)
-    aimdo: str | None = ""  # a folder with comfy-aimdo; None: there is none; "": the environment's
+    aimdo: str = ""  # a folder with comfy-aimdo, where it is not to be the environment's
 
 
 NATIVE = ("--disable-cuda-malloc",)
@@ -36,9 +36,9 @@ WORLDS = {
     "newest, native": World(newest=True, flags=NATIVE, settings={"allocator": "native"}),
     "newest, expandable": World(newest=True, flags=NATIVE, settings={"allocator": "expandable"}),
     "newest, without dynamic VRAM": World(newest=True, flags=("--disable-dynamic-vram",)),
-    # Not the one that ComfyUI pins: unpacked in the folder that HEADROOM_COMFY_AIMDO names.
-    "newest, another comfy-aimdo": World(newest=True, aimdo=os.environ.get("HEADROOM_COMFY_AIMDO")),
 }
+if _aimdo := os.environ.get("HEADROOM_COMFY_AIMDO"):  # not the one that ComfyUI pins, unpacked
+    WORLDS["newest, another comfy-aimdo"] = World(newest=True, aimdo=_aimdo)
 
 
 def sampled(model=TEST_CHECKPOINT, seed=1, size=64):
@@ -91,8 +91,6 @@ def begun(request, name, comfyui, models_dir, base):
     if reason := fakecuda.why_not():
         pytest.skip(reason)
     world = WORLDS[name]
-    if world.aimdo is None:
-        pytest.skip("set HEADROOM_COMFY_AIMDO to a folder with another comfy-aimdo")
     tree = request.getfixturevalue("newest_comfyui") if world.newest else comfyui
     devices = fakecuda.FakeCuda(capacity_mib=CAPACITY_MIB, copy_at_most_kib=fakecuda.COPIED_KIB,
                                 **world.settings)
