@@ -5,15 +5,20 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from ..base.said import said
 from ..host.types import NodeCallback, Outcome
 from ..measure.journal import EmbeddingReads, Entry, OomAttempt, listen
-from .events import MAX_RUNS, Enter, Events, RunStore
+from .events import Enter, Events
 from .memory import Reading
 from .nodes import GraphView, NodeTable
 from .run import Run
 from .run_json import recovery_json, run_json
 from .ticker import Ticker
 
+NO_RECORD = said("no_record", (
+    "No record of this prompt: it has not begun yet, or is older than the last runs that are kept."
+))
+MAX_RUNS = 50
 SETTLE_SECONDS = 5.0
 ASK_SECONDS = 1.0
 BETWEEN_NODES_SECONDS = 0.0005  # within it, one node begins with the figures the other ended with
@@ -56,7 +61,7 @@ class Recorder:
         self._before_prompt = before_prompt
         self._prompt_is_over = prompt_is_over
         self._lock = threading.RLock()
-        self._store = RunStore()
+        self._runs: dict[str, Run] = {}  # the newest ones, oldest first
         self._events = Events(run_is_over)
         self.node_starts = self._teller(Run.node_starts, BETWEEN_NODES_SECONDS)
         self.node_finishes = self._teller(Run.node_finishes)
@@ -91,11 +96,18 @@ class Recorder:
             self._asked_outcome = began.at
             self._graph = graph
             self._run = Run(prompt_id, devices, began, started_at, NodeTable(graph.describe))
-            self._store.add(self._run)
+            self._keep(self._run)
             self._events.begin(self._run)
             for node_id in running:
                 self._events.append((Run.node_starts, node_id, prompt_id, (began.at, began)))
         self._ticker.wake()
+
+    def _keep(self, run: Run) -> None:
+        """Keep the run; a prompt id that comes again replaces its older run."""
+        self._runs.pop(run.prompt_id, None)
+        self._runs[run.prompt_id] = run
+        while len(self._runs) > MAX_RUNS:
+            del self._runs[next(iter(self._runs))]
 
     def _begin(self) -> Beginning:
         devices, (_, began) = self._probe.begin_run(), self._probe.at_node()
@@ -130,7 +142,7 @@ class Recorder:
         with self._lock:
             self.catch_up()
             now = time.perf_counter()
-            return [run_json(run, now) for run in self._store.newest(count)]
+            return [run_json(run, now) for run in list(reversed(self._runs.values()))[:count]]
 
     def run(self, prompt_id: str) -> dict[str, Any] | None:
         """Return one record with its samples, None for a prompt that is not known (any more)."""
@@ -145,13 +157,13 @@ class Recorder:
         """Return what `read` makes of a record, None for a prompt that is not known (any more)."""
         with self._lock:
             self.catch_up()
-            run = self._store.get(prompt_id)
+            run = self._runs.get(prompt_id)
             return None if run is None else read(run)
 
     def newest_ids(self) -> list[str]:
         """Return the prompts of all records, newest first."""
         with self._lock:
-            return [run.prompt_id for run in self._store.newest()]
+            return list(reversed(self._runs))
 
     # ---------------------------------------------------- our nodes
 
