@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 from ..host.types import Outcome
@@ -17,12 +18,15 @@ Event = tuple[Enter, str, str, tuple[float, Reading]]
 
 
 class Events:
-    """A queue that the executor only appends to, which needs no lock; reading it needs one.
+    """A queue that the executor only appends to. A run stands in it before what happened in it.
 
-    A run stands in it before what happened in that run.
+    `reading` is held while memory is read and what it was read for is appended: each reading at a
+    node starts torch's peaks again, and one that came into the queue after a later one would leave
+    its peak to nobody.
     """
 
     def __init__(self, run_is_over: Callable[[Run], None] = lambda _: None) -> None:
+        self.reading = Lock()
         self._queue: deque[Run | Event] = deque()
         self._entering: Run | None = None  # the run that the next event belongs to
         self._run_is_over = run_is_over
