@@ -11,7 +11,7 @@ from ..base.device import MIB, in_mib
 from ..base.graph import Graph, Prompt
 from ..base.node_types import Registry
 from ..base.refusals import NotKnown
-from ..record.records import NO_RECORD, Records
+from ..record.recorder import NO_RECORD, Recorder
 from ..record.run import Run
 from . import surroundings
 from .advise import advise, advise_into
@@ -38,7 +38,7 @@ class Advisor:
     """
 
     def __init__(
-        self, recorder: Records, prompt_of: Callable[[str], Prompt | None], registry: Registry,
+        self, recorder: Recorder, prompt_of: Callable[[str], Prompt | None], registry: Registry,
         facts: Callable[[str], dict[str, Any]] = lambda _: {},
     ) -> None:
         self._recorder = recorder

@@ -17,8 +17,7 @@ from ..base.refusals import NotKnown
 from ..measure.snapshot import snapshot
 from ..models.loaded import loaded_models, patchers_named
 from ..record.highest import HeldPeaks
-from ..record.recorder import Recorder
-from ..record.records import NO_RECORD
+from ..record.recorder import NO_RECORD, Recorder
 from .answers import Answer, answered, as_json, body_of
 from .gate import Gate
 from .ready import readiness

@@ -1,56 +1,32 @@
 """What happened in the prompts, in order, until somebody has the time to enter it into records."""
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from threading import Lock
+from typing import Any
 
 from ..host.types import Outcome
 from .memory import Reading
+from .nodes import GraphView
 from .run import Run
 
 MAX_EVENTS = 25_000
-MAX_RUNS = 50
 
 # What to do with the run, for which node, in which prompt, when, and memory as it was last read.
 Enter = Callable[[Run, str, Reading, float], None]
 Event = tuple[Enter, str, str, tuple[float, Reading]]
 
 
-class RunStore:
-    """The newest `limit` runs by prompt id; an older one makes room for a new one."""
-
-    def __init__(self, limit: int = MAX_RUNS) -> None:
-        self._limit = limit
-        self._runs: OrderedDict[str, Run] = OrderedDict()
-
-    def add(self, run: Run) -> None:
-        """Keep `run`; a prompt id that comes again replaces its older run."""
-        self._runs.pop(run.prompt_id, None)
-        self._runs[run.prompt_id] = run
-        while len(self._runs) > self._limit:
-            self._runs.popitem(last=False)
-
-    def get(self, prompt_id: str) -> Run | None:
-        return self._runs.get(prompt_id)
-
-    def newest(self, count: int = MAX_RUNS) -> list[Run]:
-        """Return at most `count` runs, newest first."""
-        return list(reversed(self._runs.values()))[:count]
-
-
-class Prompt(Protocol):
-    """The nodes that a prompt has."""
-
-    def has(self, node_id: str) -> bool: ...
-
-
 class Events:
-    """A queue that the executor only appends to, which needs no lock; reading it needs one.
+    """A queue that the executor only appends to. A run stands in it before what happened in it.
 
-    A run stands in it before what happened in that run.
+    `reading` is held while memory is read and what it was read for is appended: each reading at a
+    node starts torch's peaks again, and one that came into the queue after a later one would leave
+    its peak to nobody.
     """
 
     def __init__(self, run_is_over: Callable[[Run], None] = lambda _: None) -> None:
+        self.reading = Lock()
         self._queue: deque[Run | Event] = deque()
         self._entering: Run | None = None  # the run that the next event belongs to
         self._run_is_over = run_is_over
@@ -68,12 +44,12 @@ class Events:
         self._happened(_ends, run, reading)
 
     def settle(
-        self, run: Run, reading: Reading, outcome: Outcome | None, prompt: Prompt | None
+        self, run: Run, reading: Reading, outcome: Outcome | None, graph: GraphView | None
     ) -> None:
         """Nothing more happens in this run; an outcome that nobody tells is guessed."""
 
         def settles(run: Run, *_: Any) -> None:
-            run.settle(_known(outcome or _guess(run), prompt))
+            run.settle(_known(outcome or _guess(run), graph))
             self._run_is_over(run)
 
         self._happened(settles, run, reading)
@@ -105,9 +81,9 @@ def _ends(run: Run, _node_id: str, reading: Reading, _at: float) -> None:
     run.end(reading)
 
 
-def _known(told: Outcome, prompt: Prompt | None) -> Outcome:
+def _known(told: Outcome, graph: GraphView | None) -> Outcome:
     """Leave out what is not in the prompt of what came from the cache."""
-    cached = [node for node in told.cached_node_ids if prompt is not None and prompt.has(node)]
+    cached = [node for node in told.cached_node_ids if graph is not None and graph.has(node)]
     return Outcome(told.status, told.failed_node_id, tuple(cached))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..base.device import in_mib
 from ..measure.snapshot import Snapshot
-from .records import Records
+from .recorder import Recorder
 from .run import Run
 
 Highest = dict[str, int]  # bytes, by device; RAM under its own name
@@ -28,13 +28,13 @@ class HeldPeaks:
         """Keep the peaks of a run; a few microseconds."""
         self._keep(_of_run(run))
 
-    def as_json(self, now: Snapshot, records: Records) -> dict[str, Any]:
+    def as_json(self, now: Snapshot, recorder: Recorder) -> dict[str, Any]:
         """Return the peaks in MiB and since when (seconds of the epoch).
 
         `now`, and the run that goes on, are in them.
         """
-        for prompt_id in records.newest_ids()[:1]:
-            self._keep(records.look(prompt_id, _of_unfinished) or {})
+        for prompt_id in recorder.newest_ids()[:1]:
+            self._keep(recorder.look(prompt_id, _of_unfinished) or {})
         self._keep(_of_snapshot(now))
         with self._lock:
             held = {name: in_mib(amount) for name, amount in self._highest.items()}

@@ -1,7 +1,6 @@
 """Measure memory for the recorder: every device that models may go to, and this process's RAM."""
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 
@@ -20,7 +19,7 @@ IN_A_ROW = 6
 
 
 class Probe:
-    """Reads memory. `held` tells which models are on the devices.
+    """Reads memory for one thread at a time. `held` tells which models are on the devices.
 
     A reading takes up to 100 microseconds on a GPU, half as long as a node that does nothing
     (benchmarks/recorder_overhead.py). So of nodes that take less than PAUSE_SECONDS the first
@@ -35,8 +34,6 @@ class Probe:
         self._held = held
         self._devices: list[torch.device] = []
         self._has_failed = False
-        # Two readings at once would take each other's peaks.
-        self._lock = threading.Lock()
         self._last: Reading | None = None
         self._due = self._pauses_until = 0.0
 
@@ -53,8 +50,7 @@ class Probe:
 
         What cannot be read is unknown: an error must not end the prompt.
         """
-        with self._lock:
-            return self._read(begins_again=False)
+        return self._read(begins_again=False)
 
     def at_node(self, max_age_seconds: float = 0.0) -> tuple[float, Reading]:
         """Return the time and what a node begins or ends with; torch's peaks begin again.
@@ -68,8 +64,7 @@ class Probe:
             return at, last
         self._due = min(max(self._due, at), at + IN_A_ROW * PAUSE_SECONDS) + PAUSE_SECONDS
         self._pauses_until = self._due - IN_A_ROW * PAUSE_SECONDS
-        with self._lock:
-            found = self._read(begins_again=True)
+        found = self._read(begins_again=True)
         if self._devices:
             found = found._replace(models=self._models())
         self._last = found

@@ -3,17 +3,23 @@
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from ..base.said import said
 from ..host.types import NodeCallback, Outcome
 from ..measure.journal import EmbeddingReads, Entry, OomAttempt, listen
-from .events import MAX_RUNS, Enter, Events, RunStore
+from .events import Enter, Events
 from .memory import Reading
 from .nodes import GraphView, NodeTable
+from .probe import Probe
 from .run import Run
 from .run_json import recovery_json, run_json
 from .ticker import Ticker
 
+NO_RECORD = said("no_record", (
+    "No record of this prompt: it has not begun yet, or is older than the last runs that are kept."
+))
+MAX_RUNS = 50
 SETTLE_SECONDS = 5.0
 ASK_SECONDS = 1.0
 BETWEEN_NODES_SECONDS = 0.0005  # within it, one node begins with the figures the other ended with
@@ -22,18 +28,11 @@ Seen = TypeVar("Seen")
 Beginning = tuple[tuple[str, ...], Reading, float]  # devices, memory, seconds since the epoch
 
 
-class ProbeView(Protocol):
-    def begin_run(self) -> tuple[str, ...]: ...
-    def measured(self) -> Reading: ...
-    def at_node(self, max_age_seconds: float = 0.0) -> tuple[float, Reading]: ...
-
-
 class Recorder:
     """Listens to the executor and to our nodes, and keeps the last runs.
 
     The executor waits for a measurement of memory between two nodes, at most one a node, and for
-    entries in a queue, which needs no lock. What happened is read from it when nothing runs, or
-    when somebody asks.
+    entries in a queue. What happened is read from it when nothing runs, or when somebody asks.
 
     `outcome_of` tells how ComfyUI says a prompt ended, None while it does not know yet. `announce`
     sends what became of an out-of-memory error to the browsers. `before_prompt` may keep a prompt
@@ -43,7 +42,7 @@ class Recorder:
 
     def __init__(
         self,
-        probe: ProbeView,
+        probe: Probe,
         outcome_of: Callable[[str], Outcome | None],
         announce: Callable[[dict[str, Any]], None] = lambda _: None,
         before_prompt: Callable[[], None] = lambda: None,
@@ -56,7 +55,7 @@ class Recorder:
         self._before_prompt = before_prompt
         self._prompt_is_over = prompt_is_over
         self._lock = threading.RLock()
-        self._store = RunStore()
+        self._runs: dict[str, Run] = {}  # the newest ones, oldest first
         self._events = Events(run_is_over)
         self.node_starts = self._teller(Run.node_starts, BETWEEN_NODES_SECONDS)
         self.node_finishes = self._teller(Run.node_finishes)
@@ -79,23 +78,29 @@ class Recorder:
         """A prompt is about to begin: it waits here for an action that HTTP asked for."""
         self._before_prompt()
         with self._lock:
-            self._finish(self._run)
+            self._finish()
             self._began = self._begin()
 
     def prompt_begins(self, prompt_id: str, graph: GraphView, running: list[str]) -> None:
         """The prompt's nodes are known. `running`: those that began before we could see it."""
         with self._lock:
-            self._finish(self._run)
+            self._finish()
             devices, began, started_at = self._began or self._begin()
             self._began = None
             self._asked_outcome = began.at
             self._graph = graph
             self._run = Run(prompt_id, devices, began, started_at, NodeTable(graph.describe))
-            self._store.add(self._run)
+            self._keep(self._run)
             self._events.begin(self._run)
             for node_id in running:
                 self._events.append((Run.node_starts, node_id, prompt_id, (began.at, began)))
         self._ticker.wake()
+
+    def _keep(self, run: Run) -> None:
+        self._runs.pop(run.prompt_id, None)  # an id that comes again replaces its older run
+        self._runs[run.prompt_id] = run
+        while len(self._runs) > MAX_RUNS:
+            del self._runs[next(iter(self._runs))]
 
     def _begin(self) -> Beginning:
         devices, (_, began) = self._probe.begin_run(), self._probe.at_node()
@@ -103,10 +108,11 @@ class Recorder:
 
     def _teller(self, enter: Enter, max_age_seconds: float = 0.0) -> NodeCallback:
         """Return what the executor calls when something has happened to a node."""
-        at_node, append = self._probe.at_node, self._events.append
+        at_node, append, reading = self._probe.at_node, self._events.append, self._events.reading
 
         def told(node_id: str, _state: Any, prompt_id: str) -> None:
-            append((enter, node_id, prompt_id, at_node(max_age_seconds)))
+            with reading:
+                append((enter, node_id, prompt_id, at_node(max_age_seconds)))
 
         return told
 
@@ -114,8 +120,7 @@ class Recorder:
         """The prompt has left the executor, however it ended."""
         with self._lock:
             if self._run is not None and self._left is None:
-                self._left = self._probe.measured()
-                self._events.end(self._run, self._left)
+                self._left = self._end(self._run)
 
     # ---------------------------------------------------- asked by HTTP and by the report node
 
@@ -129,29 +134,30 @@ class Recorder:
         """Return at most `count` records without samples, newest first."""
         with self._lock:
             self.catch_up()
-            now = time.perf_counter()
-            return [run_json(run, now) for run in self._store.newest(count)]
+            newest = list(reversed(self._runs.values()))[:count]
+            return [run_json(run, time.perf_counter()) for run in newest]
 
     def run(self, prompt_id: str) -> dict[str, Any] | None:
         """Return one record with its samples, None for a prompt that is not known (any more)."""
         return self.look(prompt_id, self._whole)
 
     def _whole(self, run: Run) -> dict[str, Any]:
-        if run.ended is None:
-            run.observe(self._probe.measured())
+        if run is self._run and self._left is None:
+            self._read(run)
+            self._events.enter()
         return run_json(run, time.perf_counter(), with_samples=True)
 
     def look(self, prompt_id: str, read: Callable[[Run], Seen]) -> Seen | None:
         """Return what `read` makes of a record, None for a prompt that is not known (any more)."""
         with self._lock:
             self.catch_up()
-            run = self._store.get(prompt_id)
+            run = self._runs.get(prompt_id)
             return None if run is None else read(run)
 
     def newest_ids(self) -> list[str]:
         """Return the prompts of all records, newest first."""
         with self._lock:
-            return [run.prompt_id for run in self._store.newest()]
+            return list(reversed(self._runs))
 
     # ---------------------------------------------------- our nodes
 
@@ -178,29 +184,30 @@ class Recorder:
             self._prompt_is_over(prompt_id)
 
     def _sample(self) -> None:
-        reading = self._probe.measured()
         with self._lock:
             if self._run is None:
                 self._events.enter()
                 self._ticker.rest()
                 return
             if self._left is None:
-                self._events.sample(self._run, reading)
+                self._read(self._run)
             if self._events.are_many:
                 self._events.enter()
-            if self._is_time_to_settle(reading.at):
+            if self._left is not None or self._is_time_to_ask():
                 self._settle()
+
+    def _read(self, run: Run) -> None:
+        with self._events.reading:
+            self._events.sample(run, self._probe.measured())
 
     # ---------------------------------------------------- the end of a run
 
-    def _is_time_to_settle(self, now: float) -> bool:
-        """At once after the end that we were told, else now and then: a host may not tell it."""
-        if self._run is None or self._left is not None:
-            return True
-        due = now - self._asked_outcome > ASK_SECONDS
-        if due:
-            self._asked_outcome = now
-        return due
+    def _is_time_to_ask(self) -> bool:
+        """Now and then: a host may not tell the end."""
+        now = time.perf_counter()
+        is_due = now - self._asked_outcome > ASK_SECONDS
+        self._asked_outcome = now if is_due else self._asked_outcome
+        return is_due
 
     def _settle(self) -> None:
         """Close the record of a run that has left the executor, once ComfyUI knows its outcome."""
@@ -208,23 +215,25 @@ class Recorder:
         if run is None:
             return
         outcome = self._outcome_of(run.prompt_id)
-        overdue = left is not None and time.perf_counter() - left.at > SETTLE_SECONDS
-        if outcome is not None or overdue:
+        is_overdue = left is not None and time.perf_counter() - left.at > SETTLE_SECONDS
+        if outcome is not None or is_overdue:
             self._close(run, outcome)
 
-    def _finish(self, run: Run | None) -> None:
+    def _finish(self) -> None:
         """A new prompt begins, so the one before is over whether or not we were told."""
-        if run is not None:
-            self._close(run, self._outcome_of(run.prompt_id))
+        if self._run is not None:
+            self._close(self._run, self._outcome_of(self._run.prompt_id))
 
     def _close(self, run: Run, outcome: Outcome | None) -> None:
-        left = self._left
-        if left is None:
-            left = self._probe.measured()
-            self._events.end(run, left)
-        self._events.settle(run, left, outcome, self._graph)
+        self._events.settle(run, self._left or self._end(run), outcome, self._graph)
         self._closed.append(run.prompt_id)
         self._run = self._graph = self._left = None
+
+    def _end(self, run: Run) -> Reading:
+        with self._events.reading:
+            left = self._probe.measured()
+            self._events.end(run, left)
+        return left
 
 
 _current: Recorder | None = None

@@ -98,7 +98,7 @@ def _table(run: dict[str, Any]) -> list[str]:
         text = f"... and {left} more nodes (all of them are in the data)"
         table += ["", said("report_more", text, count=left)]
     if any(cell.startswith(AT_LEAST) for row in rows for cell in row[1:]):
-        why = "at least: memory may have been given back between two readings"
+        why = "at least: quick nodes between two readings, or torch's peak started again"
         table += ["", said("report_at_least", f"{AT_LEAST}{why}")]
     return table
 

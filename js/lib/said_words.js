@@ -165,7 +165,7 @@ export const SAID_ZH = {
   col_cached: "缓存",
   report_row: "| {cells} |",
   report_more: "……另有 {count} 个节点（全部在数据中）",
-  report_at_least: "≥ 至少：两次读数之间可能归还过内存",
+  report_at_least: "≥ 至少：两次读数之间有多个很快的节点，或 torch 的峰值被重置",
   report_oom: "- {at} 秒，{node} 显存不足：{action}",
   report_attempt: "- {at} 秒，{node} 显存不足，第 {attempt} 次尝试：{action}，释放 {freed_mib}，{end}",
   report_gave_up: "- {at} 秒，{node} 放弃：{what}",

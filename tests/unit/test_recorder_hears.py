@@ -1,5 +1,6 @@
 """The recorder beside the executor: our nodes' notes, its own thread, and clocks that jump."""
 
+import threading
 import time
 
 import pytest
@@ -109,6 +110,46 @@ def test_the_thread_reads_memory_while_a_prompt_runs_and_sleeps_without_one(prob
     recorder.prompt_leaves()
     until(lambda: not recorder._ticker.is_awake)
     assert recorder.run("p")["status"] == "success"
+
+
+class SlowProbe(Probe):
+    """Keeps a reading to itself until it may be seen."""
+
+    def __init__(self):
+        super().__init__()
+        self.has_read, self.may_go_on = threading.Event(), threading.Event()
+
+    def measured(self):
+        reading = super().measured()
+        self.has_read.set()
+        assert self.may_go_on.wait(30)
+        return reading
+
+    def at_node(self, max_age_seconds=0.0):
+        reading = super().measured()
+        return reading.at, reading
+
+
+def test_a_reading_amid_a_node_is_entered_before_the_one_at_its_end(outcomes):
+    """The later one starts torch's peaks again: the other way round nobody had the node's."""
+    probe = SlowProbe()
+    recorder = Recorder(probe, outcomes.get)
+    probe.may_go_on.set()
+    play(recorder, "p", end=False)
+    recorder.node_starts("1", None, "p")
+    probe.has_read.clear()
+    probe.may_go_on.clear()
+    finish = threading.Thread(target=recorder.node_finishes, args=("1", None, "p"))
+    tick = threading.Thread(target=recorder._sample)
+    tick.start()
+    assert probe.has_read.wait(30)
+    finish.start()
+    finish.join(0.2)  # it waits
+    probe.may_go_on.set()
+    tick.join()
+    finish.join()
+    times = [event[3][0] for event in list(recorder._events._queue)[1:]]
+    assert len(times) == 3 and times == sorted(times)
 
 
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
