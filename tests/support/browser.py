@@ -35,6 +35,7 @@ SETTLED = """async () => {
   await document.fonts.ready;
   const { canvas } = app, frame = () => new Promise(requestAnimationFrame);
   const places = () => JSON.stringify([canvas.canvas.width, canvas.canvas.height,
+    canvas.ds.scale, ...canvas.ds.offset,
     (canvas.graph?._nodes ?? []).map(({ id, pos, size }) => [id, ...pos, ...size]),
     [...document.querySelectorAll("[data-node-id]")].map(each => {
       const { x, y, width, height } = each.getBoundingClientRect(); return [x, y, width, height];
@@ -139,7 +140,7 @@ class ComfyPage:
     def ready(self) -> ComfyPage:
         self.page.wait_for_function(READY, timeout=120_000)
         self.page.wait_for_function("() => app.graph._nodes.length > 0", timeout=60_000)
-        return self
+        return self.settled()
 
     def reload(self) -> ComfyPage:
         self.page.reload()
