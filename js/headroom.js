@@ -11,7 +11,7 @@ import { createHttp, finishedRun, messageOf, reasonText } from "./lib/http.js";
 import { createPanel } from "./lib/panel.js";
 import { createRescue } from "./lib/rescue.js";
 import { reportText } from "./lib/said.js";
-import { applyDefaults, REFRESH_SECONDS, settings, SHOW_BADGES, widen } from "./lib/settings.js";
+import { applyDefaults, REFRESH_SECONDS, settings, SHOW_BADGES, showNoChoice, widen } from "./lib/settings.js";
 import { translateCommands, translateNodes, translateSettings, translateSlots } from "./lib/translate.js";
 import { CannotApply } from "./lib/wires.js";
 import { fill, wordsFor } from "./lib/words.js";
@@ -218,6 +218,7 @@ app.registerExtension({
   nodeCreated(node) {
     translateSlots(node, texts);
     widen(node);
+    showNoChoice(node);
     applyDefaults(node, setting);
     addBadge(node);
   },

@@ -19,6 +19,8 @@ export function createBadges({ graph, path = () => "", shown, words, redraw }) {
   /** @type {Map<string, Run>} */
   const runs = new Map();
   let texts = new WeakMap();
+  /** The file of the tab for which the texts were worked out. */
+  let shownPath = "";
 
   /**
    * What stands for the workflow on the canvas. One that came without an id (an API prompt) has
@@ -34,6 +36,12 @@ export function createBadges({ graph, path = () => "", shown, words, redraw }) {
    * Not `settled`: a workflow is being loaded, and older frontends tell the path of the one before.
    */
   function update(settled = true) {
+    work(settled);
+    redraw();
+  }
+
+  function work(settled) {
+    shownPath = path();
     texts = new WeakMap();
     const root = rootOf(graph());
     const run = root && (runs.get(workflowId(root)) ?? (settled ? runs.get(path()) : null));
@@ -42,7 +50,12 @@ export function createBadges({ graph, path = () => "", shown, words, redraw }) {
         texts.set(node, { text: badgeText(figures, words()), ...COLORS[Number(figures.cached)] });
       }
     }
-    redraw();
+  }
+
+  /** A tab may become the active one at any time after its workflow has been loaded. */
+  function of(node) {
+    if (path() !== shownPath) work(true);
+    return texts.get(node) ?? { text: "" };
   }
 
   return {
@@ -57,7 +70,7 @@ export function createBadges({ graph, path = () => "", shown, words, redraw }) {
       update();
     },
     key,
-    of: (node) => texts.get(node) ?? { text: "" },
+    of,
   };
 }
 

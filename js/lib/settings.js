@@ -61,15 +61,26 @@ function control(choice) {
   return { type: "number", attrs: { min: 1, max: 64, step: 1 }, defaultValue: choice };
 }
 
-/** Widths that cut no title, value or button, on the classic canvas and in Nodes 2.0. */
-const NARROWEST = 230;
-const WIDTHS = { HeadroomPurgeVRAM: 345, HeadroomOffloadModel: 290, HeadroomOOMGuard: 300, HeadroomCastBF16: 290 };
+/**
+ * Widths that cut no title, value or button, on the classic canvas and in Nodes 2.0, where the name
+ * of the pack's folder, at most "headroom-nodes", stands beside the title.
+ */
+const NARROWEST = 300;
+const WIDTHS = { HeadroomPurgeVRAM: 345, HeadroomMemoryReport: 310, HeadroomSaveConditioning: 330, HeadroomLoadConditioning: 330 };
 
 /** Widen a node of ours that has just been created. */
 export function widen(node) {
   if (!node.comfyClass?.startsWith("Headroom") || !node.size) return;
   const width = Math.max(node.size[0], WIDTHS[node.comfyClass] ?? NARROWEST);
   if (width > node.size[0]) node.setSize?.([width, node.size[1]]);
+}
+
+/** A choice among nothing is shown as nothing: the classic canvas writes "undefined" for it. */
+export function showNoChoice(node) {
+  if (!node.comfyClass?.startsWith("Headroom")) return;
+  for (const widget of node.widgets ?? []) {
+    if (widget.type === "combo" && widget.value === undefined) widget.value = "";
+  }
 }
 
 /**

@@ -75,7 +75,7 @@ def advised(sim, open_page):
 
 def press_apply(comfy, panel, kind):
     panel.locator(f"[data-advice='{kind}']").get_by_role("button", name="Apply").click()
-    comfy.page.get_by_text(f"Applied: {TITLES[kind]}", exact=True).first.wait_for()
+    comfy.told(f"Applied: {TITLES[kind]}")
 
 
 @CANVAS
@@ -118,7 +118,7 @@ def test_an_applied_workflow_is_saved_loaded_again_and_runs(advised):
     prompt = comfy.page.evaluate(PROMPT)
     saved = comfy.page.evaluate("() => JSON.stringify(app.graph.serialize())")
     comfy.reload()
-    comfy.page.wait_for_timeout(2000)  # the frontend brings its own draft back
+    comfy.page.wait_for_function(DRAFT)  # the frontend brings its own back
     comfy.load_workflow(json.loads(saved), 7)
     assert comfy.page.evaluate(PROMPT) == prompt
     assert comfy.run()["status"] == "success"
@@ -137,7 +137,7 @@ def test_make_it_fit_takes_only_what_is_needed_in_one_step(advised, nodes2):
     assert "Encode to CPU, Purge VRAM" in form.get_by_role("status").inner_text()
     form.get_by_role("button", name="Apply").click()
     comfy.loaded(7)
-    assert "Encode to CPU, Purge VRAM" in comfy.toast()
+    comfy.told("Encode to CPU, Purge VRAM")
     settle(comfy)
     undo(comfy, lambda now: now == prompt)
 
@@ -147,14 +147,15 @@ def test_what_does_not_fit_the_canvas_any_more_is_said_and_changes_nothing(advis
     press_apply(comfy, panel, "encode_to_cpu")
     before = comfy.page.evaluate(PROMPT)
     panel.locator("[data-advice='encode_to_cpu']").get_by_role("button", name="Apply").click()
-    comfy.page.get_by_text("This is in the workflow already").first.wait_for()
+    comfy.told("This is in the workflow already")
     comfy.page.evaluate("() => app.graph.remove(app.graph.getNodeById(5))")
     panel.locator("[data-advice='purge_between']").get_by_role("button", name="Apply").click()
-    comfy.page.get_by_text("#5 is not on this canvas").first.wait_for()
+    comfy.told("#5 is not on this canvas")
     del before["5"], before["6"]["inputs"]["images"]
     assert comfy.page.evaluate(PROMPT) == before
 
 
+DRAFT = "() => app.graph._nodes.some(node => node.comfyClass === 'HeadroomOOMGuard')"
 INTO_SUBGRAPH = """async () => { const nodes = [2, 4].map(id => app.graph.getNodeById(id));
   const made = app.graph.convertToSubgraph(new Set(nodes)); app.canvas.setDirty(true, true);
   return made.node.id; }"""

@@ -101,7 +101,8 @@ def test_badges_of_one_workflow_do_not_appear_on_another(cpu_server, open_page):
     comfy.until(lambda: comfy.badges()["3"])
     comfy.page.evaluate(AS_ANOTHER)
     comfy.loaded(3)
-    comfy.page.wait_for_timeout(500)
+    for shown in (False, True):  # the texts are worked out anew
+        comfy.set("Headroom.Badges.Show", shown)
     assert comfy.badges()["3"] == []
 
 
@@ -172,11 +173,11 @@ def test_the_settings_speak_chinese_too(cpu_server, open_page):
     open_settings(comfy)
     words = ROOT / "locales" / "zh" / "settings.json"
     for setting in json.loads(words.read_text(encoding="utf-8")).values():
-        comfy.page.get_by_text(setting["name"], exact=True).first.wait_for(timeout=10_000)
+        comfy.page.get_by_text(setting["name"], exact=True).first.wait_for()
         for choice in list(setting.get("options", {}).values())[:1]:  # the default
-            comfy.page.get_by_text(choice, exact=True).first.wait_for(timeout=10_000)
+            comfy.page.get_by_text(choice, exact=True).first.wait_for()
     comfy.set("Headroom.Rescue.AfterOutOfMemory", "run it again")
-    comfy.page.get_by_text("再次运行", exact=True).first.wait_for(timeout=10_000)
+    comfy.page.get_by_text("再次运行", exact=True).first.wait_for()
     comfy.set("Headroom.Rescue.AfterOutOfMemory", "offer to run it again")
 
 

@@ -1,9 +1,6 @@
 """The panel when something goes wrong: on the server, on the way, or in the page itself."""
 
-import re
-
 import pytest
-from support.browser import MESSAGE
 from support.prompts import picture, sampling
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
@@ -55,7 +52,7 @@ def test_a_chosen_run_that_is_no_longer_kept_is_said_and_the_shown_one_stays_cho
     panel.locator(f"[data-run='{second}']").wait_for()
     answer_once(comfy, f"**/headroom/runs/{first}", status=404, json={"error": "No record."})
     panel.locator("select").select_option(first)
-    assert "no longer kept" in comfy.toast()
+    comfy.told("no longer kept")
     assert panel.locator("select").input_value() == second
     assert panel.locator("[data-run]").get_attribute("data-run") == second
     panel.locator("select").select_option(first)  # it was there all the time
@@ -104,7 +101,7 @@ def test_a_node_that_is_gone_is_said_to_be_on_another_canvas_or_deleted(gpu, ope
     comfy.run()
     comfy.page.evaluate("() => app.graph.remove(app.graph.getNodeById(2))")
     panel.locator("tr[data-node='2'] button").click()
-    assert re.search(r"#2 is not on this canvas, or was deleted", comfy.toast())
+    comfy.told("#2 is not on this canvas, or was deleted")
 
 
 CLIPPED = """panel => { const right = panel.getBoundingClientRect().right;
@@ -134,26 +131,18 @@ def test_buttons_have_names_and_the_loaded_models_are_a_list(gpu, open_page):
     assert panel.get_by_role("button", name="Find KSampler on the canvas").count() >= 1
 
 
-# Every message that the page shows, in their order.
-MESSAGES = """message => { window.told = [];
-  const look = () => { for (const each of document.querySelectorAll(message))
-    if (/memory/i.test(each.innerText) && !told.includes(each.innerText))
-      told.push(each.innerText); };
-  new MutationObserver(look).observe(document.body, { childList: true, subtree: true }); }"""
-
-
 def test_an_out_of_memory_error_is_told_at_once_and_marked_where_it_happened(gpu, open_page):
     comfy = open_page(gpu).load_prompt(sampling(seed=46))
     comfy.run()
     comfy.load_prompt(sampling(seed=47, guarded=True))
     panel = comfy.open_panel()
-    comfy.page.evaluate(MESSAGES, MESSAGE)
     events = comfy.listen("headroom.oom", "execution_success")
     gpu.arm_fault(at=200, times=1)
     run = comfy.run()
     comfy.until(lambda: "execution_success" in events())
     assert events().index("headroom.oom") < events().index("execution_success")
-    told = comfy.until(lambda: comfy.page.evaluate("() => told.length > 1 && told"))
+    comfy.told("Recovered from out of memory")
+    told = comfy.page.evaluate("() => told.filter(text => /out of memory/i.test(text))")
     assert "Out of memory, trying again" in told[0] and "Recovered" in told[-1]
     mark = panel.locator(".headroom-mark-oom line").first
     at = float(mark.get_attribute("x1"))

@@ -112,10 +112,10 @@ def fit(comfy, left: float, top: int = TOP_PIXELS, only: list | None = None) -> 
     """The workflow, or the nodes with these titles, right of `left`; gives the part they fill."""
     comfy.page.add_style_tag(content=HIDE)
     comfy.page.evaluate(FIT, [left, top, 30, only])
-    comfy.page.wait_for_timeout(1500)
+    comfy.settled()
     part = comfy.page.evaluate(FIT, [left, top, 30, only])
     comfy.page.mouse.move(left + 5, comfy.page.viewport_size["height"] - 5)
-    comfy.page.wait_for_timeout(500)
+    comfy.settled()
     return dict(part)
 
 

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from support.browser import MESSAGE
 from support.prompts import sampling
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
@@ -72,7 +71,7 @@ def test_run_it_again_needs_no_button_and_is_told(gpu, open_page):
     comfy = open_page(gpu, **settings).load_prompt(sampling(seed=80))
     gpu.arm_fault(above_bytes=100_000, times=1)
     comfy.queue()
-    comfy.page.get_by_text("it runs again with OOM Guard").first.wait_for()
+    comfy.told("it runs again with OOM Guard")
     run = comfy.until(lambda: next(
         (one for one in comfy.get("/headroom/runs")["runs"] if one["rescued_from"]
          and one["status"] == "success"), None))
@@ -113,7 +112,7 @@ def fails_twice_in_chinese(gpu, comfy, first_id):
     entry = panel.locator(f"[data-rescue='{second['prompt_id']}']")
     entry.filter(has_text="第二次运行同样失败").wait_for()  # until then: that it is a second run
     panel.locator(".headroom-gave-up").filter(has_text="第一次的情况").wait_for()
-    comfy.page.locator(MESSAGE).filter(has_text="第二次运行同样失败").wait_for()
-    told = comfy.page.locator(MESSAGE).filter(has_not_text="Version Compatibility")
-    for words in [panel.inner_text(), *told.all_inner_texts()]:
+    comfy.told("第二次运行同样失败")
+    told = [text for text in comfy.page.evaluate("() => told") if "Version Compat" not in text]
+    for words in [panel.inner_text(), *told]:
         assert not ENGLISH.search(words), ENGLISH.search(words)

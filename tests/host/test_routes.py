@@ -1,6 +1,5 @@
 """The HTTP routes of a real server: what they answer, and that they never get in the way."""
 
-import time
 import urllib.error
 import urllib.request
 from urllib.parse import urlencode
@@ -157,16 +156,25 @@ def test_a_page_of_another_site_is_refused_as_comfyui_refuses_it(server):
     refused.value.close()
 
 
-def test_the_server_answers_while_a_purge_works(client, slow_model):
+@pytest.fixture
+def hold(server):
+    """No slow model ends its unloading until this file is gone; `held` beside it: one waits."""
+    file = server.base_dir / "output" / "hold"
+    file.with_name("held").unlink(missing_ok=True)
+    file.touch()
+    yield file
+    file.unlink(missing_ok=True)
+
+
+def test_the_server_answers_while_a_purge_works(client, slow_model, hold):
     purge = Later(lambda: client.post_json("/headroom/purge", {}))
-    answered = []
-    while purge.is_alive():
+    wait_until(hold.with_name("held").exists)
+    for _ in range(3):
         client.get_json("/queue")
         client.get_json("/headroom/memory")
-        answered.append(time.time())
+    assert purge.is_alive()
+    hold.unlink()
     assert purge.wait().answer[0] == 200
-    began, ended = detached(client)[-1]
-    assert sum(began < at < ended for at in answered) >= 3
 
 
 def test_a_prompt_that_comes_during_a_purge_begins_after_it(client, slow_model):
@@ -184,11 +192,14 @@ def test_a_prompt_that_comes_during_a_purge_begins_after_it(client, slow_model):
         assert status == 409 and not unloaded
 
 
-def test_what_post_free_asks_for_is_not_done_beside_a_purge(client, slow_model):
+def test_what_post_free_asks_for_is_not_done_beside_a_purge(client, slow_model, hold):
     expected = len(detached(client)) + len(client.get_json("/headroom/memory")["models"])
     purge = Later(lambda: client.post_json("/headroom/purge", {}))
-    time.sleep(0.2)
+    wait_until(hold.with_name("held").exists)
     free = Later(lambda: client.free())
+    client.get_json("/queue")
+    assert free.is_alive()
+    hold.unlink()
     purge.wait()
     free.wait()
     assert purge.answer[0] == 200
@@ -209,24 +220,20 @@ def test_a_purge_that_follows_post_free_at_once_waits_for_what_that_does(client)
         assert_unloaded_once_each(client, expected)
 
 
-def test_other_routes_answer_at_once_while_40_purges_wait(client, server):
-    client.run({"1": node("TimedSlowModel", 4.0)})
+def test_other_routes_answer_while_40_purges_wait(client, slow_model, hold):
     requests = [Later(lambda: client.post_json("/headroom/purge", {})) for _ in range(40)]
-    took = {"/": [], "/view?filename=none.png": [], "/headroom/memory": []}
-    while any(request.is_alive() for request in requests):
-        for path, times in took.items():
-            began = time.monotonic()
-            client.get(path)
-            times.append(time.monotonic() - began)
+    wait_until(hold.with_name("held").exists)
+    wait_until(lambda: sum(request.is_alive() for request in requests) < 20)
+    for path in ("/", "/view?filename=none.png", "/headroom/memory"):
+        client.get(path)
+    assert any(request.is_alive() for request in requests)
+    hold.unlink()
     answers = [request.wait().answer for request in requests]
     statuses = [status for status, _ in answers]
     assert set(statuses) == {200, 429} and 1 < statuses.count(200) < 20
     refusal = next(answer for status, answer in answers if status == 429)
     assert "wait already" in refusal["error"]
     assert refusal["said"] == {"key": "refused_crowded", "values": {"count": 8}}
-    began, ended = detached(client)[-1]
-    for path, times in took.items():
-        assert max(times) < (ended - began) / 10, (path, times)
 
 
 def test_garbage_collections_do_not_walk_over_what_was_imported_before_the_server_listened(client):

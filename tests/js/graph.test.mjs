@@ -139,3 +139,18 @@ test("badges work before there is a graph", () => {
   badges.update();
   assert.equal(badges.of({}).text, "");
 });
+
+test("a tab that becomes the active one late has the badges of its workflow all the same", () => {
+  const [mine, other] = [sampler(), sampler()];
+  const state = { graph: graph([mine], "0000-0"), path: "a.json", shown: true, drawn: 0 };
+  const badges = badgesOn(state);
+  badges.add(run([node("3")]));
+  Object.assign(state, { graph: graph([other], "0000-0"), path: "b.json" });
+  badges.update();
+  assert.equal(badges.of(other).text, "");
+  state.graph = graph([mine], "0000-0");
+  badges.update(false); // loaded, and the tab of before is still the active one
+  assert.equal(badges.of(mine).text, "");
+  state.path = "a.json";
+  assert.notEqual(badges.of(mine).text, "");
+});

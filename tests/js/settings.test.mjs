@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { applyDefaults, settings, widen } from "../../js/lib/settings.js";
+import { applyDefaults, settings, showNoChoice, widen } from "../../js/lib/settings.js";
 
 test("every setting has an id of ours, a category, a name and a default", () => {
   const all = settings(() => {});
@@ -50,7 +50,18 @@ test("a new node of ours is wide enough for its words, and no other node is touc
     return node.size;
   };
   assert.deepEqual(made("HeadroomPurgeVRAM", 289), [345, 80]);
-  assert.deepEqual(made("HeadroomMoveToCPU", 140), [230, 80]);
+  assert.deepEqual(made("HeadroomMoveToCPU", 140), [300, 80]);
   assert.deepEqual(made("HeadroomSizeSorter", 400), [400, 80]);
   assert.deepEqual(made("KSampler", 140), [140, 80]);
+});
+
+test("a choice among nothing is empty, any other one and those of other packs stay", () => {
+  const of = (comfyClass, value) => {
+    const node = { comfyClass, widgets: [{ type: "combo", value }, { type: "number", value: undefined }] };
+    showNoChoice(node);
+    return node.widgets.map((widget) => widget.value);
+  };
+  assert.deepEqual(of("HeadroomLoadConditioning", undefined), ["", undefined]);
+  assert.deepEqual(of("HeadroomLoadConditioning", "portrait"), ["portrait", undefined]);
+  assert.deepEqual(of("CheckpointLoaderSimple", undefined), [undefined, undefined]);
 });

@@ -22,6 +22,32 @@ READY = "() => window.app?.extensionManager && window.app.canvas?.graph && windo
 # In older frontends, and in newer ones.
 TAB_BUTTON = ".headroom-tab-button, [data-testid='headroom-tab-button']"
 MESSAGE = ".p-toast-message, [data-testid='toast']"
+# Messages are gone after seconds, on a busy machine before a test looks: the page keeps each one.
+KEEP_MESSAGES = """window.told = [];
+new MutationObserver(() => { for (const each of document.querySelectorAll("MESSAGE")) {
+  const text = each.innerText;
+  if (text && !told.includes(text)) told.push(text); } })
+  .observe(document, { childList: true, subtree: true, characterData: true });
+""".replace("MESSAGE", MESSAGE)
+# What is measured is right once the fonts are there, and stays where it is once frames are alike:
+# nodes get their sizes over the frames after they were made, however long these take.
+SETTLED = """async () => {
+  await document.fonts.ready;
+  const { canvas } = app, frame = () => new Promise(requestAnimationFrame);
+  const places = () => JSON.stringify([canvas.canvas.width, canvas.canvas.height,
+    canvas.ds.scale, ...canvas.ds.offset,
+    (canvas.graph?._nodes ?? []).map(({ id, pos, size }) => [id, ...pos, ...size]),
+    [...document.querySelectorAll("[data-node-id]")].map(each => {
+      const { x, y, width, height } = each.getBoundingClientRect(); return [x, y, width, height];
+    })]);
+  let last = "", alike = 0;
+  for (let left = 600; left && alike < 5; left -= 1) {
+    canvas.setDirty(true, true);
+    await frame();
+    const now = places();
+    alike = now === last ? alike + 1 : 0;
+    last = now; }
+  if (alike < 5) throw new Error("the canvas did not come to rest"); }"""
 WIDTH, HEIGHT = 1500, 1000
 PATIENCE_MS = 120_000  # a machine with too few cores needs a while to load the page
 
@@ -59,11 +85,15 @@ class ComfyPage:
         self.url = url
         self.problems: list[str] = []
         self.asked: list[str] = []
+        self.waiting: set[Any] = set()  # requests to our routes without an answer yet
         page.set_default_timeout(PATIENCE_MS)
+        page.add_init_script(KEEP_MESSAGES)
         page.on("console", self._on_console)
         page.on("pageerror", lambda error: self._note(f"{error} {getattr(error, 'stack', '')}"))
-        page.on("request", lambda request: self._on_request(request.url))
+        page.on("request", self._on_request)
         page.on("response", self._on_response)
+        for end in ("requestfinished", "requestfailed"):
+            page.on(end, lambda request: self.waiting.discard(request))
 
     def _note(self, text: str) -> None:
         if OURS.search(text):
@@ -74,9 +104,10 @@ class ComfyPage:
         if message.type == "error":
             self._note(f"{message.text} ({place})")
 
-    def _on_request(self, url: str) -> None:
-        if re.search(r"/headroom/(memory|runs|purge|offload)", url):
-            self.asked.append(url)
+    def _on_request(self, request: Any) -> None:
+        if re.search(r"/headroom/(memory|runs|purge|offload)", request.url):
+            self.asked.append(request.url)
+            self.waiting.add(request)
 
     def _on_response(self, response: Any) -> None:
         refused = "/headroom/purge" in response.url or "/headroom/offload" in response.url
@@ -109,7 +140,7 @@ class ComfyPage:
     def ready(self) -> ComfyPage:
         self.page.wait_for_function(READY, timeout=120_000)
         self.page.wait_for_function("() => app.graph._nodes.length > 0", timeout=60_000)
-        return self
+        return self.settled()
 
     def reload(self) -> ComfyPage:
         self.page.reload()
@@ -131,7 +162,11 @@ class ComfyPage:
 
     def loaded(self, count: int) -> ComfyPage:
         self.page.wait_for_function("n => app.graph._nodes.length === n", arg=count)
-        self.page.wait_for_timeout(300)  # the frontend lays nodes out in later frames
+        return self.settled()
+
+    def settled(self) -> ComfyPage:
+        """Wait until the fonts are there, and what is on the canvas keeps its place and size."""
+        self.page.evaluate(SETTLED)
         return self
 
     # -- running ------------------------------------------------------------------------------
@@ -196,9 +231,7 @@ class ComfyPage:
         self.page.locator(TAB_BUTTON).click()
         self.page.locator(".headroom-panel").wait_for(state="detached")
 
-    def toast(self) -> str:
-        """The text of the newest message that is not about versions of the host's own packages."""
-        messages = self.page.locator(MESSAGE)
-        newest = messages.filter(has_not_text="Version Compatibility").last
-        newest.wait_for(timeout=30_000)
-        return str(newest.inner_text())
+    def told(self, text: str) -> str:
+        """The newest message with this text since the page was loaded, also one that is gone."""
+        kept = "text => told.findLast(message => message.includes(text))"
+        return str(self.page.wait_for_function(kept, arg=text).json_value())

@@ -1,8 +1,10 @@
 """Nodes that take memory and give it back, with what they keep in between."""
 
 import time
+from pathlib import Path
 
 import comfy.model_management as mm
+import folder_paths
 import torch
 from comfy.model_patcher import ModelPatcher
 from comfy.patcher_extension import CallbacksMP
@@ -78,7 +80,10 @@ class TimedDrop(Timed):
 
 
 class TimedSlowModel(Timed):
-    """Loads a model whose unloading takes `seconds`, and tells when the last such one began."""
+    """Loads a model whose unloading takes `seconds`, and longer while a test holds it.
+
+    It waits while there is a file `hold` in the output folder, and says so by `held` beside it.
+    """
 
     DETACHED = []
 
@@ -90,6 +95,10 @@ class TimedSlowModel(Timed):
         def detaching(*_):
             began = time.time()
             time.sleep(seconds)
+            output = Path(folder_paths.get_output_directory())
+            while (output / "hold").exists():
+                (output / "held").touch()
+                time.sleep(0.01)
             self.DETACHED.append((began, time.time()))
 
         patcher.add_callback(CallbacksMP.ON_DETACH, detaching)
