@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .fit_run import ADVISED, GUARDED, PLAIN, Trial
-from .fit_verdict import RESIDENT_BELOW_MIB, Verdict
+from .fit_verdict import NO_RAM, RESIDENT_BELOW_MIB, Verdict
 from .table import render
 
 ORDER = (PLAIN, GUARDED, ADVISED)
@@ -123,6 +123,8 @@ def _stop(found: Verdict, comfyui: str) -> str:
     if found.word == "not loaded":
         return (f"{found.node}: ComfyUI {comfyui} does not load {found.file}, and may not know "
                 f"this model yet ({why}); name a newer one with --comfyui.")
+    if NO_RAM in found.why:
+        return f"{found.node} needs RAM that this machine does not give ({why})."
     return (f"{found.node} needs what a dry run does not have, such as real values ({why}); the "
             "figures are those up to there.")
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 NO_SIZE = "more than 1EB"  # PyTorch's words for a size that was never computed
+NO_RAM = "Cannot allocate memory"  # Linux's words
 RESIDENT_BELOW_MIB = 8  # beyond what a step copies where there is room for everything
 # What OOM Guard says of the call that it could not finish.
 GUARDS_AMOUNT = re.compile(r"asked for ([\d.,]+) MiB|([\d.,]+) MiB asked")
@@ -78,7 +79,8 @@ def verdict(
         where = f"{titles.get(error.node_id) or error.node_type} ({error.node_id})"
         if not error.out_of_memory or NO_SIZE in error.exception_message:
             why = error.exception_message.strip()[:300]
-            return Verdict("not loaded" if loads else "stopped", None, where, why, loads)
+            unknown = bool(loads) and NO_RAM not in why
+            return Verdict("not loaded" if unknown else "stopped", None, where, why, loads)
         first = error.exception_message.strip().splitlines()[:1]
         return Verdict("fails", asked_mib(error.exception_message), where, "".join(first)[:300])
     moved = [(per_step_mib(node) or 0.0) - anyway.get(node.node_id, 0.0)

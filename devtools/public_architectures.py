@@ -9,6 +9,7 @@ in the published files.
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,25 @@ def sdxl_unet() -> Shapes:
 
     return _built(UNetModel(**_sd(
         3, **SDXL, out_channels=4, transformer_depth_output=[0, 0, 0, 2, 2, 2, 10, 10, 10])))
+
+
+def sdxl_refiner_unet() -> Shapes:
+    from comfy.ldm.modules.diffusionmodules.openaimodel import UNetModel
+
+    return _built(UNetModel(**_sd(
+        4, **{**SDXL, "model_channels": 384, "channel_mult": SD15_LEVELS, "num_res_blocks": [2] * 4,
+              "transformer_depth": [0, 0, 4, 4, 4, 4, 0, 0], "transformer_depth_middle": 4,
+              "context_dim": 1280, "adm_in_channels": 2560},
+        out_channels=4, transformer_depth_output=[0, 0, 0, 4, 4, 4, 4, 4, 4, 0, 0, 0])))
+
+
+def clip_vision(config: str) -> Shapes:
+    """An image encoder; `config` is the name of ComfyUI's file with its sizes."""
+    import comfy.clip_model as module
+
+    file = Path(str(module.__file__)).with_name(f"{config}.json")
+    return _built(module.CLIPVisionModelProjection(
+        json.loads(file.read_text()), None, *_ops().values()))
 
 
 def clip_g() -> Shapes:
@@ -115,12 +135,16 @@ def _as_published(model: Any) -> Shapes:
             for name, shape in _built(model).items()}
 
 
-def wan(heads: int, layers: int, hidden: int, kind: str = "t2v", inputs: int = 16) -> Shapes:
-    """Wan 2.1 and 2.2: `heads` times 128 wide."""
-    from comfy.ldm.wan.model import WanModel
+def wan(
+    heads: int, layers: int, hidden: int, kind: str = "t2v", inputs: int = 16,
+    more: Iterable[tuple[str, int]] = (),
+) -> Shapes:
+    """Wan 2.1 and 2.2: `heads` times 128 wide. `more`: further sizes by ComfyUI's names."""
+    import comfy.ldm.wan.model as module
 
-    return _built(WanModel(model_type=kind, dim=128 * heads, ffn_dim=hidden, num_heads=heads,
-                           num_layers=layers, in_dim=inputs, **_ops()))
+    model = module.VaceWanModel if kind == "vace" else module.WanModel
+    return _built(model(model_type=kind, dim=128 * heads, ffn_dim=hidden, num_heads=heads,
+                        num_layers=layers, in_dim=inputs, **dict(more), **_ops()))
 
 
 def qwen_image() -> Shapes:

@@ -44,6 +44,16 @@ def sdxl(dtype: str) -> tuple[Part, ...]:
             Part("first_stage_model.", ("sd15_vae",), dtype))
 
 
+def sdxl_refiner(dtype: str) -> tuple[Part, ...]:
+    return (Part("model.diffusion_model.", ("sdxl_refiner_unet",), dtype),
+            Part("conditioner.embedders.0.model.", ("clip_g",), dtype),
+            Part("first_stage_model.", ("sd15_vae",), dtype))
+
+
+def wan_14b(kind: str, inputs: int, **more: int) -> tuple[Part, ...]:
+    return one(("wan", 40, 40, 13824, kind, inputs, tuple(more.items())), "F16")
+
+
 def flux_checkpoint(guidance: bool) -> tuple[Part, ...]:
     return (Part("model.diffusion_model.", ("flux", guidance), "F8_E4M3"),
             Part("text_encoders.clip_l.transformer.text_model.", ("clip_l",), "F16"),
@@ -58,11 +68,14 @@ PUBLIC: Mapping[str, tuple[Part, ...]] = {
         "checkpoints/v1-5-pruned-emaonly-fp16": sd15("F16"),
         "checkpoints/v1-5-pruned-emaonly": sd15("F32"),
         "checkpoints/DreamShaper_8_pruned": sd15("F16"),
+        "checkpoints/dreamshaper_8": sd15("F16"),
         "checkpoints/512-inpainting-ema": sd15("F32", 9),
         "checkpoints/sd_xl_base_1.0": sdxl("F16"),
         "checkpoints/sd_xl_turbo_1.0_fp16": sdxl("F16"),
+        "checkpoints/sd_xl_refiner_1.0": sdxl_refiner("F16"),
         "checkpoints/flux1-dev-fp8": flux_checkpoint(True),
         "checkpoints/flux1-schnell-fp8": flux_checkpoint(False),
+        "clip_vision/clip_vision_h": one(("clip_vision", "clip_vision_config_h"), "F16"),
         "controlnet/control_v11p_sd15_canny_fp16": one(("sd15_controlnet",), "F16"),
         "controlnet/control_v11p_sd15_scribble_fp16": one(("sd15_controlnet",), "F16"),
         "controlnet/control_v11p_sd15_openpose_fp16": one(("sd15_controlnet",), "F16"),
@@ -76,6 +89,13 @@ PUBLIC: Mapping[str, tuple[Part, ...]] = {
         "diffusion_models/wan2.1_t2v_1.3B_fp16": one(("wan", 12, 30, 8960), "F16"),
         "diffusion_models/wan2.1_t2v_14B_fp8_scaled": one(("wan", 40, 40, 13824), SCALED),
         "diffusion_models/wan2.1_t2v_14B_fp8_e4m3fn": one(("wan", 40, 40, 13824), "F8_E4M3"),
+        "diffusion_models/wan2.1_i2v_480p_14B_fp16": wan_14b("i2v", 36),
+        "diffusion_models/wan2.1_flf2v_720p_14B_fp16":
+            wan_14b("i2v", 36, flf_pos_embed_token_number=514),
+        "diffusion_models/wan2.1_vace_14B_fp16":
+            wan_14b("vace", 16, vace_layers=8, vace_in_dim=96),
+        "diffusion_models/wan2.1_fun_inp_1.3B_bf16":
+            one(("wan", 12, 30, 8960, "i2v", 36), "BF16"),
         "diffusion_models/wan2.2_t2v_high_noise_14B_fp8_scaled":
             one(("wan", 40, 40, 13824), SCALED),
         "diffusion_models/wan2.2_t2v_low_noise_14B_fp8_scaled":
@@ -89,6 +109,7 @@ PUBLIC: Mapping[str, tuple[Part, ...]] = {
         "diffusion_models/qwen_image_2512_fp8_e4m3fn": one(("qwen_image",), "F8_E4M3"),
         "diffusion_models/qwen_image_edit_fp8_e4m3fn": one(("qwen_image",), "F8_E4M3"),
         "diffusion_models/qwen_image_edit_2509_fp8_e4m3fn": one(("qwen_image",), "F8_E4M3"),
+        "diffusion_models/qwen_image_edit_2511_bf16": one(("qwen_image",), "BF16"),
         "diffusion_models/z_image_bf16": one(("z_image",), "BF16"),
         "diffusion_models/qwen_image_fp8_e4m3fn": one(("qwen_image",), "F8_E4M3"),
         "diffusion_models/qwen_image_bf16": one(("qwen_image",), "BF16"),
@@ -104,6 +125,7 @@ PUBLIC: Mapping[str, tuple[Part, ...]] = {
         "text_encoders/qwen_3_4b": one(("llama", "Qwen3_4B"), "BF16"),
         "vae/ae": one(("flux_vae",), "F32"),
         "vae/wan_2.1_vae": one(("wan_vae", 96), "BF16"),
+        "vae/Wan2_1_VAE_bf16": one(("wan_vae", 96), "BF16"),
         "vae/qwen_image_vae": one(("wan_vae", 96), "BF16"),
         "vae/vae-ft-mse-840000-ema-pruned": one(("sd15_vae",), "F32"),
     }.items()

@@ -35,6 +35,15 @@ def templates_of(tree: Path) -> dict[str, Json]:
     return {name: data for name, data in files.items() if is_workflow(data)}
 
 
+def sizes_of(tree: Path) -> dict[str, int]:
+    """The bytes of all models that a template needs, as its package tells it; by its name."""
+    index = next(path for path in _files(required_packages(tree).get(DISTRIBUTION, ""))
+                 if path.name == "index.json")
+    groups = json.loads(index.read_text(encoding="utf-8"))
+    return {one["name"]: int(one.get("size") or 0) for group in groups
+            for one in group["templates"]}
+
+
 def _files(version: str) -> list[Path]:
     if site := installed(version):
         return sorted(site.glob(f"{PACKAGE}*/templates/*.json"))

@@ -90,6 +90,15 @@ def test_a_file_that_this_comfyui_does_not_load_is_named_and_a_newer_one_is_aske
     assert "real values" not in text
 
 
+def test_a_machine_without_the_ram_is_not_taken_for_an_old_comfyui():
+    why = "unable to mmap 25642121040 bytes from file <a.safetensors>: Cannot allocate memory (12)"
+    found = verdict([sampler()], ["3"], failure(why, out_of_memory=False), loads="a.safetensors")
+    assert found.text == "stopped in KSampler (3)"
+    text = report([Trial(8, PLAIN, found, 4000, 1, [sampler(1.0)])], FACTS)
+    assert "KSampler (3) needs RAM that this machine does not give (unable to mmap" in text
+    assert "real values" not in text
+
+
 def test_a_size_that_was_never_computed_is_not_taken_for_a_need():
     message = "CUDA out of memory. Tried to allocate more than 1EB memory."
     assert verdict([sampler()], ["3"], failure(message)).word == "stopped"

@@ -9,13 +9,14 @@ from collections import Counter
 import pytest
 from support.validator import Validator
 
+from devtools import models, public_models
 from devtools.errors import DevError, NotHere
 from devtools.fit_files import READABLE, UNREADABLE, named
 from devtools.fit_packs import NO_NODE
 from devtools.fit_prompt import ObjectInfo, guarded
 from devtools.node_info import node_infos
-from devtools.template_package import templates_of
-from devtools.ui_prompt import api_prompt
+from devtools.template_package import sizes_of, templates_of
+from devtools.ui_prompt import BYPASSED, MUTED, api_prompt
 
 INPUTS = (
     ".png", ".jpg", ".jpeg", ".webp", ".gif", ".mp4", ".webm", ".mov", ".mp3", ".wav", ".flac",
@@ -72,13 +73,17 @@ class Tried:
             self.counts["valid again"] += 1
 
 
+def templates_or_skip(folder):
+    try:
+        return templates_of(folder)
+    except (NotHere, DevError) as error:
+        pytest.skip(f"needs the templates of {folder}: {error}")
+
+
 @pytest.mark.parametrize("tree", ["comfyui", "newest_comfyui"])
 def test_every_template_is_valid_as_it_is_and_with_guards(tree, request, tmp_path, capsys):
     folder = request.getfixturevalue(tree)
-    try:
-        templates = templates_of(folder)
-    except (NotHere, DevError) as error:
-        pytest.skip(f"needs the templates of {folder}: {error}")
+    templates = templates_or_skip(folder)
     with Validator(folder, tmp_path, models=files(templates, READABLE + UNREADABLE),
                    inputs=files(templates, INPUTS)) as host:
         tried = Tried(host)
@@ -89,3 +94,30 @@ def test_every_template_is_valid_as_it_is_and_with_guards(tree, request, tmp_pat
     assert tried.wrong == {}
     assert tried.counts["valid again"] == tried.counts["valid"] > 0.9 * len(templates)
     assert tried.counts["guards"] > len(templates)
+
+
+# The package tells of less than the transformer alone takes.
+TOLD_WRONGLY = ("flux_fill_outpaint_example",)
+
+
+def used_files(workflow):
+    """The model files that the nodes of a file name, those that are switched off left out."""
+    graphs = [workflow, *((workflow.get("definitions") or {}).get("subgraphs") or [])]
+    values = [node.get("widgets_values") for graph in graphs for node in graph["nodes"]
+              if node.get("mode", 0) not in (MUTED, BYPASSED) and "Note" not in node["type"]]
+    return named(values, READABLE + UNREADABLE)
+
+
+def test_files_that_are_known_by_name_have_the_sizes_that_templates_tell(newest_comfyui):
+    templates, told = templates_or_skip(newest_comfyui), sizes_of(newest_comfyui)
+    places = {name: [public_models.known(file)[:1] for file in used_files(workflow)]
+              for name, workflow in templates.items()
+              if told.get(name) and name not in TOLD_WRONGLY}
+    places = {name: {place for [place] in found} for name, found in places.items()
+              if found and all(found)}
+    made = public_models.sparse_files(sorted(set().union(*places.values())),
+                                      models.asking(newest_comfyui, public_models.SCRIPT))
+    shares = {name: sum(made[place].nbytes for place in found) / told[name]
+              for name, found in places.items()}
+    assert len(shares) > 10
+    assert {name: share for name, share in shares.items() if not 0.93 < share < 1.01} == {}
