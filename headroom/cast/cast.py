@@ -80,8 +80,7 @@ def _came(value: Any) -> str:
 def _cast_one(item: Any, rules: CastRules, is_component: bool) -> CastModel:
     if is_patcher(item):
         return cast_patcher(item, rules)
-    # A pipeline knows the dtype of its components; whoever holds a bare module may not.
-    return cast_module(item, rules, joins_layers=not is_component)
+    return cast_module(item, rules, is_component)
 
 
 def _carried(value: Any, copies: Copies, dtype: torch.dtype) -> Any:

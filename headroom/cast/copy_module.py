@@ -12,8 +12,6 @@ from ..base.copies import Copies
 from ..base.tensors import storage_key
 from ..models.lazy_restore import is_restore_hook
 from .dtypes import FLOATS
-from .functions import repoint
-from .layers import forget
 from .rules import Wanted
 from .tensor import Rounding, cast_tensor
 
@@ -51,11 +49,7 @@ def copy_module(
     pairs = zip(module.modules(), copied.modules(), strict=True)
     copies: Copies = {id(old): new for old, new in pairs}
     for part in copied.modules():
-        forget(part)
         _drop_restore_hooks(part)
-    tensors = zip([*module.parameters(), *module.buffers()],
-                  [*copied.parameters(), *copied.buffers()], strict=True)
-    repoint(module, copied, {**copies, **{id(old): new for old, new in tensors}})
     return copied, copies
 
 

@@ -1,107 +1,63 @@
-"""Functions that a module carries beside its weights: its copy's must speak for the copy.
+"""Functions over the parts of the module that carries them: a copy's would speak for the original.
 
-Python's deepcopy takes a function as it is. A `forward` that was wrapped by another pack, or a
-hook, would go on using the weights of the module that it was made for.
+Python's deepcopy takes a function as it is, so a `forward` that another pack wrapped, or a hook,
+would go on using the original's weights. Bound methods and partials it copies with what they hold.
 """
 
 import functools
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from ..base.copies import Copies, follow, is_filled
+from ..base.copies import is_filled
 from ..base.inputs import attribute
+from ..models.lazy_restore import is_restore_hook
 
-_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
-_CONTAINERS = (dict, list, tuple, set)
 _WEIGHTS = ("_parameters", "_buffers", "_modules")
+_TAKEN_AS_THEY_ARE: tuple[type, ...] = (types.FunctionType, functools._lru_cache_wrapper)
+_COPIED: tuple[type, ...] = (types.MethodType, functools.partial)
+_NO_OBJECTS = (*_TAKEN_AS_THEY_ARE, *_COPIED, dict, list, tuple, set, type, types.ModuleType,
+               torch.nn.Module, torch.Tensor)
 
 
-def repoint(module: torch.nn.Module, copied: torch.nn.Module, copies: Copies) -> None:
-    """Replace the functions in `copied` that use parts of `module` by ones that use the copies.
+def refuse_functions(module: torch.nn.Module, is_read_again: bool = False) -> None:
+    """Raise ValueError, naming the attribute, where a part of `module` has a function over parts.
 
-    `copies` maps the id of each part and weight of `module` to its copy. Looks at the attributes
-    of every part, hooks among them, into their lists and dicts, and at those of objects that were
-    copied with the part. Raises ValueError, naming the attribute, for what cannot be repointed.
+    Looks at the attributes of every part, hooks among them, into their lists and dicts, and at
+    those of objects there. `is_read_again`: a model from its file has no bound methods of others.
     """
-    for old, (prefix, part) in zip(module.modules(), copied.named_modules(), strict=True):
-        for name, value in _own(part):
-            if _is_object(value) and value is not vars(old).get(name):
-                new = _repointed(vars(value), copies)
-            else:
-                new = _repointed(value, copies)
-                vars(part)[name] = new
-            if reaches(new, copies) or name == "forward" and _uses_another(new, copied):
-                raise refused(copied, prefix, name)
-
-
-def find_function_over(module: torch.nn.Module) -> tuple[str, str] | None:
-    """Return (name of the part, attribute) of a function that uses parts of `module`, or None."""
     parts = {id(part) for part in [*module.modules(), *module.parameters(), *module.buffers()]}
+    kinds = _TAKEN_AS_THEY_ARE + (_COPIED if is_read_again else ())
     for prefix, part in module.named_modules():
-        for name, value in _own(part):
-            held = vars(value).values() if _is_object(value) else [value]
-            if any(isinstance(item, _FUNCTIONS) and reaches(item, parts) for item in held):
-                return prefix, name
-    return None
+        for name, value in vars(part).items():
+            if name not in _WEIGHTS and _holds_one_over(parts, kinds, value):
+                where = f"{prefix}.{name}" if prefix else name
+                raise ValueError(
+                    f"Cast bf16 cannot cast this {type(module).__name__}: its {where} is a "
+                    "function over the original module and would go on using that one's weights; "
+                    "connect the model as its loader gives it, before nodes that change it."
+                )
 
 
-def refused(module: torch.nn.Module, prefix: str, name: str) -> ValueError:
-    """Return the error for a function that would go on using the original's weights."""
-    where = f"{prefix}.{name}" if prefix else name
-    return ValueError(
-        f"Cast bf16 cannot cast this {type(module).__name__}: its {where} is a function over the "
-        "original module or another one and would go on using that one's weights; connect the "
-        "model as its loader gives it, before nodes that change it."
-    )
+def _holds_one_over(parts: set[int], kinds: tuple[type, ...], value: Any) -> bool:
+    functions = [item for item in _reached([value, *_attributes(value)])
+                 if isinstance(item, kinds) and not is_restore_hook(item)]
+    return any(id(item) in parts for item in _reached(functions))
 
 
-def _own(part: torch.nn.Module) -> list[tuple[str, Any]]:
-    return [(name, value) for name, value in vars(part).items() if name not in _WEIGHTS]
-
-
-def _is_object(value: Any) -> bool:
-    """Return whether `value` is an object with attributes, but no module and no patcher.
-
-    A patcher refers to its model by its nature.
-    """
-    others = (*_FUNCTIONS, *_CONTAINERS, type, types.ModuleType, torch.nn.Module, torch.Tensor)
+def _attributes(value: Any) -> list[Any]:
+    """Return the attributes of an object; not of a patcher, which refers to its model by nature."""
+    own = None if isinstance(value, _NO_OBJECTS) else attribute(value, "__dict__")
     is_patcher = callable(attribute(value, "is_clone"))
-    has_some = isinstance(attribute(value, "__dict__"), dict)
-    return has_some and not isinstance(value, others) and not is_patcher
+    return list(own.values()) if isinstance(own, dict) and not is_patcher else []
 
 
-def _repointed(value: Any, copies: Copies) -> Any:
-    """Return a function repointed; the dicts and lists of the copy are changed inside."""
-    if isinstance(value, _FUNCTIONS):
-        return follow(value, copies)
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if isinstance(item, _FUNCTIONS):
-                value[key] = follow(item, copies)
-    elif type(value) is list:
-        value[:] = [follow(item, copies) if isinstance(item, _FUNCTIONS) else item
-                    for item in value]
-    return value
-
-
-def reaches(value: Any, parts: Collection[int]) -> bool:
-    """Return whether a function, or a container of functions, can get at one of `parts` (ids)."""
-    return any(id(item) in parts for item in _reached(value))
-
-
-def _uses_another(forward: Any, module: torch.nn.Module) -> bool:
-    """Return whether a forward that was set uses the weights of a module outside of `module`."""
-    own = {id(part) for part in module.modules()}
-    return any(isinstance(item, torch.nn.Module) and id(item) not in own
-               and next(item.parameters(), None) is not None for item in _reached(forward))
-
-
-def _reached(value: Any) -> Iterator[Any]:
+def _reached(values: list[Any]) -> Iterator[Any]:
+    """Yield `values` and all that functions and containers among them hold, at any depth."""
     seen: set[int] = set()
-    stack = [value]
+    stack = list(values)
     while stack:
         item = stack.pop()
         if id(item) not in seen:

@@ -11,23 +11,21 @@ from ..host.adapter import current_host
 from ..models.pipelines import has_offload_hook
 from .copy_module import copy_module, retell_dtype
 from .dtypes import short
-from .forward_dtypes import meetings
-from .functions import find_function_over, refused
-from .layers import join_layers
+from .functions import refuse_functions
 from .planned import CastModel, planned
-from .promote import run_promoting
 from .rules import CastRules, Wanted, own_dtype, plan
+from .running import arm
 from .tensor import CastOverflow, Rounding, check_tensor
 
 
 def cast_module(
-    module: torch.nn.Module, rules: CastRules, joins_layers: bool = True
+    module: torch.nn.Module, rules: CastRules, is_component: bool = False
 ) -> CastModel:
     """Cast a module that nobody manages; `module` stays as it is.
 
-    Its layers then take inputs of any dtype, as their caller does not know about the cast;
-    without `joins_layers` only where dtypes are mixed. Raises ValueError where a value does not
-    fit, where the module cannot be copied, and where another library moves it around.
+    Its layers then take inputs of any dtype, as their caller does not know about the cast; a
+    pipeline knows the dtype of its components. Raises ValueError where a value does not fit, where
+    the module cannot be copied, and where another library moves it around.
     """
     result, wanted = planned(module, rules, own_dtype)
     if result.reason:
@@ -37,11 +35,10 @@ def cast_module(
             f"Cast bf16 expects a {result.label} without offload hooks, which speak for the old "
             "weights: cast first, then enable offloading on the result."
         )
+    refuse_functions(module)
     copied, result.copies = _copied(module, wanted, result.rounding, rules)
     retell_dtype(copied, rules.dtype)
-    if joins_layers or _is_mixed(wanted) or _widens_inside(module):
-        join_layers(copied, rules.dtype)
-    run_promoting(copied)
+    arm(copied, rules.dtype, everywhere=not is_component or _is_mixed(wanted))
     return result
 
 
@@ -54,21 +51,21 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
     """
     host_cast = _host_cast()
     make, dtype_of = _copy_patched, own_dtype
-    if host_cast.host.is_dynamic(patcher):
+    is_dynamic = host_cast.host.is_dynamic(patcher)
+    if is_dynamic:
         make, dtype_of = _reread, host_cast.device_dtype
     result, wanted = planned(patcher.model, rules, dtype_of, host_cast.quantised_reason(patcher))
-    if not result.reason and make is _reread:
+    if not result.reason and is_dynamic:
         result.reason = _unreadable_reason(patcher)
     if result.reason:
         return result
+    refuse_functions(patcher.model, is_read_again=is_dynamic)
     _refuse_compiled(result.label, host_cast.compiled_reason(patcher))
     host_cast.unload(patcher)
     module, result.copies = make(patcher, rules, result)
     retell_dtype(module, rules.dtype)
     host_cast.use_compute_dtype(module, rules.dtype)
-    if _is_mixed(wanted) or _widens_inside(module):
-        join_layers(module, rules.dtype, dtype_of)
-    run_promoting(module)
+    arm(module, rules.dtype, everywhere=_is_mixed(wanted), dtype_of=dtype_of)
     again = partial(_patcher_of, rules)
     copied = host_cast.private_patcher(patcher, module, result.copies, again)
     result.copies[id(patcher)] = copied
@@ -90,13 +87,6 @@ def _patcher_of(rules: CastRules, patcher: Any) -> Any:
 
 def _is_mixed(wanted: list[Wanted]) -> bool:
     return len({item.target for item in wanted if item.is_castable}) > 1
-
-
-def _widens_inside(module: torch.nn.Module) -> bool:
-    """Return whether float buffers meet what cast layers give: in a layer, or without weights."""
-    found = ((part, meetings(part)) for part in module.modules())
-    return any(met.layer or met.product and next(part.parameters(), None) is None
-               for part, met in found)
 
 
 def _refuse_compiled(label: str, reason: str) -> None:
@@ -146,9 +136,6 @@ def _unreadable_reason(patcher: Any) -> str:
         text = ("not cast: dynamic VRAM streams it from a file, and its loader left no way to "
                 "read that file again")
         return said("cast_unreadable", text)
-    changed = find_function_over(patcher.model)
-    if changed is not None:
-        raise refused(patcher.model, *changed)
     return ""
 
 

@@ -1,7 +1,7 @@
 """Which tensors of a module a cast may touch, and which dtype each of them gets."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -9,7 +9,6 @@ import torch
 
 from ..base.said import Said, said
 from .dtypes import FLOATS, short
-from .forward_dtypes import meetings, widens
 
 # Learned tables of positions: small, and rounding them moves things.
 _POSITIONS = re.compile(r"pos(?:ition(?:al)?)?_?(?:emb|embed|embedding|enc|encoding|table|id)s?")
@@ -74,31 +73,12 @@ def parse_keep(text: str) -> tuple[str, ...]:
 
 
 def is_layer(module: torch.nn.Module) -> bool:
-    """Return whether `module` computes with its own weights.
-
-    That is one of torch's layers, a leaf, a module with a matrix and a float buffer of its own,
-    which it may multiply, or one that does so with a weight inside it.
-    """
+    """Return whether `module` computes with its own weights: one of torch's layers, or a leaf."""
     if not module._parameters:
-        return meetings(module).product
+        return False
     is_torch = any(base.__module__.startswith("torch.nn.modules") for base in type(module).__mro__
                    if base is not torch.nn.Module)
-    is_leaf = next(module.children(), None) is None
-    return is_torch or is_leaf or _has_matrix_and_buffer(module) or meetings(module).product
-
-
-def _has_matrix_and_buffer(module: torch.nn.Module) -> bool:
-    own = [(name, weight) for name, weight in module._parameters.items() if weight is not None]
-    return _has_float_buffers(module._buffers.values()) and any(
-        weight.dim() == 2 and min(weight.shape) > 1 and weight.dtype in FLOATS
-        and not _is_position_table(name, module)
-        for name, weight in own
-    )
-
-
-def _has_float_buffers(buffers: Iterable[torch.Tensor | None]) -> bool:
-    """Return whether one of `buffers` would meet a weight in a product; single numbers do not."""
-    return any(widens(buffer) for buffer in buffers)
+    return is_torch or next(module.children(), None) is None
 
 
 def plan(
@@ -156,7 +136,8 @@ def _whole_layer_reasons(module: torch.nn.Module, rules: CastRules) -> dict[int,
     reasons: dict[int, str] = {}
     for prefix, layer in layers(module):
         names = (f"{prefix}.{name}" if prefix else name for name, _ in layer.named_parameters())
-        mixes = _has_float_buffers(layer.buffers()) or meetings(layer).product
+        # A single number takes the dtype of what it meets.
+        mixes = any(buffer.dtype in FLOATS and buffer.dim() > 0 for buffer in layer.buffers())
         reason = FLOAT_BUFFERS if mixes else ""
         if getattr(layer, "running_mean", None) is not None:
             reason = STATISTICS

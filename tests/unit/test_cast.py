@@ -9,7 +9,7 @@ from support.blocks import Block, Quantised, same_state, state
 
 import headroom
 from headroom.base.said import said_json
-from headroom.cast.layers import join_layers
+from headroom.cast.running import arm
 
 MIB = 2**20
 
@@ -139,7 +139,7 @@ def test_a_copy_can_be_copied_and_saved(module, x):
 def test_a_second_cast_arms_each_layer_once(module):
     copied = headroom.cast(headroom.cast(module).value, "float16").value
     assert len(copied.linear._forward_pre_hooks) == 1
-    join_layers(copied, torch.float16)
+    arm(copied, torch.float16, everywhere=True)
     assert len(copied.linear._forward_pre_hooks) == 1
 
 

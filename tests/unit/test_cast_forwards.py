@@ -6,7 +6,6 @@ from support.nets import SIZE, Net, is_near, rows
 from torch.nn import functional
 
 import headroom
-from headroom.cast.forward_dtypes import meetings
 from headroom.cast.model import cast_module
 from headroom.cast.rules import CastRules
 
@@ -51,7 +50,7 @@ def decides(self, x):
     return self.proj(x) if x.sum() > 0 else self.proj(x * 2)
 
 
-MIXES = {
+FORWARDS = {
     "the weight of a layer times a buffer": block(
         lambda self, x: functional.linear(x, self.proj.weight * self.scale)),
     "after its shape was unpacked": block(by_rows),
@@ -64,8 +63,6 @@ MIXES = {
                            kernel=property(lambda self: self.scale + self.proj.weight)),
     "in an einsum": block(
         lambda self, x: torch.einsum("bi,oi->bo", x, self.proj.weight - self.scale)),
-}
-RUNS = {
     "a buffer in the dtype of the input": block(
         lambda self, x: functional.linear(x, self.proj.weight * self.scale.to(x.dtype))),
     "a weight beside a buffer": block(
@@ -82,50 +79,19 @@ def x():
     return rows()
 
 
-@pytest.mark.parametrize("name", MIXES)
-def test_a_module_that_multiplies_weights_inside_it_with_a_buffer_stays_whole_and_runs(name, x):
+@pytest.mark.parametrize("name", FORWARDS)
+def test_a_module_that_reaches_into_its_layers_is_cast_and_runs(name, x):
     torch.manual_seed(5)
-    net = Net(MIXES[name]())
-    done = headroom.cast(net)
-    assert is_near(done.value, net, x)
-    assert done.value.layer.proj.weight.dtype == torch.float32
-    assert done.value.first.weight.dtype == done.value.last.weight.dtype == torch.bfloat16
-    assert "kept in float32 (float buffers beside the weights)" in done.report.text
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_a_module_whose_buffer_meets_no_weight_in_a_product_is_cast_and_runs(name, x):
-    torch.manual_seed(5)
-    net = Net(RUNS[name]())
+    net = Net(FORWARDS[name]())
     done = headroom.cast(net)
     assert is_near(done.value, net, x)
     assert {weight.dtype for weight in done.value.parameters()} == {torch.bfloat16}
 
 
-@pytest.mark.parametrize("name", [*MIXES, *RUNS])
-def test_looking_changes_nothing_in_the_module_nor_in_torch(name):
-    module = {**MIXES, **RUNS}[name]()
-    before = dict(vars(module))
-    calls = torch.nn.Module.__call__, torch.nn.Module.__getattr__
-    met = meetings(module)
-    assert met.product == (name in MIXES)
-    assert dict(vars(module)) == before and not hasattr(module, "last")
-    assert calls == (torch.nn.Module.__call__, torch.nn.Module.__getattr__)
-
-
-@pytest.mark.parametrize("forward", [
-    decides, lambda self, x: [layer(row) for row in x for layer in self.parts],
-    lambda self, x: self.nothing(x), lambda self, x, *more, deep=1, **rest: x[0, :, None] + deep,
-    lambda self: None, lambda self, x: super(Block, self).forward(x),
-])
-def test_a_forward_that_cannot_be_followed_is_no_reason_to_keep_a_weight(forward):
-    assert meetings(block(forward)()) == meetings(torch.nn.Linear(2, 2))
-
-
 def test_a_layer_takes_what_a_buffer_widened_where_the_caller_knows_the_dtype(x):
     torch.manual_seed(5)
     net = Net(block(lambda self, x: self.proj(x * self.scale[0]))())
-    done = cast_module(net, CastRules(torch.bfloat16), joins_layers=False)
+    done = cast_module(net, CastRules(torch.bfloat16), is_component=True)
     assert is_near(lambda x: done.copies[id(net)](x.bfloat16()), net, x)
     assert {weight.dtype for weight in done.copies[id(net)].parameters()} == {torch.bfloat16}
 

@@ -1,0 +1,196 @@
+"""How a copy runs: its layers take inputs of any dtype, its foreign parts run in torch.autocast."""
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from itertools import chain
+from typing import Any
+
+import torch
+
+from ..base.tensors import tensors_within
+from .dtypes import FLOATS, short
+from .rules import DtypeOf, is_layer, layers, own_dtype
+
+# Torch's layers take what their hooks give them; these libraries' models cast for themselves.
+_KNOWN = ("torch", "comfy", "comfy_extras", "diffusers", "diffsynth", "transformers")
+_REFUSES = re.compile("dtype|data ?type|scalar ?type|same type|not implemented for|b?float16|half"
+                      "|low precision|type promoting", re.IGNORECASE)
+_OUT_OF_MEMORY = re.compile("out of memory|allocat(e|ion)", re.IGNORECASE)
+
+
+class _Inputs:
+    """A forward pre-hook: floating-point tensor arguments in the layer's dtype."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+
+    def __call__(self, _layer: torch.nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        return _in_dtype(args, self.dtype), _in_dtype(kwargs, self.dtype)
+
+
+class _Output:
+    """A forward hook: a kept layer hands its result on in the dtype of the rest."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+
+    def __call__(self, _layer: torch.nn.Module, _args: Any, output: Any) -> Any:
+        return _in_dtype(output, self.dtype)
+
+
+class _Autocast:
+    """A method of one module that runs in torch.autocast, or out of it for a layer that was kept.
+
+    It replaces that method in the copy only, and is copied and pickled with it.
+    """
+
+    def __init__(
+        self, module: torch.nn.Module, name: str, dtype: torch.dtype, is_on: bool, own: Any
+    ) -> None:
+        self._module, self._name = module, name
+        self._dtype, self._is_on, self.own = dtype, is_on, own
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self._method())
+
+    def _method(self) -> Any:
+        return self.own or getattr(type(self._module), self._name).__get__(self._module)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            with self._context([args, kwargs]):
+                return self._method()(*args, **kwargs)
+        except (RuntimeError, TypeError, ValueError) as error:
+            self._explain(error)
+            raise
+
+    def _context(self, inputs: Any) -> Any:
+        tensors = chain(tensors_within(inputs), self._module.parameters())
+        device = next((tensor.device.type for tensor in tensors), "cpu")
+        is_available = getattr(torch.amp, "is_autocast_available", lambda _device: True)
+        if not is_available(device):
+            return nullcontext()
+        return torch.autocast(device, self._dtype, self._is_on)
+
+    def _explain(self, error: Exception) -> None:
+        """Say in front of torch's words what the cast has to do with them."""
+        text = str(error)
+        told = f"Cast bf16 made this {type(self._module).__name__} {short(self._dtype)}"
+        if self._is_on and told not in text and _REFUSES.search(text) \
+                and not _OUT_OF_MEMORY.search(text):
+            error.args = (
+                f"{told}, and torch refuses an operation of it: name the weights of that part in "
+                f"keep_float32, or connect the model without Cast bf16. PyTorch: {text}",
+                *error.args[1:],
+            )
+
+
+def arm(
+    module: torch.nn.Module, compute: torch.dtype, everywhere: bool, dtype_of: DtypeOf = own_dtype
+) -> None:
+    """Let a copy run in `compute`; replaces an earlier arming. Only for a copy of ours.
+
+    Layers of foreign parts, or `everywhere`, take inputs of any dtype. What was kept in another
+    dtype computes in it and hands its output on in `compute`: layers, and parts of foreign code of
+    which every weight was kept. Cost: one Python call a layer, and a copy of the activations where
+    dtypes differ.
+    """
+    for part in module.modules():
+        disarm(part)
+    foreign = list(_foreign(module))
+    whole = [part for top in foreign for part in _kept_whole(top, compute, dtype_of)]
+    in_foreign, in_whole = _ids_inside(foreign, also=foreign), _ids_inside(whole)
+    is_half = compute.itemsize == 2
+    for part in [*(layer for _, layer in layers(module)), *whole]:
+        dtype, is_foreign = _dtype(part, dtype_of), id(part) in in_foreign
+        # ComfyUI's layers can cast their own weights to the input.
+        is_armed = (everywhere or is_foreign) and not getattr(part, "comfy_cast_weights", False)
+        if dtype is None or not is_armed:
+            continue
+        part.register_forward_pre_hook(_Inputs(dtype), with_kwargs=True)
+        if dtype != compute and id(part) not in in_whole:
+            part.register_forward_hook(_Output(compute))
+        if dtype != compute and is_foreign and is_half:
+            _run(part, "forward", compute, is_on=False)
+    for top in foreign if is_half else ():
+        for name in _methods(type(top)):
+            _run(top, name, compute, is_on=True)
+
+
+def disarm(part: torch.nn.Module) -> None:
+    """Remove what `arm` put on one module."""
+    for hooks in (part._forward_pre_hooks, part._forward_hooks):
+        for key, hook in list(hooks.items()):
+            if isinstance(hook, (_Inputs, _Output)):
+                del hooks[key]
+                part._forward_pre_hooks_with_kwargs.pop(key, None)
+    for name, value in list(vars(part).items()):
+        if isinstance(value, _Autocast):
+            del vars(part)[name]
+            if value.own is not None:
+                vars(part)[name] = value.own
+
+
+def _run(part: torch.nn.Module, name: str, dtype: torch.dtype, is_on: bool) -> None:
+    vars(part)[name] = _Autocast(part, name, dtype, is_on, vars(part).get(name))
+
+
+def _foreign(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """Yield the outermost parts of `module` whose code may not cope with a dtype by itself."""
+    if type(module).__module__.partition(".")[0] not in _KNOWN:
+        yield module
+        return
+    for part in module.children():
+        yield from _foreign(part)
+
+
+def _methods(kind: type[Any]) -> Iterator[str]:
+    """Yield the public methods that are not those of every module: `forward`, `decode` and such."""
+    for name in dir(kind):
+        method = inspect.getattr_static(kind, name)
+        of_every_module = name != "forward" and hasattr(torch.nn.Module, name)
+        if inspect.isfunction(method) and not name.startswith("_") and not of_every_module \
+                and not inspect.isgeneratorfunction(method):
+            yield name
+
+
+def _kept_whole(
+    module: torch.nn.Module, compute: torch.dtype, dtype_of: DtypeOf
+) -> Iterator[torch.nn.Module]:
+    """Yield the outermost parts in `module`, apart from layers, that are called and have no weight
+    in `compute`."""
+    for part in module.children():
+        dtypes = {dtype_of(owner, name, weight) for owner in part.modules()
+                  for name, weight in owner.named_parameters(recurse=False) if weight.dim()}
+        is_called = not isinstance(part, (torch.nn.ModuleList, torch.nn.ModuleDict))
+        if is_called and dtypes & set(FLOATS) and compute not in dtypes:
+            if not is_layer(part):
+                yield part
+        else:
+            yield from _kept_whole(part, compute, dtype_of)
+
+
+def _ids_inside(
+    modules: Iterable[torch.nn.Module], also: Iterable[torch.nn.Module] = ()
+) -> set[int]:
+    inside = {id(part) for module in modules for part in module.modules() if part is not module}
+    return inside | {id(module) for module in also}
+
+
+def _dtype(layer: torch.nn.Module, dtype_of: DtypeOf) -> torch.dtype | None:
+    dtypes = (dtype_of(layer, name, weight) for name, weight in layer.named_parameters())
+    return next((dtype for dtype in dtypes if dtype in FLOATS), None)
+
+
+def _in_dtype(value: Any, dtype: torch.dtype) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to(dtype) if value.dtype in FLOATS and value.dtype != dtype else value
+    if isinstance(value, Mapping):
+        changed = {key: _in_dtype(item, dtype) for key, item in value.items()}
+        return changed if type(value) is dict else value
+    if type(value) in (tuple, list):
+        return type(value)(_in_dtype(item, dtype) for item in value)
+    return value
