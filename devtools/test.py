@@ -7,22 +7,20 @@ before that the same on the oldest one that is supported.
 
 import argparse
 import os
-import re
-import shutil
 import subprocess
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from .comfyui import NEWEST_VARIABLE, VARIABLE, locate_comfyui, newest_tree, version_of_tree
 from .environment import Environment, ensure_environment, warn_of_other_packages
+from .javascript import javascript
 from .processes import run_in_foreground
 from .pythons import OLDEST, USUAL, find_python, given_python, version_of
 
 ROOT = Path(__file__).resolve().parent.parent
-JS_TESTS = ROOT / "tests" / "js"
 MOST_PROCESSES = 4  # each with its servers takes up to 4 GiB of RAM
-OLDEST_NODE = 18  # the first release with the test runner
 CHECKS = {
     "ruff": ("-m", "ruff", "check", "."),
     "mypy": ("-m", "mypy"),
@@ -41,8 +39,9 @@ PASS_THROUGH = True  # everything after `test` belongs to pytest
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Any other arguments go to pytest, which then runs alone; without arguments ruff, mypy, "
-        "import-linter and the JavaScript tests run first. HEADROOM_DEV_HOME moves the cache, "
-        f"COMFYUI_PATH names the ComfyUI to test in, {NEWEST_VARIABLE} one with dynamic VRAM."
+        "import-linter and the checks of the JavaScript run first. HEADROOM_DEV_HOME moves the "
+        f"cache, COMFYUI_PATH names the ComfyUI to test in, {NEWEST_VARIABLE} one with dynamic "
+        "VRAM."
     )
     parser.add_argument("--python", help="test on this Python (3.12, or a path): unit tests and a "
                         "real server in which every node runs, or what PYTEST_ARGUMENTs say")
@@ -80,14 +79,14 @@ def _test(python: Path | None, words: Sequence[str]) -> int:
     folder = environment.folder.name
     print(f"Python {version_of(environment.python)} in {folder}, all in {home}", flush=True)
     failed = [] if words else [name for name in CHECKS if not _check(environment, name)]
-    if not words and not _javascript():
-        failed.append("the JavaScript tests")
+    if not words:
+        failed += javascript(partial(_stage, only_failures=True))
     if failed:
         print(f"FAILED before pytest: {', '.join(failed)}", flush=True)
     command: list[str | Path] = [environment.python, "-m", "pytest", *(words or IN_PARALLEL)]
-    # A second thread saves no time where all cores are busy, and takes a fifth more CPU time.
-    env = {"OMP_NUM_THREADS": "1", **os.environ}
-    env.update((name, str(tree)) for name, tree in trees.items())
+    # A second thread saves no time where all cores are busy, and costs a fifth more while it waits.
+    env = {"OMP_NUM_THREADS": "1", **os.environ,
+           **{name: str(tree) for name, tree in trees.items()}}
     code = run_in_foreground(command, cwd=ROOT, env=env)  # last: its closing line is the last
     return code or int(bool(failed))
 
@@ -108,23 +107,3 @@ def _stage(name: str, command: Sequence[str | Path], only_failures: bool = False
     verdict = "passed" if code == 0 else f"FAILED with exit code {code}"
     print(f"{name}: {verdict} in {time.monotonic() - start:.1f} s", flush=True)
     return code == 0
-
-
-def _javascript() -> bool:
-    """Run the JavaScript tests where there are some and a Node.js to run them."""
-    files = sorted(JS_TESTS.glob("**/*.test.mjs"))
-    if not files:
-        print("JavaScript tests: skipped, there are none in tests/js", flush=True)
-        return True
-    node = shutil.which("node")
-    if node is None or node_version(node) < OLDEST_NODE:
-        print(f"JavaScript tests: skipped, they need Node.js {OLDEST_NODE} or newer", flush=True)
-        return True
-    return _stage("JavaScript tests", [node, "--test", *files], only_failures=True)
-
-
-def node_version(node: str) -> int:
-    """The major version that a Node.js executable names, 0 when it names none."""
-    answer = subprocess.run([node, "--version"], capture_output=True, text=True)
-    major = re.match(r"v(\d+)", answer.stdout)
-    return int(major.group(1)) if major else 0
