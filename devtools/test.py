@@ -10,7 +10,7 @@ import os
 import subprocess
 import time
 from collections.abc import Sequence
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .comfyui import NEWEST_VARIABLE, VARIABLE, locate_comfyui, newest_tree, version_of_tree
@@ -78,9 +78,7 @@ def _test(python: Path | None, words: Sequence[str]) -> int:
         warn_of_other_packages(environment, tree)
     folder = environment.folder.name
     print(f"Python {version_of(environment.python)} in {folder}, all in {home}", flush=True)
-    failed = [] if words else [name for name in CHECKS if not _check(environment, name)]
-    if not words:
-        failed += javascript(partial(_stage, only_failures=True))
+    failed = [] if words else _failing_checks(environment)
     if failed:
         print(f"FAILED before pytest: {', '.join(failed)}", flush=True)
     command: list[str | Path] = [environment.python, "-m", "pytest", *(words or IN_PARALLEL)]
@@ -91,19 +89,23 @@ def _test(python: Path | None, words: Sequence[str]) -> int:
     return code or int(bool(failed))
 
 
-def _check(environment: Environment, name: str) -> bool:
-    return _stage(name, [environment.python, *CHECKS[name]], only_failures=True)
+def _failing_checks(environment: Environment) -> list[str]:
+    """Run what is not pytest's, two at a time; return what failed."""
+    with ThreadPoolExecutor(2) as pool:
+        of_page = pool.submit(javascript, _stage)
+        commands = {name: [environment.python, *words] for name, words in CHECKS.items()}
+        passed = dict(zip(commands, pool.map(_stage, commands, commands.values()), strict=True))
+        failed_of_page = of_page.result()
+    return [name for name, is_good in passed.items() if not is_good] + failed_of_page
 
 
-def _stage(name: str, command: Sequence[str | Path], only_failures: bool = False) -> bool:
-    """Run one check and print its verdict; `only_failures` keeps a passing one's output back."""
+def _stage(name: str, command: Sequence[str | Path]) -> bool:
+    """Run one check and print its verdict; its output only where it fails."""
     start = time.monotonic()
     words = [str(word) for word in command]
-    pipe = subprocess.PIPE if only_failures else None
-    done = subprocess.run(words, cwd=ROOT, stdout=pipe, encoding="utf-8")
+    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8")
     code = done.returncode
-    if code and done.stdout:
-        print(done.stdout)
     verdict = "passed" if code == 0 else f"FAILED with exit code {code}"
-    print(f"{name}: {verdict} in {time.monotonic() - start:.1f} s", flush=True)
+    output = f"{done.stdout}\n" if code else ""
+    print(f"{output}{name}: {verdict} in {time.monotonic() - start:.1f} s", flush=True)
     return code == 0

@@ -37,6 +37,11 @@ WORLDS = {
     "newest, expandable": World(newest=True, flags=NATIVE, settings={"allocator": "expandable"}),
     "newest, without dynamic VRAM": World(newest=True, flags=("--disable-dynamic-vram",)),
 }
+EVERYWHERE = bool(os.environ.get("HEADROOM_EVERY_WORLD"))  # some minutes more
+HAS_BOTH = bool(os.environ.get("HEADROOM_NEWEST_COMFYUI"))
+if HAS_BOTH and not EVERYWHERE:  # each allocator is met still; tests/gpu has the newest's native
+    for _name in ("oldest, expandable", "newest, native"):
+        del WORLDS[_name]
 if _aimdo := os.environ.get("HEADROOM_COMFY_AIMDO"):  # not the one that ComfyUI pins, unpacked
     WORLDS["newest, another comfy-aimdo"] = World(newest=True, aimdo=_aimdo)
 

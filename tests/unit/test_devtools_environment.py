@@ -264,3 +264,15 @@ def test_what_runs_on_which_python_and_a_failure_on_either_counts(monkeypatch, w
         monkeypatch.setattr(run_tests, name, lambda wanted: wanted)
     assert run_tests.main(argparse.Namespace(rest=words)) == max(codes)
     assert done == runs
+
+
+def test_every_check_runs_and_each_that_fails_is_named(monkeypatch, capfd):
+    environment_here = environment.Environment(Path(sys.executable), Path("x"), Path("y"))
+    monkeypatch.setattr(run_tests, "_javascript", lambda: False)
+    monkeypatch.setattr(run_tests, "CHECKS", {
+        "good": ("-c", "print('kept back')"), "bad": ("-c", "print('why'); raise SystemExit(3)"),
+    })
+    assert run_tests._failing_checks(environment_here) == ["bad", "the JavaScript tests"]
+    said = capfd.readouterr().out
+    assert "good: passed" in said and "why\n\nbad: FAILED with exit code 3" in said
+    assert "kept back" not in said
