@@ -147,6 +147,23 @@ def test_a_chinese_canvas_shows_chinese_names_and_panel(cpu_server, open_page):
     assert "已加载的模型" in comfy.open_panel().inner_text()
 
 
+def test_a_language_that_is_chosen_is_spoken_by_an_open_panel_and_badges_at_once(
+    cpu_server, open_page
+):
+    comfy = open_page(cpu_server, Headroom__Panel__RefreshSeconds=30).load_prompt(picture(seed=9))
+    comfy.run()
+    comfy.run()
+    comfy.until(lambda: comfy.badges()["1"] == ["cached"])
+    panel = comfy.open_panel()
+    asked = len(comfy.asked)
+    comfy.set("Comfy.Locale", "zh")
+    panel.get_by_role("heading", name="已加载的模型").wait_for()
+    comfy.until(lambda: comfy.badges()["1"] == ["已缓存"])
+    assert len(comfy.asked) == asked
+    comfy.set("Comfy.Locale", "en")
+    panel.get_by_role("heading", name="Loaded models").wait_for()
+
+
 REPORTS = {
     "2": node("HeadroomMoveToCPU", value=["1", 0]), "3": node("PreviewAny", source=["2", 1]),
     "4": node("HeadroomMemoryReport", value=["2", 0]), "5": node("PreviewAny", source=["4", 1]),
