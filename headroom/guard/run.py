@@ -41,7 +41,9 @@ class GuardedRun:
         self.copies: dict[int, tuple[Any, Any]] = {}  # ControlNet -> our splitting copy of it
 
     def start_step(self, expected: int = 0) -> None:
-        self.rows, self.images, self.smallest, self.expected = 0, 0, 1, expected
+        """Begin a step; `expected`: the rows it may have, by default those of the one before."""
+        self.smallest = 1 if expected else self.smallest
+        self.expected, self.rows, self.images = expected or self.rows or self.expected, 0, 0
 
     def saw(self, rows: int, smallest: int, images: int = 0) -> None:
         """Note one call of the model; the largest of a step is what splitting starts from."""
