@@ -40,7 +40,7 @@ class OOMGuard(io.ComfyNode):
                 io.Combo.Input("prefer", options=["same bits", "speed"],
                                default="same bits", optional=True,
                                tooltip="Of several ways that fit: one that keeps every bit of "
-                                       "the picture, or the fastest."),
+                                       "the picture, or smaller parts, which are faster."),
             ],
             outputs=[model_out],
         )

@@ -1,31 +1,21 @@
-"""A CLIP (text encoder) under the OOM Guard: free memory, stream its weights, encode again."""
+"""A CLIP (text encoder) under the OOM Guard: free memory, stream its weights, then the CPU."""
 
 import functools
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-import torch
-
-from ..base.device import same_device
 from ..base.said import said
 from ..host.adapter import current_host, guard_host
-from ..models.find import FoundModel
 from ..models.unload import unload_models
-from . import lessons
-from .choose import RecoveryStep
+from . import lessons, weights
+from .call import Call, Plan
 from .copies import GuardedMethod, class_method, guarded_copy, plain_copy
-from .explain import Subject
-from .ladder import Ladder, guarded, is_recovering
-from .more_room import MoreRoom
+from .explain import step_and_why
+from .lack import Lack
 from .options import GuardOptions
-from .plan import EMPTY, ON_CPU, Plan
-from .planned import PlannedCall
+from .recover import recover
 from .replay import RandomState
-from .shortage import Shortage
-from .steps import ReturnMemory, ladder_of
-
-_ALL_BYTES = 1e15  # more than any card has: nothing but what cannot stream is loaded
-_SECONDS_ON_CPU = 60.0  # of a large encoder; streaming its weights is always faster
+from .trying import is_recovering
 
 
 def guard_clip(clip: Any, options: GuardOptions) -> Any:
@@ -46,123 +36,98 @@ class _Encode(GuardedMethod):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_recovering():
             return self.unguarded(*args, **kwargs)
-        clip: Any = self.owner
-        length = _length(kwargs.get("tokens", next(iter(args), None)))
-        kind = ("encoding", lessons.identity(clip.patcher), length, self.options)
-        planned = PlannedCall(kind, clip.patcher.load_device, [clip.patcher])
-        plan, state = planned.plan, RandomState()
-        began_bytes = 0
-
-        @functools.cache  # read from its file again, where it is dynamic
-        def on_cpu() -> Any | None:
-            guard = guard_host()
-            return None if guard is None else guard.clip_on_cpu(plain_copy(clip))
-
-        def call() -> Any:
-            nonlocal began_bytes
-            began_bytes = _loaded_bytes(clip.patcher.load_device)
-            if plan.on_cpu and on_cpu() is None:
-                plan.on_cpu = False  # another CLIP of its kind could, which an earlier call taught
-            own = on_cpu() if plan.on_cpu else _loading_little(clip) if plan.room > 1 else None
-            encode = self.unguarded if own is None else class_method(own, self.name)
-            return encode(*args, **kwargs)
-
-        def ladder() -> Ladder:
-            rungs = [LoadAnew(plan, clip.patcher, lambda: began_bytes),
-                     MoreRoom(plan, clip.patcher), EncodeOnCPU(plan, on_cpu)]
-            return _ladder(clip, self.options, planned, state, rungs)
-
-        result = guarded(call, ladder)
-        planned.done()
-        return result
-
-
-def _loading_little(clip: Any) -> Any | None:
-    """Return a plain copy of a CLIP that loads nothing of its weights that can be streamed."""
-    guard = guard_host()
-    if guard is None:
-        return None
-    copied = plain_copy(clip)
-    vars(copied)["load_model"] = _LoadLittle(clip.patcher, guard)
-    return copied
-
-
-class _LoadLittle:
-    def __init__(self, patcher: Any, guard: Any) -> None:
-        self._patcher = patcher
-        self._guard = guard
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self._guard.load_reserving([self._patcher], _ALL_BYTES)
-        return self._patcher
+        return recover(_Encoding(self, args, kwargs), self.options)
 
 
 _METHODS = {"clone": _Clone, "encode_from_tokens": _Encode,
             "encode_from_tokens_scheduled": _Encode}
 
 
-class LoadAnew(RecoveryStep):
-    """Rung 3 under dynamic VRAM: begin again with none of its own weights on the GPU.
+class _Encoding(Call[Any]):
+    def __init__(self, method: GuardedMethod, args: Any, kwargs: dict[str, Any]) -> None:
+        clip = method.owner
+        self._method, self._clip, self._args, self._kwargs = method, clip, args, kwargs
+        self._state = RandomState()
+        self._began_bytes = 0  # of its weights that were there when the last try began
+        self.patchers, self.device = [clip.patcher], clip.patcher.load_device
+        length = _length(kwargs.get("tokens", next(iter(args), None)))
+        self.key = ("encoding", lessons.identity(clip.patcher), length, method.options)
 
-    The embedding comes first, and is by far the largest layer: on an empty device it goes into
-    pages, which yield to the layers after it. Where pages of an earlier encoding are in the way it
-    comes through a buffer, which keeps that size to the end (UMT5: 2,016 of 2,500 MiB).
-    `began` gives the bytes of weights, of any model, that were there when the failed try began.
-    """
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        name = type(self._clip.cond_stage_model).__name__
+        return said("doing_encoding", f"text encoding with {name}", model=name)
 
-    name = said("step_offload", "offloading its own weights")
+    def run(self, plan: Plan) -> Any:
+        clip, guard = None, guard_host()
+        if plan.on_cpu:  # None where another one of its kind could, which an earlier call taught
+            clip = self._on_cpu
+        elif plan.room_bytes and self._is_dynamic:
+            unload_models(weights.found(self.patchers))
+        elif plan.room_bytes and guard is not None:
+            clip = plain_copy(self._clip)
+            vars(clip)["load_model"] = _LoadLittle(clip.patcher, plan.room_bytes, guard)
+        self._began_bytes = weights.loaded_bytes(self.patchers)
+        encode = self._method.unguarded if clip is None else class_method(clip, self._method.name)
+        return encode(*self._args, **self._kwargs)
 
-    def __init__(self, plan: Plan, patcher: Any, began: Callable[[], int]) -> None:
-        self._plan = plan
-        self._patcher = patcher
-        self._began = began
+    def reset(self) -> None:
+        self._state.restore()
 
-    def spares(self, shortage: Shortage) -> int | None:
-        host = current_host()
-        if host is None or self._plan.empty or not host.is_dynamic(self._patcher):
-            return 0
-        if not self._began():
-            return 0
-        is_most = shortage.buffers_bytes * 2 > (shortage.need_bytes or 0)
-        return shortage.buffers_bytes if is_most else 0
+    def lighter(self, plan: Plan, lack: Lack) -> tuple[Plan, int | None] | None:
+        """Under dynamic VRAM: begin again with none of its own weights on the GPU.
 
-    def take(self, shortage: Shortage, tries_left: int) -> str | None:
-        self._plan.empty = True
-        unload_models([FoundModel("patcher", self._patcher)])
-        return EMPTY
-
-    def why_not(self, shortage: Shortage) -> str:
-        return said("why_in_ram", "they were in RAM already")
-
-
-class EncodeOnCPU(RecoveryStep):
-    """The last rung: where a single layer does not fit, the CPU encodes, from RAM."""
-
-    name = said("step_on_cpu", "encoding on the CPU")
-    is_exact = False
-
-    def __init__(self, plan: Plan, on_cpu: Callable[[], Any | None]) -> None:
-        self._plan = plan
-        self._on_cpu = on_cpu
-
-    def spares(self, shortage: Shortage) -> int | None:
-        if self._plan.on_cpu or shortage.where == "RAM":
-            return 0
-        return shortage.need_bytes
-
-    def seconds(self, shortage: Shortage) -> float:
-        return _SECONDS_ON_CPU
-
-    def take(self, shortage: Shortage, tries_left: int) -> str | None:
-        if self._on_cpu() is None:
+        The embedding comes first, and is by far the largest layer: on an empty device it goes into
+        pages, which yield to the layers after it. Where pages of an earlier encoding are in the way
+        it comes through a buffer, which keeps that size to the end (UMT5: 2,016 of 2,500 MiB).
+        """
+        if not self._is_dynamic:
+            return super().lighter(plan, lack)
+        is_most = lack.buffers_bytes * 2 > (lack.need_bytes or 0)
+        if plan.room_bytes or not self._began_bytes or not is_most:
             return None
-        self._plan.on_cpu = True
-        return ON_CPU
+        return replace(plan, room_bytes=weights.EVERYTHING), lack.buffers_bytes
 
-    def why_not(self, shortage: Shortage) -> str:
-        if shortage.where == "RAM":
-            return said("why_ram_ran_out", "RAM was what ran out")
-        return said("why_host_cannot", "the host cannot do so")
+    def smaller(self, plan: Plan, lack: Lack) -> Plan | None:
+        """Where a single layer does not fit, the CPU encodes, from RAM."""
+        is_off = not self._method.options.offload_weights
+        if is_off or plan.on_cpu or lack.where == "RAM" or self._on_cpu is None:
+            return None
+        return replace(plan, on_cpu=True)
+
+    def cut_words(self, plan: Plan) -> list[str]:
+        return [said("guard_on_cpu", "encoded on the CPU")] if plan.on_cpu else []
+
+    def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
+        if plan.on_cpu or not self._method.options.offload_weights:
+            return []
+        reason = said("why_ram_ran_out", "RAM was what ran out") if lack.where == "RAM" else said(
+            "why_host_cannot", "the host cannot do so")
+        return [step_and_why(said("step_on_cpu", "encoding on the CPU"), reason)]
+
+    @functools.cached_property
+    def _on_cpu(self) -> Any | None:
+        """A clone that encodes there; it may be read from its file again."""
+        guard = guard_host()
+        return None if guard is None else guard.clip_on_cpu(plain_copy(self._clip))
+
+    @property
+    def _is_dynamic(self) -> bool:
+        host = current_host()
+        return host is not None and host.is_dynamic(self._clip.patcher)
+
+
+class _LoadLittle:
+    """Loads a text encoder with so much kept free of its weights."""
+
+    def __init__(self, patcher: Any, room_bytes: int, guard: Any) -> None:
+        self._patcher = patcher
+        self._room_bytes = room_bytes
+        self._guard = guard
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._guard.load_reserving([self._patcher], self._room_bytes)
+        return self._patcher
 
 
 def _length(tokens: Any) -> int:
@@ -170,27 +135,3 @@ def _length(tokens: Any) -> int:
     lists = tokens.values() if isinstance(tokens, dict) else ()
     return sum(len(part) for parts in lists if isinstance(parts, list)
                for part in parts if isinstance(part, list))
-
-
-def _loaded_bytes(device: torch.device) -> int:
-    """Return the bytes on a device of all that leaves it when models are unloaded."""
-    host = current_host()
-    if host is None:
-        return 0
-    entries = [entry for entry in host.loaded_entries() if same_device(entry.device, device)]
-    return sum(int(host.unloadable_bytes(entry)) for entry in entries)
-
-
-def _ladder(
-    clip: Any, options: GuardOptions, planned: PlannedCall, state: RandomState,
-    rungs: list[RecoveryStep],
-) -> Ladder:
-    steps: list[RecoveryStep] = [ReturnMemory()]
-    if options.free_other_models:
-        steps.append(planned.unload_others)
-    if options.offload_weights:
-        steps += rungs
-    name = type(clip.cond_stage_model).__name__
-    words = said("doing_encoding", f"text encoding with {name}", model=name)
-    subject = Subject(words, options, 1, "", [clip.patcher])
-    return ladder_of(subject, steps, state.restore, noted=planned.lacked)

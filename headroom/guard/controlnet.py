@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .run import GuardedRun
+from .run import Run
 from .split_batch import Unsplittable, join_rows, rows_of
 
 _PREPARED = ("cond_hints", "control_inputs")  # of newer hosts: hints by size, never shared
@@ -47,7 +47,7 @@ class InPieces:
         return join_rows([self._network(*some, **named) for some, named in calls])
 
 
-def splitting_copy(control: Any, run: GuardedRun) -> Any:
+def splitting_copy(control: Any, run: Run) -> Any:
     """Return our own copy of a ControlNet chain that runs its networks in the run's pieces.
 
     The copy shares weights and hint with the original, which is not touched. Made once a run.
@@ -61,7 +61,7 @@ def splitting_copy(control: Any, run: GuardedRun) -> Any:
             setattr(copied, name, dict(vars(control)[name]))
     network = getattr(control, "control_model", None)
     if isinstance(network, torch.nn.Module):
-        copied.control_model = InPieces(network, lambda: run.limit)
+        copied.control_model = InPieces(network, lambda: run.plan.parts)
     previous = getattr(control, "previous_controlnet", None)
     if previous is not None:
         copied.previous_controlnet = splitting_copy(previous, run)
@@ -69,11 +69,11 @@ def splitting_copy(control: Any, run: GuardedRun) -> Any:
     return copied
 
 
-def with_splitting_controls(conds: list[Any], run: GuardedRun) -> list[Any]:
+def with_splitting_controls(conds: list[Any], run: Run) -> list[Any]:
     """Return `conds` (lists of dicts, or None) with each ControlNet replaced by its copy."""
     return [cond if cond is None else [_with_copy(entry, run) for entry in cond] for cond in conds]
 
 
-def _with_copy(entry: dict[str, Any], run: GuardedRun) -> dict[str, Any]:
+def _with_copy(entry: dict[str, Any], run: Run) -> dict[str, Any]:
     control = entry.get("control")
     return entry if control is None else {**entry, "control": splitting_copy(control, run)}

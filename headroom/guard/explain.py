@@ -13,22 +13,63 @@ from ..host.adapter import current_host
 from ..measure.other_processes import other_processes
 from ..measure.report import mib_text
 from ..measure.snapshot import DeviceMemory, Snapshot
+from .failure import Failure
 from .options import GuardOptions
-from .recovery import Recovery, tried_text
 
 _NOTABLE_BYTES = 256 * MIB  # another process below this is hardly the reason
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What was being computed, for the words of the error."""
+class Attempt:
+    """One attempt of a finished recovery: what was done and what it freed."""
 
-    what: str
-    options: GuardOptions
-    batch: int = 1
-    size: str = ""
-    patchers: Sequence[Any] = field(default_factory=tuple)
-    can_tile: bool = False
+    action: str
+    freed_mib: float
+
+
+@dataclass
+class Recovery:
+    """What happened on the ladder so far; the final error is written from it.
+
+    `untried` are the steps that were never taken, each with the reason.
+    """
+
+    failures: list[Failure]
+    attempts: list[Attempt] = field(default_factory=list)
+    untried: list[str] = field(default_factory=list)
+
+    @property
+    def first(self) -> Failure:
+        return self.failures[0]
+
+    @property
+    def last(self) -> Failure:
+        return self.failures[-1]
+
+
+def freed_text(amount_mib: float) -> str:
+    """Return `amount_mib` as the report of one step says it."""
+    return mib_text(amount_mib * MIB) if abs(amount_mib) * MIB >= 1 else "nothing"
+
+
+def tried_text(recovery: Recovery) -> str:
+    """Return the sentence part that lists what was tried, equal steps once with their number."""
+    counted: dict[str, list[Any]] = {}
+    for step in recovery.attempts:
+        entry = counted.setdefault(step.action, [0, 0.0])
+        entry[0] += 1
+        entry[1] += step.freed_mib
+    parts = [_tried(action, times, freed) for action, (times, freed) in counted.items()]
+    if not parts:
+        return said("tried_nothing", "nothing, because no step was allowed or could help")
+    return joined("; ", parts)
+
+
+def _tried(action: str, times: int, freed: float) -> str:
+    often = f" ({times} times)" if times > 1 else ""
+    text = f"{action}{often}: {freed_text(freed)} freed"
+    key = "tried_often" if times > 1 else "tried_once"
+    return said(key, text, action=action, times=times, freed_mib=freed)
 
 
 _more_to_say: list[Callable[[], str]] = []
@@ -39,21 +80,22 @@ def say_also(words: Callable[[], str]) -> None:
     _more_to_say.append(words)
 
 
-def explain(subject: Subject) -> Callable[[Recovery, Snapshot], str]:
-    """Return the writer of the final error for `subject`."""
-    return lambda recovery, now: _text(subject, recovery, now)
-
-
-def _text(subject: Subject, recovery: Recovery, now: Snapshot) -> str:
+def explain(call: Any, options: GuardOptions, recovery: Recovery, now: Snapshot) -> str:
+    """Return the text of the final error for `call`, with memory as it is `now`."""
     return joined(" ", filter(None, [
-        _could_not(subject, recovery, now),
+        _could_not(call, recovery, now),
         _sentence("gave_up_tried", "Tried: {tried}.", tried=tried_text(recovery)),
-        _untried(subject, recovery),
+        _untried(call, options, recovery),
         _sentence("gave_up_advice", "Most likely to help: {advice}.",
-                  advice=joined(", or ", list(_advice(subject, now))[:2])),
+                  advice=joined(", or ", list(_advice(call, options, now))[:2])),
         _came_from(recovery),
         *(words() for words in _more_to_say),
     ]))
+
+
+def step_and_why(step: str, reason: str) -> str:
+    """Return a step that was not taken with the reason."""
+    return said("step_and_why", f"{step} ({reason})", step=step, reason=reason)
 
 
 def _sentence(key: str, english: str, **values: Any) -> Said:
@@ -61,11 +103,11 @@ def _sentence(key: str, english: str, **values: Any) -> Said:
     return said(key, english.format(**values), **values)
 
 
-def _could_not(subject: Subject, recovery: Recovery, now: Snapshot) -> str:
+def _could_not(call: Any, recovery: Recovery, now: Snapshot) -> str:
     count = len(recovery.attempts)
     return _sentence(
         "gave_up", "OOM Guard could not finish {what}: after {attempts} the call {asked} while "
-        "{free}.", what=subject.what, attempts=_sentence(
+        "{free}.", what=call.words, attempts=_sentence(
             "attempts", "{count} attempt" + ("" if count == 1 else "s"), count=count),
         asked=_asked(recovery), free=_free(recovery, now),
     )
@@ -114,12 +156,11 @@ def _free_words(device: DeviceMemory, free: int) -> str:
     return said("free_of", text, total_mib=total / MIB, **values)
 
 
-def _untried(subject: Subject, recovery: Recovery) -> str:
+def _untried(call: Any, options: GuardOptions, recovery: Recovery) -> str:
     """Return which steps were not taken, each with the reason; a sentence or nothing."""
-    options = subject.options
     off = [name for name in ("free_other_models", "offload_weights", "split_batch")
            if not getattr(options, name)]
-    off += ["tile_vae"] if subject.can_tile and not options.tile_vae else []
+    off += ["tile_vae"] if call.can_tile and not options.tile_vae else []
     reasons = [*recovery.untried, *(_sentence("step_is_off", "{step} (it is off)", step=name)
                                     for name in off)]
     return _sentence("gave_up_untried", "Not tried: {steps}.",
@@ -132,28 +173,27 @@ def _came_from(recovery: Recovery) -> str:
                      place=place) if place else ""
 
 
-def _advice(subject: Subject, now: Snapshot) -> Iterator[str]:
+def _advice(call: Any, options: GuardOptions, now: Snapshot) -> Iterator[str]:
     """Yield what could help, the most likely first."""
-    yield from _switches(subject)
+    yield from _switches(call, options)
     for device in now.devices[:1]:
         yield from _other_programs(device)
-    if subject.batch > 1:
-        yield _sentence("try_batch", "a smaller batch (now {batch})", batch=subject.batch)
-    if _is_float32(subject.patchers):
+    if call.batch > 1:
+        yield _sentence("try_batch", "a smaller batch (now {batch})", batch=call.batch)
+    if _is_float32(call.patchers):
         yield said("try_cast", "the node Cast bf16 on this model (its weights are float32)")
-    if subject.size:
+    if call.size:
         yield _sentence("try_size_now", "a smaller width and height (now {size})",
-                        size=subject.size)
+                        size=call.size)
     else:
         yield said("try_size", "a smaller width and height")
     yield said("try_file", "a smaller or more strongly quantised model file")
 
 
-def _switches(subject: Subject) -> Iterator[str]:
-    options = subject.options
+def _switches(call: Any, options: GuardOptions) -> Iterator[str]:
     off = {
-        "split_batch": not options.split_batch and subject.batch > 1,
-        "tile_vae": not options.tile_vae and subject.can_tile,
+        "split_batch": not options.split_batch and call.batch > 1,
+        "tile_vae": not options.tile_vae and call.can_tile,
         "offload_weights": not options.offload_weights,
         "free_other_models": not options.free_other_models,
     }

@@ -7,7 +7,7 @@ import torch
 
 from ..host.adapter import guard_host
 from . import split_batch
-from .run import KEY, GuardedRun
+from .run import KEY, Run
 from .split_batch import Piece, Unsplittable
 
 
@@ -24,13 +24,13 @@ def forward(
     options: dict[str, Any] = {} if transformer_options is None else transformer_options
     given = (x, t, c_concat, c_crossattn, control)
     run = options.get(KEY)
-    if not isinstance(run, GuardedRun):
+    if not isinstance(run, Run):
         return executor(*given, options, **kwargs)
     batch = x.shape[0]
     chunks = split_batch.chunks_of(batch, options)
     independent = _is_independent(executor, options, kwargs)
     smallest = 1 if independent else batch // chunks
-    limit = max(run.limit or batch, smallest)
+    limit = max(run.plan.parts or batch, smallest)
     if limit < batch and not _can_cut([*given, kwargs], batch):
         limit = smallest = batch
     run.saw(batch, smallest, batch // chunks)

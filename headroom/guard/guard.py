@@ -9,8 +9,8 @@ from ..base.said import said
 from ..host.adapter import guard_host
 from ..measure.journal import executing_node, note_action
 from .clip import guard_clip
-from .model import guard_model
 from .options import GuardOptions, Prefer
+from .sampling import guard_model
 from .upscaler import guard_upscaler
 from .vae import guard_vae
 

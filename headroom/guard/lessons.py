@@ -33,9 +33,9 @@ _lessons: OrderedDict[Hashable, _Lesson] = OrderedDict()
 def learn(key: Hashable, way: Any, room: int | None, missing_bytes: int) -> None:
     """Keep `way`, a value that is not changed any more, for calls of this key.
 
-    room: `room_bytes` from before the call, when nothing of it was on the device.
+    room: `room_bytes` while nothing of the call was on the device. A key of None teaches nothing.
     """
-    if room is None:
+    if room is None or key is None:
         return
     _lessons[key] = _Lesson(way, room, max(missing_bytes, int(room * _NOTABLE_SHARE)))
     _lessons.move_to_end(key)
@@ -43,11 +43,12 @@ def learn(key: Hashable, way: Any, room: int | None, missing_bytes: int) -> None
         _lessons.popitem(last=False)
 
 
-def recall(key: Hashable, room: int | None) -> Any | None:
+def recall(key: Hashable, device: torch.device | None) -> Any | None:
     """Return the way for calls of this key, None where there is none or more memory than then."""
     lesson = _lessons.get(key)
     if lesson is None:
         return None
+    room = room_bytes(device)
     if room is None or room >= lesson.room_bytes + lesson.missing_bytes:
         del _lessons[key]
         return None
@@ -73,13 +74,13 @@ def note_remembered(words: Sequence[str]) -> None:
     note_action("guard", 0.0, said("guard_remembered", text, way=way))
 
 
-def room_bytes(device: torch.device) -> int | None:
+def room_bytes(device: torch.device | None) -> int | None:
     """Return the bytes that a call could have there with no weights of ComfyUI's on the device.
 
     Costs some tens of microseconds. None on the CPU, and where the driver cannot tell.
     """
     host = current_host()
-    if host is None or device.type == "cpu":
+    if host is None or device is None or device.type == "cpu":
         return None
     available: int | None = host.available_bytes(device)
     if available is None:

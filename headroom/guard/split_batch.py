@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ..base.modules import module_of
 from ..base.tensors import tensors_within
 from ..host.adapter import unrecorded
 
@@ -150,8 +151,7 @@ def _patches(options: Mapping[str, Any]) -> list[Any]:
 
 
 def _is_per_sample(patch: Any) -> bool:
-    module = getattr(patch, "__module__", None) or type(patch).__module__
-    return module in _PER_SAMPLE_PATCHES
+    return module_of(patch) in _PER_SAMPLE_PATCHES
 
 
 def chunks_of(batch: int, options: Mapping[str, Any]) -> int:

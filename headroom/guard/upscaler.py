@@ -1,24 +1,29 @@
 """An UPSCALE_MODEL under the OOM Guard: free memory, fewer images at a time, then smaller tiles."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from ..base.said import said
 from ..host.adapter import guard_host
-from .choose import RecoveryStep
+from .call import Call, Plan
 from .copies import GuardedMethod, guarded_copy
-from .explain import Subject
-from .ladder import Ladder, guarded, is_recovering
+from .lack import Lack
 from .options import GuardOptions
-from .planned import PlannedCall
+from .recover import recover
 from .replay import RandomState
-from .steps import ReturnMemory, UnloadOthers, ladder_of
-from .tiles import FewerImages, SmallerTiles, images_apart, joined
+from .tiles import (
+    fewer_images,
+    images_apart,
+    images_words,
+    joined_images,
+    smaller_tile,
+    why_whole,
+)
 
 _SMALLEST_TILE = 32
 _OVERLAP = 16
-_LOADING = said("doing_loading_upscaler", "loading an upscale model")
 
 
 def guard_upscaler(descriptor: Any, options: GuardOptions) -> Any:
@@ -26,88 +31,88 @@ def guard_upscaler(descriptor: Any, options: GuardOptions) -> Any:
 
     The node that uses it halves its own tiles down to 128 pixels; this goes on to 32.
     """
-    return guarded_copy(descriptor, {"to": _Move, "_call_fn": _Call}, options)
+    return guarded_copy(descriptor, {"to": _Move, "_call_fn": _Run}, options)
 
 
 class _Move(GuardedMethod):
     """Move the network; older nodes do so before they call it."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        guarded(lambda: self.unguarded(*args, **kwargs), lambda: _loading(self.options))
+        recover(_Moving(self, args, kwargs), self.options)
         return self.owner
 
 
-class _Call(GuardedMethod):
+class _Run(GuardedMethod):
     """What a descriptor calls its network with, its one attribute that is a function."""
 
     def __call__(self, model: Any, image: torch.Tensor) -> Any:
         """image: (B, C, H, W); returns (B, C, H * scale, W * scale)."""
-        if is_recovering():
-            return self.unguarded(model, image)
-        kind = ("upscaling", type(model).__name__, tuple(image.shape),
-                str(image.dtype), str(image.device), self.options)
-        planned = PlannedCall(kind, image.device, _patchers(self.owner))
-        plan, state = planned.plan, RandomState()
-        plan.seen = int(image.shape[0])
-        tiles = SmallerTiles(plan, image.shape[-2:], _SMALLEST_TILE)
+        return recover(_Upscaling(self, model, image), self.options)
 
-        def call() -> torch.Tensor:
-            if plan.tile is not None:
-                return _in_tiles(self.owner, image, plan.tile,
-                                 lambda tile: self.unguarded(model, tile))
-            return joined([self.unguarded(model, part)
-                           for part in images_apart(image, plan.images)])
 
-        result = guarded(call, lambda: _ladder(self, planned, tiles, image, state))
-        planned.done(tiles)
+class _Moving(Call[None]):
+    words = said("doing_loading_upscaler", "loading an upscale model")
+
+    def __init__(self, method: GuardedMethod, args: Any, kwargs: dict[str, Any]) -> None:
+        self._method, self._args, self._kwargs = method, args, kwargs
+
+    def run(self, plan: Plan) -> None:
+        self._method.unguarded(*self._args, **self._kwargs)
+
+
+class _Upscaling(Call[torch.Tensor]):
+    words = said("doing_upscaling", "upscaling")
+    can_tile = True
+
+    def __init__(self, method: GuardedMethod, model: Any, image: torch.Tensor) -> None:
+        self._method, self._model, self._image = method, model, image
+        self._state = RandomState()
+        patcher = getattr(method.owner, "patcher", None)
+        self.patchers = [] if patcher is None else [patcher]
+        self.device, self.batch = image.device, int(image.shape[0])
+        self.size = f"{image.shape[-1]}x{image.shape[-2]}"
+        self.key = ("upscaling", type(model).__name__, tuple(image.shape), str(image.dtype),
+                    str(image.device), method.options)
+
+    def run(self, plan: Plan) -> torch.Tensor:
+        if plan.tile is None:
+            parts = images_apart(self._image, plan.parts)
+            return joined_images([self._one(part) for part in parts])
+        guard, owner = guard_host(), self._method.owner
+        if guard is None:
+            return self._one(self._image)
+        scaled: torch.Tensor = guard.tiled_scale(
+            self._image, self._one, plan.tile, min(_OVERLAP, plan.tile // 2), owner.scale,
+            owner.output_channels, self._image.device)
+        return scaled.to(self._image.dtype)
+
+    def _one(self, image: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self._method.unguarded(self._model, image)
         return result
 
-
-def _in_tiles(descriptor: Any, image: torch.Tensor, tile: int, function: Any) -> torch.Tensor:
-    guard = guard_host()
-    if guard is None:
-        result: torch.Tensor = function(image)
-        return result
-    scaled: torch.Tensor = guard.tiled_scale(
-        image, function, tile, min(_OVERLAP, tile // 2), descriptor.scale,
-        descriptor.output_channels, image.device,
-    )
-    return scaled.to(image.dtype)
-
-
-def _loading(options: GuardOptions) -> Ladder:
-    steps: list[RecoveryStep] = [ReturnMemory()]
-    if options.free_other_models:
-        steps.append(UnloadOthers(lambda: []))
-    return ladder_of(Subject(_LOADING, options), steps)
-
-
-def _patchers(descriptor: Any) -> list[Any]:
-    patcher = getattr(descriptor, "patcher", None)
-    return [] if patcher is None else [patcher]
-
-
-def _ladder(
-    call: GuardedMethod, planned: PlannedCall, tiles: SmallerTiles, image: torch.Tensor,
-    state: RandomState,
-) -> Ladder:
-    guard, options = guard_host(), call.options
-    patchers = _patchers(call.owner)
-    steps: list[RecoveryStep] = [ReturnMemory()]
-    if options.free_other_models:
-        steps.append(planned.unload_others)
-    if options.split_batch:
-        steps.append(FewerImages(planned.plan))
-    if options.tile_vae:
-        steps.append(tiles)
-    size = f"{image.shape[-1]}x{image.shape[-2]}"
-    doing = said("doing_upscaling", "upscaling")
-    subject = Subject(doing, options, image.shape[0], size, patchers, can_tile=True)
-
-    def as_at_first() -> None:
-        state.restore()
+    def reset(self) -> None:
+        self._state.restore()
+        guard = guard_host()
         if guard is not None:
-            guard.revive_dynamic(patchers)
-        planned.begins_again()
+            guard.load_again(self.patchers)
 
-    return ladder_of(subject, steps, as_at_first, noted=planned.lacked)
+    def lighter(self, plan: Plan, lack: Lack) -> tuple[Plan, int | None] | None:
+        """Its layers cannot stream their weights."""
+        return None
+
+    def smaller(self, plan: Plan, lack: Lack) -> Plan | None:
+        options = self._method.options
+        if options.split_batch and plan.tile is None:
+            images = fewer_images(min(plan.parts or self.batch, self.batch), lack)
+            if images is not None and (images or not options.tile_vae):
+                return replace(plan, parts=images or 1)
+        tile = smaller_tile(self._image.shape[-2:], plan.tile, _SMALLEST_TILE, lack)
+        return replace(plan, tile=tile) if tile is not None and options.tile_vae else None
+
+    def cut_words(self, plan: Plan) -> list[str]:
+        return images_words(plan, self.batch)
+
+    def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
+        options = self._method.options
+        return why_whole(self.batch, options.split_batch and plan.parts is None,
+                         options.tile_vae and plan.tile is None)

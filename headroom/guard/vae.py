@@ -1,33 +1,29 @@
-"""A VAE under the OOM Guard: free memory and decode whole first, then fewer images, then tiles."""
+"""A VAE under the OOM Guard: whole first, then fewer images at a time, then smaller tiles."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from ..base.said import said
-from ..host.adapter import guard_host
 from . import lessons
-from .choose import RecoveryStep
+from .call import Call, Plan
 from .copies import GuardedMethod, guarded_copy
-from .explain import Subject
-from .ladder import Ladder, guarded, is_recovering
-from .more_room import MoreRoom
+from .lack import Lack
 from .options import GuardOptions
-from .plan import Plan
-from .planned import PlannedCall
+from .recover import recover
 from .replay import RandomState
-from .steps import ReturnMemory, ladder_of
-from .tiles import FewerImages, SmallerTiles, tile_count
+from .tiles import fewer_images, images_words, smaller_tile, tile_count, why_whole
+from .trying import is_recovering
 from .vae_call import MOST_OVERLAP, in_tiles, tiled_keywords, whole
 
 _SMALLEST_TILE = 64  # pixels of the picture: below, the overlaps cost more than the tile
 _SMALLEST_LATENT_TILE = 4
 _SMALLEST_LENGTH = 32  # of a latent with one dimension (audio)
-_HOST_TILE = 512  # pixels, ComfyUI's own where none is asked for
-_HOST_LATENT_TILE = 64
-_HOST_VIDEO_TILE = 256  # pixels of the picture
-_PESSIMISM = 4  # ComfyUI's estimate of a VAE is never so many times what it takes
+_HOST_TILE = {"decode_tiled": 64, "encode_tiled": 512}  # ComfyUI's own where none is asked for
+_PROBABLE = 2  # ComfyUI's estimate of a VAE is hardly so many times what it takes,
+_CERTAIN = 4  # and never so many
 
 
 def guard_vae(vae: Any, options: GuardOptions) -> Any:
@@ -36,126 +32,153 @@ def guard_vae(vae: Any, options: GuardOptions) -> Any:
     Weights, patcher and settings are shared with the original. Without a failure the results are
     the very same; tiles, the last resort, can change a picture slightly.
     """
-    return guarded_copy(vae, _METHODS, options)
+    names = ("decode", "encode", "decode_tiled", "encode_tiled")
+    return guarded_copy(vae, dict.fromkeys(names, _Method), options)
 
 
-class _Decode(GuardedMethod):
-    def __call__(self, samples_in: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        """samples_in: (B, C, ...) latents; returns (B, ..., channels) pixels."""
-        if is_recovering():
-            return self.unguarded(samples_in, *args, **kwargs)
-        vae = self.owner
-        work = _Work(self, samples_in)
-
-        def call() -> Any:
-            if work.plan.tile is not None:
-                also = tiled_keywords(self, "decode_tiled", samples_in, *args, **kwargs)
-                return in_tiles(vae, work.plan, "decode_tiled", _as_decoded(vae, samples_in),
-                                **also)
-            return whole(self, work.plan, samples_in, *args, **kwargs)
-
-        return work.recovered(call, _images_are_apart(vae))
-
-
-class _Encode(GuardedMethod):
-    def __call__(self, pixel_samples: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        """pixel_samples: (B, H, W, channels) or (B, T, H, W, channels); returns latents."""
-        if is_recovering():
-            return self.unguarded(pixel_samples, *args, **kwargs)
-        vae = self.owner
-        work = _Work(self, pixel_samples)
-        also = tiled_keywords(self, "encode_tiled", pixel_samples, *args, **kwargs)
-
-        def call() -> Any:
-            if work.plan.tile is not None:
-                return in_tiles(vae, work.plan, "encode_tiled", pixel_samples, **also)
-            return whole(self, work.plan, pixel_samples, *args, **kwargs)
-
-        not_video = also.get("not_video")
-        if not_video is None:
-            not_video = getattr(vae, "not_video", False)
-        return work.recovered(call, _batch_is_images(vae, pixel_samples, not_video))
-
-
-class _Tiled(GuardedMethod):
-    """`decode_tiled` and `encode_tiled`: the tiles asked for, smaller ones only if they fail."""
+class _Method(GuardedMethod):
+    """`decode` and `encode`; and with tiles, which are smaller than asked for only if they fail."""
 
     def __call__(self, value: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """value: latents (B, C, ...) or pixels (B, ..., channels), as for the method without."""
-        if is_recovering() or self.own is not None:
+        if is_recovering() or self.name.endswith("tiled") and self.own is not None:
             return self.unguarded(value, *args, **kwargs)
-        own = _HOST_LATENT_TILE if self.name == "decode_tiled" else _HOST_TILE
-        asked = int(kwargs.get("tile_x") or next(iter(args), None) or own)
-        work = _Work(self, value, asked)
-        return work.recovered(
-            lambda: in_tiles(self.owner, work.plan, self.name, value, *args, **kwargs)
-        )
+        return recover(_VAECall(self, value, args, kwargs), self.options)
 
 
-_METHODS = {"decode": _Decode, "encode": _Encode, "decode_tiled": _Tiled, "encode_tiled": _Tiled}
-
-
-class _Work:
-    """One call of a VAE: its plan, its tiles and its ladder."""
+class _VAECall(Call[torch.Tensor]):
+    """One call of a VAE. What another pack has set in its place is called as it is, and not cut."""
 
     def __init__(
-        self, method: GuardedMethod, value: torch.Tensor, below: int | None = None
+        self, method: GuardedMethod, value: torch.Tensor, args: Any, kwargs: dict[str, Any]
     ) -> None:
         vae, name = method.owner, method.name
-        self._vae = vae
-        self._options = method.options
-        self._is_own = method.own is None
-        self._value = value
+        self._method, self._vae, self._value = method, vae, value
+        self._args, self._kwargs, self._state = args, kwargs, RandomState()
         self._is_decode = name.startswith("decode")
-        device = vae.patcher.load_device
-        kind = (name, lessons.identity(vae.patcher), tuple(value.shape), below, str(value.dtype),
-                method.options)
-        self._planned = PlannedCall(kind, device, [vae.patcher])
-        self.plan = self._planned.plan
-        self.plan.unit = _compression(vae) if self._is_decode and value.ndim > 3 else 1
-        make = _latent_tiles if self._is_decode else _pixel_tiles
-        self._tiles = make(vae, self.plan, value, below, self._probably_needs)
+        self._tiled = "decode_tiled" if self._is_decode else "encode_tiled"
+        self._below: int | None = None  # the tiles asked for
+        if name == self._tiled:
+            asked = kwargs.get("tile_x") or next(iter(args), None)
+            self._below = int(asked or _HOST_TILE[name])
+        self._also = {} if self._below else tiled_keywords(
+            method, self._tiled, value, *args, **kwargs)
+        self.seen = 0  # the largest batch that the network was called with
+        self.patchers, self.device = [vae.patcher], vae.patcher.load_device
+        self.batch, self.can_tile = int(value.shape[0]), True
+        self.key = (name, lessons.identity(vae.patcher), tuple(value.shape), self._below,
+                    str(value.dtype), method.options)
 
-    def recovered(self, call: Callable[[], Any], has_images: bool = False) -> Any:
-        """Return `call()`, retried while it runs out of memory."""
-        state = RandomState()
-        result = guarded(call, lambda: self._ladder(state, has_images))
-        self._planned.done(self._tiles)
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        doing = "decode" if self._is_decode else "encode"
+        name = type(self._vae.first_stage_model).__name__
+        return said(f"doing_vae_{doing}", f"a VAE {doing} with {name}", model=name)
+
+    @property
+    def size(self) -> str:  # type: ignore[override]
+        return "x".join(str(side * self._unit) for side in reversed(self._sides))
+
+    def run(self, plan: Plan) -> torch.Tensor:
+        if self._below is not None:
+            return self._in_tiles(plan, self._value, *self._args, **self._kwargs)
+        if plan.tile is not None:
+            return self._in_tiles(plan, self._as_tiled(), **self._also)
+        result: torch.Tensor = whole(
+            self, plan, self._method, self._value, *self._args, **self._kwargs)
         return result
 
-    def _ladder(self, state: RandomState, has_images: bool) -> Ladder:
-        vae, options = self._vae, self._options
-        steps: list[RecoveryStep] = [ReturnMemory()]
-        if options.free_other_models:
-            steps.append(self._planned.unload_others)
-        if options.offload_weights:
-            steps.append(MoreRoom(self.plan, vae.patcher))
-        if options.split_batch and has_images and self._is_own:
-            steps.append(FewerImages(self.plan, self._probably_needs))
-        if options.tile_vae and self._is_own:
-            steps.append(self._tiles)
+    def _in_tiles(self, plan: Plan, value: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        result: torch.Tensor = in_tiles(self._vae, plan, self._tiled, value, *args, **kwargs)
+        return result
 
-        def as_at_first() -> None:
-            state.restore()
-            self._planned.begins_again()
+    def reset(self) -> None:
+        self._state.restore()
 
-        return ladder_of(self._subject(), steps, as_at_first, noted=self._planned.lacked,
-                         needs=self._surely_needs)
+    def needs(self, plan: Plan) -> float:
+        images = 1 if plan.tile else max(1, min(self.seen, plan.parts or self.seen))
+        return self._estimate(plan.tile) * images / _CERTAIN
 
-    def _subject(self) -> Subject:
-        vae, shape = self._vae, self._value.shape
+    def smaller(self, plan: Plan, lack: Lack) -> Plan | None:
+        if self._method.own is not None:
+            return None
+        options, may_tile = self._method.options, self._method.options.tile_vae
+        if options.split_batch and plan.tile is None and self._has_images():
+            at_once = self._at_once(plan)
+            images = fewer_images(at_once, lack, self._estimate() / _PROBABLE)
+            if images is not None and (images or not may_tile):
+                return replace(plan, parts=images or 1)
+        return self._smaller_tiles(plan, lack) if may_tile else None
+
+    def _smaller_tiles(self, plan: Plan, lack: Lack) -> Plan | None:
+        sides, now = self._sides, plan.tile or self._below
+        if self._is_decode and len(sides) == 1:
+            tile = smaller_tile(sides, now, _SMALLEST_LENGTH, lack)
+            return None if tile is None else replace(plan, tile=tile)
+        smallest = _SMALLEST_TILE
         if self._is_decode:
-            sides = [side * _compression(vae) for side in shape[-2:]]
-        else:
-            sides = list(shape[-3:-1])
-        doing = "decode" if self._is_decode else "encode"
-        name = type(vae.first_stage_model).__name__
-        words = said(f"doing_vae_{doing}", f"a VAE {doing} with {name}", model=name)
-        size = "x".join(str(side) for side in reversed(sides))
-        return Subject(words, self._options, shape[0], size, [vae.patcher], can_tile=True)
+            smallest = max(_SMALLEST_LATENT_TILE, _SMALLEST_TILE // self._unit)
+        most, is_video = MOST_OVERLAP[self._tiled], self._value.ndim == 5
+        tile = smaller_tile(
+            sides, now, smallest, lack, lambda side: self._estimate(side) / _PROBABLE,
+            lambda side: tile_count(sides, side, is_video, most))
+        if tile is not None:
+            return replace(plan, tile=tile)
+        frames = plan.frames or (self._value.shape[2] if is_video and self._is_decode else 1)
+        if frames < 4:
+            return None
+        return replace(plan, tile=plan.tile or smallest, frames=(frames + 1) // 2)
 
+    def cut_words(self, plan: Plan) -> list[str]:
+        return images_words(plan, max(self.seen, 1), self._unit)
 
-    def _needs(self, tile: int | None = None) -> float:
+    def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
+        options = self._method.options
+        may_split = options.split_batch and self._has_images() and self._below is None
+        return why_whole(self._at_once(plan), may_split and plan.parts is None,
+                         options.tile_vae and plan.tile is None)
+
+    def _at_once(self, plan: Plan) -> int:
+        return min(plan.parts or self.seen, self.seen)
+
+    @property
+    def _unit(self) -> int:
+        """How many pixels of the picture one of the input stands for, along a side."""
+        if not self._is_decode or self._value.ndim == 3:
+            return 1
+        ratio = self._vae.spacial_compression_decode()
+        return max(1, int(ratio)) if isinstance(ratio, (int, float)) else 8
+
+    @property
+    def _sides(self) -> tuple[int, ...]:
+        """Height and width of the input; a length for audio."""
+        shape = self._value.shape
+        if not self._is_decode:
+            return tuple(shape[-3:-1])
+        return tuple(shape[-1:] if len(shape) == 3 else shape[-2:])
+
+    def _has_images(self) -> bool:
+        """Return whether dimension 0 counts images that are computed apart.
+
+        SVD's decoder mixes its frames; a video VAE takes the dimension for time when it encodes.
+        """
+        if self._below is not None:
+            return False
+        decoder = getattr(self._vae.first_stage_model, "decoder", None)
+        if type(decoder).__name__ == "VideoDecoder":
+            return False
+        not_video = self._also.get("not_video")
+        if not_video is None:
+            not_video = getattr(self._vae, "not_video", False)
+        is_video = getattr(self._vae, "latent_dim", 2) == 3 and not not_video
+        return self._is_decode or self._value.ndim == 5 or not is_video
+
+    def _as_tiled(self) -> torch.Tensor:
+        """Return the latents as an image VAE's own decode takes those of a one-frame video."""
+        value, is_image = self._value, getattr(self._vae, "latent_dim", 2) == 2
+        return value[:, :, 0] if self._is_decode and is_image and value.ndim == 5 else value
+
+    def _estimate(self, tile: int | None = None) -> float:
         """Return ComfyUI's estimate for one image, or a tile of it; 0 where it has none.
 
         tile: sides as in the input. Every kind of VAE has a formula of its own, for its own shapes.
@@ -163,7 +186,7 @@ class _Work:
         vae, shape = self._vae, list(self._value.shape)
         if self._is_decode:
             sides = slice(2, None) if len(shape) == 3 else slice(-2, None)
-            estimate = vae.memory_used_decode
+            estimate: Callable[..., float] = vae.memory_used_decode
         else:  # the network has the channels before the sides
             is_video = getattr(vae, "latent_dim", 2) == 3 and len(shape) == 4
             shape = [1, shape[-1], *shape[:-1]] if is_video else [1, shape[-1], *shape[1:-1]]
@@ -175,77 +198,3 @@ class _Work:
             return float(estimate([1, *shape[1:]], dtype))
         except IndexError:
             return 0.0
-
-    def _probably_needs(self, tile: int | None = None) -> float:
-        """Return what one image or tile takes; half of it is surely enough where this is not."""
-        return self._needs(tile) / 2
-
-    def _surely_needs(self) -> float:
-        """Return what the call as it is tried now takes at least."""
-        plan = self.plan
-        images = max(1, min(plan.seen, plan.images or plan.seen)) if plan.tile is None else 1
-        return self._needs(plan.tile) * images / _PESSIMISM
-
-
-def _latent_tiles(
-    vae: Any, plan: Plan, samples: torch.Tensor, below: int | None,
-    needs: Callable[[int], float],
-) -> SmallerTiles:
-    """Return the tile rung for latents (B, C, [T,] [H,] W), in latent pixels."""
-    if samples.ndim == 3:
-        return SmallerTiles(plan, samples.shape[-1:], _SMALLEST_LENGTH)
-    smallest = max(_SMALLEST_LATENT_TILE, _SMALLEST_TILE // _compression(vae))
-    frames = samples.shape[2] if samples.ndim == 5 else 1
-    is_video = samples.ndim == 5
-    own = _HOST_VIDEO_TILE // _compression(vae) if is_video else _HOST_LATENT_TILE
-    sides = samples.shape[-2:]
-
-    def count(tile: int) -> int:
-        return tile_count(sides, tile, is_video, MOST_OVERLAP["decode_tiled"])
-
-    def quiet(room_bytes: int) -> int | None:
-        """A video's tile comes through the network once for every few frames of it."""
-        guard = guard_host() if is_video else None
-        return None if guard is None else guard.undisturbing_bytes(vae.patcher, room_bytes)
-
-    return SmallerTiles(plan, sides, smallest, below, frames, needs, own, count, quiet)
-
-
-def _pixel_tiles(
-    vae: Any, plan: Plan, pixels: torch.Tensor, below: int | None,
-    needs: Callable[[int], float],
-) -> SmallerTiles:
-    """Return the tile rung for pixels (B, [T,] H, W, channels)."""
-    own = _HOST_VIDEO_TILE if pixels.ndim == 5 else _HOST_TILE
-    sides = pixels.shape[-3:-1]
-
-    def count(tile: int) -> int:
-        return tile_count(sides, tile, pixels.ndim == 5, MOST_OVERLAP["encode_tiled"])
-
-    return SmallerTiles(
-        plan, sides, _SMALLEST_TILE, below, needs=needs, own=own, count=count
-    )
-
-
-def _compression(vae: Any) -> int:
-    """Return how many pixels a latent pixel stands for along one side."""
-    ratio = vae.spacial_compression_decode()
-    return max(1, int(ratio)) if isinstance(ratio, (int, float)) else 8
-
-
-def _as_decoded(vae: Any, samples: torch.Tensor) -> torch.Tensor:
-    """Return the latents as an image VAE's own decode takes those of a one-frame video."""
-    is_video = getattr(vae, "latent_dim", 2) == 2 and samples.ndim == 5
-    return samples[:, :, 0] if is_video else samples
-
-
-def _images_are_apart(vae: Any) -> bool:
-    """Return whether images of a batch are decoded apart; SVD's decoder mixes its frames."""
-    decoder = getattr(vae.first_stage_model, "decoder", None)
-    return type(decoder).__name__ != "VideoDecoder"
-
-
-def _batch_is_images(vae: Any, pixels: torch.Tensor, not_video: bool) -> bool:
-    """Return whether dimension 0 of `pixels` counts images; a video VAE takes it for time."""
-    is_video = getattr(vae, "latent_dim", 2) == 3 and not not_video
-    return _images_are_apart(vae) and (pixels.ndim == 5 or not is_video)

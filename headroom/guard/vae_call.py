@@ -7,16 +7,15 @@ and the whole picture tried again first.
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
+from .call import Plan
 from .copies import GuardedMethod, class_method, plain_copy
 from .errors import CANDIDATES, TORCH_OOM, is_out_of_memory
-from .plan import Plan
-from .tiles import images_apart, joined, overlap_of
+from .tiles import images_apart, joined_images, overlap_of
 
-T = TypeVar("T")
 MOST_OVERLAP = {"decode_tiled": 16, "encode_tiled": 64}  # of pictures, as ComfyUI's own tiles
 
 
@@ -36,9 +35,9 @@ def _no_tiles(*args: Any, **kwargs: Any) -> Any:
 class _Watched:
     """Stands for `first_stage_model` in one call: notes the batch and the error it fails with."""
 
-    def __init__(self, model: Any, plan: Plan) -> None:
+    def __init__(self, model: Any, call: Any) -> None:
         self._model = model
-        self._plan = plan
+        self._call = call
         self.error: BaseException | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -51,7 +50,7 @@ class _Watched:
         return self._run(self._model.encode, pixels, *args, **kwargs)
 
     def _run(self, function: Callable[..., Any], value: Any, *args: Any, **kwargs: Any) -> Any:
-        self._plan.seen = max(self._plan.seen, int(value.shape[0]))
+        self._call.seen = max(self._call.seen, int(value.shape[0]))
         try:
             return function(value, *args, **kwargs)
         except CANDIDATES as error:
@@ -62,33 +61,28 @@ class _Watched:
 
 
 def whole(
-    method: GuardedMethod, plan: Plan, value: torch.Tensor, *args: Any, **kwargs: Any
+    call: Any, plan: Plan, method: GuardedMethod, value: torch.Tensor, *args: Any, **kwargs: Any
 ) -> Any:
     """Return what `method` gives for `value` in parts of the plan's images, without tiles.
 
     Raises the out-of-memory error that would have made ComfyUI tile. What another pack has set in
-    the place of the method is called as it is.
+    the place of the method is called as it is. `call.seen` becomes the largest batch.
     """
     if method.own is not None:
         return method.own(value, *args, **kwargs)
-    vae, name = method.owner, method.name
 
     def one(part: torch.Tensor) -> torch.Tensor:
-        return _whole(vae, plan, lambda work: class_method(work, name)(part, *args, **kwargs))
+        work = _work_copy(method.owner, plan)
+        vars(work).update(dict.fromkeys(_FALLBACKS, _no_tiles))
+        watched = work.first_stage_model = _Watched(method.owner.first_stage_model, call)
+        try:
+            result: torch.Tensor = class_method(work, method.name)(part, *args, **kwargs)
+            return result
+        except _WantsTiles:
+            pass
+        raise watched.error or TORCH_OOM("out of memory before the VAE computed: no room for all")
 
-    return joined([one(part) for part in images_apart(value, plan.images)])
-
-
-def _whole(vae: Any, plan: Plan, call: Callable[[Any], torch.Tensor]) -> torch.Tensor:
-    work = _work_copy(vae, plan)
-    vars(work).update(dict.fromkeys(_FALLBACKS, _no_tiles))
-    watched = _Watched(vae.first_stage_model, plan)
-    work.first_stage_model = watched
-    try:
-        return call(work)
-    except _WantsTiles:
-        pass
-    raise watched.error or TORCH_OOM("out of memory before the VAE computed: no room for all of it")
+    return joined_images([one(part) for part in images_apart(value, plan.parts)])
 
 
 def in_tiles(
@@ -128,10 +122,10 @@ def _work_copy(vae: Any, plan: Plan) -> Any:
     work = plain_copy(vae)
     for name in ("memory_used_decode", "memory_used_encode"):
         estimate = getattr(vae, name, None)
-        if estimate is not None and plan.room > 1:
-            setattr(work, name, _scaled(estimate, plan.room))
+        if estimate is not None and plan.room_bytes:
+            setattr(work, name, _at_least(estimate, plan.room_bytes))
     return work
 
 
-def _scaled(estimate: Callable[..., Any], factor: int) -> Callable[..., Any]:
-    return lambda *args, **kwargs: estimate(*args, **kwargs) * factor
+def _at_least(estimate: Callable[..., Any], room_bytes: int) -> Callable[..., Any]:
+    return lambda *args, **kwargs: max(estimate(*args, **kwargs), room_bytes)

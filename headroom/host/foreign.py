@@ -5,11 +5,12 @@ of its own, and nobody can take that back: a step that is repeated after a failu
 the failed one has left. What ComfyUI's own patches keep they overwrite in every call.
 """
 
-import functools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from comfy.patcher_extension import WrappersMP
+
+from ..base.modules import module_of
 
 # Wrappers that run in every step; the others surround the whole sampling, or its loading.
 _IN_STEPS = (WrappersMP.PREDICT_NOISE, WrappersMP.CALC_COND_BATCH, WrappersMP.APPLY_MODEL,
@@ -69,9 +70,7 @@ def _flat(value: Any) -> Iterator[Any]:
 
 
 def _is_foreign(part: Any, own: tuple[str, ...]) -> bool:
-    while isinstance(part, functools.partial):
-        part = part.func
     if isinstance(part, (str, bytes, int, float)) or part is None:
         return False
-    name = getattr(part, "__module__", None) or type(part).__module__
+    name = module_of(part)
     return not any(name == root or name.startswith(f"{root}.") for root in own)

@@ -29,24 +29,19 @@ from .sampling import (
     start_sampling,
 )
 from .streaming import (
-    buffer_sizes,
     buffers_bytes,
     buffers_needed_bytes,
     forget_half_casts,
     has_half_pages,
-    make_buffers,
     recording_paused,
     settle_streaming,
-    streamed_bytes,
-    undisturbing_bytes,
 )
 
 # What guard/ asks of ComfyUI about sampling and about streaming weights, with the rest.
 __all__ = [
-    "additional_models", "buffer_sizes", "buffers_bytes", "buffers_needed_bytes", "end_sampling",
-    "estimated_bytes", "forget_half_casts", "has_foreign_parts", "has_half_pages", "make_buffers",
-    "picture_size", "recording_paused", "reset_conditioning", "settle_streaming", "start_sampling",
-    "streamed_bytes", "undisturbing_bytes",
+    "additional_models", "buffers_bytes", "buffers_needed_bytes", "end_sampling", "estimated_bytes",
+    "forget_half_casts", "has_foreign_parts", "has_half_pages", "picture_size", "recording_paused",
+    "reset_conditioning", "settle_streaming", "start_sampling",
 ]
 
 _CPU = torch.device("cpu")
@@ -142,8 +137,8 @@ def is_injected(executor: Any) -> bool:
 # ---------------------------------------------------------------- loading and offloading
 
 
-def offload_weights(patchers: Sequence[Any], wanted_bytes: int | None) -> int:
-    """Offload at least `wanted_bytes` (None: all that can be streamed); return the bytes freed.
+def _offload_weights(patchers: Sequence[Any], wanted_bytes: int) -> int:
+    """Offload at least `wanted_bytes`, as far as weights can be streamed; return the bytes freed.
 
     Safe between two calls of the model: what leaves is streamed in by the next call.
     """
@@ -151,7 +146,7 @@ def offload_weights(patchers: Sequence[Any], wanted_bytes: int | None) -> int:
     before = sum(int(entry.model.loaded_size()) for entry in entries)
     freed = 0
     for entry in entries:
-        wanted = 1e30 if wanted_bytes is None else max(0, wanted_bytes - freed)
+        wanted = wanted_bytes - freed
         if wanted <= 0:
             break
         freed += int(entry.model.partially_unload(entry.model.offload_device, wanted) or 0)
@@ -173,20 +168,6 @@ def _has_stranded_weights(patcher: Any) -> bool:
     )
 
 
-def currently_used() -> list[Any]:
-    """Return the patchers that the running computation uses, as ComfyUI keeps count."""
-    return [patcher for patcher in mm.loaded_models(only_currently_used=True) if patcher]
-
-
-def load_anew(patchers: Sequence[Any]) -> None:
-    """Unload `patchers` and load them again, their patches with them; safe between two steps.
-
-    ComfyUI does the same in the middle of sampling when a ControlNet needs the room for a VAE.
-    """
-    host.unload(host.entries_of(patchers))
-    mm.load_models_gpu(list(patchers))
-
-
 def load_reserving(patchers: Sequence[Any], reserve_bytes: float) -> None:
     """Load `patchers` so that `reserve_bytes` stay free for the computation, if that can be."""
     mm.load_models_gpu(list(patchers), memory_required=reserve_bytes)
@@ -204,17 +185,19 @@ def make_room(patchers: Sequence[Any], room_bytes: int) -> int:
         missing = 0 if available is None else room_bytes - available
         if missing > 0:
             here = [patcher for patcher in classic if patcher.load_device == device]
-            freed += offload_weights(here, missing)
+            freed += _offload_weights(here, missing)
     return freed
 
 
-def revive_dynamic(patchers: Sequence[Any]) -> None:
-    """Load dynamic patchers again: the clean-up of streaming has marked them inactive.
+def load_again(patchers: Sequence[Any], room_bytes: int = 0) -> None:
+    """Load those that were unloaded, or that the clean-up of streaming has marked inactive.
 
-    ComfyUI does the same in the middle of sampling after a ControlNet has used a VAE.
+    With `room_bytes` free. ComfyUI does the same in the middle of sampling after a ControlNet has
+    used a VAE. What is loaded is left alone: it may have been offloaded on purpose.
     """
-    if any(host.is_dynamic(patcher) for patcher in patchers):
-        mm.load_models_gpu(list(patchers))
+    on_gpu = [patcher for patcher in patchers if patcher.load_device.type != "cpu"]
+    if any(host.is_dynamic(one) or not host.entries_of([one]) for one in on_gpu):
+        mm.load_models_gpu(list(patchers), memory_required=room_bytes)
 
 
 # ---------------------------------------------------------------- text encoders

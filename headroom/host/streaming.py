@@ -8,30 +8,10 @@ from typing import Any
 import comfy.model_management as mm
 import torch
 
-from ..base.device import is_pool, same_device
 from . import core as host
 from .half_cast import forget, half_cast, is_half_a_page
 
 _GROWTH_BYTES = 16 << 20  # comfy-aimdo's buffers grow in such steps
-_LEFT_FREE_BYTES = 256 << 20  # comfy-aimdo's VRAM_HEADROOM: pages leave when less is free
-
-
-def streamed_bytes(patcher: Any) -> int:
-    """Return the bytes of a model's weights that every call of it brings onto the device."""
-    return max(0, int(patcher.model_size()) - int(patcher.loaded_size()))
-
-
-def undisturbing_bytes(patcher: Any, room_bytes: int) -> int | None:
-    """Return how much of `room_bytes` calls of a model can take and its pages stay; None: all.
-
-    The pager asks the driver every two seconds what is free and reckons from there. What the pool
-    of cudaMallocAsync keeps at that moment is not free and counts once more when a call uses it
-    again. (https://github.com/Comfy-Org/comfy-aimdo, `budget_deficit`.)
-    """
-    if not host.is_dynamic(patcher):
-        return None
-    left = max(0, room_bytes - int(patcher.model_size()) - _LEFT_FREE_BYTES)
-    return left // 2 if is_pool(patcher.load_device) else left
 
 
 def buffers_bytes() -> int:
@@ -64,30 +44,6 @@ def _streamed_layers(patcher: Any) -> Iterable[int]:
         if weight.device.type != patcher.load_device.type:
             size = weight.nbytes + getattr(getattr(module, "bias", None), "nbytes", 0)
             yield -(-size // step) * step
-
-
-def buffer_sizes(device: torch.device) -> tuple[int, ...]:
-    """Return the bytes of the pager's buffer of each stream; empty on hosts that have none."""
-    buffers = getattr(mm, "STREAM_AIMDO_CAST_BUFFERS", {})
-    found = [buffers.get(stream) for stream in _streams(device)]
-    return tuple(0 if one is None else int(one.size()) for one in found)
-
-
-def make_buffers(device: torch.device, sizes: Iterable[int]) -> None:
-    """Let the pager's buffers have these sizes now, where they would grow to them later.
-
-    Raises what a layer would raise for which there is no memory.
-    """
-    for stream, size in zip(_streams(device), sizes, strict=False):
-        if size:
-            mm.get_aimdo_cast_buffer(stream, device).get(size)
-
-
-def _streams(device: torch.device) -> Iterable[Any]:
-    """Yield the streams on which weights come to `device`, in the order that they have there."""
-    for there, streams in getattr(mm, "STREAMS", {}).items():
-        if same_device(there, device):
-            yield from streams
 
 
 def has_half_pages() -> bool:

@@ -125,7 +125,7 @@ def test_one_failed_allocation_while_a_model_with_a_lora_is_loaded_gives_the_sam
 
 def test_one_failed_allocation_while_streamed_weights_get_their_lora_gives_the_same_bits(gpu):
     gpu.set_capacity(400)  # ComfyUI keeps more than that free, so weights and LoRA are streamed
-    answer = sweep_sampling(gpu, patched, fresh=True, begins="PREDICT_NOISE", stride=61)
+    answer = sweep_sampling(gpu, patched, fresh=True, begins="SAMPLER_SAMPLE", stride=61)
     assert answer["problems"] == []
     assert answer["identical_unfailed"]
     assert answer["largest_difference"] == 0

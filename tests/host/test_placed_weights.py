@@ -51,7 +51,7 @@ def test_a_guard_unloads_them_to_make_room(gpu):
     answer = run_sweep(
         gpu, graph, "OomSweepSampling", add_guard(graph, loader[0], **GUARD), loader[0],
         positive=words, negative=words, latent=latent, steps=2, cfg=4.0, sampler="euler",
-        begins="PREDICT_NOISE",
+        begins="SAMPLER_SAMPLE",
         first=200, stride=10_000, times=2)
     assert answer["problems"] == []
     assert len(diffusion_models(gpu)) == 1  # of the other, placed one nothing is loaded any more

@@ -19,15 +19,15 @@ from headroom.api.metrics import Metrics
 from headroom.api.routes import Routes
 from headroom.encode.encode import encode_to_cpu
 from headroom.guard.errors import OomGuardError
-from headroom.guard.ladder import guarded
 from headroom.guard.options import GuardOptions
-from headroom.guard.steps import ReturnMemory, Subject, UnloadOthers, ladder_of
+from headroom.guard.recover import recover
 from headroom.host.types import NodeLabel, Outcome
 from headroom.record.chart import report_image
 from headroom.record.highest import HeldPeaks
 from headroom.record.probe import Probe
 from headroom.record.recorder import Recorder
 from headroom.record.text import record_text
+from support.calls import Changing
 
 ASKED = [
     ("GET", "/headroom/memory", None), ("GET", "/headroom/runs", None),
@@ -90,12 +90,10 @@ def fails():
 
 def actions(device):
     """(name, call) of what each node does that measures; a call returns its report's text."""
-    subject = Subject("a step", GuardOptions())
-    steps = [ReturnMemory(), UnloadOthers(lambda: [])]
 
     def guard():
         try:
-            guarded(fails, lambda: ladder_of(subject, steps))
+            recover(Changing(fails, light=1), GuardOptions())
         except OomGuardError as error:
             return str(error)
 

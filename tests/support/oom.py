@@ -13,7 +13,7 @@ WORLDS = PACK.parents[2] / "worlds" / "packs"
 GUARD = GUARD_DEFAULTS
 ONLY_SPLIT = {**GUARD, "free_other_models": False, "offload_weights": False}
 # Returning memory answers the first failure, a split the second; loading cannot be split.
-IN_STEPS = {"times": 2, "begins": "PREDICT_NOISE"}
+IN_STEPS = {"times": 2, "begins": "SAMPLER_SAMPLE"}
 SPLIT_TOLERANCE = 1e-3  # of the latent's range
 
 

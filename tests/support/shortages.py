@@ -2,10 +2,10 @@
 
 import torch
 
-from headroom.guard.shortage import Shortage
+from headroom.guard.lack import Lack
 
 GPU = torch.device("cuda:0")
 
 
 def lacking(need=1000, room=300):
-    return Shortage("device", GPU, 10, need - room, need, room)
+    return Lack("device", GPU, 10, need - room, need, room)

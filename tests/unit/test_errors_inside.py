@@ -4,14 +4,13 @@ import copy
 
 import pytest
 import torch
+from support.calls import recovered
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from headroom import cast, to_cpu
 from headroom.encode.cache_key import EmbeddingLookup
 from headroom.encode.disk_cache import EmbeddingCache
 from headroom.encode.encode import encode_to_cpu
-from headroom.guard.choose import RecoveryStep
-from headroom.guard.ladder import Ladder, guarded
 from headroom.measure import journal
 
 ERRORS = [
@@ -133,26 +132,13 @@ def computed():
     return (x @ x.T).relu().sum(0).sqrt()
 
 
-def ladder():
-    return Ladder(steps=[Once()], max_attempts=3, tidy=lambda: None, explain=lambda *_: "gave up")
-
-
-class Once(RecoveryStep):
-    def __init__(self):
-        self.left = 1
-
-    def take(self, shortage, tries_left):
-        self.left -= 1
-        return "made room" if self.left == 0 else None
-
-
 @pytest.mark.parametrize("error", [error for error in ERRORS if "memory. Tried" not in str(error)
                                    and not isinstance(error, MemoryError)],
                          ids=lambda error: type(error).__name__)
 def test_inside_a_guarded_step_another_error_is_not_an_occasion_to_recover(error):
     entries = []
     stop = journal.listen(entries.append)
-    swept(lambda: guarded(computed, ladder), error, lambda: None)
+    swept(lambda: recovered(computed), error, lambda: None)
     stop()
     assert entries == []
 
@@ -164,4 +150,4 @@ def test_inside_a_guarded_step_running_out_of_memory_anywhere_ends_in_the_same_r
         computed()
     for at in range(1, counted.seen + 1):
         with FailAt(at, error):
-            assert torch.equal(guarded(computed, ladder), right)
+            assert torch.equal(recovered(computed), right)

@@ -11,10 +11,10 @@ import torch
 from headroom.guard import clip as clip_module
 from headroom.guard import guard as guard_node
 from headroom.guard import lessons
+from headroom.guard.call import Plan
 from headroom.guard.clip import guard_clip
 from headroom.guard.copies import GuardedMethod
 from headroom.guard.options import GuardOptions
-from headroom.guard.plan import Plan
 from headroom.guard.upscaler import guard_upscaler
 from headroom.guard.vae import guard_vae
 
@@ -268,6 +268,6 @@ def test_a_remembered_encoding_on_the_cpu_goes_as_it_comes_where_the_clip_cannot
     """As after a CLIP of the same size that could: what was learned is of the kind, not of one."""
     host = SimpleNamespace(clip_on_cpu=lambda clip: None)
     monkeypatch.setattr(clip_module, "guard_host", lambda: host)
-    monkeypatch.setattr(lessons, "recall", lambda kind, room: Plan(on_cpu=True))
+    monkeypatch.setattr(lessons, "recall", lambda key, device: Plan(on_cpu=True))
     encoder = guard_clip(CLIP(), GuardOptions())
     assert torch.equal(encoder.encode_from_tokens(X), X * 2)

@@ -10,7 +10,7 @@ import torch
 from headroom.guard import split_batch
 from headroom.guard.controlnet import splitting_copy
 from headroom.guard.options import GuardOptions
-from headroom.guard.run import GuardedRun
+from headroom.guard.run import Run
 from headroom.guard.vae import guard_vae
 from headroom.host import adapter
 
@@ -65,7 +65,7 @@ class Control:
 
 def test_hints_of_a_sampling_in_pieces_do_not_get_into_the_users_controlnet():
     control = Control()
-    copied = splitting_copy(control, GuardedRun())
+    copied = splitting_copy(control, Run())
     copied.cond_hints[(4, 4)] = "half"
     copied.control_inputs["x"] = "half"
     assert control.cond_hints == {(8, 8): "whole"}

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from support.calls import Changing, recovered
 
 from headroom.guard import left_out
-from headroom.guard.choose import RecoveryStep
+from headroom.guard import recover as oom_recover
 from headroom.guard.errors import OomGuardError
-from headroom.guard.ladder import Ladder, guarded
 from headroom.guard.left_out import listen, watching
 from headroom.measure import journal
 
@@ -53,37 +53,44 @@ class Call:
         return "done"
 
 
-class Step(RecoveryStep):
-    def take(self, shortage, tries_left):
-        return "did something"
+@pytest.fixture
+def repairs(monkeypatch):
+    """What is done to let a model be loaded anew with all of its LoRAs; the call's log gets it."""
+    found = SimpleNamespace(log=None, fails=0)
+
+    def unload(models):
+        found.log.append("repair")
+        if found.fails > 0:
+            found.fails -= 1
+            raise OOM
+
+    monkeypatch.setattr(oom_recover, "unload_models", unload)
+    return found
 
 
-def ladder(log, limit=3, repair=None):
-    return lambda: Ladder(
-        steps=[Step()], max_attempts=limit, tidy=lambda: None,
-        explain=lambda recovery, now: f"gave up: {recovery.last.requested_bytes} bytes",
-        repair=repair or (lambda: log.append("repair")), before_retry=lambda: log.append("again"),
-    )
+def guarded(do, repairs, log, attempts=3):
+    repairs.log = log
+    return recovered(Changing(do, cuts=9, log=[]), attempts=attempts)
 
 
-def test_a_call_that_left_something_out_is_repaired_and_repeated(entries):
+def test_a_call_that_left_something_out_is_repaired_and_repeated(entries, repairs):
     call = Call(1)
-    assert guarded(call, ladder(call.log)) == "done"
-    assert call.log == ["call", "repair", "again", "call"]
+    assert guarded(call, repairs, call.log) == "done"
+    assert call.log == ["call", "repair", "call"]
     assert [(entry.attempt, entry.recovered) for entry in entries] == [(1, None), (1, True)]
     attempt = entries[-1]
     assert "Tried to allocate 64.00 MiB" in attempt.error
 
 
-def test_a_call_that_leaves_something_out_again_and_again_ends_in_an_error():
+def test_a_call_that_leaves_something_out_again_and_again_ends_in_an_error(repairs):
     call = Call(99)
-    with pytest.raises(OomGuardError, match=f"gave up: {64 << 20} bytes") as caught:
-        guarded(call, ladder(call.log))
+    with pytest.raises(OomGuardError, match="still went on without a part") as caught:
+        guarded(call, repairs, call.log)
     assert str(caught.value.__cause__).startswith("LeftOut: ERROR lora key")
     assert call.log.count("call") == 4
 
 
-def test_a_call_that_left_something_out_and_then_ran_out_itself_is_repaired_too():
+def test_a_call_that_left_something_out_and_then_ran_out_itself_is_repaired_too(repairs):
     call = Call(1)
 
     def run():
@@ -92,31 +99,25 @@ def test_a_call_that_left_something_out_and_then_ran_out_itself_is_repaired_too(
             raise OOM
         return "done"
 
-    assert guarded(run, ladder(call.log)) == "done"
-    assert call.log == ["call", "repair", "again", "call"]
+    assert guarded(run, repairs, call.log) == "done"
+    assert call.log == ["call", "repair", "call"]
 
 
-def test_a_repair_that_runs_out_of_memory_itself_is_made_again():
-    call = Call(1)
-
-    def repair():
-        call.log.append("repair")
-        if call.log.count("repair") == 1:
-            raise OOM
-
-    assert guarded(call, ladder(call.log, repair=repair)) == "done"
-    assert call.log == ["call", "repair", "repair", "again", "call"]
+def test_a_repair_that_runs_out_of_memory_itself_is_made_again(repairs):
+    call, repairs.fails = Call(1), 1
+    assert guarded(call, repairs, call.log) == "done"
+    assert call.log == ["call", "repair", "repair", "call"]
 
 
 @pytest.mark.parametrize("error", [ValueError("wrong shape"), RuntimeError("a size mismatch")])
-def test_what_is_left_out_for_another_reason_is_none_of_our_business(error, entries):
+def test_what_is_left_out_for_another_reason_is_none_of_our_business(error, entries, repairs):
     call = Call(1, error)
-    assert guarded(call, ladder(call.log)) == "done"
+    assert guarded(call, repairs, call.log) == "done"
     leaves_out(error)
     assert call.log == ["call"] and entries == []
 
 
-def test_what_others_log_while_they_recover_by_themselves_is_left_to_them():
+def test_what_others_log_while_they_recover_by_themselves_is_left_to_them(repairs):
     def recovers():
         try:
             raise OOM
@@ -124,7 +125,7 @@ def test_what_others_log_while_they_recover_by_themselves_is_left_to_them():
             logging.error("slower but right")
         return "done"
 
-    assert guarded(recovers, ladder([])) == "done"
+    assert guarded(recovers, repairs, []) == "done"
 
 
 def test_without_a_guard_it_is_noted_once_for_a_node(entries, monkeypatch, caplog):

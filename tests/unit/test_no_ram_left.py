@@ -27,8 +27,9 @@ from headroom.encode.disk_cache import EmbeddingCache
 from headroom.encode.encode import encode_to_cpu
 from headroom.encode.stored_value import from_bytes, to_bytes
 from headroom.guard.errors import is_out_of_memory, where_of
-from headroom.guard.ladder import Ladder, guarded
-from headroom.guard.steps import ReturnMemory
+from headroom.guard.call import Call
+from headroom.guard.options import GuardOptions
+from headroom.guard.recover import recover
 
 MIB, ROOM_MIB, SIZE = 1 << 20, 4, 2048  # weights of 16 MiB
 
@@ -68,9 +69,12 @@ folder = Path(sys.argv[2])
 def needs_room():
     return torch.empty(SIZE, SIZE).fill_(2.0)
 
+class Needs(Call):
+    def run(self, plan):
+        return needs_room()
+
 def again():
-    return guarded(needs_room, lambda: Ladder(
-        steps=[ReturnMemory()], max_attempts=3, tidy=gc.collect, explain=lambda *_: "gave up"))
+    return recover(Needs(), GuardOptions(max_attempts=3))
 
 works = {
     "cast": lambda: headroom.cast(linear, "bfloat16"),

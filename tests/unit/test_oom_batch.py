@@ -9,12 +9,7 @@ import torch
 
 from headroom.guard import split_batch as oom_batch
 from headroom.guard.controlnet import InPieces
-from headroom.guard.run import GuardedRun
-from headroom.guard.run_steps import ReserveMore, SplitBatch
-from headroom.guard.shortage import Shortage
 from headroom.guard.split_batch import Piece, Unsplittable, pieces, rows_of
-
-NOTHING_KNOWN = Shortage("device")
 
 
 @pytest.mark.parametrize(("batch", "chunks", "limit", "independent", "spans"), [
@@ -148,41 +143,6 @@ def test_joining_keeps_shared_tensors_shared():
     assert joined["input"][0] is joined["input"][2]
     assert joined["input"][1] is None
     assert joined["middle"][0].tolist() == [[1, 1], [0, 0], [0, 0]]
-
-
-def test_the_split_halves_down_to_the_smallest_sound_piece():
-    run = GuardedRun()
-    run.start_step()
-    run.saw(8, 1)
-    step = SplitBatch(run)
-    limits = []
-    while step.take(NOTHING_KNOWN, 8) is not None:
-        limits.append(run.limit)
-    assert limits == [4, 2, 1]
-
-
-def test_the_last_attempt_splits_as_far_as_possible():
-    run = GuardedRun()
-    run.saw(16, 4)
-    assert SplitBatch(run).take(NOTHING_KNOWN, 1) is not None
-    assert run.limit == 4
-    assert SplitBatch(run).take(NOTHING_KNOWN, 1) is None
-
-
-def test_a_split_before_the_first_call_of_a_step_goes_by_what_is_expected():
-    run = GuardedRun()
-    run.start_step(expected=4)
-    assert "batch of 4 into pieces of at most 2" in SplitBatch(run).take(NOTHING_KNOWN, 8)
-
-
-def test_loading_keeps_more_and_more_room():
-    run = GuardedRun()
-    step = ReserveMore(run)
-    rooms = []
-    while step.take(NOTHING_KNOWN, 8) is not None:
-        rooms.append(run.reserve)
-    assert rooms == sorted(rooms)
-    assert len(rooms) == 2
 
 
 class Network(torch.nn.Module):

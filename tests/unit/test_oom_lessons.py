@@ -3,11 +3,14 @@
 from types import SimpleNamespace
 
 import pytest
+from support.calls import Changing, Failing
 from support.shortages import GPU, lacking
 
-from headroom.guard import lessons
-from headroom.guard.planned import PlannedCall
-from headroom.guard.shortage import Shortage
+from headroom.guard import lessons, weights
+from headroom.guard import recover as oom_recover
+from headroom.guard.lack import Lack
+from headroom.guard.options import GuardOptions
+from headroom.guard.recover import recover
 from headroom.measure import journal
 
 MIB = 1 << 20
@@ -25,7 +28,7 @@ def host(monkeypatch):
 
 
 def recall(kind):
-    return lessons.recall(kind, lessons.room_bytes(GPU))
+    return lessons.recall(kind, GPU)
 
 
 @pytest.fixture
@@ -75,41 +78,69 @@ def test_the_oldest_of_many_lessons_goes(host):
     assert recall(0) is None and recall(1) == "way"
 
 
-def test_the_next_call_of_a_kind_begins_with_what_worked(host, told):
-    first = PlannedCall("kind", GPU, [])
-    first.lacked(lacking())
-    first.plan.tile, first.plan.unit = 32, 8
-    first.done()
-    second = PlannedCall("kind", GPU, [])
-    assert second.plan.tile == 32 and second.plan is not first.plan
+@pytest.fixture
+def lacked(monkeypatch):
+    """What every failed call lacked."""
+    found = SimpleNamespace(lack=lacking())
+    monkeypatch.setattr(oom_recover, "lack_of", lambda failure, used, clean: found.lack)
+    monkeypatch.setattr(weights, "other_bytes", lambda in_use, lack: 0)
+    return found
+
+
+def call_of(kind, failures=0, cuts=3, then=lambda: None):
+    fails = Failing(failures)
+
+    def do():
+        result = fails()
+        then()
+        return result
+
+    call = Changing(do, cuts=cuts, key=kind)
+    call.device = GPU
+    recover(call, GuardOptions())
+    return call.plans
+
+
+def test_the_next_call_of_a_kind_begins_with_what_worked(host, told, lacked):
+    assert call_of("kind", failures=2)[-1].parts == 2
+    told.clear()
+    assert [plan.parts for plan in call_of("kind")] == [2]
     assert [entry.text for entry in told] == [
-        "returned cached and dead memory and computed in tiles of 256 pixels: "
-        "remembered from an earlier run"]
-    assert PlannedCall("another kind", GPU, []).plan.tile is None
+        "returned cached and dead memory and cut to 2: remembered from an earlier run"]
+    assert [plan.parts for plan in call_of("another kind")] == [None]
 
 
-def test_where_memory_was_only_in_pieces_the_next_call_begins_with_an_empty_cache(host, told):
-    call = PlannedCall("kind", GPU, [])
-    call.lacked(lacking(need=300, room=1000))
-    call.done()
-    again = PlannedCall("kind", GPU, [])
-    assert (again.plan.fresh, again.plan.tile) == (True, None)
+def test_where_memory_was_only_in_pieces_the_next_call_begins_with_an_empty_cache(
+    host, told, lacked
+):
+    lacked.lack = lacking(need=300, room=1000)
+    call_of("kind", failures=1)
+    told.clear()
+    assert [plan.parts for plan in call_of("kind")] == [None]
     assert [entry.text for entry in told] == [
         "returned cached and dead memory: remembered from an earlier run"]
 
 
-def test_a_failure_of_which_nobody_knows_what_it_lacked_teaches_nothing(host):
-    call = PlannedCall("kind", GPU, [])
-    call.lacked(Shortage("device", GPU))
-    call.plan.tile = 32
-    call.done()
-    assert PlannedCall("kind", GPU, []).plan.tile is None
+def test_a_failure_of_which_nobody_knows_what_it_lacked_teaches_nothing(host, told, lacked):
+    lacked.lack = Lack("device", GPU)
+    assert call_of("kind", failures=2)[-1].parts == 3
+    assert [plan.parts for plan in call_of("kind")] == [None]
 
 
-def test_what_a_call_still_has_on_the_device_when_it_ends_does_not_count_as_less_room(host):
-    call = PlannedCall("kind", GPU, [])
-    call.lacked(lacking())
-    host.free = 20 * MIB
-    call.done()
+def test_what_a_call_still_has_on_the_device_when_it_ends_does_not_count_as_less_room(
+    host, lacked
+):
+    def keeps():
+        host.free = 20 * MIB
+
+    call_of("kind", failures=1, then=keeps)
     host.free = 100 * MIB
     assert recall("kind") is not None
+
+
+def test_a_remembered_plan_that_asks_for_it_begins_with_no_other_model(host, lacked, monkeypatch):
+    unloaded = []
+    monkeypatch.setattr(weights, "unload_others", lambda in_use, device: unloaded.append(device))
+    lessons.learn("kind", oom_recover.Plan(alone=True), 100 * MIB, 10 * MIB)
+    call_of("kind")
+    assert unloaded == [GPU]

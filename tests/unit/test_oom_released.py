@@ -4,14 +4,15 @@ import gc
 import sys
 import traceback
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
+from support.calls import recovered
 
-from headroom.guard.choose import RecoveryStep
+from headroom.guard import recover as oom_recover
 from headroom.guard.errors import OomGuardError
 from headroom.guard.failure import Failure
-from headroom.guard.ladder import Ladder, guarded
 
 OOM_TEXT = "CUDA out of memory. Tried to allocate 64.00 MiB."
 
@@ -134,32 +135,28 @@ CALLS = [captured, chained_by_cause, chained_by_context, begins_in_the_middle,
          held_by_a_generator, through_a_generator, kept_elsewhere, in_a_group]
 
 
-class Rung(RecoveryStep):
-    def take(self, shortage, tries_left):
-        return "did something"
-
-
-def ladder(watch, alive, limit=2):
-    return lambda: Ladder(
-        steps=[Rung()], max_attempts=limit, tidy=lambda: alive.append(watch.alive),
-        explain=lambda recovery, now: "gave up",
-    )
+@pytest.fixture
+def alive(monkeypatch):
+    """How many tensors of the watch were alive whenever memory was tidied; it is set as `watch`."""
+    found = SimpleNamespace(watch=Watch(), counts=[])
+    monkeypatch.setattr(oom_recover, "tidy", lambda: found.counts.append(found.watch.alive))
+    return found
 
 
 @pytest.mark.parametrize("fail", CALLS, ids=lambda call: call.__name__)
-def test_nothing_of_a_failed_try_lives_when_it_is_tried_again(fail):
-    watch, alive = Watch(), []
+def test_nothing_of_a_failed_try_lives_when_it_is_tried_again(fail, alive):
+    watch = alive.watch
     tries = iter([lambda: fail(watch), lambda: watch.alive])
-    assert guarded(lambda: next(tries)(), ladder(watch, alive)) == 0
-    assert watch.made and set(alive) == {0}
+    assert recovered(lambda: next(tries)()) == 0
+    assert watch.made and set(alive.counts) == {0}
 
 
 @pytest.mark.parametrize("fail", CALLS, ids=lambda call: call.__name__)
-def test_the_error_that_ends_it_keeps_nothing_of_the_tries(fail):
-    watch, alive = Watch(), []
+def test_the_error_that_ends_it_keeps_nothing_of_the_tries(fail, alive):
+    watch = alive.watch
     with pytest.raises(OomGuardError) as caught:
-        guarded(lambda: fail(watch), ladder(watch, alive))
-    assert watch.made and set(alive) == {0}
+        recovered(lambda: fail(watch), cuts=1)
+    assert watch.made and set(alive.counts) == {0}
     assert watch.alive == 0
     assert caught.value.__cause__ is not None
 
@@ -173,7 +170,7 @@ def test_the_error_that_ends_it_shows_where_the_first_failure_came_from():
 
     tries = iter([first_place, second_place, second_place])
     with pytest.raises(OomGuardError) as caught:
-        guarded(lambda: next(tries)(), ladder(Watch(), []))
+        recovered(lambda: next(tries)(), cuts=1)
     cause = caught.value.__cause__
     assert isinstance(cause, torch.OutOfMemoryError)
     assert cause.__traceback__ is cause.__cause__ is cause.__context__ is None
@@ -227,7 +224,7 @@ def test_the_error_that_somebody_outside_is_handling_stays_as_it_is():
     try:
         node()
     except ValueError as outer:
-        assert guarded(lambda: next(tries)(), ladder(watch, [])) == "done"
+        assert recovered(lambda: next(tries)()) == "done"
         names = [frame.name for frame in traceback.extract_tb(outer.__traceback__)]
         assert names[-1] == "node"
         assert outer.__traceback__.tb_next.tb_frame.f_locals["local"] is outer.args[1]

@@ -7,10 +7,10 @@ import torch
 from support.systems import Nvml
 
 from headroom.guard import explain as oom_text
-from headroom.guard.explain import Subject, explain
+from headroom.guard.call import Call
+from headroom.guard.explain import Attempt, Recovery, explain
 from headroom.guard.failure import Failure
 from headroom.guard.options import GuardOptions
-from headroom.guard.recovery import Attempt, Recovery
 from headroom.measure import nvml
 from headroom.measure.other_processes import OtherProcess
 from headroom.measure.snapshot import DeviceMemory, Snapshot
@@ -24,9 +24,14 @@ def recovery(text="CUDA out of memory. Tried to allocate 3.00 GiB.", steps=()):
     return Recovery([Failure.of(torch.OutOfMemoryError(text))], list(steps))
 
 
+def call_of(batch=1, size="64x64 in latent pixels", patchers=()):
+    call = Call()
+    call.words, call.batch, call.size, call.patchers = "a step", batch, size, patchers
+    return call
+
+
 def text_of(now=NOW, batch=1, failed=None, **options):
-    subject = Subject("a step", GuardOptions(**options), batch, "64x64 in latent pixels")
-    return explain(subject)(failed or recovery(), now)
+    return explain(call_of(batch), GuardOptions(**options), failed or recovery(), now)
 
 
 def test_the_error_says_what_was_asked_for_what_was_free_and_what_was_tried():
@@ -76,10 +81,10 @@ def test_a_float32_model_on_a_gpu_gets_the_advice_to_cast_it(monkeypatch):
         model = torch.nn.Linear(1024, 1024)
 
     monkeypatch.setattr(oom_text, "current_host", lambda: object())
-    subject = Subject("a step", GuardOptions(), 1, "", [Patcher()])
-    assert "the node Cast bf16 on this model" in explain(subject)(recovery(), NOW)
+    call = call_of(size="", patchers=[Patcher()])
+    assert "the node Cast bf16 on this model" in explain(call, GuardOptions(), recovery(), NOW)
     Patcher.model = torch.nn.Linear(1024, 1024, dtype=torch.bfloat16)
-    assert "Cast bf16" not in explain(subject)(recovery(), NOW)
+    assert "Cast bf16" not in explain(call, GuardOptions(), recovery(), NOW)
 
 
 def test_without_ram_the_error_speaks_of_ram():

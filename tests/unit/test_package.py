@@ -43,4 +43,4 @@ def test_pip_installs_the_memory_package_and_nothing_else_of_the_folder(tmp_path
     wheel = next(tmp_path.glob("headroom_nodes-*.whl"))
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"headroom"}
-    assert "headroom/guard/ladder.py" in zipfile.ZipFile(wheel).namelist()
+    assert "headroom/guard/recover.py" in zipfile.ZipFile(wheel).namelist()

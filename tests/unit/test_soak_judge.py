@@ -64,11 +64,11 @@ def test_a_traceback_outside_of_a_failed_node_is_a_problem(judging):
 
 def test_a_frame_of_the_guard_is_known_by_the_folder_that_it_lies_in(judging):
     folder = judging.GUARD_FRAME.removeprefix(judging.PACK_FRAME)
-    assert (BENCHMARKS.parent / folder / "ladder.py").is_file()
+    assert (BENCHMARKS.parent / folder / "recover.py").is_file()
 
 
 def test_failures_are_excused_by_what_was_injected_and_by_nothing_else(judging, finished):
-    guard = f"File {judging.GUARD_FRAME}ladder.py"
+    guard = f"File {judging.GUARD_FRAME}recover.py"
     excused = [
         finished("unguarded", "out of memory", failed=1),
         finished("picture", "illegal", [guard], failed=1, kind="illegal_access"),

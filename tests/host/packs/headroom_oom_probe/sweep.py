@@ -82,7 +82,8 @@ class Sweep:
 def armed(model, arm, begins):
     """Return a clone of `model` that arms the fault at the first call of a kind, once.
 
-    `begins` is OUTER_SAMPLE for loading and everything after it, PREDICT_NOISE for the steps alone.
+    `begins` is OUTER_SAMPLE for loading and everything after it, SAMPLER_SAMPLE for the steps
+    alone: a wrapper of the steps themselves would be a part of another pack in each of them.
     """
     pending = [arm]
 

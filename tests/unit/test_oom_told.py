@@ -1,13 +1,13 @@
-"""What a ladder tells of its attempts while it climbs."""
+"""What a recovery tells of its attempts while it goes on."""
 
 import time
 
 import pytest
 import torch
-from support.ladders import OOM_TEXT, Failing, Step, ladder
+from support.calls import OOM_TEXT, Failing, recovered
 
 from headroom.guard.errors import OomGuardError
-from headroom.guard.ladder import guarded
+from headroom.guard.recover import TIDIED
 from headroom.measure import journal
 
 
@@ -20,9 +20,9 @@ def attempts():
 
 
 def test_every_attempt_is_noted_with_what_it_did_and_whether_it_helped(attempts):
-    guarded(Failing(2), ladder([Step("a", []), Step("b", [])]))
+    recovered(Failing(2), cuts=1)
     assert [(e.attempt, e.action, e.recovered) for e in attempts] == [
-        (1, "did a", None), (1, "did a", False), (2, "did b", None), (2, "did b", True),
+        (1, TIDIED, None), (1, TIDIED, False), (2, "cut to 1", None), (2, "cut to 1", True),
     ]
     assert all("Tried to allocate 64.00 MiB" in e.error for e in attempts)
 
@@ -36,7 +36,7 @@ def test_an_attempt_is_told_before_the_call_is_tried_again(attempts):
             raise torch.OutOfMemoryError(OOM_TEXT)
 
     before = time.perf_counter()
-    guarded(call, ladder([Step("a", [])]))
+    recovered(call)
     assert seen == [[], [None]]
     assert [entry.recovered for entry in attempts] == [None, True]
     assert attempts[0].number == attempts[1].number
@@ -50,11 +50,11 @@ def test_an_attempt_that_ends_in_another_error_did_not_help(attempts):
         raise next(errors)
 
     with pytest.raises(ValueError, match="the second try"):
-        guarded(call, ladder([Step("a", [])]))
+        recovered(call)
     assert [entry.recovered for entry in attempts] == [None, False]
 
 
 def test_the_words_with_which_it_gives_up_are_told(attempts):
     with pytest.raises(OomGuardError) as caught:
-        guarded(Failing(9), ladder([]))
-    assert [entry.text for entry in attempts] == [str(caught.value)]
+        recovered(Failing(9))
+    assert attempts[-1].text == str(caught.value)

@@ -1,0 +1,90 @@
+"""Weights that make room: those of other models, and a call's own."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..base.device import same_device
+from ..host.adapter import current_host, guard_host
+from ..models.find import FoundModel
+from ..models.unload import others, unload_models
+from .lack import Lack
+
+NOTABLE_BYTES = 1 << 20  # every model keeps less than this loaded; nothing is won with it
+EVERYTHING = 1 << 60  # to keep free: more than any card has, so that all streams that can
+_SPARE = 1.5  # times what was missing: the call will ask for more tensors
+
+
+def other_bytes(in_use: Sequence[Any], lack: Lack) -> int:
+    """Return what unloading the models that a call does not use would spare it.
+
+    Nothing where RAM ran out: the weights would go there. Pages of dynamic VRAM yield by
+    themselves, but for those that had not.
+    """
+    host = current_host()
+    if host is None or lack.where == "RAM":
+        return 0
+    patchers = [model.handle for model in _others(in_use, lack.device)]
+    total = loaded_bytes(patchers)
+    if lack.missing_bytes is not None:
+        in_pages = loaded_bytes([one for one in patchers if host.is_dynamic(one)])
+        total -= in_pages - min(in_pages, lack.stuck_bytes)
+    return total if total >= NOTABLE_BYTES else 0
+
+
+def unload_others(in_use: Sequence[Any], device: torch.device | None) -> int:
+    """Unload the models on `device` (None: on all) that are not in use; return how many."""
+    found = _others(in_use, device)
+    unload_models(found)
+    return len(found)
+
+
+def own_bytes(in_use: Sequence[Any], lack: Lack) -> int:
+    """Return what of its own weights a call can do without on the full device, as they stream."""
+    if lack.where == "RAM":
+        return 0
+    loaded = loaded_bytes(_streamable(in_use, lack.device))
+    return loaded if loaded >= NOTABLE_BYTES else 0
+
+
+def room_bytes(in_use: Sequence[Any], lack: Lack, is_again: bool) -> int:
+    """Return how much to keep free of a call's own weights: what it lacks and more, or all."""
+    loaded = own_bytes(in_use, lack)
+    missing = (lack.asked_bytes or 0) if lack.missing_bytes is None else lack.missing_bytes
+    part = max(int(missing * _SPARE), loaded // 4)
+    if is_again or lack.room_bytes is None or part > loaded // 2:
+        return EVERYTHING
+    return lack.room_bytes + part
+
+
+def make_room(in_use: Sequence[Any], wanted_bytes: int) -> int:
+    """Offload so much of a call's own weights that `wanted_bytes` are free; return what left."""
+    guard = guard_host()
+    return guard.make_room(in_use, wanted_bytes) if guard is not None and wanted_bytes else 0
+
+
+def loaded_bytes(patchers: Sequence[Any]) -> int:
+    """Return the bytes of these models on their GPUs that leave when they are unloaded."""
+    host = current_host()
+    if host is None:
+        return 0
+    return sum(int(host.unloadable_bytes(entry)) for entry in host.entries_of(patchers))
+
+
+def found(patchers: Sequence[Any]) -> list[FoundModel]:
+    return [FoundModel("patcher", patcher) for patcher in patchers]
+
+
+def _others(in_use: Sequence[Any], device: torch.device | None) -> list[FoundModel]:
+    return [model for model in others(found(in_use), device) if loaded_bytes([model.handle])]
+
+
+def _streamable(in_use: Sequence[Any], device: torch.device | None) -> list[Any]:
+    """Return those whose weights stay away from the full device once they have left it.
+
+    The pages of a dynamic model come back with the next call, and had gone if that could help.
+    """
+    host = current_host()
+    return [one for one in in_use if host is not None and not host.is_dynamic(one)
+            and (device is None or same_device(one.load_device, device))]

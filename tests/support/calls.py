@@ -1,0 +1,71 @@
+"""Calls whose plans can be changed a number of times, and functions that fail."""
+
+from dataclasses import replace
+
+import torch
+
+from headroom.guard.call import Call
+from headroom.guard.options import GuardOptions
+from headroom.guard.recover import recover
+
+OOM_TEXT = "CUDA out of memory. Tried to allocate 64.00 MiB."
+
+
+class Changing(Call):
+    """Runs `do`; its own weights can go `light` times, and its batch be cut `cuts` times.
+
+    `log` gets the name of every reset and run, in their order.
+    """
+
+    words = "computing"
+
+    def __init__(self, do, light=0, cuts=0, log=None, key=None):
+        self.do, self.light, self.cuts, self.key = do, light, cuts, key
+        self.log = [] if log is None else log
+        self.plans = []
+
+    def run(self, plan):
+        self.plans.append(plan)
+        self.log.append("call")
+        return self.do()
+
+    def reset(self):
+        self.log.append("same call")
+
+    def lighter(self, plan, lack):
+        if plan.room_bytes >= self.light:
+            return None
+        return replace(plan, room_bytes=plan.room_bytes + 1), None
+
+    def smaller(self, plan, lack):
+        parts = self.cuts + 1 if plan.parts is None else plan.parts
+        return replace(plan, parts=parts - 1) if parts > 1 else None
+
+    def cut_words(self, plan):
+        return [f"cut to {plan.parts}"] if plan.parts else []
+
+    @property
+    def changes(self):
+        """How each try was run: what was kept free, and in what parts."""
+        return [(plan.room_bytes, plan.parts) for plan in self.plans]
+
+
+class Failing:
+    """Fails the first `times` calls with `error`."""
+
+    def __init__(self, times, error=None, result="done"):
+        self.left, self.error, self.result = times, error, result
+        self.calls = 0
+
+    def __call__(self):
+        self.calls += 1
+        if self.left > 0:
+            self.left -= 1
+            raise self.error or torch.OutOfMemoryError(OOM_TEXT)
+        return self.result
+
+
+def recovered(do, light=0, cuts=0, attempts=8, is_outer=False, **options):
+    """What `do` gives, recovered with so many changes."""
+    call = do if isinstance(do, Call) else Changing(do, light, cuts)
+    return recover(call, GuardOptions(max_attempts=attempts, **options), is_outer=is_outer)

@@ -1,0 +1,158 @@
+"""Weights that make room: what can be spared, on which device, and how much is kept free."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from headroom.guard import trying, weights
+from headroom.guard.call import Call, Plan
+from headroom.guard.lack import Lack
+from headroom.models import unload
+from headroom.models.find import FoundModel
+
+MIB = 1 << 20
+FIRST, SECOND = torch.device("cuda:0"), torch.device("cuda:1")
+
+
+def patcher(device, mib, is_dynamic=False):
+    return SimpleNamespace(load_device=device, mib=mib, model=object(), is_dynamic=is_dynamic)
+
+
+class Host:
+    """ComfyUI's list of loaded models, as far as the rungs look."""
+
+    def __init__(self, *patchers):
+        self.entries = [SimpleNamespace(model=p, device=p.load_device) for p in patchers]
+        self.offloaded = []
+
+    def loaded_entries(self):
+        return list(self.entries)
+
+    def entries_of(self, patchers):
+        return [entry for entry in self.entries if any(entry.model is p for p in patchers)]
+
+    def is_dynamic(self, patcher):
+        return patcher.is_dynamic
+
+    def unloadable_bytes(self, entry):
+        return int(entry.model.mib * MIB)
+
+
+@pytest.fixture
+def on_host(monkeypatch):
+    def use(*patchers):
+        host = Host(*patchers)
+        unloaded = []
+        monkeypatch.setattr(weights, "current_host", lambda: host)
+        monkeypatch.setattr(unload, "current_host", lambda: host)
+        monkeypatch.setattr(weights, "unload_models", lambda models: unloaded.extend(
+            model.handle.mib for model in models))
+        return host, unloaded
+
+    return use
+
+
+def lacking(mib, device=FIRST, room=2000):
+    return Lack("device", device, missing_bytes=None if mib is None else mib * MIB,
+                room_bytes=room * MIB)
+
+
+def lighter(patchers, lack, plan=None):
+    """How much would be kept free of a call's own weights, in MiB; None: it changes nothing."""
+    call = Call()
+    call.patchers = patchers
+    found = call.lighter(plan or Plan(), lack)
+    return None if found is None else found[0].room_bytes // MIB
+
+
+ALL = weights.EVERYTHING // MIB
+
+
+def test_only_what_is_on_the_full_device_is_unloaded(on_host):
+    _, unloaded = on_host(patcher(FIRST, 100), patcher(SECOND, 900))
+    assert weights.other_bytes([], lacking(10)) == 100 * MIB
+    assert weights.unload_others([], FIRST) == 1
+    assert unloaded == [100]
+
+
+def test_a_device_without_a_number_is_the_first(on_host):
+    on_host(patcher(torch.device("cuda"), 100))
+    assert weights.other_bytes([], lacking(10)) == 100 * MIB
+
+
+def test_everywhere_is_unloaded_where_nobody_knows_which_device_is_full(on_host):
+    _, unloaded = on_host(patcher(FIRST, 100), patcher(SECOND, 900))
+    assert weights.unload_others([], None) == 2
+    assert unloaded == [100, 900]
+
+
+def test_what_is_in_use_stays(on_host):
+    used = patcher(FIRST, 500)
+    on_host(used, patcher(FIRST, 100))
+    assert weights.other_bytes([used], lacking(10)) == 100 * MIB
+
+
+def test_some_kilobytes_are_not_loaded(on_host):
+    """What every model under dynamic VRAM keeps."""
+    used = patcher(FIRST, 0.07)
+    on_host(used, patcher(FIRST, 0.07))
+    assert weights.other_bytes([used], lacking(10)) == 0
+    assert lighter([used], lacking(10)) is None
+
+
+def test_weights_are_not_moved_to_ram_that_is_full(on_host):
+    used = patcher(FIRST, 100)
+    on_host(used, patcher(FIRST, 100))
+    assert weights.other_bytes([used], Lack("RAM")) == 0
+    assert lighter([used], Lack("RAM")) is None
+
+
+def test_its_own_weights_leave_in_part_and_then_altogether(on_host):
+    used = patcher(FIRST, 1000)
+    on_host(used)
+    assert lighter([used], lacking(200)) == 2000 + 300
+    assert lighter([used], lacking(10), Plan(room_bytes=2300 * MIB)) == ALL
+    assert lighter([used], lacking(10), Plan(room_bytes=weights.EVERYTHING)) is None
+
+
+def test_all_of_its_own_weights_leave_where_half_would_not_do(on_host):
+    used = patcher(FIRST, 1000)
+    on_host(used)
+    assert lighter([used], lacking(900)) == ALL
+
+
+def test_its_weights_on_another_device_stay(on_host):
+    here, there = patcher(FIRST, 1000), patcher(SECOND, 700)
+    on_host(here, there)
+    assert weights.own_bytes([here, there], lacking(200)) == 1000 * MIB
+
+
+def test_pages_that_come_back_with_the_next_call_are_nothing_won(on_host):
+    used = patcher(FIRST, 1000, is_dynamic=True)
+    on_host(used)
+    assert lighter([used], lacking(200)) is None
+
+
+def test_pages_of_a_model_that_the_call_does_not_use_can_go(on_host):
+    on_host(patcher(FIRST, 160, is_dynamic=True))
+    stuck = replace(lacking(40), stuck_bytes=200 * MIB)
+    assert weights.other_bytes([], stuck) == 160 * MIB
+    assert weights.other_bytes([], lacking(40)) == 0  # they yielded by themselves
+
+
+def test_others_are_found_by_the_models_kept(on_host):
+    used, other = patcher(FIRST, 1), patcher(SECOND, 2)
+    on_host(used, other)
+    assert [m.handle for m in unload.others([FoundModel("patcher", used)])] == [other]
+    assert unload.others([FoundModel("patcher", used)], FIRST) == []
+
+
+def test_tidying_up_frees_the_blocks_that_only_workspaces_keep(monkeypatch):
+    done = []
+    monkeypatch.setattr(trying, "guard_host", lambda: None)
+    monkeypatch.setattr(trying, "clear_workspaces", lambda: done.append("workspaces"))
+    monkeypatch.setattr(trying, "return_cache", lambda: done.append("cache"))
+    trying.tidy()
+    assert done == ["workspaces", "cache"]  # the other way round their blocks would stay
