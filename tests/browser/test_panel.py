@@ -1,8 +1,9 @@
 """The panel and the badges against what the server of a simulated GPU says at the same time."""
 
 import pytest
-from support.browser import growth_text, mib_text, seconds_text
+from support.browser import HEIGHT, growth_text, mib_text, seconds_text
 from support.canvas_history import FRAME
+from support.panel_page import PLACES
 from support.prompts import picture, sampling
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
@@ -127,6 +128,21 @@ def test_offload_takes_exactly_that_model_off_the_gpu(gpu, open_page):
     assert after.get(target, 0) == 0
     assert {key: after[key] for key in after if key != target} == pytest.approx(
         {each["id"]: each["loaded_mib"] for each in loaded[1:]})
+
+
+@CANVAS
+def test_a_pointer_over_all_of_the_panel_in_the_real_page_causes_no_error(gpu, open_page, nodes2):
+    comfy = open_page(gpu, nodes2=nodes2).load_prompt(sampling(seed=16 + nodes2))
+    panel = comfy.open_panel()
+    run = comfy.run()
+    panel.locator(".headroom-band").first.scroll_into_view_if_needed()
+    for x, y in comfy.page.evaluate(PLACES, ".headroom-panel"):
+        if 0 < y < HEIGHT:
+            comfy.page.mouse.move(x, y)
+    band = panel.locator(".headroom-band").first.bounding_box()
+    comfy.page.mouse.move(band["x"] + band["width"] / 2, band["y"] + 5)
+    words = panel.locator(".headroom-readout").inner_text()
+    assert any(each["title"] in words for each in run["nodes"])  # `open_page` looks for errors
 
 
 BINDING = {"commandId": "Headroom.Purge", "combo": {"key": "h", "ctrl": True, "shift": True}}
