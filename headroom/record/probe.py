@@ -11,10 +11,10 @@ from ..host.borrowed import borrowed
 from ..host.types import Held
 from ..measure.snapshot import measure_device, rss_bytes, used_devices
 from .memory import Reading, Use
+from .ticker import TICK_SECONDS
 
 log = logging.getLogger("headroom")
 
-PAUSE_SECONDS = 0.02
 IN_A_ROW = 6
 
 
@@ -22,8 +22,8 @@ class Probe:
     """Reads memory for one thread at a time. `held` tells which models are on the devices.
 
     A reading takes up to 100 microseconds on a GPU, half as long as a node that does nothing
-    (benchmarks/recorder_overhead.py). So of nodes that take less than PAUSE_SECONDS the first
-    IN_A_ROW are measured, then one a pause; all others in a prompt are.
+    (benchmarks/recorder_overhead.py). So of nodes that take less than TICK_SECONDS the first
+    IN_A_ROW in a row are measured, then one in that time; of all others each.
     """
 
     def __init__(
@@ -45,11 +45,14 @@ class Probe:
         self._due = self._pauses_until = 0.0
         return tuple(str(device) for device in self._devices)
 
-    def measured(self) -> Reading:
-        """Measure now, in any thread.
+    def measured(self, max_age_seconds: float = 0.0) -> Reading:
+        """Measure now, in any thread; a node's reading serves where it is not older than this.
 
         What cannot be read is unknown: an error must not end the prompt.
         """
+        last = self._last
+        if last is not None and 0 <= self._clock() - last.at < max_age_seconds:
+            return last
         return self._read(begins_again=False)
 
     def at_node(self, max_age_seconds: float = 0.0) -> tuple[float, Reading]:
@@ -62,8 +65,8 @@ class Probe:
         at, last = self._clock(), self._last
         if last is not None and last.at <= at < max(self._pauses_until, last.at + max_age_seconds):
             return at, last
-        self._due = min(max(self._due, at), at + IN_A_ROW * PAUSE_SECONDS) + PAUSE_SECONDS
-        self._pauses_until = self._due - IN_A_ROW * PAUSE_SECONDS
+        self._due = min(max(self._due, at), at + IN_A_ROW * TICK_SECONDS) + TICK_SECONDS
+        self._pauses_until = self._due - IN_A_ROW * TICK_SECONDS
         found = self._read(begins_again=True)
         if self._devices:
             found = found._replace(models=self._models())

@@ -14,7 +14,7 @@ from .nodes import GraphView, NodeTable
 from .probe import Probe
 from .run import Run
 from .run_json import recovery_json, run_json
-from .ticker import Ticker
+from .ticker import TICK_SECONDS, Ticker
 
 NO_RECORD = said("no_record", (
     "No record of this prompt: it has not begun yet, or is older than the last runs that are kept."
@@ -190,15 +190,15 @@ class Recorder:
                 self._ticker.rest()
                 return
             if self._left is None:
-                self._read(self._run)
+                self._read(self._run, TICK_SECONDS)
             if self._events.are_many:
                 self._events.enter()
             if self._left is not None or self._is_time_to_ask():
                 self._settle()
 
-    def _read(self, run: Run) -> None:
+    def _read(self, run: Run, max_age_seconds: float = 0.0) -> None:
         with self._events.reading:
-            self._events.sample(run, self._probe.measured())
+            self._events.sample(run, self._probe.measured(max_age_seconds))
 
     # ---------------------------------------------------- the end of a run
 

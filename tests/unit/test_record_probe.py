@@ -126,6 +126,16 @@ def test_figures_are_taken_again_only_when_asked_and_only_while_young(cuda, cloc
     assert probe.at_node(0.0005)[1].devices[0].reserved_bytes == 777 * MIB
 
 
+def test_amid_a_node_the_reading_at_its_beginning_serves_while_it_is_young(clocked):
+    probe, clock = clocked
+    assert probe.measured(0.05) is not probe.measured(0.05)
+    _, first = probe.at_node()
+    clock.now += 0.04
+    assert probe.measured(0.05) is first and probe.measured() is not first
+    clock.now += 0.02
+    assert probe.measured(0.05).at == clock.now
+
+
 def readings_of(probe, clock, nodes, seconds):
     """How many of so many nodes that take so long are measured."""
     seen = set()
@@ -137,9 +147,9 @@ def readings_of(probe, clock, nodes, seconds):
 
 def test_every_node_is_measured_that_takes_its_time_and_of_a_crowd_that_takes_none_a_few(clocked):
     probe, clock = clocked
-    assert readings_of(probe, clock, 100, 0.021) == 100
+    assert readings_of(probe, clock, 100, 0.051) == 100
     assert readings_of(probe, clock, 6, 0.0001) == 6
-    assert 4 <= readings_of(probe, clock, 1000, 0.0001) <= 8
+    assert 2 <= readings_of(probe, clock, 1000, 0.0001) <= 4
     clock.now += 1
     assert readings_of(probe, clock, 6, 0.0001) == 6
 
@@ -148,7 +158,7 @@ def test_a_clock_that_jumps_back_stops_no_reading(clocked):
     probe, clock = clocked
     assert readings_of(probe, clock, 20, 0.0001) < 20
     clock.now -= 500
-    assert readings_of(probe, clock, 100, 0.03) >= 90
+    assert readings_of(probe, clock, 100, 0.06) >= 90
 
 
 def test_rss_is_what_the_system_says():
