@@ -112,8 +112,22 @@ def test_badges_can_be_switched_off_and_on(cpu_server, open_page):
     comfy.until(lambda: comfy.badges()["3"])
     comfy.set("Headroom.Badges.Show", False)
     assert comfy.badges()["3"] == []
+    comfy.until(lambda: not comfy.waiting)
+    comfy.asked.clear()
+    ended = comfy.listen("execution_success")
+    comfy.queue()
+    comfy.until(ended)
+    assert comfy.asked == []  # nobody sees what a run took
     comfy.set("Headroom.Badges.Show", True)
     assert comfy.badges()["3"] != []
+
+
+def test_the_command_shows_the_panel_and_hides_it(cpu_server, open_page):
+    comfy = open_page(cpu_server)
+    panel = comfy.page.locator(".headroom-panel")
+    for state in ("attached", "detached"):
+        comfy.page.evaluate("() => app.extensionManager.command.execute('Headroom.ShowPanel')")
+        panel.wait_for(state=state)
 
 
 def test_new_nodes_start_with_the_values_from_the_settings_and_loaded_ones_keep_theirs(

@@ -115,21 +115,6 @@ def test_a_click_on_a_row_selects_the_node_on_the_canvas(gpu, open_page, nodes2)
     assert selected == ["2"]
 
 
-def test_offload_takes_exactly_that_model_off_the_gpu(gpu, open_page):
-    comfy = open_page(gpu).load_prompt(sampling(seed=15))
-    comfy.run()
-    panel = comfy.open_panel()
-    loaded = [each for each in comfy.get("/headroom/memory")["models"] if each["loaded_mib"] > 0]
-    assert len(loaded) > 1
-    target = loaded[0]["id"]
-    panel.locator(f"[data-model='{target}'] button").click()
-    comfy.told("Offload")
-    after = {each["id"]: each["loaded_mib"] for each in comfy.get("/headroom/memory")["models"]}
-    assert after.get(target, 0) == 0
-    assert {key: after[key] for key in after if key != target} == pytest.approx(
-        {each["id"]: each["loaded_mib"] for each in loaded[1:]})
-
-
 @CANVAS
 def test_a_pointer_over_all_of_the_panel_in_the_real_page_causes_no_error(gpu, open_page, nodes2):
     comfy = open_page(gpu, nodes2=nodes2).load_prompt(sampling(seed=16 + nodes2))
@@ -143,55 +128,6 @@ def test_a_pointer_over_all_of_the_panel_in_the_real_page_causes_no_error(gpu, o
     comfy.page.mouse.move(band["x"] + band["width"] / 2, band["y"] + 5)
     words = panel.locator(".headroom-readout").inner_text()
     assert any(each["title"] in words for each in run["nodes"])  # `open_page` looks for errors
-
-
-BINDING = {"commandId": "Headroom.Purge", "combo": {"key": "h", "ctrl": True, "shift": True}}
-
-
-def bound(is_bound):
-    return {"Comfy__Keybinding__NewBindings": [BINDING] if is_bound else []}
-
-
-def press(comfy):
-    comfy.page.locator("canvas#graph-canvas").focus()
-    comfy.page.keyboard.press("Control+Shift+H")
-
-
-def test_no_key_purges_until_the_user_has_bound_one(gpu, open_page):
-    comfy = open_page(gpu, **bound(False)).load_prompt(sampling(seed=33))
-    press(comfy)
-    comfy.page.evaluate(FRAME)
-    assert comfy.asked == []
-
-
-@pytest.mark.parametrize("how", ["button", "command", "keys"])
-def test_purge_unloads_the_models_and_says_what_it_freed(gpu, open_page, how):
-    seed = {"button": 30, "command": 31, "keys": 32}[how]
-    comfy = open_page(gpu, **bound(how == "keys")).load_prompt(sampling(seed=seed))
-    comfy.run()
-    panel = comfy.open_panel()
-    assert comfy.get("/headroom/memory")["devices"][0]["models_mib"] > 0
-    comfy.until(lambda: panel.locator(".headroom-primary").is_enabled())
-    if how == "button":
-        panel.locator(".headroom-primary").click()
-    elif how == "command":
-        comfy.page.evaluate("() => app.extensionManager.command.execute('Headroom.Purge')")
-    else:
-        press(comfy)
-    comfy.told("MiB of VRAM freed")
-    assert comfy.get("/headroom/memory")["devices"][0]["models_mib"] == 0
-
-
-def test_while_a_prompt_runs_purge_and_offload_cannot_be_pressed(gpu, open_page):
-    comfy = open_page(gpu).load_prompt(sampling(seed=40, size=256))
-    panel = comfy.open_panel()
-    comfy.queue()
-    comfy.until(lambda: comfy.get("/headroom/memory")["busy"])
-    # One look at both: the prompt may end between two.
-    comfy.until(lambda: panel.evaluate("panel => panel.querySelector('.headroom-primary').disabled"
-                                       " && !panel.querySelector('[data-model] button:enabled')"))
-    comfy.until(lambda: not comfy.get("/headroom/memory")["busy"], timeout=240)
-    comfy.until(lambda: panel.locator(".headroom-primary").is_enabled())
 
 
 def is_quiet(comfy):
