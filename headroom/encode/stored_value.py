@@ -91,12 +91,16 @@ def from_bytes(data: bytes, key: str) -> Any:
 
 def _structure(value: Any, tensors: dict[str, torch.Tensor]) -> str:
     try:
-        return json.dumps(_describe(value, tensors, {}, "value"))
-    except Unstorable:
-        raise
+        described = _describe(value, tensors, {}, "value")
+        return _as_json(described)
     except RecursionError as error:
         text = "it is nested too deeply, or holds itself"
         raise Unstorable(said("unstorable_deep", text)) from error
+
+
+def _as_json(described: Any) -> str:
+    try:
+        return json.dumps(described)
     except ValueError as error:  # a whole number of thousands of digits
         text = f"it has no safe form in a file: {error}"[:200]
         raise Unstorable(said("unstorable_other", text, error=str(error)[:170])) from error

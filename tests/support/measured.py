@@ -136,9 +136,9 @@ def answers(device, free_bytes):
     """{(method, path, body): (status, text)} of every route, on a server of this device."""
     host, found = Host(device, free_bytes), recorder()
     advisor = Advisor(found, lambda prompt_id: {}, mock.Mock())
-    metrics = Metrics(found, lambda: gauges(lambda: (0, 0)), lambda prompt_id: {})
+    metrics = Metrics(lambda: gauges(lambda: (0, 0)), lambda prompt_id: {})
     routes = Routes(found, Gate(lambda: False, lambda: True), lambda: (0, 0), lambda _: {}, metrics,
-                    advisor.advice, HeldPeaks(found))
+                    advisor.advice, advisor.more_of, HeldPeaks())
 
     async def ask():
         app = web.Application()

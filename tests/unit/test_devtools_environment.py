@@ -268,7 +268,7 @@ def test_what_runs_on_which_python_and_a_failure_on_either_counts(monkeypatch, w
 
 def test_every_check_runs_and_each_that_fails_is_named(monkeypatch, capfd):
     environment_here = environment.Environment(Path(sys.executable), Path("x"), Path("y"))
-    monkeypatch.setattr(run_tests, "_javascript", lambda: False)
+    monkeypatch.setattr(run_tests, "javascript", lambda stage: ["the JavaScript tests"])
     monkeypatch.setattr(run_tests, "CHECKS", {
         "good": ("-c", "print('kept back')"), "bad": ("-c", "print('why'); raise SystemExit(3)"),
     })

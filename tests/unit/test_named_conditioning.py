@@ -103,7 +103,7 @@ def test_the_same_file_under_another_name_is_the_same_encoder(host):
 
 
 def test_of_what_an_older_version_saved_only_the_sizes_are_compared(host):
-    (loader, _), [present] = encoders(host), loaders_in(prompt(), host, host)
+    (loader, _), [present] = encoders(host), loaders_in(prompt(), host)
     loader["files"][0]["content"] = 64 * "0"
     assert is_made_of(loader, present)
     loader["files"][0]["size"] += 1

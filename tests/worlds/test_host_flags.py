@@ -24,7 +24,6 @@ sys.path.append(root)
 from headroom.host import core, flags
 
 assert {"--reserve-vram", "--fast"} <= flags.known_flags()
-assert flags.is_fast("autotune") and not flags.is_fast("cublas_ops")
 assert core.available_bytes(torch.device("cpu")) > 0
 
 def refuses(device):
@@ -43,7 +42,7 @@ WORDS = [ROOT / "headroom/advise/words.py", ROOT / "headroom/actions/reserve.py"
 def test_each_flag_that_is_advised_exists(request, tree):
     named = {flag for file in WORDS
              for flag in FLAG.findall(file.read_text(encoding="utf-8"))}
-    assert {"--reserve-vram", "--fast"} <= named
+    assert "--reserve-vram" in named
     assert named <= known_flags(request.getfixturevalue(tree))
 
 

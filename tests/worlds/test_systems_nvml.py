@@ -8,15 +8,15 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
+from support.calls import Changing
 from support.systems import MIB, Card, Nvml
 
 import fakecuda
 from fakecuda import FakeCuda
 from headroom.advise import surroundings
-from headroom.guard.explain import Subject, explain
+from headroom.guard.explain import Recovery, explain
 from headroom.guard.failure import Failure
 from headroom.guard.options import GuardOptions
-from headroom.guard.recovery import Recovery
 from headroom.measure import nvml
 from headroom.measure import other_processes as module
 from headroom.measure.snapshot import snapshot
@@ -43,7 +43,7 @@ def on_card(monkeypatch):
 def told():
     """What the final error of OOM Guard and the advice say of others."""
     failed = Recovery([Failure.of(torch.OutOfMemoryError("Tried to allocate 3.00 GiB."))])
-    text = explain(Subject("a step", GuardOptions()))(failed, snapshot())
+    text = explain(Changing(None), GuardOptions(), failed, snapshot())
     return text.split("Most likely to help: ")[1], surroundings.others()
 
 
