@@ -108,8 +108,11 @@ def _build(folder: Path, python: Path, version: tuple[int, int]) -> None:
     constraints.write_text(pins(version), encoding="utf-8")
     files = (floor_tree(pip_python()) / "requirements.txt", PACK_REQUIREMENTS, REQUIREMENTS)
     words = [word for file in files for word in ("-r", str(file))]
-    run_uv(["pip", "install", "--python", interpreter(folder), "--constraint", constraints,
-            *ESSENTIALS, *words], "installation of PyTorch and of ComfyUI's requirements")
+    # Compiled once: a process that imports PyTorch would take 7 s more, each time where
+    # PYTHONDONTWRITEBYTECODE is set.
+    run_uv(["pip", "install", "--compile-bytecode", "--python", interpreter(folder),
+            "--constraint", constraints, *ESSENTIALS, *words],
+           "installation of PyTorch and of ComfyUI's requirements")
     marker = {"python": name, "comfyui": WHEEL}
     (folder / COMPLETE).write_text(json.dumps(marker), encoding="utf-8")
 
