@@ -6,7 +6,7 @@ learned: with as much more as was missing then, the call as it came could succee
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -41,6 +41,12 @@ def learn(key: Hashable, way: Any, room: int | None, missing_bytes: int) -> None
     _lessons.move_to_end(key)
     while len(_lessons) > _MOST:
         _lessons.popitem(last=False)
+
+
+def amend(key: Hashable, way: Any) -> None:
+    """Let calls of this key begin in another way, if they have a lesson."""
+    if key in _lessons:
+        _lessons[key] = replace(_lessons[key], way=way)
 
 
 def recall(key: Hashable, device: torch.device | None) -> Any | None:

@@ -77,7 +77,7 @@ class _Recovering(Generic[T]):
     def __init__(
         self, call: Call[T], options: GuardOptions, plan: Plan, failure: Failure
     ) -> None:
-        self.call, self.options, self.plan = call, options, plan
+        self.call, self.options, self.plan, self.begun = call, options, plan, plan
         self.recovery = Recovery([failure])
         self.room_bytes: int | None = None  # with nothing of the call on the device
         self.missing_bytes: int | None = None  # the last amount known to have been missing
@@ -124,9 +124,9 @@ class _Recovering(Generic[T]):
         return None
 
     def learn(self) -> None:
-        """Keep how it came to its end; where nothing was missing an empty cache is all it takes."""
+        """Keep how it came to its end: as it began, with an empty cache, where nothing lacked."""
         if self.missing_bytes is not None:
-            plan = self.plan if self.missing_bytes else Plan()
+            plan = self.plan if self.missing_bytes else self.begun
             lessons.learn(self.call.key, plan, self.room_bytes, self.missing_bytes)
 
     def tidied(self, lack: Lack) -> Attempt:

@@ -7,29 +7,20 @@ something of another pack takes part, which may keep what the failed step has le
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 
-from ..base.said import said
 from . import lessons, weights
-from .call import Call, Plan
 from .controlnet import with_splitting_controls
+from .footprint import Footprint
 from .forward import forward
-from .lack import Lack
 from .options import GuardOptions
 from .recover import recover
 from .replay import Containers, RandomState
 from .run import KEY, Run
+from .sampling_call import Loading, Sampling, Step
 from .trying import is_recovering
-
-_DOING = {
-    "doing_sampling": "sampling with {model}",
-    "doing_loading": "loading {model} for sampling",
-    "doing_step": "a step of sampling with {model}",
-}
-_MORE_ROOM = 4  # times ComfyUI's estimate, where loading leaves too little
 
 Conds = dict[str, list[dict[str, Any]]]
 
@@ -67,8 +58,9 @@ class _Guard:
             containers.restore()
             state.restore()
 
-        call = _Sampling(self, run, "doing_sampling", guider.model_patcher, noise.shape,
-                         lambda: executor(noise, *args, **kwargs), as_at_first)
+        call = Sampling(
+            self._guard, self._options, run, guider.model_patcher, noise.shape,
+            lambda: executor(noise, *args, **kwargs), as_at_first)
         # What another pack keeps of a failed step cannot be taken back: all of it starts again.
         are_steps_ours = not self._guard.has_foreign_parts(guider, KEY)
         try:
@@ -94,7 +86,7 @@ class _Guard:
             room = [math.ceil(shape[0] * times), *shape[1:]] if times > 1 else shape
             return executor(patcher, room, conds, *args, **kwargs)
 
-        call = _Loading(self, run, "doing_loading", patcher, shape, load)
+        call = Loading(self._guard, self._options, run, patcher, shape, load)
         loaded = recover(call, self._options, run.plan)
         run.in_use = [patcher, *loaded[2], *patcher.model_patches_models()]
         if run.plan.room_bytes < weights.EVERYTHING:
@@ -139,94 +131,24 @@ class _Guard:
         if is_recovering():
             return do()
         state, containers = RandomState(), Containers(options)
+        footprints: list[Footprint] = []
 
         def as_at_first() -> None:
+            footprints[:] = [Footprint(x.device)]
             containers.restore()
             state.restore()
             run.copies.clear()
             self._guard.load_again(call.patchers)
             self._guard.reset_conditioning(model, conds())
 
-        call = _Step(self, run, "doing_step", model.current_patcher, x.shape, do, as_at_first)
-        return recover(call, self._options, run.plan)
-
-
-class _Sampling(Call[Any]):
-    """A sampling as a whole."""
-
-    def __init__(
-        self, own: _Guard, run: Run, doing: str, patcher: Any, shape: Sequence[int],
-        do: Callable[[], Any], reset: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._guard, self._options = own._guard, own._options
-        self._run, self._patcher, self._shape, self._do = run, patcher, shape, do
-        self._doing, self._reset = doing, reset
-        self.key, self.device, self.batch = run.key, patcher.load_device, shape[0]
-
-    @property
-    def words(self) -> str:  # type: ignore[override]
-        name = type(self._patcher.model).__name__
-        return said(self._doing, _DOING[self._doing].format(model=name), model=name)
-
-    @property
-    def size(self) -> str:  # type: ignore[override]
-        size: str = self._guard.picture_size(self._patcher.model, self._shape)
-        return size
-
-    @property
-    def patchers(self) -> list[Any]:  # type: ignore[override]
-        return self._run.in_use or [self._patcher]
-
-    def run(self, plan: Plan) -> Any:
-        self._run.plan = plan
-        return self._do()
-
-    def reset(self) -> None:
-        self._reset()
-
-    def lighter(self, plan: Plan, lack: Lack) -> tuple[Plan, int | None] | None:
-        """Loading failed, or will be done again: then it leaves more room."""
-        if lack.where == "RAM" or plan.room_bytes >= weights.EVERYTHING:
-            return None
-        estimate = self._guard.estimated_bytes(self._patcher.model, self._shape)
-        room = weights.EVERYTHING if plan.room_bytes else int(_MORE_ROOM * estimate)
-        return replace(plan, room_bytes=room), None
-
-    def smaller(self, plan: Plan, lack: Lack) -> Plan | None:
-        if not self._options.split_batch:
-            return None
-        limit = self._run.fewer_rows(lack, self._guard.buffers_needed_bytes(self.patchers))
-        return None if limit is None else replace(plan, parts=limit)
-
-    def cut_words(self, plan: Plan) -> list[str]:
-        if plan.parts is None:
-            return []
-        rows, limit = self._run.rows or self._run.expected, plan.parts
-        if not rows:
-            text = f"split the batch into pieces of at most {limit}"
-            return [said("guard_split_again", text, limit=limit)]
-        text = f"split the batch of {rows} into pieces of at most {limit}"
-        return [said("guard_split", text, rows=rows, limit=limit)]
-
-    def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
-        return self._run.why_whole() if self._options.split_batch and plan.parts is None else []
-
-
-class _Loading(_Sampling):
-    """Loading takes as much whatever the batch."""
-
-    def smaller(self, plan: Plan, lack: Lack) -> Plan | None:
-        return None
-
-    def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
-        return []
-
-
-class _Step(_Sampling):
-    """One step: its models are loaded, and their weights can be offloaded beneath it."""
-
-    def lighter(self, plan: Plan, lack: Lack) -> tuple[Plan, int | None] | None:
-        return Call.lighter(self, plan, lack)
+        call = Step(
+            self._guard, self._options, run, model.current_patcher, x.shape, do, as_at_first)
+        result = recover(call, self._options, run.plan)
+        if footprints and (taken := footprints[0].bytes()) is not None:
+            to_come = self._guard.buffers_needed_bytes(call.patchers) - self._guard.buffers_bytes()
+            if run.grow(taken[0], taken[1] - max(0, to_come)):
+                lessons.amend(run.key, run.plan)
+        return result
 
 
 def _kind(guider: Any, shape: Sequence[int], options: GuardOptions) -> Hashable:

@@ -121,6 +121,13 @@ def test_where_memory_was_only_in_pieces_the_next_call_begins_with_an_empty_cach
         "returned cached and dead memory: remembered from an earlier run"]
 
 
+def test_what_was_learned_is_not_forgotten_when_memory_is_once_only_in_pieces(host, told, lacked):
+    call_of("kind", failures=2)
+    lacked.lack = lacking(need=300, room=1000)
+    assert [plan.parts for plan in call_of("kind", failures=1)] == [2, 2]
+    assert [plan.parts for plan in call_of("kind")] == [2]
+
+
 def test_a_failure_of_which_nobody_knows_what_it_lacked_teaches_nothing(host, told, lacked):
     lacked.lack = Lack("device", GPU)
     assert call_of("kind", failures=2)[-1].parts == 3

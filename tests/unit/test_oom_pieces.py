@@ -56,11 +56,48 @@ def test_where_streaming_takes_all_the_room_the_pieces_are_as_small_as_can_be():
     assert run_of(16, 16).fewer_rows(lacking(), buffers_bytes=400) == 1
 
 
-def test_two_rows_are_tried_where_four_took_twice_the_room():
-    """SDXL on 496 MiB: one row at a time streams the weights twice as often."""
+def test_the_first_pieces_fit_by_comfyuis_estimate():
+    # five would fit, and four times four is no slower
+    assert run_of(16, 16).fewer_rows(lacking(1000, 500), row_bytes=100) == 4
+
+
+def test_after_a_step_the_pieces_are_as_large_as_what_they_took_allows():
+    run = run_of(16, 16)
+    run.plan, run.too_many = Plan(parts=1), 16
+    assert run.grow(50, 500)
+    assert run.plan.parts == 8  # ten would fit
+
+
+def one_row_took(took_bytes, room_bytes):
+    """The pieces of two times four rows, after four have failed and a single one took so much."""
     run = run_of(8, 4)
-    run.plan = Plan(parts=4)
-    assert run.fewer_rows(lacking(640, 353)) == 2
+    run.plan, run.too_many = Plan(parts=1), 4
+    run.grow(took_bytes, room_bytes)
+    return run.plan.parts, run.works
+
+
+def test_two_rows_are_tried_where_one_took_a_little_over_half_the_room():
+    assert one_row_took(182, 353) == (2, 1)  # as measured, SDXL on 496 MiB
+
+
+def test_two_rows_are_not_tried_where_one_took_clearly_more_than_half_the_room():
+    assert one_row_took(200, 353) == (1, 1)
+
+
+def test_pieces_that_have_failed_are_not_tried_again():
+    run = run_of(16, 16)
+    run.plan, run.too_many = Plan(parts=1), 16
+    run.grow(50, 500)
+    assert run.fewer_rows(lacking()) == 1  # what worked before
+    run.plan, run.too_many = Plan(parts=1), 8
+    run.grow(50, 500)
+    assert run.plan.parts < 8
+
+
+def test_a_step_that_ran_whole_keeps_its_batch():
+    run = run_of(4, 2)
+    assert not run.grow(50, 500)
+    assert run.plan == Plan()
 
 
 def test_pieces_that_have_failed_are_halved_at_least():

@@ -1,11 +1,14 @@
 """Fewer images, then smaller tiles."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from headroom.guard.call import Plan
 from headroom.guard.lack import Lack
+from headroom.guard.options import GuardOptions
 from headroom.guard.tiles import (
     fewer_images,
     images_apart,
@@ -13,6 +16,10 @@ from headroom.guard.tiles import (
     smaller_tile,
     tile_count,
 )
+from headroom.guard.vae import _VAECall, guard_vae
+
+MIB = 1 << 20
+GPU = torch.device("cuda:0")
 
 NOTHING_KNOWN = Lack("device")
 
@@ -93,3 +100,30 @@ def test_parts_of_a_batch_join_to_the_batch():
     value = torch.randn(5, 2)
     assert torch.equal(joined_images(images_apart(value, 2)), value)
     assert joined_images(images_apart(value, None)) is value
+
+
+class Decoder:
+    """SD1.5's VAE at 1024x1024: ComfyUI's own tile takes 366 MiB of the 1,089 that it expects."""
+
+    first_stage_model, latent_dim, vae_dtype = torch.nn.Linear(1, 1), 2, torch.float16
+
+    def __init__(self):
+        self.patcher = SimpleNamespace(model=torch.nn.Linear(1, 1), load_device=GPU,
+                                       model_size=lambda: 8)
+
+    def decode(self, samples):
+        raise NotImplementedError
+
+    def memory_used_decode(self, shape, dtype):
+        return 1089 * MIB * shape[-1] * shape[-2] / 64**2
+
+    def spacial_compression_decode(self):
+        return 8
+
+
+@pytest.mark.parametrize(("room", "tile"), [(373, 64), (360, 48)])
+def test_comfyuis_own_tile_is_taken_down_to_where_it_just_fits(room, tile):
+    method = guard_vae(Decoder(), GuardOptions()).decode
+    call = _VAECall(method, torch.zeros(1, 4, 128, 128), (), {})
+    lack = Lack("device", None, 256, 716 * MIB, 1089 * MIB, room * MIB)
+    assert call.smaller(Plan(), lack).tile == tile

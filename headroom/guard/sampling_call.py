@@ -1,0 +1,104 @@
+"""The calls of a sampling: as a whole, the loading of its models, and each step."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..base.said import said
+from . import weights
+from .call import Call, Plan
+from .lack import Lack
+from .options import GuardOptions
+from .run import Run
+
+_MORE_ROOM = 4  # times ComfyUI's estimate, where loading leaves too little
+
+
+class Sampling(Call[Any]):
+    """A sampling as a whole."""
+
+    doing = ("doing_sampling", "sampling with {model}")
+
+    def __init__(
+        self, guard: Any, options: GuardOptions, run: Run, patcher: Any, shape: Sequence[int],
+        do: Callable[[], Any], reset: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._guard, self._options = guard, options
+        self._run, self._patcher, self._shape, self._do = run, patcher, shape, do
+        self._reset = reset
+        self.key, self.device, self.batch = run.key, patcher.load_device, shape[0]
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        name = type(self._patcher.model).__name__
+        key, text = self.doing
+        return said(key, text.format(model=name), model=name)
+
+    @property
+    def size(self) -> str:  # type: ignore[override]
+        size: str = self._guard.picture_size(self._patcher.model, self._shape)
+        return size
+
+    @property
+    def patchers(self) -> list[Any]:  # type: ignore[override]
+        return self._run.in_use or [self._patcher]
+
+    def run(self, plan: Plan) -> Any:
+        self._run.plan = plan
+        return self._do()
+
+    def reset(self) -> None:
+        self._reset()
+
+    def lighter(self, plan: Plan, lack: Lack) -> tuple[Plan, int | None] | None:
+        """Loading failed, or will be done again: then it leaves more room."""
+        if lack.where == "RAM" or plan.room_bytes >= weights.EVERYTHING:
+            return None
+        estimate = self._guard.estimated_bytes(self._patcher.model, self._shape)
+        room = weights.EVERYTHING if plan.room_bytes else int(_MORE_ROOM * estimate)
+        return replace(plan, room_bytes=room), None
+
+    def smaller(self, plan: Plan, lack: Lack) -> Plan | None:
+        if not self._options.split_batch:
+            return None
+        run, row = self._run, [1, *self._shape[1:]]
+        limit = run.fewer_rows(lack, self._guard.buffers_needed_bytes(self.patchers),
+                               self._guard.estimated_bytes(self._patcher.model, row))
+        if limit is None:
+            return None
+        run.too_many = min(run.widest, run.too_many or run.widest)
+        return replace(plan, parts=limit)
+
+    def cut_words(self, plan: Plan) -> list[str]:
+        if plan.parts is None:
+            return []
+        rows, limit = self._run.rows or self._run.expected, plan.parts
+        if not rows:
+            text = f"split the batch into pieces of at most {limit}"
+            return [said("guard_split_again", text, limit=limit)]
+        text = f"split the batch of {rows} into pieces of at most {limit}"
+        return [said("guard_split", text, rows=rows, limit=limit)]
+
+    def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
+        return self._run.why_whole() if self._options.split_batch and plan.parts is None else []
+
+
+class Loading(Sampling):
+    """Loading takes as much whatever the batch."""
+
+    doing = ("doing_loading", "loading {model} for sampling")
+
+    def smaller(self, plan: Plan, lack: Lack) -> Plan | None:
+        return None
+
+    def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
+        return []
+
+
+class Step(Sampling):
+    """One step: its models are loaded, and their weights can be offloaded beneath it."""
+
+    doing = ("doing_step", "a step of sampling with {model}")
+
+    def lighter(self, plan: Plan, lack: Lack) -> tuple[Plan, int | None] | None:
+        return Call.lighter(self, plan, lack)
