@@ -101,9 +101,21 @@ def _structure(value: Any, tensors: dict[str, torch.Tensor]) -> str:
 def _as_json(described: Any) -> str:
     try:
         return json.dumps(described)
-    except ValueError as error:  # a whole number of thousands of digits
-        text = f"it has no safe form in a file: {error}"[:200]
-        raise Unstorable(said("unstorable_other", text, error=str(error)[:170])) from error
+    except ValueError as error:
+        raise _too_long(error) from error
+
+
+def _place(at: str, key: Any) -> str:
+    try:
+        return f"{at}[{key!r}]"
+    except ValueError as error:
+        raise _too_long(error) from error
+
+
+def _too_long(error: ValueError) -> Unstorable:
+    """Return what to say of a whole number of thousands of digits."""
+    text = f"it has no safe form in a file: {error}"[:200]
+    return Unstorable(said("unstorable_other", text, error=str(error)[:170]))
 
 
 def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str], at: str) -> Any:
