@@ -128,7 +128,7 @@ def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str
             raise Unstorable(said(
                 "unstorable_key", f"a key of {at} is no text or number", place=at))
         items = [
-            [key, _describe(item, tensors, names, f"{at}[{key!r}]")] for key, item in value.items()
+            [key, _describe(item, tensors, names, _place(at, key))] for key, item in value.items()
         ]
         return {"dict": items}
     if type(value) in (list, tuple):
