@@ -16,11 +16,11 @@ from typing import Any
 
 import on_path  # noqa: F401
 
-from devtools import models
-from devtools.bench_device import Bench, served
-from devtools.bench_run import alone
-from devtools.graph import add_guard
-from devtools.rescued import live, picture
+from tools import models
+from tools.bench_device import Bench, served
+from tools.bench_run import alone
+from tools.graph import add_guard
+from tools.rescued import live, picture
 
 NAME = "rescue_capacity"
 WIRES = (("sampler", "model"), ("positive", "clip"), ("negative", "clip"), ("decode", "vae"))

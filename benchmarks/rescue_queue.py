@@ -21,12 +21,12 @@ from typing import Any
 
 import on_path  # noqa: F401
 
-from devtools import models
-from devtools.bench_device import serve
-from devtools.bench_run import alone
-from devtools.client import was_interrupted
-from devtools.graph import Graph
-from devtools.rescued import RESCUE, picture, wait_until
+from tools import models
+from tools.bench_device import serve
+from tools.bench_run import alone
+from tools.client import was_interrupted
+from tools.graph import Graph
+from tools.rescued import RESCUE, picture, wait_until
 
 NAME = "rescue_queue"
 CLIENTS = ("one", "two")

@@ -29,11 +29,11 @@ from typing import Any, NamedTuple
 
 import on_path  # noqa: F401
 
-from devtools import models
-from devtools.bench_device import Device, served
-from devtools.bench_run import alone
-from devtools.graph import Graph
-from devtools.rescued import Lives, live, picture, saved, transformer, video
+from tools import models
+from tools.bench_device import Device, served
+from tools.bench_run import alone
+from tools.graph import Graph
+from tools.rescued import Lives, live, picture, saved, transformer, video
 
 NAME = "rescue_sweep"
 CAPACITY_MIB = 2048

@@ -7,9 +7,9 @@ from support.canvas_files import assert_alike
 from support.canvas_history import PROMPT, redo, settle, undo
 from support.prompts import sampling
 
-from devtools.node_info import node_infos
-from devtools.ui_edit import edited_workflow
-from devtools.ui_prompt import api_prompt
+from tools.node_info import node_infos
+from tools.ui_edit import edited_workflow
+from tools.ui_prompt import api_prompt
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
 

@@ -9,10 +9,10 @@ from PIL import Image
 from support.oom import PACK
 from support.rescue import chain, key, told, written
 
-from devtools import bench_run
-from devtools.bench_device import Device
-from devtools.client import PromptFailed
-from devtools.rescued import RESCUE, Lives, live, picture, pictures, video, wait_until
+from tools import bench_run
+from tools.bench_device import Device
+from tools.client import PromptFailed
+from tools.rescued import RESCUE, Lives, live, picture, pictures, video, wait_until
 
 pytestmark = pytest.mark.host
 

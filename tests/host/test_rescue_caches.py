@@ -4,8 +4,8 @@ import pytest
 from support.oom import PACK
 from support.rescue import AT_ONCE, chain, key, told, written
 
-from devtools.graph import Graph
-from devtools.rescued import live, picture
+from tools.graph import Graph
+from tools.rescued import live, picture
 
 pytestmark = pytest.mark.host
 

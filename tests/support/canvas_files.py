@@ -1,8 +1,8 @@
 """Files of the canvas that tests edit: the nodes of a small server, and what must hold after."""
 
-from devtools.advice import apply_edit
-from devtools.node_info import node_infos
-from devtools.ui_prompt import api_prompt
+from tools.advice import apply_edit
+from tools.node_info import node_infos
+from tools.ui_prompt import api_prompt
 
 ANY = ["*"]
 OBJECT_INFO = {

@@ -8,8 +8,8 @@ cache, history, queue and files. Only the records of earlier runs stay, as on a 
 import time
 from pathlib import Path
 
-from devtools.graph import forget_everything
-from devtools.server import ComfyServer
+from tools.graph import forget_everything
+from tools.server import ComfyServer
 
 from .warm import WarmPython
 

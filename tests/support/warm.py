@@ -15,7 +15,7 @@ import sys
 import threading
 from pathlib import Path
 
-from devtools.processes import child_setup, start_process
+from tools.processes import child_setup, start_process
 
 PROGRAM = Path(__file__).with_name("warm_main.py")
 # What a server of 0.3.75 and of 0.33.0 spends most of its start on; none starts a thread.
@@ -29,7 +29,7 @@ IGNORED = ("HEADROOM_", "PYTEST_")  # no library reads these while it is importe
 
 
 class WarmPython:
-    """Starts processes as `devtools.processes.start_process` does, those that can be, by a fork."""
+    """Starts processes as `tools.processes.start_process` does, those that can be, by a fork."""
 
     def __init__(self, modules=MODULES):
         self._modules = modules

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from devtools.graph import Graph, add_checkpoint, add_guard, add_sampler, forget_everything
-from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
-from devtools.server import ComfyServer
+from tools.graph import Graph, add_checkpoint, add_guard, add_sampler, forget_everything
+from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
+from tools.server import ComfyServer
 
 MIB = 1 << 20
 CAPACITY_MIB = 4096

@@ -17,8 +17,8 @@ from PIL import Image
 from support import pack_graphs as graphs
 from support.oom import PACK
 
-from devtools.graph import GUARD_DEFAULTS, OFFLOAD_DEFAULTS, PURGE_DEFAULTS, Graph
-from devtools.rescued import RESCUE, live, picture, pictures
+from tools.graph import GUARD_DEFAULTS, OFFLOAD_DEFAULTS, PURGE_DEFAULTS, Graph
+from tools.rescued import RESCUE, live, picture, pictures
 
 pytestmark = pytest.mark.host
 
