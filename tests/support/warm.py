@@ -17,7 +17,6 @@ import threading
 from pathlib import Path
 
 from fakecuda.settings import LAUNCHER, parse_command
-
 from tools.processes import child_setup, start_process
 
 PROGRAM = Path(__file__).with_name("warm_main.py")
