@@ -37,7 +37,7 @@ RUNS_AGAIN = (graphs.flushed_cache, graphs.changed_by_time)
 
 
 def beside(sim, *more):
-    """A GPU whose server has our packs for tests, the stand-ins, and real ones where there are some.
+    """A GPU whose server has our packs for tests, the stand-ins, and real ones where given.
 
     A real pack may keep some bytes on the device for itself.
     """
