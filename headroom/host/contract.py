@@ -1,8 +1,9 @@
 """Every symbol of ComfyUI that headroom/host/ uses, and how: as data, to be checked in any host.
 
 A call is written as it is made, `_` for a value, `...` for others; a name alone is an attribute.
-"?" marks what not every host has: headroom/host/ asks for it first. Attributes that objects get
-while they are made are looked for in the source of their class.
+"?" marks what not every host has: headroom/host/ asks for it first; tests/worlds/newer has what is
+newer than any whole ComfyUI at hand, and where that was seen. Attributes that objects get while they
+are made are looked for in the source of their class.
 """
 
 import ast
