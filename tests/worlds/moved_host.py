@@ -224,7 +224,7 @@ def run_all(pack, made, loop):
         nodes.NODE_CLASS_MAPPINGS[kind.GET_SCHEMA().node_id] = kind
     loop.run_until_complete(on_startup(made.app))
     executor = execution.PromptExecutor(
-        made, cache_type=execution.CacheType.CLASSIC, cache_args={"ram": 0, "lru": 0})
+        made, cache_type=execution.CacheType.CLASSIC, cache_args=dict.fromkeys(("ram", "ram_inactive", "lru"), 0))
     lost = sys.modules[f"{NAME}.headroom.host.features"].lost
     outputs = ["8", "9", "10", "11", *([] if lost("sorter") else ["14"])]
     told = {"finishes": prompt_worker(made, executor, "finishes", FINISHES, outputs),
