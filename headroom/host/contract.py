@@ -173,13 +173,13 @@ def broken(owners: Mapping[str, Iterable[str]]) -> tuple[list[str], list[str]]:
     failed: tuple[list[str], list[str]] = [], []
     for path, members in owners.items():
         module, owner = _find(path.removeprefix("?"))
-        needed = {member.partition("(")[0] for member in members}
         for member in members:
             name = member.removeprefix("?")
             bare = name.partition("(")[0]
             if owner is None or not _fits(module, owner, name):
                 optional = path.startswith("?") or member.startswith("?")
-                is_otherwise = bare not in needed - {member} and hasattr(owner, bare)
+                is_otherwise = hasattr(owner, bare) and not any(
+                    other.partition("(")[0] == bare for other in members if other != member)
                 failed[optional and not is_otherwise].append(f"{path.removeprefix('?')}.{name}")
     return failed
 

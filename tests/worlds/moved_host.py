@@ -223,8 +223,8 @@ def run_all(pack, made, loop):
         kind.RELATIVE_PYTHON_MODULE = f"custom_nodes.{NAME}"
         nodes.NODE_CLASS_MAPPINGS[kind.GET_SCHEMA().node_id] = kind
     loop.run_until_complete(on_startup(made.app))
-    executor = execution.PromptExecutor(
-        made, cache_type=execution.CacheType.CLASSIC, cache_args=dict.fromkeys(("ram", "ram_inactive", "lru"), 0))
+    sizes = dict.fromkeys(("ram", "ram_inactive", "lru"), 0)
+    executor = execution.PromptExecutor(made, execution.CacheType.CLASSIC, sizes)
     lost = sys.modules[f"{NAME}.headroom.host.features"].lost
     outputs = ["8", "9", "10", "11", *([] if lost("sorter") else ["14"])]
     told = {"finishes": prompt_worker(made, executor, "finishes", FINISHES, outputs),

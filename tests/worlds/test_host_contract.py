@@ -77,18 +77,20 @@ def test_a_symbol_that_is_gone_or_takes_other_parameters_is_found(tmp_path, monk
         "    def __init__(self): self.loaded: bool = False\n"
         "    def unload(self, device, wanted=0): return self.loaded == wanted\n"
         "def unload(device): ...\n"
+        "def is_new(): ...\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     lacking = contract.broken({
-        "a_host": ("Model", "unload(_)", "gone", "?is_oom(_)", "unload(_, _)"),
+        "a_host": ("Model", "unload(_)", "gone", "?is_oom(_)", "unload(_, _)",
+                   "?unload(wanted=_)", "?is_new(_)"),
         "a_host.Model": ("loaded", "unload(_, _)", "unload(..., wanted=_)", "unload(..., want=_)",
                          "lost"),
         "?no_such_module_anywhere.Thing": ("call()",),
     })
     assert lacking == (
-        ["a_host.gone", "a_host.unload(_, _)", "a_host.Model.unload(..., want=_)",
-         "a_host.Model.lost"],
-        ["a_host.is_oom(_)", "no_such_module_anywhere.Thing.call()"],
+        ["a_host.gone", "a_host.unload(_, _)", "a_host.is_new(_)",
+         "a_host.Model.unload(..., want=_)", "a_host.Model.lost"],
+        ["a_host.is_oom(_)", "a_host.unload(wanted=_)", "no_such_module_anywhere.Thing.call()"],
     )
 
 
