@@ -43,7 +43,8 @@ LATE = ("host", "rescue.attach")  # these import ComfyUI, so each fork imports t
 
 
 def hide(path, name, instead=None):
-    """Let the pack see no `name` on what `path` names, or `instead`."""
+    """Let the pack see no `name` on what `path` names, or `instead`; whether that changes a thing.
+    """
     def look_of(plain):
         def look(self, asked):
             if asked == name and sys._getframe(1).f_globals.get("__name__", "").startswith(NAME):
@@ -59,7 +60,7 @@ def hide(path, name, instead=None):
     contract = sys.modules[f"{NAME}.headroom.host.contract"]
     _, owner = contract._find(path)
     if owner is None or instead is not None and not hasattr(owner, name):
-        return
+        return False
     if isinstance(owner, type):
         for method in ("__getattribute__", "__getattr__"):
             if hasattr(owner, method):
@@ -75,6 +76,7 @@ def hide(path, name, instead=None):
         is_set = contract._is_set
         contract._is_set = lambda module, one, asked: (
             not (one is owner and asked == name) and is_set(module, one, asked))
+    return True
 
 
 def otherwise(*, moved):
@@ -284,27 +286,26 @@ def main():
     contract = sys.modules[f"{NAME}.headroom.host.contract"]
     gc.collect()
     gc.freeze()
-    cases = {("", "", None): []}
+    cases = {("", "", None): ([], [])}
     for feature, owners in contract.CONTRACT.items():
         for path, members in owners.items():
             for member in members:
                 bare, bracket, _ = member.removeprefix("?").partition("(")
                 for instead in (None, otherwise) if bracket else (None,):
-                    case = cases.setdefault((path.removeprefix("?"), bare, instead), [])
-                    if not (path + member).count("?"):
-                        case.append(feature)
-    for (path, bare, instead), features in cases.items():
+                    case = cases.setdefault((path.removeprefix("?"), bare, instead), ([], []))
+                    case["?" in path + member].append(feature)
+    for (path, bare, instead), (needed, asked_for) in cases.items():
         if ONLY and f"{path}.{bare}" not in ONLY:
             continue
 
-        def work(path=path, bare=bare, instead=instead):
-            if bare:
-                hide(path, bare, instead)
-            return run_all(*place)
+        def work(path=path, bare=bare, instead=instead, needed=needed, asked_for=asked_for):
+            is_hidden = bool(bare) and hide(path, bare, instead)
+            wrong = asked_for if is_hidden and instead is not None else []
+            return {**run_all(*place), "features": sorted({*needed, *wrong})}
 
         answer = in_a_fork(work)
         print(json.dumps({"symbol": f"{path}.{bare}", "is_otherwise": instead is not None,
-                          "features": sorted(set(features)), **answer}), flush=True)
+                          **answer}), flush=True)
 
 
 main()

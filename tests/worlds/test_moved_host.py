@@ -13,7 +13,7 @@ WITH = {
     "nodes": {"nodes", "guard", "cast", "files", "server", "record", "rerun"},
     "server": {"server", "record", "rerun"}, "record": {"record", "rerun"},
     "guard": {"guard", "rerun"}, "files": {"files", "rerun"}, "rerun": {"rerun"},
-    "cast": {"cast"}, "sorter": {"sorter"},
+    "cast": {"cast"}, "sorter": {"sorter"}, "reserve": {"reserve"},
 }
 
 
