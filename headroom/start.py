@@ -1,18 +1,21 @@
 """Start what runs beside the nodes in a ComfyUI server: the recorder and the HTTP routes."""
 
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from .advise.advisor import Advisor, use_advisor
 from .api.gate import Gate
 from .base import garbage
 from .guard import left_out
-from .host.adapter import current_host
+from .host import features
+from .host.adapter import host_registry, is_in_comfyui
 from .models.held import HeldModels
 from .record.highest import HeldPeaks
 from .record.probe import Probe
 from .record.recorder import Recorder, current_recorder, use_recorder
 from .record.run import Run
+from .rescue.lookout import Lookout, no_lookout
 
 log = logging.getLogger("headroom")
 
@@ -22,7 +25,11 @@ def start() -> None:
 
     The nodes work without either, so a host that offers less than expected costs a log entry.
     """
-    if current_recorder() is not None or current_host() is None:
+    if current_recorder() is not None or not is_in_comfyui():
+        return
+    for sentence in features.check():
+        log.warning("[Headroom] %s", sentence)
+    if features.lost("server"):
         return
     try:
         _start()
@@ -31,7 +38,6 @@ def start() -> None:
 
 
 def _start() -> None:
-    from .host import queue as host_queue
     from .host import server as host_server
 
     if not host_server.has_server():
@@ -41,12 +47,9 @@ def _start() -> None:
     from .api.metrics import Metrics
     from .api.ram_watch import RamWatch
     from .api.routes import Routes
-    from .host.node_types import HostRegistry
-    from .host.prompt_events import PromptEvents
-    from .rescue.attach import look_after_prompts
 
     gate = Gate(host_server.prompts_waiting, host_server.worker_listens)
-    rescue, error_is_handled, prompt_has_ended = look_after_prompts()
+    rescue, error_is_handled, prompt_has_ended, prompt_of = _lookout()
     idle = Idle()
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue)
     peaks = HeldPeaks()
@@ -71,14 +74,14 @@ def _start() -> None:
         announce=lambda data: host_server.send_event("headroom.oom", data),
         before_prompt=before_prompt, prompt_is_over=prompt_is_over, run_is_over=run_is_over,
     )
-    advisor = Advisor(recorder, host_queue.prompt_of, HostRegistry(), rescue.facts)
+    advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts)
     routes = Routes(recorder, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
                     advisor.more_of, peaks)
-    events = PromptEvents(recorder, host_server.is_running, error_is_handled, prompt_has_ended)
+    attach = _listen(recorder, host_server.is_running, error_is_handled, prompt_has_ended)
 
     def prompt_is_posted() -> None:
         if not host_server.prompts_waiting():
-            events.attach()
+            attach()
         idle.prompt_is_posted(host_server.browser_settings())
 
     for method, path, handler in routes.table():
@@ -87,9 +90,32 @@ def _start() -> None:
     host_server.on_prompt_posted(prompt_is_posted)
     IdleRelease(idle, gate, host_server.event_loop()).start()
     ram.start()
-    events.listen()
     recorder.start()
     left_out.listen()
     host_server.when_about_to_listen(garbage.settle)
     use_advisor(advisor)
     use_recorder(recorder)
+
+
+def _lookout() -> Lookout:
+    """Return who looks after prompts that run out of memory; nobody where ComfyUI is too different.
+    """
+    if why := features.lost("rerun"):
+        return no_lookout(why)
+    from .rescue.attach import look_after_prompts
+
+    return look_after_prompts()
+
+
+def _listen(
+    recorder: Recorder, is_running: Callable[[str], bool],
+    error_is_handled: Callable[[BaseException], None], prompt_has_ended: Callable[[], None],
+) -> Callable[[], None]:
+    """Tell `recorder` of every prompt from now on; return what to call before one is queued."""
+    if features.lost("record"):
+        return lambda: None
+    from .host.prompt_events import PromptEvents
+
+    events = PromptEvents(recorder, is_running, error_is_handled, prompt_has_ended)
+    events.listen()
+    return events.attach

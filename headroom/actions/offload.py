@@ -12,8 +12,9 @@ from ..base.private_file import clone
 from ..base.ram import trim_heap
 from ..base.said import joined, said
 from ..host.adapter import current_host, host_registry, return_cache
+from ..host.features import lost
 from ..measure.journal import note_action
-from ..measure.report import Report, mib_text
+from ..measure.report import Report, mib_text, nothing_done
 from ..measure.snapshot import freed_rss_mib, snapshot
 from ..models.find import FoundModel, find_models
 from ..models.unload import others, unload_models
@@ -33,6 +34,8 @@ def offload(value: Any, scope: Scope = "this model", to: Target = "CPU") -> Repo
     """
     expect_choice("Offload Model", "scope", scope, Scope)
     expect_choice("Offload Model", "to", to, Target)
+    if why := lost("nodes"):
+        return nothing_done(why, snapshot())
     models = _models_in(value)
     before = snapshot()
     targets = others(models) if scope == "every other model" else models
@@ -108,7 +111,7 @@ def _source_files(model: FoundModel) -> list[Path]:
     Only bytes that are equal are used, so a file of another model does no harm.
     """
     host = current_host()
-    if host is None:
+    if host is None or lost("files"):
         return []
     from ..host import graph as host_graph
 
