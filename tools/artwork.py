@@ -28,7 +28,7 @@ def draw_chart(draw: ImageDraw.ImageDraw, box: tuple[int, int, int, int], stroke
     draw.polygon([(left, bottom), *points, (right, bottom)], fill=USED)
     draw.line([(left, top), (right, top)], fill=LINE, width=stroke)
     for x in (left, right):
-        draw.ellipse((x - stroke / 2, top - stroke / 2, x + stroke / 2, top + stroke / 2), fill=LINE)
+        draw.circle((x, top), stroke / 2, fill=LINE)
 
 
 def icon() -> Image.Image:
