@@ -60,6 +60,7 @@ def _start() -> None:
     from .api.metrics import Metrics
     from .api.ram_watch import RamWatch
     from .api.routes import Routes
+    from .host.graph import COMFY_VERSION
     from .host.node_types import HostRegistry
     from .host.prompt_events import PromptEvents
     from .rescue.attach import look_after_prompts
@@ -92,7 +93,7 @@ def _start() -> None:
     )
     advisor = Advisor(recorder, host_queue.prompt_of, HostRegistry(), rescue.facts)
     routes = Routes(recorder, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
-                    advisor.more_of, peaks)
+                    advisor.more_of, peaks, {"comfyui": COMFY_VERSION})
     events = PromptEvents(recorder, host_server.is_running, error_is_handled, prompt_has_ended)
 
     def prompt_is_posted() -> None:

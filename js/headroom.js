@@ -9,6 +9,7 @@ import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
 import { oomMessage } from "./lib/happened.js";
 import { createHttp, finishedRun, messageOf, reasonText } from "./lib/http.js";
 import { createPanel } from "./lib/panel.js";
+import { saveReport } from "./lib/bug_report.js";
 import { createRescue } from "./lib/rescue.js";
 import { reportText } from "./lib/said.js";
 import { applyDefaults, OFF, REFRESH_SECONDS, settings, SHOW_BADGES, showNoChoice, widen } from "./lib/settings.js";
@@ -47,6 +48,10 @@ const panel = createPanel({
   purge,
   apply,
   rescue: rescue.ask,
+  save: (report) => saveReport(report, {
+    frontend: frontend.version(),
+    settings: Object.fromEntries(settings(showBadges).map(({ id }) => [id, setting(id)])),
+  }),
 });
 
 async function purge() {

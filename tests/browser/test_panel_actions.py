@@ -1,5 +1,8 @@
 """What the panel's buttons, the command and a key of the user's do on the server."""
 
+import json
+from pathlib import Path
+
 import pytest
 from support.browser import TAB_BUTTON
 from support.canvas_history import FRAME
@@ -93,3 +96,20 @@ def test_turned_off_the_page_has_no_panel_no_command_and_no_badge_and_the_settin
     comfy.set("Headroom.Server.Off", False)
     comfy.reload()
     comfy.page.locator(TAB_BUTTON).wait_for()
+
+
+def test_one_button_saves_a_bug_report_with_the_page_s_part_and_without_the_prompt(gpu, open_page):
+    prompt = sampling(seed=35)
+    prompt["2"]["inputs"]["text"] = "my grandmother"
+    comfy = open_page(gpu).load_prompt(prompt)
+    run = comfy.run()
+    panel = comfy.open_panel()
+    with comfy.page.expect_download() as download:
+        panel.get_by_role("button", name="Save a bug report").click()
+    text = Path(download.value.path()).read_text(encoding="utf-8")
+    report = json.loads(text)
+    assert download.value.suggested_filename == "headroom-bug-report.json"
+    assert report["runs"][0]["prompt_id"] == run["prompt_id"]
+    assert report["browser"]["settings"]["Headroom.Badges.Show"] is True
+    assert report["browser"]["frontend"].count(".") == 2
+    assert "grandmother" not in text
