@@ -3,7 +3,7 @@
     python benchmarks/rescue_capacity.py --comfyui PATH [--size PX] [--batch N]
 
 SD1.5 class from the loader to the saved picture, on the simulated GPU; each try begins on an empty
-device with an empty node cache. With rescue the graph holds no guard: it fails, and its second life
+device with an empty node cache. With rescue the graph holds no guard: it fails, and its rerun
 must complete. By hand there is an OOM Guard on the wires of MODEL, CLIP and VAE. The search narrows
 an interval to 2 %; the two may differ by 5 %.
 """

@@ -6,7 +6,7 @@ On the simulated GPU. None of the prompts holds a guard. Two clients queue their
 interrupted while they run; once the server is killed in the middle, and each client queues again
 what it has seen no result of. In the end every prompt must have ended in a success, or have been
 interrupted; have written its file exactly once; and the history must show the prompts in the order
-in which they were queued, every second life right after its first one.
+in which they were queued, every rerun right after its first one.
 """
 
 from __future__ import annotations

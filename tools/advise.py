@@ -1,8 +1,9 @@
 """`python dev.py advise WORKFLOW.json --into GIB --out FILE`: make a workflow fit a smaller GPU.
 
 Runs the workflow once on a server (or takes the record of a run that it has), asks for what is
-needed, puts that into the file and says what to expect. A workflow of the canvas stays one; an API
-prompt stays one. Needs only Python.
+needed, puts that into the prompt, writes it and says what to expect. What is written is an API
+prompt, which ComfyUI opens too; on the canvas the panel's Apply changes the workflow itself. Needs
+only Python.
 """
 
 import argparse
@@ -15,11 +16,8 @@ from .address import add_server
 from .client import Client, PromptFailed, failed
 from .errors import DevError
 from .jobs import read_prompt
-from .node_info import node_infos
 from .run import add_timeout, explained, follow
 from .settings import parse_setting, with_settings
-from .ui_edit import edited_workflow
-from .ui_prompt import is_workflow
 
 Json = dict[str, Any]
 MIB_OF_GIB = 1024
@@ -32,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--into", type=float, metavar="GIB",
                         help="apply only what is needed for a GPU of this size; without it, all")
     parser.add_argument("--out", type=Path, metavar="FILE",
-                        help="write the changed workflow there; without it nothing is written")
+                        help="write the changed workflow there, as an API prompt; without it "
+                             "nothing is written")
     add_server(parser)
     parser.add_argument("--record", metavar="PROMPT_ID",
                         help="a run of this workflow that the server still knows; without it, the "
@@ -64,7 +63,7 @@ def _advise(args: argparse.Namespace, client: Client) -> int:
     edits = [one for one in found if one["edit"] is not None]
     changed = advice.applied(prompt, edits)  # also shows that every edit fits
     if args.out is not None:
-        _write(args, client, edits, changed)
+        _write(args, edits, changed)
     return _verdict(args.into, run, found)
 
 
@@ -77,16 +76,9 @@ def _run(args: argparse.Namespace, client: Client, prompt: Json) -> str:
     return str(entry["prompt_id"])
 
 
-def _write(args: argparse.Namespace, client: Client, edits: list[Json], changed: Json) -> None:
-    data = json.loads(args.file.read_text(encoding="utf-8"))
-    if is_workflow(data):
-        infos = node_infos(client.get_json("/object_info"))
-        for one in edits:
-            data = edited_workflow(data, one["edit"], infos)
-    else:
-        data = changed
+def _write(args: argparse.Namespace, edits: list[Json], changed: Json) -> None:
     try:
-        args.out.write_text(json.dumps(data, indent=2, ensure_ascii=False), encoding="utf-8")
+        args.out.write_text(json.dumps(changed, indent=2, ensure_ascii=False), encoding="utf-8")
     except OSError as error:
         raise DevError(f"{args.out} cannot be written: {error.strerror}.") from error
     print(f"Written: {args.out}, with {len(edits)} changes.")

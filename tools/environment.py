@@ -7,7 +7,6 @@ clone with the same pins starts at once and changed pins get an environment of t
 import hashlib
 import json
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -51,24 +50,8 @@ def environment_folder(version: tuple[int, int] = sys.version_info[:2]) -> Path:
     """Where the environment for that Python and these pins is or will be."""
     files = (CONSTRAINTS, REQUIREMENTS, PACK_REQUIREMENTS)
     texts = [_without_comments(path.read_text(encoding="utf-8")) for path in files] + [WHEEL]
-    if _other_pins(version).exists():
-        texts[0] = pins(version)
     system = f"{sys.platform}-{platform.machine()}"
     return cache_home() / f"env-{environment_key(texts, version, system)}"
-
-
-def pins(version: tuple[int, int]) -> str:
-    """constraints.txt, with the pins of a file for that Python in the place of its own."""
-    other = _other_pins(version)
-    own = _without_comments(other.read_text(encoding="utf-8")) if other.exists() else ""
-    replaced = re.findall(r"^[\w-]+", own, re.MULTILINE)
-    text = _without_comments(CONSTRAINTS.read_text(encoding="utf-8"))
-    kept = [line for line in text.splitlines() if re.split("==", line)[0] not in replaced]
-    return "\n".join([*kept, *own.splitlines()])
-
-
-def _other_pins(version: tuple[int, int]) -> Path:
-    return HERE / f"constraints-{version[0]}.{version[1]}.txt"
 
 
 def _without_comments(text: str) -> str:
@@ -104,14 +87,12 @@ def _build(folder: Path, python: Path, version: tuple[int, int]) -> None:
     if not version_of(interpreter(folder)):
         shutil.rmtree(folder, ignore_errors=True)
         run_uv(["venv", "--python", python, folder], "making of the environment")
-    constraints = folder / "headroom-constraints.txt"
-    constraints.write_text(pins(version), encoding="utf-8")
     files = (floor_tree(pip_python()) / "requirements.txt", PACK_REQUIREMENTS, REQUIREMENTS)
     words = [word for file in files for word in ("-r", str(file))]
     # Compiled once: a process that imports PyTorch would take 7 s more, each time where
     # PYTHONDONTWRITEBYTECODE is set.
     run_uv(["pip", "install", "--compile-bytecode", "--python", interpreter(folder),
-            "--constraint", constraints, *ESSENTIALS, *words],
+            "--constraint", CONSTRAINTS, *ESSENTIALS, *words],
            "installation of PyTorch and of ComfyUI's requirements")
     marker = {"python": name, "comfyui": WHEEL}
     (folder / COMPLETE).write_text(json.dumps(marker), encoding="utf-8")

@@ -60,7 +60,7 @@ def transformer(seed: int = 1, size: int = 128) -> Graph:
 
 @dataclass
 class Lives:
-    """The history entries of a prompt's first and second life; the second None without one."""
+    """The history entries of a prompt's first run and its rerun; the second None without one."""
 
     first_id: str
     first: dict[str, Any]
@@ -77,7 +77,7 @@ class Lives:
 
     @property
     def finished(self) -> set[str]:
-        """The nodes that had finished in the first life."""
+        """The nodes that had finished in the first run."""
         messages = dict(self.first["status"]["messages"])
         error = messages.get("execution_error", {})
         return set(error.get("executed", [])) | cached_nodes(self.first)
@@ -88,7 +88,7 @@ class Lives:
 
     @property
     def cached(self) -> set[str]:
-        """The nodes that came from the cache in the second life."""
+        """The nodes that came from the cache in the rerun."""
         return cached_nodes(self.second) if self.second is not None else set()
 
 
@@ -96,7 +96,7 @@ def live(
     client: Client, prompt: Mapping[str, Any], extra_data: Mapping[str, Any] | None = RESCUE,
     timeout: float = 600.0,
 ) -> Lives:
-    """Run a prompt, and its second life if it gets one."""
+    """Run a prompt, and its rerun if it gets one."""
     first_id = client.queue(prompt, extra_data=extra_data)
     lives = Lives(first_id, client.wait(first_id, timeout))
     second_id = client.get_json(f"/headroom/runs/{first_id}")["rescued_as"]

@@ -119,6 +119,8 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 def main() -> None:
     hooks = {KITCHEN: _without_kernels, "torch": _without_large_work}
     sys.meta_path.insert(0, _AfterImport(hooks))
+    for name in sys.modules.keys() & hooks.keys():  # imported before this process was forked
+        hooks[name](sys.modules[name])
     program = Path(sys.argv[1])
     script = program / "main.py" if program.is_dir() else program
     sys.argv = [str(script), *sys.argv[2:]]

@@ -20,6 +20,7 @@ class SimServer:
         self.server = server
         self.client: Any = server.client()
         self.capacity_mib = capacity_mib
+        self.may_stay_bytes = 0
 
     @property
     def url(self) -> str:
@@ -95,8 +96,8 @@ class SimServer:
         return figures
 
     def is_empty(self, figures: Figures) -> bool:
-        """Whether no tensor is on the device."""
-        return not figures.live_blocks
+        """Whether no tensor is on the device but those of other packs that may stay."""
+        return figures.allocated_bytes <= self.may_stay_bytes
 
     def _free_is_pending(self) -> bool:
         return bool(self.client.get_json(f"{self.prefix}/pending")["free"])

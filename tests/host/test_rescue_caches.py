@@ -1,4 +1,4 @@
-"""A second life under every way in which ComfyUI keeps results."""
+"""A rerun under every way in which ComfyUI keeps results."""
 
 import pytest
 from support.oom import PACK

@@ -1,4 +1,4 @@
-"""Who decides that a prompt gets a second life, and who is told."""
+"""Who decides that a prompt gets a rerun, and who is told."""
 
 import io
 import json

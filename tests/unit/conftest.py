@@ -5,7 +5,13 @@ import torch
 from support.blocks import Block
 from support.recorder import Probe
 
-from headroom.base import private_file
+from headroom.base import environment, private_file
+
+
+@pytest.fixture(autouse=True)
+def told_nothing_yet(monkeypatch):
+    """What is told once is told in each test."""
+    monkeypatch.setattr(environment, "_told", set())
 
 
 @pytest.fixture

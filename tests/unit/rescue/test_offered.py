@@ -25,13 +25,13 @@ def test_offering_queues_nothing_until_it_is_asked_for(bench):
         bench.rescue.ask("a")
 
 
-def test_a_second_life_that_was_deleted_before_it_ran_can_be_asked_for_again(bench):
+def test_a_rerun_that_was_deleted_before_it_ran_can_be_asked_for_again(bench):
     bench.fail()
     bench.host.queued.clear()
     assert bench.rescue.ask("a")["prompt_id"] == bench.only_queued[1]
 
 
-def test_a_second_life_that_ran_is_the_only_one_even_if_the_history_is_cleared(bench):
+def test_a_rerun_that_ran_is_the_only_one_even_if_the_history_is_cleared(bench):
     bench.fail()
     item = bench.only_queued
     bench.begin(item[1], item[2])

@@ -1,4 +1,4 @@
-"""When a prompt gets its second life, and what is queued then."""
+"""When a prompt gets its rerun, and what is queued then."""
 
 import pytest
 import torch
@@ -70,13 +70,13 @@ def test_what_is_told_has_keys_and_figures_for_pages_in_other_languages(bench):
     assert failed["values"]["asked"] == {"key": "rescue_asked", "values": {"asked_mib": 1536.0}}
     new_id, prompt = bench.only_queued[1:3]
     bench.begin(new_id, prompt)
-    assert bench.rescue.about_first_life().values["failed"].key == "rescue_failed"
+    assert bench.rescue.about_first_run().values["failed"].key == "rescue_failed"
     bench.end(failed="3")
     twice = bench.host.events[-1][1]["failure"]["said"]
     assert [twice["values"][name]["key"] for name in ("now", "before")] == ["rescue_failed"] * 2
 
 
-def test_everything_is_unloaded_before_a_second_life_and_only_then(bench):
+def test_everything_is_unloaded_before_a_rerun_and_only_then(bench):
     bench.fail()
     assert bench.purged == []
     item = bench.only_queued
@@ -87,19 +87,19 @@ def test_everything_is_unloaded_before_a_second_life_and_only_then(bench):
     assert bench.purged == [False]
 
 
-def test_before_a_second_life_after_ram_ran_out_ram_is_freed_too(bench):
+def test_before_a_rerun_after_ram_ran_out_ram_is_freed_too(bench):
     bench.fail(error=MemoryError("not enough memory"))
     bench.begin(bench.only_queued[1])
     assert bench.purged == [True]
 
 
-def test_a_second_life_that_fails_is_the_end_and_its_text_names_both(bench):
+def test_a_rerun_that_fails_is_the_end_and_its_text_names_both(bench):
     bench.fail()
     new_id, prompt = bench.only_queued[1:3]
     bench.host.queued.clear()
-    assert bench.rescue.about_first_life() == ""
+    assert bench.rescue.about_first_run() == ""
     bench.begin(new_id, prompt)
-    assert "second try of prompt a: Hi-res (node 2)" in bench.rescue.about_first_life()
+    assert "second try of prompt a: Hi-res (node 2)" in bench.rescue.about_first_run()
     bench.end(failed="3")
     assert bench.host.queued == []
     text = bench.host.events[-1][1]["failure"]["text"]

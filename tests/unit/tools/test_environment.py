@@ -202,19 +202,6 @@ def test_a_newest_comfyui_that_was_here_and_is_gone_fails_the_tests(tmp_path, mo
     assert comfyui.newest_tree({}) is None
 
 
-def test_a_python_with_other_pins_has_them_in_the_place_of_the_usual_ones_and_nobody_else_has(
-    tmp_path, monkeypatch
-):
-    before = environment.environment_folder((3, 11))
-    (tmp_path / "constraints-3.9.txt").write_text("# why\nhypothesis==1.0\nextra==2\n")
-    monkeypatch.setattr(environment, "HERE", tmp_path)
-    assert environment.environment_folder((3, 11)) == before
-    usual = environment.pins((3, 11)).splitlines()
-    lines = [line for line in usual if not line.startswith("hypothesis==")]
-    assert environment.pins((3, 9)).splitlines() == [*lines, "hypothesis==1.0", "extra==2"]
-    assert len(usual) == len(lines) + 1
-
-
 def test_uv_looks_for_packages_where_pip_is_told_to():
     assert uv.settings([
         "global.index-url='https://mirror.example/simple'", ":env:.cert='/c.crt'", "x.timeout='9'",

@@ -3,12 +3,11 @@
 import json
 
 import pytest
-from support.saved import INFOS, OBJECT_INFO, PROMPT, folded, node_of, saved
+from support.saved import INFOS, PROMPT, folded, node_of, saved
 
 from tools.errors import DevError
 from tools.jobs import read_prompt
 from tools.node_info import node_infos
-from tools.ui_edit import edited_workflow
 from tools.ui_prompt import BYPASSED, MUTED, api_prompt
 
 LABEL = {"id": 70, "type": "Label (rgthree)", "properties": {"fontSize": 20}, "inputs": [],
@@ -127,30 +126,6 @@ def test_what_sends_nothing_needs_no_export(node):
     assert {key: prompt[key] for key in PROMPT} == PROMPT
 
 
-# ---------------------------------------------------- edits
-
-
-GUARD = {"HeadroomOOMGuard": {"input": {"required": {"model": ["*"]}}, "output": ["*"]}}
-
-
-def test_a_guard_covers_all_that_get_a_value_by_its_name():
-    workflow = without_wire(saved())
-    sample = node_of(workflow, "Sample")
-    workflow["nodes"] += [
-        {**sample, "id": 62, "inputs": [{"name": "model", "type": "MODEL", "link": 64}],
-         "outputs": [{"name": "latent", "type": "LATENT", "links": []}]},
-        {**node_of(workflow, "GetNode"), "id": 63,
-         "outputs": [{"name": "MODEL", "type": "MODEL", "links": [64]}]}]
-    workflow["links"].append([64, 63, 0, 62, 0, "MODEL"])
-    step = {"op": "insert", "ref": "a", "class_type": "HeadroomOOMGuard", "out": 0,
-            "from": ["2", 0], "through": "model", "to": [["4", "model"], ["62", "model"]]}
-    infos = node_infos({**OBJECT_INFO, **GUARD})
-    prompt = api_prompt(edited_workflow(workflow, {"steps": [step]}, infos), infos)
-    [guard] = [key for key, node in prompt.items() if node["class_type"] == "HeadroomOOMGuard"]
-    assert prompt[guard]["inputs"]["model"] == ["2", 0]
-    assert prompt["4"]["inputs"]["model"] == prompt["62"]["inputs"]["model"] == [guard, 0]
-
-
 # ---------------------------------------------------- values that the page alone knows
 
 
@@ -196,18 +171,6 @@ def test_names_saved_with_the_values_go_before_their_places():
     wanted = {"width": 64, "boxes": {"__value__": []}, "seed": 3}  # a plain list would be a wire
     assert inputs_of("Boxes", [3, [], 64], widgets_values_named=named) == wanted
     assert inputs_of("Boxes", [64, [], 3, "fixed"]) == wanted
-
-
-@pytest.mark.parametrize("values, wanted", [
-    ([64, [{"x": 1}], 3, "randomize"], [64, [{"x": 1}], 9, "randomize"]),
-    ([64, []], [64, [], 9, None]),
-    ({"seed": 3, "crf": 19}, {"seed": 9, "crf": 19}),
-])
-def test_setting_a_value_leaves_the_others_as_they_are(values, wanted):
-    node = {"id": 1, "type": "Boxes", "widgets_values": values, "widgets_values_named": {"seed": 3}}
-    edit = {"steps": [{"op": "set", "node": "1", "input": "seed", "value": 9}]}
-    [changed] = edited_workflow({"nodes": [node]}, edit, PAGE)["nodes"]
-    assert changed["widgets_values"] == wanted and changed["widgets_values_named"] == {"seed": 9}
 
 
 def test_what_the_page_makes_when_it_queues_needs_an_export(tmp_path):
