@@ -2,10 +2,10 @@
 
 from comfy_api.latest import ComfyExtension, io
 
-from .headroom.start import start
+from .headroom.start import start, turned_off
 from .nodes import NODES
 
-WEB_DIRECTORY = "./js"
+WEB_DIRECTORY = None if turned_off() else "./js"
 
 
 class HeadroomExtension(ComfyExtension):

@@ -1,12 +1,17 @@
-"""Start what runs beside the nodes in a ComfyUI server: the recorder and the HTTP routes."""
+"""Start what runs beside the nodes in a ComfyUI server: the recorder and the HTTP routes.
+
+Turned off (HEADROOM_OFF=1, or its setting) nothing runs beside them, and our routes are not there.
+"""
 
 import logging
+import os
 from collections.abc import Callable
 from functools import partial
 
 from .advise.advisor import Advisor, use_advisor
 from .api.gate import Gate
 from .base import garbage
+from .base.environment import word_of
 from .guard import left_out
 from .host import features
 from .host.adapter import host_registry, is_in_comfyui
@@ -18,6 +23,16 @@ from .record.run import Run
 from .rescue.lookout import Lookout, no_lookout
 
 log = logging.getLogger("headroom")
+
+OFF_VARIABLE = "HEADROOM_OFF"
+OFF_SETTING = "Headroom.Server.Off"
+
+
+def turned_off() -> bool | None:
+    """Return whether the server's environment turns everything but the nodes off; None: not said.
+    """
+    word = word_of(os.environ, OFF_VARIABLE, ("0", "1"))
+    return None if word is None else word == "1"
 
 
 def start() -> None:
@@ -41,6 +56,10 @@ def _start() -> None:
     from .host import server as host_server
 
     if not host_server.has_server():
+        return
+    off = turned_off()
+    if off or (off is None and host_server.settings_of_the_only_user().get(OFF_SETTING) is True):
+        log.info("[Headroom] turned off: the nodes, and nothing else")
         return
     from .api.gauges import gauges
     from .api.idle import Idle, IdleRelease
@@ -76,7 +95,7 @@ def _start() -> None:
     )
     advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts)
     routes = Routes(recorder, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
-                    advisor.more_of, peaks)
+                    advisor.more_of, peaks, {"comfyui": features.comfyui_version()})
     attach = _listen(recorder, host_server.is_running, error_is_handled, prompt_has_ended)
 
     def prompt_is_posted() -> None:

@@ -9,9 +9,10 @@ import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
 import { oomMessage } from "./lib/happened.js";
 import { createHttp, finishedRun, messageOf, reasonText } from "./lib/http.js";
 import { createPanel } from "./lib/panel.js";
+import { saveReport } from "./lib/bug_report.js";
 import { createRescue } from "./lib/rescue.js";
 import { reportText } from "./lib/said.js";
-import { applyDefaults, REFRESH_SECONDS, settings, SHOW_BADGES, showNoChoice, widen } from "./lib/settings.js";
+import { applyDefaults, OFF, REFRESH_SECONDS, settings, SHOW_BADGES, showNoChoice, widen } from "./lib/settings.js";
 import { translateCommands, translateNodes, translateSettings, translateSlots } from "./lib/translate.js";
 import { CannotApply } from "./lib/wires.js";
 import { fill, wordsFor } from "./lib/words.js";
@@ -47,6 +48,10 @@ const panel = createPanel({
   purge,
   apply,
   rescue: rescue.ask,
+  save: (report) => saveReport(report, {
+    frontend: frontend.version(),
+    settings: Object.fromEntries(settings(showBadges).map(({ id }) => [id, setting(id)])),
+  }),
 });
 
 async function purge() {
@@ -186,6 +191,8 @@ async function ownTexts() {
 }
 
 const texts = await ownTexts();
+/** Turned off, only the nodes' words and starting values, and the setting that turns it on again. */
+const off = setting(OFF) === true;
 const commands = [
   { id: PURGE, label: "Purge VRAM (Headroom)", menubarLabel: "Purge VRAM", icon: "pi pi-gauge", function: purge },
   {
@@ -199,9 +206,10 @@ const commands = [
 app.registerExtension({
   name: "Headroom",
   settings: translateSettings(settings(showBadges), texts),
-  commands: translateCommands(commands, texts),
-  menuCommands: [{ path: ["Edit"], commands: [PURGE] }],
+  commands: off ? [] : translateCommands(commands, texts),
+  menuCommands: off ? [] : [{ path: ["Edit"], commands: [PURGE] }],
   setup() {
+    if (off) return;
     addStyles();
     app.extensionManager.registerSidebarTab(tab);
     api.addEventListener("execution_start", ({ detail }) => {
@@ -220,7 +228,7 @@ app.registerExtension({
     widen(node);
     showNoChoice(node);
     applyDefaults(node, setting);
-    addBadge(node);
+    if (!off) addBadge(node);
   },
   afterConfigureGraph() {
     badges.update(false);

@@ -13,7 +13,7 @@ NOTHING = "-"
 
 def report(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
     """The whole text; `facts` are those of `tools.fit`."""
-    parts = [_head(facts), cards(trials), peaks(trials), added(trials, facts)]
+    parts = [_head(facts), cards(trials), largest(trials), peaks(trials), added(trials, facts)]
     more = (copied(trials, facts["room_copied_mib"]), _stops(trials, facts["comfyui"]),
             _applied(trials))
     parts += [text for text in more if text]
@@ -54,6 +54,16 @@ def _left(rows: Sequence[Sequence[str]]) -> str:
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
              for row in rows]
     return "\n".join([lines[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *lines[1:]])
+
+
+def largest(trials: Sequence[Trial]) -> str:
+    """The peak of the whole run on every card and way; "-" where it did not end."""
+    found = {(trial.card_gib, trial.way): trial.peak_mib for trial in trials
+             if trial.verdict.word in ("resident", "streams")}
+    sizes = list(dict.fromkeys(trial.card_gib for trial in trials))
+    rows = [["largest peak, MiB", *(f"{gib:g} GiB" for gib in sizes)]]
+    rows += [[way, *(_mib(found.get((gib, way))) for gib in sizes)] for way in ways(trials)]
+    return render(rows)
 
 
 def peaks(trials: Sequence[Trial]) -> str:

@@ -69,6 +69,7 @@ class ComfyServer:
     models_dir: Path | None = None
     port: int = 0
     pack: Path | None = PACK_ROOT
+    pack_name: str = PACK_NAME  # of its folder in custom_nodes
     start_timeout: float = 300.0
     start_with: Callable[..., subprocess.Popen[bytes]] = start_process
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
@@ -183,7 +184,7 @@ class ComfyServer:
             (self.base_dir / name).mkdir(parents=True, exist_ok=True)
         custom_nodes = self.base_dir / "custom_nodes"
         if self.pack is not None:
-            link_folder(custom_nodes / PACK_NAME, self.pack)
+            link_folder(custom_nodes / self.pack_name, self.pack)
         for folder in self.packs:
             link_folder(custom_nodes / folder.name, folder)
         if self.models_dir is not None:

@@ -59,8 +59,9 @@ def _page(collect: Callable[[], Any]) -> "_Page":
         import prometheus_client
     except ImportError as error:
         raise Refused(said("refused_no_metrics", (
-            "Metrics need the Python package prometheus-client, which is not installed: install "
-            "the requirements of Headroom and start ComfyUI again."
+            "Metrics need the Python package prometheus-client, which is not installed: run "
+            "`python -m pip install prometheus-client` with the Python that ComfyUI runs with, and "
+            "start ComfyUI again."
         ))) from error
     return _Page(prometheus_client, collect)
 

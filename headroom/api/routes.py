@@ -21,6 +21,7 @@ from ..models.loaded import loaded_models, patchers_named
 from ..record.highest import HeldPeaks
 from ..record.recorder import NO_RECORD, Recorder
 from .answers import Answer, answered, as_json, body_of
+from .bug_report import RUNS, bug_report
 from .gate import Gate
 from .ready import readiness
 from .requests import (
@@ -53,7 +54,7 @@ class Routes:
 
     `queue_lengths` gives how many prompts run and wait, `rescue(prompt_id)` queues one again,
     `advice(prompt_id, GiB)` says what to change in it, and `more_of(prompt_id)` gives what else
-    belongs into its record.
+    belongs into its record. `versions` of the host go into a bug report.
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class Routes:
         rescue: Callable[[str], Any], metrics: Page,
         advice: Callable[[str, float | None], list[dict[str, Any]]],
         more_of: Callable[[str], dict[str, Any]], peaks: HeldPeaks,
+        versions: Mapping[str, str] | None = None,
     ) -> None:
+        self._versions = versions or {}
         self._recorder = recorder
         self._gate = gate
         self._queue_lengths = queue_lengths
@@ -82,6 +85,7 @@ class Routes:
             ("GET", "/headroom/runs/{prompt_id}/advice", self.advice),
             ("GET", "/headroom/ready", self.ready),
             ("GET", "/headroom/metrics", self.metrics),
+            ("GET", "/headroom/bug-report", self.bug_report),
             ("POST", "/headroom/purge", self.purge),
             ("POST", "/headroom/offload", self.offload),
             ("POST", "/headroom/rescue", self.rescue),
@@ -107,6 +111,9 @@ class Routes:
 
     async def metrics(self, request: web.Request) -> web.Response:
         return await self._read(self._page)
+
+    async def bug_report(self, request: web.Request) -> web.Response:
+        return await self._read(self._bug_report)
 
     async def purge(self, request: web.Request) -> web.Response:
         return await answered(self._act(request, purge_request, _purge))
@@ -154,12 +161,19 @@ class Routes:
     # ---------------------------------------------------- in a thread
 
     def _memory(self) -> Answer:
+        return as_json(self._memory_now())
+
+    def _bug_report(self) -> Answer:
+        runs = map(self._with_more, self._recorder.runs(RUNS))
+        return as_json(bug_report(self._versions, self._memory_now(), runs))
+
+    def _memory_now(self) -> dict[str, Any]:
         busy = sum(self._queue_lengths()) > 0
         now = snapshot()
         found = memory_answer(now, loaded_models(), busy)
         peaks = self._peaks.as_json(now, self._recorder)
-        return as_json({**found, "reserve_mib": reserve_mib(), "peaks": peaks,
-                        "lost": [{"text": text, "said": said_json(text)} for text in losses()]})
+        return {**found, "reserve_mib": reserve_mib(), "peaks": peaks,
+                "lost": [{"text": text, "said": said_json(text)} for text in losses()]}
 
     def _peaks_from_now(self) -> Answer:
         self._recorder.catch_up()

@@ -29,7 +29,7 @@ def guard_model(patcher: Any, options: GuardOptions, guard: Any) -> Any:
     """Return a clone of a MODEL whose sampling recovers from out-of-memory errors.
 
     Guarding a guarded model, or a clone of one, replaces the guard. While nothing fails the results
-    are the very same, and a step costs 0.3 ms of CPU time more (`benchmarks/oom_overhead.py`, on a
+    are the very same, and a step costs 0.2 ms of CPU time more (`benchmarks/oom_overhead.py`, on a
     virtual machine with two cores).
     """
     own = _Guard(options, guard)

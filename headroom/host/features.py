@@ -72,12 +72,13 @@ def losses() -> list[Said]:
 def _sentence(lacking: list[str], loss: Said) -> Said:
     names = list(dict.fromkeys(name.partition("(")[0] for name in lacking))
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    symbols, version = ", ".join(names[:SHOWN]) + more, _version()
+    symbols, version = ", ".join(names[:SHOWN]) + more, comfyui_version()
     text = f"ComfyUI {version} has no {symbols}, or another one than Headroom knows: {loss}"
     return said("host_lacks", text, version=version, symbols=symbols, loss=loss)
 
 
-def _version() -> str:
+def comfyui_version() -> str:
+    """Return what the running ComfyUI calls its version."""
     try:
         return str(importlib.import_module("comfyui_version").__version__)
     except (ImportError, AttributeError):

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from typing import Any
@@ -99,9 +99,25 @@ def before_prompt_is_validated(change: Callable[[Any, dict[str, Any]], Any]) -> 
 
 def browser_settings() -> dict[str, Any]:
     """Return what the user whose prompt is being posted has set in the browser; may read a file."""
-    manager = getattr(PromptServer.instance, "user_manager", None)
     request = _posting.get()
-    if manager is None or request is None:
+    return {} if request is None else _settings_of(request)
+
+
+def settings_of_the_only_user() -> dict[str, Any]:
+    """Return what is set in the browser; nothing where ComfyUI keeps several users. Reads a file.
+    """
+    return _settings_of(_FromNobody())
+
+
+class _FromNobody:
+    """Stands for a request that names no user."""
+
+    headers: Mapping[str, str] = {}
+
+
+def _settings_of(request: Any) -> dict[str, Any]:
+    manager = getattr(PromptServer.instance, "user_manager", None)
+    if manager is None:
         return {}
     try:
         return dict(manager.settings.get_settings(request))

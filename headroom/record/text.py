@@ -17,7 +17,10 @@ _OUTCOMES = {None: said("oom_tried", "being tried again"), True: said("oom_helpe
              False: said("oom_not_enough", "not enough yet")}
 _STATUS = {"success": "run_success", "error": "run_error", "interrupted": "run_interrupted",
            "running": "node_running", "failed": "node_failed", "stopped": "node_stopped"}
-NOT_RECORDED = "Nothing was recorded: this node needs a ComfyUI server that runs the prompt."
+NOT_RECORDED = (
+    "Nothing was recorded: this node needs a ComfyUI server that runs the prompt, with Headroom "
+    "not turned off."
+)
 
 
 def running_record() -> dict[str, Any] | None:

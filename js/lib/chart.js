@@ -143,13 +143,14 @@ function marks(run, whole, width, top, words) {
   return [...acts, ...oom];
 }
 
+/** Its arrow stands on the bands: above, it would hide the name of the first curve. */
 function mark(kind, x, top, text) {
   return svg(
     `g.headroom-mark-${kind}`,
     {},
     svg("title", {}, text),
-    svg("line", { x1: x, x2: x, y1: 6, y2: top }),
-    svg("path", { d: `M${x - 5} 1L${x + 5} 1L${x} 9Z` }),
+    svg("line", { x1: x, x2: x, y1: GAP, y2: top }),
+    svg("path", { d: `M${x - 5} ${top - 9}L${x + 5} ${top - 9}L${x} ${top - 1}Z` }),
   );
 }
 

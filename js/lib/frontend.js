@@ -28,6 +28,8 @@ export function createFrontend(app, page) {
     /** The tab as the frontend keeps it, which is reactive; ours where it keeps none. */
     tabOf: (tab) => manager().getSidebarTabs?.().find((known) => known.id === tab.id) ?? tab,
 
+    version: () => String(page.__COMFYUI_FRONTEND_VERSION__ ?? "unknown"),
+
     /** The file of the workflow on the canvas; "" where that is not told. */
     workflowPath: () => manager().workflow?.activeWorkflow?.path ?? "",
 

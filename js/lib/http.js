@@ -62,6 +62,7 @@ export function createHttp(fetchApi) {
     rescue: (promptId) => post("/headroom/rescue", { prompt_id: promptId }),
     reserve: (amount) => post("/headroom/reserve", { mib: amount }),
     resetPeaks: () => post("/headroom/peaks", {}),
+    bugReport: () => answer("/headroom/bug-report"),
     offload: (model) => post("/headroom/offload", { model }),
   };
 }

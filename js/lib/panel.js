@@ -14,9 +14,9 @@ const RUNS_LISTED = 20;
  * routes, `words()` the texts, `interval()` the seconds between two questions, `pickNode(node)`
  * finds a node on the canvas, `notify(severity, summary, detail)` shows a message,
  * `apply(advice, run)` puts pieces of advice on a run into the workflow, `rescue(id)` queues a
- * prompt again that ran out of memory.
+ * prompt again that ran out of memory, `save(report)` gives a bug report to the user as a file.
  */
-export function createPanel({ http, words, interval, pickNode, notify, purge, apply, rescue }) {
+export function createPanel({ http, words, interval, pickNode, notify, purge, apply, rescue, save }) {
   /** @type {PanelState} */
   const state = { memory: null, runs: [], run: null, advice: { of: null, items: [] }, chosen: null, sort: null, trouble: null, report: null };
   /** @type {ReturnType<typeof createView> | null} */
@@ -143,6 +143,14 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
         notify("warn", words().heldReset, sentence(error));
       }
       await poll.wake();
+    },
+
+    async saveBugReport() {
+      try {
+        save(await http.bugReport());
+      } catch (error) {
+        notify("warn", words().bugReport, sentence(error));
+      }
     },
 
     /** `purge()` has told the user what did not work, and then gives null. */

@@ -25,7 +25,7 @@ export function createView(container, { state, words, sorting, actions }) {
   /** The whole panel in the user's language, with nothing in its parts yet. */
   function build() {
     const now = words();
-    const built = panelParts(now, pressPurge);
+    const built = panelParts(now, pressPurge, actions.saveBugReport);
     drawn.clear();
     container.replaceChildren(built.root);
     resize.disconnect();
@@ -117,8 +117,9 @@ export function createView(container, { state, words, sorting, actions }) {
  * The panel's root, and the parts of it that are drawn again by their names.
  * @param {Words} texts
  * @param {() => void} onPurge
+ * @param {() => void} onBugReport
  */
-function panelParts(texts, onPurge) {
+function panelParts(texts, onPurge, onBugReport) {
   const parts = {
     purge: h("button.headroom-button.headroom-primary", { type: "button", onclick: onPurge }),
     error: h("div.headroom-error", { role: "status" }),
@@ -144,6 +145,7 @@ function panelParts(texts, onPurge) {
     section(texts.memory, memory, held, reserve),
     section(texts.loadedModels, models),
     section(texts.runs, picker, h("div.headroom-stack", {}, run, nodes, actions)),
+    h("button.headroom-button.headroom-bug", { type: "button", title: texts.bugReportTip, onclick: onBugReport }, texts.bugReport),
   );
   return { root, parts };
 }

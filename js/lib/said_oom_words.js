@@ -103,7 +103,7 @@ export const SAID_OOM_ZH = {
   refused_unknown: "找不到这个任务：它不在 ComfyUI 的历史记录中。",
   refused_other_error: "这个任务不是因内存不足而失败的。",
   refused_no_reserve: "此 ComfyUI 不能在运行中预留显存：这需要动态显存和 comfy-aimdo 0.6 或更高版本；请改用 --reserve-vram 启动。",
-  refused_no_metrics: "监控指标需要 Python 包 prometheus-client，但它没有安装：请安装 Headroom 的依赖，然后重新启动 ComfyUI。",
+  refused_no_metrics: "监控指标需要 Python 包 prometheus-client，但它没有安装：请用运行 ComfyUI 的 Python 执行 `python -m pip install prometheus-client`，然后重新启动 ComfyUI。",
   no_record: "没有这个任务的记录：它还没有开始，或早于所保留的最近几次运行。",
   expected_gib: "大小应以 GiB 为单位，如 8 或 7.5，大于 0 且小于 10000，但给出的是 {given}。",
   expected_less_reserve: "最多可预留 {most_mib}，即最大设备的全部显存，但给出的是 {given_mib}。",

@@ -4,6 +4,7 @@ import { rescueSettings } from "./rescue.js";
 
 export const SHOW_BADGES = "Headroom.Badges.Show";
 export const REFRESH_SECONDS = "Headroom.Panel.RefreshSeconds";
+export const OFF = "Headroom.Server.Off";
 
 /** Settings that give a new node another starting value: [setting, node class, widget, …]. */
 const DEFAULTS = [
@@ -45,6 +46,14 @@ export function settings(onBadges) {
       type: "number",
       attrs: { min: 0, max: 10080, step: 1 },
       defaultValue: 0,
+    },
+    {
+      id: OFF,
+      category: ["Headroom", "Server", "Off"],
+      name: "Only the nodes: no panel, badges, records and reruns",
+      tooltip: "Then start ComfyUI again and load the page anew. HEADROOM_OFF in the server's environment wins.",
+      type: "boolean",
+      defaultValue: false,
     },
     ...DEFAULTS.map(defaultSetting),
   ];

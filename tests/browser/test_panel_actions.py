@@ -1,6 +1,10 @@
 """What the panel's buttons, the command and a key of the user's do on the server."""
 
+import json
+from pathlib import Path
+
 import pytest
+from support.browser import TAB_BUTTON
 from support.canvas_history import FRAME
 from support.prompts import sampling
 
@@ -74,3 +78,38 @@ def test_while_a_prompt_runs_purge_and_offload_cannot_be_pressed(gpu, open_page)
                                        " && !panel.querySelector('[data-model] button:enabled')"))
     comfy.until(lambda: not comfy.get("/headroom/memory")["busy"], timeout=240)
     comfy.until(lambda: panel.locator(".headroom-primary").is_enabled())
+
+
+def test_turned_off_the_page_has_no_panel_no_command_and_no_badge_and_the_setting_to_undo_it(
+    gpu, open_page
+):
+    comfy = open_page(gpu, Headroom__Server__Off=True).load_prompt(sampling(seed=34))
+    asked = []
+    comfy.page.on("request", lambda request: asked.append(request.url))
+    comfy.run()
+    comfy.page.evaluate(FRAME)
+    assert comfy.page.locator(TAB_BUTTON).count() == 0
+    commands = comfy.page.evaluate("() => app.extensionManager.command.commands.map(c => c.id)")
+    assert [name for name in commands if name.startswith("Headroom")] == []
+    assert not any(comfy.badges().values())
+    assert [url for url in asked if "/headroom/" in url.split("/extensions/")[0]] == []
+    comfy.set("Headroom.Server.Off", False)
+    comfy.reload()
+    comfy.page.locator(TAB_BUTTON).wait_for()
+
+
+def test_one_button_saves_a_bug_report_with_the_page_s_part_and_without_the_prompt(gpu, open_page):
+    prompt = sampling(seed=35)
+    prompt["2"]["inputs"]["text"] = "my grandmother"
+    comfy = open_page(gpu).load_prompt(prompt)
+    run = comfy.run()
+    panel = comfy.open_panel()
+    with comfy.page.expect_download() as download:
+        panel.get_by_role("button", name="Save a bug report").click()
+    text = Path(download.value.path()).read_text(encoding="utf-8")
+    report = json.loads(text)
+    assert download.value.suggested_filename == "headroom-bug-report.json"
+    assert report["runs"][0]["prompt_id"] == run["prompt_id"]
+    assert report["browser"]["settings"]["Headroom.Badges.Show"] is True
+    assert report["browser"]["frontend"].count(".") == 2
+    assert "grandmother" not in text

@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 import pytest
+from support.drawn import make_drawn_checkpoint, save_day
 from support.prompts import QUICKER, node, sampling
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
@@ -20,16 +21,33 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = os.environ.get("HEADROOM_PICTURES")
 WORKFLOWS = sorted((ROOT / "workflows").glob("*.json"))
 CAPACITY_MIB = 4096
-RESCUE_MIB, RESCUE_S = 220, 500
+RERUN_MIB, RERUN_S = 260, 500
 TOP_PIXELS = 120  # the menu and the messages of the frontend
 WIDTH, HEIGHT = 1500, 1240
 NARROW, LOW = 1080, 700  # pages whose pictures are read at the 830 pixels that GitHub gives them
 BELOW_THE_OFFER = 280
+TABS_PIXELS = 40  # the names of open workflows, which a film leaves out
 FAILING = ["KSampler", "VAE Decode", "Preview Image"]
 PLACES = {
     "1": (0, 0), "7": (0, 210), "2": (400, 0), "8": (530, 300), "3": (0, 520), "4": (870, 0),
     "5": (400, 560), "6": (870, 500),
 }
+# Sixteen pictures of a day come from one file, are encoded, sampled and decoded.
+DAY = "day.webp"
+DAY_PLACES = {
+    "1": [(0, 0), (240, 100)], "2": [(0, 150), (240, 120)], "7": [(0, 320), (240, 120)],
+    "3": [(0, 500), (240, 320)], "8": [(300, 500), (200, 50)], "4": [(540, 0), (240, 270)],
+    "5": [(820, 0), (170, 50)], "6": [(1020, 0), (430, 460)],
+}
+POINTER = """([x, y]) => {
+  const arrow = document.createElement("div");
+  arrow.id = "film-pointer";
+  arrow.innerHTML = `<svg width="26" height="34" viewBox="0 0 26 34"><path d="M2 2v24l6-6 4 10 5-2
+    -4-10h9z" fill="#fff" stroke="#000" stroke-width="2"/></svg>`;
+  Object.assign(arrow.style, { position: "fixed", left: `${x}px`, top: `${y}px`, zIndex: 99999,
+                               pointerEvents: "none" });
+  document.body.append(arrow);
+}"""
 # Every node drawn with its text at any zoom, and no messages of the frontend in the way.
 SETTINGS = {
     "Comfy__Minimap__Visible": False, "LiteGraph__Canvas__MinFontSizeForLOD": 0,
@@ -148,6 +166,18 @@ def test_picture_of_the_panel_after_a_recovered_run(gpu, open_page, folder, ligh
     save(comfy, folder / f"{name}.png")
 
 
+def day_prompt(checkpoint: str) -> dict:
+    """The pictures of a day through the whole of a sampling, as picture to picture."""
+    prompt = sampling(seed=120)
+    prompt["1"]["inputs"]["ckpt_name"] = checkpoint
+    prompt["3"] = node("LoadImage", image=DAY)
+    prompt["8"] = node("VAEEncode", pixels=["3", 0], vae=["1", 2])
+    prompt["7"] = node("CLIPTextEncode", clip=["1", 1], text="rain, people")
+    prompt["4"]["inputs"].update(
+        latent_image=["8", 0], negative=["7", 0], denoise=0.3, steps=2, cfg=1.0)
+    return prompt
+
+
 def quicker(workflow: dict) -> dict:
     for each in workflow["nodes"]:
         new = QUICKER.get(each["title"], [])
@@ -179,41 +209,85 @@ def test_picture_of_a_bundled_workflow(gpu, open_page, folder, path):
     save(comfy, folder / f"workflow-{path.stem}.png", clip=part)
 
 
-def test_picture_of_a_rescue(gpu, open_page, folder):
-    """Before: ComfyUI has stopped in red, with the offer. After: the pictures, with the panel.
+class Film:
+    """An animated picture of a page, a frame at a time."""
 
-    Nothing is made to fail: sixteen pictures at once do not fit on a GPU of RESCUE_MIB.
+    def __init__(self, page) -> None:
+        self.page, self.frames, self.milliseconds = page, [], []
+
+    def take(self, milliseconds: int) -> None:
+        """Show the page as it is now for so long; as long again where nothing has changed."""
+        from PIL import Image
+
+        view = self.page.viewport_size
+        part = {"x": 0, "y": TABS_PIXELS, "width": view["width"],
+                "height": view["height"] - TABS_PIXELS}
+        frame = Image.open(io.BytesIO(self.page.screenshot(clip=part))).convert("RGB")
+        if self.frames and frame.tobytes() == self.frames[-1].tobytes():
+            self.milliseconds[-1] += milliseconds
+            return
+        self.frames.append(frame)
+        self.milliseconds.append(milliseconds)
+
+    def point_at(self, place) -> None:
+        """Draw a pointer there: a page without a screen shows none."""
+        box = place.bounding_box()
+        at = [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2]
+        self.page.evaluate(POINTER, at)
+
+    def save(self, path: Path, quality: int = 62) -> None:
+        first, *others = self.frames
+        first.save(path, save_all=True, append_images=others, duration=self.milliseconds,
+                   loop=0, quality=quality, method=6)
+
+
+def test_moving_picture_of_a_rerun(gpu, open_page, folder):
+    """ComfyUI stops in red, with the offer; it is taken; the pictures come, with the panel.
+
+    Nothing is made to fail: sixteen pictures at once do not fit on a GPU of RERUN_MIB.
     """
+    base = gpu.server.base_dir
+    save_day(base / "input" / DAY, 16, 384)
+    made = make_drawn_checkpoint(base / "models", 2)
     comfy = open_page(gpu, **SETTINGS)
     comfy.page.set_viewport_size({"width": NARROW, "height": LOW})
-    prompt = {key: each for key, each in guarded_prompt(120).items() if key not in ("7", "8")}
-    prompt["4"]["inputs"].update(model=["1", 0], positive=["2", 0], negative=["2", 0])
-    prompt["3"]["inputs"].update(width=256, height=256, batch_size=16)
-    comfy.load_prompt(prompt)
+    comfy.load_prompt(day_prompt(made.name))
     comfy.page.evaluate(
         """places => {
           const workflow = app.graph.serialize();
-          for (const node of workflow.nodes) {
-            node.pos = places[node.id];
-            node.size = [Math.max(node.size[0], 230), node.size[1]];
-          }
+          for (const node of workflow.nodes) [node.pos, node.size] = places[node.id];
           return app.loadGraphData(workflow);
         }""",
-        {"1": (0, 0), "2": (380, 0), "3": (380, 330), "4": (830, 0), "5": (1180, 0),
-         "6": (1180, 120)},
+        DAY_PLACES,
     )
-    comfy.loaded(len(prompt))
-    gpu.set_capacity(RESCUE_MIB)
+    comfy.loaded(len(DAY_PLACES))
+    gpu.set_capacity(RERUN_MIB)
+    film = Film(comfy.page)
+    fit(comfy, 60, BELOW_THE_OFFER, FAILING)
+    film.take(1200)
     run = comfy.run()
     offer = comfy.page.locator(f"[data-offer='{run['prompt_id']}']")
     offer.wait_for()
+    film.take(2200)
     comfy.page.keyboard.press("Escape")
     fit(comfy, 60, BELOW_THE_OFFER, FAILING)
-    save(comfy, folder / "rescue-before.png")
-    offer.get_by_role("button").last.click()
-    second = comfy.until(lambda: comfy.get(f"/headroom/runs/{run['prompt_id']}")["rescued_as"])
-    comfy.until(lambda: comfy.get(f"/headroom/runs/{second}").get("status") == "success", RESCUE_S)
+    film.take(1800)
+    button = offer.get_by_role("button").last
+    film.point_at(button)
+    film.take(1300)
+    button.click()
+    comfy.page.evaluate("() => document.querySelector('#film-pointer').remove()")
+    rerun = comfy.until(lambda: comfy.get(f"/headroom/runs/{run['prompt_id']}")["rescued_as"])
+    before = len(film.frames)
+
+    def is_done() -> bool:
+        film.take(0)
+        return comfy.get(f"/headroom/runs/{rerun}").get("status") == "success"
+
+    comfy.until(is_done, RERUN_S)
+    film.milliseconds[before:] = [400] * (len(film.frames) - before)  # minutes, in seconds
     panel = comfy.open_panel()
-    panel.locator(f"[data-rescue='{second}']").wait_for()
+    panel.locator(f"[data-rescue='{rerun}']").wait_for()
     fit(comfy, beside(panel), only=FAILING)
-    save(comfy, folder / "rescue-after.png")
+    film.take(4500)
+    film.save(folder / "rerun.webp")

@@ -17,6 +17,7 @@ test("a frontend with none of it: no node, no badge, our own tab, no file, the w
   assert.equal(bare.tabOf(TAB), TAB);
   assert.equal(bare.workflowPath(), "");
   assert.equal(bare.growth(), 1.5);
+  assert.equal(bare.version(), "unknown");
 });
 
 test("a node without badges gets none", () => {

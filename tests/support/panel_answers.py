@@ -88,4 +88,5 @@ def answers() -> dict[str, Any]:
         f"/headroom/runs/{RUN_ID}/advice": ADVICE, f"/headroom/runs/{SECOND_ID}/advice": [],
         "/headroom/purge": REPORT, "/headroom/offload": REPORT, "/headroom/reserve": {},
         "/headroom/peaks": {}, "/headroom/rescue": {"prompt_id": "p3"},
+        "/headroom/bug-report": {"runs": []},
     }

@@ -19,7 +19,8 @@ PAGE = """<!doctype html><link rel="stylesheet" href="/js/headroom.css">
 <body style="margin: 0; background: #222; color: #ddd">
 <main id="panel" style="width: WIDTHpx"></main>
 <script>
-  window.told = []; window.picked = []; window.applied = []; window.locale = "LOCALE";
+  window.told = []; window.picked = []; window.applied = []; window.saved = [];
+  window.locale = "LOCALE";
   window.listeners = [];
   const own = EventTarget.prototype.addEventListener;
   EventTarget.prototype.addEventListener = function (type, listener, ...more) {
@@ -46,6 +47,7 @@ PAGE = """<!doctype html><link rel="stylesheet" href="/js/headroom.css">
     purge: () => http.purge(),
     apply: (advice) => applied.push(advice.map((item) => item.id)),
     rescue: rescue.ask,
+    save: (report) => saved.push(report),
   });
   rescue.setup();
   panel.mount(document.getElementById("panel"));

@@ -1,5 +1,6 @@
 """The package stands alone: without ComfyUI it imports, and imports little."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,34 @@ def test_nothing_heavy_comes_with_it():
     heavy = "{'matplotlib', 'transformers', 'diffusers', 'aiohttp', 'PIL'}"
     code = f"import headroom, sys; print(sorted({heavy} & set(sys.modules)))"
     assert run_python(code) == "[]"
+
+
+def packages_in(lines):
+    """{a package: the requirement without spaces and with one kind of quotes}."""
+    wanted = [line.split("#")[0].strip().replace('"', "'").replace(" ", "") for line in lines]
+    return {re.split(r"[><=;!~]", line)[0]: line for line in wanted if line}
+
+
+def test_what_the_registry_and_the_manager_install_is_the_same_and_never_torch():
+    tomllib = pytest.importorskip("tomllib", reason="a module of Python 3.11 and newer")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    listed = packages_in((ROOT / "requirements.txt").read_text("utf-8").splitlines())
+    assert packages_in(project["dependencies"]) == listed
+    assert not {"torch", "prometheus-client"} & set(listed)
+    assert "dynamic" not in project
+
+
+def test_every_picture_that_the_registry_and_the_first_pages_show_is_in_the_repository():
+    raw = "https://raw.githubusercontent.com/headroom-nodes/headroom/main/"
+    texts = {name: (ROOT / name).read_text("utf-8")
+             for name in ("pyproject.toml", "README.md", "README.zh-CN.md")}
+    linked = {path for text in texts.values() for path in re.findall(re.escape(raw) + r"([\w./-]+)",
+                                                                     text)}
+    assert {"docs/icon.png", "docs/banner.png"} <= linked
+    assert [path for path in sorted(linked) if not (ROOT / path).is_file()] == []
+    for name in ("README.md", "README.zh-CN.md"):  # docs/ is not in what the registry ships
+        pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", texts[name])
+        assert [link for link in pictures if not link.startswith("https://")] == []
 
 
 def test_pip_installs_the_memory_package_and_nothing_else_of_the_folder(tmp_path):

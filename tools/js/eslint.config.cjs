@@ -50,8 +50,8 @@ module.exports = [
       ecmaVersion: 2022,
       sourceType: "module",
       globals: named(
-        "CSS", "Element", "HTMLElement", "ResizeObserver", "URL", "clearTimeout", "console", "document",
-        "requestAnimationFrame", "setTimeout", "window",
+        "Blob", "CSS", "Element", "HTMLElement", "ResizeObserver", "URL", "clearTimeout", "console", "document",
+        "navigator", "requestAnimationFrame", "setTimeout", "window",
       ),
     },
     linterOptions: { reportUnusedDisableDirectives: "error" },

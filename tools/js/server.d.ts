@@ -52,6 +52,7 @@ interface Actions {
   apply(items: Advice[], run: Run): void; plan(run: Run, gib: number): Promise<Advice[] | null>;
   choose(promptId: string): void; sortBy(key: string): void; offload(model: any): void;
   reserve(mib: number): void; resetPeaks(): void; purge(): Promise<void>;
+  saveBugReport(): void;
 }
 
 /** What the parts of a run are drawn with. */

@@ -3,6 +3,7 @@
 import argparse
 import json
 import runpy
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -137,7 +138,9 @@ def test_the_report_has_a_line_a_card_and_every_addition_on_a_line_of_its_own():
               Trial(8, GUARDED, Verdict("resident"), 4000, 1, nodes),
               Trial(8, ADVISED, Verdict("resident"), 4000, 1, nodes, ("Use less.",)),
               Trial(6, PLAIN, Verdict("stopped", None, "Face (7)", "no face"), 4000, 1, nodes)]
-    text = report(trials, FACTS)
+    text = report([*trials[:2], replace(trials[2], peak_mib=2500.0), trials[3]], FACTS)
+    assert [line.split()[-2:] for line in text.split("largest peak")[1].splitlines()[2:5]] == [
+        ["4,000", "-"], ["4,000", "-"], ["2,500", "-"]]
     assert "8 GiB  streams 500 MiB a step  resident  resident" in text
     assert "Face (7) needs what a dry run does not have" in text and "8 GiB: Use less." in text
     for line in ("tensors and weights", "layout copies", "CUDA context", "kept by the allocator"):

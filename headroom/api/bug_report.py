@@ -1,0 +1,95 @@
+"""What a bug report needs to know, without what is private.
+
+Of records only figures, classes of nodes and models, and the keys of our own sentences are kept: no
+text of a prompt, no title, no name of a file, no path, and of ids only those that are no words.
+"""
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Json = dict[str, Any]
+
+RUNS = 5
+PACKAGES = ("numpy", "safetensors", "psutil", "nvidia-ml-py", "comfyui-frontend-package",
+            "comfy-aimdo")
+PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
+# Strings that are ours, ComfyUI's or a driver's; all others may be the user's.
+KEPT = frozenset(
+    {"status", "class_type", "class", "kind", "device", "name", "key", "vram_source"}
+)
+LEFT_OUT = object()
+SETTINGS = ("HEADROOM_", "PYTORCH_")
+SET = "(set)"
+_plain = re.compile(r"[\w.,:%\[\]-]*").fullmatch
+_number = re.compile(r"[\d:.-]+|headroom-guard-[\d:.-]+_*").fullmatch
+_uuid = re.compile(r"[0-9a-f-]{32,36}").fullmatch
+_SIZES = re.compile(r"\d[\d.,]* ?[KMGT]i?B\b")
+
+
+def bug_report(
+    versions: Mapping[str, str], memory: Json, runs: Iterable[Json],
+    environment: Mapping[str, str] = os.environ, words: Sequence[str] = sys.argv,
+) -> Json:
+    """Return the report: `memory` and `runs` are answers of our routes; costs nothing more."""
+    return {
+        "versions": {**_own_versions(), **versions},
+        "settings": {name: value if _plain(value) else SET
+                     for name, value in sorted(environment.items()) if name.startswith(SETTINGS)},
+        "arguments": _flags(words[1:]),
+        "memory": _figures(memory),
+        "runs": [_figures(run) for run in runs],
+    }
+
+
+def _own_versions() -> dict[str, str]:
+    found = {"headroom": _pack_version(), "python": platform.python_version(),
+             "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+             "torch": torch.__version__}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _pack_version() -> str:
+    try:
+        text = PROJECT.read_text(encoding="utf-8")
+    except OSError:  # installed as a package for scripts
+        return "unknown"
+    found = re.search(r'^version = "([\w.]+)"', text, re.MULTILINE)
+    return found[1] if found else "unknown"
+
+
+def _flags(words: Sequence[str]) -> list[str]:
+    """Return the server's flags with the numbers that follow them; any other value is left out."""
+    return [word.split("=")[0] for word in words if word.startswith("--") or _number(word)]
+
+
+def _figures(data: Any, kept: frozenset[str] = KEPT) -> Any:
+    """Return `data` with its figures, and of its strings those that a report may hold."""
+    if isinstance(data, Mapping):
+        pairs = ((name, _kept(name, value, kept)) for name, value in data.items())
+        return {name: value for name, value in pairs if value is not LEFT_OUT}
+    return [value for part in data if (value := _kept("", part, kept)) is not LEFT_OUT]
+
+
+def _kept(name: str, value: Any, kept: frozenset[str]) -> Any:
+    if isinstance(value, str):
+        if name == "error":
+            return _SIZES.findall(value)
+        is_id = _number(value) if name.endswith("node_id") else _uuid(value)
+        return value if name in kept or is_id else LEFT_OUT
+    if isinstance(value, (Mapping, list, tuple)):
+        # What fills the gaps of a sentence may be the name of a node or of a file.
+        return _figures(value, frozenset() if name == "values" else kept)
+    return value

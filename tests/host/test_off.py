@@ -1,0 +1,63 @@
+"""HEADROOM_OFF=1, or its setting: the pack is eleven nodes and nothing else in the server."""
+
+import json
+
+import pytest
+from support.prompts import node
+
+from tools.client import Client
+from tools.server import PACK_ROOT, ComfyServer
+
+pytestmark = pytest.mark.host
+BESIDE = PACK_ROOT / "tests" / "host" / "packs" / "headroom_beside"
+PROMPT = {
+    "1": node("PrimitiveStringMultiline", value="a"),
+    "2": node("HeadroomPurgeVRAM", value=["1", 0], unload="all models", only_below_free_mib=0,
+              free_ram=False, reset_node_cache=False, run="when inputs change"),
+    "3": node("HeadroomMemoryReport", value=["2", 0]),
+}
+
+
+@pytest.fixture
+def started(comfyui, tmp_path):
+    """A function that starts a server with the settings of its only user, and gives its client."""
+    running = []
+
+    def start(settings=None, **options) -> Client:
+        base = tmp_path / str(len(running))
+        if settings is not None:
+            (base / "user" / "default").mkdir(parents=True)
+            file = base / "user" / "default" / "comfy.settings.json"
+            file.write_text(json.dumps(settings), encoding="utf-8")
+        running.append(ComfyServer(comfyui, base, packs=[BESIDE], **options).start())
+        return running[-1].client()
+
+    yield start
+    for server in running:
+        server.stop(grace_seconds=0)
+
+
+def beside(client, prompt=None):
+    if prompt is not None:
+        assert client.run(prompt)["status"]["status_str"] == "success"
+    return client.get_json("/headroom_beside")
+
+
+def test_turned_off_a_server_runs_what_it_runs_without_the_pack_and_the_nodes_work(started):
+    shown = {"1": PROMPT["1"], "2": node("PreviewAny", source=["1", 0])}
+    without = beside(started(pack=None), shown)
+    by_variable = started(env={"HEADROOM_OFF": "1"})
+    by_setting = started(settings={"Headroom.Server.Off": True})
+    assert beside(by_variable, PROMPT) == without
+    assert beside(by_setting, PROMPT) == without
+    assert len([name for name in by_setting.get_json("/object_info") if "Headroom" in name]) == 11
+    assert by_setting.get("/headroom/memory")[0] == 404
+    scripts = [path for path in by_variable.get_json("/extensions") if "/headroom/" in path]
+    assert scripts == []  # so no panel, no badges
+    assert any("/headroom/" in path for path in by_setting.get_json("/extensions"))  # to undo it
+
+
+def test_the_variable_wins_over_the_setting_and_a_server_that_is_on_runs_more(started):
+    on = beside(started(settings={"Headroom.Server.Off": True}, env={"HEADROOM_OFF": "0"}))
+    without = beside(started(pack=None))
+    assert [what for what in without if on[what] == without[what]] == []
