@@ -22,7 +22,8 @@ CONTRACT: Mapping[str, Iterable[str]] = {
         "should_use_bf16(_)", "should_use_fp16(_)", "text_encoder_device()",
         "text_encoder_dtype(_)", "throw_exception_if_processing_interrupted()",
         "?is_oom(_)", "?get_all_torch_devices()", "?reset_cast_buffers()", "?NUM_STREAMS",
-        "?STREAM_CAST_BUFFERS", "?STREAM_AIMDO_CAST_BUFFERS",
+        "?STREAM_CAST_BUFFERS", "?STREAM_AIMDO_CAST_BUFFERS", "?get_offload_stream(_)",
+        "?get_aimdo_cast_buffer(_, _)",
     ),
     "comfy.model_management.LoadedModel": ("model", "device"),
     "comfy.model_patcher.ModelPatcher": (
