@@ -46,7 +46,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "InterruptProcessingException", "OOM_EXCEPTION", "load_models_gpu(_)",
             "load_models_gpu(_, memory_required=_)", "throw_exception_if_processing_interrupted()",
             "?is_oom(_)", "?reset_cast_buffers()", "?NUM_STREAMS", "?STREAM_CAST_BUFFERS",
-            "?STREAM_AIMDO_CAST_BUFFERS",
+            "?STREAM_AIMDO_CAST_BUFFERS", "?get_offload_stream(_)", "?get_aimdo_cast_buffer(_, _)",
         ),
         "comfy.model_patcher": ("comfy_patched_weights",),
         "comfy.model_patcher.ModelPatcher": (

@@ -1,4 +1,4 @@
-"""Architectures of other libraries at tiny sizes, made from their configurations, random weights."""
+"""Architectures of other libraries, tiny, made from their configurations with random weights."""
 
 import torch
 
