@@ -5,20 +5,6 @@ import torch
 from support.blocks import Block
 from support.recorder import Probe
 
-from headroom.base import private_file
-
-
-@pytest.fixture
-def shares_blocks(monkeypatch):
-    """A copy stands for the blocks that a file system would share."""
-
-    def copied(path, file):
-        file.write(path.read_bytes())
-        file.seek(0)
-        return True
-
-    monkeypatch.setattr(private_file, "_share_blocks", copied)
-
 
 @pytest.fixture
 def outcomes():
