@@ -9,12 +9,12 @@ import sys
 # A module has `add_arguments(parser)` and `main(args) -> int`; one with PASS_THROUGH = True
 # gets everything after the command's name unread, as `args.rest`.
 COMMANDS = (
-    ("demo", "devtools.demo", "run a real ComfyUI with this pack and print what it freed"),
-    ("test", "devtools.test", "run every check and test that can run on this machine"),
-    ("run", "devtools.run", "queue a workflow on any ComfyUI server and print its memory table"),
-    ("advise", "devtools.advise", "put the nodes into a workflow that make it fit a smaller GPU"),
-    ("fit", "devtools.fit", "say on which cards a workflow fits, without a card or its weights"),
-    ("bench", "devtools.bench", "measure the README's figures, on a simulated GPU or a real one"),
+    ("demo", "tools.demo", "run a real ComfyUI with this pack and print what it freed"),
+    ("test", "tools.test", "run every check and test that can run on this machine"),
+    ("run", "tools.run", "queue a workflow on any ComfyUI server and print its memory table"),
+    ("advise", "tools.advise", "put the nodes into a workflow that make it fit a smaller GPU"),
+    ("fit", "tools.fit", "say on which cards a workflow fits, without a card or its weights"),
+    ("bench", "tools.bench", "measure the README's figures, on a simulated GPU or a real one"),
 )
 
 
@@ -51,8 +51,8 @@ def main(words):
     if module is None:
         print(f"Error: there is no command {words[0]!r}.\n\n{usage()}", file=sys.stderr)
         return 2
-    from devtools.errors import DevError
-    from devtools.processes import end_like_ctrl_c
+    from tools.errors import DevError
+    from tools.processes import end_like_ctrl_c
 
     end_like_ctrl_c()
     try:

@@ -6,12 +6,12 @@ Each runs in a real ComfyUI on the simulated GPU, whose memory figures are exact
 random-weight models, on an empty device. What the server then advises is put into its prompt by
 the pack's own `apply_edit`, and it runs again, until nothing new is advised (at most `--rounds`).
 
-- The six bundled workflows in the variant without our nodes (see `devtools/stock.py`), set against
+- The six bundled workflows in the variant without our nodes (see `tools/stock.py`), set against
   the bundled ones, which were made by hand: the smallest capacity that completes (to `--step` of
   it), the most that was reserved, what stays reserved after the run, and what each further run
   with another seed adds to what tensors hold; for the prompt loop what each further prompt adds.
 - Six workflows of ComfyUI's template package, which nobody here wrote (see
-  `devtools/templates.py`): the same, before and after.
+  `tools/templates.py`): the same, before and after.
 - For each, the peak that was predicted with all advice on models, and the one that was measured;
   with `--each` also what every piece of advice was to save on its own, and what it saved.
 - The pictures of a run with all advice that leaves pictures alone, against those without any.
@@ -30,20 +30,20 @@ from typing import Any
 import on_path  # noqa: F401
 from advice_trials import Trials, applied
 
-from devtools import figures, results
-from devtools.bench_device import served
-from devtools.bench_run import alone
-from devtools.node_info import node_infos
-from devtools.templates import CHECKPOINT, TEMPLATES, template_prompt
-from devtools.workflow_models import make_workflow_models
-from devtools.workflow_trials import (
+from tools import figures, results
+from tools.bench_device import served
+from tools.bench_run import alone
+from tools.node_info import node_infos
+from tools.templates import CHECKPOINT, TEMPLATES, template_prompt
+from tools.workflow_models import make_workflow_models
+from tools.workflow_trials import (
     CASES,
     ENVIRONMENT,
     both_prompts,
     prompt_lines,
     write_example_picture,
 )
-from devtools.workflows import WORKFLOWS
+from tools.workflows import WORKFLOWS
 
 NAME = "advice"
 # Room for everything, and less than the RAM that is free: else ComfyUI makes models on the device.

@@ -5,10 +5,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from devtools import advice
-from devtools.bench_device import MIB, Device, narrowed
-from devtools.client import Client, PromptFailed
-from devtools.jobs import SEEDS
+from tools import advice
+from tools.bench_device import MIB, Device, narrowed
+from tools.client import Client, PromptFailed
+from tools.jobs import SEEDS
 
 Json = dict[str, Any]
 AGAIN = 3  # runs on one device, for what grows from run to run

@@ -26,10 +26,10 @@ from typing import Any
 
 import on_path  # noqa: F401
 
-from devtools.bench_device import Device, add_gpu, narrowed, served
-from devtools.bench_run import alone
-from devtools.errors import NotHere
-from devtools.graph import Graph, Node, add_guard, add_ksampler, add_purge, forget_everything
+from tools.bench_device import Device, add_gpu, narrowed, served
+from tools.bench_run import alone
+from tools.errors import NotHere
+from tools.graph import Graph, Node, add_guard, add_ksampler, add_purge, forget_everything
 
 NAME = "capacity_classes"
 REHEARSAL = ("--classes", "SD1.5", "--divide", "8", "--batch", "2", "--gib", "0.05", "1")

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from on_path import ROOT
 
-from devtools.links import link_folder
-from devtools.ports import free_port
-from devtools.processes import end_process, start_process
-from devtools.server import PACK_NAME
+from tools.links import link_folder
+from tools.ports import free_port
+from tools.processes import end_process, start_process
+from tools.server import PACK_NAME
 
 NAME = "comfyui_tests"
 SUITE = "tests/execution"

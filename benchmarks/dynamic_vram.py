@@ -15,8 +15,8 @@ from typing import Any
 
 import on_path  # noqa: F401
 
-from devtools import models
-from devtools.bench_device import (
+from tools import models
+from tools.bench_device import (
     NATIVE_ALLOCATOR,
     NO_DYNAMIC_VRAM,
     TIMEOUT_S,
@@ -24,10 +24,10 @@ from devtools.bench_device import (
     add_gpu,
     served,
 )
-from devtools.bench_run import alone
-from devtools.errors import NotHere
-from devtools.graph import Graph, add_checkpoint, add_purge, add_sampler, forget_everything
-from devtools.server import known_flags
+from tools.bench_run import alone
+from tools.errors import NotHere
+from tools.graph import Graph, add_checkpoint, add_purge, add_sampler, forget_everything
+from tools.server import known_flags
 
 NAME = "dynamic_vram"
 REHEARSAL = ("--turns", "1", "--size", "64")

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 
 import on_path  # noqa: F401
 
-from devtools.bench_device import Bench, add_gpu, served
-from devtools.bench_run import alone
-from devtools.client import node_texts
-from devtools.graph import Graph, Node, forget_everything
+from tools.bench_device import Bench, add_gpu, served
+from tools.bench_run import alone
+from tools.client import node_texts
+from tools.graph import Graph, Node, forget_everything
 
 NAME = "encode_loop"
 REHEARSAL = ("--prompts", "5", "--turns", "2", "--per-turn", "3")

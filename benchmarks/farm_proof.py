@@ -28,11 +28,11 @@ import farm_cost
 import on_path  # noqa: F401
 from farm_run import Farm, Fault, has_ray, own_server
 
-from devtools import models
-from devtools.bench_device import serve
-from devtools.bench_run import alone
-from devtools.errors import NotHere
-from devtools.rescued import picture
+from tools import models
+from tools.bench_device import serve
+from tools.bench_run import alone
+from tools.errors import NotHere
+from tools.rescued import picture
 
 NAME = "farm_proof"
 PACKS = ("headroom_shapes_only", "headroom_timed")

@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 from on_path import ROOT
 
-from devtools.processes import end_process, start_process
-from devtools.server import ComfyServer
+from tools.processes import end_process, start_process
+from tools.server import ComfyServer
 
 SILENT_SECONDS = 12  # a busy machine is not a hung server
 LOOK_SECONDS = 0.1

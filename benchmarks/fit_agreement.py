@@ -31,21 +31,21 @@ from typing import Any
 
 import on_path  # noqa: F401
 
-from devtools.bench_device import narrowed
-from devtools.bench_run import alone
-from devtools.dry_server import ROOM_MIB, DryServer
-from devtools.errors import NotHere
-from devtools.fake_cuda import fake_cuda
-from devtools.fit_files import Found, add_pictures, find_models
-from devtools.fit_prompt import fewer_steps
-from devtools.fit_run import PLAIN, Fit, Trial
-from devtools.fit_verdict import Verdict
-from devtools.jobs import read_prompt
-from devtools.models import asking
-from devtools.public_models import SCRIPT
-from devtools.results import FAKE
-from devtools.templates import template_file
-from devtools.workflows import WORKFLOWS, published_prompt
+from tools.bench_device import narrowed
+from tools.bench_run import alone
+from tools.dry_server import ROOM_MIB, DryServer
+from tools.errors import NotHere
+from tools.fake_cuda import fake_cuda
+from tools.fit_files import Found, add_pictures, find_models
+from tools.fit_prompt import fewer_steps
+from tools.fit_run import PLAIN, Fit, Trial
+from tools.fit_verdict import Verdict
+from tools.jobs import read_prompt
+from tools.models import asking
+from tools.public_models import SCRIPT
+from tools.results import FAKE
+from tools.templates import template_file
+from tools.workflows import WORKFLOWS, published_prompt
 
 NAME = "fit_agreement"
 DEVICE = FAKE

@@ -3,7 +3,7 @@
     python benchmarks/fit_calibration.py [--cases NAME ...]
 
 Each case runs with one layout copy of what a convolution reads and writes, as `dev.py fit` has it
-(fit_cases.py, tests/fakecuda/README.md); some also run without, to show what the copies are. A
+(fit_cases.py, lab/fakecuda/README.md); some also run without, to show what the copies are. A
 figure is kept where it is within 10 % of the published one.
 """
 
@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 import on_path  # noqa: F401
 
-from devtools.bench_run import alone
-from devtools.dry_server import COPY_AT_MOST_KIB
-from devtools.errors import NotHere
-from devtools.fake_cuda import fake_cuda
-from devtools.results import FAKE
+from tools.bench_run import alone
+from tools.dry_server import COPY_AT_MOST_KIB
+from tools.errors import NotHere
+from tools.fake_cuda import fake_cuda
+from tools.results import FAKE
 
 NAME = "fit_calibration"
 DEVICE = FAKE

@@ -1,6 +1,6 @@
 """What diffusers takes on a GPU for calls whose memory somebody has published: one case a process.
 
-    python tests/fakecuda/main.py --capacity-mib 131072 benchmarks/fit_cases.py -- sdxl_unet
+    python lab/fakecuda/main.py --capacity-mib 131072 benchmarks/fit_cases.py -- sdxl_unet
 
 Models have the published sizes and no weights; the calls are those of the source. Prints one line
 of JSON: GiB by PyTorch's own count of allocated memory, as the sources count.

@@ -28,10 +28,10 @@ import on_path  # noqa: F401
 from recovery_cost import Cost
 from recovery_cost import add_arguments as add_cost_arguments
 
-from devtools.bench_run import alone
-from devtools.dry_server import DryServer
-from devtools.errors import DevError, NotHere
-from devtools.graph import Graph, add_checkpoint, add_guard
+from tools.bench_run import alone
+from tools.dry_server import DryServer
+from tools.errors import DevError, NotHere
+from tools.graph import Graph, add_checkpoint, add_guard
 
 NAME = "guarded_or_stock"
 CAPACITIES_MIB = {

@@ -13,7 +13,7 @@ import tempfile
 
 from on_path import ROOT
 
-from devtools.bench_run import alone
+from tools.bench_run import alone
 
 NAME = "import_time"
 CHILD = """

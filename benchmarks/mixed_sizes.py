@@ -22,8 +22,8 @@ from typing import Any
 
 import on_path
 
-from devtools import models
-from devtools.bench_device import (
+from tools import models
+from tools.bench_device import (
     MIB,
     NO_DYNAMIC_VRAM,
     PLAIN,
@@ -32,8 +32,8 @@ from devtools.bench_device import (
     narrowed,
     served,
 )
-from devtools.bench_run import alone
-from devtools.graph import Graph, add_checkpoint, add_ksampler
+from tools.bench_run import alone
+from tools.graph import Graph, add_checkpoint, add_ksampler
 
 NAME = "mixed_sizes"
 REHEARSAL = ("--divide", "8", "--step-mib", "64", "--modes", "native", "expandable_segments")

@@ -27,10 +27,10 @@ from typing import Any
 import on_path  # noqa: F401
 import psutil
 
-from devtools.bench_device import Bench, add_gpu, served
-from devtools.bench_run import alone
-from devtools.client import node_texts
-from devtools.graph import Graph, Node, add_offload, forget_everything
+from tools.bench_device import Bench, add_gpu, served
+from tools.bench_run import alone
+from tools.client import node_texts
+from tools.graph import Graph, Node, add_offload, forget_everything
 
 NAME = "offload"
 REHEARSAL = ("--gib", "0.1", "--turns", "1")

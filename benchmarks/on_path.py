@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
-if "devtools" not in sys.modules:
+if "tools" not in sys.modules:
     sys.path.insert(0, str(ROOT))
 
 

@@ -26,11 +26,11 @@ from typing import Any
 
 import on_path  # noqa: F401
 
-from devtools import models
-from devtools.bench_device import Bench, add_fake_cuda, narrowed, served
-from devtools.bench_run import alone
-from devtools.graph import Graph, add_checkpoint, add_guard
-from devtools.results import Part, newest
+from tools import models
+from tools.bench_device import Bench, add_fake_cuda, narrowed, served
+from tools.bench_run import alone
+from tools.graph import Graph, add_checkpoint, add_guard
+from tools.results import Part, newest
 
 NAME = "oom_capacity"
 BEST = "guard with everything"

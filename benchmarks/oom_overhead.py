@@ -22,11 +22,11 @@ from typing import Any
 
 import on_path  # noqa: F401
 
-from devtools import models
-from devtools.bench_device import Bench, add_gpu, served
-from devtools.bench_run import alone
-from devtools.graph import Graph, add_checkpoint, add_guard
-from devtools.switched import added
+from tools import models
+from tools.bench_device import Bench, add_gpu, served
+from tools.bench_run import alone
+from tools.graph import Graph, add_checkpoint, add_guard
+from tools.switched import added
 
 NAME = "oom_overhead"
 REHEARSAL = ("--rounds", "2", "--steps", "6")

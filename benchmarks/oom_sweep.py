@@ -21,10 +21,10 @@ from typing import Any
 
 import on_path  # noqa: F401
 
-from devtools import models
-from devtools.bench_device import Bench, served
-from devtools.bench_run import alone
-from devtools.graph import Graph, add_checkpoint, add_guard, add_lora
+from tools import models
+from tools.bench_device import Bench, served
+from tools.bench_run import alone
+from tools.graph import Graph, add_checkpoint, add_guard, add_lora
 
 NAME = "oom_sweep"
 EVERY: dict[str, Any] = {"first": 1, "last": 10**9, "kind": "oom"}

@@ -20,11 +20,11 @@ from typing import Any
 
 import on_path  # noqa: F401
 
-from devtools import models
-from devtools.bench_device import TIMEOUT_S, Bench, add_gpu, served
-from devtools.bench_run import alone
-from devtools.client import node_texts
-from devtools.graph import Graph, Node, add_checkpoint, add_purge, add_sampler, forget_everything
+from tools import models
+from tools.bench_device import TIMEOUT_S, Bench, add_gpu, served
+from tools.bench_run import alone
+from tools.client import node_texts
+from tools.graph import Graph, Node, add_checkpoint, add_purge, add_sampler, forget_everything
 
 NAME = "purge"
 REHEARSAL = ()

@@ -32,10 +32,10 @@ from typing import Any
 
 import on_path  # noqa: F401
 
-from devtools.bench_device import add_gpu, plain_flags
-from devtools.bench_run import alone
-from devtools.rehearsal import FAKE_CUDA_LAUNCHER, rehearsed_mib, simulated
-from devtools.switched import added, median_ms
+from tools.bench_device import add_gpu, plain_flags
+from tools.bench_run import alone
+from tools.rehearsal import FAKE_CUDA_LAUNCHER, rehearsed_mib, simulated
+from tools.switched import added, median_ms
 
 NAME = "recorder_overhead"
 REHEARSAL = ("--turns", "2")

@@ -38,14 +38,14 @@ import on_path  # noqa: F401
 from recovery_pieces import command, merged
 from recovery_prompts import AS_IT_COMES, KINDS, Setting, prompt
 
-from devtools.bench_device import NO_DYNAMIC_VRAM, add_fake_cuda, narrowed
-from devtools.bench_run import alone
-from devtools.client import PromptFailed, failed
-from devtools.dry_server import DryServer
-from devtools.errors import DevError, NotHere
-from devtools.public_models import sparse_files
-from devtools.results import commit
-from devtools.sparse_files import SparseFile
+from tools.bench_device import NO_DYNAMIC_VRAM, add_fake_cuda, narrowed
+from tools.bench_run import alone
+from tools.client import PromptFailed, failed
+from tools.dry_server import DryServer
+from tools.errors import DevError, NotHere
+from tools.public_models import sparse_files
+from tools.results import commit
+from tools.sparse_files import SparseFile
 
 NAME = "recovery_cost"
 __all__ = ["Cost", "add_arguments", "merged", "run"]

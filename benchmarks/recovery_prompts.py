@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from devtools.graph import Graph, add_checkpoint, add_guard, add_ksampler
+from tools.graph import Graph, add_checkpoint, add_guard, add_ksampler
 
 Json = dict[str, Any]
 TEXTS = ("a red cube on a table", "blurry")

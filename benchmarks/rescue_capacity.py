@@ -3,7 +3,7 @@
     python benchmarks/rescue_capacity.py --comfyui PATH [--size PX] [--batch N]
 
 SD1.5 class from the loader to the saved picture, on the simulated GPU; each try begins on an empty
-device with an empty node cache. With rescue the graph holds no guard: it fails, and its second life
+device with an empty node cache. With rescue the graph holds no guard: it fails, and its rerun
 must complete. By hand there is an OOM Guard on the wires of MODEL, CLIP and VAE. The search narrows
 an interval to 2 %; the two may differ by 5 %.
 """
@@ -16,11 +16,11 @@ from typing import Any
 
 import on_path  # noqa: F401
 
-from devtools import models
-from devtools.bench_device import Bench, served
-from devtools.bench_run import alone
-from devtools.graph import add_guard
-from devtools.rescued import live, picture
+from tools import models
+from tools.bench_device import Bench, served
+from tools.bench_run import alone
+from tools.graph import add_guard
+from tools.rescued import live, picture
 
 NAME = "rescue_capacity"
 WIRES = (("sampler", "model"), ("positive", "clip"), ("negative", "clip"), ("decode", "vae"))

@@ -6,7 +6,7 @@ On the simulated GPU. None of the prompts holds a guard. Two clients queue their
 interrupted while they run; once the server is killed in the middle, and each client queues again
 what it has seen no result of. In the end every prompt must have ended in a success, or have been
 interrupted; have written its file exactly once; and the history must show the prompts in the order
-in which they were queued, every second life right after its first one.
+in which they were queued, every rerun right after its first one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any
 
 import on_path  # noqa: F401
 
-from devtools import models
-from devtools.bench_device import serve
-from devtools.bench_run import alone
-from devtools.client import was_interrupted
-from devtools.graph import Graph
-from devtools.rescued import RESCUE, picture, wait_until
+from tools import models
+from tools.bench_device import serve
+from tools.bench_run import alone
+from tools.client import was_interrupted
+from tools.graph import Graph
+from tools.rescued import RESCUE, picture, wait_until
 
 NAME = "rescue_queue"
 CLIENTS = ("one", "two")

@@ -8,7 +8,7 @@ takes all of them, and hours): in loading a model, in the text encoder, in the n
 the sampling, in the sampler, in the decoder. SD1.5 class with a LoRA and a ControlNet; DiT classes:
 a tiny SD3 from its text encoder to the picture, and a tiny Wan sampled through a guider.
 Every prompt must end in a success with the pixels (the latents) of the run in which nothing failed,
-and in the second life every node that had finished must come from ComfyUI's cache. Where ComfyUI
+and in the rerun every node that had finished must come from ComfyUI's cache. Where ComfyUI
 itself goes on without a part of a LoRA or ControlNet, the record must say so.
 `--state` keeps what was tried, so that the same command goes on where `--minutes` ended it.
 """
@@ -29,11 +29,11 @@ from typing import Any, NamedTuple
 
 import on_path  # noqa: F401
 
-from devtools import models
-from devtools.bench_device import Device, served
-from devtools.bench_run import alone
-from devtools.graph import Graph
-from devtools.rescued import Lives, live, picture, saved, transformer, video
+from tools import models
+from tools.bench_device import Device, served
+from tools.bench_run import alone
+from tools.graph import Graph
+from tools.rescued import Lives, live, picture, saved, transformer, video
 
 NAME = "rescue_sweep"
 CAPACITY_MIB = 2048

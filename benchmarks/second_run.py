@@ -18,11 +18,11 @@ from typing import Any
 
 import on_path  # noqa: F401
 
-from devtools import models
-from devtools.bench_device import Bench, add_gpu, served
-from devtools.bench_run import alone
-from devtools.client import cached_nodes
-from devtools.graph import (
+from tools import models
+from tools.bench_device import Bench, add_gpu, served
+from tools.bench_run import alone
+from tools.client import cached_nodes
+from tools.graph import (
     Graph,
     Node,
     add_checkpoint,

@@ -5,7 +5,7 @@
 Half of the lists mix sides from 512 to 1,408 pixels, half are shapes of about one megapixel, as
 SDXL's; each is sampled (one step) and decoded by an SD1.5-class model whose weights stay on the
 GPU: in the order given, largest first, smallest first, and largest first in buckets of 128. On the
-fake CUDA driver (tests/fakecuda), native, with expandable segments, and with cudaMallocAsync, whose
+fake CUDA driver (lab/fakecuda), native, with expandable segments, and with cudaMallocAsync, whose
 pool is a model. Counted for each list against its given order: the most that was taken from the
 driver, how often the driver was asked for memory, what lies unused in the cache afterwards, and
 whether it completes (and with how many retries) on a device with 6 % more than its tensors need.
@@ -23,10 +23,10 @@ from typing import Any
 
 import on_path
 
-from devtools import models
-from devtools.bench_run import alone
-from devtools.rehearsal import FAKE_CUDA_LAUNCHER
-from devtools.results import FAKE
+from tools import models
+from tools.bench_run import alone
+from tools.rehearsal import FAKE_CUDA_LAUNCHER
+from tools.results import FAKE
 
 NAME = "size_orders"
 DEVICE = FAKE

@@ -1,6 +1,6 @@
 """One SD1.5-class model that samples and decodes list after list of sizes: for `size_orders`.
 
-    python tests/fakecuda/main.py --allocator native benchmarks/size_orders_run.py -- COMFYUI FILE
+    python lab/fakecuda/main.py --allocator native benchmarks/size_orders_run.py -- COMFYUI FILE
 
 Reads a list of lists of `[width, height]` as JSON on stdin and prints a list of what each took, on
 a device with room and with an empty cache before it; then whether it completes, and with how many
@@ -19,7 +19,7 @@ from on_path import ROOT
 COMFYUI, CHECKPOINT = sys.argv[1:3]
 SPARE = 1.06
 ROOM_MIB, MIB = 16384, 2**20
-from devtools.fake_cuda import driver_ledger
+from tools.fake_cuda import driver_ledger
 
 sys.path.remove(str(ROOT))  # its `nodes` would hide ComfyUI's
 sys.path[0] = COMFYUI

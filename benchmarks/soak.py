@@ -34,11 +34,11 @@ from soak_judge import PACK_FRAME, Reference, log_problems
 from soak_prompts import FILES, KINDS, build
 from soak_run import Soak
 
-from devtools import models
-from devtools.bench_device import PROBES, TIMEOUT_S
-from devtools.bench_run import alone
-from devtools.client import PromptFailed
-from devtools.server import ServerError
+from tools import models
+from tools.bench_device import PROBES, TIMEOUT_S
+from tools.bench_run import alone
+from tools.client import PromptFailed
+from tools.server import ServerError
 
 NAME = "soak"
 CAPACITY_MIB = 2048

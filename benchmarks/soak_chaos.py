@@ -10,8 +10,8 @@ from typing import Any
 
 import soak_server
 
-from devtools.client import Client
-from devtools.events import FINISHED
+from tools.client import Client
+from tools.events import FINISHED
 
 
 class Worker:

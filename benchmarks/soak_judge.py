@@ -9,7 +9,7 @@ from typing import Any
 
 from soak_prompts import Soaked
 
-from devtools.client import failure_of, was_interrupted
+from tools.client import failure_of, was_interrupted
 
 PERSISTENT = 10**9
 SPLIT_TOLERANCE = 1e-3  # of the range of the reference

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from devtools import graph as nodes
-from devtools import models
-from devtools.graph import Graph, Node
+from tools import graph as nodes
+from tools import models
+from tools.graph import Graph, Node
 
 FILES = (models.TEST_CHECKPOINT, models.TEST_LORA, models.TEST_CONTROLNET, models.DEMO_UPSCALER)
 Fault = dict[str, Any]

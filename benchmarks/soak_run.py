@@ -13,9 +13,9 @@ from soak_chaos import CacheVandal, DiskFull, Hammer, Listener, cache_folder, rs
 from soak_judge import PERSISTENT, Done, Judge, Kept, Reference, slope
 from soak_prompts import Soaked, build
 
-from devtools.bench_device import MIB, TIMEOUT_S
-from devtools.client import Client, was_interrupted
-from devtools.graph import Graph, add_purge
+from tools.bench_device import MIB, TIMEOUT_S
+from tools.client import Client, was_interrupted
+from tools.graph import Graph, add_purge
 
 SHORTAGES = ("oom", "runtime", "async_pool", "cublas", "cudnn", "mps", "accelerator", "host")
 FOUND_DAMAGED = "is not usable and will be replaced"

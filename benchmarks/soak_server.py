@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from devtools.server import ComfyServer
+from tools.server import ComfyServer
 
 try:
     import resource

@@ -3,8 +3,8 @@
     python benchmarks/workflows.py --comfyui PATH [--only NAME ...] [--write]
 
 Each workflow runs in a real ComfyUI on the simulated GPU, whose memory figures are exact, with
-small random-weight models (see `devtools/workflow_models.py`), once as it is bundled and once with
-none of our nodes (see `devtools/stock.py`). Measured for both:
+small random-weight models (see `tools/workflow_models.py`), once as it is bundled and once with
+none of our nodes (see `tools/stock.py`). Measured for both:
 - the peak of reserved bytes on a device with room, and the bytes that stay after the prompt;
 - the smallest capacity that completes, to `--step` of it, and what the other says at that capacity.
 For the prompt loop, under `--gpu-only` (nothing leaves the GPU, as in the published script), also
@@ -20,11 +20,11 @@ from typing import Any
 
 import on_path  # noqa: F401
 
-from devtools import figures, results
-from devtools.bench_device import MIB, ROOM_MIB, Device, narrowed, served
-from devtools.bench_run import alone
-from devtools.workflow_models import make_workflow_models
-from devtools.workflow_trials import (
+from tools import figures, results
+from tools.bench_device import MIB, ROOM_MIB, Device, narrowed, served
+from tools.bench_run import alone
+from tools.workflow_models import make_workflow_models
+from tools.workflow_trials import (
     CASES,
     ENVIRONMENT,
     Case,
@@ -32,7 +32,7 @@ from devtools.workflow_trials import (
     prompt_lines,
     write_example_picture,
 )
-from devtools.workflows import WORKFLOWS
+from tools.workflows import WORKFLOWS
 
 NAME = "workflows"
 Json = dict[str, Any]

@@ -4,6 +4,7 @@ The repository root never stays on `sys.path`: an absolute import of our own mod
 `nodes/` hiding ComfyUI's module of the same name, must fail here as it would for a user.
 """
 
+import gc
 import importlib.util
 import os
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SIMULATED_MIB = 8192  # what a simulated GPU starts with, before it gets the size that a test asks
-REAL_GPU_PACK = ROOT / "tests" / "gpu" / "packs" / "headroom_real_gpu"
+REAL_GPU_PACK = ROOT / "lab" / "packs" / "headroom_real_gpu"
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 sys.dont_write_bytecode = True
 
@@ -37,10 +38,10 @@ def _load_package(name: str, folder: Path) -> ModuleType | None:
 
 for _name, _folder in (
     ("headroom", ROOT / "headroom"),
-    ("devtools", ROOT / "devtools"),
+    ("tools", ROOT / "tools"),
     ("farm", ROOT / "farm"),
-    ("simgpu", ROOT / "tests" / "simgpu"),
-    ("fakecuda", ROOT / "tests" / "fakecuda"),
+    ("simgpu", ROOT / "lab" / "simgpu"),
+    ("fakecuda", ROOT / "lab" / "fakecuda"),
     ("support", ROOT / "tests" / "support"),
 ):
     _load_package(_name, _folder)
@@ -62,6 +63,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place[item.path])  # stable: within a file nothing changes
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_collections() -> None:
+    """Leave what is there when a file begins out of the garbage collections of its tests.
+
+    A recovery collects several times. Each time would walk over all that is imported and collected:
+    half a second, for hundreds of tests.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def comfyui() -> Path:
     """The ComfyUI tree under test, or a skip that says how to get one."""
@@ -77,7 +89,7 @@ def comfyui() -> Path:
 @pytest.fixture(scope="session")
 def newest_comfyui(comfyui) -> Path:
     """A ComfyUI with dynamic VRAM: HEADROOM_NEWEST_COMFYUI, or the tree under test if it has it."""
-    from devtools.server import known_flags
+    from tools.server import known_flags
 
     path = Path(os.environ.get("HEADROOM_NEWEST_COMFYUI") or comfyui)
     if "--disable-dynamic-vram" not in known_flags(path):
@@ -88,7 +100,7 @@ def newest_comfyui(comfyui) -> Path:
 @pytest.fixture(scope="session")
 def tree_with(request, comfyui):
     """A function that gives the tree under test, else the newest, if it knows a flag; or a skip."""
-    from devtools.server import known_flags
+    from tools.server import known_flags
 
     def find(flag: str) -> Path:
         if flag in known_flags(comfyui):
@@ -102,7 +114,7 @@ def tree_with(request, comfyui):
 @pytest.fixture(scope="session")
 def models_dir(comfyui) -> Path:
     """A models folder with the small random-weight files that the host tests load."""
-    from devtools import models
+    from tools import models
 
     folder = models.models_folder()
     models.make_models(folder, comfyui=comfyui)

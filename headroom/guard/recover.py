@@ -2,7 +2,7 @@
 
 `recover(call, options)` runs a call. When it fails:
 1. what it held is let go of, memory is tidied, and what was missing is measured (`Lack`);
-2. where nothing was missing, only in pieces or not yet dead, the very same call is tried again;
+2. where there was enough, but in pieces or held by garbage, the very same call is tried again;
 3. else the next try has another `Plan`: no other model loaded, more room kept free of its own
    weights, or smaller parts; the first that is enough by the measure, none that frees nothing;
 4. where nothing is left to change, the error says what was tried and what would help;

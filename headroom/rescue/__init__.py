@@ -1,1 +1,1 @@
-"""A second life for a prompt that ran out of memory: guarded, and only what had failed."""
+"""A rerun for a prompt that ran out of memory: guarded, and only what had failed."""

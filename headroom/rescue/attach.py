@@ -30,7 +30,7 @@ def look_after_prompts() -> Lookout:
     registry = HostRegistry()
     rescue = Rescue(queue, registry, _empty_gpu, loaded_models)
     listen(rescue.note)
-    say_also(rescue.about_first_life)
+    say_also(rescue.about_first_run)
     leftovers = Leftovers()
 
     def error_is_handled(error: BaseException) -> None:
@@ -38,7 +38,7 @@ def look_after_prompts() -> Lookout:
         rescue.error_is_handled(error)
         guard = guard_host()
         if guard is not None and out_of_memory_behind(error):
-            guard.forget_half_casts()  # which a second life would compute with
+            guard.forget_half_casts()  # which a rerun would compute with
 
     def prompt_is_over() -> None:
         leftovers.prompt_is_over()

@@ -37,7 +37,7 @@ class Kept:
 
 
 class Book:
-    """The last prompts that ran out of memory, and which prompt is the second life of which."""
+    """The last prompts that ran out of memory, and which prompt is the rerun of which."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, Kept] = OrderedDict()
@@ -54,23 +54,23 @@ class Book:
         return self._kept.get(prompt_id)
 
     def link(self, first: Kept, second_id: str) -> None:
-        """The prompt of this id is the second life of `first`."""
+        """The prompt of this id is the rerun of `first`."""
         with self._lock:
             self._first_of[second_id] = first.failure.prompt_id
             _forget_oldest(self._first_of)
             first.rescued_as = second_id
 
     def first_id(self, prompt_id: str) -> str | None:
-        """Return whose second life a prompt is, None for one that is none."""
+        """Return whose rerun a prompt is, None for one that is none."""
         return self._first_of.get(prompt_id)
 
     def first(self, prompt_id: str) -> Kept | None:
-        """Return what is kept of the first life of a second one."""
+        """Return what is kept of the run that a rerun repeats."""
         first_id = self.first_id(prompt_id)
         return None if first_id is None else self.get(first_id)
 
     def facts(self, prompt_id: str) -> dict[str, Any]:
-        """Return what the record of a run says of its first and second life."""
+        """Return what the record of a run says of its first run and its rerun."""
         with self._lock:
             kept = self._kept.get(prompt_id)
             first_id = self._first_of.get(prompt_id)

@@ -49,7 +49,7 @@ def plan_of(failure: FailedPrompt, caches: Any, host: Host, registry: Registry) 
     if host.keeps_no_results():
         cached = frozenset()
     found = guarded(graph, unfinished(graph, failure.node_id, cached) if cached else None)
-    # What had finished is in the history of the first life, and is not written twice even where its
+    # What had finished is in the history of the first run, and is not written twice even where its
     # cached result is lost.
     outputs = [out for out in failure.outputs if out not in failure.finished]
     wanted = outputs or list(failure.outputs)

@@ -1,4 +1,4 @@
-"""Give a prompt that ran out of memory a second life: decide, purge, guard and queue it first."""
+"""Give a prompt that ran out of memory a rerun: decide, purge, guard and queue it first."""
 
 import logging
 import os
@@ -50,7 +50,7 @@ class Rescue:
     # ---------------------------------------------------- told, in the thread that runs prompts
 
     def prompt_begins(self) -> None:
-        """A prompt is about to begin; before a second life everything is unloaded."""
+        """A prompt is about to begin; before a rerun everything is unloaded."""
         self.prompt_is_over()
         item = self._host.running_item()
         if item is None:
@@ -83,7 +83,7 @@ class Rescue:
             running.left_out.add(entry.node_id)
 
     def queue_is_cleared(self) -> None:
-        """Somebody emptied the queue (in the server's thread): what runs gets no second life."""
+        """Somebody emptied the queue (in the server's thread): what runs gets no rerun."""
         taken = self._host.running_item()  # which may not have begun yet
         unwanted = {str(taken[1])} if taken is not None else set()
         running = self._running
@@ -121,7 +121,7 @@ class Rescue:
     def ask(self, prompt_id: str) -> dict[str, Any]:
         """Queue a prompt that ran out of memory again, guarded, before all others.
 
-        Raises NotKnown, and Refused for one that did not, or that had its second life.
+        Raises NotKnown, and Refused for one that did not, or that had its rerun.
         """
         with self._deciding:
             self.prompt_is_over(prompt_id)
@@ -141,7 +141,7 @@ class Rescue:
             }
 
     def facts(self, prompt_id: str) -> dict[str, Any]:
-        """Return what the record of a run says of its first and second life.
+        """Return what the record of a run says of its first run and its rerun.
 
         Whoever has seen in ComfyUI's history that a prompt failed finds the decision here, and
         waits for it where the prompt has only just left the executor. Not to be called in the
@@ -153,8 +153,8 @@ class Rescue:
                 running.is_decided.wait(DECISION_SECONDS)
         return self._book.facts(prompt_id)
 
-    def about_first_life(self) -> str:
-        """Return how the first life of the running prompt ended; nothing where it has none."""
+    def about_first_run(self) -> str:
+        """Return how the first run of the running prompt ended; nothing where it has none."""
         running = self._running
         first = self._book.first(running.prompt_id) if running is not None else None
         return "" if first is None else words.second_try(first.failure)

@@ -1,4 +1,4 @@
-"""The sentences about a prompt that ran out of memory and its second life."""
+"""The sentences about a prompt that ran out of memory and its rerun."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ def runs_again(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> st
 
 
 def can_run_again(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> str:
-    """Return that a second life is there for the asking, and how much of the prompt would run."""
+    """Return that a rerun is there for the asking, and how much of the prompt would run."""
     cost = _cost(failure, runs, keeps_nothing)
     offer = said("rescue_offer", f"It can run again with OOM Guard: {cost}.", cost=cost)
     return joined(" ", [what_failed(failure), offer, *_differing(failure, runs)])
@@ -76,7 +76,7 @@ def _named(failure: FailedPrompt, node_id: str) -> Said:
 
 
 def cannot_run_again(failure: FailedPrompt, why: str) -> str:
-    """Return that there is no second life, and why."""
+    """Return that there is no rerun, and why."""
     cannot = said("rescue_cannot", f"It cannot run again: {why}", why=why)
     return joined(" ", [what_failed(failure), cannot])
 
@@ -87,7 +87,7 @@ def refused_by_host(why: str) -> Said:
 
 
 def is_second_try(prompt_id: str, first_id: str) -> Said:
-    """Return that a prompt had its second life already, being one itself."""
+    """Return that a prompt had its rerun already, being one itself."""
     return said("refused_second", (
         f"Prompt {prompt_id} was itself the second try of prompt {first_id}: "
         "a prompt is run again once."
@@ -95,7 +95,7 @@ def is_second_try(prompt_id: str, first_id: str) -> Said:
 
 
 def was_run_again(prompt_id: str, new_id: str | None) -> Said:
-    """Return that a prompt had its second life already."""
+    """Return that a prompt had its rerun already."""
     return said("refused_again", f"Prompt {prompt_id} was run again already, as prompt {new_id}.")
 
 
@@ -112,7 +112,7 @@ def ended_otherwise(prompt_id: str) -> Said:
 
 
 def failed_twice(second: FailedPrompt, first: FailedPrompt) -> Said:
-    """Return the error of a second life, which names the one of the first too."""
+    """Return the error of a rerun, which names the one of the first too."""
     now, before = what_failed(second), what_failed(first)
     return said("rescue_twice", (
         f"The second try of prompt {first.prompt_id} ran out of memory as well: "
@@ -121,7 +121,7 @@ def failed_twice(second: FailedPrompt, first: FailedPrompt) -> Said:
 
 
 def second_try(first: FailedPrompt) -> Said:
-    """Return what the final error of a guard says about the first life."""
+    """Return what the final error of a guard says about the first run."""
     failed = what_failed(first)
     text = f"This was the second try of prompt {first.prompt_id}: {failed}"
     return said("rescue_second", text, failed=failed)

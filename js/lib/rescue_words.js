@@ -1,4 +1,4 @@
-// What is said about a prompt that ran out of memory and its second life.
+// What is said about a prompt that ran out of memory and its rerun.
 
 export const RESCUE_WORDS = {
   en: {

@@ -70,7 +70,7 @@ export const SAID_OOM_ZH = {
   try_file: "使用更小或量化程度更高的模型文件",
   try_switch: "在显存不足守护节点中打开 {option}",
   try_closing: "关闭 {process}，它占用同一 GPU 的 {used_mib}",
-  // A prompt that ran out of memory, and its second life.
+  // A prompt that ran out of memory, and its rerun.
   rescue_failed: "{title} #{node_id} 运行时{memory}不足{asked}{held}。",
   memory_ram: "内存",
   memory_gpu: "显存",

@@ -7,9 +7,9 @@ from support.canvas_files import assert_alike
 from support.canvas_history import PROMPT, redo, settle, undo
 from support.prompts import sampling
 
-from devtools.node_info import node_infos
-from devtools.ui_edit import edited_workflow
-from devtools.ui_prompt import api_prompt
+from tools.advice import apply_edit
+from tools.node_info import node_infos
+from tools.ui_prompt import api_prompt
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
 
@@ -183,7 +183,7 @@ def test_in_a_subgraph_the_nodes_stand_inside_and_one_undo_takes_them_back(
     press_apply(comfy, panel, "encode_to_cpu")
     after = page.evaluate(PROMPT)
     infos = node_infos(gpu.client.get_json("/object_info"))  # `dev.py advise` does the same
-    assert_alike(prompt, after, api_prompt(edited_workflow(file, {"steps": inner}, infos), infos))
+    assert_alike(prompt, after, apply_edit(api_prompt(file, infos), {"steps": inner}))
     new = next(key for key, each in after.items() if each["class_type"] == "HeadroomOffloadModel")
     assert new.startswith(f"{holder}:")
     assert after[f"{holder}:2"]["class_type"] == "HeadroomEncodeToCPU"

@@ -74,7 +74,7 @@ def folder():
 
 @pytest.fixture(scope="session")
 def models_dir():
-    from devtools.workflow_models import make_workflow_models
+    from tools.workflow_models import make_workflow_models
 
     return make_workflow_models()
 

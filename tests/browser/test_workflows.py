@@ -7,10 +7,10 @@ from support.browser import mib_text
 from support.canvas_history import PROMPT
 from support.prompts import QUICKER
 
-from devtools import workflow_trials
-from devtools.bench_device import PROBES
-from devtools.graph import forget_everything
-from devtools.workflows import WORKFLOWS, published_prompt, workflow
+from tools import workflow_trials
+from tools.bench_device import PROBES
+from tools.graph import forget_everything
+from tools.workflows import WORKFLOWS, published_prompt, workflow
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
 
@@ -27,7 +27,7 @@ UNKNOWN_NODES = "() => app.graph._nodes.filter(n => n.has_errors).map(n => n.typ
 
 @pytest.fixture(scope="session")
 def models_dir():
-    from devtools.workflow_models import make_workflow_models
+    from tools.workflow_models import make_workflow_models
 
     return make_workflow_models()
 
@@ -100,7 +100,7 @@ def offered(page):
 
 
 def test_where_a_model_file_is_missing_its_download_is_offered(comfyui, tmp_path, open_page):
-    from devtools.server import ComfyServer
+    from tools.server import ComfyServer
 
     with ComfyServer(comfyui, tmp_path) as server:
         comfy = open_page(server)

@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from devtools import bench_device
-from devtools.bench_device import NATIVE_ALLOCATOR, REAL_PACK, plain_flags
-from devtools.rehearsal import rehearsed_mib
 from simgpu import SimServer
+from tools import bench_device
+from tools.bench_device import NATIVE_ALLOCATOR, REAL_PACK, plain_flags
+from tools.rehearsal import rehearsed_mib
 
 # What the simulated GPU does not have either: with them, figures would not be the allocator's.
 PLAIN = (*bench_device.PLAIN, "--disable-async-offload", "--disable-pinned-memory",

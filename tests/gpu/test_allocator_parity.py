@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from devtools.rehearsal import rehearsed_mib, simulated
 from simgpu import Ledger
 from simgpu.sequences import SEQUENCES, LedgerDevice, replay
+from tools.rehearsal import rehearsed_mib, simulated
 
 pytestmark = pytest.mark.gpu
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "tests" / "simgpu" / "replay_on_gpu.py"
+SCRIPT = ROOT / "lab" / "simgpu" / "replay_on_gpu.py"
 RESULTS = ROOT / "benchmarks" / "results"
 ROOMY = 64 << 30
 

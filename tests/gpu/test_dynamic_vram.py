@@ -7,9 +7,9 @@ and ComfyUI tell.
 import pytest
 from support.facts import figure
 
-from devtools.client import node_texts
-from devtools.graph import Graph, add_checkpoint, add_offload, add_purge, add_sampler
-from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
+from tools.client import node_texts
+from tools.graph import Graph, add_checkpoint, add_offload, add_purge, add_sampler
+from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
 
 DEVICES = [
     pytest.param("fake", marks=[pytest.mark.host, pytest.mark.fakecuda]),

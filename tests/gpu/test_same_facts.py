@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from support.facts import figure
 
-from devtools.client import PromptFailed, node_texts
-from devtools.graph import Graph, add_checkpoint, add_guard, add_offload, add_purge, add_sampler
-from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
+from tools.client import PromptFailed, node_texts
+from tools.graph import Graph, add_checkpoint, add_guard, add_offload, add_purge, add_sampler
+from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
 
 MIB = 2**20
 ROOMY_MIB = 4096

@@ -7,10 +7,10 @@ import json
 import pytest
 from PIL import Image
 
-from devtools import advise
-from devtools.advice import applied, of
-from devtools.graph import Graph, add_checkpoint, add_sampler, forget_everything
-from devtools.table import run_table
+from tools import advise
+from tools.advice import applied, of
+from tools.graph import Graph, add_checkpoint, add_sampler, forget_everything
+from tools.table import run_table
 
 pytestmark = pytest.mark.host
 CAPACITY_MIB = 1536  # the server of test_simgpu_server.py

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from devtools import bench_run
-from devtools.bench_device import PROBES, Device
+from tools import bench_run
+from tools.bench_device import PROBES, Device
 
 pytestmark = pytest.mark.host
 

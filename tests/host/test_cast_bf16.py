@@ -5,8 +5,8 @@ import re
 import pytest
 from support.cast import add_cast, float32_device, load, near, probe, run, with_lora
 
-from devtools.graph import Graph, add_sampler, forget_everything
-from devtools.models import DEMO_UPSCALER, TEST_CONTROLNET
+from tools.graph import Graph, add_sampler, forget_everything
+from tools.models import DEMO_UPSCALER, TEST_CONTROLNET
 
 pytestmark = pytest.mark.host
 

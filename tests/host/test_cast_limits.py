@@ -5,9 +5,9 @@ import re
 import pytest
 from support.cast import add_cast, float32_device, load, probe, run, with_lora
 
-from devtools.client import PromptFailed, cached_nodes, node_texts
-from devtools.graph import Graph, add_offload, add_sampler
-from devtools.models import DEMO_UPSCALER, TEST_CONTROLNET
+from tools.client import PromptFailed, cached_nodes, node_texts
+from tools.graph import Graph, add_offload, add_sampler
+from tools.models import DEMO_UPSCALER, TEST_CONTROLNET
 
 pytestmark = pytest.mark.host
 

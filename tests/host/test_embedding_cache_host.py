@@ -21,7 +21,7 @@ from support.encodings import (
 )
 from support.timed import Later
 
-from devtools.graph import Graph, forget_everything
+from tools.graph import Graph, forget_everything
 
 pytestmark = pytest.mark.host
 
@@ -227,7 +227,7 @@ def test_a_lora_on_the_clip_that_changes_neither_hits_nor_leaves_a_trace(
 def test_the_key_covers_comfyuis_version_the_code_of_packs_and_the_tokenizers(client, comfyui):
     from importlib.metadata import version
 
-    from devtools.results import comfyui_version
+    from tools.results import comfyui_version
 
     graph = Graph()
     probe = graph.add("ProbeCacheKey")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from devtools.client import PromptFailed, node_texts
-from devtools.graph import Graph, forget_everything
+from tools.client import PromptFailed, node_texts
+from tools.graph import Graph, forget_everything
 
 pytestmark = pytest.mark.host
 

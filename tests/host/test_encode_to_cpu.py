@@ -5,8 +5,8 @@ import json
 import pytest
 from support.encodings import CHECKPOINT, PACK, write_text_lora, write_word
 
-from devtools.client import PromptFailed, node_texts, was_interrupted
-from devtools.graph import Graph
+from tools.client import PromptFailed, node_texts, was_interrupted
+from tools.graph import Graph
 
 pytestmark = pytest.mark.host
 

@@ -32,9 +32,9 @@ from support.worlds import (
     with_room,
 )
 
-from devtools import advice
-from devtools.client import PromptFailed, node_texts
-from devtools.graph import (
+from tools import advice
+from tools.client import PromptFailed, node_texts
+from tools.graph import (
     Graph,
     add_checkpoint,
     add_guard,
@@ -43,7 +43,7 @@ from devtools.graph import (
     add_sampler,
     forget_everything,
 )
-from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
+from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
 
 pytestmark = [pytest.mark.host, pytest.mark.fakecuda]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from devtools.graph import Graph, add_checkpoint, add_sampler
-from devtools.models import TEST_CHECKPOINT
+from tools.graph import Graph, add_checkpoint, add_sampler
+from tools.models import TEST_CHECKPOINT
 
 pytestmark = [pytest.mark.host, pytest.mark.fakecuda]
 

@@ -7,9 +7,9 @@ every world of `support.worlds`.
 import pytest
 from support.worlds import EVERYWHERE, HAS_BOTH, WORLDS
 
-from devtools import workflow_trials
-from devtools.bench_device import PROBES
-from devtools.workflows import WORKFLOWS
+from tools import workflow_trials
+from tools.bench_device import PROBES
+from tools.workflows import WORKFLOWS
 
 pytestmark = [pytest.mark.host, pytest.mark.fakecuda]
 
@@ -23,7 +23,7 @@ CASES = [(world, name) for index, world in enumerate(PLACES) for place, name in 
 @pytest.fixture
 def device(request, fake, world):
     """A server of a world and the files that the workflows ask for."""
-    from devtools.workflow_models import make_workflow_models
+    from tools.workflow_models import make_workflow_models
 
     chosen = WORLDS[world]
     env = {**workflow_trials.ENVIRONMENT, **({"PYTHONPATH": chosen.aimdo} if chosen.aimdo else {})}

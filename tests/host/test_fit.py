@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from devtools.client import Client
-from devtools.fit_prompt import fewer_steps
-from devtools.jobs import read_prompt
-from devtools.templates import template_file
-from devtools.workflows import API_FOLDER, WORKFLOWS
+from tools.client import Client
+from tools.fit_prompt import fewer_steps
+from tools.jobs import read_prompt
+from tools.templates import template_file
+from tools.workflows import API_FOLDER, WORKFLOWS
 
 pytestmark = [pytest.mark.host, pytest.mark.fakecuda]
 
@@ -37,8 +37,8 @@ def dry(comfyui, tmp_path_factory):
 
     if reason := fakecuda.why_not():
         pytest.skip(reason)
-    from devtools.dry_server import DryServer
-    from devtools.fit_files import add_pictures, find_models
+    from tools.dry_server import DryServer
+    from tools.fit_files import add_pictures, find_models
 
     base = tmp_path_factory.mktemp("fit")
     data = [json.loads(file(name).read_text()) for name in (*BUNDLED, *TEMPLATES)]
@@ -61,7 +61,7 @@ def file(name):
 
 
 def fit_of(name, dry, info):
-    from devtools.fit_run import Fit
+    from tools.fit_run import Fit
 
     prompt = fewer_steps(read_prompt(file(name), dry.client))
     return Fit(dry, prompt, info, guard=False, context_mib=CONTEXT_MIB, show=False)
@@ -73,7 +73,7 @@ def fit(dry, info):
 
 
 def has_dynamic(comfyui):
-    from devtools.server import known_flags
+    from tools.server import known_flags
 
     return "--disable-dynamic-vram" in known_flags(comfyui)
 

@@ -6,8 +6,8 @@ import pytest
 from support.oom import PACK
 from support.rescue import key, told
 
-from devtools.graph import Graph, add_checkpoint
-from devtools.models import TEST_CHECKPOINT
+from tools.graph import Graph, add_checkpoint
+from tools.models import TEST_CHECKPOINT
 
 pytestmark = pytest.mark.host
 

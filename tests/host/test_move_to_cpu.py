@@ -5,8 +5,8 @@ import json
 import pytest
 from support.encodings import PACK, encoders_of, write_encoder
 
-from devtools.client import PromptFailed, PromptInvalid, node_texts
-from devtools.graph import Graph
+from tools.client import PromptFailed, PromptInvalid, node_texts
+from tools.graph import Graph
 
 pytestmark = pytest.mark.host
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from devtools.client import node_texts
-from devtools.graph import Graph, add_offload
+from tools.client import node_texts
+from tools.graph import Graph, add_offload
 
 pytestmark = pytest.mark.host
 PACK = Path(__file__).parent / "packs" / "headroom_probe_diffusers"

@@ -6,9 +6,9 @@ import shutil
 import pytest
 from safetensors.torch import load_file, save_file
 
-from devtools.client import PromptFailed, node_texts
-from devtools.graph import Graph, add_checkpoint, add_offload, add_sampler, forget_everything
-from devtools.models import TEST_CHECKPOINT
+from tools.client import PromptFailed, node_texts
+from tools.graph import Graph, add_checkpoint, add_offload, add_sampler, forget_everything
+from tools.models import TEST_CHECKPOINT
 
 pytestmark = pytest.mark.host
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from devtools.client import PromptFailed, node_texts
-from devtools.graph import (
+from tools.client import PromptFailed, node_texts
+from tools.graph import (
     Graph,
     add_checkpoint,
     add_offload,
@@ -13,7 +13,7 @@ from devtools.graph import (
     add_sampler,
     forget_everything,
 )
-from devtools.models import (
+from tools.models import (
     DEMO_UPSCALER,
     TEST_CHECKPOINT,
     TEST_CHECKPOINT_B,

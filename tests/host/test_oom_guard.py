@@ -15,7 +15,7 @@ from support.oom import (
     text,
 )
 
-from devtools.graph import Graph
+from tools.graph import Graph
 
 pytestmark = pytest.mark.host
 

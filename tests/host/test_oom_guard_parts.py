@@ -13,8 +13,8 @@ from support.oom import (
     run_sweep,
 )
 
-from devtools.client import PromptFailed
-from devtools.graph import Graph
+from tools.client import PromptFailed
+from tools.graph import Graph
 
 pytestmark = pytest.mark.host
 

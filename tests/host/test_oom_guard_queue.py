@@ -8,8 +8,8 @@ from support.oom import PACK, add_guard, answer_of, checkpoint, latents, text
 from support.rescue import key, written
 from support.timed import wait_until
 
-from devtools.client import PromptFailed, PromptInterrupted, failure_of, was_interrupted
-from devtools.graph import Graph
+from tools.client import PromptFailed, PromptInterrupted, failure_of, was_interrupted
+from tools.graph import Graph
 
 pytestmark = pytest.mark.host
 

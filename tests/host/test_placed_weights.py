@@ -3,8 +3,8 @@
 import pytest
 from support.oom import GUARD, PACK, WORLDS, add_guard, run_sweep, text
 
-from devtools.graph import Graph, add_checkpoint, add_offload, add_sampler
-from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
+from tools.graph import Graph, add_checkpoint, add_offload, add_sampler
+from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
 
 pytestmark = pytest.mark.host
 

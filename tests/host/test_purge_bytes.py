@@ -7,8 +7,8 @@ import re
 import pytest
 from support.facts import figure
 
-from devtools.client import node_texts
-from devtools.graph import (
+from tools.client import node_texts
+from tools.graph import (
     Graph,
     add_checkpoint,
     add_offload,
@@ -16,7 +16,7 @@ from devtools.graph import (
     add_sampler,
     forget_everything,
 )
-from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_CHECKPOINT_FP16
+from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_CHECKPOINT_FP16
 
 pytestmark = pytest.mark.host
 MIB = 2**20

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from devtools.client import PromptFailed, cached_nodes, node_texts
-from devtools.graph import Graph, add_checkpoint, add_purge, add_sampler, forget_everything
-from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_LORA
+from tools.client import PromptFailed, cached_nodes, node_texts
+from tools.graph import Graph, add_checkpoint, add_purge, add_sampler, forget_everything
+from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_LORA
 
 pytestmark = pytest.mark.host
 

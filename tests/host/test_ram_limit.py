@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from devtools.models import (
+from tools.models import (
     DEMO_CHECKPOINT,
     TEST_CHECKPOINT,
     TEST_CHECKPOINT_B,
     TEST_CHECKPOINT_FP16,
 )
-from devtools.rescued import picture
+from tools.rescued import picture
 
 pytestmark = pytest.mark.host
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devtools.rescued import picture, pictures, wait_until
+from tools.rescued import picture, pictures, wait_until
 
 pytestmark = pytest.mark.host
 WENT = "went to disk"

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from support.timed import wait_until
 
-from devtools.bench_device import REAL_PACK, Device
-from devtools.graph import Graph, add_checkpoint, add_sampler
-from devtools.models import TEST_CHECKPOINT
-from devtools.rehearsal import simulated
-from devtools.results import RESULTS, ROOT
+from tools.bench_device import REAL_PACK, Device
+from tools.graph import Graph, add_checkpoint, add_sampler
+from tools.models import TEST_CHECKPOINT
+from tools.rehearsal import simulated
+from tools.results import RESULTS, ROOT
 
 pytestmark = pytest.mark.host
 
@@ -84,7 +84,7 @@ def test_the_process_that_holds_memory_leaves_as_much_free_as_each_line_says(tmp
 
 def test_a_benchmark_for_a_real_gpu_can_be_rehearsed_and_records_nothing(comfyui):
     recorded = {path: path.read_bytes() for path in RESULTS.glob("*")}
-    command = [sys.executable, "-m", "devtools.bench_run", "--rehearse", "offload", "soak"]
+    command = [sys.executable, "-m", "tools.bench_run", "--rehearse", "offload", "soak"]
     env = {**os.environ, "COMFYUI_PATH": str(comfyui)}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -3,8 +3,8 @@
 import pytest
 from support.timed import PACK, node, record
 
-from devtools.graph import Graph, add_checkpoint, add_purge, add_sampler
-from devtools.models import TEST_CHECKPOINT
+from tools.graph import Graph, add_checkpoint, add_purge, add_sampler
+from tools.models import TEST_CHECKPOINT
 
 pytestmark = [pytest.mark.host, pytest.mark.fakecuda]
 CONTEXT_MIB = 64

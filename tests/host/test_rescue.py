@@ -1,4 +1,4 @@
-"""A prompt without any guard runs out of memory in a real ComfyUI and gets a second life."""
+"""A prompt without any guard runs out of memory in a real ComfyUI and gets a rerun."""
 
 import argparse
 import io
@@ -9,10 +9,10 @@ from PIL import Image
 from support.oom import PACK
 from support.rescue import chain, key, told, written
 
-from devtools import bench_run
-from devtools.bench_device import Device
-from devtools.client import PromptFailed
-from devtools.rescued import RESCUE, Lives, live, picture, pictures, video, wait_until
+from tools import bench_run
+from tools.bench_device import Device
+from tools.client import PromptFailed
+from tools.rescued import RESCUE, Lives, live, picture, pictures, video, wait_until
 
 pytestmark = pytest.mark.host
 
@@ -79,7 +79,7 @@ def test_the_sigmas_that_ksampler_moves_before_it_samples_are_rescued_too(gpu):
     assert lives.finished <= lives.cached
 
 
-def test_a_controlnet_that_the_first_life_left_half_made_begins_anew(gpu):
+def test_a_controlnet_that_the_first_run_left_half_made_begins_anew(gpu):
     """ComfyUI cleans a ControlNet up only after a sampling that did not fail."""
     plain = picture(7, extras=True)
     wanted = pixels(gpu.client, gpu.client.run(plain.prompt))
@@ -147,7 +147,7 @@ def test_what_was_written_is_not_written_twice(gpu, writer):
     assert written(gpu.client, lives.second, "last") == 1
 
 
-def test_the_second_life_comes_before_everything_else_that_waits(gpu):
+def test_the_rerun_comes_before_everything_else_that_waits(gpu):
     slow = gpu.client.queue(picture(21, size=128).prompt)
     first_id = gpu.client.queue(chain(fails=True), extra_data=RESCUE)
     other_id = gpu.client.queue(chain(fails=False))
@@ -160,7 +160,7 @@ def test_the_second_life_comes_before_everything_else_that_waits(gpu):
     assert numbers == sorted(numbers)
 
 
-def test_a_second_life_that_fails_is_the_end_and_its_text_names_both(gpu):
+def test_a_rerun_that_fails_is_the_end_and_its_text_names_both(gpu):
     lives = live(gpu.client, chain(fails=True, times=2))
     assert not lives.succeeded
     failure = told(gpu, lives.second_id)["failure"]
@@ -171,7 +171,7 @@ def test_a_second_life_that_fails_is_the_end_and_its_text_names_both(gpu):
     assert status == 409 and "second try" in answer["error"]
 
 
-def test_the_error_of_a_guard_in_a_second_life_names_the_first_too(gpu):
+def test_the_error_of_a_guard_in_a_rerun_names_the_first_too(gpu):
     gpu.client.run(picture(26).prompt)
     gpu.arm_fault(every=1, above_bytes=100_000, times=10_000)
     lives = live(gpu.client, picture(27).prompt)

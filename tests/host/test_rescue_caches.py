@@ -1,11 +1,11 @@
-"""A second life under every way in which ComfyUI keeps results."""
+"""A rerun under every way in which ComfyUI keeps results."""
 
 import pytest
 from support.oom import PACK
 from support.rescue import AT_ONCE, chain, key, told, written
 
-from devtools.graph import Graph
-from devtools.rescued import live, picture
+from tools.graph import Graph
+from tools.rescued import live, picture
 
 pytestmark = pytest.mark.host
 

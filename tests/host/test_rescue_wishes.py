@@ -1,4 +1,4 @@
-"""Who decides that a prompt gets a second life, and who is told."""
+"""Who decides that a prompt gets a rerun, and who is told."""
 
 import io
 import json
@@ -8,9 +8,9 @@ from PIL import Image
 from support.oom import PACK
 from support.rescue import chain, key, told
 
-from devtools.client import PromptInvalid
-from devtools.graph import Graph
-from devtools.rescued import live, picture, pictures, wait_until
+from tools.client import PromptInvalid
+from tools.graph import Graph
+from tools.rescued import live, picture, pictures, wait_until
 
 pytestmark = pytest.mark.host
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from devtools.client import PromptFailed
-from devtools.graph import Graph
+from tools.client import PromptFailed
+from tools.graph import Graph
 
 pytestmark = pytest.mark.host
 

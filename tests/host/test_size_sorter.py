@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from devtools.client import PromptFailed, cached_nodes, node_texts
-from devtools.graph import Graph
+from tools.client import PromptFailed, cached_nodes, node_texts
+from tools.graph import Graph
 
 pytestmark = pytest.mark.host
 

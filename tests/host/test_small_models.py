@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from devtools import models
+from tools import models
 
 pytestmark = pytest.mark.host
 

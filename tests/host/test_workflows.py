@@ -1,7 +1,7 @@
 """The bundled workflows in a real ComfyUI on a simulated GPU, with their arithmetic unless said.
 
 Model files have the names and classes that each workflow asks for, with random weights. What a
-small machine cannot do is named in `devtools/workflow_trials.py`: fewer steps and pixels, and a
+small machine cannot do is named in `tools/workflow_trials.py`: fewer steps and pixels, and a
 small text encoder in place of those whose class has no small form. At their own sizes they run in
 `test_workflows_unmodified.py`.
 """
@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from support.trials import CAPACITY_MIB, LIMIT_S, trial_server
 
-from devtools import figures, results, workflow_trials
-from devtools.bench_device import Device
-from devtools.client import cached_nodes, node_texts
-from devtools.node_info import node_infos
-from devtools.ui_prompt import api_prompt
-from devtools.workflows import WORKFLOWS, published_prompt, workflow
+from tools import figures, results, workflow_trials
+from tools.bench_device import Device
+from tools.client import cached_nodes, node_texts
+from tools.node_info import node_infos
+from tools.ui_prompt import api_prompt
+from tools.workflows import WORKFLOWS, published_prompt, workflow
 
 pytestmark = pytest.mark.host
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="session")
 def models_dir():
-    from devtools.workflow_models import make_workflow_models
+    from tools.workflow_models import make_workflow_models
 
     return make_workflow_models()
 

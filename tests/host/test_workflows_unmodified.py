@@ -4,17 +4,17 @@ On the simulated GPU with the arithmetic left out (`simgpu.shapes`): every tenso
 freed as in a computed run. A sampler takes a few of its steps, which allocate what all of them
 do; all took 88 s for the 16 pictures of SDXL. Model files have the names and classes that each
 workflow asks for; encoders whose class has no small form are swapped (see
-`devtools/workflow_trials.py`). The pictures are not looked at here: `test_workflows.py` computes.
+`tools/workflow_trials.py`). The pictures are not looked at here: `test_workflows.py` computes.
 (EasyCache sees values that do not change, and leaves out more steps than it otherwise would.)
 """
 
 import pytest
 from support.trials import LIMIT_S, trial_server
 
-from devtools import workflow_trials
-from devtools.fit_prompt import fewer_steps
-from devtools.workflow_models import make_workflow_models
-from devtools.workflows import WORKFLOWS
+from tools import workflow_trials
+from tools.fit_prompt import fewer_steps
+from tools.workflow_models import make_workflow_models
+from tools.workflows import WORKFLOWS
 
 pytestmark = pytest.mark.host
 

@@ -1,8 +1,6 @@
-"""Files of the canvas that tests edit: the nodes of a small server, and what must hold after."""
+"""The nodes of a small server whose files of the canvas become prompts, and prompts compared."""
 
-from devtools.advice import apply_edit
-from devtools.node_info import node_infos
-from devtools.ui_prompt import api_prompt
+from tools.node_info import node_infos
 
 ANY = ["*"]
 OBJECT_INFO = {
@@ -29,24 +27,6 @@ INFOS = node_infos(OBJECT_INFO)
 
 def by_id(workflow):
     return {node["id"]: node for node in workflow["nodes"]}
-
-
-def assert_links_are_whole(workflow):
-    nodes = by_id(workflow)
-    for number, origin, out, target, slot, _ in workflow["links"]:
-        assert number in nodes[origin]["outputs"][out]["links"]
-        assert nodes[target]["inputs"][slot]["link"] == number
-    known = {link[0] for link in workflow["links"]}
-    for node in nodes.values():
-        assert {s["link"] for s in node.get("inputs", [])} - {None} <= known
-        assert {n for s in node.get("outputs", []) for n in s["links"] or []} <= known
-    assert workflow["last_link_id"] >= max(known)
-
-
-def assert_same_prompt(before, after, steps):
-    """The prompt of the file after is that of the file before with the steps in it."""
-    old = api_prompt(before, INFOS)
-    assert_alike(old, apply_edit(old, {"steps": list(steps)}), api_prompt(after, INFOS))
 
 
 def assert_alike(old, wanted, made):

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from devtools.client import node_texts
-from devtools.graph import forget_everything
-from devtools.models import TEST_CHECKPOINT_FP16, TEST_LORA
+from tools.client import node_texts
+from tools.graph import forget_everything
+from tools.models import TEST_CHECKPOINT_FP16, TEST_LORA
 
 CAST_PACK = Path(__file__).resolve().parent.parent / "host" / "packs" / "headroom_probe_cast"
 FLOAT32 = ("--fp32-unet", "--fp32-vae", "--fp32-text-enc")

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 START = f"""
 import json, sys, torch
 from pathlib import Path
-sys.path.insert(0, {str(ROOT / "tests" / "fakecuda")!r})
+sys.path.insert(0, {str(ROOT / "lab" / "fakecuda")!r})
 from ledger import Ledger
 MIB = 1 << 20
 def opened():

@@ -5,8 +5,8 @@ import os
 import shutil
 from pathlib import Path
 
-from devtools.client import cached_nodes, node_texts
-from devtools.graph import Graph
+from tools.client import cached_nodes, node_texts
+from tools.graph import Graph
 
 PACK = Path(__file__).resolve().parent.parent / "host" / "packs" / "headroom_probe_encoders"
 CHECKPOINT, LORA = "headroom_test_sd15.safetensors", "headroom_test_lora.safetensors"

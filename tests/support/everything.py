@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from devtools import workflows
-from devtools.graph import Graph, add_offload
-from devtools.models import TEST_CHECKPOINT
 from support.worlds import CAPACITY_MIB, CLOSE, MIB, loaded_models, sampled
+from tools import workflows
+from tools.graph import Graph, add_offload
+from tools.models import TEST_CHECKPOINT
 
 
 def every_node():

@@ -4,7 +4,7 @@
 
 A prompt's nodes say by their inputs what is to happen: `mib` of memory is taken for `seconds`, a
 file named `filename_prefix` with the text `seed` is saved. More memory than there is ends in an
-out-of-memory error; with `rescue` and no more than twice what is there, a second life succeeds.
+out-of-memory error; with `rescue` and no more than twice what is there, a rerun succeeds.
 """
 
 import argparse

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from devtools.graph import GUARD_DEFAULTS, add_checkpoint, add_guard
-from devtools.models import TEST_CHECKPOINT
+from tools.graph import GUARD_DEFAULTS, add_checkpoint, add_guard
+from tools.models import TEST_CHECKPOINT
 
 __all__ = ["GUARD", "add_guard"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from devtools.graph import GUARD_DEFAULTS
+from tools.graph import GUARD_DEFAULTS
 
 Prompt = dict[str, dict[str, Any]]
 PURGE = {

@@ -3,7 +3,7 @@
 import json
 import uuid
 
-from devtools.graph import Graph
+from tools.graph import Graph
 
 AT_ONCE = {"times": 1, "error": ""}
 

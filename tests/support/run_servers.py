@@ -3,8 +3,8 @@
 import argparse
 import json
 
-from devtools import run
 from support.saved import OBJECT_INFO, WORKFLOW
+from tools import run
 
 
 class FakeServer:

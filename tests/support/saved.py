@@ -2,9 +2,9 @@
 
 import copy
 
-from devtools.node_info import node_infos
-from devtools.ui_subgraph import INPUTS as INSIDE
-from devtools.ui_subgraph import OUTPUTS as OUTSIDE
+from tools.node_info import node_infos
+from tools.ui_subgraph import INPUTS as INSIDE
+from tools.ui_subgraph import OUTPUTS as OUTSIDE
 
 OBJECT_INFO = {
     "Load": {"input": {"required": {"name": [["a", "b"]]}}, "output": ["MODEL"]},

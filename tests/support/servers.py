@@ -8,10 +8,10 @@ cache, history, queue and files. Only the records of earlier runs stay, as on a 
 import time
 from pathlib import Path
 
-from devtools.graph import forget_everything
-from devtools.server import ComfyServer
+from tools.graph import forget_everything
+from tools.server import ComfyServer
 
-from .warm import WarmPython
+from .warm import WarmPythons
 
 PACKS = Path(__file__).resolve().parent.parent / "host" / "packs"
 # Always there, so that modules with different ones share a server; none does anything by itself.
@@ -53,7 +53,8 @@ class Servers:
         self._comfyui, self._new_folder, self._always = comfyui, new_folder, tuple(always)
         self._running = {}  # the one asked for last comes last
         self._of_this_module = set()
-        self._warm = WarmPython()
+        self._warm = WarmPythons()
+        self.start_process = self._warm.start  # for servers that are no part of the pool
 
     def next_module(self):
         """Another test module begins; on a real GPU it finds no server of an earlier one."""
@@ -74,7 +75,7 @@ class Servers:
         if server is None:
             server = ComfyServer(
                 tree, self._new_folder("comfyui"), args=(*self._always, *args),
-                packs=[*COMMON, *map(Path, own)], start_with=self._warm.start, **options,
+                packs=[*COMMON, *map(Path, own)], start_with=self.start_process, **options,
             ).start()
         elif key not in self._of_this_module:
             put_back(server)

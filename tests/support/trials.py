@@ -1,7 +1,7 @@
 """The server that the bundled workflows are tried on."""
 
-from devtools import workflow_trials
-from devtools.bench_device import PROBES
+from tools import workflow_trials
+from tools.bench_device import PROBES
 
 CAPACITY_MIB = 16384
 LIMIT_S = 900  # two busy cores

@@ -5,7 +5,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from devtools.server import ComfyServer
+from tools.server import ComfyServer
 
 PROGRAM = Path(__file__).with_name("validator_main.py")
 EVERY_FOLDER = "every_folder"

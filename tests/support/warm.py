@@ -1,8 +1,9 @@
 """Servers that are forked from a Python which has imported what all of them import.
 
 More than half of a server's start is the import of torch, torchvision and transformers, the same in
-every one. A server that needs another Python, another environment or a driver of its own is started
-in the plain way.
+every one. Torch chooses its CUDA allocator while it is imported, so that servers on fake devices
+come from a Python an allocator. What needs another Python or environment is started in the plain
+way.
 """
 
 import json
@@ -15,7 +16,8 @@ import sys
 import threading
 from pathlib import Path
 
-from devtools.processes import child_setup, start_process
+from fakecuda.settings import LAUNCHER, parse_command
+from tools.processes import child_setup, start_process
 
 PROGRAM = Path(__file__).with_name("warm_main.py")
 # What a server of 0.3.75 and of 0.33.0 spends most of its start on; none starts a thread.
@@ -25,24 +27,50 @@ MODULES = (
     "av", "einops", "kornia", "spandrel", "safetensors.torch", "sqlalchemy", "alembic", "yaml",
     "pydantic", "pydantic_settings", "psutil", "tqdm", "sentencepiece", "tokenizers",
 )
-IGNORED = ("HEADROOM_", "PYTEST_")  # no library reads these while it is imported
+# No library reads these while it is imported; the driver does when it is asked for the first time.
+IGNORED = ("HEADROOM_", "PYTEST_", "FAKECUDA_")
+ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
+
+
+class WarmPythons:
+    """Starts processes as `tools.processes.start_process` does, those that can be, by a fork."""
+
+    def __init__(self):
+        self._pythons = {}
+
+    def start(self, command, *, cwd, env, output):
+        """A running process of `command`, with the methods of a Popen that a server needs."""
+        allocator = ""
+        if str(command[1]) == str(LAUNCHER):
+            settings, program, arguments = parse_command(list(command[2:]))
+            env = settings.environment(env)
+            command = [command[0], str(LAUNCHER.with_name("start.py")), str(program), *arguments]
+            allocator = env.get(ALLOCATOR) or _chosen_by_comfyui(arguments)
+        python = self._pythons.setdefault(allocator, WarmPython())
+        more = {ALLOCATOR: allocator} if allocator else {}
+        return python.start(command, cwd=cwd, env=env, output=output, imports_with=more)
+
+    def stop(self):
+        """End all, and what they still run."""
+        for python in self._pythons.values():
+            python.stop()
 
 
 class WarmPython:
-    """Starts processes as `devtools.processes.start_process` does, those that can be, by a fork."""
+    """Starts processes as `tools.processes.start_process` does, those that can be, by a fork."""
 
     def __init__(self, modules=MODULES):
         self._modules = modules
         self._lock = threading.Lock()
         self._process = self._channel = self._env = None
 
-    def start(self, command, *, cwd, env, output):
-        """A running process of `command`, with the methods of a Popen that a server needs."""
+    def start(self, command, *, cwd, env, output, imports_with=None):
+        """A process of `command`; the modules are imported with `imports_with` in `env`, too."""
         if not self._fits(command, env):
             return start_process(command, cwd=cwd, env=env, output=output)
         with self._lock:
             if self._process is None:
-                self._begin(env)
+                self._begin(env, imports_with or {})
         words = {"argv": list(command[1:]), "cwd": str(cwd), "env": dict(env)}
         return Forked(self, self.ask(words, output.fileno())["pid"])
 
@@ -69,18 +97,17 @@ class WarmPython:
             self._process = None
 
     def _fits(self, command, env):
-        plain = str(command[0]) == sys.executable and "fakecuda" not in str(command[1])
-        if not plain or not sys.platform.startswith("linux"):
+        if str(command[0]) != sys.executable or not sys.platform.startswith("linux"):
             return False
         return self._env is None or _others(env) == self._env
 
-    def _begin(self, env):
+    def _begin(self, env, more):
         self._env = _others(env)
         self._channel, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, str(PROGRAM), str(theirs.fileno()), *self._modules],
-                env=dict(env), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+                env={**env, **more}, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
                 preexec_fn=child_setup(),
             )
 
@@ -112,6 +139,12 @@ class Forked:
 
     def kill(self):
         self.send_signal(signal.SIGKILL)
+
+
+def _chosen_by_comfyui(arguments):
+    """What ComfyUI would tell torch before it imports it, on devices that can do it."""
+    native = "--disable-cuda-malloc" in arguments
+    return "backend:native" if native else "backend:cudaMallocAsync"
 
 
 def _others(env):

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from devtools.graph import Graph, add_checkpoint, add_guard, add_sampler, forget_everything
-from devtools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
-from devtools.server import ComfyServer
+from tools.graph import Graph, add_checkpoint, add_guard, add_sampler, forget_everything
+from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
+from tools.server import ComfyServer
 
 MIB = 1 << 20
 CAPACITY_MIB = 4096
@@ -99,12 +99,13 @@ def begun(request, name, comfyui, models_dir, base):
     tree = request.getfixturevalue("newest_comfyui") if world.newest else comfyui
     devices = fakecuda.FakeCuda(capacity_mib=CAPACITY_MIB, copy_at_most_kib=fakecuda.COPIED_KIB,
                                 **world.settings)
-    packs = [request.config.rootpath / "tests" / folder for folder in (
-        "host/packs/headroom_probe", "host/packs/headroom_timed", "gpu/packs/headroom_real_gpu",
-        "host/packs/headroom_small_encoders")]
+    packs = [request.config.rootpath / folder for folder in (
+        "tests/host/packs/headroom_probe", "tests/host/packs/headroom_timed",
+        "tests/host/packs/headroom_small_encoders", "lab/packs/headroom_real_gpu")]
     env = {"PYTHONPATH": world.aimdo} if world.aimdo else {}
     with ComfyServer(tree, base, args=world.flags, packs=packs, models_dir=models_dir, env=env,
-                     fake_cuda=devices.words()) as server:
+                     fake_cuda=devices.words(),
+                     start_with=request.getfixturevalue("servers").start_process) as server:
         device = fakecuda.FakeServer(server, CAPACITY_MIB)
         device.world, device.fresh_bytes = name, device.driver.device().used_bytes
         yield device

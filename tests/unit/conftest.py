@@ -5,6 +5,14 @@ import torch
 from support.blocks import Block
 from support.recorder import Probe
 
+from headroom.base import environment
+
+
+@pytest.fixture(autouse=True)
+def told_nothing_yet(monkeypatch):
+    """What is told once is told in each test."""
+    monkeypatch.setattr(environment, "_told", set())
+
 
 @pytest.fixture
 def outcomes():

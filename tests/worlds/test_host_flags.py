@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from devtools.server import known_flags
+from tools.server import known_flags
 
 IN_TREE = """
 import sys

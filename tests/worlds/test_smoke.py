@@ -46,6 +46,6 @@ def test_every_node_runs_and_nothing_of_ours_is_warned_of_or_deprecated(server):
 def test_no_file_of_ours_has_syntax_that_a_newer_python_warns_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for folder in ("headroom", "nodes", "farm", "devtools"):
+        for folder in ("headroom", "nodes", "farm", "tools"):
             for file in (ROOT / folder).rglob("*.py"):
                 compile(file.read_text("utf-8"), file, "exec")

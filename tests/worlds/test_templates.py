@@ -1,7 +1,7 @@
 """Every template that a ComfyUI offers, as a prompt and guarded: its own validation accepts both.
 
 There is no server: a process imports ComfyUI, on the CPU, and is asked. Prompts are guarded by
-`guarded` of devtools/fit_prompt.py, which calls what a rerun calls.
+`guarded` of tools/fit_prompt.py, which calls what a rerun calls.
 """
 
 from collections import Counter
@@ -9,14 +9,14 @@ from collections import Counter
 import pytest
 from support.validator import Validator
 
-from devtools import models, public_models
-from devtools.errors import DevError, NotHere
-from devtools.fit_files import READABLE, UNREADABLE, named
-from devtools.fit_packs import NO_NODE
-from devtools.fit_prompt import ObjectInfo, guarded
-from devtools.node_info import node_infos
-from devtools.template_package import sizes_of, templates_of
-from devtools.ui_prompt import BYPASSED, MUTED, api_prompt
+from tools import models, public_models
+from tools.errors import DevError, NotHere
+from tools.fit_files import READABLE, UNREADABLE, named
+from tools.fit_packs import NO_NODE
+from tools.fit_prompt import ObjectInfo, guarded
+from tools.node_info import node_infos
+from tools.template_package import sizes_of, templates_of
+from tools.ui_prompt import BYPASSED, MUTED, api_prompt
 
 INPUTS = (
     ".png", ".jpg", ".jpeg", ".webp", ".gif", ".mp4", ".webm", ".mov", ".mp3", ".wav", ".flac",

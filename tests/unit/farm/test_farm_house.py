@@ -14,7 +14,7 @@ from farm.words import FarmError
 ROOT = Path(__file__).resolve().parents[3]
 FARM = ROOT / "farm"
 PACK = [ROOT / "__init__.py", *ROOT.glob("nodes/*.py"), *ROOT.glob("headroom/**/*.py")]
-OURS = {"headroom", "nodes", "devtools", "benchmarks", "tests", "farm"}
+OURS = {"headroom", "nodes", "tools", "lab", "benchmarks", "tests", "farm"}
 # In the order in which they may import each other: what stands further down the list.
 FLOORS = ("__main__", "cli", "cluster progress", "driver worker", "ledger verdict seat",
           "placement comfy process outputs", "needs prompts servers", "keys", "words counts")

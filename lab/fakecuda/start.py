@@ -1,0 +1,132 @@
+"""Become a program, with the fake libraries already in the process: the launcher's second half."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import mmap
+import os
+import runpy
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+# Its CUDA backend has NVIDIA's runtime linked into it, which asks a driver for more than is
+# documented; its Triton backend would compile kernels that then do nothing.
+KITCHEN, WITHOUT = "comfy_kitchen", ("cuda", "triton")
+MAP_NORESERVE = 0x4000  # Linux's, which Python's mmap does not name
+COPY_AT_MOST = "FAKECUDA_COPY_AT_MOST_KIB"
+
+
+def _without_kernels(kitchen: ModuleType) -> None:
+    """Let comfy_kitchen use its PyTorch backend only, in its own way."""
+    for backend in WITHOUT:
+        kitchen.disable_backend(backend)
+
+
+def _without_large_work(torch: Any) -> None:
+    """Leave out in RAM what the driver leaves out: reading weights, casting, computing with them.
+
+    From 1 MiB on, so that a text encoder of gigabytes encodes on the CPU in seconds, in no RAM:
+    with MALLOC_MMAP_THRESHOLD_ so large, memory that was never written to is zeros.
+    """
+    at_most = float(os.environ.get(COPY_AT_MOST) or 0) * 1024
+    copy, to, clone = torch.Tensor.copy_, torch.Tensor.to, torch.Tensor.clone
+    times, linear = torch.Tensor.__mul__, torch.nn.functional.linear
+    plain = (torch.Tensor, torch.nn.Parameter)
+
+    def is_left_out(tensor: Any) -> bool:
+        large = tensor.nbytes >= max(at_most, 1 << 20) and tensor.is_floating_point()
+        return bool(large and tensor.device.type == "cpu")
+
+    def copy_(self: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+        return self if is_left_out(self) else copy(self, source, *args, **kwargs)
+
+    def cast(self: Any, *args: Any, **kwargs: Any) -> Any:
+        dtype = kwargs.get("dtype")
+        others = args or set(kwargs) - {"dtype", "copy"} or type(self) not in plain
+        if others or dtype in (None, self.dtype):
+            return to(self, *args, **kwargs)
+        return torch.empty_like(self, dtype=dtype) if is_left_out(self) else to(self, dtype=dtype)
+
+    def cloned(self: Any, **kwargs: Any) -> Any:
+        if type(self) in plain and is_left_out(self):
+            return torch.empty_like(self, **kwargs)
+        return clone(self, **kwargs)
+
+    def scaled(self: Any, scale: Any) -> Any:
+        is_one = type(scale) in plain and scale.numel() == 1 and scale.ndim <= self.ndim
+        if type(self) in plain and is_one and is_left_out(self):
+            return torch.empty_like(self, dtype=torch.result_type(self, scale))
+        return times(self, scale)
+
+    def product(value: Any, weight: Any, bias: Any = None) -> Any:
+        if is_left_out(weight) and value.device.type == "cpu":
+            return value.new_zeros((*value.shape[:-1], weight.shape[0]))
+        return linear(value, weight, bias)
+
+    if at_most:
+        torch.Tensor.copy_, torch.Tensor.to, torch.Tensor.clone = copy_, cast, cloned
+        torch.Tensor.__mul__, torch.nn.functional.linear = scaled, product
+        _without_reading_ahead(torch)
+
+
+def _without_reading_ahead(torch: Any) -> None:
+    """Map files so that a touch reads one page of them, not megabytes, and no RAM is set aside.
+
+    `torch.asarray`, by which safetensors makes a tensor, looks at the first byte of each. Linux
+    refuses a writable mapping that is larger than its RAM, unless it need not reserve any.
+    """
+    mapped = torch.UntypedStorage.from_file
+
+    def from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> Any:
+        if shared or not nbytes:
+            return mapped(filename, shared, nbytes)
+        with open(filename, "rb") as file:
+            memory = mmap.mmap(file.fileno(), nbytes, flags=mmap.MAP_PRIVATE | MAP_NORESERVE,
+                               prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        memory.madvise(mmap.MADV_RANDOM)
+        return torch.frombuffer(memory, dtype=torch.uint8).untyped_storage()
+
+    torch.UntypedStorage.from_file = staticmethod(from_file)
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Calls a function with a module as soon as that is imported."""
+
+    def __init__(self, hooks: Mapping[str, Callable[[Any], None]]) -> None:
+        self._hooks = hooks
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name not in self._hooks:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_call(module: ModuleType) -> None:
+                load(module)
+                self._hooks[name](module)
+
+            spec.loader.exec_module = load_and_call  # type: ignore[method-assign]
+        return spec
+
+
+def main() -> None:
+    hooks = {KITCHEN: _without_kernels, "torch": _without_large_work}
+    sys.meta_path.insert(0, _AfterImport(hooks))
+    for name in sys.modules.keys() & hooks.keys():  # imported before this process was forked
+        hooks[name](sys.modules[name])
+    program = Path(sys.argv[1])
+    script = program / "main.py" if program.is_dir() else program
+    sys.argv = [str(script), *sys.argv[2:]]
+    sys.path[0] = str(script.parent)
+    runpy.run_path(str(script), run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""A running ComfyUI on a simulated GPU, as tests and benchmarks steer it over HTTP."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from .device import Figures
+
+POLL_S = 0.2
+
+
+class SimServer:
+    """The server behind `client`, with the controls of its simulated device."""
+
+    prefix = "/simgpu"  # of the routes; a real GPU answers the same requests under another one
+    computes = True  # whether pictures and latents come out
+
+    def __init__(self, server: Any, capacity_mib: int) -> None:
+        self.server = server
+        self.client: Any = server.client()
+        self.capacity_mib = capacity_mib
+        self.may_stay_bytes = 0
+
+    @property
+    def url(self) -> str:
+        """Where the server answers."""
+        return str(self.server.url)
+
+    def log_text(self) -> str:
+        """Everything the server has printed so far."""
+        return str(self.server.log_text())
+
+    def ledger(self) -> Figures:
+        """All figures of the device now."""
+        return Figures(**self.client.get_json(f"{self.prefix}/ledger"))
+
+    def segments(self) -> list[dict[str, Any]]:
+        """Every segment of the allocator with its blocks."""
+        found: list[dict[str, Any]] = self.client.get_json(f"{self.prefix}/segments")
+        return found
+
+    def set_capacity(self, mib: float) -> Figures:
+        """Change the size of the device; what is on it stays."""
+        return Figures(**self._post("capacity", {"mib": mib}))
+
+    def set_other_process(self, mib: float) -> Figures:
+        """Let another process hold `mib` of the device."""
+        return Figures(**self._post("other", {"mib": mib}))
+
+    def arm_fault(self, **settings: Any) -> dict[str, Any]:
+        """Fail allocations from now on; settings as in `Fault`. Raises ValueError for bad ones."""
+        armed: dict[str, Any] = self._post("fault", settings)
+        return armed
+
+    def fault(self) -> dict[str, Any] | None:
+        """The armed fault with how many allocations it has `seen` and `failed`."""
+        found: dict[str, Any] | None = self.client.get_json(f"{self.prefix}/fault")
+        return found
+
+    def disarm(self) -> None:
+        """Let allocations succeed again."""
+        self._post("fault", {})
+
+    def reset_peaks(self) -> Figures:
+        """Start the peaks again at the current figures."""
+        return Figures(**self._post("reset_peaks", {}))
+
+    def collect(self) -> Figures:
+        """The figures after a run of the server's garbage collector."""
+        return Figures(**self._post("collect", {}))
+
+    def restore(self) -> SimServer:
+        """The device as it was started: own capacity, no other process, no fault."""
+        self.disarm()
+        self.set_other_process(0)
+        self.set_capacity(self.capacity_mib)
+        return self
+
+    def unload(self, timeout: float = 60.0) -> Figures:
+        """`POST /free` for models and cache, and wait until nothing is left on the device.
+
+        Raises TimeoutError naming what stayed.
+        """
+        self.client.free(unload_models=False, free_memory=True)  # the latter implies the former
+        deadline = time.monotonic() + timeout
+        while (pending := self._free_is_pending()) or not self.is_empty(figures := self.collect()):
+            if time.monotonic() > deadline:
+                stayed = self.ledger().allocated_bytes
+                raise TimeoutError(f"{stayed} bytes stayed on the device {timeout:g} s after /free")
+            if pending:
+                # ComfyUI misses a request made while it is busy until the end of the next prompt,
+                # and would then unload that prompt's models: ask again.
+                self.client.free(unload_models=False, free_memory=True)
+            time.sleep(POLL_S)
+        return figures
+
+    def is_empty(self, figures: Figures) -> bool:
+        """Whether no tensor is on the device but those of other packs that may stay."""
+        return figures.allocated_bytes <= self.may_stay_bytes
+
+    def _free_is_pending(self) -> bool:
+        return bool(self.client.get_json(f"{self.prefix}/pending")["free"])
+
+    def _post(self, action: str, body: dict[str, Any]) -> Any:
+        status, answer = self.client.post_json(f"{self.prefix}/{action}", body)
+        if status != 200:
+            raise ValueError(answer["error"])
+        return answer

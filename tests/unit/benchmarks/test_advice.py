@@ -1,0 +1,50 @@
+"""The benchmark of advice: what counts as worse, and which predictions held."""
+
+import pytest
+
+from tools.bench_run import load
+
+PART = {
+    "stock": {"peak_reserved_mib": 500.0, "left_reserved_mib": 500.0, "smallest_capacity_mib": 48,
+              "growth_mib": 9.0},
+    "advised": {"peak_reserved_mib": 300.0, "left_reserved_mib": 0.0, "smallest_capacity_mib": 24,
+                "growth_mib": 0.0},
+    "predicted_peak_mib": [290.0, 310.0], "first_peak_mib": 300.0,
+    "each": [{"id": "a", "predicted_mib": [100.0, 200.0], "measured_mib": 150.0},
+             {"id": "b", "predicted_mib": [0.0, 50.0], "measured_mib": 80.0}],
+    "pictures": {"same": True},
+}
+BY_HAND = {"by_hand": {**PART["advised"], "peak_reserved_mib": 290.0}}
+
+
+@pytest.fixture
+def bench():
+    return load("advice")
+
+
+def found(**changes):
+    part = {**PART, **changes}
+    return {"workflows": {"start_here": {**part, **BY_HAND}},
+            "templates": {name: part for name in load("advice").TEMPLATES}}
+
+
+def test_what_is_as_it_should_be_is_no_problem(bench):
+    assert bench.problems(found()) == []
+    said = bench.summary(found())
+    assert (said["predictions"], said["held"], said["largest_error_mib"]) == (21, 14, 30.0)
+    assert len(said["templates_with_less"]) == 6
+
+
+@pytest.mark.parametrize("figure, value, words", [
+    ("peak_reserved_mib", 330.0, "than by hand"), ("peak_reserved_mib", 510.0, "than before"),
+    ("left_reserved_mib", 20.0, "than by hand"), ("smallest_capacity_mib", 28, "than by hand"),
+    ("smallest_capacity_mib", 50, "than before"), ("growth_mib", 2.0, "than by hand"),
+])
+def test_what_needs_more_than_it_may_is_a_problem(bench, figure, value, words):
+    worse = bench.problems(found(advised={**PART["advised"], figure: value}))
+    assert any(words in one for one in worse)
+
+
+def test_a_changed_picture_and_too_few_that_need_less_are_problems(bench):
+    assert any("picture changed" in one for one in bench.problems(found(pictures={"same": False})))
+    assert "fewer than four templates need less" in bench.problems(found(advised=PART["stock"]))

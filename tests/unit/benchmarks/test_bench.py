@@ -1,0 +1,246 @@
+"""The recorded figures, the tables made from them, and the READMEs that show them."""
+
+import json
+
+import pytest
+
+from tools import bench, bench_run, bench_tables, calibration, results
+from tools.bench_rows import ROWS, chinese, english, rows_of
+from tools.results import ROOT
+
+ENCODE_LOOP = {
+    "growth": {"prompts": 1000, "gpu_bytes_of_growth": 0, "rss_growth_per_embedding_byte": 1.01},
+    "throughput": {"cpu_throughput_ratio": 0.97},
+    "disk_cache": {"loader_ran_in_second_run": False, "gpu_peak_bytes_of_second_run": 0,
+                   "second_run_s": 0.5, "first_run_s": 40.0},
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADROOM_DEV_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(results, "commit", lambda: "abc1234")
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    (tmp_path / "comfyui_version.py").write_text('__version__ = "9.8.7"\n', encoding="utf-8")
+    return tmp_path
+
+
+def write(folder, date, device="simulated GPU", **benchmarks):
+    folder.mkdir(exist_ok=True)
+    parts = {name: {"commit": date[-2:], "result": found} for name, found in benchmarks.items()}
+    data = {"date": date, "device": device, "comfyui": "1.0", "torch": "2.0", "benchmarks": parts}
+    path = folder / f"{date}-{results.slug(device)}-1.0.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    return path
+
+
+def test_what_went_wrong_is_recorded_as_a_list_of_sentences():
+    for part in results.newest():
+        problems = part.result.get("problems", [])
+        assert isinstance(problems, list) and all(isinstance(one, str) for one in problems), part
+
+
+def test_the_pages_show_exactly_what_the_newest_recorded_results_give():
+    for name, say in bench_tables.PAGES["figures"].items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        figures = bench_tables.section(results.newest(), say)
+        assert text == bench_tables.with_part(text, "figures", figures), (
+            f"{name} is not what the recorded results give: run `python dev.py bench --readme`."
+        )
+
+
+def test_what_is_claimed_of_fit_is_what_was_recorded():
+    for name, say in bench_tables.PAGES["calibration"].items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert text == bench_tables.with_part(text, "calibration", calibration.table(say)), name
+    found = calibration.recorded().result
+    kept, count = calibration.kept(found)
+    assert found["models"]["count"] + found["whole"]["count"] == count >= 10
+    limit = round(found["limit"] * 100)
+    for name, claim in (
+        ("README.md", f"{limit} % of {kept} of {count} published"),
+        ("README.zh-CN.md", f"{count} 项公开数字中有 {kept} 项相差在 {limit} % 以内"),
+    ):
+        text = " ".join((ROOT / name).read_text(encoding="utf-8").split())
+        assert claim in text, name
+
+
+def test_the_table_beside_each_results_file_is_the_one_it_gives():
+    for path in results.RESULTS.glob("*.json"):
+        if wanted := bench_tables.file_table(path):
+            assert path.with_suffix(".md").read_text(encoding="utf-8") == wanted
+
+
+def test_a_benchmark_that_runs_again_replaces_its_own_part_only(folder, tree):
+    first = results.record("one", {"figure": 1}, tree, folder=folder)
+    results.record("two", {"figure": 2}, tree, folder=folder)
+    assert results.record("one", {"figure": 3}, tree, folder=folder) == first
+    data = json.loads(first.read_text(encoding="utf-8"))
+    found = {name: part["result"]["figure"] for name, part in data["benchmarks"].items()}
+    assert found == {"one": 3, "two": 2}
+    assert first.name == f"{data['date']}-simulated-gpu-9.8.7.json"
+    assert (data["device"], data["comfyui"]) == ("simulated GPU", "9.8.7")
+
+
+def test_a_benchmark_measured_in_pieces_keeps_the_others_with_their_commits(folder, tree):
+    def merge(before, now):
+        return {**before, **now}
+
+    results.record("one", {"a": {"commit": "a1"}}, tree, folder=folder, merge=merge)
+    path = results.record("one", {"b": {"commit": "b1"}}, tree, folder=folder, merge=merge)
+    part = json.loads(path.read_text(encoding="utf-8"))["benchmarks"]["one"]
+    assert part == {"commit": "a1, b1", "result": {"a": {"commit": "a1"}, "b": {"commit": "b1"}}}
+
+
+def test_the_newest_part_of_each_benchmark_counts_and_real_gpus_come_first(folder):
+    write(folder, "2026-01-01", one={"figure": 1}, two={"figure": 2})
+    write(folder, "2026-01-02", one={"figure": 3})
+    write(folder, "2026-01-01", device="NVIDIA X", one={"figure": 4})
+    found = [(part.device, part.name, part.date, part.result["figure"])
+             for part in results.newest(folder)]
+    assert found == [
+        ("NVIDIA X", "one", "2026-01-01", 4),
+        ("simulated GPU", "one", "2026-01-02", 3),
+        ("simulated GPU", "two", "2026-01-01", 2),
+    ]
+
+
+def test_a_table_names_device_comfyui_torch_and_commit(folder):
+    write(folder, "2026-01-02", device="NVIDIA X", encode_loop=ENCODE_LOOP)
+    text = bench_tables.section(results.newest(folder), english)
+    for part in ("NVIDIA X", "ComfyUI 1.0", "torch 2.0", "| 02 |", "2026-01-02"):
+        assert part in text
+    assert "simulated" not in text.lower() and "None of these figures" not in text
+
+
+@pytest.mark.parametrize(("say", "words"), [
+    (english, ("no real GPU took part", "None of these figures was measured on a real GPU")),
+    (chinese, ("没有真实 GPU 参与", "都不是在真实 GPU 上测得的")),
+])
+def test_a_table_of_the_simulated_gpu_says_so_plainly(folder, say, words):
+    write(folder, "2026-01-02", encode_loop=ENCODE_LOOP)
+    text = bench_tables.section(results.newest(folder), say)
+    assert all(word in text for word in words)
+
+
+@pytest.mark.parametrize(("say", "column"), [
+    (english, "| Simulated GPU | Real CUDA allocator, fake driver |"),
+    (chinese, "| 模拟 GPU | 真实 CUDA 分配器，伪驱动 |"),
+])
+def test_the_fake_driver_has_a_column_beside_the_simulated_gpu(folder, say, column):
+    write(folder, "2026-01-01", encode_loop=ENCODE_LOOP)
+    slower = {**ENCODE_LOOP, "throughput": {"cpu_throughput_ratio": 0.5}}
+    write(folder, "2026-01-02", device=results.FAKE, encode_loop=slower)
+    text = bench_tables.section(results.newest(folder), say)
+    assert column in text
+    assert "| 0.970 | 0.500 | `encode_loop` | 01, 02 | 2026-01-01, 2026-01-02 |" in text
+    assert text.count("| `encode_loop` |") == 4  # a line for each figure, not one for each device
+
+
+def test_what_only_one_of_the_two_has_measured_leaves_the_other_column_empty(folder):
+    write(folder, "2026-01-01", encode_loop=ENCODE_LOOP)
+    write(folder, "2026-01-01", device=results.FAKE, import_time={"import_ms": 5, "cpu_ms": 4})
+    text = bench_tables.section(results.newest(folder), english)
+    assert "| – | 5 ms, of them 4 ms of CPU time | `import_time` |" in text
+    assert "| 0.970 | – | `encode_loop` |" in text
+
+
+def test_only_the_part_between_the_markers_of_a_readme_is_written():
+    markers = [form.format("workflows") for form in (bench_tables.BEGIN, bench_tables.END)]
+    text = f"before\n{markers[0]}\nold\n{markers[1]}\nafter\n"
+    written = bench_tables.with_part(text, "workflows", "new")
+    assert written == text.replace("old", "new")
+    for name, unmarked in (("workflows", "no markers"), ("figures", text)):
+        with pytest.raises(ValueError, match="no part between"):
+            bench_tables.with_part(unmarked, name, "new")
+
+
+def test_every_module_with_a_name_is_a_benchmark_and_its_helpers_are_not():
+    names = bench.names()
+    assert {"purge", "offload", "encode_loop", "cast_bytes", "second_run"} <= set(names)
+    assert not {"on_path", "soak_judge", "recorder_run"} & set(names)
+
+
+def test_what_only_a_real_gpu_shows_is_told_where_it_was_measured_and_nowhere_else():
+    way = {"seconds": 2.0, "plain_seconds": 1.0, "speed_of_plain": 0.5}
+    names = ROWS["offload"][0]["each"]
+    found = {"bytes": 8e9, "ways": dict.fromkeys(names, way),
+             "seconds": {"pinned_to_device_s": 1.0, "read_s": 4.0, "write_s": None}}
+    assert rows_of("offload", found, english)[-1][1] == (
+        "PCIe onto the GPU 8.00 GB/s, reading a file 2.00 GB/s"
+    )
+    used = {"peak_used_bytes": 3 << 20, "seconds": 1.0, "left_used_bytes": 0}
+    assert [line[1] for line in rows_of("dynamic_vram", {"on": used, "off": used}, chinese)] == [
+        "3.0 MiB / 3.0 MiB, 1.00 / 1.00 s, 0.0 MiB / 0.0 MiB"
+    ]
+    with pytest.raises(KeyError):
+        rows_of("dynamic_vram", {"on": used}, english)
+
+
+FLUX = {"batch": 8, "picture": [1024, 1024, 1]}
+WAN = {"batch": 2, "picture": [832, 480, 81]}
+
+
+@pytest.mark.parametrize(("say", "wanted"), [
+    (english, ["Flux class at its real layer sizes, 50% of its blocks, batch 8, 1024x1024",
+               "stock 3,838 MiB, OOM Guard 713 MiB (0.19)"]),
+    (chinese, ["Flux 类，真实的层尺寸，50% 的块，批量 8，1024x1024",
+               "原版 3,838 MiB，OOM Guard 713 MiB（0.19）"]),
+])
+def test_the_classes_on_the_simulated_gpu_are_told_in_mib_with_their_ratio(folder, say, wanted):
+    found = {**FLUX, "smallest_mib": {"stock": 3838, "guarded": 713}, "guard_of_stock": 0.186}
+    write(folder, "2026-01-02", capacity_classes={"depth": 0.5, "classes": {"Flux": found}})
+    text = bench_tables.section(results.newest(folder), say)
+    assert all(words in text for words in wanted)
+
+
+@pytest.mark.parametrize(("say", "wanted"), [
+    (english, ["Wan class at its real layer sizes, batch 2, 832x480, 81 frames",
+               "stock > 32 GiB, OOM Guard 12 GiB"]),
+    (chinese, ["Wan 类，真实的层尺寸，批量 2，832x480，81 帧",
+               "原版 > 32 GiB，OOM Guard 12 GiB"]),
+])
+def test_the_classes_on_a_real_gpu_are_told_in_the_gib_that_were_tried(folder, say, wanted):
+    found = {**WAN, "smallest_gib": {"stock": None, "guarded": 12.0}}
+    result = {"depth": 1.0, "gib": [8.0, 32.0], "classes": {"Wan": found}}
+    write(folder, "2026-01-02", device="NVIDIA X", capacity_classes=result)
+    text = bench_tables.section(results.newest(folder), say)
+    assert all(words in text for words in wanted)
+
+
+class StubbornDevice:
+    """A server that takes POST /free and then frees nothing."""
+
+    def __init__(self):
+        self.client = self
+        self.asked = 0
+
+    def free(self, **_):
+        self.asked += 1
+
+    def collect(self):
+        return {"allocated_bytes": 100}
+
+    def free_is_pending(self):
+        return False
+
+
+def test_a_free_without_effect_ends_the_purge_benchmark_instead_of_being_measured(monkeypatch):
+    purge = bench_run.load("purge")
+    monkeypatch.setattr(purge.time, "sleep", lambda _: None)
+    device = StubbornDevice()
+    with pytest.raises(RuntimeError, match="POST /free had no effect"):
+        purge.PurgeBench(device, None).free(True)
+    assert device.asked == purge.TRIES
+
+
+def test_no_two_lines_of_a_benchmark_say_the_same_was_measured():
+    parts = list(results.newest())
+    for say in (english, chinese):
+        for part in parts:
+            lines = [what for what, _ in rows_of(part.name, part.result, say)]
+            assert len(set(lines)) == len(lines), f"{part.name} of {part.device}"

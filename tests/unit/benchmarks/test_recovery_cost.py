@@ -1,0 +1,148 @@
+"""The benchmark of what a recovery costs, on a device that is only a rule of who fits."""
+
+import importlib
+from argparse import Namespace
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tools.bench_rows import rows_of
+from tools.bench_run import arguments
+
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+MIB = 1 << 20
+ROW_MIB = 100  # of a batch; stock fits with all of it, OOM Guard with one row
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("recovery_cost")
+
+
+class Dry:
+    """A server on which a prompt needs 100 MiB for each image of its batch."""
+
+    def __init__(self):
+        self.driver = self.client = self
+        self.mib, self.guards, self.prompts = 1 << 20, set(), {}
+        self.counts = {"htod_bytes": 0, "launches": 0, "library_calls": 0, "refused": 0}
+        self.lessons = set()
+
+    def device(self):
+        return SimpleNamespace(**self.counts)
+
+    def empty(self, mib):
+        self.mib = mib
+
+    def queue(self, prompt):
+        name = str(len(self.prompts))
+        nodes = {node["class_type"]: node["inputs"] for node in prompt.values()}
+        batch = nodes["EmptyLatentImage"]["batch_size"]
+        guard = nodes.get("HeadroomOOMGuard")
+        need, tries = batch * ROW_MIB, []
+        if guard and need > self.mib:
+            if guard["max_attempts"] not in self.lessons:
+                tries = [{"recovered": True, "action": "split"}]
+            self.lessons.add(guard["max_attempts"])
+            need = ROW_MIB
+        self.counts["launches"] += 100 * (4 if guard and need < batch * ROW_MIB else 1)
+        self.counts["htod_bytes"] += 10 * MIB
+        self.prompts[name] = (need, tries)
+        return name
+
+    def wait(self, name, timeout):
+        if self.prompts[name][0] <= self.mib:
+            return {"status": {"status_str": "success"}}
+        return {"status": {"status_str": "error", "messages": [["execution_error", {
+            "node_id": "1", "node_type": "KSampler", "exception_type": "RuntimeError",
+            "exception_message": "VRAM grow failed: 75890688 bytes"}]]}}
+
+    def get_json(self, path):
+        need, tries = self.prompts[path.rpartition("/")[2]]
+        return {"oom": tries} if path.startswith("/headroom") else [{"peak_bytes": need * MIB}]
+
+
+@pytest.fixture
+def result(bench):
+    """What the benchmark finds there for a batch of 8 at 100 and at 60 %."""
+    words = ["--comfyui", "x", "--percent", "100", "60", "--classes", "SD1.5"]
+    cost = bench.Cost("SD1.5", arguments(bench, words))
+    dry = Dry()
+
+    def server(mib):
+        dry.empty(mib)
+        return nullcontext(dry)
+
+    return cost.on(server)
+
+
+def test_what_stock_needs_is_found_to_eight_percent(result):
+    assert 800 <= result["need_mib"] <= 864
+
+
+def test_failed_calls_are_those_of_the_guard_and_those_that_end_a_prompt(result):
+    assert [one["failed_calls"] for one in result["shares"]["100 %"]["guarded"]] == [0, 0]
+    assert [one["failed_calls"] for one in result["shares"]["60 %"]["guarded"]] == [1, 0]
+    assert [one["failed_in"] for one in result["shares"]["60 %"]["stock"]] == ["KSampler"]
+
+
+def test_by_hand_the_batch_runs_in_as_few_parts_as_fit(result):
+    by_hand = result["shares"]["60 %"]["by_hand"]
+    assert (by_hand["parts"], by_hand["launches"], by_hand["copied_mib"]) == (2, 200, 20)
+    assert result["shares"]["60 %"]["of_by_hand"] == {"launches": 2.0, "copied_mib": 0.5}
+
+
+def test_the_table_tells_both_prompts_and_the_ratio_to_the_best_by_hand(result):
+    (line,) = rows_of("recovery_cost", {"classes": {"SD1.5": result}}, lambda one, _: one)
+    assert "60 %: 1, 0; 0; 0.50, 2.00" in line[1]
+
+
+def test_of_more_prompts_the_median_of_all_but_the_first_is_told(bench):
+    runs = [{"copied_mib": copied, "launches": copied} for copied in (7, 1, 3)]
+    assert bench.median(runs)["copied_mib"] == 3
+    assert bench.median(runs[:2])["copied_mib"] == 7
+    assert bench.median(runs[:1])["copied_mib"] == 7
+
+
+def test_it_measures_nothing_without_the_fake_driver(bench):
+    with pytest.raises(bench.NotHere):
+        bench.run(Namespace(fake_cuda=False))
+
+
+def part(percent, commit, need=678, name="SD1.5"):
+    """A result with one share of one class."""
+    share = {"commit": commit, "mib": need * percent // 100}
+    one = {"need_mib": need, "batch": 8, "picture": [512, 512, 1],
+           "shares": {f"{percent} %": share}}
+    return {"steps": 2, "dynamic_vram": True, "classes": {name: one}}
+
+
+def shares(result):
+    return {name: {percent: share.get("commit") for percent, share in one["shares"].items()}
+            for name, one in result["classes"].items()}
+
+
+def test_shares_that_are_measured_apart_are_recorded_together(bench):
+    first = bench.merged(part(60, "a"), part(100, "b"))
+    assert list(shares(first)["SD1.5"].items()) == [("100 %", "b"), ("60 %", "a")]
+    both = bench.merged(first, part(60, "c", 9000, name="SDXL"))
+    assert shares(bench.merged(both, part(60, "d"))) == {
+        "SD1.5": {"100 %": "b", "60 %": "d"}, "SDXL": {"60 %": "c"}}
+
+
+def test_shares_of_another_need_or_of_an_unknown_commit_are_not_kept(bench):
+    assert shares(bench.merged(part(60, "a"), part(100, "b", need=700))) == {
+        "SD1.5": {"100 %": "b"}}
+    unknown = part(60, "a")
+    del unknown["classes"]["SD1.5"]["shares"]["60 %"]["commit"]
+    assert shares(bench.merged(unknown, part(60, "c", name="SDXL"))) == {"SDXL": {"60 %": "c"}}
+
+
+def test_a_share_tells_its_commit_and_the_command_that_measures_it_alone(result):
+    share = result["shares"]["60 %"]
+    assert share["commit"]
+    assert share["command"] == ("python benchmarks/recovery_cost.py --comfyui PATH "
+                                "--classes SD1.5 --percent 60")

@@ -1,0 +1,158 @@
+"""The folder of embeddings: whole files, checked, bounded, shared."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from headroom.encode.disk_cache import EmbeddingCache, limit_bytes
+from headroom.encode.stored_value import Unstorable
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return EmbeddingCache(tmp_path / "embeddings")
+
+
+def value(number, kib=1):
+    return [[torch.full((kib * 256,), float(number)), {"pooled_output": None}]]
+
+
+def number_of(stored):
+    return None if stored is None else float(stored[0][0][0])
+
+
+def files(cache):
+    return sorted(path.name for path in cache.folder.iterdir())
+
+
+def test_what_was_put_is_got_and_the_rest_is_not_there(cache):
+    cache.put("a", value(1))
+    assert number_of(cache.get("a")) == 1 and cache.get("b") is None
+    assert files(cache) == ["a.safetensors"]
+
+
+def test_a_damaged_file_counts_as_missing_and_is_replaced(cache):
+    cache.put("a", value(1))
+    path = cache.folder / "a.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x00")
+    assert cache.get("a") is None
+    cache.put("a", value(2))
+    assert number_of(cache.get("a")) == 2
+
+
+def test_a_file_renamed_to_another_key_counts_as_missing(cache):
+    cache.put("a", value(1))
+    (cache.folder / "a.safetensors").rename(cache.folder / "b.safetensors")
+    assert cache.get("b") is None
+
+
+def test_nothing_is_left_of_a_value_that_cannot_be_stored(cache):
+    with pytest.raises(Unstorable):
+        cache.put("a", [object()])
+    assert not cache.folder.exists() or files(cache) == []
+
+
+def test_nothing_is_left_of_a_write_that_failed(cache, monkeypatch):
+    def full(self, data):
+        with self.open("wb") as file:
+            file.write(data[:10])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space"):
+        cache.put("a", value(1))
+    assert files(cache) == []
+
+
+def test_the_least_recently_used_files_leave_first(cache):
+    for index, key in enumerate("abcd"):
+        cache.put(key, value(index, kib=100))
+        os.utime(cache.folder / f"{key}.safetensors", (1000 + index, 1000 + index))
+    assert number_of(cache.get("a")) == 0  # used now, so it stays
+    cache.limit_bytes = 250 * 1024
+    assert cache.trim() > 0
+    assert files(cache) == ["a.safetensors", "d.safetensors"]
+    assert cache.trim() == 0
+
+
+def test_writing_much_trims_on_the_way(cache, monkeypatch):
+    monkeypatch.setattr("headroom.encode.disk_cache.TRIM_EVERY_BYTES", 300 * 1024)
+    cache.limit_bytes = 350 * 1024
+    for index in range(12):
+        cache.put(f"k{index}", value(index, kib=100))
+        total = sum(path.stat().st_size for path in cache.folder.iterdir())
+        assert total <= 350 * 1024 + 300 * 1024 + 110 * 1024
+
+
+def test_parts_of_a_crashed_write_leave_and_those_of_another_server_stay(cache):
+    cache.put("a", value(1))
+    old, new = cache.folder / "x.1.part", cache.folder / "y.2.part"
+    old.write_bytes(b"old")
+    new.write_bytes(b"new")
+    os.utime(old, (0, 0))
+    cache.trim()
+    assert files(cache) == ["a.safetensors", "y.2.part"]
+
+
+def test_a_file_that_another_server_removed_is_simply_missing(cache):
+    cache.put("a", value(1))
+    (cache.folder / "a.safetensors").unlink()
+    assert cache.get("a") is None and cache.trim() == 0
+
+
+def test_a_folder_that_may_only_be_read_serves_hits(cache, monkeypatch):
+    cache.put("a", value(1))
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("headroom.encode.disk_cache.os.utime", refuse)
+    assert number_of(cache.get("a")) == 1
+
+
+def test_the_limit_comes_from_the_environment(monkeypatch, caplog):
+    monkeypatch.setenv("HEADROOM_EMBEDDING_CACHE_MIB", "12")
+    assert limit_bytes() == 12 * 2**20
+    monkeypatch.setenv("HEADROOM_EMBEDDING_CACHE_MIB", "lots")
+    assert limit_bytes() == 4096 * 2**20
+    assert "a whole number of MiB, but got 'lots'" in caplog.text
+
+
+WORKER = """
+import sys, torch, random
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from headroom.encode.disk_cache import EmbeddingCache
+cache = EmbeddingCache(Path(sys.argv[2]), limit_bytes=600 * 1024)
+random.seed(int(sys.argv[3]))
+hits = 0
+for step in range(120):
+    number = random.randrange(8)
+    got = cache.get(f"k{number}")
+    if got is not None:
+        assert torch.equal(got[0], torch.full((25600,), float(number))), "a wrong value was read"
+        hits += 1
+    else:
+        cache.put(f"k{number}", [torch.full((25600,), float(number))])
+    if step % 10 == 0:
+        cache.trim()
+print("hits", hits)
+"""
+
+
+def test_three_servers_share_one_folder_and_never_read_a_wrong_or_partial_value(cache):
+    command = [sys.executable, "-c", WORKER, str(ROOT), str(cache.folder)]
+    workers = [
+        subprocess.Popen([*command, str(seed)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for seed in range(3)
+    ]
+    answers = [(*worker.communicate(timeout=120), worker.returncode) for worker in workers]
+    assert all(code == 0 for *_, code in answers), answers
+    assert all(b"hits" in out for out, *_ in answers)
+    assert not any(b"not usable" in err for _, err, _ in answers), answers

@@ -1,0 +1,180 @@
+"""Asking about a device never starts it: CUDA that is there and untouched stays untouched."""
+
+import json
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import fakecuda
+from fakecuda import FakeCuda
+from headroom import snapshot
+from headroom.base import device as devices
+from headroom.guard.replay import RandomState
+from headroom.measure import nvml
+from headroom.measure.report import Report
+
+MIB = 1024 * 1024
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Two CUDA devices that nobody has used; the list says what has started CUDA."""
+    told = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.cuda, "_lazy_init", lambda: told.append("started"))
+    for name in ("current_device", "get_device_properties", "get_device_name", "mem_get_info",
+                 "empty_cache", "ipc_collect", "get_rng_state"):
+        monkeypatch.setattr(torch.cuda, name, lambda *_, name=name: told.append(name))
+    return told
+
+
+class Cards:
+    """NVML on a machine with these cards: (name, total MiB, used MiB)."""
+
+    NVMLError = LookupError
+
+    def __init__(self, *cards):
+        self.cards = cards
+
+    def nvmlDeviceGetCount(self):  # noqa: N802
+        return len(self.cards)
+
+    def nvmlDeviceGetHandleByIndex(self, index):  # noqa: N802
+        return index
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):  # noqa: N802
+        return int(uuid.removeprefix(b"GPU-"))
+
+    def nvmlDeviceGetName(self, handle):  # noqa: N802
+        return self.cards[handle][0]
+
+    def nvmlDeviceGetMemoryInfo(self, handle, version=None):  # noqa: N802
+        _, total, used = self.cards[handle]
+        found = SimpleNamespace(total=total * MIB, free=(total - used) * MIB)
+        if version is not None:
+            found.reserved, found.free = 300 * MIB, found.free - 300 * MIB
+        return found
+
+
+@pytest.fixture
+def cards(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+
+    def put(*found):
+        monkeypatch.setattr(nvml, "_nvml", lambda: Cards(*found) if found else None)
+
+    put()
+    return put
+
+
+@pytest.mark.usefixtures("cards")
+def test_no_question_starts_cuda(started):
+    before = snapshot()
+    text = Report("nothing was done", (), before, snapshot()).text
+    devices.empty_cache()
+    RandomState()
+    assert started == []
+    assert [device.device for device in before.devices] == ["cuda:0", "cuda:1"]
+    assert "cuda:1, not in use by this process" in text
+
+
+@pytest.mark.usefixtures("started", "cards")
+def test_a_device_that_is_not_in_use_holds_nothing_of_this_process():
+    for device in snapshot().devices:
+        assert (device.allocated_bytes, device.reserved_bytes) == (0, 0)
+        assert device.driver_free_bytes is None and not device.in_use
+
+
+@pytest.mark.usefixtures("started")
+def test_nvml_tells_what_others_hold_on_a_device_that_is_not_in_use(cards):
+    cards(("A card", 8000, 100), ("A card", 8000, 7000))
+    first, second = snapshot().devices
+    assert (first.used_bytes, second.used_bytes) == (100 * MIB, 7000 * MIB)
+    assert second.name == "A card" and second.total_bytes == 8000 * MIB
+
+
+@pytest.mark.usefixtures("started")
+def test_what_the_driver_keeps_for_itself_is_no_part_of_the_card(cards, monkeypatch):
+    monkeypatch.setattr(Cards, "nvmlMemory_v2", 2, raising=False)
+    cards(("A card", 8000, 100), ("A card", 8000, 7000))
+    assert snapshot().devices[0].total_bytes == 7700 * MIB
+    assert snapshot().devices[0].used_bytes == 100 * MIB
+
+
+@pytest.mark.usefixtures("started")
+@pytest.mark.parametrize(
+    ("variables", "used_mib"),
+    [
+        ({}, [None, None]),  # CUDA puts the fastest first, NVML the first slot
+        ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, [100, 200]),
+        ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1,0"}, [200, 100]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-1,GPU-0"}, [200, 100]),
+        ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1"}, [200, None]),
+        ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "7,x"}, [None, None]),
+    ],
+)
+def test_cards_that_differ_are_told_only_when_it_is_sure_which_is_which(
+    cards, monkeypatch, variables, used_mib
+):
+    cards(("Small card", 4000, 100), ("Big card", 8000, 200))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    found = [device.driver_free_bytes is not None and device.used_bytes // MIB
+             for device in snapshot().devices]
+    assert [used or None for used in found] == used_mib
+
+
+SCRIPT = f"""
+import json, sys
+sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "lab" / "fakecuda")!r}]
+import torch
+import headroom
+from headroom.base import device as devices
+from headroom.guard.replay import RandomState
+from headroom.record.probe import Probe
+from ledger import Ledger
+from pathlib import Path
+
+def ask():
+    text = headroom.purge().text
+    RandomState()
+    probe = Probe()
+    probe.begin_run()
+    probe.measured()
+    devices.empty_cache()
+    return text
+
+untouched = ask()
+started = torch.cuda.is_initialized()
+kept = torch.ones(1 << 20, device="cuda:1")
+contexts = [Ledger(Path(sys.argv[1])).device(i).words["context_used_bytes"] for i in range(2)]
+one_in_use = ask()
+after = [Ledger(Path(sys.argv[1])).device(i).words["context_used_bytes"] for i in range(2)]
+print(json.dumps(dict(untouched=untouched, started=started, contexts=contexts, after=after,
+                      one_in_use=one_in_use)))
+"""
+
+
+@pytest.mark.fakecuda
+@pytest.mark.skipif(bool(fakecuda.why_not()), reason=fakecuda.why_not() or "")
+def test_no_question_makes_a_context_on_a_real_cuda_build(tmp_path):
+    script, ledger = tmp_path / "script.py", str(tmp_path / "ledger")
+    script.write_text(SCRIPT, encoding="utf-8")
+    settings = FakeCuda(devices=2, context_mib=300, other_mib="0,700", ledger=ledger)
+    done = subprocess.run(
+        fakecuda.command(settings, script, ledger), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["started"] is False
+    assert found["untouched"].count("not in use by this process") == 2
+    assert "7,492.0 ->    7,492.0 MiB" in found["untouched"]  # the second, by NVML: 8192 - 700
+    assert found["after"] == found["contexts"] and found["contexts"][0] == 0
+    assert found["one_in_use"].count("not in use by this process") == 1

@@ -1,0 +1,220 @@
+"""What the recorder reads: every device in use, and unknown is what cannot be read."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+import fakecuda
+from fakecuda import FakeCuda
+from headroom.base import device as devices
+from headroom.record import probe as record_probe
+from headroom.record.memory import Use
+from headroom.record.probe import Probe
+
+MIB = 1024 * 1024
+FIRST, SECOND = torch.device("cuda", 0), torch.device("cuda", 1)
+
+
+class Cuda:
+    """Stands for `torch.cuda` with two devices; the second is not in use unless said."""
+
+    def __init__(self):
+        self.in_use = {FIRST}
+        self.resets = []
+        self.stats = dict(current=300 * MIB, peak=900 * MIB, allocated=1000 * MIB, freed=700 * MIB)
+
+    def empty_cache(self): ...
+
+    def mem_get_info(self, device):
+        return (8000 - 1000 * (1 + device.index)) * MIB, 8000 * MIB
+
+    def memory_stats_as_nested_dict(self, device):
+        return {"reserved_bytes": {"all": self.stats}}
+
+    def reset_peak_memory_stats(self, device):
+        self.resets.append(device)
+
+    def memory_allocated(self, device):
+        return 100 * MIB
+
+    def memory_reserved(self, device):
+        return self.stats["current"]
+
+    def get_device_name(self, device):
+        return "A card"
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    cuda = Cuda()
+    monkeypatch.setattr(torch, "cuda", cuda)
+    monkeypatch.setattr(devices, "is_in_use", lambda device: device in cuda.in_use)
+    monkeypatch.setattr(record_probe, "used_devices", lambda: [FIRST, SECOND])
+    return cuda
+
+
+def begun():
+    probe = Probe()
+    return probe, probe.begin_run()
+
+
+def test_every_device_is_read_and_one_not_in_use_is_unknown(cuda):
+    probe, names = begun()
+    assert names == ("cuda:0", "cuda:1")
+    assert probe.measured().devices == (
+        Use(1000 * MIB, 300 * MIB, 900 * MIB, 8000 * MIB), Use()
+    )
+    cuda.in_use.add(SECOND)
+    assert probe.measured().devices[1].used_bytes == 2000 * MIB
+
+
+def test_at_a_node_torchs_peaks_begin_again_and_amid_one_they_do_not(cuda):
+    probe, _ = begun()
+    assert probe.measured().devices[0].counter_bytes == 900 * MIB and cuda.resets == []
+    assert probe.at_node()[1].devices[0].counter_bytes == 300 * MIB and cuda.resets == [FIRST]
+
+
+def test_a_backend_without_statistics_tells_the_reserve_and_no_peak(cuda, monkeypatch):
+    monkeypatch.delattr(Cuda, "memory_stats_as_nested_dict")
+    probe, _ = begun()
+    assert probe.measured().devices[0] == Use(1000 * MIB, 300 * MIB, None, 8000 * MIB)
+
+
+def test_a_driver_that_does_not_tell_leaves_what_this_process_holds(cuda, monkeypatch):
+    monkeypatch.delattr(Cuda, "mem_get_info")
+    probe, _ = begun()
+    use = probe.measured().devices[0]
+    assert (use.used_bytes, use.total_bytes) == (300 * MIB, None)
+
+
+def test_a_cpu_server_has_no_devices(monkeypatch):
+    monkeypatch.setattr(record_probe, "used_devices", list)
+    probe, names = begun()
+    assert names == () and probe.measured().devices == ()
+
+
+class Clock:
+    """Shows the seconds that it is set to."""
+
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clocked(cuda):
+    clock = Clock()
+    probe = Probe(clock)
+    probe.begin_run()
+    return probe, clock
+
+
+def test_figures_are_taken_again_only_when_asked_and_only_while_young(cuda, clocked):
+    probe, clock = clocked
+    _, first = probe.at_node()
+    cuda.stats["current"] = 555 * MIB
+    clock.now = 100.0004
+    assert probe.at_node(0.0005) == (100.0004, first)
+    assert probe.at_node()[1].devices[0].reserved_bytes == 555 * MIB
+    cuda.stats["current"] = 777 * MIB
+    clock.now = 100.1
+    assert probe.at_node(0.0005)[1].devices[0].reserved_bytes == 777 * MIB
+
+
+def test_amid_a_node_the_reading_at_its_beginning_serves_while_it_is_young(clocked):
+    probe, clock = clocked
+    assert probe.measured(0.05) is not probe.measured(0.05)
+    _, first = probe.at_node()
+    clock.now += 0.04
+    assert probe.measured(0.05) is first and probe.measured() is not first
+    clock.now += 0.02
+    assert probe.measured(0.05).at == clock.now
+
+
+def readings_of(probe, clock, nodes, seconds):
+    """How many of so many nodes that take so long are measured."""
+    seen = set()
+    for _ in range(nodes):
+        seen.add(probe.at_node()[1].at)
+        clock.now += seconds
+    return len(seen)
+
+
+def test_every_node_is_measured_that_takes_its_time_and_of_a_crowd_that_takes_none_a_few(clocked):
+    probe, clock = clocked
+    assert readings_of(probe, clock, 100, 0.051) == 100
+    assert readings_of(probe, clock, 6, 0.0001) == 6
+    assert 2 <= readings_of(probe, clock, 1000, 0.0001) <= 4
+    clock.now += 1
+    assert readings_of(probe, clock, 6, 0.0001) == 6
+
+
+def test_a_clock_that_jumps_back_stops_no_reading(clocked):
+    probe, clock = clocked
+    assert readings_of(probe, clock, 20, 0.0001) < 20
+    clock.now -= 500
+    assert readings_of(probe, clock, 100, 0.06) >= 90
+
+
+def test_rss_is_what_the_system_says():
+    told = psutil.Process().memory_info().rss
+    assert abs(Probe().measured().rss_bytes - told) < 0.2 * told
+
+
+def test_memory_that_cannot_be_read_does_not_end_the_prompt(cuda, caplog, monkeypatch):
+    probe, _ = begun()
+    monkeypatch.setattr(Cuda, "mem_get_info", lambda self, device: 1 / 0)
+    for _ in range(100):
+        reading = probe.measured()
+    assert reading.rss_bytes is None and reading.devices == (Use(), Use())
+    assert caplog.text.count("the prompt goes on") == 1
+
+
+SCRIPT = f"""
+import json, sys
+sys.path.insert(0, {str(Path(__file__).resolve().parents[3])!r})
+import torch
+from headroom.record.memory import between
+from headroom.record.probe import Probe
+
+def bounds(before):
+    return [tuple(peak) for peak in between(before, probe.measured())]
+
+def take(mib):
+    return torch.empty(mib << 20, dtype=torch.uint8, device="cuda")
+
+torch.cuda.mem_get_info()
+probe = Probe()
+probe.begin_run()
+held, before = take(1000), probe.at_node()[1]
+found = [bounds(before)]
+del held
+torch.cuda.empty_cache()
+before = probe.at_node()[1]
+held = take(100)
+found.append(bounds(before))
+del held
+torch.cuda.empty_cache()
+found.append(bounds(before))
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.fakecuda
+@pytest.mark.skipif(bool(fakecuda.why_not()), reason=fakecuda.why_not() or "")
+@pytest.mark.parametrize("allocator", ["native", "expandable", "async"])
+def test_peaks_are_exact_with_each_of_pytorchs_own_allocators(tmp_path, allocator):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    command = fakecuda.command(FakeCuda(allocator=allocator), script)
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    still, rising, given_back = (peaks[0] for peaks in json.loads(done.stdout))
+    assert still[0] == still[1] >= 1000 * MIB
+    assert 100 * MIB <= rising[0] <= 140 * MIB
+    assert rising[0] == rising[1] == given_back[0] == given_back[1]

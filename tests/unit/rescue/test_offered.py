@@ -1,0 +1,189 @@
+"""What is offered and who asks, what was left out without an error, and what others see."""
+
+import threading
+
+import pytest
+from support.rescue_bench import OOM, PROMPT, Bench
+
+from headroom.base.refusals import NotKnown, Refused
+from headroom.measure.journal import OomAttempt
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+def test_offering_queues_nothing_until_it_is_asked_for(bench):
+    bench.fail(extra={"client_id": "me"})
+    assert bench.host.queued == []
+    [(_, data, _)] = bench.host.events
+    assert data["rescued_as"] is None and data["failure"]["can_rescue"] is True
+    answer = bench.rescue.ask("a")
+    assert answer["prompt_id"] == bench.only_queued[1] and answer["rescued_from"] == "a"
+    with pytest.raises(Refused, match="was run again already"):
+        bench.rescue.ask("a")
+
+
+def test_a_rerun_that_was_deleted_before_it_ran_can_be_asked_for_again(bench):
+    bench.fail()
+    bench.host.queued.clear()
+    assert bench.rescue.ask("a")["prompt_id"] == bench.only_queued[1]
+
+
+def test_a_rerun_that_ran_is_the_only_one_even_if_the_history_is_cleared(bench):
+    bench.fail()
+    item = bench.only_queued
+    bench.begin(item[1], item[2])
+    bench.host.queued.clear()
+    bench.end(None)
+    bench.host.history.clear()
+    with pytest.raises(Refused, match="was run again already"):
+        bench.rescue.ask("a")
+
+
+def test_switched_off_nothing_is_offered_but_it_can_be_asked_for(bench):
+    bench.fail(extra={"headroom": {"rescue": False}})
+    assert bench.host.events == []
+    assert bench.rescue.ask("a")["prompt_id"]
+
+
+def test_unknown_and_running_prompts_are_told_apart(bench):
+    with pytest.raises(NotKnown, match="No prompt nowhere is known"):
+        bench.rescue.ask("nowhere")
+    bench.host.queued.append((1, "waiting"))
+    with pytest.raises(Refused, match="did not end"):
+        bench.rescue.ask("waiting")
+
+
+def test_a_prompt_that_comfyui_refuses_is_told_in_one_sentence(bench):
+    bench.host.refusal = "node Sample does not exist."
+    bench.fail()
+    assert bench.host.queued == []
+    [(_, data, _)] = bench.host.events
+    assert "It cannot run again: ComfyUI refuses the prompt" in data["failure"]["text"]
+    with pytest.raises(Refused, match="node Sample does not exist"):
+        bench.rescue.ask("a")
+
+
+def test_an_error_that_was_survived_does_not_make_a_later_one_out_of_memory(bench):
+    bench.begin()
+    bench.rescue.error_is_handled(OOM)
+    bench.end(ValueError("wrong"))
+    assert bench.host.queued == []
+
+
+def test_a_fallback_that_fails_because_memory_had_run_out_counts_as_it(bench, monkeypatch):
+    monkeypatch.setattr("headroom.rescue.rescue.executing_node", lambda: ("a", "3"))
+    mixed = RuntimeError("Expected all tensors to be on the same device, but found two")
+    bench.begin()
+    bench.rescue.error_is_handled(OOM)  # and ComfyUI tries the VAE in tiles
+    bench.end(mixed, failed="3", executed=("1", "2"))
+    assert bench.rescue.facts("a")["failure"]["asked_mib"] == 1536.0
+    assert bench.only_queued
+    bench.host.queued.clear()
+    bench.begin("b")
+    bench.rescue.error_is_handled(OOM)
+    bench.end(mixed, failed="2")  # but this one is of another node
+    assert bench.host.queued == []
+
+
+def left_out(bench, node_id, prompt_id="a"):
+    entry = OomAttempt(prompt_id, node_id, 0, "went on", 0.0, "ERROR lora x", False, 0.0, 1)
+    bench.rescue.note(entry)
+
+
+def test_a_prompt_that_ended_well_without_a_part_of_a_lora_is_not_run_again(bench):
+    """The record and a message in the browser say so; see test_left_out.py."""
+    bench.begin()
+    left_out(bench, "2")
+    bench.end(None)
+    assert bench.host.queued == [] and bench.rescue.facts("a")["failure"] is None
+    with pytest.raises(Refused, match="did not end in an out-of-memory error"):
+        bench.rescue.ask("a")
+
+
+def test_what_was_left_out_is_made_good_where_another_node_failed_later(bench):
+    prompt = {**PROMPT, "6": {"class_type": "Sample", "inputs": {"model": ["1", 0]}},
+              "7": {"class_type": "Sample", "inputs": {"model": ["1", 0]}}}
+    bench.begin(prompt=prompt)
+    left_out(bench, "2")
+    bench.end(failed="3", executed=("1", "2", "6"), cached=("7",))
+    queued = bench.only_queued[2]
+    assert [name for name in "123467" if queued[name] != prompt[name]] == ["2", "3", "6"]
+
+
+def test_what_a_node_made_by_another_left_out_counts_for_the_users_node(bench):
+    bench.begin()
+    left_out(bench, "2.0.0.1")
+    bench.end(failed="3", executed=("1", "2"))
+    assert bench.only_queued[2]["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
+
+
+def test_what_a_node_left_out_in_another_prompt_does_not_count(bench):
+    bench.begin()
+    left_out(bench, "2", "another")
+    bench.end(failed="3", executed=("1", "2"))
+    assert bench.only_queued[2]["2"] == PROMPT["2"]
+
+
+def test_a_silent_log_is_made_up_for_by_the_history(bench):
+    bench.begin()
+    bench.rescue.error_is_handled = lambda error: None
+    bench.end(type("OutOfMemoryError", (Exception,), {})("CUDA out of memory. Tried to allocate "
+                                                         "2.00 GiB."))
+    assert bench.only_queued
+    assert bench.rescue.facts("a")["failure"]["asked_mib"] == 2048.0
+
+
+def test_who_asks_for_facts_never_queues_anything(bench, monkeypatch):
+    monkeypatch.setattr("headroom.rescue.rescue.DECISION_SECONDS", 0)
+    bench.begin()
+    bench.rescue.prompt_is_over, told = lambda *_: None, bench.rescue.prompt_is_over
+    bench.end()
+    assert bench.rescue.facts("a")["failure"] is None and bench.host.queued == []
+    told()
+    assert bench.rescue.facts("a")["rescued_as"] == bench.only_queued[1]
+
+
+def test_whoever_sees_the_failure_in_the_history_first_finds_the_decision(bench):
+    bench.begin()
+    bench.rescue.prompt_is_over, told = lambda *_: None, bench.rescue.prompt_is_over
+    bench.end()
+    asked, answers = threading.Event(), []
+    bench.rescue._is_in_executor = lambda running: asked.set()  # it has left, and is asked for
+    asking = threading.Thread(target=lambda: answers.append(bench.rescue.facts("a")["rescued_as"]))
+    asking.start()
+    asked.wait(5)
+    told()
+    asking.join(5)
+    assert answers == [bench.only_queued[1]]
+
+
+def test_who_asks_while_the_decision_is_being_made_waits_for_it(bench):
+    asked, answers = threading.Event(), []
+
+    def ask():
+        asked.set()
+        answers.append(bench.rescue.facts("a")["rescued_as"])
+
+    asking = threading.Thread(target=ask)
+
+    def validated(prompt_id, prompt, outputs):  # in the middle of the decision
+        asking.start()
+        asked.wait(5)
+        asking.join(0.2)
+        return outputs
+
+    bench.host.validated = validated
+    bench.fail()
+    asking.join(5)
+    assert answers == [bench.only_queued[1]]
+
+
+def test_the_users_prompt_in_the_history_is_not_touched(bench):
+    bench.fail()
+    queued = bench.only_queued[2]
+    queued["1"]["is_changed"] = [1]  # as ComfyUI does while it runs
+    assert "is_changed" not in PROMPT["1"]
+    assert bench.host.history["a"]["prompt"][2] == PROMPT

@@ -1,0 +1,200 @@
+"""When a prompt gets its rerun, and what is queued then."""
+
+import pytest
+import torch
+from support.rescue_bench import OOM, PROMPT, Bench
+
+from headroom.base.refusals import Refused
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+def test_only_what_had_failed_or_not_run_is_guarded_and_only_unwritten_outputs_are_asked_for(bench):
+    bench.fail()
+    number, new_id, prompt, extra, outputs, sensitive = bench.only_queued
+    assert (number, outputs, sensitive) == (3.5, ["4"], {"api_key": "secret"})
+    assert prompt["1"] == PROMPT["1"] and prompt["4"] == PROMPT["4"]
+    assert prompt["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
+    assert prompt["3"]["inputs"]["vae"] == ["headroom-guard-1-1", 0]
+    assert extra["headroom"] == {"rescue": True, "rescued_from": "a"}
+    assert extra["client_id"] == "me"
+    assert bench.rescue.facts("a")["rescued_as"] == new_id
+    assert bench.rescue.facts(new_id)["rescued_from"] == "a"
+
+
+def test_an_output_that_was_written_is_not_asked_for_again(bench):
+    two = {**PROMPT, "5": {"class_type": "Save", "inputs": {"images": ["3", 0]}}}
+    bench.begin(prompt=two, outputs=("4", "5"))
+    bench.end(failed="5", executed=("1", "2", "3", "4"))
+    assert bench.only_queued[4] == ["5"]
+
+
+def test_where_comfyui_keeps_nothing_everything_is_guarded_and_the_text_says_so(bench):
+    bench.host.keeps_nothing = True
+    bench.begin()
+    bench.end(failed="3", executed=("1", "2"))
+    assert bench.only_queued[2]["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
+    [(_, data, _)] = bench.host.events
+    assert "everything runs again" in data["failure"]["text"]
+
+
+def test_what_can_not_come_from_the_cache_is_guarded_although_it_had_finished(bench):
+    bench.host.marks = {"1": [float("nan")]}
+    bench.fail(failed="3", executed=("1", "2"))
+    assert bench.only_queued[2]["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
+
+
+def test_the_client_is_told_the_second_id_what_failed_and_what_held_the_memory(bench):
+    bench.fail()
+    [(event, data, client)] = bench.host.events
+    assert (event, client, data["prompt_id"]) == ("headroom.rescue", "me", "a")
+    assert data["rescued_as"] == bench.only_queued[1]
+    failure = data["failure"]
+    assert (failure["node_id"], failure["title"], failure["asked_mib"]) == ("2", "Hi-res", 1536.0)
+    assert failure["held"] == [{"kind": "diffusion model", "class": "BaseModel",
+                                "file": "sd15.safetensors", "loaded_mib": 3072.0}]
+    assert failure["text"].startswith(
+        "Hi-res (node 2) ran out of GPU memory asking for 1,536.0 MiB while these models were "
+        "loaded: sd15.safetensors (diffusion model) 3,072.0 MiB."
+    )
+
+
+def test_what_is_told_has_keys_and_figures_for_pages_in_other_languages(bench):
+    bench.fail()
+    [(_, data, _)] = bench.host.events
+    failed, again = data["failure"]["said"]["values"]["parts"]
+    assert (failed["key"], again["key"]) == ("rescue_failed", "rescue_runs")
+    assert failed["values"]["asked"] == {"key": "rescue_asked", "values": {"asked_mib": 1536.0}}
+    new_id, prompt = bench.only_queued[1:3]
+    bench.begin(new_id, prompt)
+    assert bench.rescue.about_first_run().values["failed"].key == "rescue_failed"
+    bench.end(failed="3")
+    twice = bench.host.events[-1][1]["failure"]["said"]
+    assert [twice["values"][name]["key"] for name in ("now", "before")] == ["rescue_failed"] * 2
+
+
+def test_everything_is_unloaded_before_a_rerun_and_only_then(bench):
+    bench.fail()
+    assert bench.purged == []
+    item = bench.only_queued
+    bench.begin(item[1], item[2], item[3], item[4])
+    assert bench.purged == [False]
+    bench.end(None)
+    bench.begin("b")
+    assert bench.purged == [False]
+
+
+def test_before_a_rerun_after_ram_ran_out_ram_is_freed_too(bench):
+    bench.fail(error=MemoryError("not enough memory"))
+    bench.begin(bench.only_queued[1])
+    assert bench.purged == [True]
+
+
+def test_a_rerun_that_fails_is_the_end_and_its_text_names_both(bench):
+    bench.fail()
+    new_id, prompt = bench.only_queued[1:3]
+    bench.host.queued.clear()
+    assert bench.rescue.about_first_run() == ""
+    bench.begin(new_id, prompt)
+    assert "second try of prompt a: Hi-res (node 2)" in bench.rescue.about_first_run()
+    bench.end(failed="3")
+    assert bench.host.queued == []
+    text = bench.host.events[-1][1]["failure"]["text"]
+    assert "second try of prompt a" in text
+    assert "Decode (node 3)" in text and "Hi-res (node 2)" in text
+    assert bench.rescue.facts(new_id)["failure"]["can_rescue"] is False
+    with pytest.raises(Refused, match="itself the second try of prompt a"):
+        bench.rescue.ask(new_id)
+
+
+@pytest.mark.parametrize("error", [
+    RuntimeError("CUDA error: an illegal memory access was encountered"), ValueError("wrong"), None,
+])
+def test_another_error_or_none_is_left_alone(bench, error):
+    bench.fail(error=error)
+    assert bench.host.queued == [] and bench.host.events == []
+    with pytest.raises(Refused, match="did not end in an out-of-memory error"):
+        bench.rescue.ask("a")
+
+
+@pytest.mark.parametrize("error", [
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    MemoryError("not enough memory"), RuntimeError("MPS backend out of memory (MPS ...)"),
+    type("PackError", (torch.OutOfMemoryError,), {})("the sampler is full"),
+])
+def test_every_family_is_rescued(bench, error):
+    bench.fail(error=error)
+    assert bench.only_queued
+
+
+def raised(ending, cause=OOM, suppressed=False):
+    """An error as Python leaves it when a node raises it while it handles another one."""
+    ending.__context__, ending.__suppress_context__ = cause, suppressed
+    return ending
+
+
+@pytest.mark.parametrize("ending", [
+    RuntimeError("my node failed"), Exception(str(OOM)), ValueError("too large a picture"),
+    type("PackError", (Exception,), {})("the upscaler stopped"),
+])
+def test_an_error_that_a_node_made_of_an_out_of_memory_error_is_rescued(bench, ending):
+    bench.fail(error=raised(ending), failed="3")
+    assert bench.only_queued
+    failure = bench.host.events[-1][1]["failure"]
+    assert failure["asked_mib"] == 1536 and failure["error"].startswith("OutOfMemoryError")
+
+
+@pytest.mark.parametrize("error", [
+    raised(ValueError("wrong"), cause=RuntimeError("shapes do not match")),
+    raised(ValueError("wrong"), suppressed=True),
+])
+def test_an_error_that_was_raised_from_another_kind_is_left_alone(bench, error):
+    bench.fail(error=error)
+    assert bench.host.queued == [] and bench.host.events == []
+
+
+def test_an_out_of_memory_error_that_was_survived_does_not_excuse_a_later_one(bench):
+    bench.begin()
+    bench.rescue.error_is_handled(OOM)
+    bench.end(ValueError("wrong"), failed="3")
+    assert bench.host.queued == []
+
+
+def test_an_interrupt_is_never_answered_by_another_run(bench):
+    bench.begin()
+    bench.end(None, messages=[("execution_interrupted", {"node_id": "2"})])
+    assert bench.host.queued == []
+    bench.host.interrupted = True  # asked for, but the error came first
+    bench.fail("b")
+    assert bench.host.queued == [] and bench.host.events == []
+
+
+def test_after_the_queue_was_cleared_nothing_is_queued(bench):
+    bench.begin()
+    bench.rescue.queue_is_cleared()
+    bench.end()
+    assert bench.host.queued == []
+    bench.fail("b")  # the next prompt is another matter
+    assert bench.only_queued
+
+
+def test_a_queue_cleared_before_the_prompt_just_taken_from_it_has_begun_stays_empty(bench):
+    bench.take()
+    bench.rescue.queue_is_cleared()
+    bench.rescue.prompt_begins()
+    bench.end()
+    assert bench.host.queued == []
+
+
+def test_a_queue_cleared_when_the_next_prompt_was_just_taken_stays_empty_for_the_one_before(bench):
+    bench.begin()
+    failed = bench.host.running
+    bench.take("b")
+    bench.rescue.queue_is_cleared()
+    bench.host.running = failed
+    bench.end()
+    bench.fail("b")
+    assert bench.host.queued == []

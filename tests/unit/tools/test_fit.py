@@ -1,0 +1,206 @@
+"""What `dev.py fit` makes of a run, which cards it takes, and what a dry run leaves out."""
+
+import argparse
+import json
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tools import dry_server
+from tools.fit import amount, capability
+from tools.fit import cards as parse_cards
+from tools.fit_report import copied, report
+from tools.fit_run import ADVISED, GUARDED, PLAIN, Trial
+from tools.fit_verdict import Node, Verdict, nodes_of, verdict
+
+MIB = 1 << 20
+DRY = Path(dry_server.__file__).parent / "packs" / "headroom_dry"  # itself needs a ComfyUI
+ASYNC = ("Allocation on device 0 would exceed allowed memory. (out of memory)\n"
+         "Currently allocated     : 41.22 MiB\nRequested               : 128.00 MiB\n")
+
+
+FACTS = {"workflow": "w.json", "comfyui": "0.3.75", "capability": "8.9", "context_mib": 400,
+         "made_pictures": [], "left_out": [], "side": 1024, "room_copied_mib": {}, "files": {
+             "vae/a.safetensors": {"mib": 160, "from": "published sizes"}}}
+
+
+def sampler(*steps, node_id="3", title="KSampler"):
+    return Node(node_id, "KSampler", title, 4000.0, 3600.0, 0.0, 0, steps)
+
+
+def failure(message, out_of_memory=True, node_id="3"):
+    return SimpleNamespace(node_id=node_id, node_type="KSampler", exception_message=message,
+                           out_of_memory=out_of_memory)
+
+
+@pytest.mark.parametrize("steps, text", [
+    ((1640.0, 0.5, 0.5, 0.5), "resident"),
+    ((1640.0, 1388.9, 1388.9, 1388.9), "streams 1,389 MiB a step"),
+    ((1640.0,), "resident"),
+    ((), "resident"),
+])
+def test_the_first_step_loads_and_only_the_later_ones_stream(steps, text):
+    assert verdict([sampler(*steps)], ["3"]).text == text
+
+
+def test_what_a_step_copies_on_a_card_with_room_is_no_streaming():
+    nodes = [sampler(9.0, 300.0, 300.0)]
+    assert verdict(nodes, ["3"], anyway_mib={"3": 295.0}).text == "resident"
+    assert verdict(nodes, ["3"], anyway_mib={"3": 100.0}).text == "streams 200 MiB a step"
+
+
+def test_only_the_steps_of_samplers_count_and_the_one_that_moves_most():
+    nodes = [sampler(9.0, 20.0, 20.0), sampler(0.0, 500.0, 500.0, node_id="4"),
+             sampler(0.0, 900.0, node_id="5")]
+    assert verdict(nodes, ["3", "4"]).text == "streams 500 MiB a step"
+
+
+@pytest.mark.parametrize("message, text", [
+    (ASYNC, "fails in KSampler (3), asks for 128 MiB"),
+    ("CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 8 GiB",
+     "fails in KSampler (3), asks for 4,096 MiB"),
+    ("CUDA out of memory. Tried to allocate 2.00 KiB. GPU 0 has a total capacity of 8 GiB",
+     "fails in KSampler (3), asks for less than 1 MiB"),
+    ("OOM Guard could not finish decoding: after 3 attempts the call still asked for 1,474.6 MiB "
+     "while 937.2 MiB of 6,144.0 MiB were free.", "fails in KSampler (3), asks for 1,475 MiB"),
+    ("OOM Guard gave up after 0 attempts: 1,474.6 MiB asked, 937.2 of 6,144 MiB free",
+     "fails in KSampler (3), asks for 1,475 MiB"),
+    ("CUDA error: out of memory", "fails in KSampler (3), asks for more than there is"),
+])
+def test_a_failure_names_the_node_and_what_it_asked_for(message, text):
+    assert verdict([sampler()], ["3"], failure(message)).text == text
+
+
+def test_another_error_is_a_node_that_needs_real_values():
+    found = verdict([sampler()], ["3"], failure("no face was found", out_of_memory=False))
+    assert (found.word, found.why) == ("stopped", "no face was found")
+    assert found.text == "stopped in KSampler (3)"
+
+
+def test_a_file_that_this_comfyui_does_not_load_is_named_and_a_newer_one_is_asked_for():
+    why = "MistralConverter.__init__() got an unexpected keyword argument"
+    found = verdict([sampler()], ["3"], failure(why, out_of_memory=False), loads="new.safetensors")
+    assert found.text == "not loaded in KSampler (3)"
+    text = report([Trial(8, PLAIN, found, 4000, 1, [sampler(1.0)])], FACTS)
+    assert ("KSampler (3): ComfyUI 0.3.75 does not load new.safetensors, and may not know this "
+            f"model yet ({why}); name a newer one with --comfyui.") in text
+    assert "real values" not in text
+
+
+def test_a_machine_without_the_ram_is_not_taken_for_an_old_comfyui():
+    why = "unable to mmap 25642121040 bytes from file <a.safetensors>: Cannot allocate memory (12)"
+    found = verdict([sampler()], ["3"], failure(why, out_of_memory=False), loads="a.safetensors")
+    assert found.text == "stopped in KSampler (3)"
+    text = report([Trial(8, PLAIN, found, 4000, 1, [sampler(1.0)])], FACTS)
+    assert "KSampler (3) needs RAM that this machine does not give (unable to mmap" in text
+    assert "real values" not in text
+
+
+def test_a_size_that_was_never_computed_is_not_taken_for_a_need():
+    message = "CUDA out of memory. Tried to allocate more than 1EB memory."
+    assert verdict([sampler()], ["3"], failure(message)).word == "stopped"
+
+
+def test_the_need_of_a_node_is_tensors_pages_and_context_and_never_above_its_peak():
+    record = {"nodes": [{"node_id": "3", "class_type": "KSampler", "title": "Mine"},
+                        {"node_id": "9", "class_type": "SaveImage", "title": None}]}
+    taken = [{"node_id": "3", "peak_bytes": 900 * MIB, "allocated_bytes": 300 * MIB,
+              "pages_bytes": 100 * MIB, "workspace_bytes": 64 * MIB, "refused": 2,
+              "steps": [5 * MIB], "htod_bytes": 7 * MIB}]
+    (node,) = nodes_of(record, taken, context_mib=400)
+    assert node == Node("3", "KSampler", "Mine", 900, 800, 64, 2, (5,), 7)
+    taken[0]["allocated_bytes"] = 2000 * MIB
+    assert nodes_of(record, taken, 400)[0].need_mib == 900
+
+
+@pytest.mark.parametrize("text", ["", "8,", "big", "0,8", "-6", "nan", "inf", "8,1e30"])
+def test_cards_that_are_no_sizes_are_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="GiB with commas"):
+        parse_cards(text)
+
+
+@pytest.mark.parametrize("kind, text", [
+    (capability, "new"), (capability, "8"), (capability, "-8.9"), (amount, "-1"), (amount, "nan"),
+    (amount, "inf"), (amount, "much"),
+])
+def test_settings_that_no_card_has_are_refused(kind, text):
+    with pytest.raises(argparse.ArgumentTypeError, match="expected a number"):
+        kind(text)
+
+
+def test_the_report_has_a_line_a_card_and_every_addition_on_a_line_of_its_own():
+    nodes = [sampler(1.0, 1.0)]
+    trials = [Trial(8, PLAIN, Verdict("streams", 500.0), 4000, 1, nodes),
+              Trial(8, GUARDED, Verdict("resident"), 4000, 1, nodes),
+              Trial(8, ADVISED, Verdict("resident"), 4000, 1, nodes, ("Use less.",)),
+              Trial(6, PLAIN, Verdict("stopped", None, "Face (7)", "no face"), 4000, 1, nodes)]
+    text = report(trials, FACTS)
+    assert "8 GiB  streams 500 MiB a step  resident  resident" in text
+    assert "Face (7) needs what a dry run does not have" in text and "8 GiB: Use less." in text
+    for line in ("tensors and weights", "layout copies", "CUDA context", "kept by the allocator"):
+        assert line in text
+    assert json.dumps([trial.as_json() for trial in trials])
+
+
+def test_what_was_left_out_is_told():
+    trials = [Trial(8, PLAIN, Verdict("resident"), 4000, 1, [sampler(1.0)])]
+    text = report(trials, {**FACTS, "left_out": ["a.safetensors (node 12)"]})
+    assert "left out, so that the workflow needs somewhat more" in text
+    assert "a.safetensors (node 12)" in text and "left out" not in report(trials, FACTS)
+
+
+def encoding(copied_mib, gib):
+    loader = Node("1", "CLIPLoader", "Load CLIP", 400.0, 400.0, 0.0, 0)
+    encoder = Node("2", "CLIPTextEncode", "Encode", 900.0, 800.0, 0.0, 0, (), copied_mib)
+    return Trial(gib, PLAIN, Verdict("resident"), 900.0, 1, [loader, encoder, sampler(9.0, 0.0)])
+
+
+def test_an_encoder_that_streams_or_computes_on_the_cpu_is_told_beside_the_verdict():
+    with_room = {"1": 500.0, "2": 0.0}  # loaded by the loader there, by the encoder on a card
+    assert copied([encoding(500.0, 12), encoding(503.0, 8)], with_room) == ""
+    told = copied([encoding(500.0, 12), encoding(1300.0, 6), encoding(0.0, 1)], with_room)
+    assert [line.split()[-4:] for line in told.splitlines() if line.startswith("   in all")] == [
+        ["500", "500", "1,300", "0"]]
+    assert "computed on the CPU" in told and "KSampler" not in told
+
+
+def test_a_dry_run_reads_no_weight_and_begins_without_lessons(monkeypatch):
+    from headroom.cast import tensor
+    from headroom.guard import lessons
+
+    monkeypatch.setattr(tensor, "is_exact", tensor.is_exact)
+    lessons.learn("a call", 4, 100, 50)
+    dry = SimpleNamespace(**runpy.run_path(DRY / "headroom_dry_run.py"))
+    dry.look_at_no_weight()
+    dry.forget_lessons()
+    assert tensor.is_exact(torch.float32, torch.bfloat16)
+    assert lessons.recall("a call", 100) is None
+
+
+@pytest.mark.parametrize(("told", "found"), [
+    # Each step is told; a bar that stands still tells of none.
+    ([(1, 4, 1640), (1, 4, 1640), (2, 4, 2140), (3, 4, 2640), (4, 4, 3141)],
+     [1640, 500, 500, 501]),
+    ([(1, 4, 1640), (4, 4, 3141)], [1640, 500, 500, 501]),  # what came too soon was left out
+    ([(5, 20, 10), (1, 3, 12), (2, 3, 14), (6, 20, 15)], [10, 2, 2, 1]),  # a bar within a step
+    ([(0.25, 1.0, 10), (0.5, 1.0, 14), (0.25, 1.0, 15)], [10, 4, 1]),  # one of fractions
+])
+def test_steps_that_comfyui_does_not_tell_are_counted_with_their_share(told, found):
+    counted = []
+    steps = runpy.run_path(DRY / "headroom_dry_steps.py")["Steps"](counted, 0)
+    for value, most, copied_bytes in told:
+        steps.told(value, most, copied_bytes)
+    assert counted == found
+
+
+@pytest.mark.parametrize(("flags", "expected"), [
+    ('"--disable-dynamic-vram" "--disable-pinned-memory"', ("--disable-pinned-memory",)),
+    ('"--disable-pinned-memory"', ()),
+])
+def test_no_weight_is_read_into_pinned_ram_where_dynamic_vram_would(tmp_path, flags, expected):
+    (tmp_path / "comfy").mkdir()
+    (tmp_path / "comfy" / "cli_args.py").write_text(flags)
+    assert dry_server.unpinned(tmp_path) == expected

@@ -1,0 +1,59 @@
+"""Which files `dev.py fit` finds for a workflow, and what it does about those it does not."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+
+from tools import fit_files, public_models
+from tools.errors import DevError
+from tools.sparse_files import SparseFile, Weight, write_sparse
+
+
+def test_a_file_of_the_users_comes_before_a_published_one_and_the_kinds_are_told(
+    tmp_path, monkeypatch,
+):
+    content = SparseFile({"w": Weight("F16", (2, 2))})
+    write_sparse(tmp_path / "checkpoints" / "mine" / "sd_xl_base_1.0.safetensors", content)
+    (tmp_path / "checkpoints" / "old.ckpt").write_bytes(b"pickle")
+    monkeypatch.setattr(public_models, "sparse_files",
+                        lambda places, ask: dict.fromkeys(places, content))
+    data = {"nodes": [{"widgets_values": ["mine/sd_xl_base_1.0.safetensors", "old.ckpt",
+                                          "ae.safetensors", "nowhere.safetensors", "a.txt"]}]}
+    found = fit_files.find_models(data, fit_files.index([tmp_path]), list)
+    assert found.origin == {"checkpoints/mine/sd_xl_base_1.0.safetensors": "header of the file",
+                            "vae/ae.safetensors": "published sizes"}
+    assert (found.unreadable, found.unknown) == (["old.ckpt"], ["nowhere.safetensors"])
+
+
+def test_layers_without_weights_name_no_shapes():
+    file = Path(fit_files.__file__).with_name("architectures.py")
+    built = runpy.run_path(str(file))["_built"]
+    layer = torch.nn.Linear(2, 3, device="meta")
+    assert built(layer) == {"weight": (3, 2), "bias": (3,)}
+    layer.weight = None
+    with pytest.raises(RuntimeError, match="without weights"):
+        built(torch.nn.Sequential(layer))
+
+
+@pytest.mark.parametrize("name, words", [
+    ("old.ckpt", "Node 1 .*cannot be read dry"), ("gone.safetensors", "Node 1 .*--models"),
+])
+def test_a_file_that_cannot_be_had_dry_is_named_with_its_node(name, words):
+    found = fit_files.Found(unreadable=["old.ckpt"], unknown=["gone.safetensors"])
+    with pytest.raises(DevError, match=words):
+        fit_files.check_named({"1": {"class_type": "Loader", "inputs": {"name": name}}}, found)
+
+
+def test_pictures_that_are_not_there_are_made_and_the_users_are_copied(tmp_path):
+    from PIL import Image
+
+    own, target = tmp_path / "input", tmp_path / "made"
+    own.mkdir()
+    Image.new("RGB", (33, 44)).save(own / "mine.png")
+    data = {"1": {"inputs": {"image": "mine.png"}}, "2": {"inputs": {"image": "other.jpg"}},
+            "3": {"inputs": {"image": "../../escape.png"}}}
+    assert fit_files.add_pictures(data, own, target) == ["other.jpg"]
+    assert Image.open(target / "mine.png").size == (33, 44)
+    assert not (tmp_path.parent / "escape.png").exists()

@@ -1,0 +1,74 @@
+"""Small integers of a dry run have their real values; what a model computes stays unknown."""
+
+from pathlib import Path
+
+import pytest
+from support.cuda_scripts import script_runner
+
+import fakecuda
+from tools import dry_server
+
+pytestmark = [
+    pytest.mark.fakecuda,
+    pytest.mark.skipif(bool(fakecuda.why_not()), reason=fakecuda.why_not() or ""),
+]
+DRY = Path(dry_server.__file__).parent / "packs" / "headroom_dry"
+
+
+@pytest.fixture
+def run(tmp_path):
+    start = f"sys.path.insert(0, {str(DRY)!r})\nfrom headroom_dry_integers import Integers\n"
+    runs = script_runner(tmp_path)
+    return lambda body: runs(start + body, capacity_mib=1024, copy_at_most_kib=64)
+
+
+def test_lengths_computed_on_the_device_are_read_back(run):
+    found = run("""
+with Integers():
+    grid = torch.tensor([[1, 74, 74], [2, 4, 6]], device="cuda")
+    ends = torch.repeat_interleave(grid[:, 1] * grid[:, 2], grid[:, 0]).cumsum(0, dtype=torch.int32)
+    ends = torch.nn.functional.pad(ends, (1, 0), value=0)
+    lengths = ends[1:] - ends[:-1]
+    rows = torch.cat([torch.arange(int(h), device="cuda") for _, h, _ in grid])
+    seen = rows[rows >= 3].unique()
+    mask = torch.ones(2, 5, dtype=torch.int64, device="cuda")
+    mask[1, 3:] = 0
+    mask.mul_(2)
+    parts = [part.shape[0] for part in torch.split(rows, [74, 4])]
+    show(lengths=lengths.tolist(), first=lengths[0].item(), seen=seen.numel(),
+         last=int(seen.max()), sums=mask.sum(1).tolist(), none=bool((mask < 0).any()),
+         where=mask[1].nonzero().flatten().tolist(), parts=parts, on=str(lengths.device))
+""")
+    assert found == {"lengths": [5476, 24, 24], "first": 5476, "seen": 71, "last": 73,
+                     "sums": [10, 6], "none": False, "where": [0, 1, 2], "parts": [74, 4],
+                     "on": "cuda:0"}
+
+
+def test_what_a_model_computes_is_not_taken_for_known(run):
+    found = run("""
+with Integers():
+    scores = torch.rand(4, 8, device="cuda")
+    ids = torch.tensor([5, 6, 7, 8], device="cuda")
+    best = scores.argmax(-1)
+    ids.copy_(best)
+    show(best=best[0].item(), copied=ids[0].item(), bad=bool(scores.isnan().any()),
+         ids=torch.tensor([5, 6], device="cuda").tolist())
+""")
+    assert found == {"best": 0, "copied": 0, "bad": False, "ids": [5, 6]}
+
+
+def test_nothing_is_copied_for_it_and_memory_is_taken_as_ever(run):
+    found = run("""
+def taken():
+    torch.cuda.empty_cache(); torch.cuda.reset_peak_memory_stats()
+    before = opened().device().htod_bytes
+    a = torch.arange(3000, device="cuda")
+    b = (a * 2).cumsum(0)[::3]
+    return torch.cuda.max_memory_allocated(), opened().device().htod_bytes - before, b.numel()
+torch.arange(1, device="cuda")
+plain = taken()
+with Integers():
+    show(plain=plain, known=taken())
+""")
+    assert found["plain"][1:] == found["known"][1:] == [0, 1000]
+    assert abs(found["plain"][0] - found["known"][0]) <= 64 << 10  # of a scan's own workspace

@@ -1,0 +1,31 @@
+"""A model file that is larger than the machine's RAM is mapped in a dry run."""
+
+import pytest
+from support.cuda_scripts import script_runner
+
+import fakecuda
+from tools.sparse_files import SparseFile, Weight, write_sparse
+
+pytestmark = [
+    pytest.mark.fakecuda,
+    pytest.mark.skipif(bool(fakecuda.why_not()), reason=fakecuda.why_not() or ""),
+]
+LARGER_THAN_ANY_RAM = 1 << 41  # two TiB, of which the disk holds nothing
+
+
+def test_a_file_larger_than_the_ram_is_read_and_takes_none(tmp_path):
+    weight = Weight("F16", (LARGER_THAN_ANY_RAM // 2 // 4096, 4096))
+    file = write_sparse(tmp_path / "a.safetensors", SparseFile({"weight": weight}))
+    found = script_runner(tmp_path)(f"""
+import resource
+from safetensors import safe_open
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with safe_open({str(file)!r}, framework="pt") as file:
+    weight = file.get_tensor("weight")
+weight[-1, 0] = 3  # it can be written to, and the file stays
+show(shape=list(weight.shape), ends=[weight[0, 0].item(), weight[-1, 0].item()],
+     taken_mib=(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+""", copy_at_most_kib=64)
+    assert found["shape"] == list(weight.shape)
+    assert found["ends"] == [0, 3] and found["taken_mib"] < 64
+    assert file.stat().st_blocks * 512 < 1 << 20

@@ -1,0 +1,73 @@
+"""What `dev.py fit` changes in a prompt before it runs dry: a guard, advice, steps, samplers."""
+
+import pytest
+
+from tools.fit_prompt import (
+    STEPS,
+    ObjectInfo,
+    advised,
+    fewer_steps,
+    guarded,
+    loaded_by,
+    without_noise_trees,
+)
+
+INFO = {
+    "Loader": {"input": {}, "output": ["MODEL"], "python_module": "nodes"},
+    "KSampler": {"input": {"required": {"model": ["MODEL"], "steps": ["INT"]}},
+                 "output": ["LATENT"], "python_module": "nodes"},
+    "HeadroomOOMGuard": {"input": {"required": {"model": ["MODEL"]}}, "output": ["MODEL"],
+                         "python_module": "custom_nodes.headroom"},
+}
+PROMPT = {
+    "1": {"class_type": "Loader", "inputs": {"name": "a.safetensors"}},
+    "3": {"class_type": "KSampler", "inputs": {"model": ["1", 0], "steps": 20}},
+}
+
+
+def test_the_guarded_prompt_has_a_guard_between_the_loader_and_the_sampler():
+    registry = ObjectInfo(INFO)
+    found = guarded(PROMPT, registry)
+    (new,) = set(found) - set(PROMPT)
+    assert found[new]["inputs"]["model"] == ["1", 0] and found["3"]["inputs"]["model"] == [new, 0]
+    assert registry.samples("KSampler") and not registry.samples("Loader")
+
+
+def test_advice_for_one_run_that_keeps_the_picture_is_applied_and_no_other():
+    edit = {"steps": [{"op": "set", "node": "3", "input": "steps", "value": 7}]}
+    other = {"steps": [{"op": "set", "node": "gone", "input": "steps", "value": 9}]}
+    advice = [{"text": "one", "edit": edit, "changes_picture": False},
+              {"text": "two", "edit": other, "changes_picture": False},
+              {"text": "three", "edit": edit, "changes_picture": True},
+              {"text": "four", "edit": None, "changes_picture": False}]
+    prompt, applied = advised(PROMPT, advice)
+    assert prompt["3"]["inputs"]["steps"] == 7 and applied == ["one"]
+
+
+def test_steps_are_cut_unless_samplers_share_them():
+    assert fewer_steps(PROMPT)["3"]["inputs"]["steps"] == STEPS
+    shared = {**PROMPT, "4": {"class_type": "KSamplerAdvanced",
+                              "inputs": {"steps": 20, "start_at_step": 10}}}
+    assert fewer_steps(shared) == shared
+
+
+def test_a_sampler_of_one_step_takes_another_that_shows_what_is_streamed():
+    turbo = {"3": {"class_type": "SDTurboScheduler", "inputs": {"steps": 1}}}
+    assert fewer_steps(turbo)["3"]["inputs"]["steps"] == 2
+
+
+@pytest.mark.parametrize("name, taken", [
+    ("dpmpp_2m_sde_gpu", "euler"), ("dpmpp_sde", "heun"), ("dpmpp_2m", "dpmpp_2m"),
+    ("exp_heun_2_x0_sde", "heun"), ("sa_solver", "euler"), ("er_sde", "er_sde"),
+])
+def test_a_sampler_that_needs_real_values_is_replaced_by_one_with_as_many_calls(name, taken):
+    prompt = {"3": {"class_type": "KSampler", "inputs": {"sampler_name": name, "model": ["1", 0]}}}
+    assert without_noise_trees(prompt)["3"]["inputs"]["sampler_name"] == taken
+    assert prompt["3"]["inputs"]["sampler_name"] == name
+
+
+def test_only_a_node_without_wires_reads_nothing_but_its_file():
+    assert loaded_by(PROMPT, "1") == "a.safetensors"
+    assert loaded_by(PROMPT, "3") == loaded_by(PROMPT, "9") == ""
+    lora = {"2": {"class_type": "LoraLoader", "inputs": {"model": ["1", 0], "name": "b.sft"}}}
+    assert loaded_by(lora, "2") == ""

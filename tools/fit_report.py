@@ -1,0 +1,138 @@
+"""What `python dev.py fit` prints: a line a card, the peak of every node, and what is in it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .fit_run import ADVISED, GUARDED, PLAIN, Trial
+from .fit_verdict import NO_RAM, RESIDENT_BELOW_MIB, Verdict
+from .table import render
+
+ORDER = (PLAIN, GUARDED, ADVISED)
+NOTHING = "-"
+
+
+def report(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
+    """The whole text; `facts` are those of `tools.fit`."""
+    parts = [_head(facts), cards(trials), peaks(trials), added(trials, facts)]
+    more = (copied(trials, facts["room_copied_mib"]), _stops(trials, facts["comfyui"]),
+            _applied(trials))
+    parts += [text for text in more if text]
+    return "\n\n".join(parts)
+
+
+def _head(facts: Mapping[str, Any]) -> str:
+    lines = [f"{facts['workflow']}, dry, on ComfyUI {facts['comfyui']}, compute capability "
+             f"{facts['capability']}"]
+    lines += [f"  {place}: {entry['mib']:,.0f} MiB ({entry['from']})"
+              for place, entry in facts["files"].items()]
+    if facts["left_out"]:
+        lines.append("  left out, so that the workflow needs somewhat more: LoRAs whose sizes are "
+                     f"not known, {', '.join(facts['left_out'])}")
+    if facts["made_pictures"]:
+        lines.append(f"  grey pictures of {facts['side']} px stand for "
+                     f"{', '.join(facts['made_pictures'])}")
+    return "\n".join(lines)
+
+
+def ways(trials: Sequence[Trial]) -> list[str]:
+    return [way for way in ORDER if any(trial.way == way for trial in trials)]
+
+
+def cards(trials: Sequence[Trial]) -> str:
+    """One line a card: the verdict on each way."""
+    known = {(trial.card_gib, trial.way): trial for trial in trials}
+    rows = [["card", *ways(trials)]]
+    for gib in dict.fromkeys(trial.card_gib for trial in trials):
+        found = [known.get((gib, way)) for way in ways(trials)]
+        rows.append([f"{gib:g} GiB", *(trial.verdict.text if trial else NOTHING
+                                       for trial in found)])
+    return _left(rows)
+
+
+def _left(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+             for row in rows]
+    return "\n".join([lines[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *lines[1:]])
+
+
+def peaks(trials: Sequence[Trial]) -> str:
+    """The peak of every node on every card, as the workflow is."""
+    plain = [trial for trial in trials if trial.way == PLAIN]
+    found = [{node.node_id: node for node in trial.nodes} for trial in plain]
+    names = {key: node.title for nodes in found for key, node in nodes.items()}
+    rows = [["", "peak of each node, MiB", *(f"{trial.card_gib:g} GiB" for trial in plain)]]
+    for key, title in names.items():
+        rows.append([key, title, *(_mib(nodes[key].peak_mib) if key in nodes else NOTHING
+                                   for nodes in found)])
+    return render(rows)
+
+
+def added(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
+    """What of the peaks is no tensor of a model or a picture, each on a line of its own."""
+    plain = [trial for trial in trials if trial.way == PLAIN]
+    largest = [max(trial.nodes, key=lambda node: node.peak_mib, default=None) for trial in plain]
+    rows = [["", "of the largest peak, MiB", *(f"{trial.card_gib:g} GiB" for trial in plain)]]
+
+    def line(what: str, figures: Sequence[float | None]) -> None:
+        rows.append(["", what, *(_mib(figure) for figure in figures)])
+
+    context = facts["context_mib"]
+    line("tensors and weights", [node.need_mib - context if node else None for node in largest])
+    line("  in them, at most: layout copies of a convolution",
+         [node.workspace_mib if node else None for node in largest])
+    line("CUDA context (0.3 to 0.5 GB on real cards)", [context for _ in largest])
+    line("kept by the allocator",
+         [node.peak_mib - node.need_mib if node else None for node in largest])
+    return render(rows)
+
+
+def copied(trials: Sequence[Trial], room_mib: Mapping[str, float]) -> str:
+    """What nodes without steps copied, such as encoders, where it is not what they copy with room.
+
+    The verdict is of the steps alone; an encoder that streams, or computes on the CPU, shows here.
+    """
+    plain = [trial for trial in trials if trial.way == PLAIN]
+    titles = {node.node_id: node.title for trial in plain for node in trial.nodes}
+    here = [{node.node_id: node.copied_mib for node in trial.nodes if node.node_id in room_mib}
+            for trial in plain]
+    found = [room_mib, *here]
+    sums = [sum(nodes.values()) for nodes in found]
+    differ = [abs(total - sums[0]) >= RESIDENT_BELOW_MIB
+              for total, nodes in zip(sums, found, strict=True) if nodes.keys() == room_mib.keys()]
+    if not any(differ):
+        return ""
+    rows = [["", "copied to the GPU outside of steps, MiB", "with room",
+             *(f"{trial.card_gib:g} GiB" for trial in plain)]]
+    for key in room_mib:
+        if any(nodes.get(key, 0.0) >= RESIDENT_BELOW_MIB for nodes in found):
+            rows.append([key, titles.get(key, ""), *(_mib(nodes.get(key)) for nodes in found)])
+    rows.append(["", "in all", *map(_mib, sums)])
+    return (f"{render(rows)}\nLess in all than with room: something is computed on the CPU. More: "
+            "weights are streamed, or loaded again.")
+
+
+def _stops(trials: Sequence[Trial], comfyui: str) -> str:
+    told = {_stop(trial.verdict, comfyui) for trial in trials
+            if trial.verdict.word in ("stopped", "not loaded")}
+    return "\n".join(sorted(told))
+
+
+def _stop(found: Verdict, comfyui: str) -> str:
+    why = found.why.splitlines()[0] if found.why else "no reason told"
+    if found.word == "not loaded":
+        return (f"{found.node}: ComfyUI {comfyui} does not load {found.file}, and may not know "
+                f"this model yet ({why}); name a newer one with --comfyui.")
+    if NO_RAM in found.why:
+        return f"{found.node} needs RAM that this machine does not give ({why})."
+    return (f"{found.node} needs what a dry run does not have, such as real values ({why}); the "
+            "figures are those up to there.")
+
+
+def _applied(trials: Sequence[Trial]) -> str:
+    lines = [f"  {trial.card_gib:g} GiB: {text}" for trial in trials for text in trial.applied]
+    return "\n".join(["Advice applied:", *lines]) if lines else ""
+
+
+def _mib(figure: float | None) -> str:
+    return NOTHING if figure is None else f"{figure:,.0f}"

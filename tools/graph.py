@@ -1,0 +1,110 @@
+"""Write API-format prompts the way they are read: node by node."""
+
+from typing import Any
+
+from .client import Client
+
+
+class Node:
+    """A node of a graph; `node[k]` is the link to its k-th output."""
+
+    def __init__(self, node_id: str) -> None:
+        self.id = node_id
+
+    def __getitem__(self, output: int) -> list[Any]:
+        return [self.id, output]
+
+
+class Graph:
+    """An API-format prompt under construction; `prompt` is what `/prompt` takes."""
+
+    def __init__(self) -> None:
+        self.prompt: dict[str, dict[str, Any]] = {}
+
+    def add(self, class_type: str, node_id: str | None = None, /, **inputs: Any) -> Node:
+        """Add a node; a Node given as an input stands for its first output."""
+        name = node_id or str(len(self.prompt) + 1)
+        links = {
+            key: value[0] if isinstance(value, Node) else value for key, value in inputs.items()
+        }
+        self.prompt[name] = {"class_type": class_type, "inputs": links}
+        return Node(name)
+
+
+PURGE_DEFAULTS = {
+    "unload": "all models",
+    "only_below_free_mib": 0,
+    "free_ram": False,
+    "reset_node_cache": False,
+    "run": "when inputs change",
+}
+GUARD_DEFAULTS = {
+    "free_other_models": True, "offload_weights": True, "split_batch": True, "tile_vae": True,
+    "max_attempts": 8,
+}
+OFFLOAD_DEFAULTS = {"scope": "this model", "to": "CPU"}
+
+
+def add_purge(graph: Graph, **inputs: Any) -> Node:
+    """Add a Purge VRAM node with its default settings."""
+    return graph.add("HeadroomPurgeVRAM", **{**PURGE_DEFAULTS, **inputs})
+
+
+def add_guard(graph: Graph, model: Any, **inputs: Any) -> Node:
+    """Add an OOM Guard node with its default settings."""
+    return graph.add("HeadroomOOMGuard", model=model, **{**GUARD_DEFAULTS, **inputs})
+
+
+def forget_everything(client: Client) -> None:
+    """Unload all models and empty the node cache of an idle server before the next prompt.
+
+    ComfyUI acts on the request between two prompts, so it is made from inside one.
+    """
+    graph = Graph()
+    add_purge(graph, reset_node_cache=True, run="every time")
+    client.run(graph.prompt)
+
+
+def add_offload(graph: Graph, **inputs: Any) -> Node:
+    """Add an Offload Model node with its default settings."""
+    return graph.add("HeadroomOffloadModel", **{**OFFLOAD_DEFAULTS, **inputs})
+
+
+def add_checkpoint(graph: Graph, file: str) -> Node:
+    """Add the loader of a checkpoint, named as in `tools.models`: its folder and its name."""
+    return graph.add("CheckpointLoaderSimple", ckpt_name=file.rpartition("/")[2])
+
+
+def add_controlnet(graph: Graph, file: str) -> Node:
+    """Add the loader of a ControlNet, named as in `tools.models`."""
+    return graph.add("ControlNetLoader", control_net_name=file.rpartition("/")[2])
+
+
+def add_lora(
+    graph: Graph, model: Any, clip: Any, file: str, strengths: tuple[float, float] = (1.0, 1.0)
+) -> Node:
+    """Add a LoRA to a model and its text encoder, with the strength for each."""
+    return graph.add("LoraLoader", model=model, clip=clip, lora_name=file.rpartition("/")[2],
+                     strength_model=strengths[0], strength_clip=strengths[1])
+
+
+SAMPLER_DEFAULTS = {"seed": 1, "steps": 2, "cfg": 4.0, "sampler_name": "euler",
+                    "scheduler": "normal", "denoise": 1.0}
+
+
+def add_ksampler(
+    graph: Graph, model: Any, positive: Any, negative: Any, latent: Any, **settings: Any
+) -> Node:
+    """Add a KSampler, of two steps where the settings say nothing else."""
+    return graph.add("KSampler", model=model, positive=positive, negative=negative,
+                     latent_image=latent, **{**SAMPLER_DEFAULTS, **settings})
+
+
+def add_sampler(
+    graph: Graph, model: Any, clip: Any, seed: int = 1, size: int = 64, **settings: Any
+) -> Node:
+    """Add the encoders, an empty latent and a KSampler for an SD1.5-class model."""
+    positive = graph.add("CLIPTextEncode", clip=clip, text="a red cube on a table")
+    negative = graph.add("CLIPTextEncode", clip=clip, text="blurry")
+    latent = graph.add("EmptyLatentImage", width=size, height=size, batch_size=1)
+    return add_ksampler(graph, model, positive, negative, latent, seed=seed, **settings)

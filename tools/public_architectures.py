@@ -1,0 +1,167 @@
+"""Names and shapes of weights of published models at their real sizes, off ComfyUI's own classes.
+
+    python tools/public_architectures.py COMFYUI '[["sdxl_unet"], ["t5", "t5_config_xxl"]]'
+
+As architectures.py, whose classes these are with the sizes of the published files. What ComfyUI
+itself fixes (text encoders) is read from it; the other numbers are those that its detection finds
+in the published files.
+"""
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from architectures import _built, _ops, _sd, main
+from architectures import clip_l as clip_l
+from architectures import flux_vae as flux_vae
+from architectures import one_number as one_number
+from architectures import sd15_vae as sd15_vae
+from architectures import wan_vae as wan_vae
+
+Shapes = dict[str, tuple[int, ...]]
+SD15 = {"num_res_blocks": [2] * 4, "transformer_depth": [1] * 6 + [0] * 2,
+        "transformer_depth_middle": 1, "context_dim": 768}
+SDXL = {"num_res_blocks": [2] * 3, "transformer_depth": [0, 0, 2, 2, 10, 10],
+        "transformer_depth_middle": 10, "context_dim": 2048, "num_classes": "sequential",
+        "adm_in_channels": 2816, "use_linear_in_transformer": True, "num_head_channels": 64,
+        "num_heads": -1, "channel_mult": [1, 2, 4]}
+SD15_LEVELS = [1, 2, 4, 4]
+
+
+def sd15_unet(inputs: int = 4) -> Shapes:
+    from comfy.ldm.modules.diffusionmodules.openaimodel import UNetModel
+
+    return _built(UNetModel(**_sd(
+        4, **{**SD15, "channel_mult": SD15_LEVELS, "in_channels": inputs}, out_channels=4,
+        transformer_depth_output=[1] * 9 + [0] * 3)))
+
+
+def sd15_controlnet() -> Shapes:
+    from comfy.cldm.cldm import ControlNet
+
+    return _built(ControlNet(**_sd(4, **{**SD15, "channel_mult": SD15_LEVELS}, hint_channels=3)))
+
+
+def sdxl_unet() -> Shapes:
+    from comfy.ldm.modules.diffusionmodules.openaimodel import UNetModel
+
+    return _built(UNetModel(**_sd(
+        3, **SDXL, out_channels=4, transformer_depth_output=[0, 0, 0, 2, 2, 2, 10, 10, 10])))
+
+
+def sdxl_refiner_unet() -> Shapes:
+    from comfy.ldm.modules.diffusionmodules.openaimodel import UNetModel
+
+    return _built(UNetModel(**_sd(
+        4, **{**SDXL, "model_channels": 384, "channel_mult": SD15_LEVELS, "num_res_blocks": [2] * 4,
+              "transformer_depth": [0, 0, 4, 4, 4, 4, 0, 0], "transformer_depth_middle": 4,
+              "context_dim": 1280, "adm_in_channels": 2560},
+        out_channels=4, transformer_depth_output=[0, 0, 0, 4, 4, 4, 4, 4, 4, 0, 0, 0])))
+
+
+def clip_vision(config: str) -> Shapes:
+    """An image encoder; `config` is the name of ComfyUI's file with its sizes."""
+    import comfy.clip_model as module
+
+    file = Path(str(module.__file__)).with_name(f"{config}.json")
+    return _built(module.CLIPVisionModelProjection(
+        json.loads(file.read_text()), None, *_ops().values()))
+
+
+def clip_g() -> Shapes:
+    """OpenCLIP's bigG text encoder in the names of its own checkpoints, which SDXL keeps."""
+    width, layers, hidden, words = 1280, 32, 5120, 49408
+    shapes: Shapes = {
+        "positional_embedding": (77, width), "text_projection": (width, width),
+        "logit_scale": (), "token_embedding.weight": (words, width),
+        "ln_final.weight": (width,), "ln_final.bias": (width,),
+    }
+    block = {
+        "attn.in_proj_weight": (3 * width, width), "attn.in_proj_bias": (3 * width,),
+        "attn.out_proj.weight": (width, width), "attn.out_proj.bias": (width,),
+        "mlp.c_fc.weight": (hidden, width), "mlp.c_fc.bias": (hidden,),
+        "mlp.c_proj.weight": (width, hidden), "mlp.c_proj.bias": (width,),
+        "ln_1.weight": (width,), "ln_1.bias": (width,),
+        "ln_2.weight": (width,), "ln_2.bias": (width,),
+    }
+    for layer in range(layers):
+        shapes |= {f"transformer.resblocks.{layer}.{name}": shape for name, shape in block.items()}
+    return shapes
+
+
+def t5(config: str) -> Shapes:
+    """A T5-class encoder; `config` is the name of ComfyUI's file with its sizes."""
+    import comfy.text_encoders.t5 as module
+
+    file = Path(str(module.__file__)).with_name(f"{config}.json")
+    return _built(module.T5(json.loads(file.read_text()), None, **_ops()))
+
+
+def llama(name: str) -> Shapes:
+    """A language model of comfy/text_encoders/llama.py, by its class."""
+    import comfy.text_encoders.llama as module
+
+    return _built(getattr(module, name)({}, None, **_ops()))
+
+
+def flux(guidance: bool = True, inputs: int = 16) -> Shapes:
+    """Flux.1: 19 double and 38 single blocks."""
+    import dataclasses
+
+    from comfy.ldm.flux.model import Flux, FluxParams
+
+    wanted = {
+        "in_channels": inputs, "out_channels": 16, "vec_in_dim": 768, "context_in_dim": 4096,
+        "hidden_size": 3072, "mlp_ratio": 4.0, "num_heads": 24, "depth": 19,
+        "depth_single_blocks": 38, "axes_dim": [16, 56, 56], "theta": 10000, "patch_size": 2,
+        "qkv_bias": True, "guidance_embed": guidance, "txt_ids_dims": [],
+    }
+    known = {field.name for field in dataclasses.fields(FluxParams)}
+    return _as_published(Flux(**{k: v for k, v in wanted.items() if k in known}, **_ops()))
+
+
+def flux_controlnet(double_blocks: int) -> Shapes:
+    """A ControlNet in the XLabs format, at its published width."""
+    import architectures
+
+    return architectures.flux_controlnet(double_blocks)
+
+
+def _as_published(model: Any) -> Shapes:
+    """Newer ComfyUIs rename these when they load a file."""
+    return {name.replace("_norm.weight", "_norm.scale"): shape
+            for name, shape in _built(model).items()}
+
+
+def wan(
+    heads: int, layers: int, hidden: int, kind: str = "t2v", inputs: int = 16,
+    more: Iterable[tuple[str, int]] = (),
+) -> Shapes:
+    """Wan 2.1 and 2.2: `heads` times 128 wide. `more`: further sizes by ComfyUI's names."""
+    import comfy.ldm.wan.model as module
+
+    model = module.VaceWanModel if kind == "vace" else module.WanModel
+    return _built(model(model_type=kind, dim=128 * heads, ffn_dim=hidden, num_heads=heads,
+                        num_layers=layers, in_dim=inputs, **dict(more), **_ops()))
+
+
+def qwen_image() -> Shapes:
+    from comfy.ldm.qwen_image.model import QwenImageTransformer2DModel
+
+    return _built(QwenImageTransformer2DModel(**_ops()))
+
+
+def z_image() -> Shapes:
+    from comfy.ldm.lumina.model import NextDiT
+
+    return _built(NextDiT(
+        patch_size=2, in_channels=16, dim=3840, n_layers=30, n_refiner_layers=2, n_heads=30,
+        n_kv_heads=30, qk_norm=True, cap_feat_dim=2560, axes_dims=[32, 48, 48],
+        axes_lens=[1536, 512, 512], rope_theta=256.0, ffn_dim_multiplier=8.0 / 3.0,
+        z_image_modulation=True, time_scale=1000.0, pad_tokens_multiple=32, **_ops()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]), globals())

@@ -1,0 +1,21 @@
+"""A simulated GPU in the place of this machine's own: what is done on a real one, rehearsed."""
+
+import os
+from pathlib import Path
+
+VARIABLE = "HEADROOM_REHEARSE_GPU"  # the simulated GPU's MiB
+LAB = Path(__file__).resolve().parent.parent / "lab"
+LAUNCHER = LAB / "simgpu" / "main.py"
+FAKE_CUDA_LAUNCHER = LAB / "fakecuda" / "main.py"
+
+
+def rehearsed_mib() -> int | None:
+    """The size of the simulated GPU that stands for this machine's own; None outside rehearsals."""
+    asked = os.environ.get(VARIABLE)
+    return int(asked) if asked else None
+
+
+def simulated(mib: int, expandable_segments: bool = False) -> list[str]:
+    """What to give Python before a ComfyUI folder or a script: then it runs on a simulated GPU."""
+    words = [str(LAUNCHER), "--capacity-mib", str(mib)]
+    return [*words, *(["--expandable-segments"] if expandable_segments else [])]

@@ -1,0 +1,153 @@
+"""The recorded figures: `benchmarks/results/<date>-<device>-<comfyui version>.json`.
+
+One file holds what was measured on one day, device and ComfyUI, a part for each benchmark with the
+commit it was measured at. A benchmark that runs again replaces its own part and no other.
+"""
+
+import datetime
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .cache import cache_home, process_lock
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+SIMULATED = "simulated GPU"
+FAKE = "fake CUDA driver"  # PyTorch's own allocator on it
+# What a figure depends on.
+MEASURED = ("headroom", "nodes", "lab/simgpu", "lab/fakecuda", "benchmarks",
+            ":(exclude)benchmarks/results", ":(exclude)benchmarks/*.md")
+Json = dict[str, Any]
+Merge = Callable[[Json, Json], Json]  # of what was recorded before and what was measured now
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one benchmark found: the figures, and what they were measured on."""
+
+    name: str
+    device: str
+    comfyui: str
+    torch: str
+    date: str
+    commit: str
+    result: Json
+
+    @property
+    def simulated(self) -> bool:
+        return self.device == SIMULATED
+
+    @property
+    def without_gpu(self) -> bool:
+        """Measured on a simulated GPU or a fake driver: one table holds both."""
+        return self.device in (SIMULATED, FAKE)
+
+    @property
+    def measured_on(self) -> tuple[str, str, str]:
+        """What the parts of one table have in common; a real device has its own table."""
+        return "" if self.without_gpu else self.device, self.comfyui, self.torch
+
+
+def record(
+    name: str, result: Json, comfyui: str | Path, device: str = SIMULATED, folder: Path = RESULTS,
+    merge: Merge | None = None,
+) -> Path:
+    """Put one benchmark's figures into the file of today, this device and this ComfyUI.
+
+    A benchmark that is measured piece by piece merges them with what was recorded of the others.
+    """
+    import torch
+
+    version = comfyui_version(Path(comfyui))
+    measured_on = device, version, torch.__version__
+    today = datetime.date.today().isoformat()
+    path = folder / f"{today}-{slug(device)}-{version}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    with process_lock(cache_home() / "locks" / "results.lock"):
+        if merge is not None and (before := _before(name, measured_on, folder)) is not None:
+            result = merge(before.result, result)
+        data = _read(path) if path.exists() else {"benchmarks": {}}
+        parts = {**data["benchmarks"], name: {"commit": _commits(result), "result": result}}
+        facts = {"date": today, "device": device, "comfyui": version, "torch": torch.__version__}
+        ordered = {key: parts[key] for key in sorted(parts)}
+        _write(path, {**facts, "benchmarks": ordered})
+    return path
+
+
+def _before(name: str, measured_on: tuple[str, str, str], folder: Path) -> Part | None:
+    return next((part for part in newest(folder) if part.name == name and measured_on == (
+        part.device, part.comfyui, part.torch)), None)
+
+
+def _commits(result: Json) -> str:
+    """The commits that the pieces of a result were measured at; now's, where it is of one."""
+    return ", ".join(dict.fromkeys(_commits_within(result))) or commit()
+
+
+def _commits_within(result: Json) -> Iterator[str]:
+    for key, value in result.items():
+        if key == "commit":
+            yield value
+        elif isinstance(value, dict):
+            yield from _commits_within(value)
+
+
+def newest(folder: Path = RESULTS) -> list[Part]:
+    """For each device and ComfyUI the newest part of every benchmark, real devices first."""
+    found: dict[tuple[str, str, str], Part] = {}
+    for path in sorted(folder.glob("*.json")):  # by date
+        for part in parts_of(path):
+            found[part.device, part.comfyui, part.name] = part
+    return sorted(found.values(), key=lambda part: (
+        part.without_gpu, part.measured_on, not part.simulated,
+    ))
+
+
+def parts_of(path: Path) -> Iterator[Part]:
+    """The parts of one file; nothing for a file of another form."""
+    data = _read(path)
+    facts: dict[str, Any] = {key: data.get(key) for key in ("device", "comfyui", "torch", "date")}
+    if "benchmarks" not in data or None in facts.values():
+        return
+    for name, part in data["benchmarks"].items():
+        yield Part(name=name, commit=part["commit"], result=part["result"], **facts)
+
+
+def comfyui_version(tree: Path) -> str:
+    """The version that a ComfyUI tree gives itself."""
+    text = (tree / "comfyui_version.py").read_text(encoding="utf-8")
+    found = re.search(r"""__version__\s*=\s*["']([^"']+)["']""", text)
+    return found.group(1) if found else "unknown"
+
+
+def commit(root: Path = ROOT) -> str:
+    """The commit of this tree, with a + where measured files differ from it."""
+    head = _git(root, "rev-parse", "--short", "HEAD")
+    changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", *MEASURED)
+    return f"{head}+" if changed else head or "unknown"
+
+
+def _git(root: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def slug(text: str) -> str:
+    """The text as part of a file name."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def _read(path: Path) -> Json:
+    data: Json = json.loads(path.read_text(encoding="utf-8"))
+    return data
+
+
+def _write(path: Path, data: Json) -> None:
+    partial = path.with_suffix(".part")
+    partial.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.replace(path)

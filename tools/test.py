@@ -1,0 +1,112 @@
+"""`python dev.py test`: every check and test that can run on this machine.
+
+`--python 3.12` runs the unit tests and a smoke test on another Python, which has an environment of
+its own. `--worlds` is what CI does: everything on the Python that ComfyUI's portable build has, and
+before that the same on the oldest one that is supported.
+"""
+
+import argparse
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from .comfyui import NEWEST_VARIABLE, VARIABLE, locate_comfyui, newest_tree, version_of_tree
+from .environment import Environment, ensure_environment, warn_of_other_packages
+from .javascript import javascript
+from .processes import run_in_foreground
+from .pythons import OLDEST, USUAL, find_python, given_python, version_of
+
+ROOT = Path(__file__).resolve().parent.parent
+MOST_PROCESSES = 4  # each with its servers takes up to 4 GiB of RAM
+CHECKS = {
+    "ruff": ("-m", "ruff", "check", "."),
+    "mypy": ("-m", "mypy"),
+    "mypy of the tools": ("-m", "mypy", "--config-file", "tools/mypy.ini"),
+    # Its contracts, the floors of headroom/, are in pyproject.toml. (It has no `-m`.)
+    "import-linter": ("-c", "from importlinter.cli import lint_imports_command as lint; lint()"),
+}
+# Processes: two more than cores, since each waits for its servers, but not too many for the RAM.
+IN_PARALLEL = ("-n", str(min(MOST_PROCESSES, (os.cpu_count() or 1) + 2)), "--dist", "loadfile",
+               "--no-loadscope-reorder")
+# On another Python: not what PyTorch and the fake driver, which is C++, make out between them.
+SHORT = (*IN_PARALLEL, "-q", "-m", "not fakecuda", "tests/unit", "tests/worlds/test_smoke.py")
+PASS_THROUGH = True  # everything after `test` belongs to pytest
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "Any other arguments go to pytest, which then runs alone; without arguments ruff, mypy, "
+        "import-linter and the checks of the JavaScript run first. HEADROOM_DEV_HOME moves the "
+        f"cache, COMFYUI_PATH names the ComfyUI to test in, {NEWEST_VARIABLE} one with dynamic "
+        "VRAM."
+    )
+    parser.add_argument("--python", help="test on this Python (3.12, or a path): unit tests and a "
+                        "real server in which every node runs, or what PYTEST_ARGUMENTs say")
+    parser.add_argument("--worlds", action="store_true", help=f"run everything on Python {USUAL} "
+                        f"after the unit tests and such a server on Python {OLDEST}, as CI does")
+    parser.add_argument("rest", nargs="*", metavar="PYTEST_ARGUMENT")
+
+
+def main(args: argparse.Namespace) -> int:
+    words = list(args.rest)
+    if words[:1] == ["--python"] and len(words) > 1:
+        return _test(given_python(words[1]), words[2:] or SHORT)
+    if words != ["--worlds"]:
+        return _test(None, words)
+    oldest, usual = find_python(OLDEST), find_python(USUAL)
+    first = _test(oldest, SHORT) if oldest else 0
+    if oldest is None:
+        print(f"Python {OLDEST}: skipped, there is none here", flush=True)
+    return _test(usual, ()) or first
+
+
+def _test(python: Path | None, words: Sequence[str]) -> int:
+    """Run pytest with `words` in the environment of a Python; without any, all checks and tests."""
+    environment = ensure_environment(python)
+    trees = {VARIABLE: locate_comfyui(python=environment.python)}
+    if newest := newest_tree():
+        trees[NEWEST_VARIABLE] = newest
+    else:
+        print("No ComfyUI with dynamic VRAM is here: tests that need one are skipped", flush=True)
+    home = environment.home
+    for tree in trees.values():
+        place = tree.relative_to(home) if tree.is_relative_to(home) else tree
+        print(f"ComfyUI {version_of_tree(tree)} in {place}", flush=True)
+        warn_of_other_packages(environment, tree)
+    folder = environment.folder.name
+    print(f"Python {version_of(environment.python)} in {folder}, all in {home}", flush=True)
+    failed = [] if words else _failing_checks(environment)
+    if failed:
+        print(f"FAILED before pytest: {', '.join(failed)}", flush=True)
+    command: list[str | Path] = [environment.python, "-m", "pytest", *(words or IN_PARALLEL)]
+    # A second thread saves no time where all cores are busy, and takes a fifth more CPU time.
+    env = {"OMP_NUM_THREADS": "1", **os.environ}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # each server would compile all of ComfyUI anew
+    env.update((name, str(tree)) for name, tree in trees.items())
+    code = run_in_foreground(command, cwd=ROOT, env=env)  # last: its closing line is the last
+    return code or int(bool(failed))
+
+
+def _failing_checks(environment: Environment) -> list[str]:
+    """Run what is not pytest's, two at a time; return what failed."""
+    with ThreadPoolExecutor(2) as pool:
+        of_page = pool.submit(javascript, _stage)
+        commands = {name: [environment.python, *words] for name, words in CHECKS.items()}
+        passed = dict(zip(commands, pool.map(_stage, commands, commands.values()), strict=True))
+        failed_of_page = of_page.result()
+    return [name for name, is_good in passed.items() if not is_good] + failed_of_page
+
+
+def _stage(name: str, command: Sequence[str | Path]) -> bool:
+    """Run one check and print its verdict; its output only where it fails."""
+    start = time.monotonic()
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8")
+    code = done.returncode
+    verdict = "passed" if code == 0 else f"FAILED with exit code {code}"
+    output = f"{done.stdout}\n" if code else ""
+    print(f"{output}{name}: {verdict} in {time.monotonic() - start:.1f} s", flush=True)
+    return code == 0
