@@ -46,7 +46,7 @@ class PrivateFile:
         """
         self._file.seek(offset)
         buffer = bytearray(min(CHUNK_BYTES, data.numel()))
-        for piece in data.split(CHUNK_BYTES):
+        for piece in torch.split(data, CHUNK_BYTES):
             there = memoryview(buffer)[: piece.numel()]
             if self._file.readinto(there) != piece.numel():  # type: ignore[attr-defined]
                 return False
