@@ -51,7 +51,6 @@ export const SAID_ZH = {
   maps_already: "{model}：ComfyUI 已从文件映射其权重；已释放锁页内存",
   mapped: "{model}：{where}",
   mapped_before: "{mapped_mib} 之前已映射",
-  mapped_clone: "{mapped_mib} 映射自模型文件的写时复制副本",
   mapped_earlier: "{mapped_mib} 映射自之前卸载的临时文件",
   mapped_new: "{mapped_mib} 映射自 ComfyUI 临时文件夹中的新文件",
   mapped_nothing: "没有可映射的内容",
