@@ -5,6 +5,7 @@ Turned off (HEADROOM_OFF=1, or its setting) nothing runs beside them, and our ro
 
 import logging
 import os
+from collections.abc import Callable
 from functools import partial
 
 from .advise.advisor import Advisor, use_advisor
@@ -12,12 +13,14 @@ from .api.gate import Gate
 from .base import garbage
 from .base.environment import word_of
 from .guard import left_out
-from .host.adapter import current_host
+from .host import features
+from .host.adapter import host_registry, is_in_comfyui
 from .models.held import HeldModels
 from .record.highest import HeldPeaks
 from .record.probe import Probe
 from .record.recorder import Recorder, current_recorder, use_recorder
 from .record.run import Run
+from .rescue.lookout import Lookout, no_lookout
 
 log = logging.getLogger("headroom")
 
@@ -37,7 +40,11 @@ def start() -> None:
 
     The nodes work without either, so a host that offers less than expected costs a log entry.
     """
-    if current_recorder() is not None or current_host() is None:
+    if current_recorder() is not None or not is_in_comfyui():
+        return
+    for sentence in features.check():
+        log.warning("[Headroom] %s", sentence)
+    if features.lost("server"):
         return
     try:
         _start()
@@ -46,7 +53,6 @@ def start() -> None:
 
 
 def _start() -> None:
-    from .host import queue as host_queue
     from .host import server as host_server
 
     if not host_server.has_server():
@@ -60,13 +66,9 @@ def _start() -> None:
     from .api.metrics import Metrics
     from .api.ram_watch import RamWatch
     from .api.routes import Routes
-    from .host.graph import COMFY_VERSION
-    from .host.node_types import HostRegistry
-    from .host.prompt_events import PromptEvents
-    from .rescue.attach import look_after_prompts
 
     gate = Gate(host_server.prompts_waiting, host_server.worker_listens)
-    rescue, error_is_handled, prompt_has_ended = look_after_prompts()
+    rescue, error_is_handled, prompt_has_ended, prompt_of = _lookout()
     idle = Idle()
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue)
     peaks = HeldPeaks()
@@ -91,14 +93,14 @@ def _start() -> None:
         announce=lambda data: host_server.send_event("headroom.oom", data),
         before_prompt=before_prompt, prompt_is_over=prompt_is_over, run_is_over=run_is_over,
     )
-    advisor = Advisor(recorder, host_queue.prompt_of, HostRegistry(), rescue.facts)
+    advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts)
     routes = Routes(recorder, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
-                    advisor.more_of, peaks, {"comfyui": COMFY_VERSION})
-    events = PromptEvents(recorder, host_server.is_running, error_is_handled, prompt_has_ended)
+                    advisor.more_of, peaks, {"comfyui": features.comfyui_version()})
+    attach = _listen(recorder, host_server.is_running, error_is_handled, prompt_has_ended)
 
     def prompt_is_posted() -> None:
         if not host_server.prompts_waiting():
-            events.attach()
+            attach()
         idle.prompt_is_posted(host_server.browser_settings())
 
     for method, path, handler in routes.table():
@@ -107,9 +109,32 @@ def _start() -> None:
     host_server.on_prompt_posted(prompt_is_posted)
     IdleRelease(idle, gate, host_server.event_loop()).start()
     ram.start()
-    events.listen()
     recorder.start()
     left_out.listen()
     host_server.when_about_to_listen(garbage.settle)
     use_advisor(advisor)
     use_recorder(recorder)
+
+
+def _lookout() -> Lookout:
+    """Return who looks after prompts that run out of memory; nobody where ComfyUI is too different.
+    """
+    if why := features.lost("rerun"):
+        return no_lookout(why)
+    from .rescue.attach import look_after_prompts
+
+    return look_after_prompts()
+
+
+def _listen(
+    recorder: Recorder, is_running: Callable[[str], bool],
+    error_is_handled: Callable[[BaseException], None], prompt_has_ended: Callable[[], None],
+) -> Callable[[], None]:
+    """Tell `recorder` of every prompt from now on; return what to call before one is queued."""
+    if features.lost("record"):
+        return lambda: None
+    from .host.prompt_events import PromptEvents
+
+    events = PromptEvents(recorder, is_running, error_is_handled, prompt_has_ended)
+    events.listen()
+    return events.attach

@@ -1,27 +1,28 @@
 """Let a model's weights live in a memory-mapped file instead of in RAM.
 
 A mapped page is read from disk when it is used and dropped by the system when memory is short, so
-the weights cost no RAM until then. Bytes that stand unchanged in a private file already (one that
-an earlier offload wrote, or a copy-on-write clone of the model's own file) are mapped from there;
-the rest is written. The model's own file is never mapped: others may overwrite it.
+the weights cost no RAM until then. They are written once, to a private file that lives as long as
+the module; while their bytes stay the same they are mapped from there again. The model's own file
+is never mapped: others may overwrite it.
 """
 
-import mmap
 import shutil
 import weakref
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from ..base import private_file
-from ..base.private_file import PrivateFile
+from ..base.private_file import Slot
 from ..measure.report import mib_text
-from .blocks import Block, Place, blocks_of, find_equal, weights_of
+from .blocks import Block, blocks_of, weights_of
 
-_files_of: dict[int, tuple[PrivateFile, ...]] = {}  # by the id of the module that lives in them
+FILES = 8  # for one model; each takes a file descriptor or two
+
+# Where the bytes of each block stood at the last offload, by its name.
+_slots: weakref.WeakKeyDictionary[torch.nn.Module, dict[str, Slot]] = weakref.WeakKeyDictionary()
 
 
 class DiskRefused(OSError, ValueError):
@@ -30,33 +31,27 @@ class DiskRefused(OSError, ValueError):
 
 @dataclass(frozen=True)
 class Mapped:
-    """Bytes that are mapped now: since before, from clones, from earlier files, from a new one."""
+    """Bytes that are mapped now: since before, from the file of an earlier offload, a new one."""
 
     before_bytes: int
-    cloned_bytes: int
     earlier_bytes: int
     written_bytes: int
 
 
-def check_mappable(
-    modules: Iterable[torch.nn.Module], folder: Path, clones: Iterable[PrivateFile] = ()
-) -> None:
+def check_mappable(modules: Sequence[torch.nn.Module], folder: Path) -> None:
     """Raise before anything moves if these modules cannot be mapped or `folder` has no room.
 
     ValueError: a weight that is not a plain tensor. DiskRefused: the disk is full or read-only.
-    What has its size in one of `clones`, or in a file of an earlier offload, counts as there.
+    What an earlier offload wrote counts as unchanged.
     """
-    modules = list(modules)
-    _refuse_special_classes(weights_of(modules))
-    files = [*_kept_files(modules), *clones]
-    there = Counter(slot.nbytes for file in files for slot in file.slots)
-    needed = Counter(block.nbytes for block in blocks_of(modules) if not block.is_mapped) - there
-    if needed:
-        _expect_room(sum(size * count for size, count in needed.items()), folder)
+    _refuse_special_classes(modules)
+    new = [block for block in blocks_of(modules) if not block.is_mapped and not _has_slot(block)]
+    if new:
+        _expect_room(sum(block.nbytes for block in new), folder)
 
 
-def _refuse_special_classes(weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-    for name, tensor in weights:
+def _refuse_special_classes(modules: Iterable[torch.nn.Module]) -> None:
+    for _, name, tensor in weights_of(modules):
         data = tensor.data
         if type(data) not in (torch.Tensor, torch.nn.Parameter) or data.layout != torch.strided:
             kind = type(data).__name__
@@ -88,81 +83,71 @@ def refused(error: OSError) -> DiskRefused:
     )
 
 
-def map_modules(
-    modules: list[torch.nn.Module], folder: Path, clones: Iterable[PrivateFile] = ()
-) -> Mapped:
+def map_modules(modules: Sequence[torch.nn.Module], folder: Path) -> Mapped:
     """Replace the CPU weights of `modules` by memory-mapped ones with the same bytes.
 
-    `clones` are private files whose bytes are used where they are equal. Shapes, strides, dtypes
-    and ties stay. What is mapped already stays; what has to be written goes into one new file in
-    `folder`, kept as long as the modules or until their weights are others.
-    Everything is on disk before the first weight is replaced, so DiskRefused leaves RAM as it was.
+    Shapes, strides, dtypes and ties stay. What is mapped already stays; what is not as an earlier
+    offload wrote it goes into new files in `folder`. A weight is replaced when it is on the disk:
+    after DiskRefused all weights are as they were, those that came before in files, the rest in
+    RAM.
     """
-    _refuse_special_classes(weights_of(modules))
+    _refuse_special_classes(modules)
     blocks = blocks_of(modules, "cpu")
+    total_bytes = sum(block.nbytes for block in blocks)
     in_ram = [block for block in blocks if not block.is_mapped]
-    found = find_equal(in_ram, [*_kept_files(modules), *clones])
-    missing = [block for block, place in zip(in_ram, found, strict=True) if place is None]
+    ram_bytes = sum(block.nbytes for block in in_ram)
     try:
-        written = _write(missing, folder)
-        fresh = iter(written)
-        places = [place or next(fresh) for place in found]
-        mapped = _map(places)
+        changed = [block for block in in_ram if not (_has_slot(block) and _is_unchanged(block))]
+        written_bytes = sum(block.nbytes for block in changed)
+        _map([block for block in in_ram if block not in changed])
+        if changed:
+            _expect_room(written_bytes, folder)
+        for part in _parts(changed, written_bytes):
+            _write(part, folder)
+            _map(part)
     except OSError as error:
         raise error if isinstance(error, DiskRefused) else refused(error) from error
-    for block, data in zip(in_ram, mapped, strict=True):
-        _replace(block, data)
-    _keep(modules, [place.file for place in places])
-    return Mapped(
-        before_bytes=sum(block.nbytes for block in blocks) - sum(data.nbytes for data in mapped),
-        cloned_bytes=_bytes_in(place for place in found if place and place.file.is_clone),
-        earlier_bytes=_bytes_in(place for place in found if place and not place.file.is_clone),
-        written_bytes=_bytes_in(written),
-    )
+    return Mapped(total_bytes - ram_bytes, ram_bytes - written_bytes, written_bytes)
 
 
-# ---------------------------------------------------------------- the files of a module
+def _has_slot(block: Block) -> bool:
+    slot = _slots.get(block.module, {}).get(block.name)
+    return slot is not None and slot.nbytes == block.nbytes
 
 
-def _kept_files(modules: Iterable[torch.nn.Module]) -> list[PrivateFile]:
-    return [file for module in modules for file in _files_of.get(id(module), ())]
+def _is_unchanged(block: Block) -> bool:
+    return _slots[block.module][block.name].holds(block.data)
 
 
-def _keep(modules: Iterable[torch.nn.Module], used: Iterable[PrivateFile]) -> None:
-    """Keep the files that the modules live in for their next offload; the others go."""
-    for module in modules:
-        if id(module) not in _files_of:
-            weakref.finalize(module, _files_of.pop, id(module), None)
-        still = [file for file in _files_of.get(id(module), ()) if file.is_in_use]
-        _files_of[id(module)] = tuple(dict.fromkeys([*still, *used]))
+def _parts(blocks: Sequence[Block], nbytes: int) -> Iterator[list[Block]]:
+    """Yield the blocks in a few parts of about the same size, each for a file of its own.
+
+    The RAM of one part takes the next one's pages of the file system's cache. Without that the
+    model lies in RAM twice, and a virtual machine waits for the pages (2 s a GiB).
+    """
+    part: list[Block] = []
+    for block in blocks:
+        part.append(block)
+        if sum(one.nbytes for one in part) >= nbytes / FILES:
+            yield part
+            part = []
+    if part:
+        yield part
 
 
-# ---------------------------------------------------------------- writing and mapping
+def _write(blocks: Sequence[Block], folder: Path) -> None:
+    slots = private_file.write(folder, (block.data for block in blocks))
+    for block, slot in zip(blocks, slots, strict=True):
+        _slots.setdefault(block.module, {})[block.name] = slot
 
 
-def _write(blocks: Sequence[Block], folder: Path) -> list[Place]:
-    if not blocks:
-        return []
-    _expect_room(sum(block.nbytes for block in blocks), folder)
-    file = private_file.write(folder, (block.data for block in blocks))
-    return [Place(file, slot) for slot in file.slots]
-
-
-def _map(places: Sequence[Place]) -> list[torch.Tensor]:
-    """Return each place as a flat uint8 tensor over a private mapping of its file."""
-    mappings: dict[PrivateFile, mmap.mmap] = {
-        file: file.map() for file in {place.file for place in places}
-    }
-    return [
-        torch.frombuffer(
-            mappings[file], dtype=torch.uint8, count=slot.nbytes, offset=slot.offset
-        )
-        for file, slot in places
-    ]
-
-
-def _bytes_in(places: Iterable[Place]) -> int:
-    return sum(place.slot.nbytes for place in places)
+def _map(blocks: Sequence[Block]) -> None:
+    """Let the blocks live in private mappings of the files in which their bytes stand."""
+    slots = [_slots[block.module][block.name] for block in blocks]
+    mappings = {file: file.map() for file in {slot.file for slot in slots}}
+    for block, (file, offset, nbytes) in zip(blocks, slots, strict=True):
+        _replace(block, torch.frombuffer(
+            mappings[file], dtype=torch.uint8, count=nbytes, offset=offset))
 
 
 def _replace(block: Block, data: torch.Tensor) -> None:

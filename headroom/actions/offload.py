@@ -7,13 +7,12 @@ from typing import Any, Literal
 
 from ..base.choices import expect_choice
 from ..base.device import MIB
-from ..base.graph import Graph
-from ..base.private_file import clone
 from ..base.ram import trim_heap
 from ..base.said import joined, said
-from ..host.adapter import current_host, host_registry, return_cache
+from ..host.adapter import current_host, return_cache
+from ..host.features import lost
 from ..measure.journal import note_action
-from ..measure.report import Report, mib_text
+from ..measure.report import Report, mib_text, nothing_done
 from ..measure.snapshot import freed_rss_mib, snapshot
 from ..models.find import FoundModel, find_models
 from ..models.unload import others, unload_models
@@ -33,6 +32,8 @@ def offload(value: Any, scope: Scope = "this model", to: Target = "CPU") -> Repo
     """
     expect_choice("Offload Model", "scope", scope, Scope)
     expect_choice("Offload Model", "to", to, Target)
+    if why := lost("nodes"):
+        return nothing_done(why, snapshot())
     models = _models_in(value)
     before = snapshot()
     targets = others(models) if scope == "every other model" else models
@@ -64,22 +65,18 @@ def _models_in(value: Any) -> list[FoundModel]:
 
 
 class _Disk:
-    """The folder for mapped weights, and clones of the files that may hold them already.
+    """The folder for mapped weights.
 
     Made before anything moves; raises ValueError or DiskRefused where these models cannot go there.
     """
 
     def __init__(self, targets: list[FoundModel]) -> None:
-        mapped = [target for target in targets if not _is_dynamic(target)]
-        modules = [module for target in mapped for module in target.modules]
-        sources = dict.fromkeys(path for target in mapped for path in _source_files(target))
         try:
             self._folder = _scratch_folder()
         except OSError as error:
             raise refused(error) from error
-        clones = [clone(path, self._folder) for path in sources]
-        self._clones = [file for file in clones if file is not None]
-        check_mappable(modules, self._folder, self._clones)
+        mapped = [target for target in targets if not _is_dynamic(target)]
+        check_mappable([module for target in mapped for module in target.modules], self._folder)
 
     def take(self, model: FoundModel) -> str:
         """Map one unloaded model's weights; a dynamic one is mapped by ComfyUI already."""
@@ -88,7 +85,7 @@ class _Disk:
             host.release_pinned_ram(model.handle)
             text = f"{model.label}: ComfyUI already maps its weights from file; pinned RAM released"
             return said("maps_already", text, model=model.label)
-        where = _where(map_modules(model.modules, self._folder, self._clones))
+        where = _where(map_modules(model.modules, self._folder))
         return said("mapped", f"{model.label}: {where}", model=model.label, where=where)
 
 
@@ -102,31 +99,12 @@ def _scratch_folder() -> Path:
     return Path(host.temp_folder()) if host is not None else Path(tempfile.gettempdir())
 
 
-def _source_files(model: FoundModel) -> list[Path]:
-    """Return the weight files that may hold this model: the host's memory, then the prompt's.
-
-    Only bytes that are equal are used, so a file of another model does no harm.
-    """
-    host = current_host()
-    if host is None:
-        return []
-    from ..host import graph as host_graph
-
-    remembered: list[Path] = host.source_files(model.handle)
-    running = host_graph.running_prompt()
-    graph = Graph({} if running is None else running[0], host_registry())
-    named = graph.files(suffixes=(".safetensors", ".sft"))
-    return list(dict.fromkeys([*remembered, *named]))
-
-
 def _where(mapped: Mapped) -> str:
-    clone, scratch = "copy-on-write clone of the model's own file", "scratch file"
     parts = (
         ("mapped_before", "mapped before", mapped.before_bytes),
-        ("mapped_clone", f"mapped from a {clone}", mapped.cloned_bytes),
-        ("mapped_earlier", f"mapped from the {scratch} of an earlier offload",
+        ("mapped_earlier", "mapped from the scratch file of an earlier offload",
          mapped.earlier_bytes),
-        ("mapped_new", f"mapped from a new {scratch} in ComfyUI's temp folder",
+        ("mapped_new", "mapped from a new scratch file in ComfyUI's temp folder",
          mapped.written_bytes),
     )
     told = [said(key, f"{mib_text(amount)} {how}", mapped_mib=amount / MIB)

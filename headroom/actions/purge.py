@@ -10,8 +10,9 @@ from ..base.inputs import expect_flag, expect_whole
 from ..base.ram import trim_heap
 from ..base.said import joined, said
 from ..host.adapter import current_host, return_cache
+from ..host.features import lost
 from ..measure.journal import note_action
-from ..measure.report import Report, mib_text
+from ..measure.report import Report, mib_text, nothing_done
 from ..measure.snapshot import Snapshot, devices_in_use, others_took_bytes, snapshot
 from ..models.find import FoundModel, find_models
 from ..models.unload import Unloaded, loaded_bytes, others, unload_models
@@ -45,6 +46,8 @@ def purge(
         expect_whole("Purge VRAM", "free_mib", free_mib)
     expect_flag("Purge VRAM", "free_ram", free_ram)
     expect_flag("Purge VRAM", "reset_node_cache", reset_node_cache)
+    if why := lost("nodes"):
+        return nothing_done(why, snapshot())
     before = snapshot()
     kept = _models_to_keep(unload, keep)
     room = _room_bytes()

@@ -9,6 +9,7 @@ import torch
 
 from ..base.device import MIB, computes_in_bf16, is_started
 from ..host.adapter import current_host
+from ..host.features import lost
 from ..measure.other_processes import other_processes
 from ..measure.snapshot import used_devices
 from .case import Surroundings
@@ -29,7 +30,7 @@ def others() -> dict[str, float]:
 
 def flags() -> frozenset[str]:
     """Return the flags of the command line that this ComfyUI has; none without a ComfyUI."""
-    if current_host() is None:
+    if current_host() is None or lost("files"):
         return frozenset()
     from ..host.flags import known_flags
 

@@ -14,6 +14,8 @@ from ..actions.purge import free_bytes, purge
 from ..actions.reserve import reserve_mib, set_reserve
 from ..base.device import in_mib
 from ..base.refusals import NotKnown
+from ..base.said import said_json
+from ..host.features import losses
 from ..measure.snapshot import snapshot
 from ..models.loaded import loaded_models, patchers_named
 from ..record.highest import HeldPeaks
@@ -170,7 +172,8 @@ class Routes:
         now = snapshot()
         found = memory_answer(now, loaded_models(), busy)
         peaks = self._peaks.as_json(now, self._recorder)
-        return {**found, "reserve_mib": reserve_mib(), "peaks": peaks}
+        return {**found, "reserve_mib": reserve_mib(), "peaks": peaks,
+                "lost": [{"text": text, "said": said_json(text)} for text in losses()]}
 
     def _peaks_from_now(self) -> Answer:
         self._recorder.catch_up()

@@ -189,13 +189,10 @@ class Graph:
 
     # ---------------------------------------------------- files
 
-    def files(
-        self, nodes: Iterable[str] | None = None, suffixes: tuple[str, ...] = ("",)
-    ) -> list[Path]:
-        """Return the files that widgets of these nodes, or of all, name; with `suffixes` such."""
+    def files(self, nodes: Iterable[str] | None = None) -> list[Path]:
+        """Return the files that widgets of these nodes, or of all, name."""
         chosen = self.nodes.values() if nodes is None else [self.nodes[one] for one in nodes]
-        names = [name for node in chosen for name in strings(constants(node))
-                 if name.lower().endswith(suffixes)]
+        names = [name for node in chosen for name in strings(constants(node))]
         return list(dict.fromkeys(path for name in names for path in self.files_named(name)))
 
     def files_named(self, name: str) -> list[Path]:

@@ -75,6 +75,22 @@ class Registry(Protocol):
         ...
 
 
+class NoNodes:
+    """A registry that knows nothing, for a ComfyUI whose own cannot be read."""
+
+    def node_type(self, class_type: str) -> NodeType | None:
+        return None
+
+    def class_info(self, class_type: str) -> ClassInfo | None:
+        return None
+
+    def files_named(self, name: str) -> list[Path]:
+        return []
+
+    def is_core(self, type_name: str) -> bool:
+        return False
+
+
 def kinds(type_name: str) -> frozenset[str]:
     """Return the types that a socket takes or gives: "MODEL,CLIP" is two."""
     return frozenset(part.strip() for part in type_name.split(","))

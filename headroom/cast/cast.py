@@ -12,8 +12,9 @@ from ..base.device import MIB
 from ..base.inputs import expect_text
 from ..base.said import Value, joined, said
 from ..host.adapter import current_host
+from ..host.features import lost
 from ..measure.journal import note_action
-from ..measure.report import Report, mib_text
+from ..measure.report import Report, mib_text, nothing_done
 from ..measure.snapshot import snapshot
 from ..models.find import is_patcher, is_pipeline
 from .carriers import carried_models, carry, self_casting_reason
@@ -57,6 +58,8 @@ def cast(value: Any, dtype: Dtype = "bfloat16", keep_float32: str = "") -> Cast:
     expect_text("Cast bf16", "keep_float32", keep_float32)
     rules = CastRules(DTYPES[dtype], parse_keep(keep_float32))
     before = snapshot()
+    if why := lost("cast"):
+        return Cast(value, nothing_done(why, before), ())
     found = carried_models(value)
     if not found and not self_casting_reason(value):
         raise ValueError(

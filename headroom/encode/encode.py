@@ -14,6 +14,7 @@ from ..base.inputs import attribute, expect_flag, expect_list, expect_text
 from ..base.said import said
 from ..base.tensors import storage_bytes, tensors_within
 from ..host.adapter import current_host, return_cache
+from ..host.features import lost
 from ..measure.journal import note_action, note_embeddings
 from ..measure.report import Report, mib_text
 from ..measure.snapshot import snapshot
@@ -128,7 +129,7 @@ def _encode(clip: Any, prompt: str, moved: OnCpu) -> Any:
 
 def _progress(total: int) -> Any:
     """Return what to call after each prompt: it moves the bar on and honours an interrupt."""
-    if current_host() is None or total == 0:
+    if current_host() is None or lost("files") or total == 0:
         return lambda: None
     from ..host import graph as host_graph
 

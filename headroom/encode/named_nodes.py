@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ..base.file_identity import identity_of
+from ..host.adapter import host_registry
+from ..host.features import lost
 from ..measure.report import mib_text
 from .encode import conditioning_bytes
 from .encoders import Encoder, encoders_above, is_made_of, loaders_in, name_of
@@ -20,14 +22,17 @@ _written: OrderedDict[tuple[str | None, str], list[Path]] = OrderedDict()
 
 def names() -> list[str]:
     """Return the names that Load Conditioning can be asked for."""
-    return names_in(_folder())
+    return [] if lost("files") else names_in(_folder())
 
 
 def save_named(conditioning: Any, name: str, graph: Any) -> tuple[Path, str]:
     """Write a conditioning under `name`; return the file and a sentence about it.
 
-    Raises NotUsable. `graph` is the API prompt or DynamicPrompt that holds the running node.
+    Raises NotUsable. Writes nothing, and says so, in a ComfyUI that is too different.
+    `graph` is the API prompt or DynamicPrompt that holds the running node.
     """
+    if why := lost("files"):
+        return Path(), why
     from ..host import graph as host_graph
 
     prompt_id, node_id, _ = host_graph.place()
@@ -43,9 +48,9 @@ def save_named(conditioning: Any, name: str, graph: Any) -> tuple[Path, str]:
 
 def load_named(name: str) -> tuple[Any, str]:
     """Read a conditioning; return it and a report, which warns where encoders do not match."""
+    file = file_of(_folder(), name)
     from ..host import graph as host_graph
 
-    file = file_of(_folder(), name)
     loaded = load(file)
     warnings = _mismatches(loaded, file.stem, host_graph.running_prompt())
     for warning in warnings:
@@ -79,6 +84,8 @@ def fingerprint(name: str) -> str:
 
 
 def _folder() -> Path:
+    if why := lost("files"):
+        raise NotUsable(why)
     from ..host import files as host_files
 
     return host_files.conditioning_folder()
@@ -100,10 +107,8 @@ def _free_file(file: Path, place: tuple[str | None, str]) -> Path:
 
 def _encoders(graph: Any, node_id: str) -> list[Encoder]:
     """Return what stands above the saved conditioning; nothing where that cannot be told."""
-    from ..host.node_types import HostRegistry
-
     try:
-        return encoders_above(graph, node_id, "conditioning", HostRegistry())
+        return encoders_above(graph, node_id, "conditioning", host_registry())
     except (OSError, LookupError) as error:
         log.warning("[Headroom] which encoder made a conditioning is not known: %s", error)
         return []
@@ -125,12 +130,10 @@ def _same(some: list[Encoder], others: list[Encoder]) -> bool:
 
 def _mismatches(loaded: Loaded, name: str, running: Any) -> list[str]:
     """Return a sentence for each text encoder of the prompt that is not the one that made this."""
-    from ..host.node_types import HostRegistry
-
     if running is None or not loaded.encoders or not loaded.encoders[0]["files"]:
         return []
     try:
-        present = loaders_in(running[0], HostRegistry())
+        present = loaders_in(running[0], host_registry())
         if not present or any(is_made_of(loaded.encoders[0], files) for files in present):
             return []
     except OSError as error:

@@ -7,6 +7,7 @@ from ..base.guards import is_inserted
 from ..base.inputs import expect_flag, expect_whole
 from ..base.said import said
 from ..host.adapter import guard_host
+from ..host.features import lost
 from ..measure.journal import executing_node, note_action
 from .clip import guard_clip
 from .options import GuardOptions, Prefer
@@ -29,6 +30,9 @@ def guard(value: Any, options: GuardOptions) -> Any:
     a guard was put in without the user's doing, such a value passes as it would without it.
     """
     expect_choice("OOM Guard", "prefer", options.prefer, Prefer)
+    if why := lost("guard"):
+        note_action("guard", 0.0, why)
+        return value
     host = guard_host()
     kind = host.wire_type_of(value) if host is not None else None
     for name in ("free_other_models", "offload_weights", "split_batch", "tile_vae"):

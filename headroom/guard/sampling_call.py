@@ -100,5 +100,9 @@ class Step(Sampling):
 
     doing = ("doing_step", "a step of sampling with {model}")
 
+    def run(self, plan: Plan) -> Any:
+        self._guard.make_buffers(self.patchers)
+        return super().run(plan)
+
     def lighter(self, plan: Plan, lack: Lack) -> tuple[Plan, int | None] | None:
         return Call.lighter(self, plan, lack)

@@ -6,16 +6,22 @@ from types import ModuleType
 from typing import Any
 
 from ..base import device as devices
-from ..base.node_types import Registry
+from ..base.node_types import NoNodes, Registry
+from .features import lost
+
+
+def is_in_comfyui() -> bool:
+    """Return whether ComfyUI is running in this process, whatever can be had of it."""
+    return "comfy.model_management" in sys.modules
 
 
 def current_host() -> ModuleType | None:
     """Return the `host` module where ComfyUI is running in this process, else None.
 
     The package also serves plain Python scripts (diffusers, DiffSynth), so nothing is imported
-    from ComfyUI unless ComfyUI is already there.
+    from ComfyUI unless ComfyUI is already there. None too for a ComfyUI that is too different.
     """
-    if "comfy.model_management" not in sys.modules:
+    if not is_in_comfyui() or lost("nodes"):
         return None
     from . import core as host
 
@@ -24,7 +30,7 @@ def current_host() -> ModuleType | None:
 
 def guard_host() -> ModuleType | None:
     """Return `host.guard`, the part of the host adapter that OOM Guard needs, or None."""
-    if current_host() is None:
+    if current_host() is None or lost("guard"):
         return None
     from . import guard as host_guard
 
@@ -53,8 +59,20 @@ def return_cache() -> None:
         devices.empty_cache()
 
 
+def do_not_run() -> list[Any]:
+    """Return the value that makes ComfyUI skip every node it is given to, in a list; else nothing.
+    """
+    if not is_in_comfyui() or lost("sorter"):
+        return []
+    from comfy_execution.graph_utils import ExecutionBlocker
+
+    return [ExecutionBlocker(None)]
+
+
 def host_registry() -> Registry:
     """Return the node registry of the ComfyUI that runs in this process."""
+    if lost("files"):
+        return NoNodes()
     from .node_types import HostRegistry
 
     registry: Registry = HostRegistry()

@@ -13,7 +13,6 @@ import comfy.model_management as mm
 import folder_paths
 import torch
 from comfy.model_patcher import ModelPatcher
-from comfy_execution.graph_utils import ExecutionBlocker
 from comfy_execution.utils import get_executing_context
 
 from ..base import device as devices
@@ -234,11 +233,6 @@ def request_cache_reset() -> None:
     from server import PromptServer
 
     PromptServer.instance.prompt_queue.set_flag("free_memory", True)
-
-
-def do_not_run() -> Any:
-    """Return the value that makes ComfyUI skip, without an error, every node it is given to."""
-    return ExecutionBlocker(None)
 
 
 def temp_folder() -> Path:

@@ -17,7 +17,7 @@ from comfy_execution.utils import get_executing_context
 from server import PromptServer
 
 from ..base.file_identity import commit_of
-from .node_cache import asked_about
+from .types import asked_about
 
 NUMERIC_FLAGS = (
     "fp8", "fp16", "bf16", "fp32", "force_", "use_", "disable_xformers", "dont_upcast",

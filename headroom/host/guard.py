@@ -33,6 +33,7 @@ from .streaming import (
     buffers_needed_bytes,
     forget_half_casts,
     has_half_pages,
+    make_buffers,
     recording_paused,
     settle_streaming,
 )
@@ -40,8 +41,8 @@ from .streaming import (
 # What guard/ asks of ComfyUI about sampling and about streaming weights, with the rest.
 __all__ = [
     "additional_models", "buffers_bytes", "buffers_needed_bytes", "end_sampling", "estimated_bytes",
-    "forget_half_casts", "has_foreign_parts", "has_half_pages", "picture_size", "recording_paused",
-    "reset_conditioning", "settle_streaming", "start_sampling",
+    "forget_half_casts", "has_foreign_parts", "has_half_pages", "make_buffers", "picture_size",
+    "recording_paused", "reset_conditioning", "settle_streaming", "start_sampling",
 ]
 
 _CPU = torch.device("cpu")

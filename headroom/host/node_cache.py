@@ -10,7 +10,6 @@ import logging
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import ContextVar
 from typing import Any
 
 import execution
@@ -18,14 +17,11 @@ from comfy_execution.graph import DynamicPrompt
 from comfy_execution.progress import get_progress_state
 from server import PromptServer
 
-from .types import Cached
+from .types import Cached, asked_about
 
 log = logging.getLogger("headroom")
 
 CACHES = "caches"  # what ComfyUI's function for one node calls them
-
-# The prompt whose change marks are asked for, while no prompt or another one runs.
-asked_about: ContextVar[Mapping[str, Any] | None] = ContextVar("headroom_asked", default=None)
 
 
 def caches_of(error: BaseException) -> "weakref.ref[Any] | None":

@@ -8,6 +8,8 @@ evicts pages only. (https://github.com/Comfy-Org/comfy-aimdo)
 import sys
 from types import ModuleType
 
+from .features import lost
+
 CONTROL = "comfy_aimdo.control"
 FUNCTIONS = ("get_simple_vram_headroom", "set_simple_vram_headroom")
 
@@ -29,5 +31,6 @@ def set_reserve_bytes(has_dynamic_vram: bool, wanted_bytes: int) -> int | None:
 
 def _control(has_dynamic_vram: bool) -> ModuleType | None:
     """Return the module that ComfyUI has started itself, where it has both functions."""
-    control = sys.modules.get(CONTROL) if has_dynamic_vram else None
+    is_offered = has_dynamic_vram and not lost("reserve")
+    control = sys.modules.get(CONTROL) if is_offered else None
     return control if all(hasattr(control, name) for name in FUNCTIONS) else None

@@ -1,12 +1,17 @@
 """What the host tells about runs and their nodes, in types of our own."""
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 RunStatus = Literal["running", "success", "error", "interrupted"]
 # Node id, its state (not looked at) and prompt id: what ComfyUI tells a progress handler.
 NodeCallback = Callable[[str, Any, str], None]
+
+
+# The prompt whose change marks are asked for, while no prompt or another one runs.
+asked_about: ContextVar[Mapping[str, Any] | None] = ContextVar("headroom_asked", default=None)
 
 
 class NodeLabel(NamedTuple):

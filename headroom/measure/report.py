@@ -58,6 +58,11 @@ class Report:
         }
 
 
+def nothing_done(why: str, now: Snapshot) -> Report:
+    """Return the report of an action that this ComfyUI has no part in, and why."""
+    return Report(why, (), now, now)
+
+
 def mib_text(amount_bytes: float) -> str:
     """Return `amount_bytes` as text in MiB with one decimal."""
     return f"{tenths(amount_bytes / MIB):,.1f} MiB"

@@ -15,14 +15,15 @@ from .ticker import TICK_SECONDS
 
 log = logging.getLogger("headroom")
 
-IN_A_ROW = 6
+EACH_SECONDS, IN_A_ROW = 0.02, 4
+TRIES = 4
 
 
 class Probe:
     """Reads memory for one thread at a time. `held` tells which models are on the devices.
 
-    A reading takes up to 100 microseconds on a GPU, half as long as a node that does nothing
-    (benchmarks/recorder_overhead.py). So of nodes that take less than TICK_SECONDS the first
+    A reading takes up to 200 microseconds, half as long as a node that does nothing
+    (benchmarks/recorder_overhead.py). So of nodes that take less than EACH_SECONDS the first
     IN_A_ROW in a row are measured, then one in that time; of all others each.
     """
 
@@ -55,18 +56,19 @@ class Probe:
             return last
         return self._read(begins_again=False)
 
-    def at_node(self, max_age_seconds: float = 0.0) -> tuple[float, Reading]:
+    def at_node(self, begins: bool = False) -> tuple[float, Reading]:
         """Return the time and what a node begins or ends with; torch's peaks begin again.
 
-        The last reading serves where it is not older than this, or where too many came before.
+        The last reading serves a node that begins where it is not older than TICK_SECONDS, and
+        every node where too many came before.
         In the executor's thread: that is where models are loaded and unloaded.
         """
         borrowed.let_go()
-        at, last = self._clock(), self._last
-        if last is not None and last.at <= at < max(self._pauses_until, last.at + max_age_seconds):
+        at, last, age = self._clock(), self._last, TICK_SECONDS if begins else 0.0
+        if last is not None and last.at <= at < max(self._pauses_until, last.at + age):
             return at, last
-        self._due = min(max(self._due, at), at + IN_A_ROW * TICK_SECONDS) + TICK_SECONDS
-        self._pauses_until = self._due - IN_A_ROW * TICK_SECONDS
+        self._due = min(max(self._due, at), at + IN_A_ROW * EACH_SECONDS) + EACH_SECONDS
+        self._pauses_until = self._due - IN_A_ROW * EACH_SECONDS
         found = self._read(begins_again=True)
         if self._devices:
             found = found._replace(models=self._models())
@@ -97,6 +99,12 @@ class Probe:
 def _use(device: torch.device, begins_again: bool) -> Use:
     """Read one device; nothing is known of one that this process does not use."""
     driver, reserve = devices.driver_memory(device), devices.torch_reserve(device)
+    # While a node runs, what torch gives back between the two answers would pass for other memory.
+    for _ in range(0 if begins_again else TRIES):
+        before, driver = reserve, devices.driver_memory(device)
+        reserve = devices.torch_reserve(device)
+        if before is None or reserve is None or before[:2] == reserve[:2]:
+            break
     if reserve is None:
         return Use() if driver is None else Use(driver[1] - driver[0], total_bytes=driver[1])
     begins_again = begins_again and devices.begin_peak_again(device)

@@ -22,7 +22,6 @@ NO_RECORD = said("no_record", (
 MAX_RUNS = 50
 SETTLE_SECONDS = 5.0
 ASK_SECONDS = 1.0
-BETWEEN_NODES_SECONDS = 0.0005  # within it, one node begins with the figures the other ended with
 
 Seen = TypeVar("Seen")
 Beginning = tuple[tuple[str, ...], Reading, float]  # devices, memory, seconds since the epoch
@@ -57,7 +56,7 @@ class Recorder:
         self._lock = threading.RLock()
         self._runs: dict[str, Run] = {}  # the newest ones, oldest first
         self._events = Events(run_is_over)
-        self.node_starts = self._teller(Run.node_starts, BETWEEN_NODES_SECONDS)
+        self.node_starts = self._teller(Run.node_starts, begins=True)
         self.node_finishes = self._teller(Run.node_finishes)
         self._run: Run | None = None  # in the executor, or just out of it
         self._graph: GraphView | None = None
@@ -106,13 +105,13 @@ class Recorder:
         devices, (_, began) = self._probe.begin_run(), self._probe.at_node()
         return devices, began, time.time() - (time.perf_counter() - began.at)
 
-    def _teller(self, enter: Enter, max_age_seconds: float = 0.0) -> NodeCallback:
+    def _teller(self, enter: Enter, begins: bool = False) -> NodeCallback:
         """Return what the executor calls when something has happened to a node."""
         at_node, append, reading = self._probe.at_node, self._events.append, self._events.reading
 
         def told(node_id: str, _state: Any, prompt_id: str) -> None:
             with reading:
-                append((enter, node_id, prompt_id, at_node(max_age_seconds)))
+                append((enter, node_id, prompt_id, at_node(begins)))
 
         return told
 

@@ -1,8 +1,5 @@
 """Connect the rescue with a running ComfyUI server."""
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from ..actions.purge import purge
 from ..guard.errors import out_of_memory_behind
 from ..guard.explain import say_also
@@ -13,16 +10,9 @@ from ..host.node_types import HostRegistry
 from ..measure.journal import listen
 from ..models.loaded import loaded_models
 from .leftovers import Leftovers
+from .lookout import Lookout
 from .posted import as_wished
 from .rescue import Rescue
-
-
-class Lookout(NamedTuple):
-    """A Rescue, and what is to be called as ComfyUI tells of errors and of the ends of prompts."""
-
-    rescue: Rescue
-    error_is_handled: Callable[[BaseException], None]
-    prompt_is_over: Callable[[], None]
 
 
 def look_after_prompts() -> Lookout:
@@ -48,7 +38,7 @@ def look_after_prompts() -> Lookout:
     host_server.before_prompt_is_validated(
         lambda posted, browser: as_wished(posted, browser, registry)
     )
-    return Lookout(rescue, error_is_handled, prompt_is_over)
+    return Lookout(rescue, error_is_handled, prompt_is_over, queue.prompt_of)
 
 
 def _empty_gpu(free_ram: bool) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..base.inputs import expect_list, expect_text, expect_whole
-from ..host.adapter import current_host
+from ..host.adapter import do_not_run
 from .items import item_size, latent_scale
 from .plan import Fit, Order, SizePlan, sort_sizes
 from .text import parse_sizes
@@ -106,8 +106,7 @@ def sorted_lists(
     )
     placed = work.plan.placed
     if not placed:
-        host = current_host()
-        nothing = [host.do_not_run()] if host is not None else []
+        nothing = do_not_run()
         return nothing, nothing, nothing, nothing, work.text
     width = [entry.size.width for entry in placed]
     height = [entry.size.height for entry in placed]

@@ -3,7 +3,7 @@ import { h, redraw } from "./dom.js";
 import { heldPeaks, memoryCards, modelList, reserveControl } from "./memory_view.js";
 import { nodeTable } from "./node_table.js";
 import { runActions, runDetails, runPicker } from "./run_view.js";
-import { reportText } from "./said.js";
+import { reportText, saidText } from "./said.js";
 
 const NARROWEST = 120;
 
@@ -70,6 +70,8 @@ export function createView(container, { state, words, sorting, actions }) {
   /** @param {Memory} memory */
   function drawMemory(memory) {
     const reason = off();
+    show("lost", [memory.lost], () => (memory.lost ?? []).map((one) => (
+      h("p.headroom-quiet", {}, saidText(one.said, one.text, texts)))));
     show("memory", [memory.devices, memory.ram, memory.peaks], () => memoryCards(memory, texts));
     show("held", [memory.peaks?.since], () => heldPeaks(memory, texts, actions.resetPeaks));
     show("reserve", [memory.reserve_mib], () => reserveControl(memory, texts, actions.reserve));
@@ -121,6 +123,7 @@ function panelParts(texts, onPurge, onBugReport) {
   const parts = {
     purge: h("button.headroom-button.headroom-primary", { type: "button", onclick: onPurge }),
     error: h("div.headroom-error", { role: "status" }),
+    lost: h("div"),
     report: h("div"),
     memory: h("div.headroom-stack"),
     held: h("div"),
@@ -131,12 +134,13 @@ function panelParts(texts, onPurge, onBugReport) {
     nodes: h("div"),
     actions: h("div"),
   };
-  const { purge, error, report, memory, held, reserve, models, picker, run, nodes, actions } = parts;
+  const { purge, error, lost, report, memory, held, reserve, models, picker, run, nodes, actions } = parts;
   const root = h(
     "div.headroom-panel",
     {},
     h("header.headroom-line", {}, h("h2", {}, "Headroom"), purge),
     error,
+    lost,
     report,
     section(texts.memory, memory, held, reserve),
     section(texts.loadedModels, models),

@@ -66,19 +66,6 @@ def test_offloading_thrice_leaves_no_file_in_the_temp_folder(client, cpu_server)
     assert list((cpu_server.base_dir / "temp").glob("*.safetensors")) == []
 
 
-@pytest.mark.parametrize("content", [b"version https://git-lfs.github.com/spec/v1\n",
-                                     b"\xff" * 64], ids=["a Git LFS pointer", "noise"])
-def test_unreadable_files_named_in_the_prompt_do_not_matter(client, cpu_server, content):
-    path = cpu_server.base_dir / "models" / "loras" / "unreadable.safetensors"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    graph = Graph()
-    checkpoint = add_checkpoint(graph, TEST_CHECKPOINT)
-    text = graph.add("CLIPTextEncode", clip=checkpoint[1], text=path.name)
-    offload = add_offload(graph, model=checkpoint[0], after=text, to="disk")
-    assert "mapped from" in node_texts(client.run(graph.prompt))[offload.id]
-
-
 def test_to_cpu_needs_no_temp_folder_and_to_disk_says_what_to_do(client, cpu_server):
     temp = cpu_server.base_dir / "temp"
     shutil.rmtree(temp, ignore_errors=True)

@@ -5,25 +5,13 @@ import torch
 from support.blocks import Block
 from support.recorder import Probe
 
-from headroom.base import environment, private_file
+from headroom.base import environment
 
 
 @pytest.fixture(autouse=True)
 def told_nothing_yet(monkeypatch):
     """What is told once is told in each test."""
     monkeypatch.setattr(environment, "_told", set())
-
-
-@pytest.fixture
-def shares_blocks(monkeypatch):
-    """A copy stands for the blocks that a file system would share."""
-
-    def copied(path, file):
-        file.write(path.read_bytes())
-        file.seek(0)
-        return True
-
-    monkeypatch.setattr(private_file, "_share_blocks", copied)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ interface Run {
 }
 
 interface Memory {
-  busy: boolean; reserve_mib?: number | null; devices: any[]; ram: any; models: any[];
+  busy: boolean; reserve_mib?: number | null; devices: any[]; ram: any; models: any[]; lost?: { text: string; said: any }[];
   peaks?: { since: number; devices: Record<string, number>; rss_mib: number | null } | null;
 }
 

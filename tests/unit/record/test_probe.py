@@ -78,6 +78,38 @@ def test_at_a_node_torchs_peaks_begin_again_and_amid_one_they_do_not(cuda):
     assert probe.at_node()[1].devices[0].counter_bytes == 300 * MIB and cuda.resets == [FIRST]
 
 
+@pytest.mark.parametrize("change", [-4 * MIB, 4 * MIB])
+def test_amid_a_node_what_torch_takes_or_gives_back_between_two_questions_is_its_own(
+    cuda, monkeypatch, change
+):
+    changes = iter([change])
+
+    def mem_get_info(self, device):
+        told = (7700 * MIB - self.stats["current"], 8000 * MIB)
+        self.stats["current"] += next(changes, 0)
+        return told
+
+    monkeypatch.setattr(Cuda, "mem_get_info", mem_get_info)
+    probe, _ = begun()
+    use = probe.measured().devices[0]
+    assert (use.reserved_bytes, use.other_bytes) == (300 * MIB + change, 300 * MIB)
+
+
+def test_a_node_that_always_takes_memory_and_gives_it_back_keeps_no_reading_waiting(
+    cuda, monkeypatch
+):
+    asked = []
+
+    def mem_get_info(self, device):
+        asked.append(device)
+        self.stats["current"] += MIB
+        return 1000 * MIB, 8000 * MIB
+
+    monkeypatch.setattr(Cuda, "mem_get_info", mem_get_info)
+    probe, _ = begun()
+    assert probe.measured().devices[0].used_bytes == 7000 * MIB and len(asked) < 10
+
+
 def test_a_backend_without_statistics_tells_the_reserve_and_no_peak(cuda, monkeypatch):
     monkeypatch.delattr(Cuda, "memory_stats_as_nested_dict")
     probe, _ = begun()
@@ -114,16 +146,14 @@ def clocked(cuda):
     return probe, clock
 
 
-def test_figures_are_taken_again_only_when_asked_and_only_while_young(cuda, clocked):
+def test_a_node_begins_with_what_the_one_before_ended_with_while_that_is_young(cuda, clocked):
     probe, clock = clocked
     _, first = probe.at_node()
     cuda.stats["current"] = 555 * MIB
-    clock.now = 100.0004
-    assert probe.at_node(0.0005) == (100.0004, first)
-    assert probe.at_node()[1].devices[0].reserved_bytes == 555 * MIB
-    cuda.stats["current"] = 777 * MIB
-    clock.now = 100.1
-    assert probe.at_node(0.0005)[1].devices[0].reserved_bytes == 777 * MIB
+    clock.now = 100.03
+    assert probe.at_node(begins=True) == (100.03, first)
+    clock.now = 100.06
+    assert probe.at_node(begins=True)[1].devices[0].reserved_bytes == 555 * MIB
 
 
 def test_amid_a_node_the_reading_at_its_beginning_serves_while_it_is_young(clocked):
@@ -140,18 +170,18 @@ def readings_of(probe, clock, nodes, seconds):
     """How many of so many nodes that take so long are measured."""
     seen = set()
     for _ in range(nodes):
-        seen.add(probe.at_node()[1].at)
         clock.now += seconds
+        seen.add(probe.at_node()[1].at)
     return len(seen)
 
 
 def test_every_node_is_measured_that_takes_its_time_and_of_a_crowd_that_takes_none_a_few(clocked):
     probe, clock = clocked
-    assert readings_of(probe, clock, 100, 0.051) == 100
-    assert readings_of(probe, clock, 6, 0.0001) == 6
-    assert 2 <= readings_of(probe, clock, 1000, 0.0001) <= 4
+    assert readings_of(probe, clock, 100, 0.021) == 100
+    assert readings_of(probe, clock, 4, 0.0001) == 4
+    assert 4 <= readings_of(probe, clock, 1000, 0.0001) <= 6
     clock.now += 1
-    assert readings_of(probe, clock, 6, 0.0001) == 6
+    assert readings_of(probe, clock, 4, 0.0001) == 4
 
 
 def test_a_clock_that_jumps_back_stops_no_reading(clocked):

@@ -1,0 +1,85 @@
+"""What the running ComfyUI takes from Headroom: features whose symbols it lacks or has otherwise.
+
+`check` looks at the table of symbols once, when the pack starts; whoever needs a feature asks
+`lost`. Outside of a ComfyUI nothing is looked at, and nothing is lost.
+"""
+
+import importlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ..base.said import Said, said
+from .contract import CONTRACT, broken
+
+SHOWN = 2  # symbols in a sentence
+
+
+class Loss(NamedTuple):
+    """What a user goes without; `needs` are the features without which this one is lost too."""
+
+    words: Said
+    needs: tuple[str, ...] = ()
+
+
+LOSSES: Mapping[str, Loss] = {  # each after those that it needs
+    "sorter": Loss(said("lost_sorter", "Size Sorter without sizes ends a prompt with an error")),
+    "reserve": Loss(said("lost_reserve", (
+        "how much VRAM is left to other programs cannot be set while it runs"))),
+    "nodes": Loss(said("lost_nodes", (
+        "Headroom's nodes hand on what they get and do no more, and nothing is recorded"))),
+    "guard": Loss(said("lost_guard", "OOM Guard hands on models unguarded"), ("nodes",)),
+    "cast": Loss(said("lost_cast", "Cast bf16 hands on models as they are"), ("nodes",)),
+    "files": Loss(said("lost_files", (
+        "conditioning is not kept on disk, and nothing is advised")), ("nodes",)),
+    "server": Loss(said("lost_server", "there are no panel and no routes"), ("nodes",)),
+    "record": Loss(said("lost_record", "runs and their peaks are not recorded"), ("server",)),
+    "rerun": Loss(said("lost_rerun", (
+        "a prompt that runs out of memory is not run again, and nothing is advised"
+    )), ("guard", "files", "record")),
+}
+
+_lost: dict[str, Said] = {}
+
+
+def check() -> list[Said]:
+    """Look at the running ComfyUI; return a sentence for each feature that is lost by itself.
+
+    Imports what the table names, as the features do. Costs some tens of milliseconds.
+    """
+    _lost.clear()
+    told = []
+    for feature, (loss, needs) in LOSSES.items():
+        why = next((_lost[need] for need in needs if need in _lost), None)
+        lacking = [] if why else broken(CONTRACT[feature])[0]
+        if lacking:
+            why = _sentence(lacking, loss)
+            told.append(why)
+        if why:
+            _lost[feature] = why
+    return told
+
+
+def lost(feature: str) -> Said | None:
+    """Return in a sentence why there is not this feature, None where there is."""
+    return _lost.get(feature)
+
+
+def losses() -> list[Said]:
+    """Return the sentences of everything that is lost, each once."""
+    return list(dict.fromkeys(_lost.values()))
+
+
+def _sentence(lacking: list[str], loss: Said) -> Said:
+    names = list(dict.fromkeys(name.partition("(")[0] for name in lacking))
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    symbols, version = ", ".join(names[:SHOWN]) + more, comfyui_version()
+    text = f"ComfyUI {version} has no {symbols}, or another one than Headroom knows: {loss}"
+    return said("host_lacks", text, version=version, symbols=symbols, loss=loss)
+
+
+def comfyui_version() -> str:
+    """Return what the running ComfyUI calls its version."""
+    try:
+        return str(importlib.import_module("comfyui_version").__version__)
+    except (ImportError, AttributeError):
+        return "of an unknown version"

@@ -1,0 +1,54 @@
+"""Who looks after prompts that run out of memory, and who does where nobody can."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from ..base.graph import Prompt
+from ..base.refusals import Refused
+from ..base.said import Said
+
+
+class Reruns(Protocol):
+    """Told of prompts by the recorder, asked over HTTP."""
+
+    def prompt_begins(self) -> None: ...
+
+    def prompt_is_over(self, prompt_id: str | None = None) -> None: ...
+
+    def ask(self, prompt_id: str) -> dict[str, Any]: ...
+
+    def facts(self, prompt_id: str) -> dict[str, Any]: ...
+
+
+class Lookout(NamedTuple):
+    """Reruns, and what is to be called as ComfyUI tells of errors and of the ends of prompts.
+
+    `prompt_of(id)` is a prompt that ComfyUI still knows, in API format.
+    """
+
+    reruns: Reruns
+    error_is_handled: Callable[[BaseException], None]
+    prompt_is_over: Callable[[], None]
+    prompt_of: Callable[[str], Prompt | None]
+
+
+class _NoReruns:
+    """Refuses, with the reason, and is not interested."""
+
+    def __init__(self, why: Said) -> None:
+        self._why = why
+
+    def prompt_begins(self) -> None: ...
+
+    def prompt_is_over(self, prompt_id: str | None = None) -> None: ...
+
+    def ask(self, prompt_id: str) -> dict[str, Any]:
+        raise Refused(self._why)
+
+    def facts(self, prompt_id: str) -> dict[str, Any]:
+        return {}
+
+
+def no_lookout(why: Said) -> Lookout:
+    """Return the lookout of a ComfyUI in which no prompt can be run again; `why` in a sentence."""
+    return Lookout(_NoReruns(why), lambda _: None, lambda: None, lambda _: None)

@@ -1,0 +1,311 @@
+"""Hide each symbol of the host's table from the pack in turn, and run prompts: a program.
+
+    python moved_host.py COMFYUI PACK FOLDER [SYMBOL ...]      -> one line of JSON a symbol
+
+A ComfyUI without a socket is made once and forked for each symbol. Only the pack's frames do not
+see the symbol, or see it with other parameters: ComfyUI itself goes on using it, as a newer one
+uses what it has in its place.
+"""
+
+import asyncio
+import gc
+import importlib.util
+import json
+import logging
+import os
+import sys
+import traceback
+from pathlib import Path
+
+TREE, PACK, FOLDER, *ONLY = sys.argv[1:]
+sys.argv[1:] = ["--cpu", "--user-directory", FOLDER, "--temp-directory", FOLDER]
+os.chdir(TREE)
+sys.path.insert(0, TREE)
+import comfy.options  # noqa: E402
+
+comfy.options.enable_args_parsing()
+import utils.extra_config  # noqa: E402, F401
+
+# isort: split
+import comfy.ldm.modules.diffusionmodules.mmdit as mmdit  # noqa: E402
+import comfy.ops  # noqa: E402
+import comfy.sd  # noqa: E402
+import comfy.taesd.taesd  # noqa: E402
+import execution  # noqa: E402
+import server  # noqa: E402
+import torch  # noqa: E402
+from aiohttp.test_utils import make_mocked_request  # noqa: E402
+
+import nodes  # noqa: E402
+
+NAME = "moved_pack"  # what the pack's modules are called here
+LATE = ("host", "rescue.attach")  # these import ComfyUI, so each fork imports them anew
+
+
+def hide(path, name, instead=None):
+    """Let the pack see no `name` on what `path` names, or `instead`; whether that changes a thing.
+    """
+    def look_of(plain):
+        def look(self, asked):
+            if asked == name and sys._getframe(1).f_globals.get("__name__", "").startswith(NAME):
+                if instead is None:
+                    raise AttributeError(asked)
+                return instead
+            return plain(self, asked)
+        return look
+
+    def hidden(kind):
+        return type(kind.__name__, (kind,), {"__getattribute__": look_of(kind.__getattribute__)})
+
+    contract = sys.modules[f"{NAME}.headroom.host.contract"]
+    _, owner = contract._find(path)
+    if owner is None or instead is not None and not hasattr(owner, name):
+        return False
+    if isinstance(owner, type):
+        for method in ("__getattribute__", "__getattr__"):
+            if hasattr(owner, method):
+                setattr(owner, method, look_of(getattr(owner, method)))
+        contract.getattr = lambda one, asked, *default: (
+            default[0] if one is owner and asked == name and instead is None else
+            instead if one is owner and asked == name else getattr(one, asked, *default))
+        contract.hasattr = lambda one, asked: (
+            not (one is owner and asked == name and instead is None) and hasattr(one, asked))
+    else:
+        owner.__class__ = hidden(type(owner))
+    if instead is None:
+        is_set = contract._is_set
+        contract._is_set = lambda module, one, asked: (
+            not (one is owner and asked == name) and is_set(module, one, asked))
+    return True
+
+
+def otherwise(*, moved):
+    """What takes nothing that the pack gives."""
+
+
+# ---------------------------------------------------------------- a server without a socket
+
+
+def begin():
+    """A ComfyUI with the pack imported and not yet started, and what the prompts need."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    made = server.PromptServer.__new__(server.PromptServer)
+    server.FrontendManager.init_frontend = classmethod(lambda *_: FOLDER)
+    made.__init__(loop)
+    spec = importlib.util.spec_from_file_location(NAME, f"{PACK}/__init__.py")
+    pack = sys.modules[NAME] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pack)
+    for file in sorted(Path(PACK, "headroom").rglob("*.py")):
+        inner = ".".join(file.relative_to(Path(PACK, "headroom")).with_suffix("").parts)
+        if not inner.startswith(LATE):
+            importlib.import_module(f"{NAME}.headroom.{inner.removesuffix('.__init__')}")
+    generator = torch.Generator().manual_seed(1)
+    network = mmdit.OpenAISignatureMMDITWrapper(
+        input_size=None, in_channels=16, depth=1, adm_in_channels=2048, num_patches=64,
+        pos_embed_max_size=8, device="cpu", dtype=torch.float32,
+        context_embedder_config={"target": "torch.nn.Linear",
+                                 "params": {"in_features": 4096, "out_features": 64}},
+        operations=comfy.ops.disable_weight_init,
+    )
+    pixels = comfy.taesd.taesd.TAESD(latent_channels=16)
+    Tiny.made = (comfy.sd.load_diffusion_model_state_dict(random(network, generator)),
+                 comfy.sd.VAE(sd=random(pixels, generator)), Clip(),
+                 [[torch.randn(1, 4, 4096), {"pooled_output": torch.randn(1, 2048)}]],
+                 {"samples": torch.zeros(1, 16, 4, 4)})
+    nodes.NODE_CLASS_MAPPINGS.update({"Tiny": Tiny, "RunsOut": RunsOut})
+    return pack, made, loop
+
+
+def random(module, generator):
+    return {name: torch.randn(value.shape, generator=generator) * 0.02
+            for name, value in module.state_dict().items()}
+
+
+class Clip:
+    """A text encoder without a model."""
+
+    def tokenize(self, text):
+        return text
+
+    def encode_from_tokens_scheduled(self, tokens, **_):
+        return [[torch.ones(1, 4, 4096), {"pooled_output": torch.ones(1, 2048)}]]
+
+
+class Tiny:
+    """A model of one block, a VAE, a CLIP, a conditioning and a latent."""
+
+    RETURN_TYPES = ("MODEL", "VAE", "CLIP", "CONDITIONING", "LATENT")
+    FUNCTION, CATEGORY = "give", "test"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {}}
+
+    def give(self):
+        """The model runs out of memory once, where there is a guard that helps."""
+        model, *others = self.made
+        is_guarded = not sys.modules[f"{NAME}.headroom.host.features"].lost("guard")
+        model, failed = model.clone(), [] if is_guarded else [True]
+
+        def fails_once(apply, given):
+            if not failed:
+                failed.append(True)
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB.")
+            return apply(given["input"], given["timestep"], **given["c"])
+
+        model.set_model_unet_function_wrapper(fails_once)
+        return model, *others
+
+
+class RunsOut:
+    """Runs out of memory, and no guard is there."""
+
+    RETURN_TYPES, FUNCTION, CATEGORY, OUTPUT_NODE = (), "fail", "test", True
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": ("MODEL",)}}
+
+    def fail(self, model):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+def node(kind, **inputs):
+    return {"class_type": kind, "inputs": inputs}
+
+
+FINISHES = {
+    "1": node("Tiny"),
+    "2": node("HeadroomOOMGuard", model=["1", 0], free_other_models=True, offload_weights=True,
+              split_batch=True, tile_vae=True, max_attempts=8),
+    "3": node("HeadroomCastBF16", model=["2", 0], dtype="bfloat16", keep_float32=""),
+    "4": node("HeadroomEncodeToCPU", clip=["1", 2], text="a", split="one prompt",
+              release_encoder=True, cache="disk"),
+    "5": node("KSampler", model=["3", 0], seed=1, steps=1, cfg=1.0, sampler_name="euler",
+              scheduler="normal", positive=["4", 0], negative=["1", 3], latent_image=["1", 4],
+              denoise=1.0),
+    "6": node("HeadroomOOMGuard", model=["1", 1], free_other_models=True, offload_weights=True,
+              split_batch=True, tile_vae=True, max_attempts=8),
+    "7": node("VAEDecode", samples=["5", 0], vae=["6", 0]),
+    "8": node("HeadroomPurgeVRAM", value=["7", 0], unload="all models", only_below_free_mib=0,
+              free_ram=False, reset_node_cache=True, run="every time"),
+    "9": node("HeadroomOffloadModel", model=["1", 0], after=["8", 0], scope="this model",
+              to="disk"),
+    "10": node("HeadroomMemoryReport", value=["9", 1]),
+    "11": node("HeadroomSaveConditioning", conditioning=["4", 0], name="kept"),
+    "12": node("HeadroomSizeSorter", sizes="", order="largest first", fit="keep each size",
+               bucket=64),
+    "13": node("HeadroomMoveToCPU", value=["12", 2]),
+    "14": node("HeadroomMemoryReport", value=["13", 0]),
+}
+FAILS = {"1": node("Tiny"), "2": node("RunsOut", model=["1", 0])}
+
+
+class Said(logging.Handler):
+    """What the pack logs, and the tracebacks among it."""
+
+    def __init__(self):
+        super().__init__()
+        self.lines, self.tracebacks = [], []
+
+    def emit(self, record):
+        if record.name == "headroom":
+            (self.tracebacks if record.exc_info else self.lines).append(record.getMessage())
+            if record.exc_info:
+                self.tracebacks.append(str(record.exc_info[1]))
+
+
+def run_all(pack, made, loop):
+    """Start the pack, run both prompts, and tell how it went."""
+    said = Said()
+    logging.getLogger("headroom").addHandler(said)
+    extension = loop.run_until_complete(pack.comfy_entrypoint())
+    for kind in loop.run_until_complete(extension.get_node_list()):
+        kind.RELATIVE_PYTHON_MODULE = f"custom_nodes.{NAME}"
+        nodes.NODE_CLASS_MAPPINGS[kind.GET_SCHEMA().node_id] = kind
+    loop.run_until_complete(on_startup(made.app))
+    sizes = dict.fromkeys(("ram", "ram_inactive", "lru"), 0)
+    executor = execution.PromptExecutor(made, execution.CacheType.CLASSIC, sizes)
+    lost = sys.modules[f"{NAME}.headroom.host.features"].lost
+    outputs = ["8", "9", "10", "11", *([] if lost("sorter") else ["14"])]
+    told = {"finishes": prompt_worker(made, executor, "finishes", FINISHES, outputs),
+            "fails": prompt_worker(made, executor, "fails", FAILS, ["2"])}
+    routes = {(one.method, one.path): one.handler for one in made.routes}
+    for name in ("memory", "runs"):
+        handler = routes.get(("GET", f"/headroom/{name}"))
+        request = make_mocked_request("GET", f"/headroom/{name}")
+        told[name] = handler and json.loads(loop.run_until_complete(handler(request)).body)
+    return {**told, "lines": said.lines, "tracebacks": said.tracebacks}
+
+
+async def on_startup(app):
+    app.on_startup.freeze()
+    await app.on_startup.send(app)
+
+
+def prompt_worker(made, executor, name, prompt, outputs):
+    """One prompt as ComfyUI's own function of this name runs it; its error, or None."""
+    made.trigger_on_prompt({"prompt": prompt})
+    made.prompt_queue.put((0, name, prompt, {}, outputs, {}))
+    item, number = made.prompt_queue.get()
+    executor.execute(item[2], name, item[3], item[4])
+    made.prompt_queue.task_done(
+        number, executor.history_result, process_item=lambda one: one[:5],
+        status=execution.PromptQueue.ExecutionStatus(
+            "success" if executor.success else "error", executor.success,
+            executor.status_messages),
+    )
+    logging.info("Prompt executed")
+    errors = [one for kind, one in executor.status_messages if kind == "execution_error"]
+    return errors[0]["exception_message"] if errors else None
+
+
+def in_a_fork(work):
+    """What `work()` returns in a child of this process; its text where it raises."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            answer = work()
+        except BaseException as error:  # noqa: BLE001 - the child says everything and ends
+            answer = {"raised": "".join(traceback.format_exception(error)[-4:])}
+        with os.fdopen(theirs, "w") as pipe:
+            pipe.write(json.dumps(answer))
+        os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    return json.loads(text or '{"raised": "the process ended"}')
+
+
+def main():
+    logging.getLogger().setLevel(logging.INFO)
+    place = begin()
+    contract = sys.modules[f"{NAME}.headroom.host.contract"]
+    gc.collect()
+    gc.freeze()
+    cases = {("", "", None): ([], [])}
+    for feature, owners in contract.CONTRACT.items():
+        for path, members in owners.items():
+            for member in members:
+                bare, bracket, _ = member.removeprefix("?").partition("(")
+                for instead in (None, otherwise) if bracket else (None,):
+                    case = cases.setdefault((path.removeprefix("?"), bare, instead), ([], []))
+                    case["?" in path + member].append(feature)
+    for (path, bare, instead), (needed, asked_for) in cases.items():
+        if ONLY and f"{path}.{bare}" not in ONLY:
+            continue
+
+        def work(path=path, bare=bare, instead=instead, needed=needed, asked_for=asked_for):
+            is_hidden = bool(bare) and hide(path, bare, instead)
+            wrong = asked_for if is_hidden and instead is not None else []
+            return {**run_all(*place), "features": sorted({*needed, *wrong})}
+
+        answer = in_a_fork(work)
+        print(json.dumps({"symbol": f"{path}.{bare}", "is_otherwise": instead is not None,
+                          **answer}), flush=True)
+
+
+main()

@@ -1,0 +1,1 @@
+"""comfy-aimdo, since 0.6.0: its shape only."""
