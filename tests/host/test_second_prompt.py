@@ -2,7 +2,7 @@
 
 import pytest
 
-from devtools.graph import Graph, add_checkpoint, add_guard, add_ksampler
+from tools.graph import Graph, add_checkpoint, add_guard, add_ksampler
 
 pytestmark = [pytest.mark.host, pytest.mark.fakecuda]
 
@@ -16,8 +16,8 @@ def dry(newest_comfyui, tmp_path):
 
     if reason := fakecuda.why_not():
         pytest.skip(reason)
-    from devtools.dry_server import DryServer
-    from devtools.public_models import sparse_files
+    from tools.dry_server import DryServer
+    from tools.public_models import sparse_files
 
     with DryServer(newest_comfyui, tmp_path, JUST_ENOUGH_MIB) as dry:
         dry.add_models(sparse_files((f"checkpoints/{FILE}",), dry.shapes))
