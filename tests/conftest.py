@@ -11,6 +11,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,11 @@ SIMULATED_MIB = 8192  # what a simulated GPU starts with, before it gets the siz
 REAL_GPU_PACK = ROOT / "lab" / "packs" / "headroom_real_gpu"
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 sys.dont_write_bytecode = True
+# Files with servers that take a minute or more on two cores.
+LONG = ("test_moved_host", "test_oom_guard", "test_advice", "test_packs", "test_fake_cuda_bytes",
+        "test_workflows", "test_oom_guard_parts", "test_fit", "test_fake_cuda_workflows",
+        "test_canvas")
+_pools: list[Any] = []  # of running servers, in this process
 
 
 def _load_package(name: str, folder: Path) -> ModuleType | None:
@@ -50,26 +56,29 @@ for _name, _folder in (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spread the files of browser tests over those with servers, and let unit tests come last.
 
-    Several test processes that draw pages at once wait for each other; the short files at the end
-    let all of them end together.
+    Several test processes that draw pages at once wait for each other; the long files at the
+    beginning and the short ones at the end let all of them end together.
     """
     files = list(dict.fromkeys(item.path for item in items))
     folders = [path.relative_to(ROOT / "tests").parts[0] for path in files]
     kinds = [{"browser": 0, "unit": 2}.get(folder, 1) for folder in folders]
     place = {
-        path: (kind == 2, kinds[:index].count(kind) / kinds.count(kind))
+        path: (kind == 2, path.stem not in LONG, kinds[:index].count(kind) / kinds.count(kind))
         for index, (path, kind) in enumerate(zip(files, kinds, strict=True))
     }
     items.sort(key=lambda item: place[item.path])  # stable: within a file nothing changes
 
 
 @pytest.fixture(scope="module", autouse=True)
-def quick_collections() -> None:
+def quick_collections(request) -> None:
     """Leave what is there when a file begins out of the garbage collections of its tests.
 
     A recovery collects several times. Each time would walk over all that is imported and collected:
-    half a second, for hundreds of tests.
+    half a second, for hundreds of tests. Unit tests, which come last, need no server any more.
     """
+    if ROOT / "tests" / "unit" in request.path.parents:
+        for pool in _pools:
+            pool.stop()
     gc.collect()
     gc.freeze()
 
@@ -127,6 +136,7 @@ def servers(comfyui, tmp_path_factory):
     from support.servers import Servers, frontend_words
 
     pool = Servers(comfyui, tmp_path_factory.mktemp, frontend_words(os.environ))
+    _pools.append(pool)
     yield pool
     pool.stop()
 

@@ -8,7 +8,7 @@ is never mapped: others may overwrite it.
 
 import shutil
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +18,6 @@ from ..base import private_file
 from ..base.private_file import Slot
 from ..measure.report import mib_text
 from .blocks import Block, blocks_of, weights_of
-
-FILES = 8  # for one model; each takes a file descriptor or two
 
 # Where the bytes of each block stood at the last offload, by its name.
 _slots: weakref.WeakKeyDictionary[torch.nn.Module, dict[str, Slot]] = weakref.WeakKeyDictionary()
@@ -87,27 +85,29 @@ def map_modules(modules: Sequence[torch.nn.Module], folder: Path) -> Mapped:
     """Replace the CPU weights of `modules` by memory-mapped ones with the same bytes.
 
     Shapes, strides, dtypes and ties stay. What is mapped already stays; what is not as an earlier
-    offload wrote it goes into new files in `folder`. A weight is replaced when it is on the disk:
-    after DiskRefused all weights are as they were, those that came before in files, the rest in
-    RAM.
+    offload wrote it goes into one new file in `folder`.
+    Everything is on disk before the first weight is replaced, so DiskRefused leaves RAM as it was.
     """
     _refuse_special_classes(modules)
     blocks = blocks_of(modules, "cpu")
-    total_bytes = sum(block.nbytes for block in blocks)
     in_ram = [block for block in blocks if not block.is_mapped]
-    ram_bytes = sum(block.nbytes for block in in_ram)
     try:
         changed = [block for block in in_ram if not (_has_slot(block) and _is_unchanged(block))]
-        written_bytes = sum(block.nbytes for block in changed)
-        _map([block for block in in_ram if block not in changed])
-        if changed:
-            _expect_room(written_bytes, folder)
-        for part in _parts(changed, written_bytes):
-            _write(part, folder)
-            _map(part)
+        fresh = _write(changed, folder)
+        for block, slot in zip(changed, fresh, strict=True):
+            _slots.setdefault(block.module, {})[block.name] = slot
+        mapped = _map([_slots[block.module][block.name] for block in in_ram])
     except OSError as error:
         raise error if isinstance(error, DiskRefused) else refused(error) from error
-    return Mapped(total_bytes - ram_bytes, ram_bytes - written_bytes, written_bytes)
+    for block, data in zip(in_ram, mapped, strict=True):
+        _replace(block, data)
+    written_bytes = sum(slot.nbytes for slot in fresh)
+    mapped_bytes = sum(data.nbytes for data in mapped)
+    return Mapped(
+        before_bytes=sum(block.nbytes for block in blocks) - mapped_bytes,
+        earlier_bytes=mapped_bytes - written_bytes,
+        written_bytes=written_bytes,
+    )
 
 
 def _has_slot(block: Block) -> bool:
@@ -119,35 +119,22 @@ def _is_unchanged(block: Block) -> bool:
     return _slots[block.module][block.name].holds(block.data)
 
 
-def _parts(blocks: Sequence[Block], nbytes: int) -> Iterator[list[Block]]:
-    """Yield the blocks in a few parts of about the same size, each for a file of its own.
-
-    The RAM of one part takes the next one's pages of the file system's cache. Without that the
-    model lies in RAM twice, and a virtual machine waits for the pages (2 s a GiB).
-    """
-    part: list[Block] = []
-    for block in blocks:
-        part.append(block)
-        if sum(one.nbytes for one in part) >= nbytes / FILES:
-            yield part
-            part = []
-    if part:
-        yield part
+def _write(blocks: Sequence[Block], folder: Path) -> list[Slot]:
+    if not blocks:
+        return []
+    _expect_room(sum(block.nbytes for block in blocks), folder)
+    return private_file.write(folder, (block.data for block in blocks))
 
 
-def _write(blocks: Sequence[Block], folder: Path) -> None:
-    slots = private_file.write(folder, (block.data for block in blocks))
-    for block, slot in zip(blocks, slots, strict=True):
-        _slots.setdefault(block.module, {})[block.name] = slot
-
-
-def _map(blocks: Sequence[Block]) -> None:
-    """Let the blocks live in private mappings of the files in which their bytes stand."""
-    slots = [_slots[block.module][block.name] for block in blocks]
+def _map(slots: Sequence[Slot]) -> list[torch.Tensor]:
+    """Return each slot as a flat uint8 tensor over a private mapping of its file."""
     mappings = {file: file.map() for file in {slot.file for slot in slots}}
-    for block, (file, offset, nbytes) in zip(blocks, slots, strict=True):
-        _replace(block, torch.frombuffer(
-            mappings[file], dtype=torch.uint8, count=nbytes, offset=offset))
+    return [
+        torch.frombuffer(
+            mappings[file], dtype=torch.uint8, count=nbytes, offset=offset
+        )
+        for file, offset, nbytes in slots
+    ]
 
 
 def _replace(block: Block, data: torch.Tensor) -> None:

@@ -43,7 +43,7 @@ def beside(client, prompt=None):
     return client.get_json("/headroom_beside")
 
 
-def test_turned_off_a_server_runs_what_it_runs_without_the_pack_and_the_nodes_work(started):
+def test_turned_off_a_server_runs_what_it_runs_without_the_pack_and_turned_on_it_runs_more(started):
     shown = {"1": PROMPT["1"], "2": node("PreviewAny", source=["1", 0])}
     without = beside(started(pack=None), shown)
     by_variable = started(env={"HEADROOM_OFF": "1"})
@@ -55,9 +55,5 @@ def test_turned_off_a_server_runs_what_it_runs_without_the_pack_and_the_nodes_wo
     scripts = [path for path in by_variable.get_json("/extensions") if "/headroom/" in path]
     assert scripts == []  # so no panel, no badges
     assert any("/headroom/" in path for path in by_setting.get_json("/extensions"))  # to undo it
-
-
-def test_the_variable_wins_over_the_setting_and_a_server_that_is_on_runs_more(started):
-    on = beside(started(settings={"Headroom.Server.Off": True}, env={"HEADROOM_OFF": "0"}))
-    without = beside(started(pack=None))
-    assert [what for what in without if on[what] == without[what]] == []
+    on = beside(started(settings={"Headroom.Server.Off": True}, env={"HEADROOM_OFF": "0"}), PROMPT)
+    assert [what for what in without if on[what] == without[what]] == []  # the variable wins

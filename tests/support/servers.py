@@ -22,7 +22,7 @@ COMMON = tuple(
 )
 # The test models are so small that threads only get in each other's way.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
-MOST_WAITING = 2  # servers that no test of the current module uses; each takes 0.7 GiB of RAM
+MOST_WAITING = 1  # servers that no test of the current module uses; each takes 0.7 GiB of RAM
 IDLE_S = 120.0
 FRONTEND_VARIABLE = "HEADROOM_COMFYUI_FRONTEND"
 

@@ -2,8 +2,8 @@
 
 More than half of a server's start is the import of torch, torchvision and transformers, the same in
 every one. Torch chooses its CUDA allocator while it is imported, so that servers on fake devices
-come from a Python an allocator. What needs another Python or environment is started in the plain
-way.
+come from a Python of their own, where they have the allocator that most have. What needs another
+one, another Python or environment is started in the plain way.
 """
 
 import json
@@ -30,6 +30,7 @@ MODULES = (
 # No library reads these while it is imported; the driver does when it is asked for the first time.
 IGNORED = ("HEADROOM_", "PYTEST_", "FAKECUDA_")
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
+CHOSEN_BY_COMFYUI = "backend:cudaMallocAsync"  # before it imports torch
 
 
 class WarmPythons:
@@ -43,9 +44,11 @@ class WarmPythons:
         allocator = ""
         if str(command[1]) == str(LAUNCHER):
             settings, program, arguments = parse_command(list(command[2:]))
+            if settings.allocator != "program" or "--disable-cuda-malloc" in arguments:
+                return start_process(command, cwd=cwd, env=env, output=output)
             env = settings.environment(env)
             command = [command[0], str(LAUNCHER.with_name("start.py")), str(program), *arguments]
-            allocator = env.get(ALLOCATOR) or _chosen_by_comfyui(arguments)
+            allocator = CHOSEN_BY_COMFYUI
         python = self._pythons.setdefault(allocator, WarmPython())
         more = {ALLOCATOR: allocator} if allocator else {}
         return python.start(command, cwd=cwd, env=env, output=output, imports_with=more)
@@ -139,12 +142,6 @@ class Forked:
 
     def kill(self):
         self.send_signal(signal.SIGKILL)
-
-
-def _chosen_by_comfyui(arguments):
-    """What ComfyUI would tell torch before it imports it, on devices that can do it."""
-    native = "--disable-cuda-malloc" in arguments
-    return "backend:native" if native else "backend:cudaMallocAsync"
 
 
 def _others(env):

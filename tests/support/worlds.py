@@ -39,8 +39,8 @@ WORLDS = {
 }
 EVERYWHERE = bool(os.environ.get("HEADROOM_EVERY_WORLD"))  # some minutes more
 HAS_BOTH = bool(os.environ.get("HEADROOM_NEWEST_COMFYUI"))
-if HAS_BOTH and not EVERYWHERE:  # each allocator is met still; tests/gpu has the newest's native
-    for _name in ("oldest, expandable", "newest, native"):
+if HAS_BOTH and not EVERYWHERE:  # each allocator is met still; tests/gpu has the native one of both
+    for _name in ("oldest, native", "oldest, expandable", "newest, native"):
         del WORLDS[_name]
 if _aimdo := os.environ.get("HEADROOM_COMFY_AIMDO"):  # not the one that ComfyUI pins, unpacked
     WORLDS["newest, another comfy-aimdo"] = World(newest=True, aimdo=_aimdo)

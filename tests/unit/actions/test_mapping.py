@@ -117,12 +117,13 @@ def test_the_scratch_file_goes_with_the_module(tmp_path):
     assert open_files(tmp_path) == []
 
 
-def test_two_modules_with_the_same_names_keep_their_own_weights(tmp_path):
+def test_two_modules_with_the_same_names_share_one_scratch_file(tmp_path):
     modules = [torch.nn.Linear(64, 64) for _ in range(2)]
     expected = [state(module) for module in modules]
     map_modules(modules, tmp_path)
     for module, weights in zip(modules, expected, strict=True):
         assert_same(module, weights)
+    assert len(open_files(tmp_path)) == 1
 
 
 def test_a_part_of_a_model_that_was_offloaded_with_the_whole_is_not_written_again(tmp_path):
