@@ -35,18 +35,23 @@ def make_buffers(patchers: Sequence[Any]) -> None:
 
     They would in the middle of a call, when torch's cache has taken what was free and gives nothing
     back to the pager: SD1.5 on 678 MiB failed by 50, with 430 unused in the cache. Raises what a
-    layer would raise for which there is no memory.
+    layer would raise for which there is no memory. Looks at each layer only where weights stream.
     """
     own = [patcher for patcher in patchers if host.is_dynamic(patcher)]
-    for device in {patcher.load_device for patcher in own[:1]}:
-        sizes, weights = _sizes_needed(own), sum(int(patcher.model_size()) for patcher in own)
-        room = (host.available_bytes(device) or 0) + (host.dynamic_bytes(device) or 0)
-        if weights > room and sum(sizes) > buffers_bytes():
-            host.empty_cache()
-            for size in sizes:
-                stream = mm.get_offload_stream(device)
-                if stream is not None:  # without streams each layer has a tensor of torch's
-                    mm.get_aimdo_cast_buffer(stream, device).get(size)
+    is_known = hasattr(mm, "get_offload_stream") and hasattr(mm, "get_aimdo_cast_buffer")
+    if not own or not is_known:
+        return
+    device = own[0].load_device
+    room = (host.available_bytes(device) or 0) + (host.dynamic_bytes(device) or 0)
+    if sum(int(patcher.model_size()) for patcher in own) <= room:
+        return
+    sizes = _sizes_needed(own)
+    if sum(sizes) > buffers_bytes():
+        host.empty_cache()
+        for size in sizes:
+            stream = mm.get_offload_stream(device)
+            if stream is not None:  # without streams each layer has a tensor of torch's
+                mm.get_aimdo_cast_buffer(stream, device).get(size)
 
 
 def _sizes_needed(patchers: Iterable[Any]) -> list[int]:
