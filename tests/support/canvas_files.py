@@ -30,8 +30,7 @@ def by_id(workflow):
 
 
 def assert_alike(old, wanted, made):
-    """`made` is `wanted` but for the ids of nodes that `old` has not, and values left to the page.
-    """
+    """Two prompts are the same but for the ids of nodes that `old` does not have."""
     new = [[key for key in prompt if key not in old] for prompt in (wanted, made)]
     pairs = zip(*(sorted(ids, key=_number) for ids in new), strict=True)
     names = {**{key: key for key in old}, **dict(pairs)}
@@ -41,8 +40,7 @@ def assert_alike(old, wanted, made):
 
     for key, node in wanted.items():
         assert made[names[key]]["class_type"] == node["class_type"]
-        found = made[names[key]]["inputs"]
-        assert {name: found.get(name) for name in node["inputs"]} == {
+        assert made[names[key]]["inputs"] == {
             name: renamed(value) for name, value in node["inputs"].items()}
 
 
