@@ -95,7 +95,7 @@ def _start() -> None:
     )
     advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts)
     routes = Routes(recorder, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
-                    advisor.more_of, peaks, {"comfyui": features.comfyui_version()})
+                    advisor.more_of, peaks)
     attach = _listen(recorder, host_server.is_running, error_is_handled, prompt_has_ended)
 
     def prompt_is_posted() -> None:

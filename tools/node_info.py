@@ -48,11 +48,6 @@ class Input:
     def has_upload(self) -> bool:
         return any(self.options.get(name) for name in UPLOADS)
 
-    @property
-    def lines(self) -> int:
-        """Lines of text that its widget shows."""
-        return 5 if self.options.get("multiline") else 1
-
 
 @dataclass(frozen=True)
 class NodeInfo:
@@ -61,25 +56,10 @@ class NodeInfo:
     class_type: str
     title: str
     inputs: tuple[Input, ...]
-    outputs: tuple[tuple[str, str], ...]  # type and name of each
 
     @property
     def widgets(self) -> tuple[Input, ...]:
         return tuple(item for item in self.inputs if item.is_widget)
-
-    @property
-    def sockets(self) -> tuple[Input, ...]:
-        return tuple(item for item in self.inputs if not item.is_widget)
-
-    def input(self, name: str) -> Input:
-        """The input of that name; KeyError names the class and the inputs that it has."""
-        for item in self.inputs:
-            if item.name == name:
-                return item
-        raise KeyError(f"{self.class_type} has no input {name!r}; it has {self._input_names()}")
-
-    def _input_names(self) -> str:
-        return ", ".join(item.name for item in self.inputs)
 
     def saved_widgets(self, values: Sequence[Any] = ()) -> list[str | None]:
         """The names behind the entries of these `widgets_values`; None for what is no input."""
@@ -147,13 +127,8 @@ def node_infos(object_info: Mapping[str, Any]) -> dict[str, NodeInfo]:
 
 
 def _node_info(name: str, data: Mapping[str, Any]) -> NodeInfo:
-    kinds = [kind if isinstance(kind, str) else "COMBO" for kind in data.get("output") or ()]
-    names = data.get("output_name") or kinds
-    outputs = tuple(
-        (kind, str(label)) for kind, label in zip(kinds, names, strict=False)
-    )
     inputs = _inputs(data.get("input") or {}, data.get("input_order") or {})
-    return NodeInfo(name, str(data.get("display_name") or name), tuple(inputs), outputs)
+    return NodeInfo(name, str(data.get("display_name") or name), tuple(inputs))
 
 
 def _inputs(sections: Mapping[str, Any], order: Mapping[str, Any]) -> list[Input]:

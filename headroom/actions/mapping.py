@@ -130,9 +130,7 @@ def _map(slots: Sequence[Slot]) -> list[torch.Tensor]:
     """Return each slot as a flat uint8 tensor over a private mapping of its file."""
     mappings = {file: file.map() for file in {slot.file for slot in slots}}
     return [
-        torch.frombuffer(
-            mappings[file], dtype=torch.uint8, count=nbytes, offset=offset
-        )
+        torch.frombuffer(mappings[file], dtype=torch.uint8, count=nbytes, offset=offset)
         for file, offset, nbytes in slots
     ]
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from ..host.features import comfyui_version
+
 Json = dict[str, Any]
 
 RUNS = 5
@@ -35,12 +37,12 @@ _SIZES = re.compile(r"\d[\d.,]* ?[KMGT]i?B\b")
 
 
 def bug_report(
-    versions: Mapping[str, str], memory: Json, runs: Iterable[Json],
+    memory: Json, runs: Iterable[Json],
     environment: Mapping[str, str] = os.environ, words: Sequence[str] = sys.argv,
 ) -> Json:
     """Return the report: `memory` and `runs` are answers of our routes; costs nothing more."""
     return {
-        "versions": {**_own_versions(), **versions},
+        "versions": _versions(),
         "settings": {name: value if _plain(value) else SET
                      for name, value in sorted(environment.items()) if name.startswith(SETTINGS)},
         "arguments": _flags(words[1:]),
@@ -49,8 +51,9 @@ def bug_report(
     }
 
 
-def _own_versions() -> dict[str, str]:
-    found = {"headroom": _pack_version(), "python": platform.python_version(),
+def _versions() -> dict[str, str]:
+    found = {"headroom": _pack_version(), "comfyui": comfyui_version(),
+             "python": platform.python_version(),
              "system": f"{platform.system()} {platform.release()} {platform.machine()}",
              "torch": torch.__version__}
     for name in PACKAGES:

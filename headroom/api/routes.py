@@ -54,7 +54,7 @@ class Routes:
 
     `queue_lengths` gives how many prompts run and wait, `rescue(prompt_id)` queues one again,
     `advice(prompt_id, GiB)` says what to change in it, and `more_of(prompt_id)` gives what else
-    belongs into its record. `versions` of the host go into a bug report.
+    belongs into its record.
     """
 
     def __init__(
@@ -62,9 +62,7 @@ class Routes:
         rescue: Callable[[str], Any], metrics: Page,
         advice: Callable[[str, float | None], list[dict[str, Any]]],
         more_of: Callable[[str], dict[str, Any]], peaks: HeldPeaks,
-        versions: Mapping[str, str] | None = None,
     ) -> None:
-        self._versions = versions or {}
         self._recorder = recorder
         self._gate = gate
         self._queue_lengths = queue_lengths
@@ -165,7 +163,7 @@ class Routes:
 
     def _bug_report(self) -> Answer:
         runs = map(self._with_more, self._recorder.runs(RUNS))
-        return as_json(bug_report(self._versions, self._memory_now(), runs))
+        return as_json(bug_report(self._memory_now(), runs))
 
     def _memory_now(self) -> dict[str, Any]:
         busy = sum(self._queue_lengths()) > 0

@@ -98,13 +98,13 @@ class Probe:
 
 def _use(device: torch.device, begins_again: bool) -> Use:
     """Read one device; nothing is known of one that this process does not use."""
-    driver, reserve = devices.driver_memory(device), devices.torch_reserve(device)
+    reserve, driver = devices.torch_reserve(device), devices.driver_memory(device)
     # While a node runs, what torch gives back between the two answers would pass for other memory.
     for _ in range(0 if begins_again else TRIES):
-        before, driver = reserve, devices.driver_memory(device)
-        reserve = devices.torch_reserve(device)
+        before, reserve = reserve, devices.torch_reserve(device)
         if before is None or reserve is None or before[:2] == reserve[:2]:
             break
+        driver = devices.driver_memory(device)
     if reserve is None:
         return Use() if driver is None else Use(driver[1] - driver[0], total_bytes=driver[1])
     begins_again = begins_again and devices.begin_peak_again(device)

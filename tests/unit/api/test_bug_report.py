@@ -1,6 +1,8 @@
 """A bug report: what helps to find the bug, and nothing that is private."""
 
 import json
+import sys
+from types import ModuleType
 
 from headroom.api.bug_report import bug_report
 
@@ -29,7 +31,7 @@ WORDS = [PATH, "--lowvram", "--cache-lru", "10", "--base-directory", PATH, f"--t
 
 
 def made():
-    return bug_report({"comfyui": "0.33.0"}, MEMORY, [RUN], ENVIRONMENT, WORDS)
+    return bug_report(MEMORY, [RUN], ENVIRONMENT, WORDS)
 
 
 def test_no_text_no_title_no_name_of_a_file_and_no_path_is_in_it():
@@ -53,7 +55,10 @@ def test_figures_classes_ids_that_are_numbers_and_our_own_keys_are_in_it():
     assert report["memory"]["models"] == [{"class": "Flux", "kind": "MODEL", "loaded_mib": 5.0}]
 
 
-def test_versions_settings_and_flags_are_in_it_and_of_folders_only_that_they_are_set():
+def test_versions_settings_and_flags_are_in_it_and_of_folders_only_that_they_are_set(monkeypatch):
+    module = ModuleType("comfyui_version")
+    module.__version__ = "0.33.0"
+    monkeypatch.setitem(sys.modules, "comfyui_version", module)
     report = made()
     assert report["versions"]["comfyui"] == "0.33.0"
     assert report["versions"]["headroom"].count(".") == 2 and report["versions"]["torch"]
