@@ -1,8 +1,13 @@
 """A farm: one queue of prompts for many ComfyUI servers, on Ray.
 
 It talks HTTP to the servers and imports nothing of the node pack, nor the pack anything of it.
-`python -m farm run PROMPTS --servers …` from the folder above this one; docs/farm.md has the rest.
+`python -m farm serve --servers …` is one ComfyUI in front of all; `python -m farm run PROMPTS
+--servers …` runs a batch. From the folder above this one; docs/farm.md has the rest.
 
+    serve · app · guard       one URL: the process, its routes, who may ask
+    door · store              accept, place, follow; what is accepted and what came of it, on disk
+    proxy · hearing · clients what goes on to a server, what servers say, who listens
+    jobs · threads            the queue as newer frontends ask for it; a thread each server
     cli · driver              what is typed; the loop that gives out prompts and takes results
     cluster                   the only file that imports Ray: one actor a server
     worker                    what an actor does: start or adopt one server, run one prompt

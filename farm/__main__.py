@@ -2,7 +2,7 @@
 
 import sys
 
-REQUIRED = ("filelock", "ray", "requests", "tqdm")
+REQUIRED = ("aiohttp", "filelock", "ray", "requests", "starlette", "tqdm", "uvicorn")
 
 
 def start() -> int:
@@ -12,9 +12,10 @@ def start() -> int:
 
         return main()
     except ModuleNotFoundError as error:
-        if error.name not in REQUIRED:
+        name = (error.name or "").partition(".")[0]
+        if name not in REQUIRED:
             raise
-        sys.stderr.write(f"Error: the farm needs {error.name}, which this Python does not have; "
+        sys.stderr.write(f"Error: the farm needs {name}, which this Python does not have; "
                          "run: pip install -r farm/requirements.txt\n")
         return 2
 

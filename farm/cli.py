@@ -1,6 +1,7 @@
-"""`python -m farm run PROMPTS --servers …`."""
+"""`python -m farm serve --servers …` and `python -m farm run PROMPTS --servers …`."""
 
 import argparse
+import os
 import signal
 import sys
 import time
@@ -26,7 +27,7 @@ def main(words: Sequence[str] | None = None) -> int:
     args = parser().parse_args(words)
     try:
         signal.signal(signal.SIGTERM, _interrupt)
-        return run(args)
+        return serve(args) if args.command == "serve" else run(args)
     except FarmError as error:
         print(f"Error: {error}", file=sys.stderr)
         return WRONG
@@ -52,6 +53,28 @@ def parser() -> argparse.ArgumentParser:
     add = run_parser.add_argument
     add("prompts", nargs="+", metavar="PROMPTS",
         help=".json, .jsonl, a folder of these, a .py with a generator `prompts`, or - for stdin")
+    add("--retries", type=_count, default=1, metavar="N",
+        help="further tries of a prompt after an error of its own; default: %(default)s")
+    add("--losses", type=_count, default=3, metavar="N",
+        help="how often a prompt may go down with its server and be tried again; "
+             "default: %(default)s")
+    add("--ray", metavar="ADDRESS", help="a running Ray cluster, or auto; else one is started here")
+    add("--dashboard", action="store_true", help="with Ray's dashboard (pip install ray[default])")
+    _add_servers(run_parser)
+    serve_parser = commands.add_parser("serve", help="be one ComfyUI in front of many")
+    add = serve_parser.add_argument
+    add("--host", default="127.0.0.1", help="who may connect; default: this machine only")
+    add("--port", type=_count, default=8288, metavar="N", help="default: %(default)s")
+    add("--token", default=os.environ.get("FARM_TOKEN", ""), metavar="TEXT",
+        help="what every request must show; default: the variable FARM_TOKEN, else none")
+    add("--upload-mib", type=_count, default=100, metavar="N",
+        help="largest body of a request; default: %(default)s")
+    _add_servers(serve_parser)
+    return top
+
+
+def _add_servers(sub: argparse.ArgumentParser) -> None:
+    add = sub.add_argument
     add("--servers", nargs="+", required=True, metavar="URL_OR_FILE",
         help="URLs of running servers, and JSON files that say how to start others")
     add("--results", type=Path, default=Path("farm-results"), metavar="FOLDER",
@@ -64,14 +87,17 @@ def parser() -> argparse.ArgumentParser:
         help="a server that answers nothing for so long is hung; default: %(default)g")
     add("--start-seconds", type=_seconds, default=300.0, metavar="N",
         help="longest start of a server; default: %(default)g")
-    add("--retries", type=_count, default=1, metavar="N",
-        help="further tries of a prompt after an error of its own; default: %(default)s")
-    add("--losses", type=_count, default=3, metavar="N",
-        help="how often a prompt may go down with its server and be tried again; "
-             "default: %(default)s")
-    add("--ray", metavar="ADDRESS", help="a running Ray cluster, or auto; else one is started here")
-    add("--dashboard", action="store_true", help="with Ray's dashboard (pip install ray[default])")
-    return top
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Open a door until it is stopped."""
+    from .serve import serve as open_door  # wants Starlette, which `run` does not
+
+    specs = read_servers(args.servers)
+    patience = Patience(args.start_seconds, args.silent_seconds, args.prompt_seconds)
+    open_door(specs, patience, args.results.absolute(), args.after_oom, args.host, args.port,
+              args.token, args.upload_mib << 20)
+    return 0
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,5 +1,6 @@
 """HTTP to one ComfyUI server, with or without the Headroom pack."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ LOOKS_IN_QUEUE = 20
 SETTLE_SECONDS = 2.0
 BROKEN_CONNECTIONS = 3  # an idle one may be closed at the moment in which it is used again
 CHUNK_BYTES = 1 << 20
+TARGETS = "partial_execution_targets"  # beside the prompt in a body; kept in its extra_data
 RAN_OUT = ("out of memory", "alloc_failed", "vram grow failed", "allocation on device",
            "not enough gpu video memory")
 
@@ -39,28 +41,32 @@ class Comfy:
         self._patience = patience_seconds
         self._is_alive = is_alive
         self._total_mib: float | None = None
+        self._woken, self._is_left = threading.Event(), False
         self._session = requests.Session()
         # A proxy of the environment is not for servers of one's own network.
         self._session.trust_env = False
 
     # ---------------------------------------------------- prompts
 
-    def queue(self, prompt_id: str, prompt: Json, extra_data: Json) -> str:
-        """Queue a prompt under this id; return why the server refuses it, or nothing."""
-        body = {"prompt_id": prompt_id, "prompt": prompt, "extra_data": extra_data}
+    def queue(self, prompt_id: str, prompt: Json, extra_data: Json) -> Any:
+        """Queue a prompt under this id; return the answer of a server that refuses it, or None."""
+        extra = dict(extra_data)
+        body = {"prompt_id": prompt_id, "prompt": prompt, "extra_data": extra}
+        if TARGETS in extra:  # a part of the graph only: the frontend's "run to this node"
+            body[TARGETS] = extra.pop(TARGETS)
         try:
             status, answer = self.ask("POST", "/prompt", body, repeat=False)
         except Unreachable:  # a connection may break after the server has read the request
             if self.has(prompt_id):
-                return ""
+                return None
             status, answer = self.ask("POST", "/prompt", body, repeat=False)
         if status == 200 and not (isinstance(answer, dict) and answer.get("node_errors")):
-            return ""
+            return None
         if status >= 500:
             raise Unknown(f"POST /prompt answered {status}")
         if status == 200:
             self.forget([prompt_id])  # what it did accept of it
-        return refusal(answer)
+        return answer
 
     def has(self, prompt_id: str) -> bool:
         """Whether a prompt waits, runs or has ended there."""
@@ -83,12 +89,24 @@ class Comfy:
         while (entry := self.ended(prompt_id)) is None:
             if time.monotonic() > until:
                 return None
+            if self._is_left:
+                raise Unreachable("the farm ends")
             looks += 1
             if looks % LOOKS_IN_QUEUE == 0 and not self.has(prompt_id):
                 raise Unreachable("it no longer knows the prompt: it was started anew")
             # A short prompt is noticed at once, a long one costs no request more than it must.
-            time.sleep(min(PAUSE_SECONDS, LEAST_SECONDS + (time.monotonic() - began) / 20))
+            self._woken.wait(min(PAUSE_SECONDS, LEAST_SECONDS + (time.monotonic() - began) / 20))
+            self._woken.clear()
         return entry
+
+    def leave(self) -> None:
+        """Have `wait` end: nobody is there any more who wants to know."""
+        self._is_left = True
+        self._woken.set()
+
+    def wake(self) -> None:
+        """Have `wait` look at once: somebody heard that a prompt has ended."""
+        self._woken.set()
 
     def forget(self, prompt_ids: Sequence[str]) -> None:
         """Take prompts out of the queue, and interrupt the one of them that runs."""
@@ -107,7 +125,7 @@ class Comfy:
             free = answer["free_mib"]
             room = None if free is None else free + answer["evictable_mib"]
             self._total_mib = self._total_mib or self._size_of(answer["device"])
-            return Facts(self._total_mib, room, True)
+            return Facts(self._total_mib, room, True, self.url)
         status, answer = self.ask("GET", "/system_stats")
         devices = answer.get("devices") if isinstance(answer, dict) else None
         if status != 200 or not isinstance(devices, list):
@@ -115,7 +133,7 @@ class Comfy:
                 f"it is no ComfyUI: GET /system_stats gave {status} and no list of devices"
             )
         total = devices[0].get("vram_total") if devices else None
-        return Facts(total / 2**20 if total else None)
+        return Facts(total / 2**20 if total else None, url=self.url)
 
     def is_ready(self, room_mib: float) -> bool:
         """Whether there is room for a prompt; True where nobody tells."""

@@ -40,8 +40,8 @@ class Need:
 class Needs:
     """The needs of every kind; learned from how attempts ended."""
 
-    def __init__(self) -> None:
-        self._of: dict[str, Need] = {}
+    def __init__(self, known: dict[str, Need] | None = None) -> None:
+        self._of = dict(known or {})
 
     def of(self, kind: str) -> Need:
         return self._of.get(kind, Need())

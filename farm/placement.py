@@ -81,12 +81,13 @@ class Queue:
     def __len__(self) -> int:
         return len(self._special) + sum(map(len, self._fresh.values()))
 
-    def add(self, waiting: Waiting) -> None:
-        """Put a prompt at the end; one that was tried before is looked at first."""
+    def add(self, waiting: Waiting, at_front: bool = False) -> None:
+        """Put a prompt at the end of its kind; one that was tried before is looked at first."""
         if waiting.not_on or waiting.lost or waiting.errors or waiting.resumes_on:
             self._special.append(waiting)
         else:
-            self._fresh.setdefault(waiting.asked.kind, deque()).append(waiting)
+            several = self._fresh.setdefault(waiting.asked.kind, deque())
+            (several.appendleft if at_front else several.append)(waiting)
 
     def all(self) -> list[Waiting]:
         """Every prompt that waits."""
@@ -97,6 +98,15 @@ class Queue:
         left = self.all()
         self._special, self._fresh = [], {}
         return left
+
+    def discard(self, key: str) -> Waiting | None:
+        """Take out one prompt, wherever it waits; None where it does not."""
+        found = next((one for one in self.all() if one.asked.key == key), None)
+        if found is not None and found in self._special:
+            self._special = [one for one in self._special if one is not found]
+        elif found is not None:
+            self._fresh[found.asked.kind].remove(found)
+        return found
 
     def is_over(self, kind: str) -> None:
         """A prompt of this kind no longer runs."""

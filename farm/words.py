@@ -49,19 +49,22 @@ class Order:
 class Facts:
     """What is known of a server between two prompts, in MiB; None where it does not tell.
 
-    `room_mib` is what a prompt can have: free, or in models that no prompt uses.
+    `room_mib` is what a prompt can have: free, or in models that no prompt uses. `url` is where
+    the server answers.
     """
 
     total_mib: float | None = None
     room_mib: float | None = None
     has_headroom: bool = False
+    url: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
 class Outcome:
     """How an attempt ended, and what it needed (MiB).
 
-    `files` lie in `folder` where the driver can see it; else `payload` brings them.
+    `files` lie in `folder` where the driver can see it; else `payload` brings them. `entry` is what
+    the server's history says, or its answer where it refused the prompt.
     """
 
     ending: Ending
@@ -72,3 +75,4 @@ class Outcome:
     seconds: float = 0.0
     folder: str = ""
     payload: dict[str, bytes] = field(default_factory=dict)
+    entry: Json = field(default_factory=dict)

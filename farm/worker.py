@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import outputs, process
-from .comfy import Comfy, Unknown, Unreachable, failure_of, is_out_of_memory
+from .comfy import Comfy, Unknown, Unreachable, failure_of, is_out_of_memory, refusal
 from .servers import PORT, ServerSpec
 from .words import Facts, Json, Order, Outcome
 
@@ -31,12 +31,18 @@ class ServerFailed(RuntimeError):
 
 
 class Worker:
-    """Has one server. `results` is the driver's folder, `token` the file that proves it is seen."""
+    """Has one server. `results` is the driver's folder, `token` the file that proves it is seen.
 
-    def __init__(self, spec: ServerSpec, patience: Patience, results: str, token: str) -> None:
+    Without a `token` nobody wants the files that prompts save: they stay with the server.
+    """
+
+    def __init__(
+        self, spec: ServerSpec, patience: Patience, results: str = "", token: str = ""
+    ) -> None:
         self._spec = spec
         self._patience = patience
-        seen = Path(results, token).is_file()
+        self._brings = bool(token)
+        seen = self._brings and Path(results, token).is_file()
         self._shared = Path(results) if seen else None
         home = Path(results) if seen else Path(tempfile.gettempdir(), "headroom-farm")
         self._partial = home / outputs.PARTIAL
@@ -96,6 +102,16 @@ class Worker:
 
     # ---------------------------------------------------- a prompt
 
+    def wake(self) -> None:
+        """Look at once whether the prompt has ended."""
+        if self._comfy is not None:
+            self._comfy.wake()
+
+    def leave(self) -> None:
+        """Let a prompt run without waiting for it."""
+        if self._comfy is not None:
+            self._comfy.leave()
+
     def run(self, order: Order) -> Outcome:
         """Run a prompt to its end, however that comes; never raises."""
         began = time.monotonic()
@@ -119,8 +135,9 @@ class Worker:
             return Outcome("no room", facts=comfy.facts())
         if not (order.resumes and comfy.has(order.prompt_id)):
             refused = comfy.queue(order.prompt_id, order.asked.prompt, _extra(order))
-            if refused:
-                return Outcome("refused", refused, comfy.facts())
+            if refused is not None:
+                answer = refused if isinstance(refused, dict) else {}
+                return Outcome("refused", refusal(refused), comfy.facts(), entry=answer)
         return self._followed(comfy, order)
 
     def _followed(self, comfy: Comfy, order: Order) -> Outcome:
@@ -141,12 +158,16 @@ class Worker:
         failure = failure_of(entry)
         if failure:
             self._facts = facts
-            return _failed(failure, facts)
+            return replace(_failed(failure, facts), entry=entry)
         rescued = second is not None or any(item.get("recovered") for item in record.get("oom", ()))
         needed = _needed_mib(record, self._facts.total_mib, room_mib)
+        done = Outcome("done", "", facts, needed, rescued, entry=entry)
+        if not self._brings:
+            self._facts = facts
+            return done
         folder = self._brought(comfy, order, prompt_id, entry, record)
         self._facts = facts
-        done = Outcome("done", "", facts, needed, rescued, folder=str(folder))
+        done = replace(done, folder=str(folder))
         if self._shared is not None:
             return done
         return replace(done, folder="", payload=outputs.taken(folder))

@@ -4,11 +4,15 @@
 
 A prompt's nodes say by their inputs what is to happen: `mib` of memory is taken for `seconds`, a
 file named `filename_prefix` with the text `seed` is saved. More memory than there is ends in an
-out-of-memory error; with `rescue` and no more than twice what is there, a rerun succeeds.
+out-of-memory error; with `rescue` and no more than twice what is there, a rerun succeeds. Over its
+WebSocket it tells a prompt's client how far it is, as ComfyUI does.
 """
 
 import argparse
+import base64
+import hashlib
 import json
+import struct
 import threading
 import time
 import uuid
@@ -29,6 +33,8 @@ class FakeComfy(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
         self.total_mib, self.other_mib, self.headroom = total_mib, 0, headroom
         self.asked, self.prompts, self.history, self.records, self.files = [], {}, {}, {}, {}
+        self.sockets, self.clients = {}, {}  # client → file; prompt → client
+        self.uploads = {}
         self.silent = threading.Event()
         self.lock = threading.Lock()
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
@@ -44,6 +50,8 @@ class FakeComfy(ThreadingHTTPServer):
     def stop(self):
         self.shutdown()
         self.server_close()
+        for socket in list(self.sockets.values()):
+            socket.shutdown(2)
 
     def posts(self, path):
         """The bodies that were posted there."""
@@ -59,11 +67,35 @@ class FakeComfy(ThreadingHTTPServer):
                 key: {"class_type": "Unknown", "errors": [{"message": "no such node",
                                                           "details": key}]} for key in bad}}
         self.prompts[prompt_id] = prompt
+        self.clients[prompt_id] = body.get("extra_data", {}).get("client_id")
         extra = body.get("extra_data", {}).get("headroom", {})
         threading.Thread(target=self.work, args=(prompt_id, prompt, extra), daemon=True).start()
         return 200, {"prompt_id": prompt_id, "number": 1, "node_errors": {}}
 
+    def tell(self, prompt_id, kind, preview=None, **data):
+        """Send an event to the client whose prompt it is, or a preview with its metadata."""
+        if preview is None:
+            text = json.dumps({"type": kind, "data": {"prompt_id": prompt_id, **data}}).encode()
+            return self.send_frame(self.clients.get(prompt_id), 1, text)
+        about = json.dumps({"prompt_id": prompt_id, "image_type": "image/png"}).encode()
+        self.send_frame(self.clients.get(prompt_id), 2,
+                        struct.pack(">II", 4, len(about)) + about + preview)
+
+    def send_frame(self, client, kind, data):
+        length = bytes([len(data)]) if len(data) < 126 else b"\x7e" + struct.pack(">H", len(data))
+        try:
+            self.sockets[client].sendall(bytes([0x80 | kind]) + length + data)
+        except (KeyError, OSError):
+            pass  # nobody listens
+
     def work(self, prompt_id, prompt, extra):
+        self.tell(prompt_id, "execution_start")
+        self.tell(prompt_id, "executing", node="1")
+        self.tell(prompt_id, "", preview=b"picture")
+        self.carry_out(prompt_id, prompt, extra)
+        self.tell(prompt_id, "executing", node=None)
+
+    def carry_out(self, prompt_id, prompt, extra):
         inputs = {name: value for node in prompt.values() for name, value in node["inputs"].items()}
         until = time.monotonic() + inputs.get("seconds", 0)
         while prompt_id in self.prompts and time.monotonic() < until:
@@ -91,6 +123,8 @@ class FakeComfy(ThreadingHTTPServer):
                 {"filename": name, "subfolder": "", "type": "output"},
                 {"filename": "preview.png", "subfolder": "", "type": "temp"}]}},
             "status": {"status_str": "success", "messages": []}}
+        self.tell(prompt_id, "executed", node="1", output=self.history[prompt_id]["outputs"]["1"])
+        self.tell(prompt_id, "execution_success")
         self.records[prompt_id] = {
             "peak_vram_mib": mib + self.other_mib, "rescued_as": None,
             "oom": [{"recovered": True}] if recovered else []}
@@ -98,6 +132,7 @@ class FakeComfy(ThreadingHTTPServer):
     def end(self, prompt_id, name, message, rescued_as=None):
         self.history[prompt_id] = {"outputs": {}, "status": {
             "status_str": "error", "messages": [[name, message]]}}
+        self.tell(prompt_id, name, **message)
         self.records[prompt_id] = {"peak_vram_mib": self.room_mib, "rescued_as": rescued_as,
                                    "oom": []}
 
@@ -120,6 +155,12 @@ class FakeComfy(ThreadingHTTPServer):
         if path == "/queue" and body is None:
             return 200, {"queue_running": [[0, key, {}] for key in self.prompts],
                          "queue_pending": []}
+        if path == "/upload/image":
+            return 200, {"name": "picture.png", "subfolder": "", "type": "input"}
+        if path == "/features":
+            return 200, {"supports_preview_metadata": True}
+        if path == "/object_info":
+            return 200, {"of": self.total_mib}
         if path == "/system_stats":
             return 200, {"devices": [{"vram_total": self.total_mib << 20}]}
         if path == "/interrupt":
@@ -134,8 +175,25 @@ class _Handler(BaseHTTPRequestHandler):
         self.reply(None)
 
     def do_POST(self):
-        length = int(self.headers.get("Content-Length", 0))
-        self.reply(json.loads(self.rfile.read(length) or b"null"))
+        data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        is_json = self.headers.get("Content-Type", "").startswith("application/json")
+        self.reply(json.loads(data or b"null") if is_json or not data else data.decode("latin-1"))
+
+    def do_socket(self, query):
+        """Be a WebSocket until the client goes; what it says is not listened to."""
+        asked = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Sec-WebSocket-Accept",
+                         base64.b64encode(hashlib.sha1(asked.encode()).digest()).decode())
+        self.end_headers()
+        client = query["clientId"][0]
+        self.server.sockets[client] = self.connection
+        self.close_connection = True
+        while self.rfile.read(1):
+            pass
+        self.server.sockets.pop(client, None)
 
     def reply(self, body):
         parts, server = urlsplit(self.path), self.server
@@ -144,15 +202,19 @@ class _Handler(BaseHTTPRequestHandler):
         with server.lock:
             server.asked.append((self.command, parts.path, body))
         query = parse_qs(parts.query)
+        parts = parts._replace(path=parts.path.removeprefix("/api"))
+        if parts.path == "/ws":
+            return self.do_socket(query)
         if parts.path == "/view":
             data = server.files.get(query["filename"][0])
-            return self.send(404 if data is None else 200, data or b"")
+            return self.send(404 if data is None else 200, data or b"", "image/png")
         posted = self.command == "POST" and parts.path == "/prompt"
         status, answer = server.queue(body) if posted else server.answer(parts.path, query, body)
         self.send(status, json.dumps(answer).encode())
 
-    def send(self, status, data):
+    def send(self, status, data, kind="application/json"):
         self.send_response(status)
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

@@ -1,0 +1,296 @@
+"""A door as an ASGI application: ComfyUI's own routes, with and without `/api`."""
+
+import asyncio
+import contextlib
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from .clients import Client, event
+from .door import Door, Refused
+from .guard import App, Guard
+from .hearing import hear
+from .jobs import ENDED_STATES, Page, ended_job, open_job
+from .proxy import Proxy, session
+from .store import MOST_ENDED, without_secrets
+from .words import FarmError, Json
+
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
+
+def application(make: Callable[[], Door], token: str = "", most_bytes: int = 100 << 20) -> App:
+    """Return the application; `make` is called, and its door opened, when it starts."""
+    routes = Routes()
+
+    @contextlib.asynccontextmanager
+    async def life(_: Starlette) -> AsyncIterator[None]:
+        async with session() as found:
+            door = routes.door = make()
+            routes.proxy = Proxy(door, found)
+            door.open()
+            heard = [asyncio.ensure_future(hear(door, seat, found)) for seat in door.seats.values()]
+            try:
+                yield
+            finally:
+                for task in heard:
+                    task.cancel()
+                await asyncio.gather(*heard, return_exceptions=True)
+                await door.close()
+
+    app = Starlette(routes=routes.all(), lifespan=life, exception_handlers={FarmError: _wrong})
+    return Guard(app, token, most_bytes)
+
+
+def _wrong(_: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, 400)
+
+
+class Routes:
+    """What a door answers itself; everything else is passed on to a server."""
+
+    door: Door
+    proxy: Proxy
+
+    def all(self) -> Sequence[BaseRoute]:
+        """Every route."""
+        own = [
+            ("/prompt", "POST", self.prompt), ("/prompt", "GET", self.remaining),
+            ("/queue", "GET", self.queue), ("/queue", "POST", self.change_queue),
+            ("/history", "GET", self.history), ("/history", "POST", self.change_history),
+            ("/history/{prompt_id}", "GET", self.entry),
+            ("/interrupt", "POST", self.interrupt), ("/free", "POST", self.free),
+            ("/upload/{what}", "POST", self.upload), ("/system_stats", "GET", self.system_stats),
+            ("/jobs", "GET", self.jobs), ("/jobs/cancel", "POST", self.cancel_jobs),
+            ("/jobs/{prompt_id}", "GET", self.job),
+            ("/jobs/{prompt_id}/cancel", "POST", self.cancel_jobs),
+            ("/farm", "GET", self.farm),
+        ]
+        return [
+            *(Route(prefix + path, handler, methods=[method])
+              for prefix in ("", "/api") for path, method, handler in own),
+            WebSocketRoute("/ws", self.socket), WebSocketRoute("/api/ws", self.socket),
+            Route("/{path:path}", self.other, methods=METHODS),
+        ]
+
+    async def other(self, request: Request) -> Response:
+        """Pass on what is no door's business."""
+        return await self.proxy.to_one(request)
+
+    # ---------------------------------------------------- prompts
+
+    async def prompt(self, request: Request) -> Response:
+        """Accept a prompt: on disk when this answers."""
+        try:
+            body = await _object(request)
+            prompt_id, number = await self.door.accept(body)
+        except Refused as refused:
+            return JSONResponse(refused.answer, 400)
+        except FarmError as error:
+            said = {"type": "invalid_prompt", "message": str(error), "details": "",
+                    "extra_info": {}}
+            return JSONResponse({"error": said, "node_errors": {}}, 400)
+        return JSONResponse({"prompt_id": prompt_id, "number": number, "node_errors": {}})
+
+    async def remaining(self, _: Request) -> Response:
+        """How much is left to do."""
+        return JSONResponse(self.door.status()["status"])
+
+    def _queues(self) -> tuple[list[Any], list[Any]]:
+        running: list[Any] = []
+        waiting: list[Any] = []
+        at_work = {one.waiting.asked.key for one in self.door.begun.values()}
+        for kept in self.door.store.open():
+            item = [kept.number, kept.id, kept.prompt, without_secrets(kept.extra), []]
+            (running if kept.id in at_work else waiting).append(item)
+        return running, waiting
+
+    async def queue(self, _: Request) -> Response:
+        """What runs and what waits."""
+        running, waiting = self._queues()
+        return JSONResponse({"queue_running": running, "queue_pending": waiting})
+
+    async def change_queue(self, request: Request) -> Response:
+        """Take prompts out that wait."""
+        body = await _object(request)
+        if body.get("clear"):
+            self.door.clear()
+        self.door.cancel(_texts(body.get("delete")))
+        return Response()
+
+    async def interrupt(self, request: Request) -> Response:
+        """Interrupt one prompt, or every one that runs."""
+        body = await _object(request, {})
+        await self._interrupt(body.get("prompt_id"))
+        return Response()
+
+    async def _interrupt(self, prompt_id: str | None) -> bool:
+        found = self.door.interrupt(prompt_id)
+        await asyncio.gather(*(
+            self.proxy.ask(seat, "POST", "/interrupt", json={"prompt_id": attempt})
+            for seat, attempt in found))
+        return bool(found)
+
+    async def free(self, request: Request) -> Response:
+        """Have every server free its memory."""
+        await self.proxy.ask_all(self.door.there(), "POST", "/free", await _object(request))
+        return Response()
+
+    # ---------------------------------------------------- results
+
+    async def history(self, request: Request) -> Response:
+        """What came of prompts, oldest first."""
+        try:
+            most = int(request.query_params.get("max_items", MOST_ENDED))
+            offset = int(request.query_params.get("offset", -1))
+        except ValueError:
+            return JSONResponse({"error": "max_items and offset are expected to be numbers"}, 400)
+        return JSONResponse(dict(self.door.store.entries(max(0, most), offset)))
+
+    async def entry(self, request: Request) -> Response:
+        """What came of one prompt; nothing while it waits or runs."""
+        prompt_id = request.path_params["prompt_id"]
+        found = self.door.store.entry(prompt_id)
+        return JSONResponse({} if found is None else {prompt_id: found})
+
+    async def change_history(self, request: Request) -> Response:
+        """Forget results; files stay with their servers."""
+        body, store = await _object(request), self.door.store
+        wanted = [name for name, _ in store.entries()] if body.get("clear") else \
+            [one for one in _texts(body.get("delete")) if store.entry(one) is not None]
+        store.drop(wanted)
+        return Response()
+
+    async def jobs(self, request: Request) -> Response:
+        """The same as queue and history, as newer frontends ask for it."""
+        try:
+            asked = Page.of(request.query_params)
+        except ValueError as error:
+            return JSONResponse({"error": str(error)}, 400)
+        found, not_read, store = [], 0, self.door.store
+        if not asked.states <= ENDED_STATES:
+            running, waiting = self._queues()
+            found += [open_job(item, "in_progress") for item in running]
+            found += [open_job(item, "pending") for item in waiting]
+        if asked.states & ENDED_STATES:
+            most = asked.most or MOST_ENDED
+            found += [ended_job(name, entry) for name, entry in store.entries(most)]
+            not_read = max(0, store.ended() - most)
+        return JSONResponse(asked.shown(found, not_read))
+
+    async def job(self, request: Request) -> Response:
+        """One prompt, with its outputs once it has ended."""
+        prompt_id = request.path_params["prompt_id"]
+        entry = self.door.store.entry(prompt_id)
+        if entry is not None:
+            return JSONResponse(ended_job(prompt_id, entry, is_whole=True))
+        running, waiting = self._queues()
+        for items, state in ((running, "in_progress"), (waiting, "pending")):
+            for item in items:
+                if item[1] == prompt_id:
+                    return JSONResponse(open_job(item, state))
+        return JSONResponse({"error": "Job not found"}, 404)
+
+    async def cancel_jobs(self, request: Request) -> Response:
+        """Take prompts out, or interrupt them."""
+        one = request.path_params.get("prompt_id")
+        wanted = [one] if one else _texts((await _object(request)).get("job_ids"))
+        left = set(wanted) - set(self.door.cancel(wanted))
+        stopped = [await self._interrupt(prompt_id) for prompt_id in left]
+        return JSONResponse({"cancelled": len(left) < len(wanted) or any(stopped)})
+
+    # ---------------------------------------------------- servers
+
+    async def upload(self, request: Request) -> Response:
+        """Have a picture on every server."""
+        return await self.proxy.upload(request)
+
+    async def system_stats(self, request: Request) -> Response:
+        """The first server's answer, with the devices of all."""
+        answers = await self.proxy.ask_all(self.door.there(), "GET", "/system_stats")
+        found = [one for one in answers if isinstance(one, dict)]
+        if not found:
+            return await self.proxy.to_one(request)
+        devices = [device for one in found for device in one.get("devices", ())]
+        return JSONResponse({**found[0], "devices": devices})
+
+    async def farm(self, _: Request) -> Response:
+        """Every server: what it does, and what is known of its memory."""
+        return JSONResponse({"remaining": self.door.remaining, "servers": [
+            {"name": name, "state": seat.state, "url": seat.server.facts.url,
+             "total_mib": seat.server.facts.total_mib, "room_mib": seat.server.facts.room_mib}
+            for name, seat in self.door.seats.items()]})
+
+    # ---------------------------------------------------- who listens
+
+    async def socket(self, socket: WebSocket) -> None:
+        """Tell a client what happens to its prompts."""
+        await socket.accept()
+        client = Client(socket.query_params.get("clientId") or uuid.uuid4().hex)
+        self.door.clients.come(client)
+        client.send(event("status", {**self.door.status(), "sid": client.id}))
+        for begun in self.door.begun.values():
+            if begun.client_id == client.id and begun.last_node:
+                client.send(begun.last_node)
+        works = [asyncio.ensure_future(work) for work in (
+            self._listen(socket, client), _tell(socket, client), client.is_behind.wait())]
+        try:
+            await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.door.clients.go(client)
+            for work in works:
+                work.cancel()
+            await asyncio.gather(*works, return_exceptions=True)
+            with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # closed already
+                await socket.close()
+
+    async def _listen(self, socket: WebSocket, client: Client) -> None:
+        """Read until the client goes; its first message may say what it understands."""
+        with contextlib.suppress(WebSocketDisconnect, KeyError):  # KeyError: a binary message
+            while True:
+                flags = _flags(await socket.receive_text())
+                if flags is not None:
+                    client.takes_metadata = bool(flags.get("supports_preview_metadata"))
+                    seat = next(iter(self.door.there()), None)
+                    known = await self.proxy.ask(seat, "GET", "/features") if seat else None
+                    client.send(event("feature_flags", known if isinstance(known, dict) else {}))
+
+
+async def _tell(socket: WebSocket, client: Client) -> None:
+    while True:
+        message = await client.next()
+        if isinstance(message, bytes):
+            await socket.send_bytes(message)
+        else:
+            await socket.send_text(message)
+
+
+def _flags(text: str) -> Json | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_told = isinstance(found, dict) and found.get("type") == "feature_flags"
+    return found["data"] if is_told and isinstance(found.get("data"), dict) else None
+
+
+async def _object(request: Request, default: Json | None = None) -> Json:
+    """The JSON object of a body; FarmError for anything else."""
+    data = await request.body()
+    try:
+        found = json.loads(data) if data.strip() or default is None else default
+    except (ValueError, RecursionError) as error:
+        raise FarmError(f"The body is no JSON: {str(error)[:200]}.") from error
+    if not isinstance(found, dict):
+        raise FarmError("The body is expected to be a JSON object.")
+    return found
+
+
+def _texts(found: Any) -> list[str]:
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []

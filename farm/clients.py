@@ -1,0 +1,107 @@
+"""The door's clients: who has a WebSocket open, and what each is told of its own prompts."""
+
+import asyncio
+import json
+import struct
+from typing import Any
+
+from .words import Json
+
+BACKLOG = 2000  # messages that a slow client may be behind; then its connection is closed
+WITH_METADATA, PREVIEW = 4, 1  # kinds of ComfyUI's binary messages
+KINDS_OF_IMAGE = {"image/jpeg": 1, "image/png": 2}
+
+
+class Client:
+    """One connection. What is sent waits in a queue, so that nobody waits for a slow client."""
+
+    def __init__(self, client_id: str) -> None:
+        self.id = client_id
+        self.takes_metadata = False
+        self.is_behind = asyncio.Event()
+        self._queue: asyncio.Queue[str | bytes] = asyncio.Queue(BACKLOG)
+
+    def send(self, message: str | bytes) -> None:
+        """Queue a message, text or binary."""
+        if isinstance(message, bytes) and not self.takes_metadata:
+            message = plain_preview(message)
+        try:
+            self._queue.put_nowait(message)
+        except asyncio.QueueFull:
+            self.is_behind.set()
+
+    async def next(self) -> str | bytes:
+        """Return what is to be sent next."""
+        return await self._queue.get()
+
+
+class Clients:
+    """Every client, by its id; a second connection under an id takes the place of the first."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, Client] = {}
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def come(self, client: Client) -> None:
+        """A client has connected."""
+        self._of[client.id] = client
+
+    def go(self, client: Client) -> None:
+        """A connection has ended."""
+        if self._of.get(client.id) is client:
+            del self._of[client.id]
+
+    def tell(self, client_id: str, message: str | bytes) -> None:
+        """Send to one client, where it is connected."""
+        client = self._of.get(client_id)
+        if client is not None:
+            client.send(message)
+
+    def tell_all(self, message: str) -> None:
+        """Send to every client."""
+        for client in self._of.values():
+            client.send(message)
+
+
+def event(kind: str, data: Json) -> str:
+    """Return a message as ComfyUI writes it."""
+    return json.dumps({"type": kind, "data": data})
+
+
+def renamed(message: bytes, prompt_id: str) -> bytes:
+    """Return a preview with the client's own id of the prompt in its metadata, if it has any."""
+    head, length, metadata, image = _parts(message)
+    if head != WITH_METADATA:
+        return message
+    metadata = json.dumps({**json.loads(metadata), "prompt_id": prompt_id}).encode()
+    return struct.pack(">II", head, len(metadata)) + metadata + image
+
+
+def plain_preview(message: bytes) -> bytes:
+    """Return a preview for a client that knows none with metadata."""
+    head, _, metadata, image = _parts(message)
+    if head != WITH_METADATA:
+        return message
+    kind = KINDS_OF_IMAGE.get(json.loads(metadata).get("image_type", ""), 1)
+    return struct.pack(">II", PREVIEW, kind) + image
+
+
+def _parts(message: bytes) -> tuple[int, int, bytes, bytes]:
+    if len(message) < 8:
+        return 0, 0, b"", message
+    head, length = struct.unpack(">II", message[:8])
+    return head, length, message[8:8 + length], message[8 + length:]
+
+
+def tagged(value: Any, tag: str) -> Any:
+    """Return outputs in which the folder of each saved file says whose server has it."""
+    if isinstance(value, list):
+        return [tagged(item, tag) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if isinstance(value.get("filename"), str) and value.get("type") in ("output", "temp"):
+        below = value.get("subfolder") or ""
+        return {**value, "subfolder": f"{tag}/{below}" if below else tag}
+    return {name: tagged(item, tag) for name, item in value.items()}

@@ -1,0 +1,77 @@
+"""What the servers say while they work: heard over their WebSockets, told to whose prompt it is."""
+
+import asyncio
+import json
+from typing import Any
+
+import aiohttp
+
+from .clients import event, renamed, tagged
+from .door import CLIENT_ID, ENDINGS, Begun, Door, seat_tag
+from .seat import Seat
+from .words import Json
+
+AGAIN_SECONDS = 1.0
+LARGEST_BYTES = 64 << 20
+
+
+async def hear(door: Door, seat: Seat, session: aiohttp.ClientSession) -> None:
+    """Listen to one server for ever, again and again where the connection breaks."""
+    name = seat.server.name
+    while True:
+        await door.answers[name].wait()
+        try:
+            async with session.ws_connect(
+                f"{seat.server.facts.url}/ws", params={"clientId": CLIENT_ID},
+                max_msg_size=LARGEST_BYTES, heartbeat=30.0,
+            ) as socket:
+                await socket.send_str(event("feature_flags", {"supports_preview_metadata": True}))
+                door.is_heard[name].set()
+                async for message in socket:
+                    _heard(door, seat, message)
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            pass  # its prompt, or the next start of it, says why
+        door.loses(seat)
+        await asyncio.sleep(AGAIN_SECONDS)
+
+
+def _heard(door: Door, seat: Seat, message: aiohttp.WSMessage) -> None:
+    begun = door.begun.get(seat.server.name)
+    if begun is None:
+        return
+    key = begun.waiting.asked.key
+    if message.type == aiohttp.WSMsgType.BINARY:
+        door.clients.tell(begun.client_id, renamed(message.data, key))
+    elif message.type == aiohttp.WSMsgType.TEXT:
+        found = _parsed(message.data)
+        if found is not None:
+            _text(door, seat, begun, found)
+
+
+def _parsed(text: str) -> Json | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    is_event = isinstance(found, dict) and isinstance(found.get("data"), dict)
+    return found if is_event else None
+
+
+def _text(door: Door, seat: Seat, begun: Begun, message: dict[str, Any]) -> None:
+    kind, data = message.get("type"), message["data"]
+    prompt_id = data.get("prompt_id")
+    if kind in ("status", "feature_flags"):
+        return  # of that server, which has one prompt of a door's at a time
+    if kind == "execution_start":
+        door.starts(seat.server.name)
+    is_over = kind == "executing" and data.get("node") is None
+    if is_over:
+        door.wake(seat.server.name)
+    if is_over or kind in ENDINGS:
+        return  # told once the result is kept; a rescued prompt goes on
+    told = json.dumps(tagged(message, seat_tag(seat.server.name)))
+    if isinstance(prompt_id, str):  # it stands deeper in some messages too
+        told = told.replace(json.dumps(prompt_id), json.dumps(begun.waiting.asked.key))
+    if kind == "executing":
+        begun.last_node = told
+    door.clients.tell(begun.client_id, told)

@@ -1,0 +1,154 @@
+"""What a door passes on to a server: pages, lists, pictures, uploads; it reads no file itself."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+import aiohttp
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from yarl import URL
+
+from .door import Door, seat_tag
+from .seat import Seat
+from .words import Json
+
+CHUNK_BYTES = 1 << 16
+CONNECT_SECONDS, SILENT_SECONDS = 5.0, 120.0
+# What belongs to one connection, or proves who somebody is to the door and not to the server.
+KEPT_BACK = frozenset({
+    "host", "origin", "connection", "keep-alive", "transfer-encoding", "upgrade", "te", "trailer",
+    "proxy-authorization", "proxy-connection", "authorization", "cookie", "expect",
+})
+NOT_RETURNED = frozenset({"connection", "keep-alive", "transfer-encoding", "date", "server"})
+NOBODY = "No server of the farm answers now; prompts are accepted, and wait."
+
+
+class Proxy:
+    """Passes requests on. Bodies and answers go through piece by piece."""
+
+    def __init__(self, door: Door, session: aiohttp.ClientSession) -> None:
+        self._door, self._session = door, session
+
+    def _page_seat(self) -> Seat | None:
+        """The server that answers for all: the first that is there."""
+        return next(iter(self._door.there()), None)
+
+    async def to_one(self, request: Request) -> Response:
+        """Pass a request on to the server that has the file, or to the one that answers for all."""
+        seat, query = self._owner(request.url.query)
+        seat = seat or self._page_seat()
+        if seat is None or seat.state not in ("idle", "busy"):
+            return JSONResponse({"error": NOBODY}, 503)
+        raw_path = request.scope.get("raw_path") or request.url.path.encode()
+        url = seat.server.facts.url + raw_path.decode("latin-1").partition("?")[0]
+        headers = [(name, value) for name, value in request.headers.items()
+                   if name not in KEPT_BACK and not name.startswith("x-farm-")]
+        has_body = request.method not in ("GET", "HEAD", "OPTIONS")
+        try:
+            answer = await self._session.request(
+                request.method, URL(f"{url}?{query}" if query else url, encoded=True),
+                headers=headers, data=request.stream() if has_body else None,
+                allow_redirects=False,
+            )
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            said = f"{seat.server.name} does not answer ({type(error).__name__})."
+            return JSONResponse({"error": said}, 502)
+        response = StreamingResponse(_pieces(answer), answer.status)
+        response.raw_headers = [
+            (name.lower(), value) for name, value in answer.raw_headers
+            if name.lower().decode("latin-1") not in NOT_RETURNED
+        ]
+        return response
+
+    def _owner(self, query: str) -> tuple[Seat | None, str]:
+        """Find whose file is meant; `subfolder` begins with its server's tag."""
+        words = parse_qsl(query, keep_blank_values=True)
+        folder = dict(words).get("subfolder", "")
+        tag, _, below = folder.partition("/")
+        for name, seat in self._door.seats.items():
+            if tag and tag == seat_tag(name):
+                return seat, urlencode([(key, below if key == "subfolder" else value)
+                                        for key, value in words])
+        return None, query
+
+    # ---------------------------------------------------- every server
+
+    async def ask(self, seat: Seat, method: str, path: str, **options: Any) -> Any:
+        """The JSON of a server's answer, the text where it is none, or None without one."""
+        try:
+            async with self._session.request(
+                method, seat.server.facts.url + path, headers={"Accept-Encoding": "identity"},
+                **options,
+            ) as answer:
+                if answer.status != 200:
+                    return None
+                is_json = answer.content_type == "application/json"
+                return await (answer.json() if is_json else answer.read())
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            return None
+
+    async def ask_all(
+        self, seats: Sequence[Seat], method: str, path: str, body: Json | None = None
+    ) -> list[Any]:
+        """Every server's answer."""
+        return list(await asyncio.gather(
+            *(self.ask(seat, method, path, json=body) for seat in seats)))
+
+    async def upload(self, request: Request) -> Response:
+        """Have an uploaded picture on every server, under the name that the first gives it."""
+        response = await self.to_one(request)
+        if not isinstance(response, StreamingResponse) or response.status_code != 200:
+            return response
+        data = b"".join([bytes(piece) async for piece in response.body_iterator])
+        whole = Response(data, 200, media_type="application/json")
+        first = self._page_seat()
+        query = _place(data)
+        others = [seat for seat in self._door.there() if seat is not first]
+        if query is None or first is None or not others:
+            return whole
+        picture = await self.ask(first, "GET", "/view", params=query)
+        if isinstance(picture, bytes):
+            await asyncio.gather(*(self._copy(seat, query, picture) for seat in others))
+        return whole
+
+    async def _copy(self, seat: Seat, place: dict[str, str], picture: bytes) -> None:
+        form = aiohttp.FormData({"overwrite": "true", "type": place["type"],
+                                 "subfolder": place["subfolder"]})
+        form.add_field("image", picture, filename=place["filename"])
+        await self.ask(seat, "POST", "/upload/image", data=form)
+
+
+def _place(data: bytes) -> dict[str, str] | None:
+    """Where an upload went, as /view asks for it."""
+    import json
+
+    try:
+        said = json.loads(data)
+        return {"filename": str(said["name"]), "subfolder": str(said.get("subfolder", "")),
+                "type": str(said.get("type", "input"))}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    try:
+        async for piece in answer.content.iter_chunked(CHUNK_BYTES):
+            yield piece
+    finally:
+        answer.close()
+
+
+def session() -> aiohttp.ClientSession:
+    """A session for the servers: nothing is unpacked, no cookie kept, no proxy of the environment.
+
+    In a running event loop.
+    """
+    return aiohttp.ClientSession(
+        auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False,
+        timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=SILENT_SECONDS,
+                                      total=None),
+        connector=aiohttp.TCPConnector(limit=0),
+        skip_auto_headers=("User-Agent",),
+    )

@@ -1,0 +1,39 @@
+"""The servers of a door on this machine's network: a thread each, without Ray."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from .servers import ServerSpec
+from .words import Facts, Order, Outcome
+from .worker import Patience, Worker
+
+
+class Threads:
+    """Runs each server's work in a thread; servers that are started run on this machine."""
+
+    def __init__(self, specs: Sequence[ServerSpec], patience: Patience) -> None:
+        self._workers = {spec.name: Worker(spec, patience) for spec in specs}
+        self._pool = ThreadPoolExecutor(len(specs), "farm")
+
+    async def start(self, server: str) -> Facts:
+        """Have a server; ServerFailed where it cannot be had."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._workers[server].start)
+
+    async def run(self, server: str, order: Order) -> Outcome:
+        """Run a prompt to its end."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._workers[server].run, order)
+
+    def wake(self, server: str) -> None:
+        """Have a server's thread look at once."""
+        self._workers[server].wake()
+
+    def close(self) -> None:
+        """End the servers that were started; leave the others what they run."""
+        for worker in self._workers.values():
+            worker.leave()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        for worker in self._workers.values():
+            worker.stop()

@@ -1,0 +1,103 @@
+"""A door for tests: on a port of its own, with servers that compute nothing behind it."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import threading
+import time
+
+import requests
+import uvicorn
+import websocket
+
+from farm.app import application
+from farm.clients import Clients
+from farm.door import Door
+from farm.servers import ServerSpec
+from farm.store import Store
+from farm.threads import Threads
+from farm.worker import Patience
+
+LONGEST_SECONDS = 60
+PATIENCE = Patience(start=5.0, silent=1.0, prompt=20.0)
+
+
+def wait_until(condition):
+    """Wait for what must come true; the last answer."""
+    until = time.monotonic() + LONGEST_SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return found
+
+
+def prompt(kind="Fake", **inputs):
+    return {"1": {"class_type": kind, "inputs": inputs}}
+
+
+class OpenDoor:
+    """A door in a thread, as `farm serve` has it in a process."""
+
+    def __init__(self, folder, urls, token="", most_bytes=1 << 20, after_oom="rescue", **options):
+        self.said = []
+        self._store = Store(folder)
+        specs = [ServerSpec(url, url) for url in urls]
+
+        def make():
+            return Door(self._store, urls, Threads(specs, PATIENCE), Clients(), self.said.append,
+                        after_oom, **options)
+
+        bound = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        self._server = uvicorn.Server(uvicorn.Config(
+            application(make, token, most_bytes), log_level="error", lifespan="on",
+            timeout_graceful_shutdown=1))
+        self._thread = threading.Thread(target=asyncio.run, args=(self._server.serve([bound]),))
+        self._thread.start()
+        wait_until(lambda: self._server.started)
+
+    def close(self):
+        self._server.should_exit = True
+        self._thread.join()
+        self._store.close()
+
+    def states(self):
+        return [one["state"] for one in self.get("/farm")["servers"]]
+
+    def get(self, path, **options):
+        return requests.get(self.url + path, timeout=20, **options).json()
+
+    def post(self, path, body=None, **options):
+        return requests.post(self.url + path, json=body, timeout=20, **options)
+
+    def queue(self, graph, **body):
+        answer = self.post("/prompt", {"prompt": graph, **body})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["prompt_id"]
+
+    def entry(self, prompt_id):
+        """The history entry of a prompt, waited for."""
+        return wait_until(lambda: self.get(f"/history/{prompt_id}").get(prompt_id))
+
+    @contextlib.contextmanager
+    def listening(self, client_id):
+        """A WebSocket: yields a function that reads until an event, and returns all it read."""
+        address = self.url.replace("http", "ws") + f"/ws?clientId={client_id}"
+        heard = websocket.create_connection(address, timeout=20)
+
+        def until(kind, node=...):
+            found = []
+            while True:
+                message = heard.recv()
+                found.append(json.loads(message) if isinstance(message, str) else message)
+                last = found[-1]
+                if isinstance(last, dict) and last["type"] == kind and (
+                        node is ... or last["data"].get("node") == node):
+                    return found
+
+        until.socket = heard
+        try:
+            yield until
+        finally:
+            heard.close()

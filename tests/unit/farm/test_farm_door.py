@@ -1,0 +1,264 @@
+"""One URL for many servers, as its clients see it; the servers compute nothing."""
+
+import threading
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/requirements.txt")
+
+import requests  # noqa: E402
+from support.doors import OpenDoor, prompt, wait_until  # noqa: E402
+from support.fake_comfy import FakeComfy  # noqa: E402
+
+from farm.store import Store  # noqa: E402
+from farm.words import FarmError  # noqa: E402
+
+ID = "8f0c0c4e-6d5f-4e5c-9d1a-3b1f4e6d2c11"
+
+
+@pytest.fixture
+def servers():
+    made = []
+
+    def make(*sizes):
+        made.extend(FakeComfy(mib) for mib in sizes)
+        return made[-len(sizes):]
+
+    yield make
+    for server in made:
+        server.silent.clear()
+        server.stop()
+
+
+@pytest.fixture
+def opened(tmp_path):
+    doors = []
+
+    def open_door(*comfies, **options):
+        doors.append(OpenDoor(tmp_path, [one.url for one in comfies], **options))
+        wait_until(lambda: set(doors[-1].states()) == {"idle"})
+        return doors[-1]
+
+    yield open_door
+    for door in doors:
+        door.close()
+
+
+def hold(door, comfy):
+    """Keep a server busy; returns the prompt that does."""
+    busy = door.queue(prompt(seconds=30, seed=99))
+    wait_until(lambda: comfy.prompts)
+    return busy
+
+
+def test_a_client_hears_of_its_own_prompt_from_start_to_end_and_finds_the_picture(servers, opened):
+    [comfy] = servers(1000)
+    door = opened(comfy)
+    with door.listening("me") as until, door.listening("other") as others:
+        mine = door.queue(prompt(seed=7), client_id="me", prompt_id=ID)
+        heard = until("executing", None)
+        door.queue(prompt(seed=8, filename_prefix="b"), client_id="other")
+        assert ID not in str(others("executing", None))
+    assert mine == ID
+    events = [one["type"] for one in heard if isinstance(one, dict) and one["type"] != "status"]
+    assert events == ["execution_start", "executing", "executed", "execution_success", "executing"]
+    assert {one["data"]["prompt_id"] for one in heard
+            if isinstance(one, dict) and one["type"] != "status"} == {ID}
+    [executed] = [one for one in heard if isinstance(one, dict) and one["type"] == "executed"]
+    entry = door.entry(ID)
+    assert executed["data"]["output"] == entry["outputs"]["1"]
+    picture = entry["outputs"]["1"]["images"][0]
+    assert requests.get(door.url + "/api/view", params=picture, timeout=9).content == b"7"
+    assert entry["prompt"][1:3] == [ID, prompt(seed=7)]
+    assert list(door.get("/history")) == [ID, *(set(door.get("/history")) - {ID})]
+
+
+def test_a_preview_reaches_a_client_in_the_form_that_it_understands(servers, opened):
+    door = opened(*servers(1000))
+    with door.listening("old") as old, door.listening("new") as new:
+        new.socket.send('{"type": "feature_flags", "data": {"supports_preview_metadata": true}}')
+        assert new("feature_flags")[-1]["data"] == {"supports_preview_metadata": True}
+        door.queue(prompt(), client_id="old")
+        second = door.queue(prompt(seed=2), client_id="new")
+        [plain] = [one for one in old("executing", None) if isinstance(one, bytes)]
+        [whole] = [one for one in new("executing", None) if isinstance(one, bytes)]
+    assert plain == b"\0\0\0\1\0\0\0\2picture"
+    assert whole.endswith(b"picture") and second.encode() in whole
+
+
+def test_files_of_one_name_on_two_servers_are_each_shown_from_their_own(servers, opened):
+    small, large = servers(1000, 4000)
+    door = opened(small, large)
+    first = door.queue(prompt(seconds=0.2, seed=1))
+    second = door.queue(prompt(seconds=0.2, seed=2))
+    shown = [door.entry(one)["outputs"]["1"]["images"][0] for one in (first, second)]
+    assert shown[0]["filename"] == shown[1]["filename"]
+    assert [requests.get(door.url + "/view", params=one, timeout=9).text for one in shown] == [
+        "1", "2"]
+
+
+def test_a_prompt_out_of_memory_moves_to_the_larger_server_and_its_kind_goes_there(
+    servers, opened,
+):
+    small, large = servers(500, 4000)
+    door = opened(small, large, after_oom="move")
+    with door.listening("me") as until:
+        one = door.queue(prompt(mib=3000, seed=1), client_id="me")
+        heard = until("executing", None)
+    assert door.entry(one)["status"]["status_str"] == "success"
+    assert "execution_error" not in [one["type"] for one in heard if isinstance(one, dict)]
+    before = len(small.posts("/prompt"))
+    door.entry(door.queue(prompt(mib=3000, seed=2)))
+    assert len(small.posts("/prompt")) == before
+
+
+def test_what_every_server_refuses_is_refused_with_the_servers_own_words(servers, opened):
+    door = opened(*servers(500, 4000))
+    answer = door.post("/prompt", {"prompt": prompt("Unknown")})
+    assert answer.status_code == 400
+    assert answer.json()["node_errors"]["1"]["errors"][0]["message"] == "no such node"
+    assert door.get("/history") == {} and door.get("/farm")["remaining"] == 0
+
+
+def test_the_queue_is_seen_and_prompts_are_taken_out_and_interrupted(servers, opened):
+    [comfy] = servers(1000)
+    door = opened(comfy)
+    with door.listening("me") as until:
+        busy = door.queue(prompt(seconds=30), client_id="me")
+        wait_until(lambda: comfy.prompts)
+        waiting = [door.queue(prompt(seed=n), extra_data={"api_key_comfy_org": "secret"})
+                   for n in range(3)]
+        queue = door.get("/queue")
+        assert [item[1] for item in queue["queue_running"]] == [busy]
+        assert [item[1] for item in queue["queue_pending"]] == waiting
+        assert "secret" not in str(queue)
+        assert door.get("/prompt") == {"exec_info": {"queue_remaining": 4}}
+        jobs = door.get("/api/jobs?status=pending,in_progress&limit=2&sort_order=asc")
+        assert [one["status"] for one in jobs["jobs"]] == ["in_progress", "pending"]
+        assert jobs["pagination"]["total"] == 4
+        door.post("/queue", {"delete": [waiting[0], busy, "none"]})
+        assert door.post(f"/api/jobs/{waiting[1]}/cancel").json() == {"cancelled": True}
+        assert [item[1] for item in door.get("/queue")["queue_pending"]] == waiting[2:]
+        door.post("/queue", {"clear": True})
+        door.post("/interrupt", {"prompt_id": busy})
+        assert until("execution_interrupted")[-1]["data"]["prompt_id"] == busy
+    assert list(door.get("/history")) == [busy]
+    assert door.get(f"/api/jobs/{busy}")["status"] == "cancelled"
+    door.post("/history", {"delete": [busy]})
+    assert door.get("/history") == {}
+
+
+def test_a_server_that_falls_silent_gives_its_prompt_back(servers, opened):
+    hung, whole = servers(1000, 2000)
+    door = opened(hung, whole)
+    busy = door.queue(prompt(seconds=0.5, seed=5))
+    wait_until(lambda: hung.prompts)
+    hung.silent.set()
+    entry = door.entry(busy)
+    assert entry["status"]["status_str"] == "success"
+    assert entry["outputs"]["1"]["images"][0]["subfolder"].endswith(whole.url.rpartition(":")[2])
+    hung.silent.clear()
+    wait_until(lambda: door.states() == ["idle", "idle"])
+
+
+def test_accepted_prompts_wait_for_a_server_that_is_not_there_yet(servers, opened, tmp_path):
+    [comfy] = servers(1000)
+    port = comfy.server_address[1]
+    comfy.stop()
+    door = OpenDoor(tmp_path, [comfy.url])
+    try:
+        answer = door.post("/prompt", {"prompt": prompt(seed=4), "prompt_id": ID})
+        assert answer.status_code == 200
+        assert door.post("/prompt", {"prompt": prompt(seed=4), "prompt_id": ID}).json()[
+            "number"] == answer.json()["number"]
+        assert door.post("/prompt", {"prompt": prompt(seed=5), "prompt_id": ID}).status_code == 400
+        assert requests.get(door.url + "/object_info", timeout=9).status_code == 503
+        back = FakeComfy(1000, port)
+        assert door.entry(ID)["status"]["status_str"] == "success"
+        back.stop()
+    finally:
+        door.close()
+
+
+def test_a_door_that_comes_back_goes_on_and_queues_nothing_twice(servers, opened, tmp_path):
+    [comfy] = servers(1000)
+    door = opened(comfy)
+    done = door.queue(prompt(seed=1))
+    door.entry(done)
+    running = door.queue(prompt(seconds=1, seed=2))
+    wait_until(lambda: comfy.prompts)
+    waiting = door.queue(prompt(seed=3))
+    door.close()
+    again = OpenDoor(tmp_path, [comfy.url])
+    try:
+        assert [again.entry(one)["status"]["status_str"] for one in (done, running, waiting)] == [
+            "success"] * 3
+        assert len(comfy.posts("/prompt")) == 3
+    finally:
+        again.close()
+
+
+def test_what_a_server_that_left_the_farm_had_is_run_by_another(servers, opened, tmp_path):
+    left, other = servers(1000, 1000)
+    door = opened(left)
+    running = hold(door, left)
+    door.close()
+    again = OpenDoor(tmp_path, [other.url])
+    try:
+        wait_until(lambda: other.prompts)
+        again.post("/interrupt", {})
+        assert again.entry(running)
+    finally:
+        again.close()
+
+
+def test_uploads_and_free_reach_every_server_and_the_rest_one(servers, opened):
+    first, second = servers(1000, 2000)
+    door = opened(first, second)
+    first.files["picture.png"] = b"pixels"
+    file = {"image": ("picture.png", b"pixels")}
+    answer = requests.post(door.url + "/api/upload/image", files=file, timeout=9)
+    assert answer.json()["name"] == "picture.png"
+    [copied] = second.posts("/upload/image")
+    assert "pixels" in copied and "overwrite" in copied
+    door.post("/free", {"unload_models": True})
+    assert [len(one.posts("/free")) for one in (first, second)] == [1, 1]
+    assert door.get("/object_info") == {"of": 1000}
+    assert [one["vram_total"] >> 20 for one in door.get("/system_stats")["devices"]] == [1000, 2000]
+
+
+def test_two_doors_never_keep_the_same_prompts(tmp_path):
+    store = Store(tmp_path)
+    with pytest.raises(FarmError, match="Another farm keeps its prompts"):
+        Store(tmp_path)
+    store.close()
+    Store(tmp_path).close()
+
+
+def test_a_result_that_is_there_stays(tmp_path):
+    store = Store(tmp_path)
+    store.accept("a", 1.0, prompt(), {"auth_token_comfy_org": "secret"})
+    ended = [store.ends("a", server, {"by": server}) for server in ("first", "second")]
+    assert ended == [True, False]
+    assert store.entry("a") == {"by": "first"} and store.find("a").extra == {}
+    assert list(store.open()) == []
+    store.close()
+
+
+def test_many_clients_at_once_get_each_their_own_results(servers, opened):
+    door = opened(*servers(1000, 1000, 1000))
+    found = {}
+
+    def work(name):
+        ids = [door.queue(prompt(seed=f"{name}-{n}")) for n in range(5)]
+        for number, one in enumerate(ids):
+            picture = door.entry(one)["outputs"]["1"]["images"][0]
+            found[name, number] = door.entry(one)["prompt"][2]["1"]["inputs"]["seed"], picture
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert {key: seed for key, (seed, _) in found.items()} == {
+        (name, number): f"{name}-{number}" for name in range(4) for number in range(5)}

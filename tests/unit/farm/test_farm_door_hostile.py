@@ -1,0 +1,199 @@
+"""What a door refuses: strangers, other pages' scripts, large and broken bodies, foreign paths."""
+
+import http.client
+import json
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/requirements.txt")
+
+import requests  # noqa: E402
+import websocket  # noqa: E402
+from support.doors import OpenDoor, prompt, wait_until  # noqa: E402
+from support.fake_comfy import FakeComfy  # noqa: E402
+
+TOKEN = "s3cret"
+CHANGES = ["/prompt", "/queue", "/interrupt", "/free", "/history", "/upload/image", "/api/prompt",
+           "/jobs/cancel", "/jobs/x/cancel", "/users", "/headroom/purge"]
+
+
+@pytest.fixture(scope="module")
+def comfy():
+    server = FakeComfy(1000)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def door(comfy, tmp_path_factory):
+    opened = OpenDoor(tmp_path_factory.mktemp("door"), [comfy.url])
+    wait_until(lambda: opened.states() == ["idle"])
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def locked(comfy, tmp_path_factory):
+    opened = OpenDoor(tmp_path_factory.mktemp("locked"), [comfy.url], token=TOKEN)
+    wait_until(lambda: requests.get(f"{opened.url}/object_info", timeout=9,
+                                    headers={"X-Farm-Token": TOKEN}).status_code == 200)
+    yield opened
+    opened.close()
+
+
+def answers(door, comfy):
+    """Whether the door still works, and its server has been told nothing."""
+    return door.get("/object_info") == {"of": comfy.total_mib}
+
+
+@pytest.mark.parametrize("shown", [
+    {}, {"X-Farm-Token": "wrong"}, {"Authorization": f"Basic {TOKEN}"},
+    {"Cookie": "farm_token=; ,=;;"}, {"X-Farm-Token": ""},
+])
+def test_without_its_token_nothing_is_queued_cancelled_freed_or_uploaded(locked, comfy, shown):
+    before = len(comfy.asked)
+    for path in CHANGES:
+        answer = locked.post(path, {"prompt": prompt(), "unload_models": True}, headers=shown)
+        assert answer.status_code == 401 and "token" in answer.json()["error"]
+    assert [one for one in comfy.asked[before:] if one[0] == "POST"] == []
+
+
+def test_the_token_opens_by_header_and_a_browser_by_its_address_once(locked):
+    for shown in ({"X-Farm-Token": TOKEN}, {"Authorization": f"Bearer {TOKEN}"}):
+        assert locked.post("/queue", {}, headers=shown).status_code == 200
+    page = requests.get(f"{locked.url}/?token={TOKEN}", timeout=9, allow_redirects=False)
+    assert page.status_code == 303 and page.headers["location"] == "/"
+    cookie = page.headers["set-cookie"].lower()
+    assert "httponly" in cookie and "samesite=strict" in cookie
+    assert locked.post("/queue", {}, cookies=page.cookies).status_code == 200
+    assert requests.get(f"{locked.url}/?token=wrong", timeout=9).status_code == 401
+    assert requests.get(f"{locked.url}/history", timeout=9).status_code == 401
+
+
+def test_a_websocket_needs_the_token_too(locked):
+    address = locked.url.replace("http", "ws") + "/ws?clientId=a"
+    with pytest.raises(websocket.WebSocketBadStatusException):
+        websocket.create_connection(address, timeout=9)
+    heard = websocket.create_connection(address, timeout=9, header=[f"X-Farm-Token: {TOKEN}"])
+    assert json.loads(heard.recv())["type"] == "status"
+    heard.close()
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "http://["])
+def test_the_script_of_another_page_is_turned_away(door, comfy, origin):
+    answer = door.post("/prompt", {"prompt": prompt()}, headers={"Origin": origin})
+    assert answer.status_code == 403
+    with pytest.raises(websocket.WebSocketBadStatusException):
+        websocket.create_connection(door.url.replace("http", "ws") + "/ws", origin=origin)
+    assert answers(door, comfy)
+    assert door.post("/queue", {}, headers={"Origin": door.url}).status_code == 200
+
+
+@pytest.mark.parametrize("body", [
+    b"", b"{", b"[]", b"3", b"null", b"[" * 100_000, b"\xff\xfe", b'{"prompt": 3}',
+    b'{"prompt": {}}',
+    b'{"prompt": {"1": {"class_type": "A"}}}', b'{"prompt": {"1": []}}',
+    b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "extra_data": 3}',
+    b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "number": NaN}',
+    b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "prompt_id": ["a"]}',
+    b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "client_id": {"a": 1}}',
+    b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "prompt_id": "' + b"a" * 300 + b'"}',
+])
+def test_a_bad_prompt_is_one_sentence_and_nothing_is_queued(door, comfy, body):
+    answer = requests.post(door.url + "/prompt", data=body, timeout=20)
+    assert answer.status_code == 400, answer.text
+    assert isinstance(answer.json()["error"]["message"], str)
+    assert door.get("/farm")["remaining"] == 0
+
+
+@pytest.mark.parametrize("path", ["/queue", "/history", "/free", "/jobs/cancel", "/interrupt"])
+@pytest.mark.parametrize("body", [b"{", b"[]", b"[" * 100_000, b'{"delete": 3, "job_ids": [[]]}',
+                                  b'{"delete": [[], {}, null], "prompt_id": ["x"]}'])
+def test_a_bad_wish_changes_nothing_and_the_door_goes_on(door, comfy, path, body):
+    answer = requests.post(door.url + path, data=body, timeout=20)
+    assert answer.status_code in (200, 400)
+    assert answers(door, comfy)
+
+
+@pytest.mark.parametrize("query", [
+    "?limit=x", "?limit=0", "?status=none", "?offset=x", "?limit=-1",
+])
+def test_a_bad_query_of_jobs_is_one_sentence(door, query):
+    answer = requests.get(door.url + "/api/jobs" + query, timeout=9)
+    assert answer.status_code == 400 and answer.json()["error"]
+
+
+@pytest.mark.parametrize("extra", [
+    {"extra_pnginfo": 3}, {"extra_pnginfo": {"workflow": []}}, {"create_time": "x"},
+    {"client_id": {"a": 1}}, {"headroom": {"rescue": "x"}},
+])
+def test_odd_extra_data_of_one_client_breaks_nobodys_lists(door, comfy, extra):
+    done = door.queue(prompt(), extra_data=extra)
+    assert door.entry(done)
+    for path in ("/api/jobs", f"/api/jobs/{done}", "/history", "/queue"):
+        assert done in json.dumps(door.get(path)) or path == "/queue"
+
+
+def raw(door, method, path, headers=(), body=b""):
+    connection = http.client.HTTPConnection("127.0.0.1", int(door.url.rpartition(":")[2]), 20)
+    connection.putrequest(method, path, skip_accept_encoding=True)
+    for name, value in headers:
+        connection.putheader(name, value)
+    connection.endheaders(body)
+    answer = connection.getresponse()
+    found = answer.status, answer.read()
+    connection.close()
+    return found
+
+
+@pytest.mark.parametrize("headers, status", [
+    ([("Content-Length", str(2 << 20))], 413), ([("Content-Length", "1" + "0" * 30)], 400),
+    ([("Transfer-Encoding", "chunked")], 411),
+])
+def test_a_body_has_a_limit_and_tells_its_length(door, comfy, headers, status):
+    for path in ("/prompt", "/upload/image"):
+        assert raw(door, "POST", path, headers)[0] == status
+    assert answers(door, comfy)
+
+
+@pytest.mark.parametrize("path", [
+    "/../../../../etc/passwd", "/extensions/../../../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd",
+    "//evil.example/x", "/@evil.example", "/view?filename=/etc/passwd&type=output",
+    "/view?filename=../../etc/passwd&subfolder=@no_such_server/..", "/http://evil.example/x",
+    "/view?filename=passwd&subfolder=/etc&type=input", "/view?filename=%00", "/\\evil.example",
+])
+def test_no_path_reads_a_file_here_or_asks_another_host(door, comfy, path):
+    before = len(comfy.asked)
+    status, data = raw(door, "GET", path)
+    assert status in (400, 404, 502) and b"root:" not in data
+    assert all(one[0] == "GET" for one in comfy.asked[before:])
+    assert answers(door, comfy)
+
+
+def test_the_tag_of_a_server_is_taken_off_and_the_rest_is_the_servers_to_judge(door, comfy):
+    tag = "@" + comfy.url.rpartition("/")[2].replace(":", "_")
+    comfy.files["a.png"] = b"pixels"
+    for folder, status in ((tag, 200), (f"{tag}/b", 200), ("@elsewhere_1", 200)):
+        assert raw(door, "GET", f"/view?filename=a.png&subfolder={folder}")[0] == status
+
+
+@pytest.mark.parametrize("message", ["{", "[]", "null", "[" * 50_000, b"\x00\x01", "{}",
+                                     '{"type": "feature_flags", "data": 3}'])
+def test_odd_words_over_the_websocket_end_that_connection_at_most(door, comfy, message):
+    address = door.url.replace("http", "ws") + "/ws?clientId=odd"
+    heard = websocket.create_connection(address, timeout=9)
+    heard.recv()
+    (heard.send_binary if isinstance(message, bytes) else heard.send)(message)
+    done = door.queue(prompt(seed=1))
+    assert door.entry(done)
+    heard.close()
+
+
+def test_the_token_and_cookies_of_a_client_stay_with_the_door(locked, comfy, monkeypatch):
+    seen = []
+    handler = comfy.RequestHandlerClass
+    monkeypatch.setattr(handler, "do_GET", lambda self: (
+        seen.append(dict(self.headers)), self.reply(None))[1])
+    requests.get(locked.url + "/object_info", timeout=9, cookies={"farm_token": TOKEN},
+                 headers={"Authorization": f"Bearer {TOKEN}", "X-Farm-Token": TOKEN})
+    assert seen and TOKEN not in str(seen)

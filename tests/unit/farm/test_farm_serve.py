@@ -1,0 +1,98 @@
+"""`farm serve` as a process: nothing that it accepted is lost when it, or a server, is killed."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/requirements.txt")
+
+import requests  # noqa: E402
+from support import fake_comfy  # noqa: E402
+from support.doors import prompt, wait_until  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[3]
+PROMPTS = 40
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Starts `farm serve` with one server of its own and one that it adopts; returns its URL."""
+    comfy = fake_comfy.FakeComfy(4000)
+    command = [sys.executable, fake_comfy.__file__, "--port", "{port}", "--mib", "1111"]
+    (tmp_path / "servers.json").write_text(json.dumps([{"name": "own", "command": command}]))
+    words = ["serve", "--port", "0", "--servers", comfy.url, str(tmp_path / "servers.json"),
+             "--results", str(tmp_path / "results"), "--silent-seconds", "3"]
+    started = []
+
+    def start():
+        log = tmp_path / f"log{len(started)}"
+        with log.open("wb") as output:
+            started.append(subprocess.Popen([sys.executable, "-m", "farm", *words], cwd=ROOT,
+                                            stdout=output, stderr=output))
+        found = wait_until(lambda: re.search(r"The farm is at (\S+)", log.read_text()))
+        wait_until(lambda: {one["state"] for one in servers_of(found[1])} <= {"idle", "busy"})
+        return found[1], started[-1]
+
+    yield start, comfy
+    for process in started:
+        process.kill()
+        process.wait()
+    comfy.stop()
+
+
+def servers_of(url):
+    try:
+        return requests.get(f"{url}/farm", timeout=9).json()["servers"]
+    except requests.ConnectionError:
+        return [{"state": "not there"}]
+
+
+def own_server():
+    import psutil
+
+    return [one for one in psutil.process_iter(["cmdline"])
+            if (one.info["cmdline"] or [])[-2:] == ["--mib", "1111"]]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_nothing_that_was_accepted_is_lost_and_nothing_is_there_twice_whoever_is_killed(serve):
+    start, comfy = serve
+    url, door = start()
+    ids = [requests.post(f"{url}/prompt", json={"prompt": prompt(
+        seconds=0.05, seed=n, filename_prefix=f"f{n}")}, timeout=9).json()["prompt_id"]
+        for n in range(PROMPTS)]
+    wait_until(lambda: len(requests.get(f"{url}/history", timeout=9).json()) >= 5)
+    for process in own_server():
+        process.send_signal(signal.SIGKILL)
+    wait_until(lambda: len(requests.get(f"{url}/history", timeout=9).json()) >= 12)
+    door.kill()
+    door.wait()
+    wait_until(lambda: not own_server())
+    url, door = start()
+    wait_until(lambda: requests.get(f"{url}/farm", timeout=9).json()["remaining"] == 0)
+    history = requests.get(f"{url}/history", timeout=9).json()
+    assert sorted(history) == sorted(ids)
+    assert {entry["status"]["status_str"] for entry in history.values()} == {"success"}
+    seeds = Counter(body["prompt"]["1"]["inputs"]["seed"] for body in comfy.posts("/prompt"))
+    assert set(seeds.values()) == {1}  # an adopted server gets none twice
+    door.send_signal(signal.SIGTERM)
+    assert door.wait(30) == 130  # stopped
+    wait_until(lambda: not own_server())
+
+
+def test_an_address_that_is_taken_is_one_sentence(tmp_path):
+    comfy = fake_comfy.FakeComfy()
+    done = subprocess.run(
+        [sys.executable, "-m", "farm", "serve", "--servers", comfy.url, "--port",
+         comfy.url.rpartition(":")[2], "--results", str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, timeout=60)
+    comfy.stop()
+    assert done.returncode == 2 and "cannot be had: Address already in use" in done.stderr
+    assert done.stderr.count("\n") == 1
