@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from .clients import Clients, event, tagged
-from .keys import kind_of, models_of, prompt_id_of
+from .keys import attempt_id, kind_of, models_of
 from .placement import Queue, Server, Sizes, Waiting
 from .prompts import asked_for
 from .seat import Seat
@@ -206,7 +206,7 @@ class Door:
         asked = replace(waiting.asked, prompt=kept.prompt, extra_data=extra)
         need = self.store.needs.of(asked.kind)
         fit = need.fit(server.facts.room_mib, server.size_mib)
-        attempt = prompt_id_of(kept.id, name, self._past[kept.id].ended.get(name, 0))
+        attempt = attempt_id(kept.id, name, self._past[kept.id].ended.get(name, 0))
         left = self.store.abandoned(name)
         order = Order(
             asked, attempt,
@@ -353,7 +353,7 @@ class Door:
                 waiting.resumes_on = None
                 ended = self._past[waiting.asked.key].ended.get(seat.server.name, 0)
                 self.store.abandon(
-                    seat.server.name, prompt_id_of(waiting.asked.key, seat.server.name, ended))
+                    seat.server.name, attempt_id(waiting.asked.key, seat.server.name, ended))
 
 
 ENDINGS = ("execution_success", "execution_error", "execution_interrupted")

@@ -35,6 +35,18 @@ def prompt_id_of(key: str, server: str, ended: int) -> str:
     return str(uuid.uuid5(NAMESPACE, f"{key}/{server}/{ended}"))
 
 
+def attempt_id(prompt_id: str, server: str, ended: int) -> str:
+    """Return the id under which a server gets a prompt of a door: at first its own, if it may.
+
+    ComfyUI wants a UUID as it is usually written; a second try there must not look like the first.
+    """
+    try:
+        is_usable = str(uuid.UUID(prompt_id)) == prompt_id
+    except ValueError:
+        is_usable = False
+    return prompt_id if is_usable and not ended else prompt_id_of(prompt_id, server, ended)
+
+
 def kind_of(prompt: Json) -> str:
     """Return a hash that prompts share which need the same memory.
 

@@ -38,7 +38,7 @@ class Proxy:
     async def to_one(self, request: Request) -> Response:
         """Pass a request on to the server that has the file, or to the one that answers for all."""
         seat, query = self._owner(request.url.query)
-        seat = seat or self._page_seat()
+        seat = seat or self._ran(request.url.path) or self._page_seat()
         if seat is None or seat.state not in ("idle", "busy"):
             return JSONResponse({"error": NOBODY}, 503)
         raw_path = request.scope.get("raw_path") or request.url.path.encode()
@@ -61,6 +61,12 @@ class Proxy:
             if name.lower().decode("latin-1") not in NOT_RETURNED
         ]
         return response
+
+    def _ran(self, path: str) -> Seat | None:
+        """The server that has Headroom's record of a prompt."""
+        before, _, prompt_id = path.rpartition("/")
+        kept = self._door.store.find(prompt_id) if before.endswith("/headroom/runs") else None
+        return self._door.seats.get(kept.server or "") if kept is not None else None
 
     def _owner(self, query: str) -> tuple[Seat | None, str]:
         """Find whose file is meant; `subfolder` begins with its server's tag."""

@@ -107,6 +107,7 @@ def test_a_prompt_out_of_memory_moves_to_the_larger_server_and_its_kind_goes_the
         heard = until("executing", None)
     assert door.entry(one)["status"]["status_str"] == "success"
     assert "execution_error" not in [one["type"] for one in heard if isinstance(one, dict)]
+    assert door.get(f"/headroom/runs/{one}")["peak_vram_mib"] == 3000  # of the server that ran it
     before = len(small.posts("/prompt"))
     door.entry(door.queue(prompt(mib=3000, seed=2)))
     assert len(small.posts("/prompt")) == before
