@@ -164,7 +164,8 @@ class Routes:
         body, store = await _object(request), self.door.store
         wanted = [name for name, _ in store.entries()] if body.get("clear") else \
             [one for one in _texts(body.get("delete")) if store.entry(one) is not None]
-        store.drop(wanted)
+        with store.at_once():
+            store.drop(wanted)
         return Response()
 
     async def jobs(self, request: Request) -> Response:

@@ -67,6 +67,9 @@ def parser() -> argparse.ArgumentParser:
     add("--port", type=_count, default=8288, metavar="N", help="default: %(default)s")
     add("--token", default=os.environ.get("FARM_TOKEN", ""), metavar="TEXT",
         help="what every request must show; default: the variable FARM_TOKEN, else none")
+    add("--ray", default="", metavar="ADDRESS",
+        help="serve on this Ray cluster (auto, or its address), or on a Ray that is started here "
+             "(local); default: only where servers that are started want GPUs")
     add("--upload-mib", type=_count, default=100, metavar="N",
         help="largest body of a request; default: %(default)s")
     _add_servers(serve_parser)
@@ -91,12 +94,14 @@ def _add_servers(sub: argparse.ArgumentParser) -> None:
 
 def serve(args: argparse.Namespace) -> int:
     """Open a door until it is stopped."""
-    from .serve import serve as open_door  # wants Starlette, which `run` does not
+    from .plan import Plan  # wants Starlette, which `run` does not
+    from .serve import serve as open_door
 
-    specs = read_servers(args.servers)
     patience = Patience(args.start_seconds, args.silent_seconds, args.prompt_seconds)
-    open_door(specs, patience, args.results.absolute(), args.after_oom, args.host, args.port,
-              args.token, args.upload_mib << 20)
+    open_door(
+        Plan(read_servers(args.servers), patience, args.results.absolute(), args.after_oom,
+             args.token, args.upload_mib << 20),
+        args.host, args.port, args.ray)
     return 0
 
 

@@ -97,7 +97,13 @@ class Door:
     def _go(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._is_done)
+
+    def _is_done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._says(f"The farm cannot go on with a prompt: {type(error).__name__}: {error}")
 
     # ---------------------------------------------------- what clients ask
 
@@ -120,11 +126,12 @@ class Door:
             return prompt_id, known.number
         number = self._numbered(body)
         extra["create_time"] = int(time.time() * 1000)
-        self.store.accept(prompt_id, number, asked.prompt, extra)
         first = self._first[prompt_id] = asyncio.get_running_loop().create_future()
         try:
-            self._line_up(Kept(prompt_id, number, "waiting", asked.prompt, extra, Past(), None))
-            self._give_out()
+            with self.store.at_once():
+                self.store.accept(prompt_id, number, asked.prompt, extra)
+                self._line_up(Kept(prompt_id, number, "waiting", asked.prompt, extra, Past(), None))
+                self._give_out()
             if any(one.waiting.asked.key == prompt_id for one in self.begun.values()):
                 await asyncio.wait([first], timeout=FIRST_SECONDS)
         finally:
@@ -143,7 +150,8 @@ class Door:
         """Take prompts out that wait; return those that did."""
         out = [one for one in prompt_ids if self._queue.discard(one) is not None]
         if out:
-            self.store.drop(out)
+            with self.store.at_once():
+                self.store.drop(out)
             for one in out:
                 self._past.pop(one, None)
             self._tell_status()
@@ -152,7 +160,8 @@ class Door:
     def clear(self) -> None:
         """Take out every prompt that waits."""
         out = [one.asked.key for one in self._queue.drain()]
-        self.store.drop(out)
+        with self.store.at_once():
+            self.store.drop(out)
         for one in out:
             self._past.pop(one, None)
         self._tell_status()
@@ -228,6 +237,11 @@ class Door:
 
     async def _run(self, seat: Seat, order: Order) -> None:
         outcome = await self._calls.run(seat.server.name, order)
+        with self.store.at_once():
+            self._take(seat, order, outcome)
+            self._give_out()
+
+    def _take(self, seat: Seat, order: Order, outcome: Outcome) -> None:
         begun, before = self.begun.pop(seat.server.name), seat.server.facts
         waiting, name = begun.waiting, seat.server.name
         self._queue.is_over(waiting.asked.kind)
@@ -248,7 +262,6 @@ class Door:
         if begun.is_cancelled and decided.what == "again":
             decided = Verdict("failed", waiting, "it was cancelled")
         self._follow(seat, begun, decided, outcome)
-        self._give_out()
 
     def _follow(self, seat: Seat, begun: Begun, decided: Verdict, outcome: Outcome) -> None:
         waiting = decided.waiting
@@ -330,7 +343,8 @@ class Door:
                         self.is_heard[seat.server.name].wait(), HEARD_SECONDS)
                 seat.comes(facts)
                 self._says(f"{seat.server.name} is there.")
-                self._give_out()
+                with self.store.at_once():
+                    self._give_out()
                 return
 
     def loses(self, seat: Seat) -> None:

@@ -1,50 +1,44 @@
-"""`farm serve`: the door on an address, in this process."""
+"""`farm serve`: the door on an address, in this process or on Ray Serve."""
 
 import contextlib
 import ipaddress
 import logging
 import socket
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Literal
+import threading
+from collections.abc import Iterator
 
 import uvicorn
 
-from .app import application
-from .clients import Clients
-from .door import Door
-from .servers import ServerSpec
-from .store import Store
+from .plan import Plan
 from .threads import Threads
 from .words import FarmError
-from .worker import Patience
 
 LOG = logging.getLogger("farm")
 MESSAGE_BYTES = 1 << 20  # a client's message over the WebSocket
 END_SECONDS = 3
 
 
-def serve(
-    specs: Sequence[ServerSpec], patience: Patience, results: Path,
-    after_oom: Literal["rescue", "move"], host: str, port: int, token: str, most_bytes: int,
-) -> None:
-    """Serve until the process is told to end; FarmError where the address cannot be had."""
+def serve(plan: Plan, host: str, port: int, ray_address: str = "") -> None:
+    """Serve until the process is told to end; FarmError where the address cannot be had.
+
+    With a `ray_address`, or where servers that are started want GPUs, it is Ray Serve that does.
+    """
     logging.basicConfig(format="%(message)s", level=logging.INFO)
-    with _bound(host, port) as bound, contextlib.closing(Store(results)) as store:
-        address = f"http://{host}:{bound.getsockname()[1]}"
-        if not token and not _is_loopback(host):
-            LOG.warning("Everybody who reaches %s may use these servers; --token asks for one.",
-                        address)
+    if not plan.token and not _is_loopback(host):
+        LOG.warning("Everybody who reaches %s may use these servers; --token asks for one.", host)
+    wants_gpus = any(spec.is_started and (spec.gpus or spec.resources) for spec in plan.specs)
+    if ray_address or wants_gpus:
+        from .replicas import deployed  # Ray takes seconds to import
 
-        def make() -> Door:
-            names = [spec.name for spec in specs]
-            return Door(store, names, Threads(specs, patience), Clients(), LOG.info, after_oom)
-
-        LOG.info("The farm is at %s", address)
+        with deployed(plan, host, port, ray_address or "local"):
+            LOG.info("The farm is at http://%s:%s", host, port)
+            threading.Event().wait()  # until a signal ends this process
+    with _bound(host, port) as bound:
+        LOG.info("The farm is at http://%s:%s", host, bound.getsockname()[1])
+        app = plan.app(lambda plan: Threads(plan.specs, plan.patience), LOG.info)
         uvicorn.Server(uvicorn.Config(
-            application(make, token, most_bytes), log_level="warning", access_log=False,
-            ws_max_size=MESSAGE_BYTES, timeout_graceful_shutdown=END_SECONDS, lifespan="on",
-            server_header=False,
+            app, log_level="warning", access_log=False, ws_max_size=MESSAGE_BYTES,
+            timeout_graceful_shutdown=END_SECONDS, lifespan="on", server_header=False,
         )).run([bound])
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from .words import FarmError, Json
 
-PORT = "{port}"
+PORT, HOST = "{port}", "{host}"
 KEYS = {"name", "url", "command", "folder", "env", "gpus", "count", "resources"}
 
 
@@ -17,6 +17,7 @@ KEYS = {"name", "url", "command", "folder", "env", "gpus", "count", "resources"}
 class ServerSpec:
     """A server: at `url`, or made by `command`, in which `{port}` stands for a free port.
 
+    `{host}` stands for the address of its machine; without it only that machine reaches it.
     Ray gives it `gpus` GPUs (a part of one where several share it) and `resources` of a machine.
     """
 

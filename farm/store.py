@@ -4,6 +4,7 @@ A prompt has one row from its acceptance on. Its result is written by one statem
 whether the prompt still has none, so that no result is there twice, whoever else finished it.
 """
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -86,6 +87,17 @@ class Store:
         """Give the folder back."""
         self._db.close()
 
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """What is written here is there whole or not at all, and costs the disk one turn."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
     # ---------------------------------------------------- what is accepted
 
     def accept(self, prompt_id: str, number: float, prompt: Json, extra: Json) -> None:
@@ -137,9 +149,7 @@ class Store:
 
     def drop(self, prompt_ids: Iterable[str]) -> None:
         """Forget prompts and what came of them."""
-        self._db.execute("BEGIN")
         self._db.executemany("DELETE FROM prompts WHERE id = ?", [(one,) for one in prompt_ids])
-        self._db.execute("COMMIT")
 
     # ---------------------------------------------------- what came of it
 

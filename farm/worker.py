@@ -9,7 +9,7 @@ from pathlib import Path
 
 from . import outputs, process
 from .comfy import Comfy, Unknown, Unreachable, failure_of, is_out_of_memory, refusal
-from .servers import PORT, ServerSpec
+from .servers import HOST, PORT, ServerSpec
 from .words import Facts, Json, Order, Outcome
 
 LOGS = ".servers"
@@ -37,8 +37,10 @@ class Worker:
     """
 
     def __init__(
-        self, spec: ServerSpec, patience: Patience, results: str = "", token: str = ""
+        self, spec: ServerSpec, patience: Patience, results: str = "", token: str = "",
+        host: str = "127.0.0.1",
     ) -> None:
+        self._host = host if any(HOST in word for word in spec.command) else "127.0.0.1"
         self._spec = spec
         self._patience = patience
         self._brings = bool(token)
@@ -68,7 +70,8 @@ class Worker:
 
     def _begun(self) -> Comfy:
         port = process.free_port()
-        command = [word.replace(PORT, str(port)) for word in self._spec.command]
+        command = [word.replace(PORT, str(port)).replace(HOST, self._host)
+                   for word in self._spec.command]
         try:
             self._process = process.start(
                 command, Path(self._spec.folder), self._spec.env, self._log
@@ -77,7 +80,7 @@ class Worker:
             raise ServerFailed(
                 f"{self._spec.name} cannot be started: {error.strerror or error}."
             ) from error
-        return Comfy(f"http://127.0.0.1:{port}", self._patience.silent, self._is_alive)
+        return Comfy(f"http://{self._host}:{port}", self._patience.silent, self._is_alive)
 
     def _is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None

@@ -18,7 +18,7 @@ def door(sim, tmp_path):
     opened.close()
 
 
-def test_the_page_queues_and_shows_progress_and_the_picture_of_the_server_that_made_it(door, open_page):
+def test_the_page_queues_and_shows_progress_and_the_picture_from_its_server(door, open_page):
     comfy = open_page(door).load_prompt(picture(seed=1))
     told = comfy.listen("execution_start", "executed", "execution_success")
     comfy.queue()

@@ -10,6 +10,7 @@ WebSocket it tells a prompt's client how far it is, as ComfyUI does.
 
 import argparse
 import base64
+import contextlib
 import hashlib
 import json
 import struct
@@ -51,7 +52,8 @@ class FakeComfy(ThreadingHTTPServer):
         self.shutdown()
         self.server_close()
         for socket in list(self.sockets.values()):
-            socket.shutdown(2)
+            with contextlib.suppress(OSError):  # its client has gone
+                socket.shutdown(2)
 
     def posts(self, path):
         """The bodies that were posted there."""
@@ -170,6 +172,7 @@ class FakeComfy(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # as ComfyUI: an answer does not wait for an acknowledgement
 
     def do_GET(self):
         self.reply(None)
@@ -191,8 +194,9 @@ class _Handler(BaseHTTPRequestHandler):
         client = query["clientId"][0]
         self.server.sockets[client] = self.connection
         self.close_connection = True
-        while self.rfile.read(1):
-            pass
+        with contextlib.suppress(OSError):
+            while self.rfile.read(1):
+                pass
         self.server.sockets.pop(client, None)
 
     def reply(self, body):

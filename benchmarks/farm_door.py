@@ -1,0 +1,158 @@
+"""What a farm's door costs: time it adds to a prompt, prompts it accepts, memory of a long queue.
+
+    python benchmarks/farm_door.py
+
+The servers compute nothing (`tests/support/fake_comfy.py`), so what is measured is the door. Times
+are given beside those of the same prompts sent to the same server without a door.
+"""
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import requests
+import websocket
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from support import fake_comfy  # noqa: E402
+
+NAME = "farm_door"
+NODES = 20  # of a prompt, so that its size is a usual one
+SECONDS = 0.05  # of "work" in each prompt
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--prompts", type=int, default=100, help="timed one by one")
+    parser.add_argument("--queued", type=int, default=10_000)
+
+
+def graph(seed: int) -> dict:
+    """A prompt with as many nodes and words as a usual one."""
+    nodes = {str(n): {"class_type": "Fake", "inputs": {
+        "text": "a mountain lake at dawn, " * 4, "seed": seed, "seconds": SECONDS, "steps": 20}}
+        for n in range(NODES)}
+    return nodes
+
+
+class Door:
+    """`farm serve` in a process, with the servers at these addresses."""
+
+    def __init__(self, urls: list[str], folder: str) -> None:
+        self._log = Path(folder) / "log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "farm", "serve", "--port", "0", "--results", folder,
+                 "--servers", *urls], cwd=ROOT, stdout=log, stderr=log)
+        while not (found := re.search(r"The farm is at (\S+)", self._log.read_text())):
+            time.sleep(0.05)
+        self.url = found[1]
+        self.process = psutil.Process(self._process.pid)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+
+def timed(url: str, count: int) -> list[float]:
+    """Seconds from sending each prompt to hearing that it has ended, one after another."""
+    heard = websocket.create_connection(url.replace("http", "ws") + "/ws?clientId=bench")
+    found, session = [], requests.Session()
+    for seed in range(count):
+        began = time.perf_counter()
+        body = {"prompt": graph(seed), "client_id": "bench",
+                "extra_data": {"client_id": "bench"}}
+        session.post(f"{url}/prompt", json=body).raise_for_status()
+        while True:
+            message = heard.recv()
+            event = json.loads(message) if isinstance(message, str) else {"type": ""}
+            if event["type"] == "executing" and event["data"]["node"] is None:
+                break
+        found.append(time.perf_counter() - began)
+    heard.close()
+    return found
+
+
+def accepted(url: str, count: int, threads: int = 4) -> float:
+    """Seconds in which a door accepts so many prompts from a few clients."""
+    numbers = iter(range(count))
+    lock = threading.Lock()
+
+    def work() -> None:
+        session = requests.Session()
+        while True:
+            with lock:
+                seed = next(numbers, None)
+            if seed is None:
+                return
+            session.post(f"{url}/prompt", json={"prompt": graph(seed)}).raise_for_status()
+
+    began = time.perf_counter()
+    clients = [threading.Thread(target=work) for _ in range(threads)]
+    for one in clients:
+        one.start()
+    for one in clients:
+        one.join()
+    return time.perf_counter() - began
+
+
+def run(args: argparse.Namespace) -> dict:
+    figures: dict = {"prompts": args.prompts, "queued": args.queued}
+    comfy = fake_comfy.FakeComfy(4000)
+    try:
+        figures["alone_ms"] = _ms(timed(comfy.url, args.prompts))
+        with tempfile.TemporaryDirectory() as folder:
+            door = Door([comfy.url], folder)
+            try:
+                timed(door.url, 5)
+                before = sum(door.process.cpu_times()[:2])
+                figures["door_ms"] = _ms(timed(door.url, args.prompts))
+                cpu = sum(door.process.cpu_times()[:2]) - before
+                figures["cpu_ms_a_prompt"] = round(1000 * cpu / args.prompts, 2)
+            finally:
+                door.stop()
+        figures["added_ms"] = round(figures["door_ms"] - figures["alone_ms"], 1)
+    finally:
+        comfy.stop()
+    with tempfile.TemporaryDirectory() as folder:  # nobody takes what is accepted
+        door = Door([comfy.url], folder)
+        try:
+            empty = door.process.memory_info().rss
+            seconds = accepted(door.url, args.queued)
+            figures["accepted_a_second"] = round(args.queued / seconds)
+            grown = door.process.memory_info().rss - empty
+            figures["empty_mib"] = round(empty / 2**20, 1)
+            figures["queue_mib"] = round(grown / 2**20, 1)
+            began = time.perf_counter()
+            assert requests.get(f"{door.url}/prompt").json()["exec_info"]["queue_remaining"] \
+                == args.queued
+            figures["remaining_ms"] = round(1000 * (time.perf_counter() - began), 1)
+        finally:
+            door.stop()
+        began = time.perf_counter()
+        door = Door([comfy.url], folder)
+        try:
+            requests.get(f"{door.url}/prompt").raise_for_status()
+            figures["restart_s"] = round(time.perf_counter() - began, 2)
+        finally:
+            door.stop()
+    return figures
+
+
+def _ms(seconds: list[float]) -> float:
+    return round(1000 * statistics.median(seconds), 1)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_arguments(parser)
+    print(json.dumps(run(parser.parse_args()), indent=1))

@@ -1,0 +1,35 @@
+"""What a door is made of, wherever it is made: in this process, or in a replica of Ray Serve."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from .app import application
+from .clients import Clients
+from .door import Calls, Door
+from .guard import App
+from .servers import ServerSpec
+from .store import Store
+from .worker import Patience
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A door's servers, its folder, and what it lets through."""
+
+    specs: Sequence[ServerSpec]
+    patience: Patience
+    results: Path
+    after_oom: Literal["rescue", "move"] = "rescue"
+    token: str = ""
+    most_bytes: int = 100 << 20
+
+    def app(self, calls: Callable[["Plan"], Calls], says: Callable[[str], None]) -> App:
+        """Return the door's application."""
+        names = [spec.name for spec in self.specs]
+
+        def make() -> Door:
+            return Door(Store(self.results), names, calls(self), Clients(), says, self.after_oom)
+
+        return application(make, self.token, self.most_bytes)

@@ -1,0 +1,163 @@
+"""The door on Ray Serve: its ingress, and a replica for each server that the farm starts.
+
+Serve restarts what dies: the door, which goes on from its store, and a server's replica, on a
+machine that has its GPUs. Which server gets which prompt stays the door's own choice: a router of
+Serve chooses when a request comes, a farm when a server has room (see `docs/farm.md`).
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.exceptions
+import ray.serve.exceptions
+from ray import serve
+
+from .plan import Plan
+from .servers import ServerSpec
+from .threads import Threads
+from .words import Facts, FarmError, Order, Outcome
+from .worker import Patience, ServerFailed, Worker
+
+APP, DOOR = "farm", "door"
+LOG = logging.getLogger("ray.serve")
+LOST = (ray.exceptions.RayError, serve.exceptions.RayServeException)
+ALONE = 1_000  # requests at once, streams and WebSockets among them, that a door takes
+
+
+class Replica:
+    """One server that the farm starts, on the machine that Serve chose."""
+
+    def __init__(self, spec: ServerSpec, patience: Patience) -> None:
+        self._worker = Worker(spec, patience, host=ray.util.get_node_ip_address())
+
+    async def start(self) -> Facts:
+        """Have the server."""
+        return await asyncio.to_thread(self._worker.start)
+
+    async def run(self, order: Order) -> Outcome:
+        """Run a prompt."""
+        return await asyncio.to_thread(self._worker.run, order)
+
+    async def wake(self) -> None:
+        """Look at once whether the prompt has ended."""
+        self._worker.wake()
+
+    def __del__(self) -> None:
+        self._worker.stop()
+
+
+class Replicas:
+    """Calls of a door: replicas for servers that are started, threads for those that run."""
+
+    def __init__(self, specs: Sequence[ServerSpec], patience: Patience) -> None:
+        self._threads = Threads([spec for spec in specs if not spec.is_started], patience)
+        self._handles = {name: serve.get_deployment_handle(name_of(name), APP)
+                         for name in (spec.name for spec in specs if spec.is_started)}
+
+    async def start(self, server: str) -> Facts:
+        """Have a server; ServerFailed where it cannot be had."""
+        if server not in self._handles:
+            return await self._threads.start(server)
+        try:
+            found: Facts = await self._handles[server].start.remote()
+        except ServerFailed:
+            raise
+        except LOST as error:
+            raise ServerFailed(_first_line(error)) from error
+        return found
+
+    async def run(self, server: str, order: Order) -> Outcome:
+        """Run a prompt to its end."""
+        if server not in self._handles:
+            return await self._threads.run(server, order)
+        try:
+            found: Outcome = await self._handles[server].run.remote(order)
+        except LOST as error:
+            return Outcome("lost", _first_line(error))
+        return found
+
+    def wake(self, server: str) -> None:
+        """Have a server's replica look at once."""
+        if server in self._handles:
+            self._handles[server].wake.remote()
+        else:
+            self._threads.wake(server)
+
+    def close(self) -> None:
+        """Leave the servers; Serve ends the replicas with the application."""
+        self._threads.close()
+
+
+def name_of(server: str) -> str:
+    """Return the name of a server's deployment."""
+    return "server-" + "".join(one if one.isalnum() or one in "-_" else "_" for one in server)
+
+
+@contextlib.contextmanager
+def deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
+    """Be served on a Ray cluster at `address`, or with a Ray of its own where it is "local".
+
+    FarmError where Ray or the address cannot be had, or a server finds no machine.
+    """
+    ends = signal.getsignal(signal.SIGTERM)  # Ray puts a handler of its own in its place
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    package = str(Path(__file__).resolve().parent)
+    options: dict[str, Any] = {} if address == "local" else {
+        "runtime_env": {"py_modules": [package]}}
+    try:
+        ray.init(address, log_to_driver=False, logging_level="error", **options)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise FarmError(f"No connection to Ray at {address}: {_first_line(error)}.") from error
+    here = f"node:{ray.util.get_node_ip_address()}"  # the store is a file of this machine
+    _expect_room(plan.specs)
+    serve.start(proxy_location="HeadOnly", http_options={"host": host, "port": port})
+    servers = [
+        serve.deployment(Replica, name=name_of(spec.name)).options(
+            num_replicas=1, max_ongoing_requests=10, ray_actor_options={
+                "num_cpus": 0, "num_gpus": spec.gpus, "resources": spec.resources},
+        ).bind(spec, plan.patience)
+        for spec in plan.specs if spec.is_started
+    ]
+    entrance = serve.ingress(lambda: plan.app(_replicas, LOG.info))()  # made in the replica
+    door = serve.deployment(entrance, name=DOOR).options(
+        num_replicas=1, max_ongoing_requests=ALONE,
+        ray_actor_options={"num_cpus": 0, "resources": {here: 0.001}})
+    try:
+        serve.run(door.bind(*servers), name=APP, route_prefix="/")
+        signal.signal(signal.SIGTERM, ends)
+        yield
+    except RuntimeError as error:
+        raise FarmError(f"Ray Serve cannot open the farm: {_first_line(error)}") from error
+    finally:
+        serve.delete(APP)
+        ray.shutdown()
+
+
+def _replicas(plan: Plan) -> Replicas:
+    return Replicas(plan.specs, plan.patience)
+
+
+def _expect_room(specs: Sequence[ServerSpec]) -> None:
+    """A replica that no machine has room for would wait for ever."""
+    there = ray.cluster_resources()
+    wanted: dict[str, float] = {}
+    for spec in specs:
+        for name, amount in {**spec.resources, "GPU": spec.gpus}.items():
+            wanted[name] = wanted.get(name, 0.0) + amount
+    for name, amount in wanted.items():
+        if amount > there.get(name, 0.0) + 1e-6:
+            ray.shutdown()
+            raise FarmError(
+                f"The servers want {amount:g} {name}, but Ray has {there.get(name, 0.0):g}; "
+                "change `gpus`, `resources` or `count`, or start Ray on more machines.")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]
