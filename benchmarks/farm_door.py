@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import requests
@@ -26,7 +27,6 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from support import fake_comfy  # noqa: E402
 
-NAME = "farm_door"
 NODES = 20  # of a prompt, so that its size is a usual one
 SECONDS = 0.05  # of "work" in each prompt
 
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--queued", type=int, default=10_000)
 
 
-def graph(seed: int) -> dict:
+def graph(seed: int) -> Any:
     """A prompt with as many nodes and words as a usual one."""
     nodes = {str(n): {"class_type": "Fake", "inputs": {
         "text": "a mountain lake at dawn, " * 4, "seed": seed, "seconds": SECONDS, "steps": 20}}
@@ -69,12 +69,12 @@ def timed(url: str, count: int) -> list[float]:
     found, session = [], requests.Session()
     for seed in range(count):
         began = time.perf_counter()
-        body = {"prompt": graph(seed), "client_id": "bench",
+        body: Any = {"prompt": graph(seed), "client_id": "bench",
                 "extra_data": {"client_id": "bench"}}
         session.post(f"{url}/prompt", json=body).raise_for_status()
         while True:
             message = heard.recv()
-            event = json.loads(message) if isinstance(message, str) else {"type": ""}
+            event: Any = json.loads(message) if isinstance(message, str) else {"type": ""}
             if event["type"] == "executing" and event["data"]["node"] is None:
                 break
         found.append(time.perf_counter() - began)
