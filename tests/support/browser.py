@@ -231,6 +231,12 @@ class ComfyPage:
         self.page.locator(TAB_BUTTON).click()
         self.page.locator(".headroom-panel").wait_for(state="detached")
 
+    def forget_messages(self) -> None:
+        """Take all messages away, so that `told` finds none from before."""
+        self.page.evaluate("() => app.extensionManager.toast.removeAll()")
+        self.page.wait_for_function("kind => !document.querySelector(kind)", arg=MESSAGE)
+        self.page.evaluate("() => { told.length = 0; }")
+
     def told(self, text: str) -> str:
         """The newest message with this text since the page was loaded, also one that is gone."""
         kept = "text => told.findLast(message => message.includes(text))"
