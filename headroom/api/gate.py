@@ -103,14 +103,13 @@ class Gate:
 
 
 def _busy() -> Busy:
-    return Busy(said("refused_busy", (
+    return Busy(said(
         "A prompt is running or queued, and memory must not move under it: "
         "try again when the queue is empty, or interrupt the prompt first."
-    )))
+    ))
 
 
 def _crowded(waiting: int) -> Crowded:
-    return Crowded(said("refused_crowded", (
-        f"{waiting} memory actions wait already, which is as many as may: "
-        "try again when they are done."
-    ), count=waiting))
+    return Crowded(said(
+        "{count} memory actions wait already, which is as many as may: "
+        "try again when they are done.", count=waiting))
