@@ -16,7 +16,7 @@ JS = Path(__file__).resolve().parents[2] / "js"
 CHINESE = (JS.parent / "locales" / "zh" / "main.json").read_text("utf-8")
 ADDRESS = "http://headroom.test"
 WIDTH, HEIGHT = 900, 4000  # so high that nothing has to be scrolled to be under the pointer
-PAGE = """<!doctype html><link rel="stylesheet" href="/js/headroom.css">
+PAGE = """<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="/js/headroom.css">
 <body style="margin: 0; background: #222; color: #ddd">
 <main id="panel" style="width: WIDTHpx"></main>
 <script>
