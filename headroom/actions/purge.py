@@ -112,7 +112,6 @@ def _known_free_bytes() -> int:
     found = free_bytes()
     if found is None:
         raise ValueError(said(
-            ""
             "Purge VRAM cannot free as little as `free_mib` needs here, since the driver does not "
             "tell what is free: leave `free_mib` out."
         ))

@@ -23,14 +23,12 @@ class Loss(NamedTuple):
 
 LOSSES: Mapping[str, Loss] = {  # each after those that it needs
     "sorter": Loss(said("Size Sorter without sizes ends a prompt with an error")),
-    "reserve": Loss(said(
-        "how much VRAM is left to other programs cannot be set while it runs")),
+    "reserve": Loss(said("how much VRAM is left to other programs cannot be set while it runs")),
     "nodes": Loss(said(
         "Headroom's nodes hand on what they get and do no more, and nothing is recorded")),
     "guard": Loss(said("OOM Guard hands on models unguarded"), ("nodes",)),
     "cast": Loss(said("Cast bf16 hands on models as they are"), ("nodes",)),
-    "files": Loss(said(
-        "conditioning is not kept on disk, and nothing is advised"), ("nodes",)),
+    "files": Loss(said("conditioning is not kept on disk, and nothing is advised"), ("nodes",)),
     "server": Loss(said("there are no panel and no routes"), ("nodes",)),
     "record": Loss(said("runs and their peaks are not recorded"), ("server",)),
     "rerun": Loss(said(

@@ -34,17 +34,14 @@ def can_run_again(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) ->
 
 def _cost(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> Said:
     if keeps_nothing:
-        return said(
-            "everything runs again, because this ComfyUI keeps no results (--cache-none)")
+        return said("everything runs again, because this ComfyUI keeps no results (--cache-none)")
     if runs.is_everything:
-        return said(
-            "everything runs again, because ComfyUI's cache no longer has any of it")
+        return said("everything runs again, because ComfyUI's cache no longer has any of it")
     if runs.again:
         return said("what had finished comes from the cache, except for {nodes}",
                     nodes=_nodes(failure, runs.again))
     if not runs.is_known:
-        return said(
-            "what had finished comes from the cache where ComfyUI still has it")
+        return said("what had finished comes from the cache where ComfyUI still has it")
     return said("what had finished comes from the cache")
 
 

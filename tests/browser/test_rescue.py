@@ -89,7 +89,7 @@ def test_nothing_means_nothing_and_chinese_is_spoken(gpu, open_page):
     comfy.load_prompt(sampling(seed=91))
     run = fails_once(gpu, comfy)
     offer = comfy.page.locator(f"[data-offer='{run['prompt_id']}']")
-    offer.get_by_role("button", name="使用 OOM Guard 再次运行").wait_for()
+    offer.get_by_role("button", name="使用 OOM Guard 重新运行").wait_for()
     offer_words = offer.inner_text()
     assert "运行时显存不足，请求" in offer_words and not ENGLISH.search(offer_words)
     comfy.page.locator(".headroom-toast").get_by_role("button", name="关闭").click()

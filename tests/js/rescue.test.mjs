@@ -37,7 +37,7 @@ test("what is not known is not said", () => {
 test("why it cannot run again, and both runs of one that failed twice, are told in Chinese", () => {
   const unknown = said("No prompt {prompt_id} is known: it is not in ComfyUI's history.", { prompt_id: "p" });
   const cannot = said(" ", [failed({ held: "" }), said("It cannot run again: {why}", { why: unknown })]);
-  assert.match(failureText(failure({ said: cannot }), ZH), /请求 1.5 GiB。无法再次运行：找不到任务 p/);
+  assert.match(failureText(failure({ said: cannot }), ZH), /请求 1.5 GiB。无法重新运行：找不到任务 p/);
   const twice = said("The rerun of prompt {prompt_id} ran out of memory as well: {now} In the first run, {before}", {
     prompt_id: "p", now: failed({ held: "" }), before: failed({ title: "VAE", held: "" }),
   });
