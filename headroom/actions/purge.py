@@ -84,8 +84,8 @@ def _make_room(wanted: int, unload: Unload, kept: list[FoundModel]) -> tuple[lis
         steps.append(said("models: {gone_mib} of weights unloaded", gone_mib=gone / MIB))
     reached = _known_free_bytes()
     headline = said(
-        "{free_mib} are free, {wanted_mib} were asked for: as asked" if reached >= wanted else
-        "{free_mib} are free, {wanted_mib} were asked for: nothing more can be unloaded",
+        "{free_mib} are free, as was asked for ({wanted_mib})" if reached >= wanted else
+        "{free_mib} are free, {wanted_mib} were asked for, but nothing more can be unloaded",
         free_mib=reached / MIB, wanted_mib=wanted / MIB,
     )
     return steps or [said("left alone: there is room enough")], headline

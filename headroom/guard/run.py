@@ -105,7 +105,7 @@ class Run:
         """Return why the batch was not split."""
         rows = self.widest
         if 1 < rows <= self.smallest:
-            reason = said("the batch of {rows} cannot be split soundly", rows=rows)
+            reason = said("splitting the batch of {rows} would change the result", rows=rows)
         else:
             reason = said("the batch is {rows}", rows=rows)
         return [step_and_why(said("splitting the batch"), reason)]

@@ -161,7 +161,7 @@ export function planText(items, needs, into, t) {
   const risky = items.filter((item) => item.changes_picture);
   const picture = risky.length ? ` ${t("Changes the picture: {names}.", { names: titlesOf(risky, t) })}` : "";
   const plan = fits
-    ? t("{names}: then {expects} may be expected instead of {needs}.", values)
-    : t("All of it together ({names}) leaves {expects} to be expected, more than asked for.", values);
+    ? t("{names}: then the run may need {expects} instead of {needs}.", values)
+    : t("Even with all of it ({names}) the run may need {expects}, which is more than asked for.", values);
   return plan + picture;
 }

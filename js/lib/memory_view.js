@@ -9,7 +9,7 @@ const PARTS = {
   inUse: [phrase("In use besides models"), phrase("Activations, latents, pictures and other tensors of this server")],
   cache: [phrase("torch's cache (reusable)"), phrase("Given back by tensors and kept by torch for the next ones; Purge VRAM returns it to the driver")],
   otherTorch: [phrase("Other torch"), phrase("Activations, latents and the allocator's cache of this server")],
-  otherProcesses: [phrase("All else"), phrase("What neither models nor PyTorch hold: other programs, and the driver contexts of all, this server too")],
+  otherProcesses: [phrase("All else"), phrase("Other programs, and what the driver keeps for each program, for this server too")],
   thisServer: [phrase("This server")],
   elsewhere: [phrase("Other programs")],
   free: [phrase("Free"), phrase("What the driver can still give")],

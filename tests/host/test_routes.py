@@ -232,7 +232,7 @@ def test_other_routes_answer_while_40_purges_wait(client, slow_model, hold):
     statuses = [status for status, _ in answers]
     assert set(statuses) == {200, 429} and 1 < statuses.count(200) < 20
     refusal = next(answer for status, answer in answers if status == 429)
-    assert "wait already" in refusal["error"]
+    assert "are waiting already" in refusal["error"]
     assert refusal["said"]["values"] == {"count": 8}
 
 

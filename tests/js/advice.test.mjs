@@ -21,7 +21,7 @@ test("ranges are said as far as they are known", () => {
 test("a plan says what is done, what to expect after all of it, and whether that is enough", () => {
   const items = [item("encode_to_cpu", 1, 2, { expected_mib: [2500, 2600] }), item("oom_guard", 1, 2, { expected_mib: [1843, 2150] })];
   const needs = [3000, 3100];
-  assert.equal(planText(items, needs, 2200, EN), "Encode to CPU, OOM Guard: then 1.8 GiB to 2.1 GiB may be expected instead of 2.9 GiB to 3 GiB.");
+  assert.equal(planText(items, needs, 2200, EN), "Encode to CPU, OOM Guard: then the run may need 1.8 GiB to 2.1 GiB instead of 2.9 GiB to 3 GiB.");
   assert.match(planText(items, needs, 100, EN), /more than asked for/);
   assert.match(planText([], needs, 4000, ZH), /已经放得下/);
   assert.match(planText([], needs, 100, EN), /nothing here can be applied/);
