@@ -99,7 +99,7 @@ class ComfyPage:
         """Give the tab, empty and as it was made; the next page opens in it a third cheaper."""
         for event, listener in self._listeners.items():
             self.page.remove_listener(event, listener)
-        self.page.unroute_all()
+        self.page.unroute_all(behavior="ignoreErrors")  # of a request that is being answered
         self.page.goto("about:blank")
         self.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
         return self.page
