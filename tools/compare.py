@@ -105,7 +105,7 @@ def dry(one: Side, args: argparse.Namespace) -> Json:
     flags = " ".join(one.flags)
     words += [f"--flags={flags}"] if flags else []
     print(f"{one.name()}: fit {shlex.join(words[3:])}", file=sys.stderr, flush=True)
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no word"])[-1].removeprefix("Error: ")
         raise DevError(f"{one.name()} gave no verdict: {last}")
