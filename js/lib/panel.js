@@ -10,7 +10,7 @@ const RUNS_LISTED = 20;
 
 /**
  * `mount(container)` shows the panel and starts asking; `unmount()` ends both. `http` are the
- * routes, `words()` the texts in the language that the user has chosen by then, `interval()` the seconds between two questions, `pickNode(node)`
+ * routes, `words()` the texts, `interval()` the seconds between two questions, `pickNode(node)`
  * finds a node on the canvas, `notify(severity, summary, detail)` shows a message,
  * `apply(advice, run)` puts pieces of advice on a run into the workflow, `rescue(id)` queues a
  * prompt again that ran out of memory, `save(report)` gives a bug report to the user as a file.

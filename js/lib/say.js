@@ -30,7 +30,7 @@ export function speaker(translations) {
 /** What tells the speaker for a locale such as "zh" or "zh-TW"; `i18n` is what packs say, by language. */
 export function speakers(i18n) {
   const english = speaker(null);
-  const known = Object.entries(i18n).map(([language, { Headroom }]) => [language, Headroom ? speaker(Headroom) : english]);
+  const known = Object.entries(i18n).map(([language, texts]) => [language, texts?.Headroom ? speaker(texts.Headroom) : english]);
   const spoken = Object.fromEntries(known);
   return (locale) => spoken[String(locale ?? "en").split("-")[0]] ?? english;
 }
