@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import prompts
+from .client import Batch
+from .comfy import Unknown, Unreachable
 from .counts import Counts
 from .driver import Driver
 from .ledger import Ledger
@@ -60,7 +62,10 @@ def parser() -> argparse.ArgumentParser:
              "default: %(default)s")
     add("--ray", metavar="ADDRESS", help="a running Ray cluster, or auto; else one is started here")
     add("--dashboard", action="store_true", help="with Ray's dashboard (pip install ray[default])")
-    _add_servers(run_parser)
+    _add_servers(run_parser).add_argument("--farm", default="", metavar="URL",
+        help="the address of a farm that `serve` has opened, in place of --servers")
+    add("--token", default=os.environ.get("FARM_TOKEN", ""), metavar="TEXT",
+        help="of that farm; default: the variable FARM_TOKEN")
     serve_parser = commands.add_parser("serve", help="be one ComfyUI in front of many")
     add = serve_parser.add_argument
     add("--host", default="127.0.0.1", help="who may connect; default: this machine only")
@@ -76,9 +81,9 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _add_servers(sub: argparse.ArgumentParser) -> None:
-    add = sub.add_argument
-    add("--servers", nargs="+", required=True, metavar="URL_OR_FILE",
+def _add_servers(sub: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup":
+    add, where = sub.add_argument, sub.add_mutually_exclusive_group(required=True)
+    where.add_argument("--servers", nargs="+", metavar="URL_OR_FILE",
         help="URLs of running servers, and JSON files that say how to start others")
     add("--results", type=Path, default=Path("farm-results"), metavar="FOLDER",
         help="where results and what is done are kept; default: %(default)s")
@@ -90,6 +95,7 @@ def _add_servers(sub: argparse.ArgumentParser) -> None:
         help="a server that answers nothing for so long is hung; default: %(default)g")
     add("--start-seconds", type=_seconds, default=300.0, metavar="N",
         help="longest start of a server; default: %(default)g")
+    return where
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -107,6 +113,8 @@ def serve(args: argparse.Namespace) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Check everything that can be checked, then run."""
+    if args.farm:
+        return batch(args)
     specs = read_servers(args.servers)
     total = prompts.count(args.prompts)
     patience = Patience(args.start_seconds, args.silent_seconds, args.prompt_seconds)
@@ -139,6 +147,22 @@ def run(args: argparse.Namespace) -> int:
             token.unlink(missing_ok=True)
     print(summary(driver.counts, time.monotonic() - began, args.results))
     return FAILED if driver.counts.failed else 0
+
+
+def batch(args: argparse.Namespace) -> int:
+    """Run prompts through a farm that is open already."""
+    args.results = args.results.absolute()
+    args.results.mkdir(parents=True, exist_ok=True)
+    progress, began = Progress(prompts.count(args.prompts)), time.monotonic()
+    found = Batch(args.farm.rstrip("/"), args.token, args.results, args.silent_seconds, progress)
+    try:
+        found.run(prompts.read_all(args.prompts))
+    except (Unknown, Unreachable) as error:
+        raise FarmError(f"The farm cannot be asked: {error}; the same command goes on.") from error
+    finally:
+        progress.close()
+    print(summary(found.counts, time.monotonic() - began, args.results))
+    return FAILED if found.counts.failed else 0
 
 
 def summary(counts: Counts, seconds: float, results: Path) -> str:

@@ -105,3 +105,15 @@ def tagged(value: Any, tag: str) -> Any:
         below = value.get("subfolder") or ""
         return {**value, "subfolder": f"{tag}/{below}" if below else tag}
     return {name: tagged(item, tag) for name, item in value.items()}
+
+
+def untagged(value: Any) -> Any:
+    """Return outputs as their server gave them."""
+    if isinstance(value, list):
+        return [untagged(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    folder = value.get("subfolder")
+    if isinstance(value.get("filename"), str) and isinstance(folder, str) and folder[:1] == "@":
+        return {**value, "subfolder": folder.partition("/")[2]}
+    return {name: untagged(item) for name, item in value.items()}

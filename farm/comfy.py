@@ -46,6 +46,10 @@ class Comfy:
         # A proxy of the environment is not for servers of one's own network.
         self._session.trust_env = False
 
+    def show(self, headers: dict[str, str]) -> None:
+        """Send these with every request."""
+        self._session.headers.update(headers)
+
     # ---------------------------------------------------- prompts
 
     def queue(self, prompt_id: str, prompt: Json, extra_data: Json) -> Any:

@@ -21,6 +21,7 @@ from .worker import ServerFailed
 LIMITS = Limits()
 CLIENT_ID = "headroom-farm-" + uuid.uuid4().hex  # under which the servers know the door
 LONGEST_ID = 200
+OVERDUE_SECONDS = 60.0  # then a prompt goes before those that suit a server better
 HEARD_SECONDS = 3.0  # for the connection to a server; a prompt runs without it too
 FIRST_SECONDS = 3.0  # a server says at once why it refuses a prompt
 TURNED_AWAY = 3  # times for want of room; then a prompt is tried all the same
@@ -72,7 +73,7 @@ class Door:
         self.is_heard = {name: asyncio.Event() for name in servers}
         self._calls, self._says = calls, says
         self._after_oom, self._limits = after_oom, limits
-        self._queue = Queue(store.needs)
+        self._queue = Queue(store.needs, OVERDUE_SECONDS)
         self._past: dict[str, Past] = {}
         self._first: dict[str, asyncio.Future[Json | None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()

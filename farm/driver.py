@@ -68,6 +68,11 @@ class Driver:
         return list(self._seats.values())
 
     @property
+    def states(self) -> list[str]:
+        """What each server does."""
+        return [seat.state for seat in self.seats]
+
+    @property
     def waiting(self) -> int:
         """How many prompts are read and wait."""
         return len(self._queue)

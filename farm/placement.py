@@ -1,7 +1,8 @@
 """Which prompt goes to which server: pure decisions over what is known."""
 
+import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from .needs import Fit, Needs
@@ -12,7 +13,7 @@ from .words import Asked, Facts
 FIRST_OF_ITS_KIND, MORE_OF_AN_UNKNOWN_KIND = 0, 2
 ORDER: dict[Fit, int] = {"fits": 1, "may fit": 3, "guarded": 4}
 LAST_RESORT, NEVER = 5, 9
-RESUMES = -1
+RESUMES, OVERDUE = -2, -1
 
 
 @dataclass
@@ -25,6 +26,7 @@ class Waiting:
     errors: int = 0
     turned_away: int = 0
     resumes_on: str | None = None
+    since: float = field(default_factory=time.monotonic, compare=False)
 
 
 @dataclass
@@ -70,10 +72,17 @@ class Sizes:
 
 
 class Queue:
-    """The prompts that wait, by kind; those with a history of their own apart."""
+    """The prompts that wait, by kind; those with a history of their own apart.
 
-    def __init__(self, needs: Needs) -> None:
+    One that waits longer than `patience_seconds` goes first wherever it may run.
+    """
+
+    def __init__(
+        self, needs: Needs, patience_seconds: float = float("inf"),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._needs = needs
+        self._patience, self._clock = patience_seconds, clock
         self._fresh: dict[str, deque[Waiting]] = {}
         self._special: list[Waiting] = []
         self._in_flight: dict[str, int] = {}
@@ -144,6 +153,8 @@ class Queue:
             rank = LAST_RESORT if idle.is_largest else NEVER
         else:
             rank = ORDER[fit]
+        if rank != NEVER and self._clock() - waiting.since > self._patience:
+            return (OVERDUE, False, False, waiting.since)
         only_here = need.fit(idle.smaller_room_mib) != "fits"
         reloads = bool(asked.models) and asked.models != server.models
         weight = need.enough_mib if need.enough_mib < float("inf") else need.short_mib

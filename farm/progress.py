@@ -1,12 +1,21 @@
 """What the user sees of a farm: one bar, and a line for what is out of the ordinary."""
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 from tqdm import tqdm
 
-if TYPE_CHECKING:
-    from .driver import Driver
+from .counts import Counts
+
+
+class Farm(Protocol):
+    """What is drawn: how many prompts came to what, and what each server does."""
+
+    @property
+    def counts(self) -> Counts: ...
+    @property
+    def states(self) -> Sequence[str]: ...
 
 
 class Progress:
@@ -17,9 +26,9 @@ class Progress:
                          disable=None)  # a log file gets the lines only
         self._shown = ""
 
-    def changes(self, farm: "Driver") -> None:
+    def changes(self, farm: Farm) -> None:
         """Draw what has changed."""
-        counts, states = farm.counts, [seat.state for seat in farm.seats]
+        counts, states = farm.counts, farm.states
         over = counts.finished + counts.finished_before + counts.failed
         shown = f"{states.count('busy')} of {len(states)} servers busy"
         away = sum(state in ("away", "starting", "gone") for state in states)

@@ -225,3 +225,18 @@ def test_somebodys_interrupt_is_respected_and_no_room_is_no_attempt():
     assert judged("interrupted").what == "failed"
     found = judged("no room")
     assert found.what == "again" and found.waiting == Waiting(asked("a"), turned_away=1)
+
+
+def test_what_has_waited_too_long_goes_before_what_suits_the_server_better():
+    now = [0.0]
+    rare = Waiting(asked("rare", model="other.safetensors"), since=0.0)
+    needs = known(often=900)
+    needs.learn(rare.asked.kind, "done", 900, 8000)
+    made = Queue(needs, 60.0, lambda: now[0])
+    too_large = Waiting(asked("huge"), not_on={"small"}, since=-9.0)
+    for waiting in (rare, too_large, *(Waiting(asked("often", n), since=1.0) for n in range(3))):
+        made.add(waiting)
+    assert taken(made, SMALL) == "often"
+    now[0] = 60.5
+    assert [taken(made, SMALL) for _ in range(3)] == ["rare", "often", "often"]
+    assert taken(made, SMALL) is None

@@ -88,7 +88,8 @@ def processes(are_meant):
 
 def servers_of(url):
     try:
-        return requests.get(f"{url}/farm", timeout=9).json()["servers"]
+        return requests.get(f"{url}/farm", timeout=9,
+                            headers={"X-Farm-Token": "s3cret"}).json()["servers"]
     except (requests.RequestException, ValueError):  # a proxy waits for a door that is away
         return [{"state": "not there"}]
 
@@ -127,3 +128,30 @@ def test_an_address_that_is_taken_is_one_sentence(tmp_path):
     comfy.stop()
     assert done.returncode == 2 and "cannot be had: Address already in use" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_batch_through_a_farms_address_has_each_result_once_and_goes_on(serve, tmp_path):
+    start, comfy = serve
+    url, _ = start("--token", "s3cret")
+    graphs = [prompt(seed=n, filename_prefix=f"b{n}") for n in range(6)]
+    graphs += [prompt(raises=True), prompt("Unknown"), graphs[0]]
+    (tmp_path / "p.json").write_text(json.dumps(graphs))
+    results = tmp_path / "batch"
+
+    def run(token="s3cret"):
+        return subprocess.run(
+            [sys.executable, "-m", "farm", "run", str(tmp_path / "p.json"), "--farm", url,
+             "--results", str(results), "--token", token], cwd=ROOT, capture_output=True,
+            text=True, timeout=60)
+
+    strange = run("wrong")
+    assert strange.returncode == 2 and strange.stderr.count("\n") == 1, strange.stderr
+    first = run()
+    assert first.returncode == 1 and "6 prompts finished" in first.stdout, first.stderr
+    assert "[7] failed" in first.stderr and "no such node" in first.stderr
+    files = sorted(path.name for path in results.glob("*/b*.txt"))
+    assert files == [f"b{n}_00001_.txt" for n in range(6)]
+    queued = len(comfy.posts("/prompt"))
+    again = run()
+    assert "6 were finished before, 2 failed" in again.stdout
+    assert len(comfy.posts("/prompt")) - queued <= 4  # only what had failed
