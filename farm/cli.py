@@ -55,14 +55,9 @@ def parser() -> argparse.ArgumentParser:
     add = run_parser.add_argument
     add("prompts", nargs="+", metavar="PROMPTS",
         help=".json, .jsonl, a folder of these, a .py with a generator `prompts`, or - for stdin")
-    add("--retries", type=_count, default=1, metavar="N",
-        help="further tries of a prompt after an error of its own; default: %(default)s")
-    add("--losses", type=_count, default=3, metavar="N",
-        help="how often a prompt may go down with its server and be tried again; "
-             "default: %(default)s")
     add("--ray", metavar="ADDRESS", help="a running Ray cluster, or auto; else one is started here")
     add("--dashboard", action="store_true", help="with Ray's dashboard (pip install ray[default])")
-    _add_servers(run_parser).add_argument("--farm", default="", metavar="URL",
+    _add_servers(run_parser, 1).add_argument("--farm", default="", metavar="URL",
         help="the address of a farm that `serve` has opened, in place of --servers")
     add("--token", default=os.environ.get("FARM_TOKEN", ""), metavar="TEXT",
         help="of that farm; default: the variable FARM_TOKEN")
@@ -77,11 +72,11 @@ def parser() -> argparse.ArgumentParser:
              "(local); default: only where servers that are started want GPUs")
     add("--upload-mib", type=_count, default=100, metavar="N",
         help="largest body of a request; default: %(default)s")
-    _add_servers(serve_parser)
+    _add_servers(serve_parser, 0)  # who looks on wants to see an error at once
     return top
 
 
-def _add_servers(sub: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup":
+def _add_servers(sub: argparse.ArgumentParser, retries: int) -> "argparse._MutuallyExclusiveGroup":
     add, where = sub.add_argument, sub.add_mutually_exclusive_group(required=True)
     where.add_argument("--servers", nargs="+", metavar="URL_OR_FILE",
         help="URLs of running servers, and JSON files that say how to start others")
@@ -95,6 +90,11 @@ def _add_servers(sub: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGr
         help="a server that answers nothing for so long is hung; default: %(default)g")
     add("--start-seconds", type=_seconds, default=300.0, metavar="N",
         help="longest start of a server; default: %(default)g")
+    add("--retries", type=_count, default=retries, metavar="N",
+        help="further tries of a prompt after an error of its own; default: %(default)s")
+    add("--losses", type=_count, default=3, metavar="N",
+        help="how often a prompt may go down with its server and be tried again; "
+             "default: %(default)s")
     return where
 
 
@@ -106,7 +106,7 @@ def serve(args: argparse.Namespace) -> int:
     patience = Patience(args.start_seconds, args.silent_seconds, args.prompt_seconds)
     open_door(
         Plan(read_servers(args.servers), patience, args.results.absolute(), args.after_oom,
-             args.token, args.upload_mib << 20),
+             args.token, args.upload_mib << 20, Limits(args.retries, args.losses)),
         args.host, args.port, args.ray)
     return 0
 

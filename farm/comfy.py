@@ -204,6 +204,8 @@ class Comfy:
 
     def _bear(self, error: requests.RequestException, until: float, broken: int) -> None:
         """Return while the server may still be there: it is silent, or broke one connection."""
+        if self._is_left:
+            raise Unreachable("the farm ends") from error
         if not self._is_alive():
             raise Unreachable("its process has ended") from error
         is_silent = isinstance(error, requests.Timeout)

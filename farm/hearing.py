@@ -20,18 +20,21 @@ async def hear(door: Door, seat: Seat, session: aiohttp.ClientSession) -> None:
     name = seat.server.name
     while True:
         await door.answers[name].wait()
+        was_heard = False
         try:
             async with session.ws_connect(
                 f"{seat.server.facts.url}/ws", params={"clientId": CLIENT_ID},
                 max_msg_size=LARGEST_BYTES, heartbeat=30.0,
             ) as socket:
                 await socket.send_str(event("feature_flags", {"supports_preview_metadata": True}))
+                was_heard = True
                 door.is_heard[name].set()
                 async for message in socket:
                     _heard(door, seat, message)
         except (aiohttp.ClientError, TimeoutError, OSError):
             pass  # its prompt, or the next start of it, says why
-        door.loses(seat)
+        if was_heard:
+            door.loses(seat)
         await asyncio.sleep(AGAIN_SECONDS)
 
 

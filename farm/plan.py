@@ -11,6 +11,7 @@ from .door import Calls, Door
 from .guard import App
 from .servers import ServerSpec
 from .store import Store
+from .verdict import Limits
 from .worker import Patience
 
 
@@ -24,12 +25,14 @@ class Plan:
     after_oom: Literal["rescue", "move"] = "rescue"
     token: str = ""
     most_bytes: int = 100 << 20
+    limits: Limits = Limits()
 
     def app(self, calls: Callable[["Plan"], Calls], says: Callable[[str], None]) -> App:
         """Return the door's application."""
         names = [spec.name for spec in self.specs]
 
         def make() -> Door:
-            return Door(Store(self.results), names, calls(self), Clients(), says, self.after_oom)
+            return Door(Store(self.results), names, calls(self), Clients(), says, self.after_oom,
+                        self.limits)
 
         return application(make, self.token, self.most_bytes)

@@ -34,6 +34,7 @@ class Threads:
         """End the servers that were started; leave the others what they run."""
         for worker in self._workers.values():
             worker.leave()
+            worker.stop()
         self._pool.shutdown(wait=True, cancel_futures=True)
         for worker in self._workers.values():
-            worker.stop()
+            worker.stop()  # what began meanwhile

@@ -51,6 +51,7 @@ class Worker:
         self._log = home / LOGS / f"{_file_name(spec.name)}.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._comfy: Comfy | None = None
+        self._sought: Comfy | None = None  # it may not be there yet
         self._facts = Facts()
 
     # ---------------------------------------------------- the server
@@ -86,7 +87,7 @@ class Worker:
         return self._process is not None and self._process.poll() is None
 
     def _wait_for(self, comfy: Comfy) -> Facts:
-        until = time.monotonic() + self._patience.start
+        until, self._sought = time.monotonic() + self._patience.start, comfy
         while True:
             try:
                 self._facts = comfy.facts()
@@ -111,9 +112,10 @@ class Worker:
             self._comfy.wake()
 
     def leave(self) -> None:
-        """Let a prompt run without waiting for it."""
-        if self._comfy is not None:
-            self._comfy.leave()
+        """Wait no longer, for a prompt or for a server; both go on."""
+        for comfy in (self._comfy, self._sought):
+            if comfy is not None:
+                comfy.leave()
 
     def run(self, order: Order) -> Outcome:
         """Run a prompt to its end, however that comes; never raises."""

@@ -39,13 +39,14 @@ def prompt(kind="Fake", **inputs):
 class OpenDoor:
     """A door in a thread, as `farm serve` has it in a process."""
 
-    def __init__(self, folder, urls, token="", most_bytes=1 << 20, after_oom="rescue", **options):
+    def __init__(self, folder, urls, token="", most_bytes=1 << 20, after_oom="rescue",
+                 patience=PATIENCE, **options):
         self.said = []
         self._store = Store(folder)
         specs = [ServerSpec(url, url) for url in urls]
 
         def make():
-            return Door(self._store, urls, Threads(specs, PATIENCE), Clients(), self.said.append,
+            return Door(self._store, urls, Threads(specs, patience), Clients(), self.said.append,
                         after_oom, **options)
 
         bound = socket.create_server(("127.0.0.1", 0))

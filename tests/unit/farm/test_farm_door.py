@@ -11,7 +11,9 @@ from support.doors import OpenDoor, prompt, wait_until  # noqa: E402
 from support.fake_comfy import FakeComfy  # noqa: E402
 
 from farm.store import Store  # noqa: E402
+from farm.verdict import Limits  # noqa: E402
 from farm.words import FarmError  # noqa: E402
+from farm.worker import Patience  # noqa: E402
 
 ID = "8f0c0c4e-6d5f-4e5c-9d1a-3b1f4e6d2c11"
 
@@ -119,6 +121,27 @@ def test_what_every_server_refuses_is_refused_with_the_servers_own_words(servers
     assert answer.status_code == 400
     assert answer.json()["node_errors"]["1"]["errors"][0]["message"] == "no such node"
     assert door.get("/history") == {} and door.get("/farm")["remaining"] == 0
+
+
+def test_an_error_of_its_own_is_told_at_once_and_the_prompt_is_not_tried_again(servers, opened):
+    first, second = servers(1000, 1000)
+    door = opened(first, second, limits=Limits(errors=0))
+    with door.listening("me") as until:
+        one = door.queue(prompt(raises=True), client_id="me")
+        assert until("execution_error")[-1]["data"]["exception_message"] == "bad"
+    assert door.entry(one)["status"]["status_str"] == "error"
+    assert len(first.posts("/prompt")) + len(second.posts("/prompt")) == 1
+
+
+def test_a_door_ends_soon_though_a_server_hangs(servers, tmp_path, monkeypatch):
+    monkeypatch.setattr("farm.comfy.REQUEST_SECONDS", 0.5)
+    [comfy] = servers(1000)
+    patient = Patience(start=600, silent=600, prompt=600)
+    door = OpenDoor(tmp_path, [comfy.url], patience=patient)
+    wait_until(lambda: door.states() == ["idle"])
+    hold(door, comfy)
+    comfy.silent.set()
+    door.close()  # in seconds, or this test runs into the limit of the whole run
 
 
 def test_the_queue_is_seen_and_prompts_are_taken_out_and_interrupted(servers, opened):
