@@ -36,10 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--queued", type=int, default=10_000)
 
 
-def graph(seed: int) -> Any:
+def graph(seed: int, seconds: float = SECONDS) -> Any:
     """A prompt with as many nodes and words as a usual one."""
     nodes = {str(n): {"class_type": "Fake", "inputs": {
-        "text": "a mountain lake at dawn, " * 4, "seed": seed, "seconds": SECONDS, "steps": 20}}
+        "text": "a mountain lake at dawn, " * 4, "seed": seed, "seconds": seconds, "steps": 20}}
         for n in range(NODES)}
     return nodes
 
@@ -105,8 +105,31 @@ def accepted(url: str, count: int, threads: int = 4) -> float:
     return time.perf_counter() - began
 
 
+def throughput(servers: int, count: int) -> float:
+    """Prompts a second that so many servers finish, when all are queued at once."""
+    made = [fake_comfy.FakeComfy(4000) for _ in range(servers)]
+    with tempfile.TemporaryDirectory() as folder:
+        door = Door([one.url for one in made], folder)
+        try:
+            while any(one["state"] != "idle"
+                      for one in requests.get(f"{door.url}/farm").json()["servers"]):
+                time.sleep(0.05)
+            began = time.perf_counter()
+            for seed in range(count):
+                requests.post(f"{door.url}/prompt", json={"prompt": graph(seed, 0.5)})
+            while requests.get(f"{door.url}/prompt").json()["exec_info"]["queue_remaining"]:
+                time.sleep(0.05)
+            return count / (time.perf_counter() - began)
+        finally:
+            door.stop()
+            for one in made:
+                one.stop()
+
+
 def run(args: argparse.Namespace) -> dict:
     figures: dict = {"prompts": args.prompts, "queued": args.queued}
+    one, three = throughput(1, 20), throughput(3, 60)
+    figures["three_to_one"] = round(three / one, 2)
     comfy = fake_comfy.FakeComfy(4000)
     try:
         figures["alone_ms"] = _ms(timed(comfy.url, args.prompts))
