@@ -1,6 +1,7 @@
 """What a door passes on to a server: pages, lists, pictures, uploads; it reads no file itself."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -128,8 +129,6 @@ class Proxy:
 
 def _place(data: bytes) -> dict[str, str] | None:
     """Where an upload went, as /view asks for it."""
-    import json
-
     try:
         said = json.loads(data)
         return {"filename": str(said["name"]), "subfolder": str(said.get("subfolder", "")),
