@@ -20,6 +20,7 @@ from .record.highest import HeldPeaks
 from .record.probe import Probe
 from .record.recorder import Recorder, current_recorder, use_recorder
 from .record.run import Run
+from .record.run_json import error_json
 from .rescue.lookout import Lookout, no_lookout
 
 log = logging.getLogger("headroom")
@@ -87,6 +88,11 @@ def _start() -> None:
     def run_is_over(run: Run) -> None:
         peaks.run_is_over(run)
         metrics.run_is_over(run)
+        if run.error is not None:
+            told = error_json(run, run.error)
+            # What a rerun can help is told by whoever offers or makes one.
+            if told["means"] is not None and not told["means"]["retry"]:
+                host_server.send_event("headroom.error", {"prompt_id": run.prompt_id, **told})
 
     recorder = Recorder(
         Probe(held=HeldModels()), host_server.outcome_of,

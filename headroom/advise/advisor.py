@@ -14,6 +14,7 @@ from ..base.refusals import NotKnown
 from ..record.recorder import NO_RECORD, Recorder
 from ..record.run import Run
 from . import surroundings
+from .about_error import about_error
 from .advise import advise, advise_into
 from .applied import applied
 from .case import Case, Surroundings
@@ -55,12 +56,13 @@ class Advisor:
         with the peak to expect after it (`expected_mib`).
         """
         case = self._case(prompt_id)
-        if case is None:
-            return []
         if into_gib is not None:
-            return self._into(case, round(into_gib * 1024 * MIB))
+            return [] if case is None else self._into(case, round(into_gib * 1024 * MIB))
+        about = self._recorder.look(prompt_id, about_error) or []
+        if case is None:
+            return about
         found = self._measured(prompt_id, case, advise(case))
-        return [self._json(case, finding) for finding in found]
+        return about + [self._json(case, finding) for finding in found]
 
     def _into(self, case: Case, target_bytes: int) -> list[dict[str, Any]]:
         """Aim as much lower as predictions may be off."""

@@ -8,7 +8,7 @@ from ..base.device import in_mib
 Json = dict[str, Any]
 Kind = Literal[
     "encode_to_cpu", "offload_after", "purge_between", "cast_bf16", "oom_guard", "other_process",
-    "expandable_segments", "gc_threshold", "reserve",
+    "expandable_segments", "gc_threshold", "reserve", "error",
 ]
 Cost = Literal["none", "seconds", "picture"]
 

@@ -25,7 +25,7 @@ SENTENCES = {
                         "frees what it can and tries again in smaller pieces.",
     "other_process": "{process} holds {held} of the same GPU. Close it, or run it elsewhere.",
     "reserve": "{process} takes {held} of the GPU at times. Start ComfyUI with "
-               "--reserve-vram {gib}, so that it leaves that much to others.",
+               "{flag} {gib}, so that it leaves that much to others.",
     "expandable_segments": "PyTorch keeps {spare} after {node} that no tensor uses, in pieces that "
                            "may be too small. Start ComfyUI with the environment variable "
                            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True ({source}).",
@@ -67,8 +67,12 @@ def lines_of(advice: Sequence[Mapping[str, Any]], most: int = 5) -> list[str]:
     """Return advice as lines of text, numbered, with what each saves."""
     told: list[str] = []
     for number, one in enumerate(advice[:most], 1):
-        saves = _saving(one)
         sentence = one["text"]
+        if one["kind"] == "error":
+            told.append(said("line_of_help", f"{number}. {sentence}",
+                             number=number, sentence=sentence))
+            continue
+        saves = _saving(one)
         text = f"{number}. {sentence} ({saves})"
         told.append(said("line_of_advice", text, number=number, sentence=sentence, saves=saves))
     if (more := len(advice) - most) > 0:

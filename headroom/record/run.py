@@ -62,6 +62,14 @@ def _most(one: int | None, other: int | None) -> int | None:
     return max((amount for amount in (one, other) if amount is not None), default=None)
 
 
+class NodeError(NamedTuple):
+    """What a node raised: the name of its class and its text."""
+
+    node_id: str | None
+    kind: str
+    text: str
+
+
 @dataclass
 class Run:
     """The record of one prompt. Not thread-safe: the recorder guards it.
@@ -80,6 +88,7 @@ class Run:
     peaks: Peaks = ()
     peak_rss_bytes: int | None = None
     entries: list[tuple[float, Entry]] = field(default_factory=list)
+    error: NodeError | None = None
 
     def __post_init__(self) -> None:
         self._last = self.began
@@ -145,6 +154,8 @@ class Run:
     def settle(self, outcome: Outcome) -> None:
         """ComfyUI has told how the prompt ended."""
         self.status = outcome.status
+        if outcome.error is not None:
+            self.error = NodeError(outcome.failed_node_id, *outcome.error)
         interrupted = outcome.status == "interrupted"
         self.nodes.settle(outcome.failed_node_id, outcome.cached_node_ids, interrupted)
 

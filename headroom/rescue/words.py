@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 from ..base.device import MIB
+from ..base.error_table import Row
 from ..base.graph import Wire, title_given
 from ..base.said import Said, joined, said
+from ..host.adapter import has_flag
 from ..measure.report import mib_text
 from .failed_prompt import FailedPrompt, ModelOnDevice
 from .what_runs import WhatRuns
@@ -78,7 +80,14 @@ def _named(failure: FailedPrompt, node_id: str) -> Said:
 def cannot_run_again(failure: FailedPrompt, why: str) -> str:
     """Return that there is no rerun, and why."""
     cannot = said("rescue_cannot", f"It cannot run again: {why}", why=why)
-    return joined(" ", [what_failed(failure), cannot])
+    return joined(" ", [what_failed(failure), cannot, *_what_helps(failure.row)])
+
+
+def _what_helps(row: Row | None, is_guarded: bool = False) -> list[Said]:
+    if row is None:
+        return []
+    do = joined("; ", row.advice(has_flag, is_guarded))
+    return [said("rescue_helps", f"What helps: {do}.", do=do)]
 
 
 def refused_by_host(why: str) -> Said:
@@ -105,19 +114,24 @@ def is_unknown(prompt_id: str) -> Said:
     return said("refused_unknown", text)
 
 
-def ended_otherwise(prompt_id: str) -> Said:
-    """Return that a prompt has not failed, or not for want of memory."""
+def ended_otherwise(prompt_id: str, row: Row | None = None) -> Said:
+    """Return that a prompt has not failed, or not for want of memory; `row`: what is known of it.
+    """
     text = f"Prompt {prompt_id} did not end in an out-of-memory error."
-    return said("refused_other_error", text)
+    if row is None:
+        return said("refused_other_error", text)
+    what, why = row.meaning(), row.reason()
+    return said("refused_no_help", f"A rerun would not help: {what} {why}", what=what, why=why)
 
 
-def failed_twice(second: FailedPrompt, first: FailedPrompt) -> Said:
+def failed_twice(second: FailedPrompt, first: FailedPrompt) -> str:
     """Return the error of a rerun, which names the one of the first too."""
     now, before = what_failed(second), what_failed(first)
-    return said("rescue_twice", (
+    twice = said("rescue_twice", (
         f"The second try of prompt {first.prompt_id} ran out of memory as well: "
         f"{now} In the first try, {before}"
     ), now=now, before=before)
+    return joined(" ", [twice, *_what_helps(second.row, is_guarded=True)])
 
 
 def second_try(first: FailedPrompt) -> Said:

@@ -20,6 +20,7 @@ export function rangeText([low, high], words) {
 
 /** The sentence of a piece of advice in the user's language, the server's own where it has none. */
 export function adviceText(item, words) {
+  if (item.said) return saidText(item.said, item.text, words);
   const values = { ...item.values };
   if (values.model) values.model = kindsIn(values.model, words);
   const said = saidText({ key: `advice_${values.sentence ?? item.kind}`, values }, item.text, words);
@@ -76,12 +77,14 @@ export function adviceView(run, advice, options) {
  */
 function card(item, run, { words, actions }) {
   const node = run.nodes.find(({ node_id: id }) => String(id) === String(item.node_ids?.[0]));
+  const isOfError = item.kind === "error"; // it saves nothing that could be said in MiB
+  const saves = isOfError ? null : h("span", {}, fill(words.adviceSaves, { range: rangeText(item.saves_mib, words) }));
   return h(
     "div.headroom-card.headroom-advice",
     { "data-advice": item.id, role: "listitem" },
-    h("div.headroom-line", {}, h("strong", {}, titleOf(item, words)), h("span", {}, fill(words.adviceSaves, { range: rangeText(item.saves_mib, words) }))),
+    h("div.headroom-line", {}, h("strong", {}, titleOf(item, words)), saves),
     h("p", {}, adviceText(item, words)),
-    h("p.headroom-quiet", {}, priceText(item, words)),
+    isOfError ? null : h("p.headroom-quiet", {}, priceText(item, words)),
     h(
       "div.headroom-buttons",
       {},

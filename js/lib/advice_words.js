@@ -48,6 +48,7 @@ export const ADVICE_WORDS = {
     title_expandable_segments: "Expandable segments",
     title_gc_threshold: "Allocator threshold",
     title_reserve: "Reserve",
+    title_error: "The error",
   },
   zh: {
     advice: "可以改什么",
@@ -96,5 +97,6 @@ export const ADVICE_WORDS = {
     title_expandable_segments: "可扩展段",
     title_gc_threshold: "分配器阈值",
     title_reserve: "预留",
+    title_error: "错误的含义",
   },
 };

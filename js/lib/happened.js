@@ -49,6 +49,13 @@ export function gaveUpLine(entry, node, words) {
   return h("li.headroom-oom.headroom-gave-up", {}, fill(words.gaveUp, { node, text }));
 }
 
+/** The message for an error that no rerun can help: what it means, and what helps. */
+export function errorMessage({ means }, words) {
+  const told = ({ said, text }) => saidText(said, text, words);
+  const what = [means.what, ...means.do].map(told);
+  return { severity: "info", summary: words.errorMeans, detail: what.join("\n• ") };
+}
+
 /**
  * The message for what the server tells of an out-of-memory error: at once when the call is about
  * to be tried again (`recovered` null), and when that has helped. null: nothing to say, since

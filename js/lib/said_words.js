@@ -1,7 +1,9 @@
 // The server's phrases in Chinese, by key. English ones come with the key from the server.
+import { SAID_ERROR_ZH } from "./said_error_words.js";
 import { SAID_OOM_ZH } from "./said_oom_words.js";
 
 export const SAID_ZH = {
+  ...SAID_ERROR_ZH,
   ...SAID_OOM_ZH,
   // Reports.
   freed: "释放了 {freed_mib} 显存",
@@ -187,6 +189,7 @@ export const SAID_ZH = {
   not_cast: "节省 0 MiB：未转换",
   // Advice.
   line_of_advice: "{number}. {sentence}（{saves}）",
+  line_of_help: "{number}. {sentence}",
   more_advice: "另有 {count} 条",
   saves_about: "节省约 {high_mib}",
   saves_up_to: "最多节省 {high_mib}",
@@ -200,8 +203,9 @@ export const SAID_ZH = {
   advice_cast_bf16: "{model} 是 float32，{node} 运行时占用 {size}。“转换为 bf16”使它减半，图像会有微小变化。",
   advice_oom_guard: "{node} 是这次运行中最占显存的节点：当时使用了 {peak}。显存不够时，显存不足守护（OOM Guard）会把它分成小块继续，而不是失败。",
   advice_oom_guard_failed: "{node} 请求 {asked} 时显存不足。显存不足守护（OOM Guard）会尽量释放显存，再分成小块重试。",
+  advice_error: "{what}有用的办法：{do}。",
   advice_other_process: "{process} 占用同一 GPU 的 {held}。请关闭它，或让它在别处运行。",
-  advice_reserve: "{process} 有时占用 GPU 的 {held}。请用 --reserve-vram {gib} 启动 ComfyUI，为其他程序留出这么多。",
+  advice_reserve: "{process} 有时占用 GPU 的 {held}。请用 {flag} {gib} 启动 ComfyUI，为其他程序留出这么多。",
   advice_expandable_segments: "{node} 之后 PyTorch 留着 {spare} 没有张量使用，而且可能是太小的碎块。请设置环境变量 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True 后启动 ComfyUI（{source}）。",
   advice_gc_threshold: "{node} 之后 PyTorch 留着 {spare} 没有张量使用。请设置环境变量 PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:{threshold} 后启动 ComfyUI，使它在用尽之前归还旧的块（{source}）。",
 };

@@ -164,6 +164,13 @@ def test_a_failure_is_recorded_with_the_node_that_raised(server, kind):
     assert run["status"] == "error"
     assert {key: item["status"] for key, item in nodes.items()} == {"1": "done", "2": "failed"}
     assert nodes["2"]["seconds"] >= 0.05
+    assert run["error"]["node_id"] == "2" and "on purpose" in run["error"]["error"]
+    if kind == "TimedFail":
+        means = run["error"]["means"]
+        assert means["family"] == "pinned memory" and not means["retry"]
+        assert "--disable-pinned-memory" in means["do"][0]["text"]  # which this ComfyUI has
+        [first, *_] = client.get(f"/headroom/runs/{prompt_id}/advice")[1]
+        assert means["what"]["text"] in first["text"]
 
 
 def test_a_failure_inside_an_expansion_is_recorded(server):

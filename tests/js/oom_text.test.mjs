@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { oomMessage } from "../../js/lib/happened.js";
-import { oomText } from "../../js/lib/happened.js";
+import { errorMessage, oomMessage, oomText } from "../../js/lib/happened.js";
 import { LANGUAGES } from "../../js/lib/words.js";
 
 const ENGLISH = LANGUAGES.en;
@@ -34,4 +33,11 @@ test("a try that did not help is no message of its own: the next one or the erro
 test("a result that is wrong without an error is a message though nobody recovers it", () => {
   const message = oomMessage({ ...event, attempt: 0, recovered: false }, ENGLISH);
   assert.deepEqual([message.severity, message.summary], ["warn", "Out of memory"]);
+});
+
+test("an error that no rerun can help is told with its meaning and what helps, in both languages", () => {
+  const told = (key, text) => ({ text, said: { key, values: { flag: "--disable-dynamic-vram" } } });
+  const means = { what: told("error_pager_fault", "The driver refused"), do: [told("help_no_dynamic", "start it with --disable-dynamic-vram")] };
+  assert.equal(errorMessage({ means }, ENGLISH).detail, "The driver refused\n• start it with --disable-dynamic-vram");
+  assert.match(errorMessage({ means }, LANGUAGES.zh).detail, /^驱动拒绝.*\n• 用 --disable-dynamic-vram 启动/);
 });

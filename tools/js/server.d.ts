@@ -33,7 +33,7 @@ interface Report { headline: string; text: string; steps?: string[]; figures?: a
 interface Advice {
   id: string; kind: string; text: string; values: any; saves_mib: [number, number]; node_ids?: string[];
   changes_picture: boolean; cost?: string | null; edit?: any; measured_mib?: { mib: number } | null;
-  expected_mib?: [number, number];
+  expected_mib?: [number, number]; said?: Said | null;
 }
 
 interface Sorting { key: string; descending: boolean }

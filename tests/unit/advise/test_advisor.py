@@ -225,3 +225,21 @@ def test_a_prompt_that_differs_otherwise_followed_nothing(change):
     change(after)
     assert applied(before, after, [FINDING]) == []
     assert applied(before, before, [FINDING]) == []
+
+
+@pytest.mark.parametrize("devices", [("cuda:0",), ()])
+def test_advice_on_a_failed_run_begins_with_what_its_error_means(advisor, records, devices):
+    run = run_of("a", 600, devices=devices)
+    run.settle(Outcome("error", "3", (), ("RuntimeError", "HostBuffer.read_file_slice failed")))
+    records.add(run)
+    first, *_ = advisor.advice("a")
+    assert (first["id"], first["node_ids"], first["edit"]) == ("error-pinned_read", ["3"], None)
+    assert "pinned memory" in first["text"] and first["said"]["key"] == "advice_error"
+    assert lines_of([first]) == [f"1. {first['text']}"]
+
+
+def test_an_error_of_the_gpus_memory_is_left_to_the_advice_with_figures(advisor, records):
+    run = run_of("a", 600)
+    run.settle(Outcome("error", "3", (), ("OutOfMemoryError", "CUDA out of memory")))
+    records.add(run)
+    assert "error" not in {one["kind"] for one in advisor.advice("a")}

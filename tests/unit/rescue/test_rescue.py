@@ -72,7 +72,10 @@ def test_what_is_told_has_keys_and_figures_for_pages_in_other_languages(bench):
     bench.begin(new_id, prompt)
     assert bench.rescue.about_first_run().values["failed"].key == "rescue_failed"
     bench.end(failed="3")
-    twice = bench.host.events[-1][1]["failure"]["said"]
+    failure = bench.host.events[-1][1]["failure"]
+    twice, helps = failure["said"]["values"]["parts"]
+    assert helps["key"] == "rescue_helps"
+    assert "OOM Guard" not in failure["text"].partition("What helps")[2]  # which it had
     assert [twice["values"][name]["key"] for name in ("now", "before")] == ["rescue_failed"] * 2
 
 
