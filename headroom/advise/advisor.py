@@ -10,11 +10,15 @@ from typing import Any
 from ..base.device import MIB, in_mib
 from ..base.graph import Graph, Prompt
 from ..base.node_types import Registry
+from ..base.ram import ram_room_bytes
 from ..base.refusals import NotKnown
+from ..host.adapter import has_flag
+from ..measure.snapshot import rss_bytes
 from ..record.recorder import NO_RECORD, Recorder
 from ..record.run import Run
 from . import surroundings
 from .about_error import about_error
+from .about_ram import about_ram
 from .advise import advise, advise_into
 from .applied import applied
 from .case import Case, Surroundings
@@ -58,7 +62,9 @@ class Advisor:
         case = self._case(prompt_id)
         if into_gib is not None:
             return [] if case is None else self._into(case, round(into_gib * 1024 * MIB))
-        about = self._recorder.look(prompt_id, about_error) or []
+        limit = rss_bytes() + ram_room_bytes()
+        about = self._recorder.look(
+            prompt_id, lambda run: about_error(run) + about_ram(run, limit, has_flag)) or []
         if case is None:
             return about
         found = self._measured(prompt_id, case, advise(case))

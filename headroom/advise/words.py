@@ -26,6 +26,10 @@ SENTENCES = {
     "other_process": "{process} holds {held} of the same GPU. Close it, or run it elsewhere.",
     "reserve": "{process} takes {held} of the GPU at times. Start ComfyUI with "
                "{flag} {gib}, so that it leaves that much to others.",
+    "ram_disk": "This run had {peak} of {limit} of RAM. Start ComfyUI with {flag}: weights then "
+                "come from their files instead of from RAM that is not pinned.",
+    "ram_cache": "This run had {peak} of {limit} of RAM. Start ComfyUI with {flag}, so that it "
+                 "keeps no results of nodes there; every node then runs in every prompt.",
     "expandable_segments": "PyTorch keeps {spare} after {node} that no tensor uses, in pieces that "
                            "may be too small. Start ComfyUI with the environment variable "
                            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True ({source}).",
@@ -68,7 +72,7 @@ def lines_of(advice: Sequence[Mapping[str, Any]], most: int = 5) -> list[str]:
     told: list[str] = []
     for number, one in enumerate(advice[:most], 1):
         sentence = one["text"]
-        if one["kind"] == "error":
+        if not one["saves_mib"][1]:
             told.append(said("line_of_help", f"{number}. {sentence}",
                              number=number, sentence=sentence))
             continue

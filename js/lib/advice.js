@@ -77,14 +77,14 @@ export function adviceView(run, advice, options) {
  */
 function card(item, run, { words, actions }) {
   const node = run.nodes.find(({ node_id: id }) => String(id) === String(item.node_ids?.[0]));
-  const isOfError = item.kind === "error"; // it saves nothing that could be said in MiB
-  const saves = isOfError ? null : h("span", {}, fill(words.adviceSaves, { range: rangeText(item.saves_mib, words) }));
+  const isKnown = item.saves_mib[1] > 0; // what it saves of the GPU's peak
+  const saves = !isKnown ? null : h("span", {}, fill(words.adviceSaves, { range: rangeText(item.saves_mib, words) }));
   return h(
     "div.headroom-card.headroom-advice",
     { "data-advice": item.id, role: "listitem" },
     h("div.headroom-line", {}, h("strong", {}, titleOf(item, words)), saves),
     h("p", {}, adviceText(item, words)),
-    isOfError ? null : h("p.headroom-quiet", {}, priceText(item, words)),
+    !isKnown ? null : h("p.headroom-quiet", {}, priceText(item, words)),
     h(
       "div.headroom-buttons",
       {},

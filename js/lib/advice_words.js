@@ -49,6 +49,8 @@ export const ADVICE_WORDS = {
     title_gc_threshold: "Allocator threshold",
     title_reserve: "Reserve",
     title_error: "The error",
+    title_ram_disk: "Weights from disk",
+    title_ram_cache: "No results in RAM",
   },
   zh: {
     advice: "可以改什么",
@@ -98,5 +100,7 @@ export const ADVICE_WORDS = {
     title_gc_threshold: "分配器阈值",
     title_reserve: "预留",
     title_error: "错误的含义",
+    title_ram_disk: "权重来自磁盘",
+    title_ram_cache: "不在内存中保留结果",
   },
 };

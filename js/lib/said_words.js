@@ -206,6 +206,8 @@ export const SAID_ZH = {
   advice_error: "{what}有用的办法：{do}。",
   advice_other_process: "{process} 占用同一 GPU 的 {held}。请关闭它，或让它在别处运行。",
   advice_reserve: "{process} 有时占用 GPU 的 {held}。请用 {flag} {gib} 启动 ComfyUI，为其他程序留出这么多。",
+  advice_ram_disk: "这次运行使用了 {limit} 内存中的 {peak}。请用 {flag} 启动 ComfyUI：权重会来自文件，而不是来自未锁页的内存。",
+  advice_ram_cache: "这次运行使用了 {limit} 内存中的 {peak}。请用 {flag} 启动 ComfyUI，使它不在内存中保留节点的结果；此后每个任务都会运行所有节点。",
   advice_expandable_segments: "{node} 之后 PyTorch 留着 {spare} 没有张量使用，而且可能是太小的碎块。请设置环境变量 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True 后启动 ComfyUI（{source}）。",
   advice_gc_threshold: "{node} 之后 PyTorch 留着 {spare} 没有张量使用。请设置环境变量 PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:{threshold} 后启动 ComfyUI，使它在用尽之前归还旧的块（{source}）。",
 };

@@ -1,10 +1,12 @@
 """Advice on the runs of a server: which prompt it is about, what was followed, what was learned."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 from support.advice import CLIP, PROMPT, UNET, Registry
 
+from headroom.advise.about_ram import about_ram
 from headroom.advise.advisor import Advisor
 from headroom.advise.applied import applied
 from headroom.advise.edit import apply_edit
@@ -243,3 +245,18 @@ def test_an_error_of_the_gpus_memory_is_left_to_the_advice_with_figures(advisor,
     run.settle(Outcome("error", "3", (), ("OutOfMemoryError", "CUDA out of memory")))
     records.add(run)
     assert "error" not in {one["kind"] for one in advisor.advice("a")}
+
+
+@pytest.mark.parametrize("flags, kinds", [
+    (set(), []), ({"--cache-none"}, ["ram_cache"]), ({"--cache-none", "--fast-disk"}, ["ram_disk",
+     "ram_cache"]), ({"--cache-none", "--fast-disk", "--disable-fast-disk"}, ["ram_cache"]),
+])
+def test_flags_that_keep_less_in_ram_are_advised_where_its_peak_speaks_for_them(flags, kinds):
+    run = run_of("a", 600)
+    run.nodes.records["3"].after = run.nodes.records["3"].after._replace(
+        models=(Held(replace(UNET, is_dynamic=True), "cuda:0", 1000 * MIB),))
+    run.peak_rss_bytes = 900 * MIB
+    found = about_ram(run, 1000 * MIB, flags.__contains__)
+    assert [one["kind"] for one in found] == kinds
+    assert all("900 MiB of 1,000 MiB" in one["text"] for one in found)
+    assert about_ram(run, 2000 * MIB, flags.__contains__) == []
