@@ -15,6 +15,7 @@ from .base.environment import word_of
 from .guard import left_out
 from .host import features
 from .host.adapter import host_registry, is_in_comfyui
+from .models.foreign import NOTABLE_AFTER_RUN, foreign_models
 from .models.held import HeldModels
 from .record.highest import HeldPeaks
 from .record.probe import Probe
@@ -84,6 +85,8 @@ def _start() -> None:
         idle.something_happens()
         ram.something_happens()
         rescue.prompt_is_over(prompt_id)
+        foreign = [one.as_json() for one in foreign_models(least_bytes=NOTABLE_AFTER_RUN)]
+        recorder.look(prompt_id, lambda run: run.foreign.extend(foreign))
 
     def run_is_over(run: Run) -> None:
         peaks.run_is_over(run)

@@ -17,6 +17,7 @@ from ..base.refusals import NotKnown
 from ..base.said import said_json
 from ..host.features import losses
 from ..measure.snapshot import snapshot
+from ..models.foreign import foreign_models
 from ..models.loaded import loaded_models, patchers_named
 from ..record.highest import HeldPeaks
 from ..record.recorder import NO_RECORD, Recorder
@@ -71,6 +72,7 @@ class Routes:
         self._advice = advice
         self._more_of = more_of
         self._peaks = peaks
+        self._foreign: tuple[list[int | None], list[dict[str, Any]]] = [], []  # with what was then
         # Threads of our own: a driver that hangs must not take those that ComfyUI serves with.
         self._readers = ThreadPoolExecutor(READERS, "headroom answer")
 
@@ -170,7 +172,10 @@ class Routes:
         now = snapshot()
         found = memory_answer(now, loaded_models(), busy)
         peaks = self._peaks.as_json(now, self._recorder)
-        return {**found, "reserve_mib": reserve_mib(), "peaks": peaks,
+        allocated = [device.allocated_bytes for device in now.devices]
+        if not busy and allocated != self._foreign[0]:
+            self._foreign = allocated, [one.as_json() for one in foreign_models(now)]
+        return {**found, "foreign": self._foreign[1], "reserve_mib": reserve_mib(), "peaks": peaks,
                 "lost": [{"text": text, "said": said_json(text)} for text in losses()]}
 
     def _peaks_from_now(self) -> Answer:

@@ -89,6 +89,7 @@ class Run:
     peak_rss_bytes: int | None = None
     entries: list[tuple[float, Entry]] = field(default_factory=list)
     error: NodeError | None = None
+    foreign: list[dict[str, object]] = field(default_factory=list)  # what packs held after it
 
     def __post_init__(self) -> None:
         self._last = self.began

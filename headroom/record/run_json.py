@@ -43,6 +43,7 @@ def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
                     for at, entry in run.entries if isinstance(entry, GaveUp)],
         "actions": [_action_json(at - run.began.at, entry) for at, entry in run.entries
                     if isinstance(entry, Action)],
+        "foreign": run.foreign,
         "error": None if run.error is None else error_json(run, run.error),
     }
     if with_samples:

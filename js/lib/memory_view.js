@@ -147,6 +147,18 @@ export function modelList(memory, off, words, onOffload) {
     .map((model) => modelRow(model, off, words, onOffload));
 }
 
+/**
+ * What other packs hold that ComfyUI does not manage.
+ * @param {Memory} memory
+ * @param {Words} words
+ */
+export function foreignLines(memory, words) {
+  return (memory.foreign ?? []).map(({ pack, classes, mib: held }) => {
+    const values = { held: mib(held), pack, classes: classes.join(words.rescueComma) };
+    return h("p.headroom-quiet", { "data-foreign": pack ?? "" }, fill(pack ? words.foreign : words.foreignOfNobody, values));
+  });
+}
+
 /** What a model is called: its file where that is known. */
 export const nameOf = (model) => model.file ?? model.class;
 

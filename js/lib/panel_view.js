@@ -1,6 +1,6 @@
 // The panel as it is drawn: its parts from top to bottom, and which of them have to be drawn again.
 import { h, redraw } from "./dom.js";
-import { heldPeaks, memoryCards, modelList, reserveControl } from "./memory_view.js";
+import { foreignLines, heldPeaks, memoryCards, modelList, reserveControl } from "./memory_view.js";
 import { nodeTable } from "./node_table.js";
 import { runActions, runDetails, runPicker } from "./run_view.js";
 import { reportText, saidText } from "./said.js";
@@ -75,7 +75,9 @@ export function createView(container, { state, words, sorting, actions }) {
     show("memory", [memory.devices, memory.ram, memory.peaks], () => memoryCards(memory, texts));
     show("held", [memory.peaks?.since], () => heldPeaks(memory, texts, actions.resetPeaks));
     show("reserve", [memory.reserve_mib], () => reserveControl(memory, texts, actions.reserve));
-    show("models", [memory.models, reason], () => modelList(memory, reason, texts, actions.offload));
+    show("models", [memory.models, memory.foreign, reason], () => [
+      ...modelList(memory, reason, texts, actions.offload), ...foreignLines(memory, texts),
+    ]);
     if (state.run) drawRun(state.run, Math.max(NARROWEST, parts.run.clientWidth));
     else drawNoRun();
   }

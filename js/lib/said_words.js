@@ -39,6 +39,8 @@ export const SAID_ZH = {
   lost_server: "没有面板，也没有 HTTP 接口",
   lost_record: "不记录运行及其峰值",
   lost_rerun: "内存不足的任务不会再次运行，也没有建议",
+  foreign_of_pack: "不由 ComfyUI 管理，未作处理：{pack} 占用 {held_mib}（{classes}）",
+  foreign_of_nobody: "不由 ComfyUI 管理，未作处理：{classes} 占用 {held_mib}",
   no_node_cache: "节点缓存：在 ComfyUI 之外没有",
   node_cache_reset: "节点缓存：这个任务之后 ComfyUI 会忘掉所有缓存的输出，下次运行从加载器开始",
   ram_no_call: "内存：此系统没有安全的归还方式；已运行 Python 自身的回收",
