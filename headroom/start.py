@@ -66,6 +66,7 @@ def _start() -> None:
     from .api.gauges import gauges
     from .api.idle import Idle, IdleRelease
     from .api.metrics import Metrics
+    from .api.progress_watch import ProgressWatch
     from .api.ram_watch import RamWatch
     from .api.routes import Routes
 
@@ -102,15 +103,18 @@ def _start() -> None:
         announce=lambda data: host_server.send_event("headroom.oom", data),
         before_prompt=before_prompt, prompt_is_over=prompt_is_over, run_is_over=run_is_over,
     )
+    watch = ProgressWatch(recorder.without_progress)
     advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts)
     routes = Routes(recorder, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
-                    advisor.more_of, peaks)
+                    advisor.more_of, peaks, watch.stuck)
     attach = _listen(recorder, host_server.is_running, error_is_handled, prompt_has_ended)
 
     def prompt_is_posted() -> None:
         if not host_server.prompts_waiting():
             attach()
-        idle.prompt_is_posted(host_server.browser_settings())
+        browser = host_server.browser_settings()
+        idle.prompt_is_posted(browser)
+        watch.prompt_is_posted(browser)
 
     for method, path, handler in routes.table():
         host_server.add_route(method, path, handler)

@@ -142,6 +142,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy_execution.progress": ("get_progress_state()", "reset_progress_state(_, _)"),
         "comfy_execution.progress.ProgressHandler": (
             "name", "start_handler(_, _, _)", "finish_handler(_, _, _)", "reset()",
+            "?update_handler(_, _, _, _, _, _)",
         ),
         "comfy_execution.progress.ProgressRegistry": (
             "handlers", "nodes", "prompt_id", "dynprompt", "register_handler(_)",

@@ -70,8 +70,10 @@ export function createView(container, { state, words, sorting, actions }) {
   /** @param {Memory} memory */
   function drawMemory(memory) {
     const reason = off();
-    show("lost", [memory.lost], () => (memory.lost ?? []).map((one) => (
-      h("p.headroom-quiet", {}, saidText(one.said, one.text, texts)))));
+    show("lost", [memory.lost, memory.stuck], () => [
+      ...(memory.stuck ? [h("p.headroom-oom", { "data-stuck": "", role: "status" }, saidText(memory.stuck.said, memory.stuck.text, texts))] : []),
+      ...(memory.lost ?? []).map((one) => h("p.headroom-quiet", {}, saidText(one.said, one.text, texts))),
+    ]);
     show("memory", [memory.devices, memory.ram, memory.peaks], () => memoryCards(memory, texts));
     show("held", [memory.peaks?.since], () => heldPeaks(memory, texts, actions.resetPeaks));
     show("reserve", [memory.reserve_mib], () => reserveControl(memory, texts, actions.reserve));

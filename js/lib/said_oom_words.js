@@ -96,6 +96,8 @@ export const SAID_OOM_ZH = {
   rescue_second: "这已是第二次运行；第一次的情况：{failed}",
   rescue_not_guarded: "未守护：{wires} 传入的内容。",
   rescue_wire: "节点 {node_id} 的 {input}（{type}）",
+  stuck: "{seconds} 秒没有进展",
+  stuck_in: "{node} 中 {seconds} 秒没有进展",
   // What was asked of the server and not done.
   refused_busy: "有任务正在运行或排队，其间不能移动内存中的内容：请等队列清空后再试，或先中断任务。",
   refused_crowded: "已有 {count} 个内存操作在等待，不能再多：请等它们完成后再试。",

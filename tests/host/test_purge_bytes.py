@@ -58,8 +58,9 @@ def test_a_model_that_comfyui_does_not_manage_is_named_by_its_pack(client, where
     held = graph.add("ProbeHold", where=where, mib=128)
     purge = add_purge(graph, value=held[0])
     history = client.run(graph.prompt)
-    text = "128.0 MiB of Linear" if where == "result" else "128.0 MiB held by headroom_probe (Linear)"
-    assert f"not managed by ComfyUI, and left alone: {text}" in node_texts(history)[purge.id]
+    whose = "of Linear" if where == "result" else "held by headroom_probe (Linear)"
+    sentence = f"not managed by ComfyUI, and left alone: 128.0 MiB {whose}"
+    assert sentence in node_texts(history)[purge.id]
     named = [{"pack": None if where == "result" else "headroom_probe", "classes": ["Linear"],
               "mib": 128.0}]
     wait_until(lambda: client.get("/headroom/memory")[1]["foreign"] == named)

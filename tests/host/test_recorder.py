@@ -4,6 +4,8 @@ The test nodes tell by their own clock when they ran. No speed is tested: a span
 that the node itself saw, and spans of nodes that cannot overlap must not.
 """
 
+import re
+
 import pytest
 from support.timed import (
     PACK,
@@ -193,6 +195,22 @@ def test_an_interrupt_is_recorded_and_the_next_run_too(server):
     assert {key: item["status"] for key, item in nodes.items()} == {"1": "done", "2": "stopped"}
     run, nodes = record(client, client.run({"1": node("TimedWork")}))
     assert run["status"] == "success" and nodes["1"]["status"] == "done"
+
+
+def test_a_prompt_that_does_not_come_on_makes_its_server_not_ready(server):
+    client, setting = server.client(), "/settings/Headroom.Server.NoProgressSeconds"
+    client.post_json(setting, 1)
+    try:
+        prompt_id = client.queue({"1": node("TimedWork", 60)})
+        wait_until(lambda: client.get("/headroom/ready")[0] == 503)
+        reason = client.get("/headroom/ready")[1]["reason"]
+        assert re.fullmatch(r"no progress for \d+ s in TimedWork #1\.", reason)
+        assert client.get("/headroom/memory")[1]["stuck"]["said"]["key"] == "stuck_in"
+        client.interrupt()
+        client.wait(prompt_id)
+        assert client.get("/headroom/ready")[0] == 200
+    finally:
+        client.post_json(setting, 0)
 
 
 def test_a_run_can_be_watched_while_it_goes_on(plain):

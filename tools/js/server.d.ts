@@ -25,7 +25,7 @@ interface Run {
 
 interface Memory {
   busy: boolean; reserve_mib?: number | null; devices: any[]; ram: any; models: any[]; lost?: { text: string; said: any }[];
-  foreign?: { pack: string | null; classes: string[]; mib: number }[];
+  stuck?: { text: string; said: any } | null; foreign?: { pack: string | null; classes: string[]; mib: number }[];
   peaks?: { since: number; devices: Record<string, number>; rss_mib: number | null } | null;
 }
 

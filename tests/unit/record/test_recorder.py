@@ -72,6 +72,22 @@ def test_the_record_of_a_failed_run_says_what_its_error_means(recorder, outcomes
     assert recorder.run("r")["error"] is None
 
 
+def test_the_time_without_progress_begins_anew_with_each_node_and_each_step(recorder, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr("headroom.record.recorder.time.perf_counter", lambda: now[0])
+    assert recorder.without_progress() is None
+    recorder.prompt_begins("p", Graph("1"), [])
+    now[0] += 5
+    assert recorder.without_progress() == (5, None)
+    recorder.node_starts("1", None, "p")
+    recorder.node_progresses("1", 1, 20, None, "p", None)
+    now[0] += 7
+    seconds, node = recorder.without_progress()
+    assert (seconds, node.node_id) == (7, "1")
+    recorder.prompt_leaves()
+    assert recorder.without_progress() is None
+
+
 def test_a_node_that_was_interrupted_has_stopped_and_not_failed(recorder, outcomes):
     recorder.prompt_begins("p", Graph("1"), [])
     recorder.node_starts("1", None, "p")
