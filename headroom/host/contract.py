@@ -116,8 +116,9 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "folder_names_and_paths", "exists_annotated_filepath(_)",
             "get_annotated_filepath(_)", "get_folder_paths(_)", "get_user_directory()",
         ),
-        "execution.CacheSet": ("objects", "outputs"),
-        "comfy_execution.caching.BasicCache": ("cache", "subcaches"),
+        "execution": ("?CacheSet",),
+        "execution.CacheSet": ("?objects", "?outputs"),
+        "comfy_execution.caching.BasicCache": ("?cache", "?subcaches"),
         "nodes": ("NODE_CLASS_MAPPINGS",),
     },
     "server": {

@@ -34,7 +34,8 @@ def node_objects() -> list[Any]:
 
     One walk over all objects of the process, in C.
     """
-    caches = living(execution.CacheSet)
+    kind = getattr(execution, "CacheSet", None)
+    caches = [] if kind is None else living(kind)
     return [value for which in ("objects", "outputs") for cache in caches
             for value in _kept(getattr(cache, which, None))]
 
