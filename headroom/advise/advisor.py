@@ -25,6 +25,7 @@ from .case import Case, Surroundings
 from .finding import Finding, Saves
 from .fits import fits
 from .from_run import case_of
+from .slower import Slower
 from .words import lines_of, text_of
 
 log = logging.getLogger("headroom")
@@ -52,6 +53,7 @@ class Advisor:
         self._facts = facts
         self._fits: OrderedDict[tuple[str, float], Any] = OrderedDict()
         self._lock = threading.Lock()
+        self._slower = Slower(recorder, lambda prompt_id: Graph(self._prompt(prompt_id)), MOST_KEPT)
 
     def advice(self, prompt_id: str, into_gib: float | None = None) -> list[dict[str, Any]]:
         """Return the findings on a run as data, best first; NotKnown without a record of it.
@@ -78,13 +80,15 @@ class Advisor:
             for finding, after in steps]
 
     def more_of(self, prompt_id: str) -> dict[str, Any]:
-        """Return what a record says besides: the smallest GPU that the run would have fitted.
+        """Return what a record says besides.
 
-        None where the run neither finished nor ran out of memory.
+        `fits`: the smallest GPU that the run would have fitted, None where it neither finished nor
+        ran out of memory. `slower`: nodes that took much longer than in an earlier run.
         """
         facts = self._facts(prompt_id)
         state = self._recorder.look(prompt_id, lambda run: (run.started_at, run.status))
-        return {**facts, "fits": None if state is None else self._fits_of(prompt_id, *state)}
+        return {**facts, "fits": None if state is None else self._fits_of(prompt_id, *state),
+                "slower": self._slower.of(prompt_id)}
 
     def lines(self, prompt_id: str) -> list[str]:
         """Return the advice as lines of text; none where it cannot be told."""

@@ -6,6 +6,7 @@ import { actionText, gaveUpLine, happened, oomLine } from "./happened.js";
 import { rescueEntry } from "./rescue.js";
 import { clock, mib, seconds, signedMib } from "./format.js";
 import { NARROW } from "./node_table.js";
+import { saidText } from "./said.js";
 import { namesOf, peakText, usedDevices } from "./runs.js";
 import { fill } from "./words.js";
 
@@ -100,6 +101,7 @@ export function runDetails(run, advice, { words, width, actions }) {
     timeline(run, width, words, actions.pickNode),
     rescueEntry(run, words, actions.rescue),
     happened([...oom, ...gaveUp], words.oomTried),
+    happened((run.slower ?? []).map((one) => h("li.headroom-action", {}, saidText(one.said, one.text, words))), words.slower),
     adviceView(run, advice, { words, actions }),
   ].filter((part) => part !== null);
 }

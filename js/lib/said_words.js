@@ -189,6 +189,14 @@ export const SAID_ZH = {
   report_advice: "可以改什么：",
   cast_nothing: "节省 0 MiB：{why}",
   not_cast: "节省 0 MiB：未转换",
+  // Slower than before.
+  slower: "{node} 用了 {seconds} 秒，而之前一次运行只用了 {before} 秒：{why}",
+  slower_nothing: "模型、其他程序和显存不足守护都没有不同，所以原因不在记录之中",
+  slower_loaded: "{model} 的 {loaded_mib} 是重新加载的，而之前已在 GPU 上",
+  slower_streamed: "{model} 有 {streamed_mib} 放不下，只能分块传输",
+  slower_others: "其他程序占用 GPU 的 {held_mib}，而之前为 {before_mib}",
+  slower_again: "显存不足守护重做了 {count} 次调用，而之前为 {before} 次",
+  slower_way: "显存不足守护：{way}",
   // Advice.
   line_of_advice: "{number}. {sentence}（{saves}）",
   line_of_help: "{number}. {sentence}",

@@ -167,6 +167,7 @@ def test_a_failure_is_recorded_with_the_node_that_raised(server, kind):
     assert {key: item["status"] for key, item in nodes.items()} == {"1": "done", "2": "failed"}
     assert nodes["2"]["seconds"] >= 0.05
     assert run["error"]["node_id"] == "2" and "on purpose" in run["error"]["error"]
+    assert run["slower"] == []
     if kind == "TimedFail":
         means = run["error"]["means"]
         assert means["family"] == "pinned memory" and not means["retry"]

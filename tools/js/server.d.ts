@@ -18,7 +18,7 @@ interface Run {
   peak_vram_mib: number | null; peak_vram_at_most_mib?: number | null; peak_rss_mib: number | null;
   vram_total_mib: number | null; vram_source: string; nodes: RunNode[]; nodes_left_out?: number;
   samples?: { seconds: number[]; vram_mib: (number | null)[]; rss_mib: (number | null)[]; devices?: any };
-  oom?: any[]; actions?: any[]; gave_up?: any[]; devices?: any[];
+  oom?: any[]; slower?: { text: string; said: any }[]; actions?: any[]; gave_up?: any[]; devices?: any[];
   failure?: Failure | null; rescued_from?: string | null; rescued_as?: string | null;
   fits?: { kind: string; smallest_mib: [number, number]; at_least?: boolean; cards_gib?: number[] } | null;
 }

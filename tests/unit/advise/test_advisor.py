@@ -130,7 +130,8 @@ def test_nodes_that_comfyui_did_not_look_at_are_passed_over(advisor, first, prom
 def test_a_run_on_the_cpu_has_no_advice(advisor, records, prompts):
     records.add(run_of("p", 0, devices=()))
     prompts["p"] = PROMPT
-    assert advisor.advice("p") == [] and advisor.more_of("p") == {"fits": None}
+    assert advisor.advice("p") == [] and advisor.more_of("p") == {
+        "fits": None, "slower": []}
 
 
 def test_what_followed_advice_has_saved_is_told_beside_what_was_predicted(
@@ -169,7 +170,7 @@ def test_what_would_have_fitted_is_told_of_finished_runs(advisor, first, records
     records.runs["first"].status = "running"
     records.runs["first"].started_at = 9.0
     assert advisor.more_of("first")["fits"] is None
-    assert advisor.more_of("nobody") == {"fits": None}
+    assert advisor.more_of("nobody") == {"fits": None, "slower": []}
 
 
 @pytest.mark.parametrize("status", ["error", "interrupted"])
