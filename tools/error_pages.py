@@ -1,14 +1,13 @@
 """The pages of errors in docs/, from the table of errors: `python -m tools.error_pages`."""
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "headroom" / "base" / "errors.json"
-WORDS = ROOT / "js" / "lib" / "said_error_words.js"
-Words = Callable[[str, str], str]  # of a key and its English
+WORDS = ROOT / "locales" / "zh" / "main.json"
+Words = Callable[[str], str]  # of an English sentence
 
 ENGLISH = {
     "page": "errors.md",
@@ -46,32 +45,30 @@ CHINESE = {
 
 def pages() -> dict[Path, str]:
     """Return the text of each page by its path."""
-    found = re.findall(r'^  (\w+): "(.*)",$', WORDS.read_text(encoding="utf-8"), re.M)
-    chinese = dict(found)
-    return {ROOT / "docs" / "errors.md": _page(ENGLISH, lambda key, english: english),
-            ROOT / "docs" / "errors.zh-CN.md": _page(CHINESE, lambda key, english: chinese[key])}
+    chinese = json.loads(WORDS.read_text(encoding="utf-8"))["Headroom"]
+    return {ROOT / "docs" / "errors.md": _page(ENGLISH, str),
+            ROOT / "docs" / "errors.zh-CN.md": _page(CHINESE, chinese.__getitem__)}
 
 
 def _page(language: dict, words: Words) -> str:
     table = json.loads(TABLE.read_text(encoding="utf-8"))
     lines = [language["head"]]
     for row in table["errors"]:
-        name, helps = row["id"], [_help(one, table["do"][one], language, words)
-                                  for one in row["do"]]
+        helps = [_help(table["do"][one], language, words) for one in row["do"]]
         worth = language["yes" if row["retry"] else "no"]
         joint = "" if language is CHINESE else " "
         lines.append("| " + " | ".join([
             "<br>".join(f"``{text}``" if "`" in text else f"`{text}`" for text in row["texts"]),
             language["families"].get(row["family"], row["family"]),
-            words(f"error_{name}", row["what"]), "<br>".join(helps),
-            f"{worth}{joint}{words(f'retry_{name}', row['why'])}",
+            words(row["what"]), "<br>".join(helps),
+            f"{worth}{joint}{words(row['why'])}",
         ]) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _help(name: str, one: dict, language: dict, words: Words) -> str:
+def _help(one: dict, language: dict, words: Words) -> str:
     flags = language["or"].join(f"`{flag}`" for flag in one.get("flags", ()))
-    text = words(f"help_{name}", one["text"]).replace("{flag}", flags)
+    text = words(one["text"]).replace("{flag}", flags)
     return text[:1].upper() + text[1:]
 
 

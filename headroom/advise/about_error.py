@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..base.error_table import row_of
-from ..base.said import joined, said, said_json
+from ..base.said import joined, said
 from ..host.adapter import has_flag
 from ..record.run import Run
 from .finding import Finding, Saves
@@ -16,7 +16,7 @@ def about_error(run: Run) -> list[dict[str, Any]]:
     if run.error is None or row is None or row.family == "device memory":
         return []
     node_id, what, do = run.error.node_id, row.meaning(), joined("; ", row.advice(has_flag))
-    text = said("advice_error", f"{what} What helps: {do}.", what=what, do=do)
+    text = said("{what} What helps: {do}.", what=what, do=do)
     finding = Finding("error", Saves(0, 0), {}, {"node_id": node_id},
                       (node_id,) if node_id is not None else ())
-    return [{**finding.as_json(text), "id": f"error-{row.id}", "said": said_json(text)}]
+    return [{**finding.as_json(text), "id": f"error-{row.id}"}]

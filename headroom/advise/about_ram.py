@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ..base.device import in_mib
-from ..base.said import said_json
 from ..record.run import Run
 from .finding import Finding, Kind, Saves
 from .words import amounts, text_of
@@ -31,7 +30,7 @@ def about_ram(
     measured = {"peak_rss_mib": in_mib(peak), "limit_mib": in_mib(limit_bytes)}
     found = (Finding(kind, Saves(0, 0), {**values, "flag": flag}, measured, cost="seconds")
              for kind, flag in kinds if has_flag(flag))
-    return [{**one.as_json(text := text_of(one)), "said": said_json(text)} for one in found]
+    return [one.as_json(text_of(one)) for one in found]
 
 
 def _streams(run: Run) -> bool:

@@ -13,7 +13,6 @@ from ..base.device import MIB
 from ..base.graph import Graph, is_link
 from ..base.said import Said, joined, said, said_json
 from ..measure.journal import Action, OomAttempt
-from ..measure.report import mib_text
 from ..record.memory import Reading
 from ..record.recorder import Recorder
 from ..record.run import Run
@@ -22,10 +21,8 @@ TIMES = 3.0
 LEAST_SECONDS = 1.0  # below it other work of the machine decides
 LEAST_BYTES = 256 * MIB
 OF_NO_SHAPE = frozenset({"seed", "noise_seed", "text", "prompt", "filename_prefix"})
-NOTHING_DIFFERED = said("slower_nothing", (
-    "models, other programs and OOM Guard were the same, so the reason is outside of the record"))
-
-
+NOTHING_DIFFERED = said(
+    "models, other programs and OOM Guard were the same, so the reason is outside of the record")
 Value = TypeVar("Value")
 Key = tuple[str, float]  # of a run: its prompt, and when it began
 
@@ -113,10 +110,10 @@ def slower(now: Mapping[str, Took], earlier: Sequence[Mapping[str, Took]]) -> li
 
 
 def _sentence(before: Took, now: Took, why: str) -> Said:
-    name = f"{now.title} #{now.node_id}"
-    took_text, was_text = f"{now.seconds:,.1f}", f"{before.seconds:,.1f}"
-    text = f"{name} took {took_text} s, and {was_text} s in an earlier run: {why}"
-    return said("slower", text, node=name, seconds=took_text, before=was_text, why=why)
+    return said(
+        "{node} took {seconds} s, and {before} s in an earlier run: {why}",
+        node=f"{now.title} #{now.node_id}", seconds=f"{now.seconds:,.1f}",
+        before=f"{before.seconds:,.1f}", why=why)
 
 
 def _differences(before: Took, now: Took) -> Iterator[Said]:
@@ -124,23 +121,21 @@ def _differences(before: Took, now: Took) -> Iterator[Said]:
         was = before.models.get(name, Held(0, 0, held.total))
         loaded = held.after - held.before
         if loaded > LEAST_BYTES and was.before - held.before > LEAST_BYTES:
-            text = f"{mib_text(loaded)} of {name} were loaded anew, and were there before"
-            yield said("slower_loaded", text, model=name, loaded_mib=loaded / MIB)
+            yield said("{loaded_mib} of {model} were loaded anew, and were there before",
+                       model=name, loaded_mib=loaded / MIB)
         streamed, streamed_then = held.total - held.after, was.total - was.after
         if held.after and streamed - streamed_then > LEAST_BYTES:
-            text = f"{mib_text(streamed)} of {name} did not fit and were streamed"
-            yield said("slower_streamed", text, model=name, streamed_mib=streamed / MIB)
+            yield said("{streamed_mib} of {model} did not fit and were streamed",
+                       model=name, streamed_mib=streamed / MIB)
     if now.other_bytes - before.other_bytes > LEAST_BYTES:
-        text = (f"other programs held {mib_text(now.other_bytes)} of the GPU, "
-                f"and {mib_text(before.other_bytes)} then")
-        yield said("slower_others", text, held_mib=now.other_bytes / MIB,
-                   before_mib=before.other_bytes / MIB)
+        yield said("other programs held {held_mib} of the GPU, and {before_mib} then",
+                   held_mib=now.other_bytes / MIB, before_mib=before.other_bytes / MIB)
     if now.again > before.again:
-        text = f"OOM Guard made {now.again} calls again, and {before.again} then"
-        yield said("slower_again", text, count=now.again, before=before.again)
+        yield said("OOM Guard made {count} calls again, and {before} then",
+                   count=now.again, before=before.again)
     for way in now.ways:
         if way not in before.ways:
-            yield said("slower_way", f"OOM Guard: {way}", way=way)
+            yield said("OOM Guard: {way}", way=way)
 
 
 class Slower:

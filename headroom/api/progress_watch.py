@@ -41,7 +41,6 @@ class ProgressWatch:
             return None
         seconds, node = int(found[0]), found[1]
         if node is None:
-            return said("stuck", f"no progress for {seconds} s", seconds=seconds)
-        name = f"{node.title} #{node.node_id}"
-        text = f"no progress for {seconds} s in {name}"
-        return said("stuck_in", text, seconds=seconds, node=name)
+            return said("no progress for {seconds} s", seconds=seconds)
+        return said("no progress for {seconds} s in {node}", seconds=seconds,
+                    node=f"{node.title} #{node.node_id}")

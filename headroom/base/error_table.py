@@ -4,7 +4,8 @@ To explain one more error, add a row there. The first row whose `pattern` (a reg
 small and capital letters alike) is found in "ErrorClass: text" counts; `texts` are examples. `do`
 names entries of the part `do`; one with `flags` is advised with the first of them that this ComfyUI
 has, and not at all where it has none. Only what a rerun can help has `retry` true; `why` says so
-for a reader. Then add the Chinese sentences, and write the pages: `python -m tools.error_pages`.
+for a reader. Then add the Chinese sentences to `locales/zh/main.json`, and write the pages:
+`python -m tools.error_pages`.
 """
 
 import json
@@ -37,11 +38,11 @@ class Help:
     def said(self, has_flag: Callable[[str], bool]) -> Said | None:
         """Return the sentence; None where it names a flag that this ComfyUI lacks."""
         if not self.flags:
-            return said(f"help_{self.id}", self.text)
+            return said(self.text)
         flag = next(filter(has_flag, self.flags), None)
         if flag is None:
             return None
-        return said(f"help_{self.id}", self.text.format(flag=flag), flag=flag)
+        return said(self.text, flag=flag)
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,11 @@ class Row:
 
     def meaning(self) -> Said:
         """Return in one sentence or two what happened."""
-        return said(f"error_{self.id}", self.what)
+        return said(self.what)
 
     def reason(self) -> Said:
         """Return why a rerun can help, or not."""
-        return said(f"retry_{self.id}", self.why)
+        return said(self.why)
 
     def advice(self, has_flag: Callable[[str], bool], is_guarded: bool = False) -> list[Said]:
         """Return what to do on a ComfyUI with these flags, the most likely to help first.

@@ -21,7 +21,6 @@ from ..base.said import Said, said
 from ..base.tensors import module_tensors, storage_key
 from ..host.adapter import current_host
 from ..host.features import lost
-from ..measure.report import mib_text
 from ..measure.snapshot import Snapshot, snapshot
 from .find import is_patcher
 from .unload import loaded_bytes
@@ -55,13 +54,13 @@ class Foreign:
 
     def sentence(self) -> Said:
         """Return who holds how much."""
-        held, classes = mib_text(self.bytes), ", ".join(self.classes[:NAMED])
-        values: dict[str, Any] = {"held_mib": self.bytes / MIB, "classes": classes}
+        held_mib, classes = self.bytes / MIB, ", ".join(self.classes[:NAMED])
         if self.pack is None:
-            text = f"not managed by ComfyUI, and left alone: {held} of {classes}"
-            return said("foreign_of_nobody", text, **values)
-        text = f"not managed by ComfyUI, and left alone: {held} held by {self.pack} ({classes})"
-        return said("foreign_of_pack", text, pack=self.pack, **values)
+            return said("not managed by ComfyUI, and left alone: {held_mib} of {classes}",
+                        held_mib=held_mib, classes=classes)
+        return said(
+            "not managed by ComfyUI, and left alone: {held_mib} held by {pack} ({classes})",
+            held_mib=held_mib, pack=self.pack, classes=classes)
 
 
 def foreign_models(now: Snapshot | None = None, least_bytes: int = NOTABLE) -> list[Foreign]:

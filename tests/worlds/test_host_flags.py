@@ -38,7 +38,7 @@ assert core.available_bytes(torch.device("cpu")) is None
 ROOT = Path(__file__).resolve().parents[2]
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 WORDS = [*(ROOT / "headroom/advise").glob("*.py"), ROOT / "headroom/actions/reserve.py",
-         *(ROOT / "js/lib").glob("said*.js")]
+         ROOT / "locales/zh/main.json"]
 
 
 @pytest.mark.parametrize("tree", ["comfyui", "newest_comfyui"])

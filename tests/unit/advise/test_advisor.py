@@ -237,7 +237,8 @@ def test_advice_on_a_failed_run_begins_with_what_its_error_means(advisor, record
     records.add(run)
     first, *_ = advisor.advice("a")
     assert (first["id"], first["node_ids"], first["edit"]) == ("error-pinned_read", ["3"], None)
-    assert "pinned memory" in first["text"] and first["said"]["key"] == "advice_error"
+    assert "pinned memory" in first["text"]
+    assert first["said"]["template"] == "{what} What helps: {do}."
     assert lines_of([first]) == [f"1. {first['text']}"]
 
 

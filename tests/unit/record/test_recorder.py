@@ -62,7 +62,8 @@ def test_the_record_of_a_failed_run_says_what_its_error_means(recorder, outcomes
     assert (error["node_id"], error["error"]) == ("1", "RuntimeError: Fault failed: 2")
     means = error["means"]
     assert (means["family"], means["retry"]) == ("driver", False)
-    assert means["what"]["text"] and means["why"]["said"]["key"] == "retry_pager_fault"
+    assert means["what"]["text"]
+    assert means["why"]["said"]["template"].startswith("Memory was not short")
     assert not any("--" in one["text"] for one in means["do"])  # without a ComfyUI no flag is there
     outcomes["q"] = Outcome("error", "1", (), ("ValueError", "a wrong value"))
     play(recorder, "q", "1")
