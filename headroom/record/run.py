@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..base.error_table import MAX_TEXT
 from ..host.types import Outcome, RunStatus
 from ..measure.journal import Entry, OomAttempt
 from .memory import Peaks, Reading, between, larger, now, reached
@@ -156,7 +157,8 @@ class Run:
         """ComfyUI has told how the prompt ended."""
         self.status = outcome.status
         if outcome.error is not None:
-            self.error = NodeError(outcome.failed_node_id, *outcome.error)
+            kind, text = outcome.error
+            self.error = NodeError(outcome.failed_node_id, kind, text[:MAX_TEXT])
         interrupted = outcome.status == "interrupted"
         self.nodes.settle(outcome.failed_node_id, outcome.cached_node_ids, interrupted)
 
