@@ -14,8 +14,6 @@ LOOKS_IN_QUEUE = 20
 SETTLE_SECONDS = 2.0
 BROKEN_CONNECTIONS = 3  # an idle one may be closed at the moment in which it is used again
 CHUNK_BYTES = 1 << 20
-RAN_OUT = ("out of memory", "alloc_failed", "vram grow failed", "allocation on device",
-           "not enough gpu video memory")
 
 
 class Unreachable(RuntimeError):
@@ -198,13 +196,6 @@ def failure_of(entry: Json) -> Json:
             return {"interrupted": name == "execution_interrupted", **message}
     failed = entry.get("status", {}).get("status_str") == "error"
     return {"exception_message": "the server does not say why"} if failed else {}
-
-
-def is_out_of_memory(failure: Json) -> bool:
-    """Whether the error of a run says that memory ran out."""
-    kind = str(failure.get("exception_type", "")).rpartition(".")[2]
-    text = str(failure.get("exception_message", "")).lower()
-    return kind in ("OutOfMemoryError", "OomGuardError") or any(sign in text for sign in RAN_OUT)
 
 
 def refusal(answer: Any) -> str:

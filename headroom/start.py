@@ -15,11 +15,13 @@ from .base.environment import word_of
 from .guard import left_out
 from .host import features
 from .host.adapter import host_registry, is_in_comfyui
+from .models.foreign import NOTABLE_AFTER_RUN, foreign_models
 from .models.held import HeldModels
 from .record.highest import HeldPeaks
 from .record.probe import Probe
 from .record.recorder import Recorder, current_recorder, use_recorder
 from .record.run import Run
+from .record.run_json import error_json
 from .rescue.lookout import Lookout, no_lookout
 
 log = logging.getLogger("headroom")
@@ -64,6 +66,7 @@ def _start() -> None:
     from .api.gauges import gauges
     from .api.idle import Idle, IdleRelease
     from .api.metrics import Metrics
+    from .api.progress_watch import ProgressWatch
     from .api.ram_watch import RamWatch
     from .api.routes import Routes
 
@@ -83,25 +86,35 @@ def _start() -> None:
         idle.something_happens()
         ram.something_happens()
         rescue.prompt_is_over(prompt_id)
+        foreign = [one.as_json() for one in foreign_models(least_bytes=NOTABLE_AFTER_RUN)]
+        recorder.look(prompt_id, lambda run: run.foreign.extend(foreign))
 
     def run_is_over(run: Run) -> None:
         peaks.run_is_over(run)
         metrics.run_is_over(run)
+        if run.error is not None:
+            told = error_json(run, run.error)
+            # What a rerun can help is told by whoever offers or makes one.
+            if told["means"] is not None and not told["means"]["retry"]:
+                host_server.send_event("headroom.error", {"prompt_id": run.prompt_id, **told})
 
     recorder = Recorder(
         Probe(held=HeldModels()), host_server.outcome_of,
         announce=lambda data: host_server.send_event("headroom.oom", data),
         before_prompt=before_prompt, prompt_is_over=prompt_is_over, run_is_over=run_is_over,
     )
+    watch = ProgressWatch(recorder.without_progress)
     advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts)
     routes = Routes(recorder, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
-                    advisor.more_of, peaks)
+                    advisor.more_of, peaks, watch.stuck)
     attach = _listen(recorder, host_server.is_running, error_is_handled, prompt_has_ended)
 
     def prompt_is_posted() -> None:
         if not host_server.prompts_waiting():
             attach()
-        idle.prompt_is_posted(host_server.browser_settings())
+        browser = host_server.browser_settings()
+        idle.prompt_is_posted(browser)
+        watch.prompt_is_posted(browser)
 
     for method, path, handler in routes.table():
         host_server.add_route(method, path, handler)

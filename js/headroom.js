@@ -6,7 +6,7 @@ import { applyEdits } from "./lib/applying.js";
 import { createBadges } from "./lib/badges.js";
 import { createFrontend } from "./lib/frontend.js";
 import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
-import { oomMessage } from "./lib/happened.js";
+import { errorMessage, oomMessage } from "./lib/happened.js";
 import { createHttp, finishedRun, messageOf, reasonText } from "./lib/http.js";
 import { createPanel } from "./lib/panel.js";
 import { saveReport } from "./lib/bug_report.js";
@@ -221,6 +221,10 @@ app.registerExtension({
     });
     for (const end of ENDS) api.addEventListener(end, onEnd);
     api.addEventListener("headroom.oom", onOom);
+    api.addEventListener("headroom.error", ({ detail }) => {
+      const message = errorMessage(detail, words());
+      notify(message.severity, message.summary, message.detail);
+    });
     rescue.setup();
     api.addEventListener("headroom.rescue", rescue.onEvent);
     frontend.onLanguage(onLanguage);

@@ -14,9 +14,10 @@ from ..actions.purge import free_bytes, purge
 from ..actions.reserve import reserve_mib, set_reserve
 from ..base.device import in_mib
 from ..base.refusals import NotKnown
-from ..base.said import said_json
+from ..base.said import Said, said_json
 from ..host.features import losses
 from ..measure.snapshot import snapshot
+from ..models.foreign import foreign_models
 from ..models.loaded import loaded_models, patchers_named
 from ..record.highest import HeldPeaks
 from ..record.recorder import NO_RECORD, Recorder
@@ -54,7 +55,7 @@ class Routes:
 
     `queue_lengths` gives how many prompts run and wait, `rescue(prompt_id)` queues one again,
     `advice(prompt_id, GiB)` says what to change in it, and `more_of(prompt_id)` gives what else
-    belongs into its record.
+    belongs into its record. `stuck()` says that the running prompt does not come on.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Routes:
         rescue: Callable[[str], Any], metrics: Page,
         advice: Callable[[str, float | None], list[dict[str, Any]]],
         more_of: Callable[[str], dict[str, Any]], peaks: HeldPeaks,
+        stuck: Callable[[], Said | None] = lambda: None,
     ) -> None:
         self._recorder = recorder
         self._gate = gate
@@ -71,6 +73,8 @@ class Routes:
         self._advice = advice
         self._more_of = more_of
         self._peaks = peaks
+        self._stuck = stuck
+        self._foreign: tuple[list[int | None], list[dict[str, Any]]] = [], []  # with what was then
         # Threads of our own: a driver that hangs must not take those that ComfyUI serves with.
         self._readers = ThreadPoolExecutor(READERS, "headroom answer")
 
@@ -170,7 +174,13 @@ class Routes:
         now = snapshot()
         found = memory_answer(now, loaded_models(), busy)
         peaks = self._peaks.as_json(now, self._recorder)
-        return {**found, "reserve_mib": reserve_mib(), "peaks": peaks,
+        allocated = [device.allocated_bytes for device in now.devices]
+        if not busy and allocated != self._foreign[0]:
+            self._foreign = allocated, [one.as_json() for one in foreign_models(now)]
+        stuck = self._stuck()
+        return {**found, "foreign": self._foreign[1],
+                "stuck": None if stuck is None else {"text": stuck, "said": said_json(stuck)},
+                "reserve_mib": reserve_mib(), "peaks": peaks,
                 "lost": [{"text": text, "said": said_json(text)} for text in losses()]}
 
     def _peaks_from_now(self) -> Answer:
@@ -192,7 +202,7 @@ class Routes:
         return {**run, **self._more_of(run["prompt_id"])}
 
     def _ready(self, query: Mapping[str, str]) -> Answer:
-        found = readiness(free_mib_asked(query), self._queue_lengths())
+        found = readiness(free_mib_asked(query), self._queue_lengths(), self._stuck())
         return as_json(found.as_json(), 200 if found.is_ready else 503)
 
     def _page(self) -> Answer:

@@ -17,10 +17,11 @@ from typing import Any
 import torch
 
 from ..base.device import largest_free_bytes
+from ..base.error_table import Where
 from ..base.said import said
 from ..host.adapter import guard_host
 from ..measure.snapshot import Snapshot
-from .errors import KINDS, Where, requested_bytes, where_of
+from .errors import KINDS, requested_bytes, where_of
 
 _RESUMABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 

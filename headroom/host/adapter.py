@@ -9,6 +9,9 @@ from ..base import device as devices
 from ..base.node_types import NoNodes, Registry
 from .features import lost
 
+# The flags that leave VRAM to others. Where ComfyUI has the first, its own people advise that one.
+LEAVES_VRAM = ("--vram-headroom", "--reserve-vram")
+
 
 def is_in_comfyui() -> bool:
     """Return whether ComfyUI is running in this process, whatever can be had of it."""
@@ -67,6 +70,18 @@ def do_not_run() -> list[Any]:
     from comfy_execution.graph_utils import ExecutionBlocker
 
     return [ExecutionBlocker(None)]
+
+
+def has_flag(flag: str) -> bool:
+    """Return whether ComfyUI's command line has a flag such as "--reserve-vram"; outside of it no.
+
+    Nothing else decides whether a flag is advised.
+    """
+    if current_host() is None or lost("files"):
+        return False
+    from .flags import known_flags
+
+    return flag in known_flags()
 
 
 def host_registry() -> Registry:

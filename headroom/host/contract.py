@@ -116,6 +116,9 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "folder_names_and_paths", "exists_annotated_filepath(_)",
             "get_annotated_filepath(_)", "get_folder_paths(_)", "get_user_directory()",
         ),
+        "execution": ("?CacheSet",),
+        "execution.CacheSet": ("?objects", "?outputs"),
+        "comfy_execution.caching.BasicCache": ("?cache", "?subcaches"),
         "nodes": ("NODE_CLASS_MAPPINGS",),
     },
     "server": {
@@ -140,6 +143,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy_execution.progress": ("get_progress_state()", "reset_progress_state(_, _)"),
         "comfy_execution.progress.ProgressHandler": (
             "name", "start_handler(_, _, _)", "finish_handler(_, _, _)", "reset()",
+            "?update_handler(_, _, _, _, _, _)",
         ),
         "comfy_execution.progress.ProgressRegistry": (
             "handlers", "nodes", "prompt_id", "dynprompt", "register_handler(_)",

@@ -1,5 +1,4 @@
-"""The host adapter to ComfyUI's command line: the flags that it has, and what it was started with.
-"""
+"""The host adapter to ComfyUI's command line: the flags that it has."""
 
 import comfy.cli_args
 

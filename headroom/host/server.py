@@ -195,9 +195,11 @@ def _status(entry: dict[str, Any]) -> dict[str, Any]:
 def _outcome(status: dict[str, Any]) -> Outcome:
     messages = {name: message for name, message in status.get("messages") or []}
     cached = tuple(str(node) for node in messages.get("execution_cached", {}).get("nodes", []))
-    for name, word in (("execution_interrupted", "interrupted"), ("execution_error", "error")):
-        if name in messages:
-            return Outcome(word, str(messages[name].get("node_id")), cached)  # type: ignore[arg-type]
+    if told := messages.get("execution_interrupted"):
+        return Outcome("interrupted", str(told.get("node_id")), cached)
+    if told := messages.get("execution_error"):
+        raised = str(told.get("exception_type")), str(told.get("exception_message"))
+        return Outcome("error", str(told.get("node_id")), cached, raised)
     return Outcome("success" if status.get("status_str") == "success" else "error", None, cached)
 
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..base.device import in_mib
+from ..base.error_table import Row, Where, row_of
 from ..base.graph import Graph, title_given
 from ..base.said import Said
-from ..guard.errors import Where, requested_bytes, where_of, where_of_text
+from ..guard.errors import requested_bytes, where_of, where_of_text
 from ..models.loaded import LoadedModel
 
 
@@ -68,6 +69,7 @@ class FailedPrompt:
     class_type: str
     where: Where
     error: str  # its first line, with its type
+    row: Row | None  # what is known of such errors
     asked_bytes: int | None
     held: tuple[ModelOnDevice, ...]
     finished: frozenset[str]
@@ -122,6 +124,13 @@ def failure_of(
     )
 
 
+def row_of_entry(entry: Mapping[str, Any]) -> Row | None:
+    """Return what is known of the error in which a prompt of ComfyUI's history ended."""
+    messages = {name: data for name, data in (entry.get("status") or {}).get("messages") or []}
+    error = messages.get("execution_error") or {}
+    return row_of(str(error.get("exception_type")), str(error.get("exception_message")))
+
+
 def _raised(error: Mapping[str, Any], heard: Heard | None) -> dict[str, Any] | None:
     """Return the facts of a node's error; None where it was not memory."""
     kind, text = str(error.get("exception_type")), str(error.get("exception_message"))
@@ -135,7 +144,8 @@ def _raised(error: Mapping[str, Any], heard: Heard | None) -> dict[str, Any] | N
         kind, text = heard.kind, heard.text
     return {
         "node_id": node_id, "class_type": str(error.get("node_type")), "where": where,
-        "error": _first_line(kind, text), "asked_bytes": requested_bytes(text),
+        "error": _first_line(kind, text), "row": row_of(kind, text),
+        "asked_bytes": requested_bytes(text),
         "held": () if heard is None else heard.held,
     }
 

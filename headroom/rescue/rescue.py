@@ -15,7 +15,7 @@ from ..guard.errors import out_of_memory_behind
 from ..measure.journal import Entry, OomAttempt, executing_node
 from ..models.loaded import LoadedModel
 from . import words
-from .failed_prompt import FailedPrompt, Heard, failure_of
+from .failed_prompt import FailedPrompt, Heard, failure_of, row_of_entry
 from .kept import Book, Kept, Running
 from .plan import Host, Plan, plan_of
 from .settings import own_part, rescue_of
@@ -219,7 +219,8 @@ class Rescue:
             return self._book.keep(Kept(failure, words.what_failed(failure)))
         if entry is None and not self._host.is_known(prompt_id):
             raise NotKnown(words.is_unknown(prompt_id))
-        raise Refused(words.ended_otherwise(prompt_id))
+        row = None if entry is None else row_of_entry(entry)
+        raise Refused(words.ended_otherwise(prompt_id, row))
 
     # ---------------------------------------------------- telling
 

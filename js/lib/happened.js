@@ -47,6 +47,12 @@ export function gaveUpLine(entry, node, t) {
   return h("li.headroom-oom.headroom-gave-up", {}, t("{node} gave up: {text}", { node, text }));
 }
 
+/** The message for an error that no rerun can help: what it means, and what helps. */
+export function errorMessage({ means }, t) {
+  const what = [means.what, ...means.do].map(({ said, text }) => t.said(said, text));
+  return { severity: "info", summary: t("What this error means, and what helps"), detail: what.join("\n• ") };
+}
+
 /**
  * The message for what the server tells of an out-of-memory error: at once when the call is about
  * to be tried again (`recovered` null), and when that has helped. null: nothing to say, since

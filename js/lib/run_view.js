@@ -101,6 +101,7 @@ export function runDetails(run, advice, { t, width, actions }) {
     timeline(run, width, t, actions.pickNode),
     rescueEntry(run, t, actions.rescue),
     happened([...oom, ...gaveUp], t("Out of memory")),
+    happened((run.slower ?? []).map((one) => h("li.headroom-action", {}, t.said(one.said, one.text))), t("Slower than before")),
     adviceView(run, advice, { t, actions }),
   ].filter((part) => part !== null);
 }

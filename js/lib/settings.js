@@ -48,6 +48,15 @@ export function settings(onBadges) {
       defaultValue: 0,
     },
     {
+      id: "Headroom.Server.NoProgressSeconds",
+      category: ["Headroom", "Server", "NoProgressSeconds"],
+      name: "Say so when a prompt does not come on for so many seconds (0: never)",
+      tooltip: "In the panel, and as 503 of GET /headroom/ready. Counts from your next prompt on. HEADROOM_NO_PROGRESS_SECONDS in the server's environment wins.",
+      type: "number",
+      attrs: { min: 0, max: 604800, step: 1 },
+      defaultValue: 0,
+    },
+    {
       id: OFF,
       category: ["Headroom", "Server", "Off"],
       name: "Only the nodes: no panel, badges, records and reruns",

@@ -17,7 +17,7 @@ PACK = [ROOT / "__init__.py", *ROOT.glob("nodes/*.py"), *ROOT.glob("headroom/**/
 OURS = {"headroom", "nodes", "tools", "lab", "benchmarks", "tests", "farm"}
 # In the order in which they may import each other: what stands further down the list.
 FLOORS = ("__main__", "cli", "cluster progress", "driver worker", "ledger verdict seat",
-          "placement comfy process outputs", "needs prompts servers", "keys", "words counts")
+          "placement comfy process outputs errors", "needs prompts servers", "keys", "words counts")
 
 
 def imports(path):

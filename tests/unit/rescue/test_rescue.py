@@ -73,7 +73,10 @@ def test_what_is_told_has_templates_and_values_for_pages_in_other_languages(benc
     bench.begin(new_id, prompt)
     assert bench.rescue.about_first_run().values["failed"].template == first
     bench.end(failed="3")
-    twice = bench.host.events[-1][1]["failure"]["said"]
+    failure = bench.host.events[-1][1]["failure"]
+    twice, helps = failure["said"]["values"]
+    assert helps["template"] == "What helps: {do}."
+    assert "OOM Guard" not in failure["text"].partition("What helps")[2]  # which it had
     assert [twice["values"][name]["template"] for name in ("now", "before")] == [first] * 2
 
 
