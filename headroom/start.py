@@ -5,8 +5,9 @@ Turned off (HEADROOM_OFF=1, or its setting) nothing runs beside them, and our ro
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from .advise.advisor import Advisor, use_advisor
 from .api.gate import Gate
@@ -20,6 +21,7 @@ from .record.highest import HeldPeaks
 from .record.probe import Probe
 from .record.recorder import Recorder, current_recorder, use_recorder
 from .record.run import Run
+from .rescue.kept_queue import KeptQueue, NothingKept, kept_queue
 from .rescue.lookout import Lookout, no_lookout
 
 log = logging.getLogger("headroom")
@@ -57,8 +59,8 @@ def _start() -> None:
 
     if not host_server.has_server():
         return
-    off = turned_off()
-    if off or (off is None and host_server.settings_of_the_only_user().get(OFF_SETTING) is True):
+    off, settings = turned_off(), host_server.settings_of_the_only_user()
+    if off or (off is None and settings.get(OFF_SETTING) is True):
         log.info("[Headroom] turned off: the nodes, and nothing else")
         return
     from .api.gauges import gauges
@@ -71,6 +73,7 @@ def _start() -> None:
     rescue, error_is_handled, prompt_has_ended, prompt_of = _lookout()
     idle = Idle()
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue)
+    kept = _kept_queue(settings)
     peaks = HeldPeaks()
     metrics = Metrics(partial(gauges, host_server.queue_lengths), rescue.facts)
 
@@ -78,11 +81,17 @@ def _start() -> None:
         gate.wait_for_action()
         ram.before_prompt()
         rescue.prompt_begins()
+        kept.changed()
 
     def prompt_is_over(prompt_id: str) -> None:
         idle.something_happens()
         ram.something_happens()
         rescue.prompt_is_over(prompt_id)
+        kept.changed()
+
+    def history_is_written() -> None:
+        prompt_has_ended()
+        kept.changed()
 
     def run_is_over(run: Run) -> None:
         peaks.run_is_over(run)
@@ -95,8 +104,8 @@ def _start() -> None:
     )
     advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts)
     routes = Routes(recorder, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
-                    advisor.more_of, peaks)
-    attach = _listen(recorder, host_server.is_running, error_is_handled, prompt_has_ended)
+                    advisor.more_of, peaks, kept)
+    attach = _listen(recorder, host_server.is_running, error_is_handled, history_is_written)
 
     def prompt_is_posted() -> None:
         if not host_server.prompts_waiting():
@@ -111,6 +120,8 @@ def _start() -> None:
     ram.start()
     recorder.start()
     left_out.listen()
+    host_server.after_each_post(kept.changed)
+    host_server.when_about_to_listen(kept.start)
     host_server.when_about_to_listen(garbage.settle)
     use_advisor(advisor)
     use_recorder(recorder)
@@ -124,6 +135,16 @@ def _lookout() -> Lookout:
     from .rescue.attach import look_after_prompts
 
     return look_after_prompts()
+
+
+def _kept_queue(settings: Mapping[str, Any]) -> KeptQueue | NothingKept:
+    """Return the queue of this server, kept in a file; kept nowhere where ComfyUI is too different.
+    """
+    if lost := features.lost("rerun"):
+        return NothingKept(lost)
+    from .host import files, queue
+
+    return kept_queue(queue, files.own_folder() / "queue", settings)
 
 
 def _listen(

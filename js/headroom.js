@@ -8,6 +8,7 @@ import { createFrontend } from "./lib/frontend.js";
 import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
 import { oomMessage } from "./lib/happened.js";
 import { createHttp, finishedRun, messageOf, reasonText } from "./lib/http.js";
+import { createLeftQueue } from "./lib/left_queue.js";
 import { createPanel } from "./lib/panel.js";
 import { saveReport } from "./lib/bug_report.js";
 import { createRescue } from "./lib/rescue.js";
@@ -38,6 +39,7 @@ function notify(severity, summary, detail) {
 }
 
 const rescue = createRescue({ http, words, notify });
+const leftQueue = createLeftQueue({ http, words, notify });
 
 const panel = createPanel({
   http,
@@ -171,6 +173,7 @@ function onOom({ detail }) {
 function onLanguage() {
   panel.draw();
   rescue.draw();
+  leftQueue.draw();
   badges.update();
 }
 
@@ -219,6 +222,7 @@ app.registerExtension({
     for (const end of ENDS) api.addEventListener(end, onEnd);
     api.addEventListener("headroom.oom", onOom);
     rescue.setup();
+    leftQueue.setup();
     api.addEventListener("headroom.rescue", rescue.onEvent);
     frontend.onLanguage(onLanguage);
   },

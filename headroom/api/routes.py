@@ -33,6 +33,7 @@ from .requests import (
     nothing_asked,
     offload_request,
     purge_request,
+    queue_request,
     rescue_request,
     reserve_request,
     runs_asked,
@@ -49,6 +50,16 @@ class Page(Protocol):
     def page(self, catch_up: Callable[[], None]) -> tuple[bytes, str]: ...
 
 
+class LeftQueues(Protocol):
+    """The prompts that dead servers left."""
+
+    def left(self) -> dict[str, Any]: ...
+
+    def queue_again(self) -> dict[str, Any]: ...
+
+    def discard(self) -> dict[str, Any]: ...
+
+
 class Routes:
     """The handlers of our routes.
 
@@ -61,7 +72,7 @@ class Routes:
         self, recorder: Recorder, gate: Gate, queue_lengths: Callable[[], tuple[int, int]],
         rescue: Callable[[str], Any], metrics: Page,
         advice: Callable[[str, float | None], list[dict[str, Any]]],
-        more_of: Callable[[str], dict[str, Any]], peaks: HeldPeaks,
+        more_of: Callable[[str], dict[str, Any]], peaks: HeldPeaks, queues: LeftQueues,
     ) -> None:
         self._recorder = recorder
         self._gate = gate
@@ -71,6 +82,7 @@ class Routes:
         self._advice = advice
         self._more_of = more_of
         self._peaks = peaks
+        self._queues = queues
         # Threads of our own: a driver that hangs must not take those that ComfyUI serves with.
         self._readers = ThreadPoolExecutor(READERS, "headroom answer")
 
@@ -84,11 +96,13 @@ class Routes:
             ("GET", "/headroom/ready", self.ready),
             ("GET", "/headroom/metrics", self.metrics),
             ("GET", "/headroom/bug-report", self.bug_report),
+            ("GET", "/headroom/queue", self.queue),
             ("POST", "/headroom/purge", self.purge),
             ("POST", "/headroom/offload", self.offload),
             ("POST", "/headroom/rescue", self.rescue),
             ("POST", "/headroom/reserve", self.reserve),
             ("POST", "/headroom/peaks", self.peaks),
+            ("POST", "/headroom/queue", self.decide),
         ]
 
     async def memory(self, request: web.Request) -> web.Response:
@@ -113,6 +127,9 @@ class Routes:
     async def bug_report(self, request: web.Request) -> web.Response:
         return await self._read(self._bug_report)
 
+    async def queue(self, request: web.Request) -> web.Response:
+        return await self._read(lambda: as_json(self._queues.left()))
+
     async def purge(self, request: web.Request) -> web.Response:
         return await answered(self._act(request, purge_request, _purge))
 
@@ -127,6 +144,9 @@ class Routes:
 
     async def peaks(self, request: web.Request) -> web.Response:
         return await answered(self._forget_peaks(request))
+
+    async def decide(self, request: web.Request) -> web.Response:
+        return await answered(self._decided(request))
 
     # ---------------------------------------------------- where the work is done
 
@@ -147,6 +167,11 @@ class Routes:
     async def _rescued(self, request: web.Request) -> Answer:
         asked = rescue_request(await body_of(request))
         return await self._in_thread(lambda: as_json(self._rescue(asked)))
+
+    async def _decided(self, request: web.Request) -> Answer:
+        asked = queue_request(await body_of(request))
+        do = self._queues.discard if asked == "discard" else self._queues.queue_again
+        return await self._in_thread(lambda: as_json(do()))
 
     async def _reserved(self, request: web.Request) -> Answer:
         asked = reserve_request(await body_of(request))

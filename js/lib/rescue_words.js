@@ -10,6 +10,11 @@ export const RESCUE_WORDS = {
     rescueTwice: "Out of memory in the second try as well",
     rescueComma: ", ",
     rescueSecond: "Second try of a run that had run out of memory.",
+    leftTitle: "ComfyUI ended before its queue was done",
+    leftAgain: "Queue them again",
+    leftDiscard: "Discard",
+    leftQueued: "{count} queued again.",
+    leftRefused: "Prompt {id} is not queued again: ComfyUI says {error}",
   },
   zh: {
     rescueTitle: "内存不足",
@@ -20,5 +25,10 @@ export const RESCUE_WORDS = {
     rescueTwice: "第二次运行同样内存不足",
     rescueComma: "、",
     rescueSecond: "这是内存不足之后的第二次运行。",
+    leftTitle: "ComfyUI 在队列完成前已结束",
+    leftAgain: "重新排队",
+    leftDiscard: "丢弃",
+    leftQueued: "已重新排队 {count} 个任务。",
+    leftRefused: "任务 {id} 没有重新排队：ComfyUI 的答复是 {error}",
   },
 };

@@ -3,6 +3,19 @@ import { SAID_OOM_ZH } from "./said_oom_words.js";
 
 export const SAID_ZH = {
   ...SAID_OOM_ZH,
+  // The queue that a server left which ended.
+  queue_left_ran: "服务器在运行任务 {prompt_id} 的 {title} #{node_id} 时结束，当时它占用内存 {rss_mib}，剩余 {free_mib}。",
+  queue_left_between: "服务器在运行任务 {prompt_id} 时结束，当时它占用内存 {rss_mib}，剩余 {free_mib}。",
+  queue_left_began: "服务器在运行任务 {prompt_id} 时结束。",
+  queue_left_grew: "最后几分钟内，其内存在 {title} #{node_id} 中增长最多：{grew_mib}。",
+  queue_left_waiting_one: "1 个任务尚未运行。",
+  queue_left_waiting: "{count} 个任务尚未运行。",
+  queue_left_nothing: "没有服务器留下未运行的任务，或已有人作出决定。",
+  queue_left_refused: "任务 {prompt_id} 没有重新排队：ComfyUI 的答复是 {why}",
+  queue_left_twice: "服务器结束时运行的任务之前已因此重新运行过一次：不会再自动排队。",
+  queue_not_json: "任务 {prompt_id} 无法保存到文件：{error}",
+  queue_damaged: "保存的队列 {name} 无法读取（{error}）：现名为 {aside}，位于 {folder}",
+  queue_not_kept: "队列没有保存到文件，因为出错：{error}",
   // Reports.
   freed: "释放了 {freed_mib} 显存",
   freed_nothing: "释放了 0 MiB 显存：没有已加载或缓存的内容",
@@ -36,7 +49,7 @@ export const SAID_ZH = {
   lost_files: "条件不会保存到磁盘，也没有建议",
   lost_server: "没有面板，也没有 HTTP 接口",
   lost_record: "不记录运行及其峰值",
-  lost_rerun: "内存不足的任务不会再次运行，也没有建议",
+  lost_rerun: "内存不足的任务不会再次运行，队列不保存到文件，也没有建议",
   no_node_cache: "节点缓存：在 ComfyUI 之外没有",
   node_cache_reset: "节点缓存：这个任务之后 ComfyUI 会忘掉所有缓存的输出，下次运行从加载器开始",
   ram_no_call: "内存：此系统没有安全的归还方式；已运行 Python 自身的回收",

@@ -1,5 +1,6 @@
 // The settings of the pack, as data: ids are frozen, texts are translated in locales/.
 
+import { keepQueueSetting } from "./left_queue.js";
 import { rescueSettings } from "./rescue.js";
 
 export const SHOW_BADGES = "Headroom.Badges.Show";
@@ -47,6 +48,7 @@ export function settings(onBadges) {
       attrs: { min: 0, max: 10080, step: 1 },
       defaultValue: 0,
     },
+    keepQueueSetting,
     {
       id: OFF,
       category: ["Headroom", "Server", "Off"],
