@@ -66,13 +66,14 @@ def _start() -> None:
     from .api.gauges import gauges
     from .api.idle import Idle, IdleRelease
     from .api.metrics import Metrics
-    from .api.ram_watch import RamWatch
+    from .api.ram_watch import RamWatch, wanted_bytes
     from .api.routes import Routes
 
     gate = Gate(host_server.prompts_waiting, host_server.worker_listens)
     rescue, error_is_handled, prompt_has_ended, prompt_of = _lookout()
     idle = Idle()
-    ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue)
+    ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue,
+                   wanted_bytes(os.environ, settings))
     kept = _kept_queue(settings)
     peaks = HeldPeaks()
     metrics = Metrics(partial(gauges, host_server.queue_lengths), rescue.facts)
@@ -85,7 +86,7 @@ def _start() -> None:
 
     def prompt_is_over(prompt_id: str) -> None:
         idle.something_happens()
-        ram.something_happens()
+        ram.prompt_is_over()
         rescue.prompt_is_over(prompt_id)
         kept.changed()
 
@@ -101,6 +102,7 @@ def _start() -> None:
         Probe(held=HeldModels()), host_server.outcome_of,
         announce=lambda data: host_server.send_event("headroom.oom", data),
         before_prompt=before_prompt, prompt_is_over=prompt_is_over, run_is_over=run_is_over,
+        before_node=ram.before_node,
     )
     advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts)
     routes = Routes(recorder, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,

@@ -50,6 +50,14 @@ export function settings(onBadges) {
     },
     keepQueueSetting,
     {
+      id: "Headroom.Server.KeepRamFree",
+      category: ["Headroom", "Server", "KeepRamFree"],
+      name: "Make room in RAM before it runs out",
+      tooltip: "Below 2 % of RAM, or 1 GiB. Acts when ComfyUI starts. HEADROOM_RAM_FREE_MIB in the server's environment wins.",
+      type: "boolean",
+      defaultValue: true,
+    },
+    {
       id: OFF,
       category: ["Headroom", "Server", "Off"],
       name: "Only the nodes: no panel, badges, records and reruns",
