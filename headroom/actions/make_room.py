@@ -8,7 +8,6 @@ from ..base.device import MIB
 from ..base.ram import ram_room_bytes, trim_heap
 from ..base.said import Said, said
 from ..host.adapter import current_host
-from ..measure.report import mib_text
 
 
 class Step(NamedTuple):
@@ -58,15 +57,12 @@ def trim_step(gained_bytes: int) -> Step:
 
 
 def _told(action: str, gained_bytes: int) -> Said:
-    gained, values = mib_text(gained_bytes), {"gained_mib": gained_bytes / MIB}
+    values = {"gained_mib": gained_bytes / MIB}
     if action == "ram cache":
-        return said("ram_step_cache", (
-            f"RAM was short: ComfyUI's cache gave up results of other workflows, {gained} more are "
-            "left"), **values)
+        return said("RAM was short: ComfyUI's cache gave up results of other workflows, "
+                    "{gained_mib} more are left", **values)
     if action == "ram pins":
-        return said("ram_step_pins", (
-            f"RAM was short: pinned memory that nothing used was let go of, {gained} more are left"
-        ), **values)
-    return said("ram_step_heap", (
-        f"RAM was short: unused heap pages went back to the system, {gained} more are left"
-    ), **values)
+        return said("RAM was short: pinned memory that nothing used was let go of, {gained_mib} "
+                    "more are left", **values)
+    return said("RAM was short: unused heap pages went back to the system, {gained_mib} more are "
+                "left", **values)

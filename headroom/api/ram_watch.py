@@ -11,7 +11,7 @@ import torch
 
 from ..actions.make_room import Step, make_room, trim_step, trimmed
 from ..actions.spare_ram import IsUsed, Spared, spare_ram
-from ..base.device import MIB
+from ..base.device import MIB, mib_text
 from ..base.environment import count_of
 from ..base.graph import Graph
 from ..base.ram import ram_room_bytes, ram_total_bytes
@@ -19,7 +19,6 @@ from ..base.refusals import Refused
 from ..base.said import said
 from ..host.adapter import current_host, host_registry
 from ..measure.journal import Action, note
-from ..measure.report import mib_text
 from .gate import Gate
 
 log = logging.getLogger("headroom")
@@ -154,10 +153,8 @@ class RamWatch:
         if spared.count or not self._said:
             log.warning("[Headroom] %s", self._told(before, spared))
         if spared.count:
-            text = said("ram_step_models", (
-                f"RAM was short: {spared.count} idle models went to disk, with "
-                f"{mib_text(spared.moved_bytes)} of weights"
-            ), count=spared.count, moved_mib=spared.moved_bytes / MIB)
+            text = said("RAM was short: {count} idle models went to disk, with {moved_mib} of "
+                        "weights", count=spared.count, moved_mib=spared.moved_bytes / MIB)
             note(Action(*self._at, "ram models", None, text))
         self._tried = self._said = not spared.count and not steps
 

@@ -17,10 +17,10 @@ from ..base.device import in_mib
 from ..base.environment import word_of
 from ..base.ram import ram_room_bytes
 from ..base.refusals import Refused
-from ..base.said import Said, said, said_json
+from ..base.said import Said, said_json
 from ..measure.snapshot import rss_bytes
 from ..record.ticker import Ticker
-from .left_words import no_more_left, not_queued, ran_twice, sentence_about
+from .left_words import no_more_left, sentence_about
 from .queue_file import KeptPrompt, LeftQueue, QueueFile, Sample, left_queues, new_file
 from .settings import own_part
 
@@ -123,9 +123,7 @@ class KeptQueue:
         file, self._file = self._file, None
         if file is not None:
             file.close()
-        log.warning("[Headroom] %s", said(
-            "queue_not_kept", f"the queue is not kept in a file, because that failed: {error}",
-            error=str(error)))
+        log.warning("[Headroom] the queue is not kept in a file, because that failed: %s", error)
 
     # ---------------------------------------------------- asked
 
@@ -175,7 +173,10 @@ class KeptQueue:
             again = [one for one in prompts if not (one.was_running and _ran_before(one))]
             self._queue(again)
         if len(again) < len(prompts):
-            log.warning("[Headroom] %s", ran_twice())
+            log.warning(
+                "[Headroom] the prompt that ran when the server ended had run so once before: it "
+                "is not queued again by itself"
+            )
 
     # ---------------------------------------------------- the work
 
@@ -192,7 +193,7 @@ class KeptQueue:
                 outputs = self._host.validated(one.prompt_id, one.prompt, one.outputs)
             except ValueError as error:
                 refused.append({"prompt_id": one.prompt_id, "error": str(error)})
-                log.warning("[Headroom] %s", not_queued(one.prompt_id, str(error)))
+                log.warning("[Headroom] prompt %s is not queued again: %s", one.prompt_id, error)
                 continue
             items.append((one.prompt_id, one.prompt, _extra_data(one), outputs))
         self._host.put_before_all(items)

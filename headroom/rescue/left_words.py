@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from ..base.device import MIB
 from ..base.graph import title_given
 from ..base.said import Said, joined, said
-from ..measure.report import mib_text
 from .queue_file import KeptPrompt, Sample
 
 
@@ -17,27 +16,23 @@ def sentence_about(ran: KeptPrompt | None, samples: Sequence[Sample], waiting: i
         if (growth := _growth(ran, samples)) is not None:
             parts.append(growth)
     if waiting == 1:
-        parts.append(said("queue_left_waiting_one", "1 prompt had not run."))
+        parts.append(said("1 prompt had not run."))
     elif waiting or not parts:
-        parts.append(said("queue_left_waiting", f"{waiting} prompts had not run.", count=waiting))
+        parts.append(said("{count} prompts had not run.", count=waiting))
     return joined(" ", parts)
 
 
 def _what_ran(ran: KeptPrompt, samples: Sequence[Sample]) -> Said:
     if not samples:
-        return said("queue_left_began", f"The server ended while prompt {ran.prompt_id} ran.",
-                    prompt_id=ran.prompt_id)
+        return said("The server ended while prompt {prompt_id} ran.", prompt_id=ran.prompt_id)
     last = samples[-1]
-    rss, room = mib_text(last.rss_bytes), mib_text(last.room_bytes)
     memory = {"rss_mib": last.rss_bytes / MIB, "free_mib": last.room_bytes / MIB}
     if last.node_id is None:
-        text = (f"The server ended while prompt {ran.prompt_id} ran, with {rss} of RAM in use by "
-                f"it and {room} left.")
-        return said("queue_left_between", text, prompt_id=ran.prompt_id, **memory)
-    title, node_id = title_of(ran, last.node_id), last.node_id
-    text = (f"The server ended while {title} (node {node_id}) of prompt {ran.prompt_id} ran, with "
-            f"{rss} of RAM in use by it and {room} left.")
-    return said("queue_left_ran", text, title=title, node_id=node_id, prompt_id=ran.prompt_id,
+        return said("The server ended while prompt {prompt_id} ran, with {rss_mib} of RAM in use "
+                    "by it and {free_mib} left.", prompt_id=ran.prompt_id, **memory)
+    return said("The server ended while {title} (node {node_id}) of prompt {prompt_id} ran, with "
+                "{rss_mib} of RAM in use by it and {free_mib} left.",
+                title=title_of(ran, last.node_id), node_id=last.node_id, prompt_id=ran.prompt_id,
                 **memory)
 
 
@@ -51,9 +46,8 @@ def _growth(ran: KeptPrompt, samples: Sequence[Sample]) -> Said | None:
     node_id = max(grown, key=lambda one: grown[one], default=None)
     if node_id is None or grown[node_id] < MIB:
         return None
-    title, amount = title_of(ran, node_id), grown[node_id]
-    text = f"In its last minutes its RAM grew most in {title} (node {node_id}): {mib_text(amount)}."
-    return said("queue_left_grew", text, title=title, node_id=node_id, grew_mib=amount / MIB)
+    return said("In its last minutes its RAM grew most in {title} (node {node_id}): {grew_mib}.",
+                title=title_of(ran, node_id), node_id=node_id, grew_mib=grown[node_id] / MIB)
 
 
 def title_of(ran: KeptPrompt, node_id: str) -> str:
@@ -64,18 +58,5 @@ def title_of(ran: KeptPrompt, node_id: str) -> str:
 
 def no_more_left() -> Said:
     """Return that there is nothing to queue again."""
-    return said("queue_left_nothing", (
-        "No server left prompts that had not run, or somebody has decided about them already."))
-
-
-def not_queued(prompt_id: str, why: str) -> Said:
-    """Return that ComfyUI refuses a prompt that was to be queued again."""
-    return said("queue_left_refused", f"Prompt {prompt_id} is not queued again: ComfyUI says {why}",
-                prompt_id=prompt_id, why=why)
-
-
-def ran_twice() -> Said:
-    """Return why a prompt is not queued again by itself."""
-    return said("queue_left_twice", (
-        "The prompt that ran when the server ended had run so once before: it is not queued again "
-        "by itself."))
+    return said("No server left prompts that had not run, or somebody has decided about them "
+                "already.")

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..base.said import said
-
 log = logging.getLogger("headroom")
 
 ENDING, DAMAGED = ".sqlite", ".damaged"
@@ -92,9 +90,7 @@ class QueueFile:
         try:
             content = json.dumps(list(item[2:5]))
         except (TypeError, ValueError, RecursionError) as error:
-            log.warning("[Headroom] %s", said(
-                "queue_not_json", f"prompt {prompt_id} cannot be kept in a file: {error}",
-                prompt_id=prompt_id, error=str(error)))
+            log.warning("[Headroom] prompt %s cannot be kept in a file: %s", prompt_id, error)
             return
         self._base.execute("INSERT OR REPLACE INTO prompt VALUES (?, ?, ?, ?)",
                            (prompt_id, float(item[0]), is_running, content))
@@ -196,10 +192,8 @@ def _is_held(error: Exception) -> bool:
 
 def _set_aside(path: Path, error: Exception) -> None:
     aside = path.with_suffix(DAMAGED)
-    log.warning("[Headroom] %s", said(
-        "queue_damaged", f"the kept queue {path.name} cannot be read ({error}): it is now "
-        f"{aside.name}, in {path.parent}", name=path.name, error=str(error), aside=aside.name,
-        folder=str(path.parent)))
+    log.warning("[Headroom] the kept queue %s cannot be read (%s): it is now %s, in %s",
+                path.name, error, aside.name, path.parent)
     try:
         os.replace(path, aside)
     except OSError as failed:

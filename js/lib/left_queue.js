@@ -1,8 +1,6 @@
 // The prompts of a server that ended before they had run: what the page says of them at its start.
 import { h, redraw } from "./dom.js";
 import { reasonText } from "./http.js";
-import { saidText } from "./said.js";
-import { fill } from "./words.js";
 
 export const keepQueueSetting = {
   id: "Headroom.Server.KeepQueue",
@@ -13,18 +11,21 @@ export const keepQueueSetting = {
   defaultValue: true,
 };
 
+/** @param {Say} t */
+const title = (t) => t("ComfyUI ended before its queue was done");
+
 /** Shows what was left, with its two buttons, until somebody has decided. */
 export function createLeftQueue({ http, words, notify }) {
   let found = null;
   const box = h("div.headroom-toast.headroom-left", { role: "alert", hidden: true });
 
   function draw() {
-    const texts = words();
+    const t = words();
     box.hidden = !found?.prompts.length;
     redraw(box, () => (box.hidden ? [] : [
-      h("b", {}, texts.leftTitle),
-      h("p", {}, saidText(found.said, found.text, texts)),
-      h("div.headroom-line", {}, button("queue again", texts.leftAgain), button("discard", texts.leftDiscard)),
+      h("b", {}, title(t)),
+      h("p", {}, t.said(found.said, found.text)),
+      h("div.headroom-line", {}, button("queue again", t("Queue them again")), button("discard", t("Discard"))),
     ]));
   }
 
@@ -35,14 +36,16 @@ export function createLeftQueue({ http, words, notify }) {
   }
 
   async function decide(action) {
-    const texts = words();
+    const t = words();
     for (const pressed of box.querySelectorAll("button")) pressed.disabled = true;
     try {
       const { queued, refused = [] } = await http.decideQueue(action);
-      if (queued) notify("success", texts.leftTitle, fill(texts.leftQueued, { count: queued.length }));
-      for (const { prompt_id: id, error } of refused) notify("warn", texts.leftTitle, fill(texts.leftRefused, { id, error }));
+      if (queued) notify("success", title(t), t("{count} queued again.", { count: queued.length }));
+      for (const { prompt_id: id, error } of refused) {
+        notify("warn", title(t), t("Prompt {id} is not queued again: ComfyUI says {error}", { id, error }));
+      }
     } catch (error) {
-      notify("warn", texts.leftTitle, reasonText(error, texts));
+      notify("warn", title(t), reasonText(error, t));
     }
     await look();
   }
