@@ -11,8 +11,10 @@ from typing import Any
 
 from .advise.advisor import Advisor, use_advisor
 from .api.gate import Gate
+from .api.ram_stop import Node, RamStop
 from .base import garbage
 from .base.environment import word_of
+from .base.graph import Prompt
 from .guard import left_out
 from .host import features
 from .host.adapter import host_registry, is_in_comfyui
@@ -73,7 +75,7 @@ def _start() -> None:
     rescue, error_is_handled, prompt_has_ended, prompt_of = _lookout()
     idle = Idle()
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue,
-                   wanted_bytes(os.environ, settings))
+                   wanted_bytes(os.environ, settings), _ram_stop(prompt_of))
     kept = _kept_queue(settings)
     peaks = HeldPeaks()
     metrics = Metrics(partial(gauges, host_server.queue_lengths), rescue.facts)
@@ -147,6 +149,16 @@ def _kept_queue(settings: Mapping[str, Any]) -> KeptQueue | NothingKept:
     from .host import files, queue
 
     return kept_queue(queue, files.own_folder() / "queue", settings)
+
+
+def _ram_stop(prompt_of: Callable[[str], Prompt | None]) -> Callable[[Node], bool]:
+    """Return what interrupts a prompt before RAM runs out; nothing where ComfyUI is too different.
+    """
+    if features.lost("rerun"):
+        return lambda _: False
+    from .host import flags, queue, server
+
+    return RamStop(queue.interrupt, prompt_of, flags.unset_flags, server.send_event).stop
 
 
 def _listen(

@@ -171,6 +171,12 @@ function onOom({ detail }) {
   if (message) notify(message.severity, message.summary, message.detail);
 }
 
+/** A prompt was stopped before RAM ran out. */
+function onRam({ detail: { text, said } }) {
+  const t = words();
+  notify("error", t("Stopped before RAM ran out"), t.said(said, text));
+}
+
 /** The user has chosen another language. */
 function onLanguage() {
   panel.draw();
@@ -224,6 +230,7 @@ app.registerExtension({
     });
     for (const end of ENDS) api.addEventListener(end, onEnd);
     api.addEventListener("headroom.oom", onOom);
+    api.addEventListener("headroom.ram", onRam);
     rescue.setup();
     leftQueue.setup();
     api.addEventListener("headroom.rescue", rescue.onEvent);

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..base.said import said
 from ..host.adapter import current_host, host_registry
 from ..measure.journal import Action, note
 from .gate import Gate
+from .ram_stop import Node, RamFall
 
 log = logging.getLogger("headroom")
 
@@ -44,17 +46,22 @@ class RamWatch:
 
     `prompts()` are those that run and wait, in API format. Models go to disk in the thread that
     runs prompts, before one begins and between two nodes, else through the gate, as HTTP would. In
-    the middle of a node only unused heap pages go.
+    the middle of a node only unused heap pages go; where RAM keeps falling, `stop` interrupts the
+    prompt.
     """
 
     def __init__(
         self, gate: Gate, loop: asyncio.AbstractEventLoop | None,
         prompts: Callable[[], Sequence[Mapping[str, Any]]], wanted: int,
+        stop: Callable[[Node], bool] = lambda _: False,
     ) -> None:
         self._gate = gate
         self._loop = loop
         self._prompts = prompts
         self._wanted = wanted
+        self._stop = stop
+        self._stopped: str | None = None  # the prompt that was interrupted last
+        self._fall = RamFall()
         self._tried = False  # in vain, since something happened
         self._said = False  # that nothing can go, since there was enough
         self._amid = threading.Event()  # a prompt runs
@@ -105,6 +112,7 @@ class RamWatch:
 
     def look_amid(self) -> None:
         """Look while a node runs: unused heap pages go at once, all else before the next node."""
+        is_ending = self._fall.is_ending(time.monotonic(), ram_room_bytes())
         if not self._is_short():
             self._trimmed = self._is_due = False
             return
@@ -113,6 +121,10 @@ class RamWatch:
             if (gained := trimmed()) >= MIB:
                 self._note(trim_step(gained))
         self._is_due = not self._tried and self._is_short()
+        prompt_id, node_id = self._at
+        if is_ending and prompt_id is not None and node_id is not None:
+            if prompt_id != self._stopped and self._stop(Node(prompt_id, node_id)):
+                self._stopped = prompt_id
 
     def _wait(self) -> None:
         pause = threading.Event()

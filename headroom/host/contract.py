@@ -148,7 +148,9 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "nodes": ("NODE_CLASS_MAPPINGS", "NODE_DISPLAY_NAME_MAPPINGS"),
     },
     "rerun": {
-        "comfy.model_management": ("processing_interrupted()",),
+        "comfy.model_management": (
+            "processing_interrupted()", "interrupt_current_processing(_)",
+        ),
         "comfy.cli_args.args": ("?cache_none",),
         "comfy_execution.graph.DynamicPrompt": ("get_original_prompt()",),
         "execution": (

@@ -120,6 +120,16 @@ def _outcome(answer: Any) -> list[str]:
     raise QueueError(f"{error['message']}{details}"[:500])
 
 
+def interrupt(prompt_id: str) -> bool:
+    """Interrupt a prompt as ComfyUI's own route does; False where it does not run."""
+    with PromptServer.instance.prompt_queue.mutex:
+        item = running_item()
+        if item is None or str(item[1]) != prompt_id:
+            return False
+        mm.interrupt_current_processing(True)
+        return True
+
+
 def interrupt_is_asked() -> bool:
     """Return whether somebody asked for an interrupt that no node has noticed yet."""
     return bool(mm.processing_interrupted())

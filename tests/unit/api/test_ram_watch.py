@@ -98,6 +98,21 @@ def test_amid_a_node_the_heap_is_trimmed_once_and_the_rest_waits_for_the_next(
     assert spared["calls"] == 1  # nobody found it short since
 
 
+def test_a_prompt_is_stopped_once_when_ram_keeps_falling_below_what_is_to_stay_free(
+    monkeypatch, spared
+):
+    stops, clock = [], iter(range(100))
+    monkeypatch.setattr(watch_module.time, "monotonic", lambda: next(clock) / 4)
+    monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
+    found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], 1000 * MIB,
+                     lambda node: stops.append((node, spared["room"] // MIB)) or True)
+    found.before_node("p", "5")
+    for room in range(3000, 0, -250):
+        spared["room"] = room * MIB
+        found.look_amid()
+    assert stops == [(("p", "5"), 750)]
+
+
 def test_where_a_step_was_enough_no_model_goes(monkeypatch, spared):
     def enough(wanted):
         spared["room"] = GIB
