@@ -19,7 +19,7 @@ log = logging.getLogger("headroom")
 EVENT = "headroom.ram"
 HELPFUL = ("--disable-pinned-memory", "--cache-none", "--fast-disk")
 RATE_SECONDS = 1.0  # over which the fall is measured
-END_SECONDS = 2.0  # a fall that lasts so long would leave nothing
+END_SECONDS = 1.0  # a fall that lasts so long would leave nothing
 MODELS_NAMED = 3
 
 

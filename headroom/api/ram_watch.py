@@ -112,7 +112,9 @@ class RamWatch:
 
     def look_amid(self) -> None:
         """Look while a node runs: unused heap pages go at once, all else before the next node."""
-        is_ending = self._fall.is_ending(time.monotonic(), ram_room_bytes())
+        room = ram_room_bytes()
+        # In the upper half what is taken may be a model that is loaded, and then no more.
+        is_ending = self._fall.is_ending(time.monotonic(), room) and room < self._wanted / 2
         if not self._is_short():
             self._trimmed = self._is_due = False
             return

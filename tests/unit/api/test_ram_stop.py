@@ -10,8 +10,8 @@ from headroom.base.device import MIB
 from headroom.measure.journal import listen
 
 FALLS = [  # MiB that are left, each quarter of a second; what is left when the end is foreseen
-    ("a node that keeps taking 400 MiB a second", range(2000, 0, -100), 600),
-    ("a leak of 8 MiB a second near the end", range(40, 0, -2), 12),
+    ("a node that keeps taking 400 MiB a second", range(2000, 0, -100), 200),
+    ("a leak of 8 MiB a second near the end", range(40, 0, -2), 4),
     ("one large allocation", [4000, 4000, 300, 300, 300, 300], None),
     ("a fall that ends in time", [900, 850, 800, 790, 790, 800, 810], None),
     ("a slow leak far from the end", range(900, 700, -10), None),

@@ -110,7 +110,7 @@ def test_a_prompt_is_stopped_once_when_ram_keeps_falling_below_what_is_to_stay_f
     for room in range(3000, 0, -250):
         spared["room"] = room * MIB
         found.look_amid()
-    assert stops == [(("p", "5"), 750)]
+    assert stops == [(("p", "5"), 250)]
 
 
 def test_where_a_step_was_enough_no_model_goes(monkeypatch, spared):
