@@ -115,7 +115,7 @@ class RamWatch:
         room = ram_room_bytes()
         # In the upper half what is taken may be a model that is loaded, and then no more.
         is_ending = self._fall.is_ending(time.monotonic(), room) and room < self._wanted / 2
-        if not self._is_short():
+        if not self._is_short(room):
             self._trimmed = self._is_due = False
             return
         if not self._trimmed:
@@ -140,8 +140,10 @@ class RamWatch:
                 except RuntimeError:
                     return  # the server ends, and its loop has
 
-    def _is_short(self) -> bool:
-        is_short = bool(self._wanted) and ram_room_bytes() < self._wanted
+    def _is_short(self, room: int | None = None) -> bool:
+        """`room`: bytes that are left, where they were just read, which takes a millisecond."""
+        is_short = bool(self._wanted) and (
+            ram_room_bytes() if room is None else room) < self._wanted
         self._said = self._said and is_short
         return is_short
 
