@@ -34,6 +34,7 @@ from .requests import (
     nothing_asked,
     offload_request,
     purge_request,
+    queue_request,
     rescue_request,
     reserve_request,
     runs_asked,
@@ -50,6 +51,16 @@ class Page(Protocol):
     def page(self, catch_up: Callable[[], None]) -> tuple[bytes, str]: ...
 
 
+class LeftQueues(Protocol):
+    """The prompts that dead servers left."""
+
+    def left(self) -> dict[str, Any]: ...
+
+    def queue_again(self) -> dict[str, Any]: ...
+
+    def discard(self) -> dict[str, Any]: ...
+
+
 class Routes:
     """The handlers of our routes.
 
@@ -62,7 +73,7 @@ class Routes:
         self, recorder: Recorder, gate: Gate, queue_lengths: Callable[[], tuple[int, int]],
         rescue: Callable[[str], Any], metrics: Page,
         advice: Callable[[str, float | None], list[dict[str, Any]]],
-        more_of: Callable[[str], dict[str, Any]], peaks: HeldPeaks,
+        more_of: Callable[[str], dict[str, Any]], peaks: HeldPeaks, queues: LeftQueues,
         stuck: Callable[[], Said | None] = lambda: None,
     ) -> None:
         self._recorder = recorder
@@ -73,6 +84,7 @@ class Routes:
         self._advice = advice
         self._more_of = more_of
         self._peaks = peaks
+        self._queues = queues
         self._stuck = stuck
         self._foreign: tuple[list[int | None], list[dict[str, Any]]] = [], []  # with what was then
         # Threads of our own: a driver that hangs must not take those that ComfyUI serves with.
@@ -88,11 +100,13 @@ class Routes:
             ("GET", "/headroom/ready", self.ready),
             ("GET", "/headroom/metrics", self.metrics),
             ("GET", "/headroom/bug-report", self.bug_report),
+            ("GET", "/headroom/queue", self.queue),
             ("POST", "/headroom/purge", self.purge),
             ("POST", "/headroom/offload", self.offload),
             ("POST", "/headroom/rescue", self.rescue),
             ("POST", "/headroom/reserve", self.reserve),
             ("POST", "/headroom/peaks", self.peaks),
+            ("POST", "/headroom/queue", self.decide),
         ]
 
     async def memory(self, request: web.Request) -> web.Response:
@@ -117,6 +131,9 @@ class Routes:
     async def bug_report(self, request: web.Request) -> web.Response:
         return await self._read(self._bug_report)
 
+    async def queue(self, request: web.Request) -> web.Response:
+        return await self._read(lambda: as_json(self._queues.left()))
+
     async def purge(self, request: web.Request) -> web.Response:
         return await answered(self._act(request, purge_request, _purge))
 
@@ -131,6 +148,9 @@ class Routes:
 
     async def peaks(self, request: web.Request) -> web.Response:
         return await answered(self._forget_peaks(request))
+
+    async def decide(self, request: web.Request) -> web.Response:
+        return await answered(self._decided(request))
 
     # ---------------------------------------------------- where the work is done
 
@@ -151,6 +171,11 @@ class Routes:
     async def _rescued(self, request: web.Request) -> Answer:
         asked = rescue_request(await body_of(request))
         return await self._in_thread(lambda: as_json(self._rescue(asked)))
+
+    async def _decided(self, request: web.Request) -> Answer:
+        asked = queue_request(await body_of(request))
+        do = self._queues.discard if asked == "discard" else self._queues.queue_again
+        return await self._in_thread(lambda: as_json(do()))
 
     async def _reserved(self, request: web.Request) -> Answer:
         asked = reserve_request(await body_of(request))

@@ -20,7 +20,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy.model_management": (
             "current_loaded_models", "cleanup_models()", "free_memory(_, _, _)",
             "get_free_memory(_)", "get_torch_device()", "load_models_gpu(_)", "soft_empty_cache()",
-            "?get_all_torch_devices()", "?reset_cast_buffers()",
+            "?get_all_torch_devices()", "?reset_cast_buffers()", "?free_pins(_)",
         ),
         "comfy.model_management.LoadedModel": ("model", "device"),
         "comfy.model_patcher": ("ModelPatcher", "model_loaded_weight_memory"),
@@ -30,7 +30,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "?cached_patcher_init", "?is_dynamic()", "?partially_unload_ram(_)",
             "?_load_list(default_device=_)",
         ),
-        "?comfy.memory_management": ("aimdo_enabled",),
+        "?comfy.memory_management": ("aimdo_enabled", "?extra_ram_release(_)"),
         "comfy_execution.utils": ("get_executing_context()",),
         "comfy_execution.utils.ExecutionContext": ("prompt_id", "node_id", "list_index"),
         "execution.PromptQueue": ("set_flag(_, _)",),
@@ -152,7 +152,9 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "nodes": ("NODE_CLASS_MAPPINGS", "NODE_DISPLAY_NAME_MAPPINGS"),
     },
     "rerun": {
-        "comfy.model_management": ("processing_interrupted()",),
+        "comfy.model_management": (
+            "processing_interrupted()", "interrupt_current_processing(_)",
+        ),
         "comfy.cli_args.args": ("?cache_none",),
         "comfy_execution.graph.DynamicPrompt": ("get_original_prompt()",),
         "execution": (

@@ -58,6 +58,19 @@ def hold_free(between: Callable[[], AbstractAsyncContextManager[None]]) -> None:
     _add_middleware(hold)
 
 
+def after_each_post(call: Callable[[], None]) -> None:
+    """Call `call` in a thread after each POST, before it is answered: it may change the queue."""
+
+    async def tell(request: web.Request, handler: Handler) -> Any:
+        try:
+            return await handler(request)
+        finally:
+            if request.method == "POST":
+                await asyncio.get_running_loop().run_in_executor(None, call)
+
+    _add_middleware(tell)
+
+
 def on_queue_cleared(call: Callable[[], None]) -> None:
     """Call `call` when somebody empties the queue (POST /queue): ComfyUI keeps no trace of that."""
 

@@ -35,8 +35,9 @@ class Recorder:
 
     `outcome_of` tells how ComfyUI says a prompt ended, None while it does not know yet. `announce`
     sends what became of an out-of-memory error to the browsers. `before_prompt` may keep a prompt
-    waiting. `prompt_is_over(id)` is called in a thread of ours once a record is closed, and
-    `run_is_over(run)` once all that happened is entered into it; that one must be quick.
+    waiting, `before_node(prompt, node)` a node. `prompt_is_over(id)` is called in a thread of ours
+    once a record is closed, and `run_is_over(run)` once all that happened is entered into it; that
+    one must be quick.
     """
 
     def __init__(
@@ -47,12 +48,14 @@ class Recorder:
         before_prompt: Callable[[], None] = lambda: None,
         prompt_is_over: Callable[[str], None] = lambda _: None,
         run_is_over: Callable[[Run], None] = lambda _: None,
+        before_node: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
         self._probe = probe
         self._outcome_of = outcome_of
         self._announce = announce
         self._before_prompt = before_prompt
         self._prompt_is_over = prompt_is_over
+        self._before_node = before_node
         self._lock = threading.RLock()
         self._runs: dict[str, Run] = {}  # the newest ones, oldest first
         self._events = Events(run_is_over)
@@ -111,7 +114,11 @@ class Recorder:
         """Return what the executor calls when something has happened to a node."""
         at_node, append, reading = self._probe.at_node, self._events.append, self._events.reading
 
+        before_node = self._before_node if begins else None
+
         def told(node_id: str, _state: Any, prompt_id: str) -> None:
+            if before_node is not None:
+                before_node(prompt_id, node_id)
             with reading:
                 when = at_node(begins)
                 append((enter, node_id, prompt_id, when))

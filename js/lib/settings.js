@@ -1,5 +1,6 @@
 // The settings of the pack, as data: ids are frozen, texts are translated in locales/.
 
+import { keepQueueSetting } from "./left_queue.js";
 import { rescueSettings } from "./rescue.js";
 
 export const SHOW_BADGES = "Headroom.Badges.Show";
@@ -46,6 +47,15 @@ export function settings(onBadges) {
       type: "number",
       attrs: { min: 0, max: 10080, step: 1 },
       defaultValue: 0,
+    },
+    keepQueueSetting,
+    {
+      id: "Headroom.Server.KeepRamFree",
+      category: ["Headroom", "Server", "KeepRamFree"],
+      name: "Make room in RAM before it runs out",
+      tooltip: "Below 2 % of RAM, or 1 GiB. Acts when ComfyUI starts. HEADROOM_RAM_FREE_MIB in the server's environment wins.",
+      type: "boolean",
+      defaultValue: true,
     },
     {
       id: "Headroom.Server.NoProgressSeconds",
