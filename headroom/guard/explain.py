@@ -168,7 +168,12 @@ def _untried(call: Any, options: GuardOptions, recovery: Recovery) -> str:
 
 
 def _came_from(recovery: Recovery) -> str:
-    place = recovery.first.place
+    first = recovery.first
+    if not first.has_begun:
+        expected = first.requested_bytes or 0
+        text = f"ComfyUI did not begin: it expected to need {mib_text(expected)}."
+        return said("gave_up_not_begun", text, expected_mib=expected / MIB)
+    place = first.place
     return _sentence("gave_up_place", "It first ran out of memory in {place}.",
                      place=place) if place else ""
 

@@ -114,7 +114,9 @@ def images_words(plan: Plan, seen: int, unit: int = 1) -> list[str]:
     return words
 
 
-def why_whole(at_once: int, may_split: bool, may_tile: bool) -> list[str]:
+def why_whole(
+    at_once: int, may_split: bool, may_tile: bool, can_tile: bool = True
+) -> list[str]:
     """Return why there were neither fewer images at a time nor smaller tiles."""
     found = []
     if may_split:
@@ -122,6 +124,8 @@ def why_whole(at_once: int, may_split: bool, may_tile: bool) -> list[str]:
         found.append(step_and_why(said("step_images", "fewer images at a time"),
                                   said("why_images", text, count=max(at_once, 1))))
     if may_tile:
-        found.append(step_and_why(said("step_tiles", "smaller tiles"),
-                                  said("why_small", "it was no larger than the smallest tile")))
+        found.append(step_and_why(
+            said("step_tiles", "smaller tiles"),
+            said("why_small", "it was no larger than the smallest tile") if can_tile
+            else said("why_own_tiles", "its network tiles by itself, in sizes of its own")))
     return found

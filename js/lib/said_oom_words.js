@@ -32,6 +32,7 @@ export const SAID_OOM_ZH = {
   why_whole_batch: "{rows} 的批次无法正确拆分",
   why_images: "共 {count} 张图像",
   why_small: "不大于最小的分块",
+  why_own_tiles: "它的网络自行分块，大小由它自己决定",
   why_ram_ran_out: "用完的是内存",
   why_host_cannot: "此 ComfyUI 做不到",
   // With which words it gives up.
@@ -41,6 +42,7 @@ export const SAID_OOM_ZH = {
   gave_up_untried: "未尝试：{steps}。",
   gave_up_advice: "最可能有效的办法：{advice}。",
   gave_up_place: "最初内存不足的位置：{place}。",
+  gave_up_not_begun: "ComfyUI 没有开始：它预计需要 {expected_mib}。",
   place: "{file} 第 {line} 行（{function}）",
   tried_once: "{action}：释放 {freed_mib}",
   tried_often: "{action}（{times} 次）：释放 {freed_mib}",
