@@ -8,7 +8,7 @@ nodes it has is asked as ComfyUI asks itself: by its own keys, which hold each n
 import asyncio
 import logging
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -76,6 +76,17 @@ async def _look(caches: Any, prompt_id: str, prompt: Mapping[str, Any]) -> Cache
 def _is_about_to_go() -> bool:
     """Return whether somebody has asked for the cache to be emptied (POST /free does)."""
     return bool(PromptServer.instance.prompt_queue.get_flags(reset=False).get("free_memory"))
+
+
+def shown_nodes(prompt_id: str, node_ids: Iterable[str]) -> dict[str, str]:
+    """Return the node on the canvas for each of these, which a loop may have made of it.
+
+    Only of the prompt that runs, or of the last one.
+    """
+    registry = get_progress_state()
+    if registry.prompt_id != prompt_id:
+        return {}
+    return {one: registry.dynprompt.get_display_node_id(one) for one in node_ids}
 
 
 def change_marks(prompt_id: str) -> dict[str, Any]:

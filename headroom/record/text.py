@@ -12,6 +12,7 @@ from ..measure.report import tenths
 from .recorder import current_recorder
 
 MAX_LINES = 200
+MOST_LEFT_OUT = 5  # nodes that are named
 AT_LEAST = "≥ "
 _OUTCOMES = {None: said("oom_tried", "being tried again"), True: said("oom_helped", "recovered"),
              False: said("oom_not_enough", "not enough yet")}
@@ -41,7 +42,7 @@ def record_json(run: dict[str, Any] | None) -> str:
 
 def run_text(run: dict[str, Any]) -> str:
     """Return a run's record (as `run_json` gives it) as text: totals, then one line a node."""
-    return lines([*_totals(run), "", *_table(run), *_events(run)])
+    return lines([*_totals(run), *_loops(run), "", *_table(run), *_events(run)])
 
 
 def _totals(run: dict[str, Any]) -> list[str]:
@@ -50,6 +51,25 @@ def _totals(run: dict[str, Any]) -> list[str]:
     totals += [_peak_line(device, f" on {device['device']}" * (len(used) > 1)) for device in used]
     text = f"- peak RAM of this process {_mib_text(run['peak_rss_mib'])} MiB"
     return [*totals, said("report_peak_ram", text, peak_mib=run["peak_rss_mib"])]
+
+
+def _loops(run: dict[str, Any]) -> list[str]:
+    """Return what grows with the turns of loops, and which nodes ran too often to be recorded."""
+    told: list[str] = []
+    for one in run.get("grows", []):
+        values = {"turns": one["turns"], "grown_mib": one["mib_a_turn"], "title": one["title"],
+                  "node": f"#{one['display_node_id']}"}
+        text = ("- {what} grows by {grown_mib:,.1f} MiB with each turn of a loop ({turns} turns), "
+                "most in {title} ({node})").format(what=one["what"], **values)
+        key = "report_grows_ram" if one["what"] == "RAM" else "report_grows_vram"
+        told.append(said(key, text, **values))
+    left = sorted(run.get("left_out", []), key=lambda one: -one["count"])
+    for one in left[:MOST_LEFT_OUT]:
+        values = {"count": one["count"], "title": one["title"],
+                  "node": f"#{one['display_node_id']}"}
+        text = "- {count} runs of {title} ({node}) are not in the record".format(**values)
+        told.append(said("report_left_out", text, **values))
+    return told
 
 
 def _time_line(run: dict[str, Any]) -> str:

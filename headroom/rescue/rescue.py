@@ -15,7 +15,7 @@ from ..guard.errors import out_of_memory_behind
 from ..measure.journal import Entry, OomAttempt, executing_node
 from ..models.loaded import LoadedModel
 from . import words
-from .failed_prompt import FailedPrompt, Heard, failure_of
+from .failed_prompt import FailedPrompt, Heard, executed, failure_of
 from .kept import Book, Kept, Running
 from .plan import Host, Plan, plan_of
 from .settings import own_part, rescue_of
@@ -70,7 +70,10 @@ class Rescue:
             return
         running.caches = self._host.caches_of(error) or running.caches
         if running.heard is None or running.heard.text != str(cause):
-            running.heard = Heard.of(cause, executing_node()[1], self._models())
+            node_id = executing_node()[1]
+            shown = self._host.shown_nodes(running.prompt_id, [node_id] if node_id else [])
+            running.heard = Heard.of(cause, node_id, self._models())._replace(
+                shown=shown.get(node_id or ""))
         if error is not cause:
             running.heard = running.heard._replace(told_as=(type(error).__name__, str(error)))
 
@@ -112,7 +115,8 @@ class Rescue:
         if entry is None:
             return  # somebody cleared the history
         marks = self._host.change_marks(running.prompt_id)
-        failure = failure_of(entry, running.heard, marks, running.left_out)
+        shown = self._host.shown_nodes(running.prompt_id, executed(entry))
+        failure = failure_of(entry, running.heard, marks, running.left_out, shown)
         if failure is not None:
             self._decide(failure, running)
 

@@ -37,6 +37,7 @@ class Host:
         self.interrupted = self.keeps_nothing = False
         self.cached = None  # nobody can see what the cache holds
         self.marks = {}
+        self.shown = {}  # by nodes that a loop has made, those on the canvas
 
     def running_item(self):
         return self.running
@@ -70,6 +71,9 @@ class Host:
 
     def change_marks(self, prompt_id):
         return self.marks
+
+    def shown_nodes(self, prompt_id, node_ids):
+        return {one: self.shown.get(one, one) for one in node_ids}
 
     def send_event(self, event, data, client_id):
         self.events.append((event, data, client_id))
