@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from ..base.said import said
+from ..host.adapter import unrecorded
 from .call import Plan
 from .explain import step_and_why
 from .lack import Lack
@@ -94,7 +95,10 @@ def images_apart(value: torch.Tensor, images: int | None) -> list[torch.Tensor]:
 
 def joined_images(parts: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return the parts of `images_apart` as one tensor again; a single part is not copied."""
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+    if len(parts) == 1:
+        return parts[0]
+    with unrecorded():
+        return torch.cat(list(parts))
 
 
 def images_words(plan: Plan, seen: int, unit: int = 1) -> list[str]:
