@@ -9,7 +9,7 @@ from ..base.choices import expect_choice
 from ..base.device import MIB
 from ..base.ram import trim_heap
 from ..base.said import joined, said
-from ..host.adapter import current_host, return_cache
+from ..host.adapter import current_host, read_from_disk, return_cache
 from ..host.features import lost
 from ..measure.journal import note_action
 from ..measure.report import Report, mib_text, nothing_done
@@ -45,7 +45,8 @@ def offload(value: Any, scope: Scope = "this model", to: Target = "CPU") -> Repo
     if disk is not None:
         steps += [*(disk.take(target) for target in targets), trim_heap()]
     after = snapshot()
-    headline = _headline(sum(item.moved_bytes for item in done), to, scope)
+    from_disk = read_from_disk([model.handle for model in targets])
+    headline = _headline(sum(item.moved_bytes for item in done), to, scope, from_disk)
     if disk is not None:
         headline = joined("; ", [headline, _ram_text(freed_rss_mib(before, after))])
     report = Report(headline, tuple(steps), before, after)
@@ -120,12 +121,15 @@ def _ram_text(freed_mib: float) -> str:
     return said(key, f"RAM of this process {fell} by {amount:,.1f} MiB", amount_mib=amount)
 
 
-def _headline(moved_bytes: int, to: Target, scope: Scope) -> str:
+def _headline(moved_bytes: int, to: Target, scope: Scope, from_disk: bool) -> str:
     which = "the model" if scope == "this model" else "every other model"
     place = "RAM" if to == "CPU" else "disk"
     if moved_bytes == 0:
         key = "left_nothing" if scope == "this model" else "left_no_other"
         return said(key, f"0.0 MiB of weights left the GPU: {which} was not on it")
+    if to == "CPU" and from_disk:
+        text = f"{mib_text(moved_bytes)} of weights left the GPU; they come back from disk"
+        return said("left_for_file", text, moved_mib=moved_bytes / MIB)
     text = f"{mib_text(moved_bytes)} of weights left the GPU for {place}"
     return said("left_for_ram" if to == "CPU" else "left_for_disk", text,
                 moved_mib=moved_bytes / MIB)

@@ -27,9 +27,10 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy.model_patcher.ModelPatcher": (
             "model", "load_device", "offload_device", "loaded_size()", "model_size()",
             "_load_list()", "get_nested_additional_models()", "model_patches_models()",
-            "?cached_patcher_init", "?is_dynamic()", "?partially_unload_ram(_)",
+            "?cached_patcher_init", "?fast_disk", "?is_dynamic()", "?partially_unload_ram(_)",
             "?_load_list(default_device=_)",
         ),
+        "comfy.cli_args.args": ("?fast_disk", "?disable_fast_disk"),
         "?comfy.memory_management": ("aimdo_enabled",),
         "comfy_execution.utils": ("get_executing_context()",),
         "comfy_execution.utils.ExecutionContext": ("prompt_id", "node_id", "list_index"),

@@ -27,6 +27,7 @@ export const SAID_OOM_ZH = {
   step_is_off: "{step}（已关闭）",
   why_into_ram: "权重会进入内存",
   why_no_other: "那里没有加载其他模型",
+  why_on_disk: "权重每次需要时都从磁盘读取",
   why_in_ram: "权重已在内存中",
   why_batch: "批次为 {rows}",
   why_whole_batch: "{rows} 的批次无法正确拆分",

@@ -59,6 +59,7 @@ export const SAID_ZH = {
   ram_rose: "本进程的内存增加了 {amount_mib}",
   left_nothing: "0 MiB 权重离开 GPU：模型不在 GPU 上",
   left_no_other: "0 MiB 权重离开 GPU：没有其他模型在 GPU 上",
+  left_for_file: "{moved_mib} 权重已离开 GPU，再用时从磁盘读取",
   left_for_ram: "{moved_mib} 权重已从 GPU 移到内存",
   left_for_disk: "{moved_mib} 权重已从 GPU 移到磁盘",
   reserved: "给其他程序留出 {left_mib} 显存",
