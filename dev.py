@@ -1,4 +1,4 @@
-"""Development commands: `python dev.py demo`, `test`, `run`, `advise`, `fit`, `bench`.
+"""Development commands: `python dev.py demo`, `test`, `run`, `advise`, `fit`, `compare`, `bench`.
 
 Needs nothing but Python 3.10 or newer; `python dev.py COMMAND --help` says more.
 """
@@ -14,6 +14,7 @@ COMMANDS = (
     ("run", "tools.run", "queue a workflow on any ComfyUI server and print its memory table"),
     ("advise", "tools.advise", "put the nodes into a workflow that make it fit a smaller GPU"),
     ("fit", "tools.fit", "say on which cards a workflow fits, without a card or its weights"),
+    ("compare", "tools.compare", "say what another ComfyUI or another flag does to a workflow"),
     ("bench", "tools.bench", "measure the README's figures, on a simulated GPU or a real one"),
 )
 

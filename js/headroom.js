@@ -11,11 +11,10 @@ import { createHttp, finishedRun, messageOf, reasonText } from "./lib/http.js";
 import { createPanel } from "./lib/panel.js";
 import { saveReport } from "./lib/bug_report.js";
 import { createRescue } from "./lib/rescue.js";
-import { reportText } from "./lib/said.js";
+import { reportText, speakers } from "./lib/say.js";
 import { applyDefaults, OFF, REFRESH_SECONDS, settings, SHOW_BADGES, showNoChoice, widen } from "./lib/settings.js";
 import { translateCommands, translateNodes, translateSettings, translateSlots } from "./lib/translate.js";
-import { CannotApply } from "./lib/wires.js";
-import { fill, wordsFor } from "./lib/words.js";
+import { CannotApply, WHY } from "./lib/wires.js";
 
 const TAB = "headroom";
 const PURGE = "Headroom.Purge";
@@ -24,7 +23,10 @@ const ENDS = ["execution_success", "execution_error", "execution_interrupted"];
 
 const frontend = createFrontend(app, window);
 const { setting } = frontend;
-const words = () => wordsFor(setting("Comfy.Locale"));
+const i18n = await translations();
+const speakerOf = speakers(i18n);
+/** What says the page's texts in the language that the user has chosen by now. */
+const words = () => speakerOf(setting("Comfy.Locale"));
 const http = createHttp((path, options) => api.fetchApi(path, options));
 /** So long after a workflow has been loaded its tab is the active one. */
 const SETTLED_MS = 300;
@@ -57,10 +59,10 @@ const panel = createPanel({
 async function purge() {
   try {
     const report = await http.purge();
-    notify("success", words().purge, reportText(report, words()).headline);
+    notify("success", words()("Purge VRAM"), reportText(report, words()).headline);
     return report;
   } catch (error) {
-    notify("warn", words().purge, reasonText(error, words()));
+    notify("warn", words()("Purge VRAM"), reasonText(error, words()));
     return null;
   }
 }
@@ -76,9 +78,9 @@ function apply(advice, run) {
 
 /** Put pieces of advice on a run into the workflow on the canvas, as one step of undo. */
 async function applyNow(advice, run) {
-  const said = words();
+  const t = words();
   const classes = new Map(run.nodes.map((node) => [String(node.node_id), node.class_type]));
-  const names = titlesOf(advice, said);
+  const names = titlesOf(advice, t);
   try {
     await applyEdits(advice.map((item) => item.edit), classes, {
       canvas: app.canvas,
@@ -89,10 +91,10 @@ async function applyNow(advice, run) {
       wait,
       growth: frontend.growth,
     });
-    notify("success", fill(said.adviceApplied, { names }), said.adviceUndo);
+    notify("success", t("Applied: {names}", { names }), t("New nodes are selected; Ctrl+Z takes all of it back."));
   } catch (error) {
     if (!(error instanceof CannotApply)) throw error;
-    notify("warn", said.adviceNotDone, fill(said[error.key], error.values));
+    notify("warn", t("Nothing was changed"), t(error.why, error.values));
   }
 }
 
@@ -100,7 +102,7 @@ function pickNode({ node_id: id, display_node_id: shown, class_type: classType }
   const node = findNode(rootOf(app.canvas.graph), shown ?? id);
   const own = String(shown ?? id) === String(id);
   if (!node || (own && !isOfClass(node, classType))) {
-    notify("info", "Headroom", fill(words().notOnCanvas, { id: shown ?? id }));
+    notify("info", "Headroom", words()(WHY.gone, { id: shown ?? id }));
     return;
   }
   showNode(app.canvas, node);
@@ -179,18 +181,19 @@ function addStyles() {
   document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href }));
 }
 
-/** Our texts in the user's language, as far as this frontend can tell either; null for English. */
-async function ownTexts() {
+/** What all packs say, by language; nothing where that cannot be had. */
+async function translations() {
   try {
-    const locale = String(setting("Comfy.Locale"));
-    return locale === "en" ? null : ((await api.getCustomNodesI18n())[locale] ?? null);
+    return await api.getCustomNodesI18n();
   } catch (error) {
     console.warn("[Headroom] no translations:", messageOf(error));
-    return null;
+    return {};
   }
 }
 
-const texts = await ownTexts();
+/** Names and tooltips in the user's language, as far as this frontend can tell either; null for English. */
+const locale = String(setting("Comfy.Locale"));
+const texts = locale === "en" ? null : (i18n[locale] ?? null);
 /** Turned off, only the nodes' words and starting values, and the setting that turns it on again. */
 const off = setting(OFF) === true;
 const commands = [

@@ -6,7 +6,6 @@ from comfy_api.latest import io
 
 from ..headroom import cast
 from ._schema import any_wire, report_output, schema
-from ._text import text_ui
 
 
 class CastBF16(io.ComfyNode):
@@ -40,4 +39,4 @@ class CastBF16(io.ComfyNode):
     @classmethod
     def execute(cls, model: Any, dtype: Any, keep_float32: str) -> io.NodeOutput:
         done = cast(model, dtype, keep_float32)
-        return io.NodeOutput(done.value, str(done.report.text), ui=text_ui(done.report.text))
+        return io.NodeOutput(done.value, done.report.text, ui={"text": [done.report.text]})

@@ -8,7 +8,6 @@ from ..headroom.encode import cache_key as embedding_lookup
 from ..headroom.encode import encode
 from ..headroom.encode import turn as encode_turn
 from ._schema import named_output, report_output, schema
-from ._text import text_ui
 
 
 class EncodeToCPU(io.ComfyNode):
@@ -64,4 +63,4 @@ class EncodeToCPU(io.ComfyNode):
         prompts = encode.split_prompts(text, split)
         done = encode_turn.run(cls.hidden.dynprompt, clip, prompts, release_encoder, cache)
         text = done.report.text
-        return io.NodeOutput(done.conditionings, done.prompts, str(text), ui=text_ui(text))
+        return io.NodeOutput(done.conditionings, done.prompts, text, ui={"text": [text]})

@@ -8,7 +8,6 @@ from ..headroom.advise.report import report_data, report_text
 from ..headroom.record.chart import report_image
 from ..headroom.record.text import running_record
 from ._schema import any_wire, named_output, report_output, schema
-from ._text import text_ui
 
 
 class MemoryReport(io.ComfyNode):
@@ -41,5 +40,5 @@ class MemoryReport(io.ComfyNode):
         run = running_record()
         text = report_text(run)
         return io.NodeOutput(
-            value, str(text), report_image(run), report_data(run), ui=text_ui(text)
+            value, text, report_image(run), report_data(run), ui={"text": [text]}
         )

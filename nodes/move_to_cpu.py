@@ -6,7 +6,6 @@ from comfy_api.latest import io
 
 from ..headroom.actions import to_cpu as moving
 from ._schema import any_wire, report_output, schema
-from ._text import text_ui
 
 
 class MoveToCPU(io.ComfyNode):
@@ -30,4 +29,4 @@ class MoveToCPU(io.ComfyNode):
     @classmethod
     def execute(cls, value: Any) -> io.NodeOutput:
         moved, report = moving.move_to_cpu(value)
-        return io.NodeOutput(moved, str(report.text), ui=text_ui(report.text))
+        return io.NodeOutput(moved, report.text, ui={"text": [report.text]})

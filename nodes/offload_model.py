@@ -6,7 +6,6 @@ from comfy_api.latest import io
 
 from ..headroom import offload
 from ._schema import any_wire, report_output, schema
-from ._text import text_ui
 
 
 class OffloadModel(io.ComfyNode):
@@ -43,4 +42,4 @@ class OffloadModel(io.ComfyNode):
         cls, model: Any, scope: Any, to: Any, after: Any = None
     ) -> io.NodeOutput:
         report = offload(model, scope, to)
-        return io.NodeOutput(model, after, str(report.text), ui=text_ui(report.text))
+        return io.NodeOutput(model, after, report.text, ui={"text": [report.text]})

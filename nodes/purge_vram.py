@@ -6,7 +6,6 @@ from comfy_api.latest import io
 
 from ..headroom import purge
 from ._schema import any_wire, named_output, report_output, schema
-from ._text import text_ui
 
 
 class PurgeVRAM(io.ComfyNode):
@@ -63,4 +62,4 @@ class PurgeVRAM(io.ComfyNode):
     ) -> io.NodeOutput:
         report = purge(unload, keep, only_below_free_mib, free_ram, reset_node_cache)
         freed_mib = report.freed_mib or 0.0
-        return io.NodeOutput(value, str(report.text), freed_mib, ui=text_ui(report.text))
+        return io.NodeOutput(value, report.text, freed_mib, ui={"text": [report.text]})

@@ -6,6 +6,7 @@ server (benchmarks/fit_agreement.py compares them).
 """
 
 import io
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,13 +22,17 @@ from .run import follow, titles_of
 PLAIN, GUARDED, ADVISED = "as it is", "guarded", "with all advice"
 ROOM = "with room for everything"
 LIMIT_S = 1800.0
+# What of ComfyUI's log is about memory; Python's warnings name files, and some lines are ours.
+OF_MEMORY = re.compile(r"load|memory|RAM\b|\bMB\b|pinned|cache", re.IGNORECASE)
+NOT_COMFYUIS = re.compile(r"Warning:|\[Headroom\]")
+LEVEL = re.compile(r"^(\x1b\[\d*m|\[[A-Z]+\]|\s)*")  # before a line, in colour
 MIB = 1 << 20
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of one run on one card; memory in MiB."""
+    """What came of one run on one card; memory in MiB. `log`: ComfyUI's own words about memory."""
 
     card_gib: float
     way: str
@@ -36,9 +41,16 @@ class Trial:
     seconds: float
     nodes: list[Node] = field(default_factory=list)
     applied: tuple[str, ...] = ()
+    log: tuple[str, ...] = ()
 
     def as_json(self) -> Json:
         return {**asdict(self), "verdict": self.verdict.as_json()}
+
+
+def about_memory(log: str) -> list[str]:
+    """The lines in which ComfyUI speaks of memory."""
+    return [LEVEL.sub("", line) for line in log.splitlines()
+            if OF_MEMORY.search(line) and not NOT_COMFYUIS.search(line)]
 
 
 class Fit:
@@ -108,7 +120,7 @@ class Fit:
         """The same on the card as it is."""
         bar = self.bar
         bar.go_on_with(titles_of(prompt), ROOM if way == ROOM else f"{gib:g} GiB, {way}:")
-        started = time.monotonic()
+        started, logged = time.monotonic(), len(self.dry.log_text())
         entry = follow(self.dry.client, prompt, LIMIT_S, bar)
         bar.leave()
         prompt_id = entry["prompt_id"]
@@ -122,6 +134,7 @@ class Fit:
                               loaded_by(prompt, error.node_id) if error else ""),
             round(max((node.peak_mib for node in nodes), default=0.0), 1),
             round(time.monotonic() - started, 1), nodes, applied,
+            tuple(about_memory(self.dry.log_text()[logged:])),
         ), prompt_id
 
     def _advice(self, prompt_id: str) -> list[Json]:

@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 
 from ..base import private_file
+from ..base.device import mib_text
 from ..base.private_file import Slot
-from ..measure.report import mib_text
 from .blocks import Block, blocks_of, weights_of
 
 # Where the bytes of each block stood at the last offload, by its name.

@@ -12,7 +12,7 @@ from ..base.said import joined, said
 from ..host.adapter import current_host, read_from_disk, return_cache
 from ..host.features import lost
 from ..measure.journal import note_action
-from ..measure.report import Report, mib_text, nothing_done
+from ..measure.report import Report, nothing_done
 from ..measure.snapshot import freed_rss_mib, snapshot
 from ..models.find import FoundModel, find_models
 from ..models.unload import others, unload_models
@@ -41,7 +41,7 @@ def offload(value: Any, scope: Scope = "this model", to: Target = "CPU") -> Repo
     done = unload_models(targets)
     gc.collect()
     return_cache()
-    steps = [item.text for item in done] or [said("no_other_model", "no other model was loaded")]
+    steps = [item.text for item in done] or [said("no other model was loaded")]
     if disk is not None:
         steps += [*(disk.take(target) for target in targets), trim_heap()]
     after = snapshot()
@@ -84,10 +84,10 @@ class _Disk:
         host = current_host()
         if host is not None and _is_dynamic(model):
             host.release_pinned_ram(model.handle)
-            text = f"{model.label}: ComfyUI already maps its weights from file; pinned RAM released"
-            return said("maps_already", text, model=model.label)
+            return said("{model}: ComfyUI already maps its weights from file; pinned RAM "
+                        "released", model=model.label)
         where = _where(map_modules(model.modules, self._folder))
-        return said("mapped", f"{model.label}: {where}", model=model.label, where=where)
+        return said("{model}: {where}", model=model.label, where=where)
 
 
 def _is_dynamic(model: FoundModel) -> bool:
@@ -101,35 +101,32 @@ def _scratch_folder() -> Path:
 
 
 def _where(mapped: Mapped) -> str:
-    parts = (
-        ("mapped_before", "mapped before", mapped.before_bytes),
-        ("mapped_earlier", "mapped from the scratch file of an earlier offload",
-         mapped.earlier_bytes),
-        ("mapped_new", "mapped from a new scratch file in ComfyUI's temp folder",
-         mapped.written_bytes),
-    )
-    told = [said(key, f"{mib_text(amount)} {how}", mapped_mib=amount / MIB)
-            for key, how, amount in parts if amount]
-    return joined(", ", told) if told else said("mapped_nothing", "nothing to map")
+    told = []
+    if amount := mapped.before_bytes:
+        told.append(said("{mapped_mib} mapped before", mapped_mib=amount / MIB))
+    if amount := mapped.earlier_bytes:
+        told.append(said("{mapped_mib} mapped from the scratch file of an earlier offload",
+                         mapped_mib=amount / MIB))
+    if amount := mapped.written_bytes:
+        told.append(said("{mapped_mib} mapped from a new scratch file in ComfyUI's temp folder",
+                         mapped_mib=amount / MIB))
+    return joined(", ", told) if told else said("nothing to map")
 
 
 def _ram_text(freed_mib: float) -> str:
     if abs(freed_mib) < 0.05:
-        return said("ram_same", "RAM of this process stays the same")
-    key, fell = ("ram_fell", "fell") if freed_mib > 0 else ("ram_rose", "rose")
-    amount = abs(freed_mib)
-    return said(key, f"RAM of this process {fell} by {amount:,.1f} MiB", amount_mib=amount)
+        return said("RAM of this process stays the same")
+    return said(
+        "RAM of this process fell by {amount_mib}" if freed_mib > 0 else
+        "RAM of this process rose by {amount_mib}", amount_mib=abs(freed_mib))
 
 
 def _headline(moved_bytes: int, to: Target, scope: Scope, from_disk: bool) -> str:
-    which = "the model" if scope == "this model" else "every other model"
-    place = "RAM" if to == "CPU" else "disk"
     if moved_bytes == 0:
-        key = "left_nothing" if scope == "this model" else "left_no_other"
-        return said(key, f"0.0 MiB of weights left the GPU: {which} was not on it")
-    if to == "CPU" and from_disk:
-        text = f"{mib_text(moved_bytes)} of weights left the GPU; they come back from disk"
-        return said("left_for_file", text, moved_mib=moved_bytes / MIB)
-    text = f"{mib_text(moved_bytes)} of weights left the GPU for {place}"
-    return said("left_for_ram" if to == "CPU" else "left_for_disk", text,
-                moved_mib=moved_bytes / MIB)
+        return said(
+            "0.0 MiB of weights left the GPU: the model was not on it" if scope == "this model" else
+            "0.0 MiB of weights left the GPU: no other model was on it")
+    return said(
+        "{moved_mib} of weights left the GPU for disk" if to == "disk" else
+        "{moved_mib} of weights left the GPU; they come back from disk" if from_disk else
+        "{moved_mib} of weights left the GPU for RAM", moved_mib=moved_bytes / MIB)

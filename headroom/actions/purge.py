@@ -12,7 +12,7 @@ from ..base.said import joined, said
 from ..host.adapter import current_host, return_cache
 from ..host.features import lost
 from ..measure.journal import note_action
-from ..measure.report import Report, mib_text, nothing_done
+from ..measure.report import Report, nothing_done
 from ..measure.snapshot import Snapshot, devices_in_use, others_took_bytes, snapshot
 from ..models.find import FoundModel, find_models
 from ..models.unload import Unloaded, loaded_bytes, others, unload_models
@@ -53,9 +53,9 @@ def purge(
     room = _room_bytes()
     wanted = only_below_free_mib * MIB
     if only_below_free_mib > 0 and room is not None and room >= wanted:
-        text = f"left alone: {mib_text(room)} are free, the limit is {mib_text(wanted)}"
-        reason = said("purge_left", text, free_mib=room / MIB, limit_mib=wanted / MIB)
-        return _finish(said("purge_nothing", "nothing was purged"), (reason,), before)
+        reason = said("left alone: {free_mib} are free, the limit is {limit_mib}",
+                      free_mib=room / MIB, limit_mib=wanted / MIB)
+        return _finish(said("nothing was purged"), (reason,), before)
     if free_mib is not None:
         steps, headline = _make_room(free_mib * MIB, unload, kept)
     else:
@@ -81,16 +81,14 @@ def _make_room(wanted: int, unload: Unload, kept: list[FoundModel]) -> tuple[lis
             host.free_at_least(device, wanted, keep)
         return_cache()  # of parts of models, which ComfyUI itself leaves with the allocator
         gone = before - _weights_bytes()
-        text = f"models: {mib_text(gone)} of weights unloaded"
-        steps.append(said("purge_weights", text, gone_mib=gone / MIB))
+        steps.append(said("models: {gone_mib} of weights unloaded", gone_mib=gone / MIB))
     reached = _known_free_bytes()
-    enough = "as asked" if reached >= wanted else "and nothing more can be unloaded"
     headline = said(
-        "purge_enough" if reached >= wanted else "purge_short",
-        f"{mib_text(reached)} are free, {mib_text(wanted)} were asked for: {enough}",
+        "{free_mib} are free, as was asked for ({wanted_mib})" if reached >= wanted else
+        "{free_mib} are free, {wanted_mib} were asked for, but nothing more can be unloaded",
         free_mib=reached / MIB, wanted_mib=wanted / MIB,
     )
-    return steps or [said("purge_room", "left alone: there is room enough")], headline
+    return steps or [said("left alone: there is room enough")], headline
 
 
 def free_bytes() -> int | None:
@@ -113,10 +111,10 @@ def free_bytes() -> int | None:
 def _known_free_bytes() -> int:
     found = free_bytes()
     if found is None:
-        raise ValueError(said("purge_free_unknown", (
+        raise ValueError(said(
             "Purge VRAM cannot free as little as `free_mib` needs here, since the driver does not "
             "tell what is free: leave `free_mib` out."
-        )))
+        ))
     return found
 
 
@@ -152,17 +150,16 @@ def _room_bytes() -> int | None:
 
 
 def _unload_steps(unload: Unload, done: Iterable[Unloaded]) -> tuple[str, ...]:
-    sentences = tuple(said("purge_model", f"models: {item.text}", what=item.text) for item in done)
+    sentences = tuple(said("models: {what}", what=item.text) for item in done)
     if unload == "no models":
-        return (said("purge_no_models", "models: none unloaded, as asked"),)
+        return (said("models: none unloaded, as asked"),)
     if unload == "all but keep" and not sentences:
-        return (said("purge_no_other", "models: nothing but what was kept was loaded"),)
-    return sentences or (said("purge_none_loaded", "models: nothing was loaded"),)
+        return (said("models: nothing but what was kept was loaded"),)
+    return sentences or (said("models: nothing was loaded"),)
 
 
 def _collect() -> str:
-    count = gc.collect()
-    return said("purge_garbage", f"garbage: {count} unreachable objects collected", count=count)
+    return said("garbage: {count} unreachable objects collected", count=gc.collect())
 
 
 def _return_cache() -> str:
@@ -176,14 +173,15 @@ def _return_cache() -> str:
     return_cache()
     left = _reserved_bytes()
     if reserved is None or left is None:
-        text = "allocator cache: returned to the driver; how much is not known"
-        return said("purge_cache_unknown", text)
-    returned = max(0, reserved - left)
-    buffers = ", cast buffers dropped" if dropped else ""
-    cublas = f", {mib_text(workspaces)} of cuBLAS workspaces cleared" if workspaces else ""
-    text = f"allocator cache: {mib_text(returned)} returned to the driver{buffers}{cublas}"
-    values = {"returned_mib": returned / MIB, "cublas_mib": (workspaces or 0) / MIB}
-    return said("purge_cache_all" if dropped or workspaces else "purge_cache", text, **values)
+        return said("allocator cache: returned to the driver; how much is not known")
+    parts = [said("allocator cache: {returned_mib} returned to the driver",
+                  returned_mib=max(0, reserved - left) / MIB)]
+    if dropped:
+        parts.append(said("cast buffers dropped"))
+    if workspaces:
+        parts.append(said("{amount_mib} of cuBLAS workspaces cleared",
+                          amount_mib=workspaces / MIB))
+    return joined(", ", parts)
 
 
 def _reserved_bytes() -> int | None:
@@ -194,11 +192,10 @@ def _reserved_bytes() -> int | None:
 def _reset_node_cache() -> str:
     host = current_host()
     if host is None:
-        return said("no_node_cache", "node cache: there is none outside ComfyUI")
+        return said("node cache: there is none outside ComfyUI")
     host.request_cache_reset()
-    text = ("node cache: ComfyUI will forget every cached output after this prompt, "
-            "so the next run starts from the loaders")
-    return said("node_cache_reset", text)
+    return said("node cache: ComfyUI will forget every cached output after this prompt, "
+                "so the next run starts from the loaders")
 
 
 def _finish(headline: str, steps: tuple[str, ...], before: Snapshot) -> Report:
@@ -212,11 +209,11 @@ def _finish(headline: str, steps: tuple[str, ...], before: Snapshot) -> Report:
 
 def _headline(report: Report) -> str:
     if not report.after.devices:
-        return said("freed_on_cpu", "0.0 MiB of VRAM freed: this server runs on the CPU")
+        return said("0.0 MiB of VRAM freed: this server runs on the CPU")
     freed = report.freed_mib
     if freed is None:
-        text = "how much VRAM was freed is not known: neither PyTorch nor the driver tells here"
-        return said("freed_unknown", text)
+        return said("how much VRAM was freed is not known: neither PyTorch nor the driver "
+                    "tells here")
     took = others_took_bytes(report.before, report.after)
     return joined("; ", [_freed(freed, report), *_others(took)])
 
@@ -224,15 +221,14 @@ def _headline(report: Report) -> str:
 def _freed(freed_mib: float, report: Report) -> str:
     """Return what this process gave back, by its own counters."""
     if 0 < freed_mib < SHOWN_MIB:
-        return said("freed_little", "less than 0.1 MiB of VRAM freed")
+        return said("less than 0.1 MiB of VRAM freed")
     held = [device.held_bytes for device in report.after.in_use]
     if freed_mib > 0 or None in held:
-        return said("freed", f"{freed_mib:,.1f} MiB of VRAM freed", freed_mib=freed_mib)
+        return said("{freed_mib} of VRAM freed", freed_mib=freed_mib)
     if any(held):
-        held_mib = sum(amount or 0 for amount in held) / MIB
-        text = f"0.0 MiB of VRAM freed: the {held_mib:,.1f} MiB that this process holds are in use"
-        return said("freed_in_use", text, held_mib=held_mib)
-    return said("freed_nothing", "0.0 MiB of VRAM freed: nothing was loaded or cached")
+        return said("0.0 MiB of VRAM freed: the {held_mib} that this process holds are in use",
+                    held_mib=sum(amount or 0 for amount in held) / MIB)
+    return said("0.0 MiB of VRAM freed: nothing was loaded or cached")
 
 
 def _others(took_bytes: int) -> Iterator[str]:
@@ -240,10 +236,7 @@ def _others(took_bytes: int) -> Iterator[str]:
     amount = abs(took_bytes)
     if amount < MIB:
         return
-    values = {"amount_mib": amount / MIB}
-    if took_bytes > 0:
-        text = f"other programs took {mib_text(amount)} meanwhile"
-        yield said("others_took", text, **values)
-    else:
-        text = f"{mib_text(amount)} more came from other programs, or from outside of PyTorch"
-        yield said("others_gave", text, **values)
+    yield said(
+        "other programs took {amount_mib} meanwhile" if took_bytes > 0 else
+        "{amount_mib} more came from other programs, or from outside of PyTorch",
+        amount_mib=amount / MIB)

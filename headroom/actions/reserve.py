@@ -23,16 +23,15 @@ def set_reserve(wanted_mib: int) -> float:
     host = current_host()
     most = max((device.total_bytes or 0 for device in snapshot().devices), default=0)
     if host is None or host.reserve_bytes() is None:
-        raise NotKnown(said("refused_no_reserve", (
+        raise NotKnown(said(
             "This ComfyUI offers no live reserve: it needs dynamic VRAM and comfy-aimdo 0.6 or "
             "newer; start it with --reserve-vram instead."
-        )))
+        ))
     if most and wanted_mib * MIB > most:
-        raise ValueError(said("expected_less_reserve", (
-            f"Expected `mib` to be at most {most // MIB}, which the largest device has, but got "
-            f"{wanted_mib}."
-        ), most_mib=most // MIB, given_mib=wanted_mib))
+        raise ValueError(said(
+            "Expected `mib` to be at most {most}, which the largest device has, but got {given}.",
+            most=most // MIB, given=wanted_mib))
     found = host.set_reserve_bytes(wanted_mib * MIB) / MIB
-    text = f"{found:,.0f} MiB of VRAM are left to other programs"
-    note_action("reserve", 0.0, said("reserved", text, left_mib=float(found)))
+    note_action("reserve", 0.0, said("{left_mib} of VRAM are left to other programs",
+                                     left_mib=found))
     return float(found)

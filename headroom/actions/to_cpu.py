@@ -14,7 +14,7 @@ from ..base.device import MIB
 from ..base.numpy_backed import is_plain, numpy_backed
 from ..base.said import joined, said
 from ..measure.journal import note_action
-from ..measure.report import Report, mib_text
+from ..measure.report import Report
 from ..measure.snapshot import snapshot
 from .rebuild import Rebuilding
 
@@ -45,28 +45,26 @@ class OnCpu:
 
     def named_left(self) -> list[str]:
         """Return what was not converted as sentences, the first of them if there are many."""
-        named: list[str] = [said("left_as_it_is", f"left as it is: {sentence}", what=sentence)
-                            for sentence in self.left[:MAX_NAMED]]
+        named = [f"left as it is: {sentence}" for sentence in self.left[:MAX_NAMED]]
         if (more := len(self.left) - MAX_NAMED) > 0:
-            named.append(said("left_more", f"and {more} more left as they are", count=more))
+            named.append(f"and {more} more left as they are")
         return named
 
     @property
     def text(self) -> str:
         """Where the tensors came from, in one sentence."""
-        counted = f"{self.tensors} tensors ({mib_text(self.total_bytes)})"
         values = {"count": self.tensors, "total_mib": self.total_bytes / MIB}
         if not self.tensors:
-            return said("moved_no_tensor", "0.0 MiB moved: there is no tensor in the value")
+            return said("0.0 MiB moved: there is no tensor in the value")
         if not self.moved_bytes:
-            text = f"0.0 MiB moved: all {counted} were already on the CPU"
-            return said("moved_nothing", text, **values)
+            return said("0.0 MiB moved: all {count} tensors ({total_mib}) were already on the "
+                        "CPU", **values)
         moved = joined(", ", [
-            said("moved_from", f"{mib_text(size)} from {name}", moved_mib=size / MIB, device=name)
+            said("{moved_mib} from {device}", moved_mib=size / MIB, device=name)
             for name, size in self.moved_bytes.items()
         ])
-        text = f"{moved} moved to the CPU, of {counted} in all"
-        return said("moved", text, moved=moved, **values)
+        return said("{moved} moved to the CPU, of {count} tensors ({total_mib}) in all",
+                    moved=moved, **values)
 
 
 def to_cpu(value: Any) -> OnCpu:
@@ -92,9 +90,7 @@ def _moved(part: Any, path: Callable[[], str], done: OnCpu) -> Any:
 
 
 def _left(part: Any, path: Callable[[], str], done: OnCpu) -> None:
-    place, name = path(), type(part).__name__
-    text = f"{place}: of class {name}, passed through as it is"
-    done.left.append(said("left_class", text, place=place, name=name))
+    done.left.append(f"{path()}: of class {type(part).__name__}, passed through as it is")
 
 
 def _tensor(tensor: torch.Tensor, path: Callable[[], str], done: OnCpu) -> torch.Tensor:
@@ -103,20 +99,15 @@ def _tensor(tensor: torch.Tensor, path: Callable[[], str], done: OnCpu) -> torch
     done.tensors += 1
     done.total_bytes += size
     if device.type == "meta":
-        place = path()
-        text = f"{place}: a meta tensor, which has no data to move"
-        done.left.append(said("left_meta", text, place=place))
+        done.left.append(f"{path()}: a meta tensor, which has no data to move")
         return tensor
     if device.type != "cpu":
         done.moved_bytes[str(device)] = done.moved_bytes.get(str(device), 0) + size
     if is_plain(tensor):
         return numpy_backed(tensor)
     is_torchs_own = type(tensor) is torch.Tensor
-    kind = (said("sparse_tensor", "sparse or nested tensor") if is_torchs_own
-            else type(tensor).__name__)
-    place = path()
-    text = f"{place}: a {kind}, moved to the CPU as it is, not NumPy-backed"
-    done.left.append(said("left_kind", text, place=place, kind=kind))
+    kind = "sparse or nested tensor" if is_torchs_own else type(tensor).__name__
+    done.left.append(f"{path()}: a {kind}, moved to the CPU as it is, not NumPy-backed")
     return tensor.detach().to("cpu")
 
 

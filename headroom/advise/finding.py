@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from ..base.device import in_mib
+from ..base.said import said_json
 
 Json = dict[str, Any]
 Kind = Literal[
@@ -50,6 +51,7 @@ class Finding:
             "id": self.id,
             "kind": self.kind,
             "text": text,
+            "said": said_json(text),
             "values": self.values,
             "saves_mib": [in_mib(self.saves.low), in_mib(self.saves.high)],
             "measured_on": self.measured_on,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..base.device import in_mib
-from ..base.said import heard, joined, said, said_json
+from ..base.said import joined, said
 from ..host.types import ModelFacts
 from .case import NOTHING, Case, Gone, Step, less_by_node
 from .finding import Cost, Finding, Json, Kind, Saves
@@ -43,10 +43,10 @@ def option(
 def named(case: Case, *models: str) -> str:
     """Return what a user calls models: their files, else their kinds and classes."""
     known = [case.models[model_id] for model_id in models]
-    names = joined(", ", [_name(facts) for facts in known])
-    return names if known[0].file else heard(names[:1].upper() + names[1:], said_json(names))
+    return joined(", ", [_name(facts, at == 0) for at, facts in enumerate(known)])
 
 
-def _name(facts: ModelFacts) -> str:
-    return facts.file or said("model_of_kind", f"{facts.kind} {facts.class_name}",
-                              kind=facts.kind, name=facts.class_name)
+def _name(facts: ModelFacts, is_first: bool) -> str:
+    return facts.file or said(
+        "The {kind} {name}" if is_first else "the {kind} {name}",
+        kind=facts.kind, name=facts.class_name)

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from ..base.said import lines, said
 from ..record.text import record_json, record_text
 from .advisor import current_advisor
 
@@ -14,8 +13,8 @@ log = logging.getLogger("headroom")
 def report_text(run: dict[str, Any] | None) -> str:
     """Return a run's record as text, and what to change about what has run so far."""
     advised = [] if run is None else _lines(run)
-    heading = said("report_advice", "What to change:")
-    return lines([record_text(run), *(["", heading, "", *advised] if advised else [])])
+    heading = ["", "What to change:", ""] if advised else []
+    return "\n".join([record_text(run), *heading, *advised])
 
 
 def report_data(run: dict[str, Any] | None) -> str:

@@ -1,4 +1,4 @@
-"""Findings in English; `js/lib/said_words.js` has the same sentences in other languages, by key."""
+"""The sentences of findings, and advice as lines of text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,8 +19,8 @@ SENTENCES = {
                     "it back.",
     "cast_bf16": "{model} is in float32 and takes {size} while {node} runs. Cast bf16 halves it, "
                  "which changes the picture a little.",
-    "oom_guard": "{node} needs the most memory of this run: {peak} were in use. With OOM Guard the "
-                 "run goes on in smaller pieces instead of failing where that is not there.",
+    "oom_guard": "{node} needs the most memory of this run: {peak} were in use. With less than "
+                 "that the run would fail; with OOM Guard it goes on in smaller pieces.",
     "oom_guard_failed": "{node} ran out of memory when it asked for {asked}. With OOM Guard it "
                         "frees what it can and tries again in smaller pieces.",
     "other_process": "{process} holds {held} of the same GPU. Close it, or run it elsewhere.",
@@ -37,14 +37,8 @@ SENTENCES = {
 
 
 def text_of(finding: Finding) -> Said:
-    """Return the sentence of a finding."""
-    key = key_of(finding)
-    return said(f"advice_{key}", SENTENCES[key].format(**finding.values), **finding.values)
-
-
-def key_of(finding: Finding) -> str:
-    """Return the name of its sentence: its kind, or one of two that a kind has."""
-    return str(finding.values.get("sentence", finding.kind))
+    """Return the sentence of a finding: that of its kind, or one of two that a kind has."""
+    return said(SENTENCES[finding.values.get("sentence", finding.kind)], **finding.values)
 
 
 def mib_text(amount_bytes: float) -> str:
@@ -57,34 +51,28 @@ def saves_text(low_mib: float, high_mib: float) -> str:
     """Return a range as a person reads it."""
     low, high = mib_text(low_mib * 2**20), mib_text(high_mib * 2**20)
     if low == high:
-        return said("saves_about", f"saves about {high}", high_mib=high_mib)
+        return f"saves about {high}"
     if low_mib < 1:
-        return said("saves_up_to", f"saves up to {high}", high_mib=high_mib)
-    return said("saves_range", f"saves {low} to {high}", low_mib=low_mib, high_mib=high_mib)
+        return f"saves up to {high}"
+    return f"saves {low} to {high}"
 
 
 def lines_of(advice: Sequence[Mapping[str, Any]], most: int = 5) -> list[str]:
     """Return advice as lines of text, numbered, with what each saves."""
-    told: list[str] = []
-    for number, one in enumerate(advice[:most], 1):
-        saves = _saving(one)
-        sentence = one["text"]
-        text = f"{number}. {sentence} ({saves})"
-        told.append(said("line_of_advice", text, number=number, sentence=sentence, saves=saves))
+    told = [f"{number}. {one['text']} ({_saving(one)})"
+            for number, one in enumerate(advice[:most], 1)]
     if (more := len(advice) - most) > 0:
-        told.append(said("more_advice", f"and {more} more", count=more))
+        told.append(f"and {more} more")
     return told
 
 
 def _saving(one: Mapping[str, Any]) -> str:
     saves = saves_text(*one["saves_mib"])
     if one["kind"] == "oom_guard":
-        return said("saves_of_needs", f"{saves} of what it needs", saves=saves)
+        return f"{saves} of what it needs"
     if not (measured := one.get("measured_mib")):
         return saves
-    saved = measured["mib"]
-    text = f"{saves}; it saved {mib_text(saved * 2**20)}"
-    return said("saves_and_saved", text, saves=saves, saved_mib=saved)
+    return f"{saves}; it saved {mib_text(measured['mib'] * 2**20)}"
 
 
 def amounts(**named: int) -> dict[str, Any]:

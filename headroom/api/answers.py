@@ -83,7 +83,7 @@ def failure(error: Exception) -> str:
     """Return a sentence for an error of the system, of a driver or of another pack's model."""
     words = getattr(error, "strerror", None) or str(error).strip().split("\n")[0]
     detail = ": ".join(filter(None, (type(error).__name__, shortened(str(words)).rstrip("."))))
-    return said("refused_failed", f"It could not be done ({detail}); the server's log says more.",
+    return said("It could not be done ({detail}); the server's log says more.",
                 detail=detail)
 
 

@@ -1,6 +1,6 @@
 """What a bug report needs to know, without what is private.
 
-Of records only figures, classes of nodes and models, and the keys of our own sentences are kept: no
+Of records only figures, classes of nodes and models, and templates of our sentences are kept: no
 text of a prompt, no title, no name of a file, no path, and of ids only those that are no words.
 """
 
@@ -25,7 +25,7 @@ PACKAGES = ("numpy", "safetensors", "psutil", "nvidia-ml-py", "comfyui-frontend-
 PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 # Strings that are ours, ComfyUI's or a driver's; all others may be the user's.
 KEPT = frozenset(
-    {"status", "class_type", "class", "kind", "device", "name", "key", "vram_source"}
+    {"status", "class_type", "class", "kind", "device", "name", "template", "vram_source"}
 )
 LEFT_OUT = object()
 SETTINGS = ("HEADROOM_", "PYTORCH_")
@@ -94,5 +94,5 @@ def _kept(name: str, value: Any, kept: frozenset[str]) -> Any:
         return value if name in kept or is_id else LEFT_OUT
     if isinstance(value, (Mapping, list, tuple)):
         # What fills the gaps of a sentence may be the name of a node or of a file.
-        return _figures(value, frozenset() if name == "values" else kept)
+        return _figures(value, kept & {"template"} if name == "values" else kept)
     return value

@@ -24,7 +24,7 @@ class Busy(Refused):
 
 
 class Crowded(Refused):
-    """Too many actions wait already, so this one was not taken."""
+    """Too many actions are waiting already, so this one was not taken."""
 
 
 class Gate:
@@ -103,14 +103,13 @@ class Gate:
 
 
 def _busy() -> Busy:
-    return Busy(said("refused_busy", (
-        "A prompt is running or queued, and memory must not move under it: "
+    return Busy(said(
+        "A prompt is running or queued, and its models must not be moved: "
         "try again when the queue is empty, or interrupt the prompt first."
-    )))
+    ))
 
 
 def _crowded(waiting: int) -> Crowded:
-    return Crowded(said("refused_crowded", (
-        f"{waiting} memory actions wait already, which is as many as may: "
-        "try again when they are done."
-    ), count=waiting))
+    return Crowded(said(
+        "{count} memory actions are waiting already, and no more can wait: "
+        "try again when they are done.", count=waiting))

@@ -58,11 +58,11 @@ def _page(collect: Callable[[], Any]) -> "_Page":
     try:
         import prometheus_client
     except ImportError as error:
-        raise Refused(said("refused_no_metrics", (
+        raise Refused(said(
             "Metrics need the Python package prometheus-client, which is not installed: run "
             "`python -m pip install prometheus-client` with the Python that ComfyUI runs with, and "
             "start ComfyUI again."
-        ))) from error
+        )) from error
     return _Page(prometheus_client, collect)
 
 

@@ -10,13 +10,12 @@ from typing import Any
 import torch
 
 from ..actions.spare_ram import IsUsed, Spared, spare_ram
-from ..base.device import MIB
+from ..base.device import MIB, mib_text
 from ..base.environment import count_of
 from ..base.graph import Graph
 from ..base.ram import ram_room_bytes
 from ..base.refusals import Refused
 from ..host.adapter import current_host, host_registry
-from ..measure.report import mib_text
 from .gate import Gate
 
 log = logging.getLogger("headroom")

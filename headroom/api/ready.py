@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ..base.device import MIB, in_mib
+from ..base.device import MIB, in_mib, mib_text
 from ..host.adapter import current_host
-from ..measure.report import mib_text
 from ..models.unload import loaded_bytes
 
 

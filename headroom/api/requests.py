@@ -162,10 +162,9 @@ def into_gib_asked(query: Mapping[str, str]) -> float | None:
     if given is None:
         return None
     if not _GIB.fullmatch(given) or not 0 < float(given):
-        raise BadRequest(said("expected_gib", (
+        raise BadRequest(said(
             "Expected `into_gib` to be a size in GiB such as 8 or 7.5, more than 0 and less than "
-            f"10000, but got {_shown(given)}."
-        ), given=_shown(given)))
+            "10000, but got {given}.", given=_shown(given)))
     return float(given)
 
 

@@ -31,6 +31,16 @@ def in_mib(amount_bytes: int | None) -> float | None:
     return None if amount_bytes is None else round(amount_bytes / MIB, 3)
 
 
+def mib_text(amount_bytes: float) -> str:
+    """Return an amount as text in MiB with one decimal, never "-0.0 MiB"."""
+    return f"{tenths(amount_bytes / MIB):,.1f} MiB"
+
+
+def tenths(amount: float) -> float:
+    """Return `amount` rounded to one decimal, as text is to show it: never "-0.0"."""
+    return round(amount, 1) + 0.0
+
+
 def same_device(one: torch.device, other: torch.device) -> bool:
     """Return whether two names mean one device, as "cuda" and "cuda:0" do."""
     return (one.type, one.index or 0) == (other.type, other.index or 0)

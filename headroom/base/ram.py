@@ -23,11 +23,9 @@ def trim_heap() -> str:
     them. Other systems offer nothing safe, and no other process is ever touched.
     """
     if sys.platform != "linux":
-        text = "RAM: this system has no safe call for it; Python's own collection has run"
-        return said("ram_no_call", text)
+        return said("RAM: this system has no safe call for it; Python's own collection has run")
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is None:
-        text = "RAM: this C library has no malloc_trim; Python's own collection has run"
-        return said("ram_no_trim", text)
+        return said("RAM: this C library has no malloc_trim; Python's own collection has run")
     trim(0)
-    return said("ram_trimmed", "RAM: unused heap pages returned to the system (malloc_trim)")
+    return said("RAM: unused heap pages returned to the system (malloc_trim)")

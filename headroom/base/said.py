@@ -1,47 +1,45 @@
-"""English phrases that also tell their key and figures, for pages that speak other languages.
+"""English phrases that also tell their template and values, for pages in other languages.
 
-`Said` is a `str`, so whoever only shows text needs to know nothing of it.
+`Said` is a `str`, so whoever only shows text needs to know nothing of it. The template is written
+once, in the source; `locales/` has its translations by that template.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
+from .device import MIB, mib_text
+
 Value = str | int | float
 
 
 class Said(str):
-    """A phrase in English with the `key` of its sentence elsewhere and the `values` to fill in.
+    """A phrase in English, with its `template` and the `values` that fill it.
 
-    Values are names, counts, amounts in MiB (`…_mib`), and phrases that are such themselves.
+    Values are names, counts, amounts in MiB (`…_mib`), and phrases that are such themselves. Where
+    they are a list, the template joins them.
     """
 
-    key: str
-    values: dict[str, Any]
+    template: str
+    values: dict[str, Any] | list[str]
 
 
-def said(key: str, text: str, **values: Value) -> Said:
-    """Return `text` as a phrase of this key."""
-    return _as_said(text, key, values)
-
-
-def _as_said(text: str, key: str, values: dict[str, Any]) -> Said:
-    phrase = Said(text)
-    phrase.key, phrase.values = key, values
-    return phrase
+def said(template: str, /, **values: Value) -> Said:
+    """Return `template` filled with the values; a value named `…_mib` as "1,234.5 MiB"."""
+    texts = {name: mib_text(float(value) * MIB) if name.endswith("_mib") else value
+             for name, value in values.items()}
+    return _phrase(template.format(**texts), template, values)
 
 
 def joined(joint: str, phrases: Iterable[str]) -> str:
     """Return the phrases as one, with `joint` between them; one alone stays itself."""
     parts = list(phrases)
-    if len(parts) == 1:
-        return parts[0]
-    return _as_said(joint.join(parts), "joined", {"joint": joint.strip(), "parts": parts})
+    return parts[0] if len(parts) == 1 else _phrase(joint.join(parts), joint, parts)
 
 
-def lines(phrases: Iterable[str], end: str = "") -> Said:
-    """Return the phrases as one text, each on a line of its own; `end` closes all but the last."""
-    parts, joint = list(phrases), f"{end}\n"
-    return _as_said(joint.join(parts), "joined", {"joint": joint, "parts": parts})
+def _phrase(text: str, template: str, values: dict[str, Any] | list[str]) -> Said:
+    phrase = Said(text)
+    phrase.template, phrase.values = template, values
+    return phrase
 
 
 def sentence_of(error: BaseException) -> str:
@@ -49,24 +47,12 @@ def sentence_of(error: BaseException) -> str:
     return error.args[0] if error.args and isinstance(error.args[0], Said) else str(error)
 
 
-def heard(text: str, data: Any) -> str:
-    """Return `text` as the phrase that `said_json` made `data` of."""
-    if "key" not in data:
-        return text
-    return _as_said(text, data["key"], data["values"])
-
-
 def said_json(phrase: Any) -> Any:
-    """Return a phrase as data: {"key", "values"}, or {"text"} for one that only English has."""
+    """Return a phrase as data: {"template", "values"}; a text that only English has as it is."""
     if not isinstance(phrase, Said):
-        return {"text": str(phrase)}
-    return {"key": phrase.key, "values": {name: _value(value)
-                                          for name, value in phrase.values.items()}}
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, list):
-        return [said_json(part) for part in value]
-    if isinstance(value, Said):
-        return said_json(value)
-    return round(value, 3) if isinstance(value, float) else value
+        return round(phrase, 3) if isinstance(phrase, float) else phrase
+    values = phrase.values
+    if isinstance(values, list):
+        return {"template": phrase.template, "values": [said_json(part) for part in values]}
+    return {"template": phrase.template,
+            "values": {name: said_json(value) for name, value in values.items()}}

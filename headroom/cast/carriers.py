@@ -9,7 +9,6 @@ import torch
 
 from ..base.copies import Copies, follow
 from ..base.inputs import attribute
-from ..base.said import said
 from ..models.find import is_patcher, is_pipeline, pipeline_modules
 from .dtypes import FLOATS
 
@@ -62,12 +61,10 @@ def _own_models(value: Any) -> Iterator[Any]:
 def self_casting_reason(value: Any) -> str:
     """Return why casting `value` would mean nothing, "" for values that hold their own weights."""
     if attribute(value, "t2i_model") is not None:
-        text = "ComfyUI casts a T2I adapter to the sampler's dtype at every use"
-        return said("cast_adapter", text)
+        return "ComfyUI casts a T2I adapter to the sampler's dtype at every use"
     if attribute(value, "control_weights") is not None:
-        text = ("a Control-LoRA has no model of its own: ComfyUI builds it from the sampled "
+        return ("a Control-LoRA has no model of its own: ComfyUI builds it from the sampled "
                 "model, in that model's dtype, at every run")
-        return said("cast_control_lora", text)
     return ""
 
 

@@ -8,13 +8,13 @@ import torch
 
 from ..base.choices import expect_choice
 from ..base.copies import Copies
-from ..base.device import MIB
+from ..base.device import MIB, mib_text
 from ..base.inputs import expect_text
-from ..base.said import Value, joined, said
+from ..base.said import joined, said
 from ..host.adapter import current_host
 from ..host.features import lost
 from ..measure.journal import note_action
-from ..measure.report import Report, mib_text, nothing_done
+from ..measure.report import Report, nothing_done
 from ..measure.snapshot import snapshot
 from ..models.find import is_patcher, is_pipeline
 from .carriers import carried_models, carry, self_casting_reason
@@ -104,16 +104,15 @@ def _headline(models: tuple[CastModel, ...], rules: CastRules) -> str:
     if not done:
         reasons = list(dict.fromkeys(model.reason for model in models))
         if not reasons:
-            return said("not_cast", "0 MiB saved: not cast")
-        why = joined("; ", reasons)
-        return said("cast_nothing", f"0 MiB saved: {why}", why=why)
+            return said("0 MiB saved: not cast")
+        return said("0 MiB saved: {why}", why=joined("; ", reasons))
     saved = sum(model.saved_bytes for model in done)
     before = sum(sum(model.before.values()) for model in done)
-    verb = f"{mib_text(saved)} saved" if saved >= 0 else f"{mib_text(-saved)} more needed"
-    after = mib_text(before - saved)
-    text = f"{verb}: {mib_text(before)} of weights are {after} in {short(rules.dtype)}"
-    return said("cast_saved" if saved >= 0 else "cast_more", text, saved_mib=abs(saved) / MIB,
-                before_mib=before / MIB, after_mib=(before - saved) / MIB, dtype=short(rules.dtype))
+    return said(
+        "{saved_mib} saved: {before_mib} of weights are {after_mib} in {dtype}" if saved >= 0 else
+        "{saved_mib} more needed: {before_mib} of weights are {after_mib} in {dtype}",
+        saved_mib=abs(saved) / MIB, before_mib=before / MIB, after_mib=(before - saved) / MIB,
+        dtype=short(rules.dtype))
 
 
 def _steps(value: Any, models: tuple[CastModel, ...], rules: CastRules) -> list[str]:
@@ -129,23 +128,19 @@ def _steps(value: Any, models: tuple[CastModel, ...], rules: CastRules) -> list[
         from ..host import cast as host_cast
 
         if not host_cast.accepts_dtype(value, rules.dtype):
-            dtype = short(rules.dtype)
-            text = f"ComfyUI never runs this VAE in {dtype} by itself: pictures may turn black"
-            steps.append(said("cast_black", text, dtype=dtype))
+            steps.append(f"ComfyUI never runs this VAE in {short(rules.dtype)} by itself: pictures "
+                         "may turn black")
     return list(dict.fromkeys(steps))
 
 
 def _model_steps(model: CastModel, rules: CastRules) -> list[str]:
     if model.reason:
-        text = f"{model.label}: {model.reason}"
-        return [said("about_model", text, model=model.label, what=model.reason), *model.notes]
+        return [f"{model.label}: {model.reason}", *model.notes]
     steps = [f"{model.label}: {_counted(model.before)} -> {_counted(model.after)}",
              model.rounding.text]
     if model.saved_bytes == 0:
-        dtype = short(rules.dtype)
-        text = (f"{dtype} takes the same room as the dtype before; it only trades range for "
-                "precision")
-        steps.append(said("cast_same_room", text, dtype=dtype))
+        steps.append(f"{short(rules.dtype)} takes the same room as the dtype before; it only "
+                     "trades range for precision")
     steps.extend(_kept(model))
     return [*steps, *model.notes]
 
@@ -163,19 +158,13 @@ def _kept(model: CastModel) -> list[str]:
         size = sum(item.parameter.numel() * item.target.itemsize for item in items)
         names = ", ".join(item.name for item in items[:NAMED_TENSORS])
         dtypes = "/".join(sorted({short(item.target) for item in items}))
-        text = f"kept in {dtypes} ({reason}): {mib_text(size)} in {names}"
-        values: dict[str, Value] = {"dtypes": dtypes, "reason": reason, "names": names,
-                                    "size_mib": size / MIB}
-        if (more := len(items) - NAMED_TENSORS) > 0:
-            text = f"{text} and {more} more"
-            sentences.append(said("cast_kept_more", text, **values, more=more))
-        else:
-            sentences.append(said("cast_kept", text, **values))
+        more = len(items) - NAMED_TENSORS
+        others = f" and {more} more" if more > 0 else ""
+        sentences.append(f"kept in {dtypes} ({reason}): {mib_text(size)} in {names}{others}")
     return sentences
 
 
 def _cost(models: tuple[CastModel, ...]) -> str:
     copies = sum(sum(model.after.values()) for model in models if model.copies)
-    text = ("until nothing uses the original any more, the copy costs "
+    return ("until nothing uses the original any more, the copy costs "
             f"{mib_text(copies)} of RAM on top of it")
-    return said("cast_costs", text, copies_mib=copies / MIB)

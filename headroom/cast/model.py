@@ -133,9 +133,8 @@ def _copy_patched(
 def _unreadable_reason(patcher: Any) -> str:
     """Return why a dynamic model cannot be read from its file again, "" where it can."""
     if _host_cast().loader_recipe(patcher) is None:
-        text = ("not cast: dynamic VRAM streams it from a file, and its loader left no way to "
-                "read that file again")
-        return said("cast_unreadable", text)
+        return said("not cast: dynamic VRAM streams it from a file, and its loader left no way "
+                    "to read that file again")
     return ""
 
 
@@ -158,6 +157,5 @@ def _reread(
         id(part): new[name] for name, part in module.named_modules() if name in new
     }
     host_cast.stamp(copied, {item.name: item.target for item in wanted})
-    text = "dynamic VRAM reads the weights from the file: no copy in RAM"
-    result.notes.append(said("cast_from_file", text))
+    result.notes.append("dynamic VRAM reads the weights from the file: no copy in RAM")
     return copied, copies

@@ -69,30 +69,28 @@ def planned(
         _add(result.after, item.target, item.parameter)
     result.kept = [item for item in wanted if item.kept and item.is_castable]
     result.notes = [
-        said("cast_unmatched", f"keep_float32: '{name}' is in no weight's name", name=name)
-        for name in unmatched(rules, wanted)
+        f"keep_float32: '{name}' is in no weight's name" for name in unmatched(rules, wanted)
     ]
     return result, wanted
 
 
 def _left_alone(reason: str) -> str:
-    text = f"not cast: it is quantised ({reason}), and casting would undo that"
-    return said("cast_quantised", text, reason=reason)
+    return said("not cast: it is quantised ({reason}), and casting would undo that",
+                reason=reason)
 
 
 def _nothing_to_do(wanted: list[Wanted], rules: CastRules) -> str:
     floats, dtype = [item for item in wanted if item.is_castable], short(rules.dtype)
     if not floats:
-        return said("cast_no_floats", "it has no floating-point weights")
+        return said("it has no floating-point weights")
     if any(item.target != item.source for item in floats):
         return ""
     if all(item.source == rules.dtype or item.kept == POSITION_TABLE for item in floats):
-        return said("cast_already", f"already {dtype}", dtype=dtype)
+        return said("already {dtype}", dtype=dtype)
     if any(item.source == rules.dtype for item in floats):
-        text = f"already {dtype}, apart from what is kept"
-        return said("cast_already_kept", text, dtype=dtype)
+        return said("already {dtype}, apart from what is kept", dtype=dtype)
     reasons = joined(", ", dict.fromkeys(item.kept for item in floats if item.kept))
-    return said("cast_all_kept", f"every weight is kept ({reasons})", reasons=reasons)
+    return said("every weight is kept ({reasons})", reasons=reasons)
 
 
 def _add(counts: dict[str, int], dtype: torch.dtype, tensor: torch.Tensor) -> None:

@@ -21,10 +21,10 @@ _QUANTISERS = ("bitsandbytes", "gguf", "nunchaku", "torchao", "quanto", "awq", "
 MAX_KEEP_CHARACTERS = 10_000
 
 # Why a weight stays as it is, besides what `keep_float32` names.
-FLOAT_BUFFERS = said("kept_buffers", "float buffers beside the weights")
-STATISTICS = said("kept_statistics", "running statistics")
-POSITION_TABLE = said("kept_positions", "position table")
-NO_FLOAT = said("kept_no_float", "not a floating-point weight")
+FLOAT_BUFFERS = said("float buffers beside the weights")
+STATISTICS = said("running statistics")
+POSITION_TABLE = said("position table")
+NO_FLOAT = "not a floating-point weight"
 
 DtypeOf = Callable[[torch.nn.Module, str, torch.Tensor], torch.dtype]
 
@@ -186,14 +186,12 @@ def quantised_reason(module: torch.nn.Module) -> str:
     for part in module.modules():
         package = type(part).__module__.split(".")[0].lower()
         if any(word in type(part).__module__.lower().split(".") for word in _QUANTISERS):
-            name = type(part).__name__
-            return said("quantised_layers", f"{name} layers ({package})", name=name,
+            return said("{name} layers ({package})", name=type(part).__name__,
                         package=package)
         for mark in ("quant_format", "layout_type", "quant_state", "scaled_fp8"):
             if getattr(part, mark, None) is not None:
-                name = type(part).__name__
-                text = f"{name} layers with quantised weights"
-                return said("quantised_inside", text, name=name)
+                return said("{name} layers with quantised weights",
+                            name=type(part).__name__)
         for name, tensor in _own_tensors(part):
             reason = _tensor_reason(name, tensor, name in part._parameters)
             if reason:
@@ -216,9 +214,9 @@ def _tensor_reason(name: str, tensor: torch.Tensor, is_parameter: bool) -> str:
     if is_parameter and tensor.dtype in (torch.int8, torch.uint8):
         return _weights_of(short(tensor.dtype))
     if name in ("scale_weight", "weight_scale", "scaled_fp8"):
-        return said("quantised_scale", f"weights scaled by `{name}`", name=name)
+        return said("weights scaled by `{name}`", name=name)
     return ""
 
 
 def _weights_of(name: str) -> Said:
-    return said("quantised_weights", f"{name} weights", name=name)
+    return said("{name} weights", name=name)

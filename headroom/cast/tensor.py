@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import torch
 
-from ..base.said import said
 from .dtypes import short
 
 PIECE_VALUES = 1 << 18
@@ -26,14 +25,10 @@ class Rounding:
     def text(self) -> str:
         """The finding as one sentence."""
         if self.worst == 0.0:
-            return said("rounded_none", "no value was rounded")
-        percent = f"{100 * self.worst:.3g}"
-        text = f"worst relative rounding error: {percent} % in {self.worst_name}"
-        worst = said("rounded", text, percent=percent, name=self.worst_name)
-        if not self.zeroed:
-            return worst
-        text = f"{worst}; {self.zeroed:,} values became 0"
-        return said("rounded_to_zero", text, worst=worst, count=self.zeroed)
+            return "no value was rounded"
+        zeroed = f"; {self.zeroed:,} values became 0" if self.zeroed else ""
+        return (f"worst relative rounding error: {100 * self.worst:.3g} % in "
+                f"{self.worst_name}{zeroed}")
 
 
 class CastOverflow(ValueError):

@@ -14,7 +14,6 @@ from typing import Any
 from ..base.file_identity import identities_of
 from ..base.graph import MODEL_SUFFIXES, Graph, Node, constants, is_link, strings
 from ..base.node_types import ClassInfo, Registry
-from ..base.said import Said, said
 from ..host.adapter import host_registry
 
 
@@ -28,7 +27,7 @@ class Ancestry:
 
     digest: str
     files: tuple[Path, ...]
-    problem: Said | None
+    problem: str | None
 
 
 def identify(prompt: Any, node_id: str, input: str, registry: Registry | None = None) -> Ancestry:
@@ -41,9 +40,7 @@ def identify(prompt: Any, node_id: str, input: str, registry: Registry | None = 
     try:
         return _identify(graph, link)
     except (LookupError, OSError, TypeError) as error:
-        return Ancestry("", (), said(
-            "cache_unfollowed", f"what feeds `{input}` cannot be followed: {error}",
-            input=input, error=str(error)))
+        return Ancestry("", (), f"what feeds `{input}` cannot be followed: {error}")
 
 
 def _identify(graph: Graph, link: Any) -> Ancestry:
@@ -88,22 +85,20 @@ def _input(value: Any, digests: Mapping[str, str]) -> Any:
 
 def _problem_with(
     graph: Graph, node_id: str, info: ClassInfo, files: list[Path]
-) -> Said | None:
+) -> str | None:
     node = graph.nodes[node_id]
     name = node["class_type"]
-    owner = said("node_named", f"node {node_id} ({name})", node_id=node_id, name=name)
+    owner = f"node {node_id} ({name})"
     mark = node.get("is_changed")
     is_settled = not info.own_changes or (mark is not None and "NaN" not in json.dumps(mark))
     if not (is_settled and info.repeatable) or info.is_new_code:
-        text = f"what {owner} gives may differ from run to run"
-        return said("cache_differs", text, node=owner)
+        return f"what {owner} gives may differ from run to run"
     names = [name for name in strings(constants(node)) if name.lower().endswith(MODEL_SUFFIXES)]
     is_source = not any(is_link(value) for value in node["inputs"].values())
     if not all(graph.files_named(name) for name in names if "\n" not in name) or (
         is_source and not info.is_core and not files
     ):
-        text = f"{owner} names no file, or one that is in no models folder of this ComfyUI"
-        return said("cache_no_source", text, node=owner)
+        return f"{owner} names no file, or one that is in no models folder of this ComfyUI"
     return None
 
 

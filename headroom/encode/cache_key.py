@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from ..base.file_identity import State, identities_of, state_of
-from ..base.said import Said, said
 from ..host.features import lost
 from .ancestry import identify
 from .conditioning import is_conditioning
@@ -33,8 +32,8 @@ class EmbeddingLookup:
 
     cache: EmbeddingCache
     encoder: str
-    problem: Said | None = None
-    unwritten: Said | None = None
+    problem: str | None = None
+    unwritten: str | None = None
     files: tuple[Path, ...] = ()
     is_stale: bool = False
     found: dict[str, Any] = field(default_factory=dict)
@@ -65,15 +64,14 @@ class EmbeddingLookup:
         if key is None:
             return
         if self._keys.get(prompt, key) != key:
-            self.unwritten = said(
-                "cache_changed", "a file that it names changed while it was encoded")
+            self.unwritten = "a file that it names changed while it was encoded"
             return
         try:
             self.cache.put(key, value)
         except Unstorable as error:
-            self.unwritten = error.words
+            self.unwritten = str(error)
         except OSError as error:
-            self.unwritten = _refused(error)
+            self.unwritten = f"the disk refused: {error.strerror or error}"
 
     def _is_fresh(self) -> bool:
         """Return whether the cache may be used; files are looked at anew, they can change."""
@@ -88,16 +86,9 @@ class EmbeddingLookup:
         try:
             parts = [KEY_FORMAT, self.encoder, prompt, embeddings_in(prompt)]
         except OSError as error:
-            words = str(error.strerror or error)
-            text = f"a file that it names cannot be read: {words}"
-            self.unwritten = said("cache_no_named", text, error=words)
+            self.unwritten = f"a file that it names cannot be read: {error.strerror or error}"
             return None
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _refused(error: OSError) -> Said:
-    words = str(error.strerror or error)
-    return said("cache_disk", f"the disk refused: {words}", error=words)
 
 
 def embeddings_in(prompt: str) -> list[dict[str, object]]:
@@ -125,22 +116,18 @@ def look_up(prompt: Any, node_id: str, input: str = "clip") -> EmbeddingLookup:
     return EmbeddingLookup(cache, encoder, files=ancestry.files)
 
 
-def _stale_files(files: Iterable[Path]) -> Said | None:
+def _stale_files(files: Iterable[Path]) -> str | None:
     """Say which file was replaced while its model may still be loaded from before, if any."""
     try:
         states = {path: state_of(path) for path in files}
     except OSError as error:
-        words = str(error.strerror or error)
-        text = f"a file of the encoder cannot be looked at: {words}"
-        return said("cache_unseen", text, error=words)
+        return f"a file of the encoder cannot be looked at: {error.strerror or error}"
     changed = next((path for path, state in states.items()
                     if _first_seen.setdefault(path, state) != state), None)
     if changed is None:
         return None
-    return said("cache_old_model", (
-        f"{changed.name} changed while ComfyUI was running, so its loaded model may be the old "
-        "one; restart ComfyUI to keep embeddings of the new one"
-    ), file=changed.name)
+    return (f"{changed.name} changed while ComfyUI was running, so its loaded model may be the "
+            "old one; restart ComfyUI to keep embeddings of the new one")
 
 
 def fingerprint() -> str:

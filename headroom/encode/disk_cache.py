@@ -17,7 +17,6 @@ from typing import Any
 
 from ..base.device import MIB
 from ..base.environment import count_of
-from ..base.said import said
 from ..base.untrusted_file import read_untrusted
 from .stored_value import Damaged, Unstorable, from_bytes, is_ours, to_bytes
 
@@ -65,7 +64,7 @@ class EmbeddingCache:
         data = to_bytes(value, key)
         if len(data) > MAX_FILE_BYTES:
             most = MAX_FILE_BYTES // MIB
-            raise Unstorable(said("unstorable_size", f"it has more than {most} MiB", most_mib=most))
+            raise Unstorable(f"it has more than {most} MiB")
         self.folder.mkdir(parents=True, exist_ok=True)
         part = self.folder / f"{key}.{os.getpid()}.{uuid.uuid4().hex}.part"
         try:

@@ -16,7 +16,7 @@ from ..base.tensors import storage_bytes, tensors_within
 from ..host.adapter import current_host, return_cache
 from ..host.features import lost
 from ..measure.journal import note_action, note_embeddings
-from ..measure.report import Report, mib_text
+from ..measure.report import Report
 from ..measure.snapshot import snapshot
 from ..models.find import find_models
 from ..models.unload import unload_models
@@ -145,13 +145,11 @@ def _progress(total: int) -> Any:
 
 def _release(clip: Any, asked: bool, more_follow: bool) -> list[str]:
     if clip is None:
-        text = "encoder: not needed, so its loader did not run and nothing was loaded"
-        return [said("encoder_not_needed", text)]
+        return ["encoder: not needed, so its loader did not run and nothing was loaded"]
     if not asked:
-        return [said("encoder_left", "encoder: left loaded, as asked")]
+        return ["encoder: left loaded, as asked"]
     if more_follow:
-        text = "encoder: left loaded for the next text of the list"
-        return [said("encoder_for_next", text)]
+        return ["encoder: left loaded for the next text of the list"]
     done = unload_models(find_models(clip))
     gc.collect()
     host = current_host()
@@ -159,32 +157,25 @@ def _release(clip: Any, asked: bool, more_follow: bool) -> list[str]:
         host.drop_cast_buffers()  # ComfyUI would, but only after this node and its report
     clear_workspaces()  # the encoder's first product of matrices made them
     return_cache()
-    return [said("encoder_released", f"encoder released: {item.text}", what=item.text)
-            for item in done]
+    return [f"encoder released: {item.text}" for item in done]
 
 
 def _encoded_text(moved: OnCpu, fresh: int) -> str:
     if fresh == 0:
-        return said("encoding_nothing", "encoding: nothing to do")
-    text = f"encoding: {_count(fresh)}, one at a time; {moved.text}"
-    if moved.moved_bytes:
-        return said("encoding", text, count=fresh, moved=moved.text)
-    text = f"{text} (ComfyUI keeps conditioning there by default)"
-    return said("encoding_there", text, count=fresh, moved=moved.text)
+        return "encoding: nothing to do"
+    there = "" if moved.moved_bytes else " (ComfyUI keeps conditioning there by default)"
+    return f"encoding: {_count(fresh)}, one at a time; {moved.text}{there}"
 
 
 def _cache_text(lookup: EmbeddingLookup, distinct: int, fresh: int) -> str:
     if (why := lookup.problem) is not None:
-        return said("disk_unused", f"disk cache: not used, because {why}", why=why)
-    found = distinct - fresh
-    text = f"disk cache: {found} of {_count(distinct)} read"
-    read = said("disk_read", text, found=found, distinct=distinct)
+        return f"disk cache: not used, because {why}"
+    read = f"disk cache: {distinct - fresh} of {_count(distinct)} read"
     if fresh == 0:
         return read
     if (why := lookup.unwritten) is not None:
-        text = f"{read}; {fresh} encoded but not kept, because {why}"
-        return said("disk_unwritten", text, read=read, fresh=fresh, why=why)
-    return said("disk_written", f"{read}, {fresh} encoded and written", read=read, fresh=fresh)
+        return f"{read}; {fresh} encoded but not kept, because {why}"
+    return f"{read}, {fresh} encoded and written"
 
 
 def _count(prompts: int) -> str:
@@ -194,8 +185,9 @@ def _count(prompts: int) -> str:
 def _headline(conditionings: list[Any]) -> str:
     total = sum(conditioning_bytes(item) for item in {id(c): c for c in conditionings}.values())
     count = len(conditionings)
-    text = f"{_count(count)} as conditioning in RAM, {mib_text(total)}"
-    return said("encoded", text, count=count, total_mib=total / MIB)
+    return said(
+        "1 prompt as conditioning in RAM, {total_mib}" if count == 1 else
+        "{count} prompts as conditioning in RAM, {total_mib}", count=count, total_mib=total / MIB)
 
 
 def conditioning_bytes(value: Any) -> int:

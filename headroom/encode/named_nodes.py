@@ -5,10 +5,10 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+from ..base.device import mib_text
 from ..base.file_identity import identity_of
 from ..host.adapter import host_registry
 from ..host.features import lost
-from ..measure.report import mib_text
 from .encode import conditioning_bytes
 from .encoders import Encoder, encoders_above, is_made_of, loaders_in, name_of
 from .named_conditioning import Loaded, NotUsable, file_of, load, names_in, save

@@ -17,7 +17,6 @@ from safetensors.torch import load, save
 
 from ..base.device import MIB
 from ..base.numpy_backed import is_plain, numpy_backed
-from ..base.said import Said, said
 
 FORMAT = 1
 METADATA_KEY = "headroom"
@@ -37,10 +36,6 @@ DEFECTS = (
 class Unstorable(ValueError):
     """The value holds something that has no safe form in a file; the text names it."""
 
-    def __init__(self, words: Said) -> None:
-        super().__init__(words)
-        self.words = words
-
 
 class Damaged(ValueError):
     """The bytes are not what was written, or not for the asked key."""
@@ -57,8 +52,7 @@ def to_bytes(value: Any, key: str, labels: Mapping[str, str] | None = None) -> b
     tensors: dict[str, torch.Tensor] = {}
     structure = _structure(value, tensors)
     if len(tensors) > MAX_TENSORS:
-        text = f"it has more than {MAX_TENSORS:,} tensors"
-        raise Unstorable(said("unstorable_many", text, count=MAX_TENSORS))
+        raise Unstorable(f"it has more than {MAX_TENSORS:,} tensors")
     digest = _digest(key, structure, tensors)
     note = {"format": FORMAT, "key": key, "structure": structure, "sha256": digest}
     _expect_room(2 * sum(tensor.nbytes for tensor in tensors.values()))
@@ -94,8 +88,7 @@ def _structure(value: Any, tensors: dict[str, torch.Tensor]) -> str:
         described = _describe(value, tensors, {}, "value")
         return _as_json(described)
     except RecursionError as error:
-        text = "it is nested too deeply, or holds itself"
-        raise Unstorable(said("unstorable_deep", text)) from error
+        raise Unstorable("it is nested too deeply, or holds itself") from error
 
 
 def _as_json(described: Any) -> str:
@@ -114,8 +107,7 @@ def _place(at: str, key: Any) -> str:
 
 def _too_long(error: ValueError) -> Unstorable:
     """Return what to say of a whole number of thousands of digits."""
-    text = f"it has no safe form in a file: {error}"[:200]
-    return Unstorable(said("unstorable_other", text, error=str(error)[:170]))
+    return Unstorable(f"it has no safe form in a file: {error}"[:200])
 
 
 def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str], at: str) -> Any:
@@ -125,8 +117,7 @@ def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str
         return {"value": value}
     if type(value) is dict:
         if not all(key is None or type(key) in (str, int, float, bool) for key in value):
-            raise Unstorable(said(
-                "unstorable_key", f"a key of {at} is no text or number", place=at))
+            raise Unstorable(f"a key of {at} is no text or number")
         items = [
             [key, _describe(item, tensors, names, _place(at, key))] for key, item in value.items()
         ]
@@ -136,9 +127,7 @@ def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str
             _describe(item, tensors, names, f"{at}[{index}]") for index, item in enumerate(value)
         ]
         return {type(value).__name__: items}
-    name = type(value).__name__
-    text = f"{at} is a {name}, which has no safe form in a file"
-    raise Unstorable(said("unstorable_class", text, place=at, name=name))
+    raise Unstorable(f"{at} is a {type(value).__name__}, which has no safe form in a file")
 
 
 def _name_of(
@@ -147,8 +136,7 @@ def _name_of(
     """Return the name under which a tensor is stored; with --gpu-only it lies on the GPU."""
     if id(tensor) not in names:
         if not is_plain(tensor) or tensor.dtype not in DTYPES:
-            text = f"{at} is a tensor of a kind that safetensors cannot hold"
-            raise Unstorable(said("unstorable_tensor", text, place=at))
+            raise Unstorable(f"{at} is a tensor of a kind that safetensors cannot hold")
         names[id(tensor)] = f"t{len(names)}"
         # The library takes no two tensors over the same memory, and no view with gaps.
         tensors[names[id(tensor)]] = numpy_backed(tensor)

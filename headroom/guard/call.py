@@ -8,7 +8,6 @@ import torch
 
 from ..base.device import MIB
 from ..base.said import said
-from ..measure.report import mib_text
 from . import weights
 from .lack import Lack
 
@@ -29,11 +28,10 @@ class Plan:
     def room_words(self) -> list[str]:
         """Return in a short phrase what is kept free of weights, if anything."""
         if self.room_bytes >= weights.EVERYTHING:
-            return [said("guard_weights_in_ram", "kept its own weights in RAM")]
+            return [said("kept its own weights in RAM")]
         if not self.room_bytes:
             return []
-        text = f"kept {mib_text(self.room_bytes)} free of weights"
-        return [said("guard_kept_free", text, kept_mib=self.room_bytes / MIB)]
+        return [said("kept {kept_mib} free of weights", kept_mib=self.room_bytes / MIB)]
 
 
 class Call(Generic[T]):

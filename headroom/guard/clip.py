@@ -55,8 +55,8 @@ class _Encoding(Call[Any]):
 
     @property
     def words(self) -> str:  # type: ignore[override]
-        name = type(self._clip.cond_stage_model).__name__
-        return said("doing_encoding", f"text encoding with {name}", model=name)
+        return said("text encoding with {model}",
+                    model=type(self._clip.cond_stage_model).__name__)
 
     def run(self, plan: Plan) -> Any:
         clip, guard = None, guard_host()
@@ -96,14 +96,14 @@ class _Encoding(Call[Any]):
         return replace(plan, on_cpu=True)
 
     def cut_words(self, plan: Plan) -> list[str]:
-        return [said("guard_on_cpu", "encoded on the CPU")] if plan.on_cpu else []
+        return [said("encoded on the CPU")] if plan.on_cpu else []
 
     def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
         if plan.on_cpu or not self._method.options.offload_weights:
             return []
-        reason = said("why_ram_ran_out", "RAM was what ran out") if lack.where == "RAM" else said(
-            "why_host_cannot", "the host cannot do so")
-        return [step_and_why(said("step_on_cpu", "encoding on the CPU"), reason)]
+        reason = said("RAM was what ran out" if lack.where == "RAM"
+                      else "this ComfyUI cannot do so")
+        return [step_and_why(said("encoding on the CPU"), reason)]
 
     @functools.cached_property
     def _on_cpu(self) -> Any | None:

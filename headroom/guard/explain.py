@@ -7,11 +7,10 @@ from typing import Any
 import torch
 
 from ..base.device import MIB
-from ..base.said import Said, joined, said
+from ..base.said import joined, said
 from ..base.tensors import module_tensors
 from ..host.adapter import current_host
 from ..measure.other_processes import other_processes
-from ..measure.report import mib_text
 from ..measure.snapshot import DeviceMemory, Snapshot
 from .failure import Failure
 from .options import GuardOptions
@@ -47,11 +46,6 @@ class Recovery:
         return self.failures[-1]
 
 
-def freed_text(amount_mib: float) -> str:
-    """Return `amount_mib` as the report of one step says it."""
-    return mib_text(amount_mib * MIB) if abs(amount_mib) * MIB >= 1 else "nothing"
-
-
 def tried_text(recovery: Recovery) -> str:
     """Return the sentence part that lists what was tried, equal steps once with their number."""
     counted: dict[str, list[Any]] = {}
@@ -61,15 +55,16 @@ def tried_text(recovery: Recovery) -> str:
         entry[1] += step.freed_mib
     parts = [_tried(action, times, freed) for action, (times, freed) in counted.items()]
     if not parts:
-        return said("tried_nothing", "nothing, because no step was allowed or could help")
+        return said("nothing, because no step was allowed or could help")
     return joined("; ", parts)
 
 
 def _tried(action: str, times: int, freed: float) -> str:
-    often = f" ({times} times)" if times > 1 else ""
-    text = f"{action}{often}: {freed_text(freed)} freed"
-    key = "tried_often" if times > 1 else "tried_once"
-    return said(key, text, action=action, times=times, freed_mib=freed)
+    if times > 1:
+        action = said("{action} ({times} times)", action=action, times=times)
+    if abs(freed) * MIB < 1:
+        return said("{action}: nothing freed", action=action)
+    return said("{action}: {freed_mib} freed", action=action, freed_mib=freed)
 
 
 _more_to_say: list[Callable[[], str]] = []
@@ -84,10 +79,10 @@ def explain(call: Any, options: GuardOptions, recovery: Recovery, now: Snapshot)
     """Return the text of the final error for `call`, with memory as it is `now`."""
     return joined(" ", filter(None, [
         _could_not(call, recovery, now),
-        _sentence("gave_up_tried", "Tried: {tried}.", tried=tried_text(recovery)),
+        said("Tried: {tried}.", tried=tried_text(recovery)),
         _untried(call, options, recovery),
-        _sentence("gave_up_advice", "Most likely to help: {advice}.",
-                  advice=joined(", or ", list(_advice(call, options, now))[:2])),
+        said("Most likely to help: {advice}.",
+             advice=joined(", or ", list(_advice(call, options, now))[:2])),
         _came_from(recovery),
         *(words() for words in _more_to_say),
     ]))
@@ -95,65 +90,54 @@ def explain(call: Any, options: GuardOptions, recovery: Recovery, now: Snapshot)
 
 def step_and_why(step: str, reason: str) -> str:
     """Return a step that was not taken with the reason."""
-    return said("step_and_why", f"{step} ({reason})", step=step, reason=reason)
-
-
-def _sentence(key: str, english: str, **values: Any) -> Said:
-    """Return a sentence whose English is `english` with the values filled in."""
-    return said(key, english.format(**values), **values)
+    return said("{step} ({reason})", step=step, reason=reason)
 
 
 def _could_not(call: Any, recovery: Recovery, now: Snapshot) -> str:
     count = len(recovery.attempts)
-    return _sentence(
-        "gave_up", "OOM Guard could not finish {what}: after {attempts} the call {asked} while "
-        "{free}.", what=call.words, attempts=_sentence(
-            "attempts", "{count} attempt" + ("" if count == 1 else "s"), count=count),
-        asked=_asked(recovery), free=_free(recovery, now),
+    return said(
+        "OOM Guard could not finish {what}: after {attempts} the call {asked} while {free}.",
+        what=call.words, asked=_asked(recovery), free=_free(recovery, now),
+        attempts=said("1 attempt") if count == 1 else said("{count} attempts", count=count),
     )
 
 
 def _asked(recovery: Recovery) -> str:
     asked = recovery.last.requested_bytes
-    amount = {"asked_mib": (asked or 0) / MIB}
     if recovery.last.is_incomplete:
-        text = "still went on without a part of a LoRA or ControlNet"
-        if not asked:
-            return said("went_on", text)
-        return said("went_on_asked", f"{text}, which asked for {mib_text(asked)},", **amount)
+        return said(
+            "still went on without a part of a LoRA or ControlNet, which asked for {asked_mib},"
+            if asked else "still went on without a part of a LoRA or ControlNet",
+            asked_mib=(asked or 0) / MIB)
     if not asked:
-        return said("still_asked_more", "still asked for more memory than there is")
-    return said("still_asked", f"still asked for {mib_text(asked)}", **amount)
+        return said("still asked for more memory than there is")
+    return said("still asked for {asked_mib}", asked_mib=asked / MIB)
 
 
 def _free(recovery: Recovery, now: Snapshot) -> str:
     last = recovery.last
     if last.where == "RAM" or not now.devices:
-        ram = now.ram_available_bytes
-        text = f"{mib_text(ram)} of RAM were available"
-        return said("ram_available", text, free_mib=ram / MIB)
+        return said("{free_mib} of RAM were available", free_mib=now.ram_available_bytes / MIB)
     device = now.devices[0]
     free = device.available_bytes
     if free is None:
-        text = f"the free memory of {device.device} is not known"
-        return said("free_unknown", text, device=device.device)
+        return said("the free memory of {device} is not known", device=device.device)
     words = _free_words(device, free)
     if last.requested_bytes is None or free < last.requested_bytes:
         return words
     piece = last.piece_bytes
     if piece is None or piece >= last.requested_bytes:
-        return said("free_in_pieces", f"{words}, but not in one piece", free=words)
-    text = f"{words}, the largest piece of it {mib_text(piece)}"
-    return said("free_largest", text, free=words, piece_mib=piece / MIB)
+        return said("{free}, but not in one piece", free=words)
+    return said("{free}, the largest piece of it {piece_mib}", free=words,
+                piece_mib=piece / MIB)
 
 
 def _free_words(device: DeviceMemory, free: int) -> str:
     total = device.total_bytes
     values: dict[str, Any] = {"free_mib": free / MIB, "device": device.device}
     if not total:
-        return said("free_on", f"{mib_text(free)} were free on {device.device}", **values)
-    text = f"{mib_text(free)} of {mib_text(total)} were free on {device.device}"
-    return said("free_of", text, total_mib=total / MIB, **values)
+        return said("{free_mib} were free on {device}", **values)
+    return said("{free_mib} of {total_mib} were free on {device}", total_mib=total / MIB, **values)
 
 
 def _untried(call: Any, options: GuardOptions, recovery: Recovery) -> str:
@@ -161,21 +145,19 @@ def _untried(call: Any, options: GuardOptions, recovery: Recovery) -> str:
     off = [name for name in ("free_other_models", "offload_weights", "split_batch")
            if not getattr(options, name)]
     off += ["tile_vae"] if call.can_tile and not options.tile_vae else []
-    reasons = [*recovery.untried, *(_sentence("step_is_off", "{step} (it is off)", step=name)
+    reasons = [*recovery.untried, *(said("{step} (it is off)", step=name)
                                     for name in off)]
-    return _sentence("gave_up_untried", "Not tried: {steps}.",
-                     steps=joined(", ", reasons)) if reasons else ""
+    if not reasons:
+        return ""
+    return said("Not tried: {steps}.", steps=joined(", ", reasons))
 
 
 def _came_from(recovery: Recovery) -> str:
     first = recovery.first
     if not first.has_begun:
-        expected = first.requested_bytes or 0
-        text = f"ComfyUI did not begin: it expected to need {mib_text(expected)}."
-        return said("gave_up_not_begun", text, expected_mib=expected / MIB)
-    place = first.place
-    return _sentence("gave_up_place", "It first ran out of memory in {place}.",
-                     place=place) if place else ""
+        return said("ComfyUI did not begin: it expected to need {expected_mib}.",
+                    expected_mib=(first.requested_bytes or 0) / MIB)
+    return said("It first ran out of memory in {place}.", place=first.place) if first.place else ""
 
 
 def _advice(call: Any, options: GuardOptions, now: Snapshot) -> Iterator[str]:
@@ -184,15 +166,14 @@ def _advice(call: Any, options: GuardOptions, now: Snapshot) -> Iterator[str]:
     for device in now.devices[:1]:
         yield from _other_programs(device)
     if call.batch > 1:
-        yield _sentence("try_batch", "a smaller batch (now {batch})", batch=call.batch)
+        yield said("a smaller batch (now {batch})", batch=call.batch)
     if _is_float32(call.patchers):
-        yield said("try_cast", "the node Cast bf16 on this model (its weights are float32)")
+        yield said("the node Cast bf16 on this model (its weights are float32)")
     if call.size:
-        yield _sentence("try_size_now", "a smaller width and height (now {size})",
-                        size=call.size)
+        yield said("a smaller width and height (now {size})", size=call.size)
     else:
-        yield said("try_size", "a smaller width and height")
-    yield said("try_file", "a smaller or more strongly quantised model file")
+        yield said("a smaller width and height")
+    yield said("a smaller or more strongly quantised model file")
 
 
 def _switches(call: Any, options: GuardOptions) -> Iterator[str]:
@@ -203,15 +184,14 @@ def _switches(call: Any, options: GuardOptions) -> Iterator[str]:
         "free_other_models": not options.free_other_models,
     }
     for name in [name for name, is_off in off.items() if is_off]:
-        yield _sentence("try_switch", "turning on {option} in the OOM Guard node", option=name)
+        yield said("turning on {option} in the OOM Guard node", option=name)
 
 
 def _other_programs(device: DeviceMemory) -> Iterator[str]:
     for other in other_processes(torch.device(device.device))[:1]:
         if other.used_bytes >= _NOTABLE_BYTES:
-            held = other.used_bytes / MIB
-            text = f"closing {other.name}, which holds {held:,.0f} MiB of the same GPU"
-            yield said("try_closing", text, process=other.name, used_mib=held)
+            yield said("closing {process}, which holds {used_mib} of the same GPU",
+                       process=other.name, used_mib=other.used_bytes / MIB)
 
 
 def _is_float32(patchers: Sequence[Any]) -> bool:

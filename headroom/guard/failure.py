@@ -101,9 +101,8 @@ def _place(steps: traceback.StackSummary) -> str:
     if not steps:
         return ""
     last = steps[-1]
-    file = Path(last.filename).name
-    return said("place", f"{last.name}, line {last.lineno} of {file}",
-                function=last.name, line=last.lineno or 0, file=file)
+    return said("{function}, line {line} of {file}", function=last.name, line=last.lineno or 0,
+                file=Path(last.filename).name)
 
 
 def let_go(error: BaseException) -> None:

@@ -15,10 +15,10 @@ from .sampling import guard_model
 from .upscaler import guard_upscaler
 from .vae import guard_vae
 
-_CONTROL_NET = said("guard_control_net", (
+_CONTROL_NET = said(
     "a ControlNet is guarded by the OOM Guard on the MODEL that is sampled with it, and came out "
     "as it came in: connect a guard there"
-))
+)
 
 
 def guard(value: Any, options: GuardOptions) -> Any:

@@ -75,9 +75,8 @@ def identity(patcher: Any) -> Hashable:
 
 def note_remembered(words: Sequence[str]) -> None:
     """Put into the record that a call begins with what an earlier one has taught."""
-    way = joined(" and ", words)
-    text = f"{way}: remembered from an earlier run"
-    note_action("guard", 0.0, said("guard_remembered", text, way=way))
+    note_action("guard", 0.0, said("{way}: remembered from an earlier run",
+                                   way=joined(" and ", words)))
 
 
 def room_bytes(device: torch.device | None) -> int | None:

@@ -21,7 +21,6 @@ from ..base.ram import trim_heap
 from ..base.said import joined, said
 from ..host.adapter import guard_host, read_from_disk
 from ..measure.journal import note_gave_up, note_oom, note_outcome
-from ..measure.report import mib_text
 from ..measure.snapshot import freed_mib, snapshot
 from ..models.unload import unload_models
 from . import lessons, weights
@@ -35,7 +34,7 @@ from .trying import Done, guarding, is_recovering, tidy, try_once
 
 T = TypeVar("T")
 Step = Callable[[Plan, Lack], "tuple[Plan, int | None] | None"]
-TIDIED = said("guard_tidied", "returned cached and dead memory")
+TIDIED = said("returned cached and dead memory")
 
 
 def recover(
@@ -65,7 +64,7 @@ def _remembered(call: Call[Any]) -> Plan:
     words = [TIDIED]
     if plan.alone:
         weights.unload_others(call.patchers, call.device)
-        words.append(said("guard_unloaded_all", "unloaded other models"))
+        words.append(said("unloaded other models"))
     tidy()
     lessons.note_remembered([*words, *plan.room_words(), *call.cut_words(plan)])
     return plan
@@ -170,13 +169,12 @@ class _Recovering(Generic[T]):
 
         def do() -> None:
             if plan.alone and (count := weights.unload_others(call.patchers, lack.device)):
-                text = f"unloaded {count} other model{'s' if count > 1 else ''}"
-                words.append(said("guard_unloaded", text, count=count))
+                words.append(said("unloaded 1 other model") if count == 1
+                             else said("unloaded {count} other models", count=count))
             if plan.room_bytes != old.room_bytes:
                 freed = weights.make_room(call.patchers, plan.room_bytes)
-                text = f"offloaded {mib_text(freed)} of its own weights"
-                words.extend([said("guard_offloaded", text, freed_mib=freed / MIB)]
-                             if freed > 0 else plan.room_words())
+                words.extend(plan.room_words() if freed <= 0 else [
+                    said("offloaded {freed_mib} of its own weights", freed_mib=freed / MIB)])
 
         try_once(do)  # where that itself runs out of memory, the call will show whether it helped
         if replace(plan, alone=old.alone, room_bytes=old.room_bytes) != old:
@@ -207,16 +205,16 @@ class _Recovering(Generic[T]):
         found = []
         if options.free_other_models and not plan.alone:
             found.append(step_and_why(
-                said("step_unload", "unloading other models"),
-                said("why_into_ram", "the weights would go to RAM") if into_ram
-                else said("why_no_other", "no other model was loaded there")))
+                said("unloading other models"),
+                said("the weights would go to RAM") if into_ram
+                else said("no other model was loaded there")))
         if options.offload_weights and not plan.room_bytes:
             found.append(step_and_why(
-                said("step_offload", "offloading its own weights"),
-                said("why_into_ram", "the weights would go to RAM") if into_ram
-                else said("why_on_disk", "they come from disk whenever they are needed")
+                said("offloading its own weights"),
+                said("the weights would go to RAM") if into_ram
+                else said("they come from disk whenever they are needed")
                 if read_from_disk(self.call.patchers)
-                else said("why_in_ram", "they were in RAM already")))
+                else said("they were in RAM already")))
         return [*found, *self.call.why_whole(plan, lack)]
 
     def give_up(self) -> OomGuardError:

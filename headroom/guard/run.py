@@ -105,11 +105,10 @@ class Run:
         """Return why the batch was not split."""
         rows = self.widest
         if 1 < rows <= self.smallest:
-            text = f"the batch of {rows} cannot be split soundly"
-            reason = said("why_whole_batch", text, rows=rows)
+            reason = said("splitting the batch of {rows} would change the result", rows=rows)
         else:
-            reason = said("why_batch", f"the batch is {rows}", rows=rows)
-        return [step_and_why(said("step_split", "splitting the batch"), reason)]
+            reason = said("the batch is {rows}", rows=rows)
+        return [step_and_why(said("splitting the batch"), reason)]
 
     def end(self) -> None:
         """Let go of everything; the options that carry this object may live on."""

@@ -17,8 +17,6 @@ _MORE_ROOM = 4  # times ComfyUI's estimate, where loading leaves too little
 class Sampling(Call[Any]):
     """A sampling as a whole."""
 
-    doing = ("doing_sampling", "sampling with {model}")
-
     def __init__(
         self, guard: Any, options: GuardOptions, run: Run, patcher: Any, shape: Sequence[int],
         do: Callable[[], Any], reset: Callable[[], None] = lambda: None,
@@ -30,9 +28,10 @@ class Sampling(Call[Any]):
 
     @property
     def words(self) -> str:  # type: ignore[override]
-        name = type(self._patcher.model).__name__
-        key, text = self.doing
-        return said(key, text.format(model=name), model=name)
+        return self.doing(type(self._patcher.model).__name__)
+
+    def doing(self, model: str) -> str:
+        return said("sampling with {model}", model=model)
 
     @property
     def size(self) -> str:  # type: ignore[override]
@@ -74,10 +73,9 @@ class Sampling(Call[Any]):
             return []
         rows, limit = self._run.rows or self._run.expected, plan.parts
         if not rows:
-            text = f"split the batch into pieces of at most {limit}"
-            return [said("guard_split_again", text, limit=limit)]
-        text = f"split the batch of {rows} into pieces of at most {limit}"
-        return [said("guard_split", text, rows=rows, limit=limit)]
+            return [said("split the batch into pieces of at most {limit}", limit=limit)]
+        return [said("split the batch of {rows} into pieces of at most {limit}", rows=rows,
+                     limit=limit)]
 
     def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
         return self._run.why_whole() if self._options.split_batch and plan.parts is None else []
@@ -86,7 +84,8 @@ class Sampling(Call[Any]):
 class Loading(Sampling):
     """Loading takes as much whatever the batch."""
 
-    doing = ("doing_loading", "loading {model} for sampling")
+    def doing(self, model: str) -> str:
+        return said("loading {model} for sampling", model=model)
 
     def smaller(self, plan: Plan, lack: Lack) -> Plan | None:
         return None
@@ -98,7 +97,8 @@ class Loading(Sampling):
 class Step(Sampling):
     """One step: its models are loaded, and their weights can be offloaded beneath it."""
 
-    doing = ("doing_step", "a step of sampling with {model}")
+    def doing(self, model: str) -> str:
+        return said("a step of sampling with {model}", model=model)
 
     def run(self, plan: Plan) -> Any:
         self._guard.make_buffers(self.patchers)

@@ -106,15 +106,13 @@ def images_words(plan: Plan, seen: int, unit: int = 1) -> list[str]:
     """
     words: list[str] = []
     if plan.parts is not None and plan.tile is None:
-        text = f"computed {plan.parts} of {seen} images at a time"
-        words.append(said("guard_images", text, images=plan.parts, seen=seen))
+        words.append(said("computed {images} of {seen} images at a time", images=plan.parts,
+                          seen=seen))
     if plan.tile is not None:
-        pixels, frames = plan.tile * unit, plan.frames
-        text = f"computed in tiles of {pixels} pixels"
-        words.append(
-            said("guard_tiles", text, pixels=pixels) if frames is None
-            else said("guard_tiles_frames", f"{text} and {frames} frames", pixels=pixels,
-                      frames=frames))
+        words.append(said(
+            "computed in tiles of {pixels} pixels" if plan.frames is None
+            else "computed in tiles of {pixels} pixels and {frames} frames",
+            pixels=plan.tile * unit, frames=plan.frames or 0))
     return words
 
 
@@ -124,12 +122,12 @@ def why_whole(
     """Return why there were neither fewer images at a time nor smaller tiles."""
     found = []
     if may_split:
-        text = "it is one image" if at_once <= 1 else f"they are {at_once}"
-        found.append(step_and_why(said("step_images", "fewer images at a time"),
-                                  said("why_images", text, count=max(at_once, 1))))
+        found.append(step_and_why(
+            said("fewer images at a time"), said("it is one image") if at_once <= 1
+            else said("they are {count}", count=at_once)))
     if may_tile:
         found.append(step_and_why(
-            said("step_tiles", "smaller tiles"),
-            said("why_small", "it was no larger than the smallest tile") if can_tile
-            else said("why_own_tiles", "its network tiles by itself, in sizes of its own")))
+            said("smaller tiles"),
+            said("it was no larger than the smallest tile") if can_tile
+            else said("its network tiles by itself, in sizes of its own")))
     return found

@@ -51,7 +51,7 @@ class _Run(GuardedMethod):
 
 
 class _Moving(Call[None]):
-    words = said("doing_loading_upscaler", "loading an upscale model")
+    words = said("loading an upscale model")
 
     def __init__(self, method: GuardedMethod, args: Any, kwargs: dict[str, Any]) -> None:
         self._method, self._args, self._kwargs = method, args, kwargs
@@ -61,7 +61,7 @@ class _Moving(Call[None]):
 
 
 class _Upscaling(Call[torch.Tensor]):
-    words = said("doing_upscaling", "upscaling")
+    words = said("upscaling")
     can_tile = True
 
     def __init__(self, method: GuardedMethod, model: Any, image: torch.Tensor) -> None:

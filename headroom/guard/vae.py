@@ -83,9 +83,9 @@ class _VAECall(Call[torch.Tensor]):
 
     @property
     def words(self) -> str:  # type: ignore[override]
-        doing = "decode" if self._is_decode else "encode"
-        name = type(self._vae.first_stage_model).__name__
-        return said(f"doing_vae_{doing}", f"a VAE {doing} with {name}", model=name)
+        return said(
+            "a VAE decode with {model}" if self._is_decode else "a VAE encode with {model}",
+            model=type(self._vae.first_stage_model).__name__)
 
     @property
     def size(self) -> str:  # type: ignore[override]

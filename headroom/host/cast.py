@@ -51,7 +51,7 @@ def quantised_reason(patcher: Any) -> str:
     for mark in ("quant_config", "scaled_fp8"):
         # Newer configurations warn in the log about every attribute they lack.
         if inspect.getattr_static(config, mark, None):
-            return said("quantised_mark", f"its {mark} says so", mark=mark)
+            return said("its {mark} says so", mark=mark)
     return ""
 
 
@@ -170,19 +170,15 @@ def compute_notes(patcher: Any, dtype: torch.dtype) -> Iterator[str]:
     ask = {torch.bfloat16: mm.should_use_bf16, torch.float16: mm.should_use_fp16}.get(dtype)
     name = str(dtype).removeprefix("torch.")
     if ask is not None and not ask(patcher.load_device):
-        device = str(patcher.load_device)
-        text = (f"ComfyUI does not count {device} among the devices with {name} "
-                "arithmetic: it is emulated there, or slower than float32")
-        yield said("cast_emulated", text, device=device, dtype=name)
+        yield (f"ComfyUI does not count {patcher.load_device} among the devices with {name} "
+               "arithmetic: it is emulated there, or slower than float32")
     config = getattr(patcher.model, "model_config", None)
     listed = inspect.getattr_static(config, "supported_inference_dtypes", None)
     if listed and dtype not in listed and dtype != torch.float32:
-        text = (f"ComfyUI does not list {name} for this architecture: results may differ, or turn "
-                "black")
-        yield said("cast_unlisted", text, dtype=name)
+        yield (f"ComfyUI does not list {name} for this architecture: results may differ, or turn "
+               "black")
     if getattr(patcher, "is_clip", False) and dtype != torch.float32:
-        text = "ComfyUI computes text encoders in float32: only the weights become smaller"
-        yield said("cast_text_encoder", text)
+        yield "ComfyUI computes text encoders in float32: only the weights become smaller"
 
 
 def accepts_dtype(carrier: Any, dtype: torch.dtype) -> bool:

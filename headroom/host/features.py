@@ -22,20 +22,18 @@ class Loss(NamedTuple):
 
 
 LOSSES: Mapping[str, Loss] = {  # each after those that it needs
-    "sorter": Loss(said("lost_sorter", "Size Sorter without sizes ends a prompt with an error")),
-    "reserve": Loss(said("lost_reserve", (
-        "how much VRAM is left to other programs cannot be set while it runs"))),
-    "nodes": Loss(said("lost_nodes", (
-        "Headroom's nodes hand on what they get and do no more, and nothing is recorded"))),
-    "guard": Loss(said("lost_guard", "OOM Guard hands on models unguarded"), ("nodes",)),
-    "cast": Loss(said("lost_cast", "Cast bf16 hands on models as they are"), ("nodes",)),
-    "files": Loss(said("lost_files", (
-        "conditioning is not kept on disk, and nothing is advised")), ("nodes",)),
-    "server": Loss(said("lost_server", "there are no panel and no routes"), ("nodes",)),
-    "record": Loss(said("lost_record", "runs and their peaks are not recorded"), ("server",)),
-    "rerun": Loss(said("lost_rerun", (
-        "a prompt that runs out of memory is not run again, and nothing is advised"
-    )), ("guard", "files", "record")),
+    "sorter": Loss(said("Size Sorter without sizes ends a prompt with an error")),
+    "reserve": Loss(said("how much VRAM is left to other programs cannot be set while it runs")),
+    "nodes": Loss(said(
+        "Headroom's nodes hand on what they get and do no more, and nothing is recorded")),
+    "guard": Loss(said("OOM Guard hands on models unguarded"), ("nodes",)),
+    "cast": Loss(said("Cast bf16 hands on models as they are"), ("nodes",)),
+    "files": Loss(said("conditioning is not kept on disk, and nothing is advised"), ("nodes",)),
+    "server": Loss(said("there are no panel and no routes"), ("nodes",)),
+    "record": Loss(said("runs and their peaks are not recorded"), ("server",)),
+    "rerun": Loss(said(
+        "a prompt that runs out of memory is not run again, and nothing is advised"),
+        ("guard", "files", "record")),
 }
 
 _lost: dict[str, Said] = {}
@@ -73,8 +71,8 @@ def _sentence(lacking: list[str], loss: Said) -> Said:
     names = list(dict.fromkeys(name.partition("(")[0] for name in lacking))
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     symbols, version = ", ".join(names[:SHOWN]) + more, comfyui_version()
-    text = f"ComfyUI {version} has no {symbols}, or another one than Headroom knows: {loss}"
-    return said("host_lacks", text, version=version, symbols=symbols, loss=loss)
+    return said("ComfyUI {version} has no {symbols}, or another one than Headroom knows: {loss}",
+                version=version, symbols=symbols, loss=loss)
 
 
 def comfyui_version() -> str:

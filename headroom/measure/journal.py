@@ -14,10 +14,10 @@ from ..base.said import said
 from ..host.adapter import current_host
 
 log = logging.getLogger("headroom")
-LEFT_OUT = said("left_out", (
+LEFT_OUT = said(
     "ComfyUI went on without a part of a LoRA or ControlNet, so the result is not what was asked "
     "for; with OOM Guard the call would have been repeated"
-))
+)
 
 _OUTCOMES = {None: "trying again", True: "recovered", False: "not enough yet"}
 

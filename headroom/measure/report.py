@@ -2,15 +2,11 @@
 
 from dataclasses import dataclass
 
-from ..base.device import MIB, in_mib
-from ..base.said import lines, said, said_json
+from ..base.device import MIB, in_mib, tenths
+from ..base.said import said, said_json
 from .snapshot import DeviceMemory, Snapshot, freed_bytes, freed_mib, freed_rss_mib
 
-NAMES = {
-    "driver free": "figure_free", "torch allocated": "figure_allocated",
-    "torch reserved": "figure_reserved", "dynamic-VRAM pages": "figure_pages",
-    "process RSS": "figure_rss",
-}
+RSS = said("process RSS")
 
 
 @dataclass(frozen=True)
@@ -38,9 +34,9 @@ class Report:
 
         Also valid Markdown, as which ComfyUI's Preview Any shows it: two spaces end a line there.
         """
-        steps = [said("report_step", f"- {step}", step=step) for step in self.steps]
-        table = lines(difference_table(self.before, self.after), end="  ")
-        return lines([self.headline, *steps, "", table])
+        steps = [f"- {step}" for step in self.steps]
+        table = "  \n".join(difference_table(self.before, self.after))
+        return "\n".join([self.headline, *steps, "", table])
 
     def as_json(self) -> dict[str, object]:
         """Return the report as plain data for HTTP answers."""
@@ -63,16 +59,6 @@ def nothing_done(why: str, now: Snapshot) -> Report:
     return Report(why, (), now, now)
 
 
-def mib_text(amount_bytes: float) -> str:
-    """Return `amount_bytes` as text in MiB with one decimal."""
-    return f"{tenths(amount_bytes / MIB):,.1f} MiB"
-
-
-def tenths(amount: float) -> float:
-    """Return `amount` rounded to one decimal, as text is to show it: never "-0.0"."""
-    return round(amount, 1) + 0.0
-
-
 def difference_table(before: Snapshot, after: Snapshot) -> list[str]:
     """Return one line a figure: name, before, after, difference, in MiB."""
     rows: list[str] = []
@@ -82,18 +68,14 @@ def difference_table(before: Snapshot, after: Snapshot) -> list[str]:
         for name, old, new in _figures(earlier.get(device.device, device), device):
             rows.append(_row(name, old, new))
     if not after.devices:
-        rows.append(said("report_no_gpu", "no GPU: this server runs its models on the CPU"))
-    rows.append(said("report_ram", "RAM"))
-    rows.append(_row("process RSS", before.rss_bytes, after.rss_bytes))
+        rows.append("no GPU: this server runs its models on the CPU")
+    rows.append("RAM")
+    rows.append(_row(RSS, before.rss_bytes, after.rss_bytes))
     return rows
 
 
 def _heading(device: DeviceMemory) -> str:
-    called = _called(device)
-    if device.in_use:
-        return called
-    text = f"{called}, not in use by this process"
-    return said("report_untouched", text, device=called)
+    return _called(device) + ("" if device.in_use else ", not in use by this process")
 
 
 def figures(before: Snapshot, after: Snapshot) -> list[dict[str, object]]:
@@ -103,7 +85,7 @@ def figures(before: Snapshot, after: Snapshot) -> list[dict[str, object]]:
         (_called(device), name, old, new) for device in after.devices
         for name, old, new in _figures(earlier.get(device.device, device), device)
     ]
-    rows.append((None, "process RSS", before.rss_bytes, after.rss_bytes))
+    rows.append((None, RSS, before.rss_bytes, after.rss_bytes))
     return [{"device": device, "name": name, "before_mib": in_mib(old), "after_mib": in_mib(new)}
             for device, name, old, new in rows]
 
@@ -117,23 +99,21 @@ def _called(device: DeviceMemory) -> str:
 def _figures(
     old: DeviceMemory, new: DeviceMemory
 ) -> list[tuple[str, int | None, int | None]]:
-    driver_free = ("driver free", old.driver_free_bytes, new.driver_free_bytes)
+    driver_free = (said("driver free"), old.driver_free_bytes, new.driver_free_bytes)
     if not new.in_use:
         return [driver_free]
     return [
         driver_free,
-        ("torch allocated", old.allocated_bytes, new.allocated_bytes),
-        ("torch reserved", old.reserved_bytes, new.reserved_bytes),
-        ("dynamic-VRAM pages", old.dynamic_bytes, new.dynamic_bytes),
+        (said("torch allocated"), old.allocated_bytes, new.allocated_bytes),
+        (said("torch reserved"), old.reserved_bytes, new.reserved_bytes),
+        (said("dynamic-VRAM pages"), old.dynamic_bytes, new.dynamic_bytes),
     ]
 
 
 def _row(name: str, old: int | None, new: int | None) -> str:
-    called = said(NAMES[name], name)
     if old is None or new is None:
-        return said("figure_unknown", f"  {name:<19} not known here", name=called)
-    text = (
+        return f"  {name:<19} not known here"
+    return (
         f"  {name:<19} {old / MIB:>10,.1f} -> {new / MIB:>10,.1f} MiB"
         f"  ({tenths((new - old) / MIB):+,.1f})"
     )
-    return said("figure_row", text, name=called, before_mib=old / MIB, after_mib=new / MIB)

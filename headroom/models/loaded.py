@@ -15,14 +15,14 @@ from ..host.adapter import current_host
 from ..host.borrowed import borrowed
 from .unload import loaded_bytes
 
-DIFFUSION_MODEL = said("kind_diffusion_model", "diffusion model")
+DIFFUSION_MODEL = said("diffusion model")
 _KINDS = (
-    (said("kind_controlnet", "ControlNet"), ("controlnet", "control_net", "cldm", "t2i_adapter")),
-    (said("kind_clip_vision", "CLIP vision"),
+    (said("ControlNet"), ("controlnet", "control_net", "cldm", "t2i_adapter")),
+    (said("CLIP vision"),
      ("clip_vision", "clipvision", "image_encoders", "clip_model")),
-    (said("kind_text_encoder", "text encoder"), ("text_encoder", "sd1_clip", "sdxl_clip", "t5")),
-    (said("kind_vae", "VAE"), ("autoencoder", "vae", "taesd")),
-    (said("kind_upscale_model", "upscale model"), ("spandrel", "upscale")),
+    (said("text encoder"), ("text_encoder", "sd1_clip", "sdxl_clip", "t5")),
+    (said("VAE"), ("autoencoder", "vae", "taesd")),
+    (said("upscale model"), ("spandrel", "upscale")),
 )
 
 
@@ -139,10 +139,9 @@ def patchers_named(ids: list[str]) -> list[Any]:
              if (patcher := model.patcher()) is not None}
     for wanted in ids:
         if wanted not in known:
-            raise ValueError(said("expected_loaded_model", (
-                f"Expected the id of a loaded model as GET /headroom/memory lists them, but got "
-                f"{shown(wanted)}, which is not (or no longer) loaded."
-            ), given=shown(wanted)))
+            raise ValueError(said(
+                "Expected the id of a loaded model as GET /headroom/memory lists them, but got "
+                "{given}, which is not (or no longer) loaded.", given=shown(wanted)))
     return [known[wanted] for wanted in ids]
 
 
@@ -155,4 +154,4 @@ def kind_of(model: Any) -> Said:
     for kind, marks in _KINDS:
         if any(mark in named for mark in marks):
             return kind
-    return said("kind_model", "model")
+    return said("model")

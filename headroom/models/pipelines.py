@@ -26,12 +26,11 @@ def offload_pipeline(pipeline: Any) -> str:
         release = getattr(pipeline, name, None)
         if callable(release):
             _release(release, name)
-            steps.append(said("pipeline_own", f"its own {name}", name=name))
+            steps.append(said("its own {name}", name=name))
             break
     moved = [name for name, part in pipeline_modules(pipeline).items() if _move(part)]
     if moved:
-        parts = ", ".join(moved)
-        steps.append(said("pipeline_moved", f".to('cpu') for {parts}", parts=parts))
+        steps.append(said(".to('cpu') for {parts}", parts=", ".join(moved)))
     return joined(", ", steps)
 
 

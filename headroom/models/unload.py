@@ -10,7 +10,6 @@ from ..base.device import MIB, same_device
 from ..base.said import said
 from ..base.tensors import bytes_on, module_bytes
 from ..host.adapter import current_host
-from ..measure.report import mib_text
 from . import pipelines
 from .find import FoundModel
 from .lazy_restore import restore_on_use
@@ -49,14 +48,14 @@ def _unload_patcher(model: FoundModel) -> Unloaded:
     entries = host.entries_of([model.handle]) if host is not None else []
     if host is None or not entries:
         return Unloaded(model.label, 0, said(
-            "not_loaded", f"{model.label}: 0 MiB, it was not loaded", model=model.label))
+            "{model}: 0 MiB, it was not loaded", model=model.label))
     loaded = sum(loaded_bytes(entry) for entry in entries)
     host.unload(entries)
     if all(entry.device.type == "cpu" for entry in entries):
         return Unloaded(model.label, 0, said(
-            "runs_on_cpu", f"{model.label}: 0 MiB, it runs on the CPU", model=model.label))
+            "{model}: 0 MiB, it runs on the CPU", model=model.label))
     moved = loaded - sum(loaded_bytes(entry) for entry in entries)
-    text = said("unloaded", f"{model.label}: {mib_text(moved)} of weights unloaded",
+    text = said("{model}: {moved_mib} of weights unloaded",
                 model=model.label, moved_mib=moved / MIB)
     return Unloaded(model.label, moved, text)
 
@@ -105,12 +104,12 @@ def _measured(modules: list[torch.nn.Module], move: Callable[[], str]) -> tuple[
 def _offload_module(module: torch.nn.Module) -> str:
     restore_on_use(module)
     module.to("cpu")
-    return said("module_moved", "moved with .to('cpu')")
+    return said("moved with .to('cpu')")
 
 
 def _sentence(label: str, moved: int, how: str) -> str:
     if moved == 0:
-        text = f"{label}: 0 MiB, it was already on the CPU (not managed by ComfyUI)"
-        return said("already_on_cpu", text, model=label)
-    text = f"{label}: {mib_text(moved)} of weights unloaded (not managed by ComfyUI: {how})"
-    return said("unloaded_unmanaged", text, model=label, moved_mib=moved / MIB, how=how)
+        return said("{model}: 0 MiB, it was already on the CPU (not managed by ComfyUI)",
+                    model=label)
+    return said("{model}: {moved_mib} of weights unloaded (not managed by ComfyUI: {how})",
+                model=label, moved_mib=moved / MIB, how=how)

@@ -15,7 +15,7 @@ from .ticker import TICK_SECONDS
 
 log = logging.getLogger("headroom")
 
-EACH_SECONDS, IN_A_ROW = 0.02, 4
+EACH_SECONDS, IN_A_ROW = 0.04, 6
 TRIES = 4
 
 

@@ -16,9 +16,9 @@ from .run import Run
 from .run_json import recovery_json, run_json
 from .ticker import TICK_SECONDS, Ticker
 
-NO_RECORD = said("no_record", (
+NO_RECORD = said(
     "No record of this prompt: it has not begun yet, or is older than the last runs that are kept."
-))
+)
 MAX_RUNS = 50
 SETTLE_SECONDS = 5.0
 ASK_SECONDS = 1.0

@@ -6,18 +6,14 @@ ComfyUI's Preview Any shows text as Markdown, where spaces alone would not keep 
 import json
 from typing import Any
 
-from ..base.said import Said, heard, joined, lines, said, said_json
+from ..base.device import MIB, mib_text
 from ..measure.journal import executing_node
-from ..measure.report import tenths
 from .recorder import current_recorder
 
 MAX_LINES = 200
 MOST_LEFT_OUT = 5  # nodes that are named
 AT_LEAST = "≥ "
-_OUTCOMES = {None: said("oom_tried", "being tried again"), True: said("oom_helped", "recovered"),
-             False: said("oom_not_enough", "not enough yet")}
-_STATUS = {"success": "run_success", "error": "run_error", "interrupted": "run_interrupted",
-           "running": "node_running", "failed": "node_failed", "stopped": "node_stopped"}
+_OUTCOMES = {None: "being tried again", True: "recovered", False: "not enough yet"}
 NOT_RECORDED = (
     "Nothing was recorded: this node needs a ComfyUI server that runs the prompt, with Headroom "
     "not turned off."
@@ -42,49 +38,29 @@ def record_json(run: dict[str, Any] | None) -> str:
 
 def run_text(run: dict[str, Any]) -> str:
     """Return a run's record (as `run_json` gives it) as text: totals, then one line a node."""
-    return lines([*_totals(run), *_loops(run), "", *_table(run), *_events(run)])
+    return "\n".join([*_totals(run), *_loops(run), "", *_table(run), *_events(run)])
 
 
 def _totals(run: dict[str, Any]) -> list[str]:
     used = _used(run)
     totals = [_time_line(run)]
     totals += [_peak_line(device, f" on {device['device']}" * (len(used) > 1)) for device in used]
-    text = f"- peak RAM of this process {_mib_text(run['peak_rss_mib'])} MiB"
-    return [*totals, said("report_peak_ram", text, peak_mib=run["peak_rss_mib"])]
+    return [*totals, f"- peak RAM of this process {_mib_text(run['peak_rss_mib'])} MiB"]
 
 
 def _loops(run: dict[str, Any]) -> list[str]:
     """Return what grows with the turns of loops, and which nodes ran too often to be recorded."""
-    told: list[str] = []
-    for one in run.get("grows", []):
-        values = {"turns": one["turns"], "grown_mib": one["mib_a_turn"], "title": one["title"],
-                  "node": f"#{one['display_node_id']}"}
-        text = ("- {what} grows by {grown_mib:,.1f} MiB with each turn of a loop ({turns} turns), "
-                "most in {title} ({node})").format(what=one["what"], **values)
-        key = "report_grows_ram" if one["what"] == "RAM" else "report_grows_vram"
-        told.append(said(key, text, **values))
-    left = sorted(run.get("left_out", []), key=lambda one: -one["count"])
-    for one in left[:MOST_LEFT_OUT]:
-        values = {"count": one["count"], "title": one["title"],
-                  "node": f"#{one['display_node_id']}"}
-        text = "- {count} runs of {title} ({node}) are not in the record".format(**values)
-        told.append(said("report_left_out", text, **values))
-    return told
+    told = [f"- {one['what']} grows by {one['mib_a_turn']:,.1f} MiB with each turn of a loop "
+            f"({one['turns']} turns), most in {one['title']} (#{one['display_node_id']})"
+            for one in run.get("grows", [])]
+    left = sorted(run.get("left_out", []), key=lambda one: -one["count"])[:MOST_LEFT_OUT]
+    return told + [f"- {one['count']} runs of {one['title']} (#{one['display_node_id']}) are not "
+                   "in the record" for one in left]
 
 
 def _time_line(run: dict[str, Any]) -> str:
-    values = {"seconds": f"{run['seconds']:,.1f}", "device": run["device"]}
-    if run["status"] == "running":
-        text = "- {seconds} s so far on {device}".format(**values)
-        return said("report_so_far", text, **values)
-    values["status"] = _status(run["status"])
-    text = "- {seconds} s, {status} on {device}".format(**values)
-    return said("report_ended", text, **values)
-
-
-def _status(status: str) -> str:
-    key = _STATUS.get(status)
-    return status if key is None else said(key, status)
+    end = " so far" if run["status"] == "running" else f", {run['status']}"
+    return f"- {run['seconds']:,.1f} s{end} on {run['device']}"
 
 
 def _used(part: dict[str, Any]) -> list[dict[str, Any]]:
@@ -93,14 +69,11 @@ def _used(part: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _peak_line(device: dict[str, Any], where: str) -> str:
-    whose = (said("of_every_process", "every process") if device["vram_source"] == "driver"
-             else said("of_this_process", "this process"))
-    size, mib = device["vram_total_mib"], device["peak_vram_mib"]
-    of = said("of_size", f" of {size:,.1f}", size_mib=size) if size is not None else ""
-    peak = (said("exactly_mib", f"{mib:,.1f}", peak_mib=mib) if is_exact(device)
-            else said("at_least_mib", f"at least {mib:,.1f}", peak_mib=mib))
-    text = f"- peak VRAM{where} {peak}{of} MiB ({whose} on the card)"
-    return said("report_peak", text, device=device["device"], peak=peak, of=of, whose=whose)
+    whose = "every process" if device["vram_source"] == "driver" else "this process"
+    size = device["vram_total_mib"]
+    of = f" of {size:,.1f}" if size is not None else ""
+    peak = f"{'' if is_exact(device) else 'at least '}{device['peak_vram_mib']:,.1f}"
+    return f"- peak VRAM{where} {peak}{of} MiB ({whose} on the card)"
 
 
 def is_exact(part: dict[str, Any]) -> bool:
@@ -118,29 +91,25 @@ def _table(run: dict[str, Any]) -> list[str]:
     table = [_line(row, widths) for row in [titles, rule, *rows]]
     if len(nodes) > MAX_LINES:
         left = len(nodes) - MAX_LINES
-        text = f"... and {left} more nodes (all of them are in the data)"
-        table += ["", said("report_more", text, count=left)]
+        table += ["", f"... and {left} more nodes (all of them are in the data)"]
     if any(cell.startswith(AT_LEAST) for row in rows for cell in row[1:]):
         why = "at least: quick nodes between two readings, or torch's peak started again"
-        table += ["", said("report_at_least", f"{AT_LEAST}{why}")]
+        table += ["", f"{AT_LEAST}{why}"]
     return table
 
 
 def _titles(used: list[str]) -> list[str]:
-    before, after = said("col_vram", "VRAM before"), said("col_after", "after")
-    titles = [said("col_node", "node"), said("col_seconds", "seconds")]
+    titles = ["node", "seconds"]
     for device in used:
-        named = said("col_vram_of", f"VRAM {device} before", device=device)
-        titles += [named if len(used) > 1 else before, after, said("col_peak", "peak")]
-    return [*titles, said("col_ram", "RAM before"), after]
+        titles += [f"VRAM {device} before" if len(used) > 1 else "VRAM before", "after", "peak"]
+    return [*titles, "RAM before", "after"]
 
 
 def _cells(node: dict[str, Any], used: list[str]) -> list[str]:
-    seconds = said("col_cached", "cached") if node["cached"] else f"{node['seconds']:,.3f}"
+    seconds = "cached" if node["cached"] else f"{node['seconds']:,.3f}"
     named = f"{node['title']} (#{node['node_id']})".replace("|", "\\|")
     if node["status"] not in ("done", "cached"):
-        mark = _status(node["status"])
-        named = said("node_marked", f"{named} [{mark}]", node=named, mark=mark)
+        named = f"{named} [{node['status']}]"
     vram = [cell for device in node["devices"] if device["device"] in used
             for cell in _vram_cells(device)]
     ram = [_mib_text(node[figure]) for figure in ("rss_before_mib", "rss_after_mib")]
@@ -157,45 +126,28 @@ def _vram_cells(device: dict[str, Any]) -> list[str]:
 
 
 def _line(row: list[str], widths: list[int]) -> str:
-    cells = [heard(f"{cell:<{width}}" if at == 0 else f"{cell:>{width}}", said_json(cell))
+    cells = [f"{cell:<{width}}" if at == 0 else f"{cell:>{width}}"
              for at, (cell, width) in enumerate(zip(row, widths, strict=True))]
-    text = f"| {' | '.join(cells)} |"
-    if not any(isinstance(cell, Said) for cell in cells):
-        return text
-    return said("report_row", text, cells=joined(" | ", cells))
+    return f"| {' | '.join(cells)} |"
 
 
 def _events(run: dict[str, Any]) -> list[str]:
     told = [_attempt_line(entry) for entry in run["oom"]]
-    for entry in run.get("gave_up", []):
-        text = f"- given up at {_at(entry)}: {entry['text']}"
-        told.append(said("report_gave_up", text, **_place(entry), what=_told(entry, "text")))
-    for entry in run["actions"]:
-        text = f"- {entry['action']} at {_at(entry)}: {entry['text']}"
-        told.append(said("report_action", text, **_place(entry), what=_told(entry, "text")))
+    told += [f"- given up at {_at(entry)}: {entry['text']}" for entry in run.get("gave_up", [])]
+    told += [f"- {entry['action']} at {_at(entry)}: {entry['text']}" for entry in run["actions"]]
     return ["", *told] if told else []
 
 
 def _attempt_line(entry: dict[str, Any]) -> str:
-    where, action = f"- out of memory at {_at(entry)}", _told(entry, "action")
+    where = f"- out of memory at {_at(entry)}"
     if entry["attempt"] == 0:  # nobody recovers
-        return said("report_oom", f"{where}: {action}", **_place(entry), action=action)
-    end, freed = _OUTCOMES[entry["recovered"]], entry["freed_mib"]
-    text = f"{where}, attempt {entry['attempt']}: {action}, {tenths(freed):,.1f} MiB freed, {end}"
-    return said("report_attempt", text, **_place(entry), attempt=entry["attempt"], action=action,
-                freed_mib=freed, end=end)
-
-
-def _told(entry: dict[str, Any], what: str) -> str:
-    return heard(entry[what], entry.get("said", {}))
-
-
-def _place(entry: dict[str, Any]) -> dict[str, Any]:
-    return {"at": f"{entry['at_seconds']:,.1f}", "node": f"#{entry['node_id']}"}
+        return f"{where}: {entry['action']}"
+    end, freed = _OUTCOMES[entry["recovered"]], mib_text(entry["freed_mib"] * MIB)
+    return f"{where}, attempt {entry['attempt']}: {entry['action']}, {freed} freed, {end}"
 
 
 def _at(entry: dict[str, Any]) -> str:
-    return "{at} s in {node}".format(**_place(entry))
+    return f"{entry['at_seconds']:,.1f} s in #{entry['node_id']}"
 
 
 def _mib_text(value: float | None) -> str:

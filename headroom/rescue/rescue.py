@@ -132,7 +132,7 @@ class Rescue:
             kept = self._book.get(prompt_id) or self._from_history(prompt_id)
             first_id = self._book.first_id(prompt_id)
             if first_id is not None:
-                raise Refused(words.is_second_try(prompt_id, first_id))
+                raise Refused(words.is_rerun(prompt_id, first_id))
             if kept.has_run_again or self._host.is_known(kept.rescued_as or ""):
                 raise Refused(words.was_run_again(prompt_id, kept.rescued_as))
             left = self._again(kept)
@@ -161,7 +161,7 @@ class Rescue:
         """Return how the first run of the running prompt ended; nothing where it has none."""
         running = self._running
         first = self._book.first(running.prompt_id) if running is not None else None
-        return "" if first is None else words.second_try(first.failure)
+        return "" if first is None else words.was_rerun(first.failure)
 
     # ---------------------------------------------------- the decision
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from ..base.device import MIB
 from ..base.graph import Wire, title_given
 from ..base.said import Said, joined, said
-from ..measure.report import mib_text
 from .failed_prompt import FailedPrompt, ModelOnDevice
 from .what_runs import WhatRuns
 
@@ -14,117 +13,111 @@ MODELS_NAMED = NODES_NAMED = 3
 
 def what_failed(failure: FailedPrompt) -> Said:
     """Return which node failed, what it asked for and what held the memory, as one sentence."""
-    node = {"title": failure.title, "node_id": failure.node_id}
-    in_ram = failure.where == "RAM"
-    memory = said("memory_ram", "RAM") if in_ram else said("memory_gpu", "GPU memory")
-    asked, held = _asked(failure), _held(failure)
-    text = f"{_node(failure)} ran out of {memory}{asked}{held}."
-    return said("rescue_failed", text, memory=memory, asked=asked, held=held, **node)
+    memory = said("RAM" if failure.where == "RAM" else "GPU memory")
+    return said("{title} (node {node_id}) ran out of {memory}{asked}{held}.", title=failure.title,
+                node_id=failure.node_id, memory=memory, asked=_asked(failure), held=_held(failure))
 
 
 def runs_again(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> str:
     """Return that the prompt runs again, and how much of it."""
     cost = _cost(failure, runs, keeps_nothing)
-    text = f"It runs again with OOM Guard: {cost}."
-    again = said("rescue_runs", text, cost=cost)
+    again = said("It runs again with OOM Guard: {cost}.", cost=cost)
     return joined(" ", [what_failed(failure), again, *_differing(failure, runs)])
 
 
 def can_run_again(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> str:
     """Return that a rerun is there for the asking, and how much of the prompt would run."""
     cost = _cost(failure, runs, keeps_nothing)
-    offer = said("rescue_offer", f"It can run again with OOM Guard: {cost}.", cost=cost)
+    offer = said("It can run again with OOM Guard: {cost}.", cost=cost)
     return joined(" ", [what_failed(failure), offer, *_differing(failure, runs)])
 
 
 def _cost(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> Said:
     if keeps_nothing:
-        return said("rescue_all", (
-            "everything runs again, because this ComfyUI keeps no results (--cache-none)"))
+        return said("everything runs again, because this ComfyUI keeps no results (--cache-none)")
     if runs.is_everything:
-        return said("rescue_all_gone", (
-            "everything runs again, because ComfyUI's cache no longer has any of it"))
+        return said("everything runs again, because ComfyUI's cache no longer has any of it")
     if runs.again:
-        nodes = _nodes(failure, runs.again)
-        text = f"what had finished comes from the cache, except for {nodes}"
-        return said("rescue_some", text, nodes=nodes)
+        return said("what had finished comes from the cache, except for {nodes}",
+                    nodes=_nodes(failure, runs.again))
     if not runs.is_known:
-        return said("rescue_maybe", (
-            "what had finished comes from the cache where ComfyUI still has it"))
-    return said("rescue_rest", "what had finished comes from the cache")
+        return said("what had finished comes from the cache where ComfyUI still has it")
+    return said("what had finished comes from the cache")
 
 
 def _differing(failure: FailedPrompt, runs: WhatRuns) -> list[Said]:
     if not runs.differing:
         return []
-    nodes = _nodes(failure, runs.differing)
-    return [said("rescue_differs", f"The result may be another one, because of {nodes}.",
-                 nodes=nodes)]
+    return [said("The result may be another one, because of {nodes}.",
+                 nodes=_nodes(failure, runs.differing))]
 
 
-def _nodes(failure: FailedPrompt, node_ids: Sequence[str]) -> Said:
-    named = joined(", ", [_named(failure, node_id) for node_id in node_ids[:NODES_NAMED]])
-    more = len(node_ids) - NODES_NAMED
-    others = said("rescue_others", f" and {more} more", count=more) if more > 0 else ""
-    return said("rescue_nodes", f"{named}{others}", named=named, others=others)
+def _nodes(failure: FailedPrompt, node_ids: Sequence[str]) -> str:
+    return _some([_named(failure, node_id) for node_id in node_ids[:NODES_NAMED]], len(node_ids))
+
+
+def _some(named: Sequence[str], count: int) -> str:
+    """Return these as a list, and how many there are besides."""
+    names = joined(", ", named)
+    if count == len(named):
+        return names
+    return said("{names} and {count} more", names=names, count=count - len(named))
 
 
 def _named(failure: FailedPrompt, node_id: str) -> Said:
     node = failure.prompt[node_id]
     title = title_given(node) or str(node["class_type"])
-    return said("rescue_node", f"{title} (node {node_id})", title=title, node_id=node_id)
+    return said("{title} (node {node_id})", title=title, node_id=node_id)
 
 
 def cannot_run_again(failure: FailedPrompt, why: str) -> str:
     """Return that there is no rerun, and why."""
-    cannot = said("rescue_cannot", f"It cannot run again: {why}", why=why)
+    cannot = said("It cannot run again: {why}", why=why)
     return joined(" ", [what_failed(failure), cannot])
 
 
 def refused_by_host(why: str) -> Said:
     """Return that ComfyUI refuses a prompt, in whose words."""
-    return said("rescue_refused", f"ComfyUI refuses the prompt: {why}", why=why)
+    return said("ComfyUI refuses the prompt: {why}", why=why)
 
 
-def is_second_try(prompt_id: str, first_id: str) -> Said:
+def is_rerun(prompt_id: str, first_id: str) -> Said:
     """Return that a prompt had its rerun already, being one itself."""
-    return said("refused_second", (
-        f"Prompt {prompt_id} was itself the second try of prompt {first_id}: "
-        "a prompt is run again once."
-    ))
+    return said(
+        "Prompt {prompt_id} was itself the rerun of prompt {first_id}: a prompt is run again once.",
+        prompt_id=prompt_id, first_id=first_id)
 
 
 def was_run_again(prompt_id: str, new_id: str | None) -> Said:
     """Return that a prompt had its rerun already."""
-    return said("refused_again", f"Prompt {prompt_id} was run again already, as prompt {new_id}.")
+    return said("Prompt {prompt_id} was run again already, as prompt {new_id}.",
+                prompt_id=prompt_id, new_id=str(new_id))
 
 
 def is_unknown(prompt_id: str) -> Said:
     """Return that there is no such prompt."""
-    text = f"No prompt {prompt_id} is known: it is not in ComfyUI's history."
-    return said("refused_unknown", text)
+    return said("No prompt {prompt_id} is known: it is not in ComfyUI's history.",
+                prompt_id=prompt_id)
 
 
 def ended_otherwise(prompt_id: str) -> Said:
     """Return that a prompt has not failed, or not for want of memory."""
-    text = f"Prompt {prompt_id} did not end in an out-of-memory error."
-    return said("refused_other_error", text)
+    return said("Prompt {prompt_id} did not end in an out-of-memory error.",
+                prompt_id=prompt_id)
 
 
 def failed_twice(second: FailedPrompt, first: FailedPrompt) -> Said:
     """Return the error of a rerun, which names the one of the first too."""
-    now, before = what_failed(second), what_failed(first)
-    return said("rescue_twice", (
-        f"The second try of prompt {first.prompt_id} ran out of memory as well: "
-        f"{now} In the first try, {before}"
-    ), now=now, before=before)
+    return said(
+        "The rerun of prompt {prompt_id} ran out of memory as well: {now} In the first run, "
+        "{before}",
+        prompt_id=first.prompt_id, now=what_failed(second), before=what_failed(first))
 
 
-def second_try(first: FailedPrompt) -> Said:
+def was_rerun(first: FailedPrompt) -> Said:
     """Return what the final error of a guard says about the first run."""
-    failed = what_failed(first)
-    text = f"This was the second try of prompt {first.prompt_id}: {failed}"
-    return said("rescue_second", text, failed=failed)
+    return said("This was the rerun of prompt {prompt_id}: {failed}",
+                prompt_id=first.prompt_id, failed=what_failed(first))
 
 
 def not_guarded(left: Sequence[Wire]) -> str:
@@ -132,38 +125,29 @@ def not_guarded(left: Sequence[Wire]) -> str:
     if not left:
         return ""
     wires = joined(", ", [_wire(wire) for wire in left])
-    return said("rescue_not_guarded", f"Not guarded: what comes through {wires}.", wires=wires)
+    return said("Not guarded: what comes through {wires}.", wires=wires)
 
 
 def _wire(wire: Wire) -> Said:
-    text = f"`{wire.input}` ({wire.given}) of node {wire.taker}"
-    return said("rescue_wire", text, input=wire.input, type=wire.given, node_id=wire.taker)
-
-
-def _node(failure: FailedPrompt) -> str:
-    return f"{failure.title} (node {failure.node_id})"
+    return said("`{input}` ({type}) of node {node_id}", input=wire.input, type=wire.given,
+                node_id=wire.taker)
 
 
 def _asked(failure: FailedPrompt) -> str:
     asked = failure.asked_bytes
     if asked is None:
         return ""
-    return said("rescue_asked", f" asking for {mib_text(asked)}", asked_mib=asked / MIB)
+    return said(" asking for {asked_mib}", asked_mib=asked / MIB)
 
 
 def _held(failure: FailedPrompt) -> str:
     named = failure.held[:MODELS_NAMED]
     if not named:
         return ""
-    models = joined(", ", [_model(one) for one in named])
-    more = len(failure.held) - len(named)
-    others = said("rescue_others", f" and {more} more", count=more) if more else ""
-    text = f" while these models were loaded: {models}{others}"
-    return said("rescue_held", text, models=models, others=others)
+    return said(" while these models were loaded: {models}",
+                models=_some([_model(one) for one in named], len(failure.held)))
 
 
 def _model(held: ModelOnDevice) -> Said:
-    name = held.file or held.class_name
-    text = f"{name} ({held.kind}) {mib_text(held.loaded_bytes)}"
-    return said("rescue_model", text, name=name, kind=held.kind,
+    return said("{name} ({kind}) {loaded_mib}", name=held.file or held.class_name, kind=held.kind,
                 loaded_mib=held.loaded_bytes / MIB)

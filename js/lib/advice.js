@@ -1,8 +1,7 @@
 // Cards under a run: what to change, what that saves, and a button that does it. And "Make it fit …".
 import { h } from "./dom.js";
 import { mib } from "./format.js";
-import { kindText, saidText } from "./said.js";
-import { fill } from "./words.js";
+import { phrase } from "./say.js";
 
 const SHOWN = 3;
 const MIB = 1024;
@@ -10,31 +9,32 @@ const MIB = 1024;
 /**
  * An amount of which only a range is known: [low, high] in MiB.
  * @param {number[]} range
- * @param {Words} words
+ * @param {Say} t
  */
-export function rangeText([low, high], words) {
+export function rangeText([low, high], t) {
   const [least, most] = [mib(low), mib(high)];
   if (least === most) return most;
-  return low > 0 ? fill(words.adviceRange, { low: least, high: most }) : fill(words.adviceUpTo, { high: most });
+  return low > 0 ? t("{low} to {high}", { low: least, high: most }) : t("up to {high}", { high: most });
 }
 
-/** The sentence of a piece of advice in the user's language, the server's own where it has none. */
-export function adviceText(item, words) {
-  const values = { ...item.values };
-  if (values.model) values.model = kindsIn(values.model, words);
-  const said = saidText({ key: `advice_${values.sentence ?? item.kind}`, values }, item.text, words);
-  return /\{\w+\}/.test(said) ? item.text : said;
-}
+/** What a kind of advice is called. */
+const TITLES = {
+  encode_to_cpu: phrase("Encode to CPU"),
+  offload_after: phrase("Offload Model"),
+  purge_between: phrase("Purge VRAM"),
+  cast_bf16: phrase("Cast bf16"),
+  oom_guard: phrase("OOM Guard"),
+  other_process: phrase("Another program"),
+  expandable_segments: phrase("Expandable segments"),
+  gc_threshold: phrase("Allocator threshold"),
+  reserve: phrase("Reserve"),
+};
 
-/** Models without a file are called by their kind, which has a name in each language, and class. */
-const kindsIn = (models, words) =>
-  models.replace(/(^|, )([A-Za-z ]+)(?= \w+(?=, |$))/g, (_, joint, kind) => joint + kindText(kind, words));
-
-export const titleOf = (item, words) => words[`title_${item.kind}`] ?? item.kind;
+export const titleOf = (item, t) => t(TITLES[item.kind] ?? item.kind);
 
 /** Names of several pieces, each kind once. */
-export function titlesOf(items, words) {
-  return [...new Set(items.map((item) => titleOf(item, words)))].join(words.rescueComma);
+export function titlesOf(items, t) {
+  return [...new Set(items.map((item) => titleOf(item, t)))].join(t(", "));
 }
 
 /**
@@ -50,20 +50,20 @@ export function needsOf({ peak_vram_mib: peak, peak_vram_at_most_mib: most, fits
  * Everything about advice under a run; null where there is none.
  * @param {Run} run
  * @param {Advice[]} advice
- * @param {{ words: Words, actions: Actions }} options
+ * @param {{ t: Say, actions: Actions }} options
  */
 export function adviceView(run, advice, options) {
   if (!advice.length) return null;
-  const { words } = options;
+  const { t } = options;
   const cards = advice.map((item) => card(item, run, options));
   const rest = cards.slice(SHOWN);
   return h(
     "div.headroom-stack.headroom-advices",
     { "data-advice-of": run.prompt_id },
-    h("h4", {}, words.advice),
-    h("div.headroom-stack", { role: "list", "aria-label": words.advice }, cards.slice(0, SHOWN)),
+    h("h4", {}, t("What to change")),
+    h("div.headroom-stack", { role: "list", "aria-label": t("What to change") }, cards.slice(0, SHOWN)),
     rest.length
-      ? h("details", {}, h("summary", {}, fill(words.adviceMore, { count: rest.length })), h("div.headroom-stack", { role: "list" }, rest))
+      ? h("details", {}, h("summary", {}, t("{count} more", { count: rest.length })), h("div.headroom-stack", { role: "list" }, rest))
       : null,
     fitForm(run, options),
   );
@@ -72,21 +72,21 @@ export function adviceView(run, advice, options) {
 /**
  * @param {Advice} item
  * @param {Run} run
- * @param {{ words: Words, actions: Actions }} options
+ * @param {{ t: Say, actions: Actions }} options
  */
-function card(item, run, { words, actions }) {
+function card(item, run, { t, actions }) {
   const node = run.nodes.find(({ node_id: id }) => String(id) === String(item.node_ids?.[0]));
   return h(
     "div.headroom-card.headroom-advice",
     { "data-advice": item.id, role: "listitem" },
-    h("div.headroom-line", {}, h("strong", {}, titleOf(item, words)), h("span", {}, fill(words.adviceSaves, { range: rangeText(item.saves_mib, words) }))),
-    h("p", {}, adviceText(item, words)),
-    h("p.headroom-quiet", {}, priceText(item, words)),
+    h("div.headroom-line", {}, h("strong", {}, titleOf(item, t)), h("span", {}, t("Saves {range}", { range: rangeText(item.saves_mib, t) }))),
+    h("p", {}, t.said(item.said, item.text)),
+    h("p.headroom-quiet", {}, priceText(item, t)),
     h(
       "div.headroom-buttons",
       {},
-      item.edit ? button(words.adviceApply, words.adviceApplyTip, titleOf(item, words), () => actions.apply([item], run)) : null,
-      node ? button(words.adviceShow, null, titleOf(item, words), () => actions.pickNode(node)) : null,
+      item.edit ? button(t("Apply"), t("Put this into the workflow on the canvas; one undo takes it back"), titleOf(item, t), () => actions.apply([item], run)) : null,
+      node ? button(t("Show"), null, titleOf(item, t), () => actions.pickNode(node)) : null,
     ),
   );
 }
@@ -98,28 +98,28 @@ function button(text, title, about, onclick) {
 /**
  * What it costs, and how much it saved where it was applied and run.
  * @param {Advice} item
- * @param {Words} words
+ * @param {Say} t
  */
-function priceText(item, words) {
-  const price = [item.changes_picture ? words.adviceOther : words.adviceSame];
-  if (item.cost === "seconds") price.push(words.adviceSeconds);
-  if (item.measured_mib) price.push(fill(words.adviceSaved, { saved: mib(item.measured_mib.mib) }));
+function priceText(item, t) {
+  const price = [item.changes_picture ? t("the picture can change") : t("the picture stays the same")];
+  if (item.cost === "seconds") price.push(t("costs seconds"));
+  if (item.measured_mib) price.push(t("It saved {saved}", { saved: mib(item.measured_mib.mib) }));
   return price.join(" · ");
 }
 
 /**
  * A form that asks for a size, says what the server would do for it, and does that.
  * @param {Run} run
- * @param {{ words: Words, actions: Actions }} options
+ * @param {{ t: Say, actions: Actions }} options
  */
-function fitForm(run, { words, actions }) {
+function fitForm(run, { t, actions }) {
   const needs = needsOf(run);
   if (!needs) return null;
   const answer = h("p", { role: "status" });
-  const apply = h("button.headroom-button.headroom-apply", { type: "button", disabled: true }, words.adviceApply);
+  const apply = h("button.headroom-button.headroom-apply", { type: "button", disabled: true }, t("Apply"));
   const wanted = Math.max(0.5, Math.floor((needs[0] / MIB) * 2) / 2);
   const size = h("input.headroom-size", {
-    type: "number", min: 0.5, max: 1024, step: "any", value: wanted, "aria-label": words.fitInto,
+    type: "number", min: 0.5, max: 1024, step: "any", value: wanted, "aria-label": t("GPU memory in GiB"),
   });
   let chosen = [];
   const update = async () => {
@@ -131,7 +131,7 @@ function fitForm(run, { words, actions }) {
     if (Number(size.value) !== gib) return;
     if (!items) return answer.replaceChildren();
     chosen = items;
-    answer.textContent = planText(items, needs, gib * MIB, words);
+    answer.textContent = planText(items, needs, gib * MIB, t);
     apply.disabled = !chosen.length;
   };
   size.addEventListener("change", update);
@@ -139,8 +139,8 @@ function fitForm(run, { words, actions }) {
   return h(
     "details.headroom-fit",
     { ontoggle: (event) => event.currentTarget.open && update() },
-    h("summary.headroom-button", {}, words.fitButton),
-    h("label.headroom-line", {}, h("span", {}, words.fitInto), size),
+    h("summary.headroom-button", {}, t("Make it fit …")),
+    h("label.headroom-line", {}, h("span", {}, t("GPU memory in GiB")), size),
     answer,
     apply,
   );
@@ -151,14 +151,17 @@ function fitForm(run, { words, actions }) {
  * @param {Advice[]} items
  * @param {number[]} needs
  * @param {number} into
- * @param {Words} words
+ * @param {Say} t
  */
-export function planText(items, needs, into, words) {
+export function planText(items, needs, into, t) {
   const expects = items.at(-1)?.expected_mib ?? needs;
   const fits = expects[1] <= into;
-  const values = { needs: rangeText(needs, words), expects: rangeText(expects, words), names: titlesOf(items, words) };
-  if (!items.length) return fill(fits ? words.fitNone : words.fitNothing, values);
+  const values = { needs: rangeText(needs, t), expects: rangeText(expects, t), names: titlesOf(items, t) };
+  if (!items.length) return fits ? t("It needs {needs} now, which fits already.", values) : t("It needs {needs}, and nothing here can be applied.", values);
   const risky = items.filter((item) => item.changes_picture);
-  const picture = risky.length ? ` ${fill(words.fitPicture, { names: titlesOf(risky, words) })}` : "";
-  return fill(fits ? words.fitPlan : words.fitShort, values) + picture;
+  const picture = risky.length ? ` ${t("Changes the picture: {names}.", { names: titlesOf(risky, t) })}` : "";
+  const plan = fits
+    ? t("{names}: then the run may need {expects} instead of {needs}.", values)
+    : t("Even with all of it ({names}) the run may need {expects}, which is more than asked for.", values);
+  return plan + picture;
 }

@@ -2,7 +2,7 @@
 import { findNode } from "./graph.js";
 import { freePlace, overlap } from "./place.js";
 import { pathOf } from "./runs.js";
-import { CannotApply, endsOf, inputOf, leadTo, linkOf, outputSource, sourceOf } from "./wires.js";
+import { CannotApply, endsOf, inputOf, leadTo, linkOf, outputSource, sourceOf, WHY } from "./wires.js";
 
 const TITLE = 30;
 const DISTANCE = 60;
@@ -24,20 +24,20 @@ const STEPS = { insert, replace, set };
 
 function nodeOf({ root, refs }, id) {
   const node = refs.get(id) ?? findNode(root, id);
-  if (!node) throw new CannotApply("notOnCanvas", { id });
+  if (!node) throw new CannotApply(WHY.gone, { id });
   return node;
 }
 
 function makeNode({ create }, classType, values) {
   const node = create(classType);
-  if (!node) throw new CannotApply("adviceNoClass", { node: classType });
+  if (!node) throw new CannotApply(WHY.noClass, { node: classType });
   for (const [name, value] of Object.entries(values ?? {})) setWidget(node, name, value);
   return node;
 }
 
 function setWidget(node, name, value) {
   const widget = node.widgets?.find((candidate) => candidate.name === name);
-  if (!widget) throw new CannotApply("adviceNoInput", { node: node.title, input: name });
+  if (!widget) throw new CannotApply(WHY.noInput, { node: node.title, input: name });
   widget.value = value;
 }
 
@@ -67,7 +67,7 @@ function insertOnce(step, targets, doing) {
   const [fromId, fromSlot] = step.from;
   const origin = nodeOf(doing, fromId);
   const source = targets.length ? sourceOf(targets[0].node, targets[0].index) : outputSource(origin, fromSlot);
-  if (!source) throw new CannotApply("adviceChanged", { node: targets[0].node.title });
+  if (!source) throw new CannotApply(WHY.changed, { node: targets[0].node.title });
   const graph = targets[0]?.node.graph ?? origin.graph;
   const node = makeNode(doing, step.class_type, step.inputs);
   node.pos = placeBetween(graph, source.node, targets[0]?.node, grown(node.size, doing));
@@ -109,7 +109,7 @@ function replace(step, doing) {
 function keepInput(old, from, node, to) {
   const index = (old.inputs ?? []).findIndex((input) => input.name === from);
   const widget = old.widgets?.find((candidate) => candidate.name === from);
-  if (index < 0 && !widget) throw new CannotApply("adviceNoInput", { node: old.title, input: from });
+  if (index < 0 && !widget) throw new CannotApply(WHY.noInput, { node: old.title, input: from });
   if (widget && node.widgets?.some((candidate) => candidate.name === to)) setWidget(node, to, widget.value);
   return [index < 0 ? null : sourceOf(old, index), to];
 }

@@ -2,7 +2,7 @@
 import { applyEdit, boxOf, keepApart } from "./apply.js";
 import { rootOf } from "./graph.js";
 import { overlap } from "./place.js";
-import { CannotApply } from "./wires.js";
+import { CannotApply, WHY } from "./wires.js";
 
 /** Which input comes out of which output of nodes that change nothing about a value. */
 const THROUGH = {
@@ -40,22 +40,22 @@ function isSame(node, step, prompt) {
 export function checkEdit(edit, prompt, classes) {
   const known = (id) => {
     const [node, ran] = [prompt[id], classes.get(String(id))];
-    if (!node) throw new CannotApply("notOnCanvas", { id });
+    if (!node) throw new CannotApply(WHY.gone, { id });
     const ours = node.class_type.startsWith("Headroom");
-    if (ran && node.class_type !== ran && !ours) throw new CannotApply("adviceChanged", { node: `#${id}` });
+    if (ran && node.class_type !== ran && !ours) throw new CannotApply(WHY.changed, { node: `#${id}` });
     return node;
   };
   const isOwn = (id) => String(id).startsWith("ref:");
   for (const step of edit.steps) {
     if (step.node && !isOwn(step.node)) known(step.node);
-    if (step.op === "replace" && known(step.node).class_type === step.class_type) throw new CannotApply("adviceDone", {});
+    if (step.op === "replace" && known(step.node).class_type === step.class_type) throw new CannotApply(WHY.done, {});
     for (const [id] of Object.values(step.links ?? {})) if (!isOwn(id)) known(id);
     if (step.op !== "insert" || isOwn(step.from[0])) continue;
     known(step.from[0]);
     for (const [id, name] of step.to.filter(([to]) => !isOwn(to))) {
       const passed = between(prompt, known(id).inputs[name], step.from);
-      if (!passed) throw new CannotApply("adviceChanged", { node: `#${id}` });
-      if (passed.some((node) => isSame(node, step, prompt))) throw new CannotApply("adviceDone", {});
+      if (!passed) throw new CannotApply(WHY.changed, { node: `#${id}` });
+      if (passed.some((node) => isSame(node, step, prompt))) throw new CannotApply(WHY.done, {});
     }
   }
 }

@@ -2,7 +2,6 @@
 import { h, svg } from "./dom.js";
 import { growthText, isNothing, mib, seconds } from "./format.js";
 import { growthOf, namesOf } from "./runs.js";
-import { saidText } from "./said.js";
 import {
   bands, bandsAt, duration, hueOf, memoryLimit, memoryTicks, points, sampleAt, ticks,
 } from "./timeline.js";
@@ -18,12 +17,12 @@ const NARROWEST_LABEL = 34;
  * The chart of a run, `width` pixels wide, and below it the figures under the pointer.
  * @param {Run} run
  * @param {number} width
- * @param {Words} words
+ * @param {Say} t
  */
-export function timeline(run, width, words, onPick) {
+export function timeline(run, width, t, onPick) {
   const whole = duration(run);
   const found = bands(run, width).filter((band) => band.lane < MAX_LANES);
-  const plots = memoryPlots(run, words);
+  const plots = memoryPlots(run, t);
   const names = namesOf(run);
   const lanes = Math.max(1, ...found.map((band) => band.lane + 1));
   const top = plots.reduce((all, plot) => all + plot.height + GAP, 0);
@@ -32,11 +31,11 @@ export function timeline(run, width, words, onPick) {
   const cursor = svg("line.headroom-cursor", { y1: 0, y2: height - GAP, visibility: "hidden" });
   const picture = svg(
     "svg.headroom-chart",
-    { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words.chart },
+    { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": t("Memory over the time of the run") },
     columns(found, top),
     stacked(plots, run, whole, width),
-    marks(run, whole, width, top, words),
-    found.map((band) => bandBox(band, names.get(band.node.node_id), top, words, onPick)),
+    marks(run, whole, width, top, t),
+    found.map((band) => bandBox(band, names.get(band.node.node_id), top, t, onPick)),
     timeAxis(whole, width, height),
     cursor,
   );
@@ -46,16 +45,16 @@ export function timeline(run, width, words, onPick) {
 
 /**
  * @param {Run} run
- * @param {Words} words
+ * @param {Say} t
  */
-function memoryPlots(run, words) {
+function memoryPlots(run, t) {
   const samples = run.samples ?? { vram_mib: [], rss_mib: [] };
   const vram = { values: samples.vram_mib, limit: memoryLimit(samples.vram_mib, run.vram_total_mib) };
   const ram = { values: samples.rss_mib, limit: memoryLimit(samples.rss_mib, null) };
-  const named = run.vram_source === "torch" ? words.vramTorch : words.vram;
+  const named = run.vram_source === "torch" ? t("VRAM (this server only)") : t("VRAM");
   return [
     { ...vram, name: named, kind: "vram", height: VRAM_HEIGHT },
-    { ...ram, name: words.ram, kind: "ram", height: vram.limit ? RAM_HEIGHT : VRAM_HEIGHT },
+    { ...ram, name: t("RAM"), kind: "ram", height: vram.limit ? RAM_HEIGHT : VRAM_HEIGHT },
   ].filter((plot) => plot.limit !== null);
 }
 
@@ -102,21 +101,21 @@ function columns(found, top) {
 }
 
 /** Pressed with a pointer alone: keys reach the same node by its row in the table. */
-function bandBox(band, name, top, words, onPick) {
+function bandBox(band, name, top, t, onPick) {
   const { node } = band;
   const y = top + band.lane * LANE_HEIGHT;
   return svg(
     `g.headroom-band${node.status === "failed" ? ".headroom-failed" : ""}`,
     { "data-node": node.node_id, style: { "--hue": hueOf(node.class_type) }, onclick: () => onPick(node) },
-    svg("title", {}, bandTitle(node, name, words)),
+    svg("title", {}, bandTitle(node, name, t)),
     svg("rect", { x: band.x, y, width: Math.max(band.width - 1, 1), height: LANE_HEIGHT - 2, rx: 2 }),
     band.width < NARROWEST_LABEL ? null : label(name, band, y),
   );
 }
 
-function bandTitle(node, name, words) {
+function bandTitle(node, name, t) {
   const growth = growthOf(node);
-  const memory = isNothing(growth) ? mib(node.peak_vram_mib) : growthText(growth, node.peak_vram_mib, words);
+  const memory = isNothing(growth) ? mib(node.peak_vram_mib) : growthText(growth, node.peak_vram_mib, t);
   return [name, seconds(node.seconds), memory].join(" · ");
 }
 
@@ -132,14 +131,14 @@ function label(title, band, y) {
  * @param {number} whole
  * @param {number} width
  * @param {number} top
- * @param {Words} words
+ * @param {Say} t
  */
-function marks(run, whole, width, top, words) {
+function marks(run, whole, width, top, t) {
   const at = (entry) => (Math.min(entry.at_seconds ?? 0, whole) / whole) * width;
   const oom = (run.oom ?? []).map((entry) =>
-    mark("oom", at(entry), top, `${saidText(entry.said, entry.action, words)}: ${entry.error}`));
+    mark("oom", at(entry), top, `${t.said(entry.said, entry.action)}: ${entry.error}`));
   const acts = (run.actions ?? []).map((entry) =>
-    mark("action", at(entry), top, saidText(entry.said, entry.text, words)));
+    mark("action", at(entry), top, t.said(entry.said, entry.text)));
   return [...acts, ...oom];
 }
 

@@ -1,6 +1,5 @@
 // Amounts as people read them. All memory comes in MiB; null means that nobody can tell.
 
-import { fill } from "./words.js";
 
 export const UNKNOWN = "–";
 
@@ -37,10 +36,10 @@ export function seconds(amount) {
 }
 
 /** Growth beside level: "+48, 92 MiB in all", "+300 MiB, 1.2 GiB in all". */
-export function growthText(growth, level, words) {
+export function growthText(growth, level, t) {
   const [plus, all] = [signedMib(growth), mib(level)];
   const [unit, other] = [plus, all].map((text) => text.slice(text.lastIndexOf(" ")));
-  return fill(words.growth, { growth: unit === other ? plus.slice(0, -unit.length) : plus, level: all });
+  return t("{growth}, {level} in all", { growth: unit === other ? plus.slice(0, -unit.length) : plus, level: all });
 }
 
 /** True for a change that any text would round to nothing. */
@@ -50,9 +49,9 @@ export const isNothing = (amount) => amount === null || amount === undefined || 
  * What a node's badge says: by how much memory rose while it ran, to what, and its time. A node
  * that took neither has no badge.
  */
-export function badgeText({ peak_vram_mib: peak, growth_mib: growth, seconds: time, cached }, words) {
-  if (cached) return words.cached;
-  const memory = isNothing(growth) ? [] : [growthText(growth, peak, words)];
+export function badgeText({ peak_vram_mib: peak, growth_mib: growth, seconds: time, cached }, t) {
+  if (cached) return t("cached");
+  const memory = isNothing(growth) ? [] : [growthText(growth, peak, t)];
   return [...memory, ...(time < 0.0005 ? [] : [seconds(time)])].join(" · ");
 }
 

@@ -1,8 +1,6 @@
 // What happened in a run: attempts after out of memory, and what the memory nodes did.
 import { h } from "./dom.js";
 import { isNothing, mib } from "./format.js";
-import { saidText } from "./said.js";
-import { fill } from "./words.js";
 
 /** Lines as a list; null for none. */
 export function happened(lines, label) {
@@ -11,42 +9,42 @@ export function happened(lines, label) {
 
 /**
  * What one of our nodes did, and what of it the driver has back.
- * @param {Words} words
+ * @param {Say} t
  */
-export function actionText(entry, node, words) {
+export function actionText(entry, node, t) {
   const returned = isNothing(entry.freed_mib) || entry.freed_mib < 0 || entry.action === "purge";
-  const more = returned ? "" : ` · ${fill(words.returned, { freed: mib(entry.freed_mib) })}`;
-  return `${node}: ${saidText(entry.said, entry.text, words)}${more}`;
+  const more = returned ? "" : ` · ${t("{freed} went back to the driver", { freed: mib(entry.freed_mib) })}`;
+  return `${node}: ${t.said(entry.said, entry.text)}${more}`;
 }
 
 /** What happened at one out-of-memory error; attempt 0: nobody recovers. */
-export function oomText(entry, node, words) {
-  const what = entry.attempt === 0 ? words.oomLeftOut : words.oomDetail;
-  const action = saidText(entry.said, entry.action, words);
-  return fill(what, { ...entry, action, node, freed: mib(entry.freed_mib) });
+export function oomText(entry, node, t) {
+  const action = t.said(entry.said, entry.action);
+  if (entry.attempt === 0) return `${node}: ${action}`;
+  return t("{node}: {action} (attempt {attempt}, {freed} freed)", { ...entry, action, node, freed: mib(entry.freed_mib) });
 }
 
 /**
  * How an attempt ended; null: it has just begun.
  * @param {{ recovered?: boolean | null }} attempt
- * @param {Words} words
+ * @param {Say} t
  */
-export function oomOutcome({ recovered }, words) {
-  if (recovered === null || recovered === undefined) return words.oomAgain;
-  return recovered ? words.oomRecovered : words.oomTried;
+export function oomOutcome({ recovered }, t) {
+  if (recovered === null || recovered === undefined) return t("Out of memory, trying again");
+  return recovered ? t("Recovered from out of memory") : t("Out of memory");
 }
 
 /** One attempt as a line. */
-export function oomLine(entry, node, words) {
-  const outcome = oomOutcome(entry, words);
-  const text = `${outcome} · ${oomText(entry, node, words)}`;
+export function oomLine(entry, node, t) {
+  const outcome = oomOutcome(entry, t);
+  const text = `${outcome} · ${oomText(entry, node, t)}`;
   return h(`li.headroom-oom${entry.recovered ? ".headroom-recovered" : ""}`, { title: entry.error }, text);
 }
 
 /** What OOM Guard said when it could not help: newer hosts hide it behind words of their own. */
-export function gaveUpLine(entry, node, words) {
-  const text = saidText(entry.said, entry.text, words);
-  return h("li.headroom-oom.headroom-gave-up", {}, fill(words.gaveUp, { node, text }));
+export function gaveUpLine(entry, node, t) {
+  const text = t.said(entry.said, entry.text);
+  return h("li.headroom-oom.headroom-gave-up", {}, t("{node} gave up: {text}", { node, text }));
 }
 
 /**
@@ -54,9 +52,9 @@ export function gaveUpLine(entry, node, words) {
  * to be tried again (`recovered` null), and when that has helped. null: nothing to say, since
  * after a try that did not help either the next one or the error of the node follows.
  */
-export function oomMessage(event, words) {
+export function oomMessage(event, t) {
   if (event.recovered === false && event.attempt !== 0) return null;
   const node = `${event.title || event.class_type} #${event.display_node_id ?? event.node_id}`;
   const severity = event.recovered ? "success" : "warn";
-  return { severity, summary: oomOutcome(event, words), detail: oomText(event, node, words) };
+  return { severity, summary: oomOutcome(event, t), detail: oomText(event, node, t) };
 }

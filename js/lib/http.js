@@ -1,6 +1,4 @@
 // The routes of the server. `fetchApi` is the frontend's own: it knows the base path and the user.
-import { saidText } from "./said.js";
-import { fill } from "./words.js";
 
 /** What the server said when it refused: in English, and with `said` for other languages. */
 export class Refused extends Error {
@@ -18,13 +16,13 @@ export class NoAnswer extends Error {}
 export const messageOf = (error) => (error instanceof Error ? error.message : String(error));
 
 /**
- * Why something was not done, in the language of `words`; an error of this page is thrown on.
- * @param {Words} words
+ * Why something was not done, in the language of `t`; an error of this page is thrown on.
+ * @param {Say} t
  */
-export function reasonText(error, words) {
-  if (error instanceof Refused) return saidText(error.said, error.message, words);
+export function reasonText(error, t) {
+  if (error instanceof Refused) return t.said(error.said, error.message);
   if (!(error instanceof NoAnswer)) throw error;
-  return fill(words.noAnswer, { error: error.message });
+  return t("The server does not answer: {error}", { error: error.message });
 }
 
 export function createHttp(fetchApi) {

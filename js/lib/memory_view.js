@@ -1,52 +1,63 @@
 // The upper half of the panel: a bar for each device and the list of loaded models.
 import { h } from "./dom.js";
 import { dayAndTime, mib } from "./format.js";
-import { kindText } from "./said.js";
-import { fill } from "./words.js";
+import { phrase } from "./say.js";
+
+/** Parts of a bar: what each is called, and what it is. */
+const PARTS = {
+  models: [phrase("Models"), phrase("Weights of the models that ComfyUI has loaded")],
+  inUse: [phrase("In use besides models"), phrase("Activations, latents, pictures and other tensors of this server")],
+  cache: [phrase("torch's cache (reusable)"), phrase("Given back by tensors and kept by torch for the next ones; Purge VRAM returns it to the driver")],
+  otherTorch: [phrase("Other torch"), phrase("Activations, latents and the allocator's cache of this server")],
+  otherProcesses: [phrase("All else"), phrase("Other programs, and what the driver keeps for each program, for this server too")],
+  thisServer: [phrase("This server")],
+  elsewhere: [phrase("Other programs")],
+  free: [phrase("Free"), phrase("What the driver can still give")],
+};
 
 /**
  * One card for each device and one for RAM.
  * @param {Memory} memory
- * @param {Words} words
+ * @param {Say} t
  */
-export function memoryCards(memory, words) {
+export function memoryCards(memory, t) {
   const held = memory.peaks ?? { devices: {}, rss_mib: null };
-  const devices = memory.devices.map((device) => deviceCard(device, held.devices[device.device], words));
-  const none = h("p.headroom-quiet", {}, words.noGpu);
-  return [...(devices.length ? devices : [none]), ramCard(memory.ram, held.rss_mib, words)];
+  const devices = memory.devices.map((device) => deviceCard(device, held.devices[device.device], t));
+  const none = h("p.headroom-quiet", {}, t("No GPU: this server runs its models on the CPU."));
+  return [...(devices.length ? devices : [none]), ramCard(memory.ram, held.rss_mib, t)];
 }
 
 /**
  * Since when peaks are held, and a button that begins anew; nothing from servers that hold none.
  * @param {Memory} memory
- * @param {Words} words
+ * @param {Say} t
  */
-export function heldPeaks(memory, words, onReset) {
+export function heldPeaks(memory, t, onReset) {
   if (!memory.peaks) return [];
-  const since = fill(words.heldSince, { time: dayAndTime(memory.peaks.since) });
-  const reset = h("button.headroom-button", { type: "button", "data-focus": "reset", title: words.heldResetTip, onclick: onReset }, words.heldReset);
+  const since = t("Highest since {time}", { time: dayAndTime(memory.peaks.since) });
+  const reset = h("button.headroom-button", { type: "button", "data-focus": "reset", title: t("Forget the peaks until now"), onclick: onReset }, t("Reset"));
   return [h("div.headroom-line.headroom-held", {}, h("span", {}, since), reset)];
 }
 
 /**
  * A slider for what is left to other programs; nothing where the server offers no way.
  * @param {Memory} memory
- * @param {Words} words
+ * @param {Say} t
  */
-export function reserveControl(memory, words, onReserve) {
+export function reserveControl(memory, t, onReserve) {
   const most = Math.max(0, ...memory.devices.map((device) => device.total_mib ?? 0));
   if (memory.reserve_mib === null || memory.reserve_mib === undefined || !most) return [];
   const amount = h("b", {}, mib(memory.reserve_mib));
   const slider = h("input", {
     type: "range", "data-focus": "reserve", min: 0, max: Math.floor(most / 2), step: 64, value: memory.reserve_mib,
-    title: words.reserveTip, "aria-label": words.reserve,
+    title: t("VRAM that ComfyUI's dynamic VRAM leaves to other programs, from now on"), "aria-label": t("Leave to others"),
     oninput: (event) => amount.replaceChildren(mib(Number(event.currentTarget.value))),
     onchange: (event) => onReserve(Number(event.currentTarget.value)),
   });
-  return [h("label.headroom-line.headroom-reserve", {}, h("span", {}, words.reserve), slider, amount)];
+  return [h("label.headroom-line.headroom-reserve", {}, h("span", {}, t("Leave to others")), slider, amount)];
 }
 
-function deviceCard(device, held, words) {
+function deviceCard(device, held, t) {
   const parts = [
     ["models", device.models_mib],
     ...torchParts(device),
@@ -55,8 +66,8 @@ function deviceCard(device, held, words) {
   ].filter(([, amount]) => amount !== null && amount !== undefined);
   const known = device.total_mib ?? sum(parts);
   const used = mib(device.used_mib);
-  const line = device.total_mib ? words.used : words.usedHere;
-  return card(device.device, device.name, fill(line, { used, total: mib(known) }), { parts, total: known, held }, words);
+  const line = device.total_mib ? t("{used} of {total} used", { used, total: mib(known) }) : t("{used} used by this server", { used });
+  return card(device.device, device.name, line, { parts, total: known, held }, t);
 }
 
 /** torch's memory besides models: what tensors use, and what it only keeps for the next ones. */
@@ -68,18 +79,18 @@ export function torchParts({ other_torch_mib: other, allocated_mib: allocated, r
   return [["inUse", other - cache], ["cache", cache]];
 }
 
-function ramCard(ram, held, words) {
+function ramCard(ram, held, t) {
   const parts = [
     ["thisServer", ram.rss_mib],
     ["elsewhere", Math.max(0, ram.total_mib - ram.available_mib - ram.rss_mib)],
     ["free", ram.available_mib],
   ];
   const used = { used: mib(ram.total_mib - ram.available_mib), total: mib(ram.total_mib) };
-  return card("ram", words.ram, fill(words.used, used), { parts, total: ram.total_mib, held }, words);
+  return card("ram", t("RAM"), t("{used} of {total} used", used), { parts, total: ram.total_mib, held }, t);
 }
 
-function card(id, name, usage, { parts, total, held }, words) {
-  const label = parts.map(([key, amount]) => `${words[key]} ${mib(amount)}`).join(words.rescueComma);
+function card(id, name, usage, { parts, total, held }, t) {
+  const label = parts.map(([key, amount]) => `${t(PARTS[key][0])} ${mib(amount)}`).join(t(", "));
   return h(
     "div.headroom-card",
     { "data-device": id },
@@ -87,14 +98,14 @@ function card(id, name, usage, { parts, total, held }, words) {
     h(
       "div.headroom-bar",
       { role: "img", "aria-label": `${name}: ${label}` },
-      parts.map(([key, amount]) => segment(key, amount, total, words)),
-      isHeld(held) && total > 0 ? peakMark(held, total, id === "ram" ? words.heldPeakRam : words.heldPeak) : null,
+      parts.map(([key, amount]) => segment(key, amount, total, t)),
+      isHeld(held) && total > 0 ? peakMark(held, total, id === "ram" ? t("Highest of this server") : t("Highest")) : null,
     ),
     h(
       "div.headroom-legend",
       {},
-      parts.map(([key, amount]) => legend(key, amount, words)),
-      isHeld(held) ? peakLegend(held, id === "ram" ? words.heldPeakRam : words.heldPeak) : null,
+      parts.map(([key, amount]) => legend(key, amount, t)),
+      isHeld(held) ? peakLegend(held, id === "ram" ? t("Highest of this server") : t("Highest")) : null,
     ),
   );
 }
@@ -107,21 +118,21 @@ function peakMark(held, total, name) {
   return h("i.headroom-peak-mark", { style: { left }, title: `${name}: ${mib(held)}`, "data-held": held });
 }
 
-function segment(key, amount, total, words) {
+function segment(key, amount, total, t) {
   const share = total > 0 ? Math.max(0, (amount / total) * 100) : 0;
   return h("span", {
     class: `headroom-part-${key}`,
     style: { width: `${share.toFixed(3)}%` },
-    title: `${words[key]}: ${mib(amount)}`,
+    title: `${t(PARTS[key][0])}: ${mib(amount)}`,
   });
 }
 
-function legend(key, amount, words) {
+function legend(key, amount, t) {
   return h(
     "span.headroom-key",
-    { title: words[`${key}Tip`], "data-part": key, "data-mib": amount },
+    { title: PARTS[key][1] && t(PARTS[key][1]), "data-part": key, "data-mib": amount },
     h(`i.headroom-part-${key}`),
-    h("span", {}, words[key]),
+    h("span", {}, t(PARTS[key][0])),
     h("b", {}, mib(amount)),
   );
 }
@@ -138,19 +149,19 @@ function sum(parts) {
  * The loaded models, the largest on the GPU first, each with a button; `off` says why it is off.
  * @param {Memory} memory
  * @param {string | null} off
- * @param {Words} words
+ * @param {Say} t
  */
-export function modelList(memory, off, words, onOffload) {
-  if (!memory.models.length) return [h("p.headroom-quiet", {}, words.noModels)];
+export function modelList(memory, off, t, onOffload) {
+  if (!memory.models.length) return [h("p.headroom-quiet", {}, t("No model is loaded."))];
   return [...memory.models]
     .sort((one, other) => other.loaded_mib - one.loaded_mib || other.total_mib - one.total_mib)
-    .map((model) => modelRow(model, off, words, onOffload));
+    .map((model) => modelRow(model, off, t, onOffload));
 }
 
 /** What a model is called: its file where that is known. */
 export const nameOf = (model) => model.file ?? model.class;
 
-function modelRow(model, off, words, onOffload) {
+function modelRow(model, off, t, onOffload) {
   const share = model.total_mib > 0 ? Math.min(100, (model.loaded_mib / model.total_mib) * 100) : 0;
   return h(
     "div.headroom-model",
@@ -158,8 +169,8 @@ function modelRow(model, off, words, onOffload) {
     h(
       "div.headroom-model-text",
       {},
-      h("div", {}, h("strong", { title: model.class }, nameOf(model)), h("em", {}, kindText(model.kind, words))),
-      h("div.headroom-quiet", {}, amountOnGpu(model, words)),
+      h("div", {}, h("strong", { title: model.class }, nameOf(model)), h("em", {}, t(model.kind))),
+      h("div.headroom-quiet", {}, amountOnGpu(model, t)),
       h("div.headroom-thin", {}, h("span.headroom-part-models", { style: { width: `${share}%` } })),
     ),
     h(
@@ -168,20 +179,20 @@ function modelRow(model, off, words, onOffload) {
         type: "button",
         "data-focus": `offload ${model.id}`,
         disabled: Boolean(off) || model.loaded_mib <= 0,
-        title: off || words.offloadTip,
-        "aria-label": fill(words.offloadNamed, { name: nameOf(model) }),
+        title: off || t("Take this model off the GPU; it comes back when something uses it"),
+        "aria-label": t("Offload {name}", { name: nameOf(model) }),
         onclick: (event) => {
           event.currentTarget.disabled = true;
           onOffload(model);
         },
       },
-      words.offload,
+      t("Offload"),
     ),
   );
 }
 
-function amountOnGpu(model, words) {
+function amountOnGpu(model, t) {
   const values = { loaded: mib(model.loaded_mib), total: mib(model.total_mib) };
-  if (model.loaded_mib <= 0) return fill(words.inRam, values);
-  return fill(values.loaded === values.total ? words.wholly : words.partly, values);
+  if (model.loaded_mib <= 0) return t("{total} in RAM", values);
+  return values.loaded === values.total ? t("{total} on the GPU", values) : t("{loaded} of {total} on the GPU", values);
 }

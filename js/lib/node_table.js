@@ -2,14 +2,21 @@
 import { compactMib, growthText, isNothing, mib, seconds, signedMib } from "./format.js";
 import { h } from "./dom.js";
 import { COLUMNS, isExact, LEVELS, namesOf, peakText, sortNodes, usedColumns, usedDevices } from "./runs.js";
+import { phrase } from "./say.js";
 import { hueOf } from "./timeline.js";
-import { fill } from "./words.js";
 
 const MOST_ROWS = 300;
 /** Below these widths names need the room of the least asked-for columns. */
 export const NARROW = 300;
 const VERY_NARROW = 220;
-const HEADINGS = { title: "title", peak: "peak", vram: "vramDelta", ram: "ramDelta", seconds: "time" };
+/** What each column is called, and what it shows. */
+const HEADINGS = {
+  title: [phrase("Node"), phrase("Click a row to find the node on the canvas")],
+  peak: [phrase("Peak"), phrase("Highest use of the GPU while the node ran")],
+  vram: [phrase("Δ VRAM"), phrase("By how much the node made use of the GPU grow, and what is in use after it in all")],
+  ram: [phrase("Δ RAM"), phrase("By how much the node made this server's RAM grow, and what it holds after it in all")],
+  seconds: [phrase("Time"), phrase("Time of the node itself")],
+};
 
 /** The columns that there is room for. */
 export function shownColumns(run, width) {
@@ -24,7 +31,7 @@ export function shownColumns(run, width) {
  * @param {Sorting} sort
  * @param {Drawing} options
  */
-export function nodeTable(run, sort, { words, width, actions }) {
+export function nodeTable(run, sort, { t, width, actions }) {
   const names = namesOf(run);
   const keys = shownColumns(run, width);
   const sorted = sortNodes(run.nodes, keys.includes(sort.key) ? sort.key : "seconds", sort.descending);
@@ -36,26 +43,26 @@ export function nodeTable(run, sort, { words, width, actions }) {
     h(
       "table.headroom-table",
       {},
-      h("thead", {}, h("tr", {}, keys.map((key) => heading(key, words, sort, actions.sortBy)))),
-      h("tbody", {}, sorted.slice(0, MOST_ROWS).map((node) => row(node, { keys, highest, device: run.device, names, words, onPick: actions.pickNode }))),
+      h("thead", {}, h("tr", {}, keys.map((key) => heading(key, t, sort, actions.sortBy)))),
+      h("tbody", {}, sorted.slice(0, MOST_ROWS).map((node) => row(node, { keys, highest, device: run.device, names, t, onPick: actions.pickNode }))),
     ),
-    left > 0 ? h("p.headroom-quiet", {}, fill(words.more, { count: left })) : null,
+    left > 0 ? h("p.headroom-quiet", {}, t("{count} more nodes are not listed.", { count: left })) : null,
   );
 }
 
 /**
  * @param {string} key
- * @param {Words} words
+ * @param {Say} t
  * @param {Sorting} sort
  */
-function heading(key, words, sort, onSort) {
+function heading(key, t, sort, onSort) {
   const chosen = sort.key === key;
   const arrow = chosen ? (sort.descending ? " ▾" : " ▴") : "";
   const order = chosen ? (sort.descending ? "descending" : "ascending") : "none";
   return h(
     "th",
-    { "data-column": key, "aria-sort": order, title: words[`${HEADINGS[key].replace("Delta", "")}Tip`] },
-    h("button.headroom-sort", { type: "button", "data-focus": `column ${key}`, onclick: () => onSort(key) }, words[HEADINGS[key]] + arrow),
+    { "data-column": key, "aria-sort": order, title: t(HEADINGS[key][1]) },
+    h("button.headroom-sort", { type: "button", "data-focus": `column ${key}`, onclick: () => onSort(key) }, t(HEADINGS[key][0]) + arrow),
   );
 }
 
@@ -71,7 +78,7 @@ function row(node, options) {
 
 /** A cached node has no figures: its name takes their place. */
 function cachedCells(node, options) {
-  return [titleCell(node, options, options.keys.length - 1), h("td", {}, options.words.cached)];
+  return [titleCell(node, options, options.keys.length - 1), h("td", {}, options.t("cached"))];
 }
 
 function cell(node, key, options) {
@@ -80,35 +87,35 @@ function cell(node, key, options) {
   if (key === "peak") return peakCell(node, options);
   if (key === "seconds") return h("td", {}, seconds(value));
   if (value === null) return h("td");
-  return growthCell(value, LEVELS[key](node), options.words);
+  return growthCell(value, LEVELS[key](node), options.t);
 }
 
 /** By how much something grew, and below it what it is now in all. */
-function growthCell(growth, level, words) {
+function growthCell(growth, level, t) {
   const text = signedMib(growth).replace(/ ([MG])iB$/, "$1").replace(/^0M$/, "0");
-  const all = isNothing(growth) ? null : h("small", {}, fill(words.inAll, { level: compactMib(level) }));
-  return h("td", { title: growthText(growth, level, words) }, text, all);
+  const all = isNothing(growth) ? null : h("small", {}, t("{level} in all", { level: compactMib(level) }));
+  return h("td", { title: growthText(growth, level, t) }, text, all);
 }
 
 /** @param {number | null} colspan */
-function titleCell(node, { names, words }, colspan = null) {
+function titleCell(node, { names, t }, colspan = null) {
   const name = names.get(node.node_id);
-  const end = { failed: words.failedHere, stopped: words.stoppedHere }[node.status];
+  const end = { failed: t("failed here"), stopped: t("interrupted here") }[node.status];
   return h(
     "td",
     { title: `${COLUMNS.title(node)} · ${node.class_type} · #${node.node_id}${end ? ` (${end})` : ""}`, colspan },
     h("i.headroom-dot", { style: { "--hue": hueOf(node.class_type) } }),
-    h("button.headroom-link", { type: "button", "data-focus": `node ${node.node_id}`, "aria-label": fill(words.findNode, { node: name }) }, name),
+    h("button.headroom-link", { type: "button", "data-focus": `node ${node.node_id}`, "aria-label": t("Find {node} on the canvas", { node: name }) }, name),
   );
 }
 
 /** The peak on the run's main device, and small below it those on the others. */
-function peakCell(node, { highest, device, words }) {
+function peakCell(node, { highest, device, t }) {
   const value = node.peak_vram_mib ?? null;
   if (value === null) return h("td", {}, "");
   const share = `${((value / highest) * 100).toFixed(1)}%`;
   const others = usedDevices(node).filter((other) => other.device && other.device !== device);
-  const lines = others.map((other) => h("small", {}, `${other.device} ${peakText(other, words, compactMib)}`));
-  const title = isExact(node) ? mib(value) : `${peakText(node, words, mib)} (${words.atLeastTip})`;
-  return h("td.headroom-peak", { title, style: { "--share": share } }, peakText(node, words, compactMib), lines);
+  const lines = others.map((other) => h("small", {}, `${other.device} ${peakText(other, t, compactMib)}`));
+  const title = isExact(node) ? mib(value) : `${peakText(node, t, mib)} (${t("At least: memory may have been higher between two readings")})`;
+  return h("td.headroom-peak", { title, style: { "--share": share } }, peakText(node, t, compactMib), lines);
 }

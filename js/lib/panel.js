@@ -4,8 +4,7 @@ import { nameOf } from "./memory_view.js";
 import { createView } from "./panel_view.js";
 import { createPoll } from "./poll.js";
 import { firstColumn, isRunning, withGuardsNamed } from "./runs.js";
-import { reportText } from "./said.js";
-import { fill } from "./words.js";
+import { reportText } from "./say.js";
 
 const RUNS_LISTED = 20;
 
@@ -39,11 +38,12 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
     draw();
   }
 
+  const t = (template, values) => words()(template, values);
   const sentence = (error) => reasonText(error, words());
 
   /** The same where a run was asked for. */
   function runSentence(error) {
-    return error instanceof Refused && error.status === 404 ? words().runGone : sentence(error);
+    return error instanceof Refused && error.status === 404 ? t("This run is no longer kept: the server remembers only the newest ones.") : sentence(error);
   }
 
   /** Runs are asked for when the panel opens, while a prompt runs, and once after it. */
@@ -92,7 +92,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
         await askAdvice();
         draw();
       } catch (error) {
-        tell(words().runs, runSentence(error), "picker"); // its choice is not what is shown
+        tell(t("Last runs"), runSentence(error), "picker"); // its choice is not what is shown
         draw();
         wasBusy = true;
         await poll.wake();
@@ -104,7 +104,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
       try {
         return await http.advice(run.prompt_id, gib);
       } catch (error) {
-        notify("warn", words().fitButton, runSentence(error));
+        notify("warn", t("Make it fit …"), runSentence(error));
         return null;
       }
     },
@@ -119,10 +119,10 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
       try {
         const report = await http.offload(model.id);
         state.report = report;
-        const summary = fill(words().offloadNamed, { name: nameOf(model) });
+        const summary = t("Offload {name}", { name: nameOf(model) });
         notify("success", summary, reportText(report, words()).headline);
       } catch (error) {
-        tell(words().offload, sentence(error), "models");
+        tell(t("Offload"), sentence(error), "models");
       }
       await poll.wake();
     },
@@ -131,7 +131,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
       try {
         await http.reserve(amount);
       } catch (error) {
-        tell(words().reserve, sentence(error), "reserve");
+        tell(t("Leave to others"), sentence(error), "reserve");
       }
       await poll.wake();
     },
@@ -140,7 +140,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
       try {
         await http.resetPeaks();
       } catch (error) {
-        notify("warn", words().heldReset, sentence(error));
+        notify("warn", t("Reset"), sentence(error));
       }
       await poll.wake();
     },
@@ -149,7 +149,7 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
       try {
         save(await http.bugReport());
       } catch (error) {
-        notify("warn", words().bugReport, sentence(error));
+        notify("warn", t("Save a bug report"), sentence(error));
       }
     },
 

@@ -3,7 +3,7 @@ import { h, redraw } from "./dom.js";
 import { heldPeaks, memoryCards, modelList, reserveControl } from "./memory_view.js";
 import { nodeTable } from "./node_table.js";
 import { runActions, runDetails, runPicker } from "./run_view.js";
-import { reportText, saidText } from "./said.js";
+import { reportText } from "./say.js";
 
 const NARROWEST = 120;
 
@@ -11,7 +11,7 @@ const NARROWEST = 120;
  * The panel in `container`. It shows what is in `state` when `draw()` is called, in the language that
  * `words()` gives then; `actions` are what its buttons do.
  * @param {HTMLElement} container
- * @param {{ state: PanelState, words: () => Words, sorting: () => Sorting, actions: Actions }} options
+ * @param {{ state: PanelState, words: () => Say, sorting: () => Sorting, actions: Actions }} options
  */
 export function createView(container, { state, words, sorting, actions }) {
   /**
@@ -20,7 +20,7 @@ export function createView(container, { state, words, sorting, actions }) {
    */
   const drawn = new Map();
   const resize = new ResizeObserver(() => draw());
-  let { texts, parts } = build();
+  let { t, parts } = build();
 
   /** The whole panel in the user's language, with nothing in its parts yet. */
   function build() {
@@ -30,19 +30,19 @@ export function createView(container, { state, words, sorting, actions }) {
     container.replaceChildren(built.root);
     resize.disconnect();
     resize.observe(built.parts.run);
-    return { texts: now, parts: built.parts };
+    return { t: now, parts: built.parts };
   }
 
   async function pressPurge() {
     parts.purge.disabled = true;
-    parts.purge.textContent = texts.purging;
+    parts.purge.textContent = t("Purging…");
     await actions.purge();
   }
 
   function draw() {
-    if (texts !== words()) ({ texts, parts } = build());
+    if (t !== words()) ({ t, parts } = build());
     show("error", state.trouble, () => (state.trouble ? [state.trouble] : []));
-    show("report", state.report, () => (state.report ? [reportView(state.report, texts)] : []));
+    show("report", state.report, () => (state.report ? [reportView(state.report, t)] : []));
     drawPurge();
     if (state.memory) drawMemory(state.memory);
   }
@@ -56,33 +56,33 @@ export function createView(container, { state, words, sorting, actions }) {
   }
 
   /** Why nothing can be asked of the server now; null when it can. */
-  const off = () => state.trouble ?? (state.memory?.busy ? texts.busyTip : null);
+  const off = () => state.trouble ?? (state.memory?.busy ? t("Not while a prompt runs or waits in the queue") : null);
 
   function drawPurge() {
     const reason = off();
     if (drawn.get("purge") === reason) return;
     drawn.set("purge", reason);
     parts.purge.disabled = Boolean(reason);
-    parts.purge.textContent = texts.purge;
-    parts.purge.title = reason ?? texts.purgeTip;
+    parts.purge.textContent = t("Purge VRAM");
+    parts.purge.title = reason ?? t("Unload every model, collect garbage and return the allocator's cache");
   }
 
   /** @param {Memory} memory */
   function drawMemory(memory) {
     const reason = off();
     show("lost", [memory.lost], () => (memory.lost ?? []).map((one) => (
-      h("p.headroom-quiet", {}, saidText(one.said, one.text, texts)))));
-    show("memory", [memory.devices, memory.ram, memory.peaks], () => memoryCards(memory, texts));
-    show("held", [memory.peaks?.since], () => heldPeaks(memory, texts, actions.resetPeaks));
-    show("reserve", [memory.reserve_mib], () => reserveControl(memory, texts, actions.reserve));
-    show("models", [memory.models, reason], () => modelList(memory, reason, texts, actions.offload));
+      h("p.headroom-quiet", {}, t.said(one.said, one.text)))));
+    show("memory", [memory.devices, memory.ram, memory.peaks], () => memoryCards(memory, t));
+    show("held", [memory.peaks?.since], () => heldPeaks(memory, t, actions.resetPeaks));
+    show("reserve", [memory.reserve_mib], () => reserveControl(memory, t, actions.reserve));
+    show("models", [memory.models, reason], () => modelList(memory, reason, t, actions.offload));
     if (state.run) drawRun(state.run, Math.max(NARROWEST, parts.run.clientWidth));
     else drawNoRun();
   }
 
   function drawNoRun() {
     for (const part of ["picker", "nodes", "actions"]) show(part, "", () => []);
-    show("run", "", () => [h("p.headroom-quiet", {}, texts.noRuns)]);
+    show("run", "", () => [h("p.headroom-quiet", {}, t("No run yet. Queue a workflow and look here again."))]);
   }
 
   /**
@@ -94,11 +94,11 @@ export function createView(container, { state, words, sorting, actions }) {
     const advice = state.advice.of === run.prompt_id ? state.advice.items : [];
     const events = [run.oom?.map((entry) => entry.recovered), run.actions?.length];
     const seen = [run.prompt_id, run.status, run.samples?.seconds.length, events, width];
-    const options = { words: texts, width, actions };
+    const options = { t, width, actions };
     show("picker", [listed, run.prompt_id, width], () => [runPicker(state.runs, run.prompt_id, options)]);
     show("run", [seen, advice.length], () => runDetails(run, advice, options));
     show("nodes", [seen, sorting()], () => [nodeTable(run, sorting(), options)]);
-    show("actions", [seen], () => runActions(run, texts));
+    show("actions", [seen], () => runActions(run, t));
   }
 
   return {
@@ -115,11 +115,11 @@ export function createView(container, { state, words, sorting, actions }) {
 
 /**
  * The panel's root, and the parts of it that are drawn again by their names.
- * @param {Words} texts
+ * @param {Say} t
  * @param {() => void} onPurge
  * @param {() => void} onBugReport
  */
-function panelParts(texts, onPurge, onBugReport) {
+function panelParts(t, onPurge, onBugReport) {
   const parts = {
     purge: h("button.headroom-button.headroom-primary", { type: "button", onclick: onPurge }),
     error: h("div.headroom-error", { role: "status" }),
@@ -128,7 +128,7 @@ function panelParts(texts, onPurge, onBugReport) {
     memory: h("div.headroom-stack"),
     held: h("div"),
     reserve: h("div"),
-    models: h("div.headroom-stack", { role: "list", "aria-label": texts.loadedModels }),
+    models: h("div.headroom-stack", { role: "list", "aria-label": t("Loaded models") }),
     picker: h("div"),
     run: h("div.headroom-stack"),
     nodes: h("div"),
@@ -142,10 +142,10 @@ function panelParts(texts, onPurge, onBugReport) {
     error,
     lost,
     report,
-    section(texts.memory, memory, held, reserve),
-    section(texts.loadedModels, models),
-    section(texts.runs, picker, h("div.headroom-stack", {}, run, nodes, actions)),
-    h("button.headroom-button.headroom-bug", { type: "button", title: texts.bugReportTip, onclick: onBugReport }, texts.bugReport),
+    section(t("Memory"), memory, held, reserve),
+    section(t("Loaded models"), models),
+    section(t("Last runs"), picker, h("div.headroom-stack", {}, run, nodes, actions)),
+    h("button.headroom-button.headroom-bug", { type: "button", title: t("A file with versions, settings and the figures of the last runs; no prompt's text, no title, no path"), onclick: onBugReport }, t("Save a bug report")),
   );
   return { root, parts };
 }
@@ -157,10 +157,10 @@ function section(title, ...content) {
 /**
  * What a purge or an offload has told, folded up.
  * @param {Report} report
- * @param {Words} texts
+ * @param {Say} t
  */
-function reportView(report, texts) {
-  const { headline, text } = reportText(report, texts);
-  const summary = h("summary", { "data-focus": "report" }, `${texts.report}: ${headline}`);
+function reportView(report, t) {
+  const { headline, text } = reportText(report, t);
+  const summary = h("summary", { "data-focus": "report" }, `${t("Report")}: ${headline}`);
   return h("details.headroom-report", {}, summary, h("pre", {}, text));
 }

@@ -1,8 +1,6 @@
 // A prompt that ran out of memory: the offer to run it again, and what became of it.
 import { h, redraw } from "./dom.js";
 import { reasonText } from "./http.js";
-import { saidText } from "./said.js";
-import { fill } from "./words.js";
 
 const MOST_OFFERS = 50;
 
@@ -28,52 +26,52 @@ export const rescueSettings = [
 ];
 
 /** What the server says about a prompt that ran out of memory, in the reader's language. */
-export const failureText = (failure, words) => saidText(failure.said, failure.text, words);
+export const failureText = (failure, t) => t.said(failure.said, failure.text);
 
 /**
  * What the event `headroom.rescue` means: an offer, or a message {severity, summary, detail}.
  * @param {{ prompt_id: string, failure: Failure, rescued_as?: string | null, rescued_from?: string | null }} event
- * @param {Words} words
+ * @param {Say} t
  */
-export function rescueMessage(event, words) {
+export function rescueMessage(event, t) {
   const { failure } = event;
-  const detail = failureText(failure, words);
-  if (event.rescued_from) return { severity: "error", summary: words.rescueTwice, detail };
-  if (event.rescued_as) return { severity: "info", summary: words.rescueRuns, detail };
-  if (failure.can_rescue) return { offer: true, summary: words.rescueTitle, detail };
-  return { severity: "warn", summary: words.rescueTitle, detail };
+  const detail = failureText(failure, t);
+  if (event.rescued_from) return { severity: "error", summary: t("Out of memory in the rerun as well"), detail };
+  if (event.rescued_as) return { severity: "info", summary: t("Out of memory: it runs again with OOM Guard"), detail };
+  if (failure.can_rescue) return { offer: true, summary: t("Out of memory"), detail };
+  return { severity: "warn", summary: t("Out of memory"), detail };
 }
 
 /**
  * The part of a run's entry in the panel; null for a run that memory had nothing to do with.
  * @param {Run} run
- * @param {Words} words
+ * @param {Say} t
  */
-export function rescueEntry(run, words, onRescue) {
+export function rescueEntry(run, t, onRescue) {
   const { failure } = run;
   if (!failure && !run.rescued_from) return null;
   return h(
     "div.headroom-rescue",
     { "data-rescue": run.prompt_id },
-    run.rescued_from && !failure ? h("p", {}, words.rescueSecond) : null,
-    failure ? h("p", {}, failureText(failure, words)) : null,
-    failure?.can_rescue ? button(run.prompt_id, words, onRescue) : null,
+    run.rescued_from && !failure ? h("p", {}, t("This is the rerun of a run that had run out of memory.")) : null,
+    failure ? h("p", {}, failureText(failure, t)) : null,
+    failure?.can_rescue ? button(run.prompt_id, t, onRescue) : null,
   );
 }
 
 /**
  * `onRescue(id)` tells, once the server has answered, whether the prompt runs again.
  * @param {string} promptId
- * @param {Words} words
+ * @param {Say} t
  * @param {(promptId: string) => Promise<boolean>} onRescue
  */
-function button(promptId, words, onRescue) {
+function button(promptId, t, onRescue) {
   const press = async ({ currentTarget: pressed }) => {
     pressed.disabled = true;
     pressed.disabled = await onRescue(promptId);
   };
   const attributes = { type: "button", "data-focus": `rescue ${promptId}`, onclick: press };
-  return h("button.headroom-button.headroom-primary", attributes, words.rescueButton);
+  return h("button.headroom-button.headroom-primary", attributes, t("Run again with OOM Guard"));
 }
 
 /** Shows offers, all in one box, and messages; `ask(id)` queues a prompt again. */
@@ -86,20 +84,20 @@ export function createRescue({ http, words, notify }) {
   const box = h("div.headroom-toast", { role: "alert", "aria-atomic": "false", hidden: true });
 
   function draw() {
-    const texts = words();
+    const t = words();
     box.hidden = !offers.size;
-    redraw(box, () => (offers.size ? [heading(texts), list(texts)] : []));
+    redraw(box, () => (offers.size ? [heading(t), list(t)] : []));
   }
 
-  function heading(texts) {
-    const title = offers.size > 1 ? fill(texts.rescueMany, { count: offers.size }) : texts.rescueTitle;
-    const attributes = { type: "button", "aria-label": texts.rescueClose, "data-focus": "close", onclick: closeAll };
+  function heading(t) {
+    const title = offers.size > 1 ? t("Out of memory: {count} prompts", { count: offers.size }) : t("Out of memory");
+    const attributes = { type: "button", "aria-label": t("Close"), "data-focus": "close", onclick: closeAll };
     return h("header.headroom-line", {}, h("b", {}, title), h("button.headroom-close", attributes, "✕"));
   }
 
-  function list(texts) {
+  function list(t) {
     const entry = ([promptId, failure]) =>
-      h("li.headroom-rescue", { "data-offer": promptId }, h("p", {}, failureText(failure, texts)), button(promptId, texts, ask));
+      h("li.headroom-rescue", { "data-offer": promptId }, h("p", {}, failureText(failure, t)), button(promptId, t, ask));
     return h("ul", {}, [...offers].reverse().map(entry));
   }
 
@@ -126,7 +124,7 @@ export function createRescue({ http, words, notify }) {
       close(promptId);
       return true;
     } catch (error) {
-      notify("warn", words().rescueTitle, reasonText(error, words()));
+      notify("warn", words()("Out of memory"), reasonText(error, words()));
       return false;
     }
   }

@@ -7,8 +7,9 @@ import { rescueEntry } from "./rescue.js";
 import { clock, mib, seconds, signedMib } from "./format.js";
 import { NARROW } from "./node_table.js";
 import { namesOf, peakText, usedDevices } from "./runs.js";
-import { fill } from "./words.js";
+import { phrase } from "./say.js";
 
+const STATUSES = { running: phrase("running"), success: phrase("finished"), error: phrase("failed"), interrupted: phrase("interrupted") };
 const SIGNS = { running: "…", success: "✓", error: "✕", interrupted: "■" };
 
 /**
@@ -17,14 +18,14 @@ const SIGNS = { running: "…", success: "✓", error: "✕", interrupted: "■"
  * @param {string} selectedId
  * @param {Drawing} options
  */
-export function runPicker(runs, selectedId, { words, width, actions }) {
+export function runPicker(runs, selectedId, { t, width, actions }) {
   const text = width < NARROW ? shortText : optionText;
   const options = runs.map((run) =>
-    h("option", { value: run.prompt_id, selected: run.prompt_id === selectedId }, text(run, words)),
+    h("option", { value: run.prompt_id, selected: run.prompt_id === selectedId }, text(run, t)),
   );
   return h(
     "select.headroom-select",
-    { "aria-label": words.runs, "data-focus": "picker", onchange: (event) => actions.choose(event.currentTarget.value) },
+    { "aria-label": t("Last runs"), "data-focus": "picker", onchange: (event) => actions.choose(event.currentTarget.value) },
     options,
   );
 }
@@ -33,49 +34,49 @@ function shortText(run) {
   return `${SIGNS[run.status] ?? ""} ${clock(run.started_at)} · ${seconds(run.seconds)}`;
 }
 
-function optionText(run, words) {
+function optionText(run, t) {
   const peak = run.peak_vram_mib === null ? [] : [mib(run.peak_vram_mib)];
-  return [shortText(run), ...peak, words[run.status] ?? run.status].join(" · ");
+  return [shortText(run), ...peak, t(STATUSES[run.status] ?? run.status)].join(" · ");
 }
 
 /**
  * Figures in large type: time, peak VRAM of each device, peak RAM; below a peak how much is new.
  * @param {Run} run
- * @param {Words} words
+ * @param {Say} t
  */
-export function runFigures(run, words) {
+export function runFigures(run, t) {
   const figure = (key, name, text, added = null) =>
     h("div.headroom-figure", { "data-figure": key }, h("b", {}, text), h("span", {}, name), added);
   const grown = (peak, samples) => {
     const first = samples?.find((sample) => sample !== null);
     if (first === undefined || peak === null) return null;
-    return h("span", {}, fill(words.inThisRun, { growth: signedMib(peak - first) }));
+    return h("span", {}, t("{growth} in this run", { growth: signedMib(peak - first) }));
   };
   const used = usedDevices(run);
   const vram = used.map((device) => {
     const isMain = used.length === 1 || device.device === run.device;
     const key = isMain ? "vram" : `vram ${device.device}`;
-    const name = used.length === 1 ? words.peakVram : `${words.peakVram} ${device.device}`;
+    const name = used.length === 1 ? t("Peak VRAM") : `${t("Peak VRAM")} ${device.device}`;
     const samples = run.samples?.devices?.[device.device] ?? (isMain ? run.samples?.vram_mib : null);
-    return figure(key, name, peakText(device, words, mib), grown(device.peak_vram_mib, samples));
+    return figure(key, name, peakText(device, t, mib), grown(device.peak_vram_mib, samples));
   });
-  const ram = figure("ram", words.peakRam, mib(run.peak_rss_mib), grown(run.peak_rss_mib, run.samples?.rss_mib));
-  return h("div.headroom-figures", {}, figure("seconds", words.time, seconds(run.seconds)), vram, ram);
+  const ram = figure("ram", t("Peak RAM"), mib(run.peak_rss_mib), grown(run.peak_rss_mib, run.samples?.rss_mib));
+  return h("div.headroom-figures", {}, figure("seconds", t("Time"), seconds(run.seconds)), vram, ram);
 }
 
 /**
  * The smallest GPU that a run would have fitted, as its record tells; null where it does not.
  * @param {Run} run
- * @param {Words} words
+ * @param {Say} t
  */
-export function fitsLine({ fits }, words) {
+export function fitsLine({ fits }, t) {
   if (!fits) return null;
-  const range = rangeText(fits.smallest_mib, words);
-  const amount = fits.at_least ? fill(words.atLeast, { amount: range }) : range;
+  const range = rangeText(fits.smallest_mib, t);
+  const amount = fits.at_least ? t("≥ {amount}", { amount: range }) : range;
   const [card] = fits.cards_gib ?? [];
-  const named = card ? ` · ${fill(words.fitsCards, { card })}` : "";
-  const text = `${fill(words.fits, { range: amount })}${named}`;
-  return h("p.headroom-fits", { "data-fits": fits.kind }, text, h("small", {}, words.fitsKind));
+  const named = card ? ` · ${t("a card of {card} GiB is enough", { card })}` : "";
+  const text = `${t("Smallest GPU for this run without streaming weights: {range}", { range: amount })}${named}`;
+  return h("p.headroom-fits", { "data-fits": fits.kind }, text, h("small", {}, t("Measured in this run, not calculated.")));
 }
 
 /** How the entries of a run call the nodes that they are about. */
@@ -90,27 +91,27 @@ function namer(run) {
  * @param {Advice[]} advice
  * @param {Drawing} options
  */
-export function runDetails(run, advice, { words, width, actions }) {
+export function runDetails(run, advice, { t, width, actions }) {
   const name = namer(run);
-  const oom = (run.oom ?? []).map((entry) => oomLine(entry, name(entry), words));
-  const gaveUp = (run.gave_up ?? []).map((entry) => gaveUpLine(entry, name(entry), words));
+  const oom = (run.oom ?? []).map((entry) => oomLine(entry, name(entry), t));
+  const gaveUp = (run.gave_up ?? []).map((entry) => gaveUpLine(entry, name(entry), t));
   return [
-    runFigures(run, words),
-    fitsLine(run, words),
-    timeline(run, width, words, actions.pickNode),
-    rescueEntry(run, words, actions.rescue),
-    happened([...oom, ...gaveUp], words.oomTried),
-    adviceView(run, advice, { words, actions }),
+    runFigures(run, t),
+    fitsLine(run, t),
+    timeline(run, width, t, actions.pickNode),
+    rescueEntry(run, t, actions.rescue),
+    happened([...oom, ...gaveUp], t("Out of memory")),
+    adviceView(run, advice, { t, actions }),
   ].filter((part) => part !== null);
 }
 
 /**
  * What the memory nodes did in a run.
  * @param {Run} run
- * @param {Words} words
+ * @param {Say} t
  */
-export function runActions(run, words) {
+export function runActions(run, t) {
   const name = namer(run);
-  const lines = (run.actions ?? []).map((entry) => h("li.headroom-action", {}, actionText(entry, name(entry), words)));
-  return lines.length ? [happened(lines, words.actions)] : [];
+  const lines = (run.actions ?? []).map((entry) => h("li.headroom-action", {}, actionText(entry, name(entry), t)));
+  return lines.length ? [happened(lines, t("What the memory nodes did"))] : [];
 }

@@ -1,5 +1,4 @@
 // The record of one run, as GET /headroom/runs gives it, turned into what badges and tables show.
-import { fill } from "./words.js";
 
 /** Parts of an execution id: "5:12" is node 12 in the subgraph of node 5. */
 export function pathOf(executionId) {
@@ -77,13 +76,13 @@ export const COLUMNS = {
 /**
  * The run with guards that the server put in called as the user's language calls them.
  * @param {Run} run
- * @param {Words} words
+ * @param {Say} t
  * @returns {Run}
  */
-export function withGuardsNamed(run, words) {
+export function withGuardsNamed(run, t) {
   const named = (node) => {
     const [, from, slot] = /^headroom-guard-(.+)-(\d+)_*$/.exec(node.node_id) ?? [];
-    return from ? { ...node, title: `${words.title_oom_guard} #${from}.${Number(slot) + 1}` } : node;
+    return from ? { ...node, title: `${t("OOM Guard")} #${from}.${Number(slot) + 1}` } : node;
   };
   return { ...run, nodes: run.nodes.map(named) };
 }
@@ -132,9 +131,9 @@ export function isExact({ peak_vram_mib: peak, peak_vram_at_most_mib: most }) {
 }
 
 /** A peak, marked where it is only the least that it was; `write` makes a text of MiB. */
-export function peakText(part, words, write) {
+export function peakText(part, t, write) {
   const amount = write(part.peak_vram_mib);
-  return isExact(part) ? amount : fill(words.atLeast, { amount });
+  return isExact(part) ? amount : t("≥ {amount}", { amount });
 }
 
 /** The devices of a run, or of a node in it, that have a peak: the record's own figures are one's. */

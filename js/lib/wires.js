@@ -3,12 +3,22 @@
 /** @typedef {{ node?: any, slot?: number, input?: any, type: any, name: any, connect: (to: any, index: number) => void }} Source */
 import { findNode } from "./graph.js";
 import { pathOf } from "./runs.js";
+import { phrase } from "./say.js";
 
-/** An edit that does not fit the canvas; `key` names the sentence to say, `values` fills it. */
+/** Why an edit does not fit the canvas. */
+export const WHY = {
+  gone: phrase("Node #{id} is not on this canvas, or was deleted."),
+  changed: phrase("The workflow has changed at {node} since this run: queue it again for new advice."),
+  noInput: phrase("Node {node} has no input {input} that fits."),
+  noClass: phrase("This page does not know the node {node}: reload it."),
+  done: phrase("This is in the workflow already."),
+};
+
+/** An edit that does not fit the canvas; `why` is the sentence to say, `values` fills it. */
 export class CannotApply extends Error {
-  constructor(key, values) {
-    super(key);
-    this.key = key;
+  constructor(why, values) {
+    super(why);
+    this.why = why;
     this.values = values;
   }
 }
@@ -16,7 +26,7 @@ export class CannotApply extends Error {
 /** The index of an input by name; CannotApply where the node has none. */
 export function inputOf(node, name) {
   const index = (node.inputs ?? []).findIndex((input) => input.name === name);
-  if (index < 0) throw new CannotApply("adviceNoInput", { node: node.title, input: name });
+  if (index < 0) throw new CannotApply(WHY.noInput, { node: node.title, input: name });
   return index;
 }
 
@@ -55,7 +65,7 @@ function subgraphInput(graph, slot, reroute) {
 }
 
 function made(link, to, index) {
-  if (!link) throw new CannotApply("adviceNoInput", { node: to.title, input: to.inputs[index]?.name });
+  if (!link) throw new CannotApply(WHY.noInput, { node: to.title, input: to.inputs[index]?.name });
 }
 
 /** The inputs that an output's wires end in: [{connect(node, slot)}], outputs of a subgraph too. */

@@ -37,21 +37,30 @@ def window(chromium):
     return chromium.new_context(viewport={"width": WIDTH, "height": HEIGHT})
 
 
+@pytest.fixture(scope="module")
+def tabs():
+    """Empty tabs that a test of this module has left."""
+    return []
+
+
 @pytest.fixture
-def open_page(window):
+def open_page(window, tabs):
     """A factory of pages; the test fails when our files caused an error or were not found."""
-    from support.browser import ComfyPage
+    from support.browser import KEEP_MESSAGES, PATIENCE_MS, ComfyPage
 
     pages: list[ComfyPage] = []
 
     def open_one(server, **options) -> ComfyPage:
-        page = ComfyPage(window.new_page(), server.url)
+        if not tabs:
+            tabs.append(window.new_page())
+            tabs[0].set_default_timeout(PATIENCE_MS)
+            tabs[0].add_init_script(KEEP_MESSAGES)
+        page = ComfyPage(tabs.pop(), server.url)
         pages.append(page)
         return page.open(**{"nodes2": NODES2, **options})
 
     yield open_one
-    for page in pages:
-        page.page.close()
+    tabs += [page.leave() for page in pages]
     assert [problem for page in pages for problem in page.problems] == []
 
 

@@ -133,7 +133,7 @@ def test_make_it_fit_takes_only_what_is_needed_in_one_step(advised, nodes2):
     size.fill("0.75")
     size.press("Tab")
     form = panel.locator(".headroom-fit")
-    form.get_by_text("then 100 MiB to 200 MiB may be expected").wait_for()
+    form.get_by_text("then the run may need 100 MiB to 200 MiB").wait_for()
     assert "Encode to CPU, Purge VRAM" in form.get_by_role("status").inner_text()
     form.get_by_role("button", name="Apply").click()
     comfy.loaded(7)

@@ -208,7 +208,7 @@ def test_the_settings_speak_chinese_too(cpu_server, open_page):
         for choice in list(setting.get("options", {}).values())[:1]:  # the default
             comfy.page.get_by_text(choice, exact=True).first.wait_for()
     comfy.set("Headroom.Rescue.AfterOutOfMemory", "run it again")
-    comfy.page.get_by_text("再次运行", exact=True).first.wait_for()
+    comfy.page.get_by_text("重新运行", exact=True).first.wait_for()
     comfy.set("Headroom.Rescue.AfterOutOfMemory", "offer to run it again")
 
 

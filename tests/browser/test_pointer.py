@@ -122,7 +122,7 @@ def test_another_language_is_spoken_at_once_and_what_was_told_stays(open_panel):
     assert shown.panel.locator("h3").all_inner_texts() == ["内存占用", "已加载的模型", "最近的运行"]
     assert "报告" in shown.panel.locator(".headroom-report").inner_text()
     assert "节点" in shown.panel.locator("th").first.inner_text()
-    assert "再次运行" in shown.page.locator(".headroom-toast").inner_text()
+    assert "重新运行" in shown.page.locator(".headroom-toast").inner_text()
     shown.speak("en")
     assert "Loaded models" in shown.panel.inner_text()
     shown.page.evaluate("() => { window.locale = 'zh'; }")  # nobody tells: it notices by itself

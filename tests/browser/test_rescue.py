@@ -63,7 +63,7 @@ def test_the_entry_of_the_run_has_the_same_button(gpu, open_page):
     close_the_hosts_dialog(comfy)
     entry.get_by_role("button", name="Run again with OOM Guard").click()
     assert second_run(comfy, run["prompt_id"])["status"] == "success"
-    comfy.until(lambda: panel.get_by_text("Second try of a run").is_visible() or None)
+    comfy.until(lambda: panel.get_by_text("This is the rerun of a run").is_visible() or None)
 
 
 def test_run_it_again_needs_no_button_and_is_told(gpu, open_page):
@@ -89,7 +89,7 @@ def test_nothing_means_nothing_and_chinese_is_spoken(gpu, open_page):
     comfy.load_prompt(sampling(seed=91))
     run = fails_once(gpu, comfy)
     offer = comfy.page.locator(f"[data-offer='{run['prompt_id']}']")
-    offer.get_by_role("button", name="使用 OOM Guard 再次运行").wait_for()
+    offer.get_by_role("button", name="使用 OOM Guard 重新运行").wait_for()
     offer_words = offer.inner_text()
     assert "运行时显存不足，请求" in offer_words and not ENGLISH.search(offer_words)
     comfy.page.locator(".headroom-toast").get_by_role("button", name="关闭").click()
@@ -110,9 +110,9 @@ def fails_twice_in_chinese(gpu, comfy, first_id):
     gpu.disarm()
     assert second["status"] == "error" and second["gave_up"]
     entry = panel.locator(f"[data-rescue='{second['prompt_id']}']")
-    entry.filter(has_text="第二次运行同样失败").wait_for()  # until then: that it is a second run
-    panel.locator(".headroom-gave-up").filter(has_text="第一次的情况").wait_for()
-    comfy.told("第二次运行同样失败")
+    entry.filter(has_text="重新运行时同样内存不足").wait_for()  # until then: that it is a rerun
+    panel.locator(".headroom-gave-up").filter(has_text="第一次运行时").wait_for()
+    comfy.told("重新运行时同样内存不足")
     told = [text for text in comfy.page.evaluate("() => told") if "Version Compat" not in text]
     for words in [panel.inner_text(), *told]:
         assert not ENGLISH.search(words), ENGLISH.search(words)

@@ -39,21 +39,6 @@ def test_the_report_lists_every_node_before_it(server):
     assert "so far on cpu" in text and "peak RAM" in text
 
 
-def test_beside_its_text_the_node_gives_the_same_with_keys_for_other_languages(server):
-    told = server.client().run({"1": work(), "2": report(value=["1", 0])})["outputs"]["2"]
-    [keyed] = told["headroom"]
-    keys = {part.get("key") for part in parts_of(json.loads(keyed))}
-    assert {"report_so_far", "report_peak_ram", "report_row", "col_node"} <= keys
-
-
-def parts_of(said):
-    yield said
-    for value in said.get("values", {}).values():
-        for part in value if isinstance(value, list) else [value]:
-            if isinstance(part, dict):
-                yield from parts_of(part)
-
-
 def test_data_is_the_record_that_http_gives(server):
     client = server.client()
     prompt = {"1": work(), "2": report(value=["1", 0]),

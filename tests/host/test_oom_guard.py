@@ -102,16 +102,16 @@ def self_attention_guided(graph, loader, wires):
 VARIANTS = [nothing, regional, long_prompt, inpainting, controlled, hooked, patched, nested,
             self_attention_guided]
 # Hooked weights are patched again in every step: few allocations in turn take long enough.
-STRIDES = {"nothing": 97, "hooked": 701}
+STRIDES = {"nothing": 97, "hooked": 1501, "regional": 701}
 
 
 @pytest.mark.parametrize("build", VARIANTS, ids=lambda build: build.__name__)
 def test_one_failed_allocation_anywhere_in_sampling_gives_the_same_bits(gpu, build):
-    answer = sweep_sampling(gpu, build, stride=STRIDES.get(build.__name__, 241))
+    answer = sweep_sampling(gpu, build, stride=STRIDES.get(build.__name__, 401))
     assert answer["problems"] == []
     assert answer["identical_unfailed"]
     assert answer["largest_difference"] == 0
-    assert answer["tried"] >= 3
+    assert answer["tried"] >= 2  # `bench --only oom_sweep` tries each
 
 
 def test_one_failed_allocation_while_a_model_with_a_lora_is_loaded_gives_the_same_bits(gpu):
@@ -125,7 +125,7 @@ def test_one_failed_allocation_while_a_model_with_a_lora_is_loaded_gives_the_sam
 
 def test_one_failed_allocation_while_streamed_weights_get_their_lora_gives_the_same_bits(gpu):
     gpu.set_capacity(400)  # ComfyUI keeps more than that free, so weights and LoRA are streamed
-    answer = sweep_sampling(gpu, patched, fresh=True, begins="SAMPLER_SAMPLE", stride=61)
+    answer = sweep_sampling(gpu, patched, fresh=True, begins="SAMPLER_SAMPLE", stride=113)
     assert answer["problems"] == []
     assert answer["identical_unfailed"]
     assert answer["largest_difference"] == 0

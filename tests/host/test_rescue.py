@@ -164,11 +164,11 @@ def test_a_rerun_that_fails_is_the_end_and_its_text_names_both(gpu):
     lives = live(gpu.client, chain(fails=True, times=2))
     assert not lives.succeeded
     failure = told(gpu, lives.second_id)["failure"]
-    assert f"second try of prompt {lives.first_id}" in failure["text"]
+    assert f"The rerun of prompt {lives.first_id}" in failure["text"]
     assert failure["can_rescue"] is False
     assert told(gpu, lives.second_id)["rescued_as"] is None
     status, answer = gpu.client.post_json("/headroom/rescue", {"prompt_id": lives.second_id})
-    assert status == 409 and "second try" in answer["error"]
+    assert status == 409 and "the rerun of" in answer["error"]
 
 
 def test_the_error_of_a_guard_in_a_rerun_names_the_first_too(gpu):
@@ -179,7 +179,7 @@ def test_the_error_of_a_guard_in_a_rerun_names_the_first_too(gpu):
     assert lives.failed == "sampler" and not lives.succeeded
     message = dict(lives.second["status"]["messages"])["execution_error"]["exception_message"]
     assert "OOM Guard could not finish" in message
-    assert f"second try of prompt {lives.first_id}: KSampler (node sampler)" in message
+    assert f"the rerun of prompt {lives.first_id}: KSampler (node sampler)" in message
 
 
 def test_another_error_ends_the_prompt_as_ever(gpu):

@@ -95,14 +95,14 @@ def test_the_picture_of_a_second_run_keeps_the_prompt_of_its_user(gpu):
 
 def test_a_queue_shows_the_prompts_of_its_users(gpu):
     extra = {"headroom": {"guard": True}}
-    slow = gpu.client.queue(picture(46, size=512).prompt, extra_data=extra)
+    slow = gpu.client.queue(picture(46, size=256).prompt, extra_data=extra)
     waits = gpu.client.queue(picture(47).prompt, extra_data=extra)
     listed = gpu.client.get_json("/queue")
     for wanted in (slow, waits):
         gpu.client.wait(wanted)
     shown = {item[1]: item[2] for group in listed.values() for item in group}
     assert shown[waits] == picture(47).prompt
-    assert shown.get(slow, picture(46, size=512).prompt) == picture(46, size=512).prompt
+    assert shown.get(slow, picture(46, size=256).prompt) == picture(46, size=256).prompt
 
 
 def test_a_prompt_that_is_wrong_is_refused_as_without_a_guard(gpu):

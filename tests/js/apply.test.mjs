@@ -134,7 +134,7 @@ for (const [name, step] of Object.entries({
   "an input without a wire": { ...guard([["3", "model"]]), to: [["1", "model"]] },
 })) {
   test(`${name} is refused in words`, () => {
-    assert.throws(() => apply(simple(), step), (error) => error instanceof CannotApply && Boolean(error.key));
+    assert.throws(() => apply(simple(), step), (error) => error instanceof CannotApply && Boolean(error.why));
   });
 }
 

@@ -1,4 +1,13 @@
-// A run as GET /headroom/runs/{prompt_id} gives it, with only what a test cares about.
+// Texts in both languages, and a run as GET /headroom/runs/{prompt_id} gives it, with only what a test cares about.
+import { readFileSync } from "node:fs";
+import { speakers } from "../../js/lib/say.js";
+
+const main = (language) => JSON.parse(readFileSync(new URL(`../../locales/${language}/main.json`, import.meta.url), "utf8"));
+export const I18N = { en: main("en"), zh: main("zh") };
+export const [EN, ZH] = Object.keys(I18N).map(speakers(I18N));
+
+/** A phrase as the server sends it. */
+export const said = (template, values = {}) => ({ template, values });
 
 export function node(id, fields = {}) {
   return {

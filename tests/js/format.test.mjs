@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { badgeText, clock, compactMib, growthText, mib, seconds, signedMib } from "../../js/lib/format.js";
-import { wordsFor } from "../../js/lib/words.js";
+import { EN, ZH } from "./fixtures.mjs";
 
-const words = wordsFor("en");
 
 test("memory is written in MiB below 1 GiB and in GiB from there on", () => {
   assert.deepEqual([0, 0.04, 4.66, 10, 512, 1023, 1024, 1228.8, 24564, 102400].map(mib), [
@@ -31,25 +30,25 @@ test("time is written in ms, seconds or minutes", () => {
 });
 
 test("growth stands beside the level, and a unit that both have is said once", () => {
-  assert.equal(growthText(48, 92, words), "+48, 92 MiB in all");
-  assert.equal(growthText(300, 1228.8, words), "+300 MiB, 1.2 GiB in all");
-  assert.equal(growthText(-594, 0, words), "−594, 0 MiB in all");
-  assert.equal(growthText(48, 92, wordsFor("zh")), "+48，共 92 MiB");
+  assert.equal(growthText(48, 92, EN), "+48, 92 MiB in all");
+  assert.equal(growthText(300, 1228.8, EN), "+300 MiB, 1.2 GiB in all");
+  assert.equal(growthText(-594, 0, EN), "−594, 0 MiB in all");
+  assert.equal(growthText(48, 92, ZH), "+48，共 92 MiB");
 });
 
 test("a badge shows by how much memory rose, to what, and the time; and says cached", () => {
   const node = { peak_vram_mib: 92, growth_mib: 48, seconds: 3.4, cached: false };
-  assert.equal(badgeText(node, words), "+48, 92 MiB in all · 3.4 s");
-  assert.equal(badgeText({ ...node, growth_mib: 0 }, words), "3.4 s");
-  assert.equal(badgeText({ ...node, peak_vram_mib: null, growth_mib: null }, words), "3.4 s");
-  assert.equal(badgeText({ ...node, seconds: 0, cached: true }, words), "cached");
+  assert.equal(badgeText(node, EN), "+48, 92 MiB in all · 3.4 s");
+  assert.equal(badgeText({ ...node, growth_mib: 0 }, EN), "3.4 s");
+  assert.equal(badgeText({ ...node, peak_vram_mib: null, growth_mib: null }, EN), "3.4 s");
+  assert.equal(badgeText({ ...node, seconds: 0, cached: true }, EN), "cached");
 });
 
 test("a node that took neither memory nor time has no badge", () => {
   const idle = { peak_vram_mib: 0, growth_mib: 0, seconds: 0.0004, cached: false };
-  assert.equal(badgeText(idle, words), "");
-  assert.equal(badgeText({ ...idle, peak_vram_mib: 594 }, words), "");
-  assert.equal(badgeText({ ...idle, growth_mib: 8, peak_vram_mib: 8 }, words), "+8, 8 MiB in all");
+  assert.equal(badgeText(idle, EN), "");
+  assert.equal(badgeText({ ...idle, peak_vram_mib: 594 }, EN), "");
+  assert.equal(badgeText({ ...idle, growth_mib: 8, peak_vram_mib: 8 }, EN), "+8, 8 MiB in all");
 });
 
 test("the clock has two digits everywhere", () => {

@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createBadges } from "../../js/lib/badges.js";
 import { figuresByNode, findNode, rootOf, showNode } from "../../js/lib/graph.js";
-import { wordsFor } from "../../js/lib/words.js";
-import { cachedNode, node, run } from "./fixtures.mjs";
+import { EN, cachedNode, node, run } from "./fixtures.mjs";
 
 function graph(nodes, id = "w1") {
   const made = { id, getNodeById: (key) => nodes.find((each) => each.id === key) ?? null };
@@ -67,7 +66,7 @@ function badgesOn(state) {
     graph: () => state.graph,
     path: () => state.path ?? "",
     shown: () => state.shown,
-    words: () => wordsFor("en"),
+    words: () => EN,
     redraw: () => { state.drawn += 1; },
   });
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createHttp, finishedRun, reasonText, Refused } from "../../js/lib/http.js";
-import { LANGUAGES } from "../../js/lib/words.js";
+import { EN, said, ZH } from "./fixtures.mjs";
 
 function server(answers) {
   const asked = [];
@@ -58,16 +58,16 @@ test("a run that does not end is given as far as it is known", async () => {
 });
 
 test("why something was not done is told in the user's language", async () => {
-  const { http } = server([{ status: 409, body: { error: "A prompt is running.", said: { key: "refused_busy", values: {} } } }]);
+  const { http } = server([{ status: 409, body: { error: "8 wait.", said: said("{count} memory actions are waiting already, and no more can wait: try again when they are done.", { count: 8 }) } }]);
   const refused = await http.purge().catch((error) => error);
-  assert.equal(reasonText(refused, LANGUAGES.en), "A prompt is running.");
-  assert.match(reasonText(refused, LANGUAGES.zh), /^有任务正在运行/);
-  assert.equal(reasonText(new Refused(409, "From an older server."), LANGUAGES.zh), "From an older server.");
+  assert.equal(reasonText(refused, EN), "8 wait.");
+  assert.match(reasonText(refused, ZH), /^已有 8 个内存操作在等待/);
+  assert.equal(reasonText(new Refused(409, "From an older server."), ZH), "From an older server.");
 });
 
 test("only what the server or the way to it did is told as such: an error of the page is thrown on", async () => {
   const down = createHttp(async () => { throw new TypeError("Failed to fetch"); });
   const silent = await down.memory().catch((error) => error);
-  assert.equal(reasonText(silent, LANGUAGES.zh), "服务器没有回应：Failed to fetch");
-  assert.throws(() => reasonText(new TypeError("Cannot read properties of null"), LANGUAGES.en), TypeError);
+  assert.equal(reasonText(silent, ZH), "服务器没有回应：Failed to fetch");
+  assert.throws(() => reasonText(new TypeError("Cannot read properties of null"), EN), TypeError);
 });

@@ -4,8 +4,7 @@ import {
   byCanvasNode, byDisplayNode, COLUMNS, firstColumn, growthOf, isRunning, namesOf, sortNodes, usedColumns,
   withGuardsNamed,
 } from "../../js/lib/runs.js";
-import { LANGUAGES } from "../../js/lib/words.js";
-import { cachedNode, node, run } from "./fixtures.mjs";
+import { cachedNode, node, run, ZH } from "./fixtures.mjs";
 
 const ids = (nodes) => nodes.map((each) => each.node_id).join("");
 
@@ -90,6 +89,6 @@ test("only a run with that status is still running", () => {
 });
 
 test("guards that the server put in are called as the language calls them, by the output they guard", () => {
-  const found = withGuardsNamed(run([node("headroom-guard-1-0", { title: "OOM Guard" }), node("4", { title: "KSampler" })]), LANGUAGES.zh);
+  const found = withGuardsNamed(run([node("headroom-guard-1-0", { title: "OOM Guard" }), node("4", { title: "KSampler" })]), ZH);
   assert.deepEqual(found.nodes.map(({ title }) => title), ["显存不足守护 #1.1", "KSampler"]);
 });

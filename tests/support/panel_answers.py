@@ -22,10 +22,6 @@ def node(node_id: str, start: float | None, end: float, **fields: Any) -> dict[s
     }
 
 
-def said(key: str, **values: Any) -> dict[str, Any]:
-    return {"key": key, "values": values}
-
-
 def advice(kind: str, **fields: Any) -> dict[str, Any]:
     return {
         "id": kind, "kind": kind, "text": f"Advice of the kind {kind}.", "values": {},

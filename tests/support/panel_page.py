@@ -13,9 +13,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 JS = Path(__file__).resolve().parents[2] / "js"
+CHINESE = (JS.parent / "locales" / "zh" / "main.json").read_text("utf-8")
 ADDRESS = "http://headroom.test"
 WIDTH, HEIGHT = 900, 4000  # so high that nothing has to be scrolled to be under the pointer
-PAGE = """<!doctype html><link rel="stylesheet" href="/js/headroom.css">
+PAGE = """<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="/js/headroom.css">
 <body style="margin: 0; background: #222; color: #ddd">
 <main id="panel" style="width: WIDTHpx"></main>
 <script>
@@ -35,10 +36,10 @@ PAGE = """<!doctype html><link rel="stylesheet" href="/js/headroom.css">
   import { createHttp } from "/js/lib/http.js";
   import { createPanel } from "/js/lib/panel.js";
   import { createRescue } from "/js/lib/rescue.js";
-  import { reportText } from "/js/lib/said.js";
-  import { wordsFor } from "/js/lib/words.js";
+  import { speakers } from "/js/lib/say.js";
   const http = createHttp((path, options) => fetch(path, options));
-  const words = () => wordsFor(window.locale);
+  const speakerOf = speakers({ zh: CHINESE });
+  const words = () => speakerOf(window.locale);
   const notify = (...message) => told.push(message);
   window.rescue = createRescue({ http, words, notify });
   window.panel = createPanel({
@@ -75,7 +76,8 @@ class PanelPage:
         page.route(f"{ADDRESS}/**", self._answer)
 
     def open(self, *, locale: str = "en", width: int = 420) -> PanelPage:
-        self._html = PAGE.replace("LOCALE", locale).replace("WIDTH", str(width))
+        page = PAGE.replace("CHINESE", CHINESE)
+        self._html = page.replace("LOCALE", locale).replace("WIDTH", str(width))
         self.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
         self.page.goto(f"{ADDRESS}/")
         self.panel.locator("[data-device]").first.wait_for()

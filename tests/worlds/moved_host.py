@@ -59,7 +59,7 @@ def hide(path, name, instead=None):
 
     contract = sys.modules[f"{NAME}.headroom.host.contract"]
     _, owner = contract._find(path)
-    if owner is None or instead is not None and not hasattr(owner, name):
+    if instead is not None and not hasattr(owner, name):
         return False
     if isinstance(owner, type):
         for method in ("__getattribute__", "__getattr__"):
@@ -77,6 +77,13 @@ def hide(path, name, instead=None):
         contract._is_set = lambda module, one, asked: (
             not (one is owner and asked == name) and is_set(module, one, asked))
     return True
+
+
+def is_there(path, name):
+    """Whether this ComfyUI has it: what it lacks anyway needs no hiding."""
+    contract = sys.modules[f"{NAME}.headroom.host.contract"]
+    module, owner = contract._find(path)
+    return owner is not None and (hasattr(owner, name) or contract._is_set(module, owner, name))
 
 
 def otherwise(*, moved):
@@ -295,7 +302,7 @@ def main():
                     case = cases.setdefault((path.removeprefix("?"), bare, instead), ([], []))
                     case["?" in path + member].append(feature)
     for (path, bare, instead), (needed, asked_for) in cases.items():
-        if ONLY and f"{path}.{bare}" not in ONLY:
+        if ONLY and f"{path}.{bare}" not in ONLY or bare and not is_there(path, bare):
             continue
 
         def work(path=path, bare=bare, instead=instead, needed=needed, asked_for=asked_for):

@@ -35,7 +35,7 @@ assert core.available_bytes(torch.device("cpu")) is None
 ROOT = Path(__file__).resolve().parents[2]
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 WORDS = [ROOT / "headroom/advise/words.py", ROOT / "headroom/actions/reserve.py",
-         ROOT / "headroom/advise/settings.py", *(ROOT / "js/lib").glob("said*.js")]
+         ROOT / "headroom/advise/settings.py", ROOT / "locales/zh/main.json"]
 
 
 @pytest.mark.parametrize("tree", ["comfyui", "newest_comfyui"])

@@ -56,7 +56,7 @@ def test_in_a_container_nobody_is_told_to_close_comfyui_itself(on_card):
 def test_in_a_container_the_other_one_is_named_by_the_number_that_the_host_has(on_card):
     on_card((HOSTS_ID, 22_528), (4242, 1_000))
     text, others = told()
-    assert text.startswith("closing PID 4242 (host), which holds 1,000 MiB of the same GPU")
+    assert text.startswith("closing PID 4242 (host), which holds 1,000.0 MiB of the same GPU")
     assert others == {"PID 4242 (host)": 1_000}
 
 

@@ -1,7 +1,7 @@
 // What the server of the pack answers, as far as the page reads it, and what its modules share.
 // `any` where the page only passes on what it got.
 
-interface Said { key?: string; text?: string; values?: any }
+type Said = string | { template: string; values: any };
 
 interface RunNode {
   node_id: string; display_node_id?: string | null; class_type: string; title?: string | null;
@@ -28,10 +28,10 @@ interface Memory {
   peaks?: { since: number; devices: Record<string, number>; rss_mib: number | null } | null;
 }
 
-interface Report { headline: string; text: string; steps?: string[]; figures?: any[]; said?: any }
+interface Report { headline: string; text: string; steps: string[]; figures: any[]; said?: any }
 
 interface Advice {
-  id: string; kind: string; text: string; values: any; saves_mib: [number, number]; node_ids?: string[];
+  id: string; kind: string; text: string; said?: Said | null; values: any; saves_mib: [number, number]; node_ids?: string[];
   changes_picture: boolean; cost?: string | null; edit?: any; measured_mib?: { mib: number } | null;
   expected_mib?: [number, number];
 }
@@ -44,7 +44,8 @@ interface PanelState {
   chosen: string | null; sort: Sorting | null; trouble: string | null; report: Report | null;
 }
 
-type Words = typeof import("../../js/lib/words.js").LANGUAGES.en;
+/** Texts in one language: see js/lib/say.js. */
+interface Say { (template: string, values?: Record<string, any>): string; said(data: any, english: string): string }
 
 /** What the buttons of the panel do. */
 interface Actions {
@@ -56,4 +57,4 @@ interface Actions {
 }
 
 /** What the parts of a run are drawn with. */
-interface Drawing { words: Words; width: number; actions: Actions }
+interface Drawing { t: Say; width: number; actions: Actions }

@@ -11,7 +11,6 @@ import torch
 
 from headroom.actions.to_cpu import move_to_cpu, to_cpu
 from headroom.base.numpy_backed import numpy_backed
-from headroom.base.said import said_json
 
 DTYPES = [
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn,
@@ -205,9 +204,3 @@ def test_the_report_admits_that_nothing_moved():
 def test_the_report_names_the_first_objects_and_counts_the_rest():
     _, report = move_to_cpu([Unknown() for _ in range(13)])
     assert len(report.steps) == 11 and report.steps[-1] == "and 3 more left as they are"
-
-
-def test_what_is_left_as_it_is_can_be_said_in_the_language_of_the_page():
-    strange = [object(), torch.zeros(1, device="meta"), torch.eye(2).to_sparse()]
-    steps = [said_json(step) for step in move_to_cpu(strange)[1].steps]
-    assert len(steps) == 3 and all("key" in step["values"]["what"] for step in steps)

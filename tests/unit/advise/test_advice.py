@@ -180,8 +180,8 @@ def test_what_stays_after_the_run_is_told_last():
 def test_every_finding_has_a_number_a_sentence_and_an_edit_that_fits_its_prompt():
     for one in advise(case(others={"a (1)": 500.0})):
         data = one.as_json(text_of(one))
-        assert {"id", "text", "saves_mib", "measured_on", "node_ids", "changes_picture", "edit",
-                "kind", "values", "cost", "measured_mib"} == set(data)
+        assert {"id", "text", "said", "saves_mib", "measured_on", "node_ids", "changes_picture",
+                "edit", "kind", "values", "cost", "measured_mib"} == set(data)
         assert data["saves_mib"][0] <= data["saves_mib"][1] and data["measured_on"]
         assert one.edit is None or apply_edit(PROMPT, one.edit) != PROMPT
 

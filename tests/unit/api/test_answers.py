@@ -17,8 +17,8 @@ from headroom.base.said import said
 from headroom.record.highest import HeldPeaks
 
 ERRORS = [
-    (NotKnown(said("k", "No record.")), 404, "No record."),
-    (Refused(said("k", "Not now.")), 409, "Not now."),
+    (NotKnown(said("No record.")), 404, "No record."),
+    (Refused(said("Not now.")), 409, "Not now."),
     (ValueError("Expected this, but got that."), 400, "Expected this, but got that."),
     (OSError(30, "Read-only file system", "/somewhere/secret"), 409, "Read-only file system"),
     (OSError(28, "No space left on device"), 409, "No space left on device"),
@@ -46,7 +46,7 @@ class Recorder:
 
 
 def no_advice(prompt_id, into_gib):
-    raise NotKnown(said("k", "No record of this prompt."))
+    raise NotKnown(said("No record of this prompt."))
 
 
 def asked(*requests, act=None, rescue=lambda prompt_id: {}):
@@ -93,15 +93,16 @@ def test_whatever_an_action_raises_becomes_a_sentence(monkeypatch, error, status
 
 
 @pytest.mark.parametrize(("error", "said_to_pages"), [
-    (Refused(said("busy", "Not now.")), {"key": "busy", "values": {}}),
-    (NotKnown(said("gone", "No record.")), {"key": "gone", "values": {}}),
-    (ValueError(said("most", "At most 8 MiB.", most_mib=8)),
-     {"key": "most", "values": {"most_mib": 8}}),
+    (Refused(said("Not now.")), {"template": "Not now.", "values": {}}),
+    (NotKnown(said("No record.")), {"template": "No record.", "values": {}}),
+    (ValueError(said("At most {most_mib}.", most_mib=8)),
+     {"template": "At most {most_mib}.", "values": {"most_mib": 8}}),
     (OSError("the folder is gone"),
-     {"key": "refused_failed", "values": {"detail": "OSError: the folder is gone"}}),
+     {"template": "It could not be done ({detail}); the server's log says more.",
+      "values": {"detail": "OSError: the folder is gone"}}),
     (ValueError("Expected this, but got that."), None),
 ])
-def test_beside_a_sentence_stand_its_key_and_figures_for_pages_in_other_languages(
+def test_beside_a_sentence_stand_its_template_and_values_for_pages_in_other_languages(
     error, said_to_pages
 ):
     def fail(prompt_id):

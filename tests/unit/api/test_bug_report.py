@@ -17,9 +17,9 @@ RUN = {
     ],
     "oom": [{"node_id": "headroom-guard-4-0", "attempt": 1, "recovered": True, "freed_mib": 12.5,
              "error": f"Tried to allocate 40.00 MiB in {PATH}. GPU has 8.00 GiB", "action": PATH,
-             "said": {"key": "oom_offloaded", "values": {"name": PATH, "mib": 12.5,
-                                                         "more": [{"text": SECRET}]}}}],
-    "actions": [{"node_id": "7", "text": WINDOWS, "said": {"text": SECRET}}],
+             "said": {"template": "{name} left", "values": {
+                 "name": PATH, "mib": 12.5, "why": {"template": "{x}, {y}", "values": [SECRET]}}}}],
+    "actions": [{"node_id": "7", "text": WINDOWS, "said": SECRET}],
     "failure": {"text": SECRET, "can_rescue": True, "class_type": "KSampler"},
     "rescued_as": "0f8fad5b-d9cb-469f-a165-70867728950e",
 }
@@ -40,7 +40,7 @@ def test_no_text_no_title_no_name_of_a_file_and_no_path_is_in_it():
         assert private not in text, private
 
 
-def test_figures_classes_ids_that_are_numbers_and_our_own_keys_are_in_it():
+def test_figures_classes_ids_that_are_numbers_and_our_own_templates_are_in_it():
     report = made()
     [run] = report["runs"]
     assert run["nodes"][0] == {
@@ -49,7 +49,8 @@ def test_figures_classes_ids_that_are_numbers_and_our_own_keys_are_in_it():
     assert run["oom"] == [{
         "node_id": "headroom-guard-4-0", "attempt": 1, "recovered": True, "freed_mib": 12.5,
         "error": ["40.00 MiB", "8.00 GiB"],
-        "said": {"key": "oom_offloaded", "values": {"mib": 12.5, "more": [{}]}}}]
+        "said": {"template": "{name} left", "values": {
+            "mib": 12.5, "why": {"template": "{x}, {y}", "values": []}}}}]
     assert run["rescued_as"] == RUN["rescued_as"]
     assert report["memory"]["devices"] == MEMORY["devices"]
     assert report["memory"]["models"] == [{"class": "Flux", "kind": "MODEL", "loaded_mib": 5.0}]

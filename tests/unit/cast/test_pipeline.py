@@ -1,12 +1,15 @@
 """A real diffusers pipeline cast as a whole: a private copy, and the source as it was."""
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 
 import headroom
 
-pytest.importorskip("diffusers", reason="needs diffusers and transformers from PyPI")
-pytest.importorskip("transformers", reason="needs diffusers and transformers from PyPI")
+# Not imported here: every test process reads all files.
+pytestmark = pytest.mark.skipif(find_spec("diffusers") is None or find_spec("transformers") is None,
+                                reason="needs diffusers and transformers from PyPI")
 
 
 @pytest.fixture

@@ -6,12 +6,15 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from support import fake_comfy
 
-pytest.importorskip("ray", reason="needs Ray: pip install -r farm/requirements.txt")
+# Not imported here: every test process reads all files.
+pytestmark = pytest.mark.skipif(find_spec("ray") is None,
+                                reason="needs Ray: pip install -r farm/requirements.txt")
 ROOT = Path(__file__).resolve().parents[3]
 LONGEST_SECONDS = 180
 SIZES_MIB = {"small": 500, "large": 4000}

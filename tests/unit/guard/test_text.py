@@ -61,7 +61,7 @@ def test_the_two_most_helpful_changes_are_named_in_order(batch, options, first, 
 def test_another_program_on_the_same_gpu_is_named_when_it_holds_much(monkeypatch):
     found = [OtherProcess("python (4242)", 5_000 << 20)]
     monkeypatch.setattr(oom_text, "other_processes", lambda device: found)
-    assert "closing python (4242), which holds 5,000 MiB of the same GPU" in text_of()
+    assert "closing python (4242), which holds 5,000.0 MiB of the same GPU" in text_of()
     found[0] = OtherProcess("python (4242)", 20 << 20)
     assert "closing" not in text_of()
 

@@ -1,7 +1,7 @@
 """Every device is measured, and the one with the least room is found."""
 
-from headroom.base.device import MIB
-from headroom.measure.report import Report, difference_table, mib_text
+from headroom.base.device import MIB, mib_text
+from headroom.measure.report import Report, difference_table
 from headroom.measure.snapshot import DeviceMemory, Snapshot, freed_mib
 
 

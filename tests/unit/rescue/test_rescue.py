@@ -64,18 +64,19 @@ def test_the_client_is_told_the_second_id_what_failed_and_what_held_the_memory(b
     )
 
 
-def test_what_is_told_has_keys_and_figures_for_pages_in_other_languages(bench):
+def test_what_is_told_has_templates_and_values_for_pages_in_other_languages(bench):
     bench.fail()
     [(_, data, _)] = bench.host.events
-    failed, again = data["failure"]["said"]["values"]["parts"]
-    assert (failed["key"], again["key"]) == ("rescue_failed", "rescue_runs")
-    assert failed["values"]["asked"] == {"key": "rescue_asked", "values": {"asked_mib": 1536.0}}
+    failed, again = data["failure"]["said"]["values"]
+    first = "{title} (node {node_id}) ran out of {memory}{asked}{held}."
+    assert failed["template"] == first and again["template"].startswith("It runs again")
+    assert failed["values"]["asked"]["values"] == {"asked_mib": 1536.0}
     new_id, prompt = bench.only_queued[1:3]
     bench.begin(new_id, prompt)
-    assert bench.rescue.about_first_run().values["failed"].key == "rescue_failed"
+    assert bench.rescue.about_first_run().values["failed"].template == first
     bench.end(failed="3")
     twice = bench.host.events[-1][1]["failure"]["said"]
-    assert [twice["values"][name]["key"] for name in ("now", "before")] == ["rescue_failed"] * 2
+    assert [twice["values"][name]["template"] for name in ("now", "before")] == [first] * 2
 
 
 def test_everything_is_unloaded_before_a_rerun_and_only_then(bench):
@@ -101,14 +102,14 @@ def test_a_rerun_that_fails_is_the_end_and_its_text_names_both(bench):
     bench.host.queued.clear()
     assert bench.rescue.about_first_run() == ""
     bench.begin(new_id, prompt)
-    assert "second try of prompt a: Hi-res (node 2)" in bench.rescue.about_first_run()
+    assert "the rerun of prompt a: Hi-res (node 2)" in bench.rescue.about_first_run()
     bench.end(failed="3")
     assert bench.host.queued == []
     text = bench.host.events[-1][1]["failure"]["text"]
-    assert "second try of prompt a" in text
+    assert "The rerun of prompt a" in text
     assert "Decode (node 3)" in text and "Hi-res (node 2)" in text
     assert bench.rescue.facts(new_id)["failure"]["can_rescue"] is False
-    with pytest.raises(Refused, match="itself the second try of prompt a"):
+    with pytest.raises(Refused, match="itself the rerun of prompt a"):
         bench.rescue.ask(new_id)
 
 

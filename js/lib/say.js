@@ -1,0 +1,58 @@
+// What the page says, in the user's language. English is in the code; `locales/` has the other
+// languages, by the English template.
+import { mib } from "./format.js";
+
+/** Marks a template that `t` is given elsewhere, so that the test of translations finds it. */
+export const phrase = (template) => template;
+
+/**
+ * Texts in one language: `t(template, values)` for the page's own, `t.said(data, english)` for
+ * phrases of the server ({template, values}; a list of values is joined by the template).
+ * @param {Record<string, string> | null} translations by English template; null: English
+ * @returns {Say}
+ */
+export function speaker(translations) {
+  const t = (template, values = {}) => (translations?.[template] ?? template)
+    .replace(/\{(\w+)\}/g, (whole, name) => String(values[name] ?? whole));
+
+  function told(data) {
+    if (data === null || typeof data !== "object") return String(data);
+    const { template, values } = data;
+    if (Array.isArray(values)) return values.map(told).join(t(template));
+    const texts = Object.entries(values).map(([name, value]) => [name, name.endsWith("_mib") ? mib(value) : told(value)]);
+    return t(template, Object.fromEntries(texts));
+  }
+
+  const said = (data, english) => (translations && data ? told(data) : english);
+  return Object.assign(t, { said });
+}
+
+/** What tells the speaker for a locale such as "zh" or "zh-TW"; `i18n` is what packs say, by language. */
+export function speakers(i18n) {
+  const english = speaker(null);
+  const known = Object.entries(i18n).map(([language, texts]) => [language, texts?.Headroom ? speaker(texts.Headroom) : english]);
+  const spoken = Object.fromEntries(known);
+  return (locale) => spoken[String(locale ?? "en").split("-")[0]] ?? english;
+}
+
+/**
+ * A report's headline and text in the user's language; as the server wrote them in English.
+ * @param {Report} report
+ * @param {Say} t
+ */
+export function reportText(report, t) {
+  const steps = report.said?.steps.map((step, at) => `- ${t.said(step, report.steps[at])}`) ?? [];
+  const headline = t.said(report.said?.headline, report.headline);
+  const values = [headline, ...steps, "", ...figureLines(report.figures, t)];
+  return { headline, text: t.said(report.said && { template: "\n", values }, report.text) };
+}
+
+/** @param {Say} t */
+function figureLines(figures, t) {
+  let last;
+  return figures.flatMap(({ device, name, before_mib: before, after_mib: after }) => {
+    const heading = device === last ? [] : [device ?? t("RAM")];
+    last = device;
+    return [...heading, `  ${t(name)}  ${mib(before)} → ${mib(after)}`];
+  });
+}

@@ -1,0 +1,55 @@
+// What the page says in each language, and what it makes of the server's phrases.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { reportText, speakers } from "../../js/lib/say.js";
+import { EN, I18N, said, ZH } from "./fixtures.mjs";
+
+const TIDIED = "returned cached and dead memory";
+
+test("a regional locale speaks its language, an unknown one and a missing translation English", () => {
+  const speakerOf = speakers(I18N);
+  assert.equal(speakerOf("zh-TW")("Free"), "空闲");
+  for (const locale of ["ja", "en", undefined]) assert.equal(speakerOf(locale)("Free"), "Free");
+  assert.equal(speakers({})("zh")("Free"), "Free");
+  assert.equal(speakerOf("zh"), speakerOf("zh"), "one speaker, by which a change of the language is seen");
+});
+
+test("values that are missing stay visible", () => {
+  assert.equal(EN("{a} of {b}", { a: 0 }), "0 of {b}");
+});
+
+test("an English page shows the server's own words", () => {
+  assert.equal(EN.said(said(TIDIED), "As it was."), "As it was.");
+  assert.equal(ZH.said(said(TIDIED), "As it was."), "归还了缓存和无用的显存");
+});
+
+test("phrases in phrases, and several joined, are said in Chinese", () => {
+  const done = said(" and ", [
+    said("unloaded {count} other models", { count: 2 }), said("offloaded {freed_mib} of its own weights", { freed_mib: 1536 }),
+  ]);
+  assert.equal(ZH.said(done, "…"), "卸载了其他 2 个模型，并把自身 1.5 GiB 的权重移出 GPU");
+  const tried = said("Tried: {tried}.", { tried: said("{action}: {freed_mib} freed", { action: done, freed_mib: 10 }) });
+  assert.equal(ZH.said(tried, "…"), "已尝试：卸载了其他 2 个模型，并把自身 1.5 GiB 的权重移出 GPU：释放 10 MiB。");
+});
+
+test("what has no translation is English, and names stay as they are", () => {
+  assert.equal(ZH.said(said("From a newer server: {what}.", { what: said("Free") }), "…"), "From a newer server: 空闲.");
+  assert.equal(ZH.said(undefined, "As it was."), "As it was.");
+  assert.equal(ZH.said("A name", "As it was."), "A name");
+});
+
+test("a report is told with its figures", () => {
+  const report = {
+    headline: "2,048.0 MiB of VRAM freed", text: "English", steps: ["models: nothing was loaded"],
+    said: { headline: said("{freed_mib} of VRAM freed", { freed_mib: 2048 }), steps: [said("models: nothing was loaded")] },
+    figures: [
+      { device: "cuda:0 (A)", name: "driver free", before_mib: 100, after_mib: 2148 },
+      { device: null, name: "process RSS", before_mib: 500, after_mib: 400 },
+    ],
+  };
+  assert.deepEqual(reportText(report, EN), { headline: report.headline, text: "English" });
+  assert.equal(reportText(report, ZH).headline, "释放了 2 GiB 显存");
+  assert.equal(reportText(report, ZH).text, [
+    "释放了 2 GiB 显存", "- 模型：没有已加载的模型", "", "cuda:0 (A)", "  驱动空闲  100 MiB → 2.1 GiB", "内存", "  本进程内存  500 MiB → 400 MiB",
+  ].join("\n"));
+});

@@ -1,0 +1,103 @@
+"""`dev.py compare`: two ways of running a workflow in one table."""
+
+import json
+import stat
+
+import pytest
+
+from tools import compare
+from tools.errors import DevError
+
+PROMPT = {"1": {"class_type": "KSampler", "inputs": {}}}
+
+
+def answer(verdict, log, copied=10.0):
+    text = {"resident": "resident", "streams": "streams 900 MiB a step"}[verdict]
+    return {"workflow": "w.json", "trials": [{
+        "card_gib": 8.0, "peak_mib": 2160.0, "log": log,
+        "verdict": {"word": verdict, "mib": 900.0, "text": text},
+        "nodes": [{"copied_mib": copied, "refused": 2}]}]}
+
+
+@pytest.fixture
+def tried(tmp_path, capsys):
+    """A function that runs the command with a Python that only gives these answers by flag."""
+
+    def run(answers, *words):
+        (tmp_path / "w.json").write_text(json.dumps(PROMPT))
+        python, lines = tmp_path / "python", ["#!/bin/sh"]
+        for flag, told in answers.items():
+            test = f'case "$*" in *"--flags={flag}"*) ' if flag else "case x in x) "
+            lines.append(f"{test} cat <<'END'\n{json.dumps(told)}\nEND\nexit ;; esac")
+        python.write_text("\n".join([*lines, "exit 1"]))
+        python.chmod(stat.S_IRWXU)
+        parser = compare.argparse.ArgumentParser()
+        compare.add_arguments(parser)
+        args = parser.parse_args([str(tmp_path / "w.json"), "--python", str(python),
+                                  "--cards", "8", *words])
+        assert compare.main(args) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_both_sides_stand_in_one_table_with_what_only_one_of_them_says(tried):
+    same = "Requested to load SD1ClipModel"
+    shown = tried({"--lowvram": answer("streams", [same, "loaded partially; 419 MB usable"], 3000),
+                   "": answer("resident", [same, "loaded completely; 6572 MB usable"])},
+                  "--a", "", "--b", ",--lowvram")
+    header = next(line for line in shown.splitlines() if line.startswith("8 GiB"))
+    assert header.split()[2:] == ["ComfyUI", "ComfyUI", "--lowvram"]
+    [verdicts] = [line for line in shown.splitlines() if "verdict" in line]
+    assert verdicts.split() == ["verdict", "resident", *"streams 900 MiB a step".split()]
+    figures = [line.split()[-2:] for line in shown.splitlines()]
+    assert ["10", "3,000"] in figures and ["0", "900"] in figures and ["2", "2"] in figures
+    assert "  - loaded completely; 6572 MB usable" in shown
+    assert "  + loaded partially; 419 MB usable" in shown
+    assert same not in shown
+
+
+def test_several_flags_are_also_tried_one_by_one(tried):
+    told = answer("resident", [])
+    shown = tried({"": told}, "--a", "", "--b", ",--lowvram,--reserve-vram 2")
+    header = next(line for line in shown.splitlines() if line.startswith("8 GiB"))
+    assert header.split("  ", 1)[1].split() == [
+        "ComfyUI", "ComfyUI", "--lowvram", "--reserve-vram", "2", "ComfyUI", "--lowvram",
+        "ComfyUI", "--reserve-vram", "2"]
+
+
+def test_two_folders_of_one_name_are_told_apart(tried):
+    shown = tried({"": answer("resident", [])}, "--a", "/old/ComfyUI", "--b", "/new/ComfyUI")
+    assert "old/ComfyUI" in shown and "new/ComfyUI" in shown
+
+
+def test_a_side_without_a_verdict_is_named_with_its_reason(tried, tmp_path):
+    with pytest.raises(DevError, match="ComfyUI --wrong gave no verdict: no word"):
+        tried({"--lowvram": answer("resident", [])}, "--a", ",--wrong", "--b", ",--lowvram")
+
+
+@pytest.mark.parametrize("words", [[], ["--a", ""], ["--servers", "http://a", "http://b",
+                                                    "--a", "", "--b", ""]])
+def test_what_is_to_be_compared_has_to_be_said_once(tried, words):
+    with pytest.raises(DevError, match="Give two sides to compare"):
+        tried({"": answer("resident", [])}, *words)
+
+
+def test_a_word_that_is_no_flag_is_refused():
+    with pytest.raises(compare.argparse.ArgumentTypeError, match="begin with --, not 'lowvram'"):
+        compare.side("ComfyUI,lowvram")
+
+
+def test_two_servers_are_compared_by_their_records():
+    def run(seconds, **more):
+        return {"status": "success", "seconds": seconds, "peak_vram_mib": 100.0, "oom": [],
+                "peak_rss_mib": None, "comfyui": "0.3.75", "argv": ["--lowvram"], "error": None,
+                "nodes": [{"node_id": "3", "title": "", "class_type": "KSampler",
+                           "seconds": seconds, "peak_vram_mib": 90.0}], **more}
+
+    text = compare.of_servers({"http://a": run(1.0), "http://b": run(
+        2.5, status="error", error="Node 3 (KSampler) failed")})
+    assert "http://a: ComfyUI 0.3.75 --lowvram" in text
+    assert "http://b failed: Node 3 (KSampler) failed" in text
+    [row] = [line for line in text.splitlines() if "KSampler: seconds" in line]
+    assert row.split()[-2:] == ["1.0", "2.5"]
