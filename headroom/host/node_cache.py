@@ -21,20 +21,35 @@ from .types import Cached, asked_about
 
 log = logging.getLogger("headroom")
 
-CACHES = "caches"  # what ComfyUI's function for one node calls them
+CACHES, NODE = "caches", "current_item"  # what ComfyUI's function for one node calls them
 
 
 def caches_of(error: BaseException) -> "weakref.ref[Any] | None":
     """Return the caches of the executor that handles `error`; None where they cannot be seen."""
+    found = _executor_names(error)
+    return weakref.ref(found[CACHES]) if found else None
+
+
+def node_of(error: BaseException) -> str | None:
+    """Return the node whose error ComfyUI's executor handles, by its own id; None: not seen.
+
+    Of a node in a loop ComfyUI's history tells the begin of the loop.
+    """
+    found = _executor_names(error).get(NODE)
+    return found if isinstance(found, str) else None
+
+
+def _executor_names(error: BaseException) -> Mapping[str, Any]:
+    """Return the names of ComfyUI's function for one node, which handles `error`."""
     trace = error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
         if CACHES in frame.f_code.co_varnames:
-            found = frame.f_locals.get(CACHES)
-            if isinstance(found, execution.CacheSet):
-                return weakref.ref(found)
+            names = frame.f_locals
+            if isinstance(names.get(CACHES), execution.CacheSet):
+                return names
         trace = trace.tb_next
-    return None
+    return {}
 
 
 def cached_now(

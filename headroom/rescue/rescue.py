@@ -70,10 +70,10 @@ class Rescue:
             return
         running.caches = self._host.caches_of(error) or running.caches
         if running.heard is None or running.heard.text != str(cause):
-            node_id = executing_node()[1]
-            shown = self._host.shown_nodes(running.prompt_id, [node_id] if node_id else [])
-            running.heard = Heard.of(cause, node_id, self._models())._replace(
-                shown=shown.get(node_id or ""))
+            running.heard = Heard.of(cause, executing_node()[1], self._models())
+        if (node_id := self._host.node_of(error)) is not None:
+            shown = self._host.shown_nodes(running.prompt_id, [node_id]).get(node_id)
+            running.heard = running.heard._replace(shown=shown)
         if error is not cause:
             running.heard = running.heard._replace(told_as=(type(error).__name__, str(error)))
 

@@ -37,6 +37,7 @@ class Host:
         self.interrupted = self.keeps_nothing = False
         self.cached = None  # nobody can see what the cache holds
         self.marks = {}
+        self.failing = None  # the node whose error the executor handles
         self.shown = {}  # by nodes that a loop has made, those on the canvas
 
     def running_item(self):
@@ -61,6 +62,9 @@ class Host:
 
     def keeps_no_results(self):
         return self.keeps_nothing
+
+    def node_of(self, error):
+        return self.failing
 
     def caches_of(self, error):
         return "caches"

@@ -4,7 +4,6 @@ import pytest
 from support.rescue_bench import PROMPT, Bench
 
 from headroom.host.types import Cached
-from headroom.rescue import rescue
 
 
 def looped(**start):
@@ -18,9 +17,9 @@ def looped(**start):
 
 
 @pytest.fixture
-def bench(monkeypatch):
-    monkeypatch.setattr(rescue, "executing_node", lambda: ("a", "start.0.1_2"))
+def bench():
     bench = Bench()
+    bench.host.failing = "start.0.1_2"
     bench.host.shown = {"start.0.1_2": "2", "start.0.0_2": "2", "start.0.0_3": "3"}
     bench.host.cached = Cached(frozenset({"1"}), {})
     return bench
