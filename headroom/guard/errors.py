@@ -45,6 +45,10 @@ class OomGuardError(TORCH_OOM):  # type: ignore[misc, valid-type]
     """OOM Guard gave up. Still an out-of-memory error to ComfyUI, which then unloads all models."""
 
 
+class NotBegunError(TORCH_OOM):  # type: ignore[misc, valid-type]
+    """ComfyUI did not begin what it expected to be too much: nothing had been allocated."""
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether `error` is an out-of-memory error of any family, device or RAM.
 

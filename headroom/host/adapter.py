@@ -1,6 +1,7 @@
 """The way to ComfyUI: asked first whether there is one, so that the package works without it."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
@@ -47,6 +48,15 @@ def unrecorded() -> AbstractContextManager[Any]:
     """
     host = guard_host()
     return nullcontext() if host is None else host.recording_paused()
+
+
+def read_from_disk(patchers: Sequence[Any]) -> bool:
+    """Return whether ComfyUI tells that the weights of all of these come from disk, not RAM."""
+    if current_host() is None or not patchers:
+        return False
+    from .flags import reads_from_disk
+
+    return all(map(reads_from_disk, patchers))
 
 
 def return_cache() -> None:

@@ -27,9 +27,10 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy.model_patcher.ModelPatcher": (
             "model", "load_device", "offload_device", "loaded_size()", "model_size()",
             "_load_list()", "get_nested_additional_models()", "model_patches_models()",
-            "?cached_patcher_init", "?is_dynamic()", "?partially_unload_ram(_)",
+            "?cached_patcher_init", "?fast_disk", "?is_dynamic()", "?partially_unload_ram(_)",
             "?_load_list(default_device=_)",
         ),
+        "comfy.cli_args.args": ("?fast_disk", "?disable_fast_disk"),
         "?comfy.memory_management": ("aimdo_enabled", "?extra_ram_release(_)"),
         "comfy_execution.utils": ("get_executing_context()",),
         "comfy_execution.utils.ExecutionContext": ("prompt_id", "node_id", "list_index"),
@@ -159,7 +160,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy_execution.graph.DynamicPrompt": ("get_original_prompt()",),
         "execution": (
             "CacheSet", "IsChangedCache(_, _, _)", "validate_prompt(_, _, _)",
-            "execute(..., caches=_)",
+            "execute(..., caches=_)", "?execute(..., current_item=_)",
         ),
         "execution.CacheSet": ("outputs",),
         "execution.IsChangedCache": ("get(_)",),

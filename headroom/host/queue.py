@@ -16,6 +16,8 @@ from .core import accepts
 from .node_cache import cached_now as cached_now
 from .node_cache import caches_of as caches_of
 from .node_cache import change_marks as change_marks
+from .node_cache import node_of as node_of
+from .node_cache import shown_nodes as shown_nodes
 
 VALIDATE_SECONDS = 120.0
 

@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 from server import PromptServer
 
+from .clearing import JOBS, QUEUE, empties_queue
 from .core import accepts
 from .types import Outcome
 
@@ -72,7 +73,7 @@ def after_each_post(call: Callable[[], None]) -> None:
 
 
 def on_queue_cleared(call: Callable[[], None]) -> None:
-    """Call `call` when somebody empties the queue (POST /queue): ComfyUI keeps no trace of that."""
+    """Call `call` when somebody empties the queue: ComfyUI keeps no trace of that."""
 
     async def watch(request: web.Request, handler: Handler) -> Any:
         if request.method == "POST" and await _clears_the_queue(request):
@@ -83,13 +84,14 @@ def on_queue_cleared(call: Callable[[], None]) -> None:
 
 
 async def _clears_the_queue(request: web.Request) -> bool:
-    if request.path.removeprefix("/api") != "/queue":
+    if request.path.removeprefix("/api") not in (QUEUE, JOBS):
         return False
     try:
         body = await request.json()  # aiohttp keeps it for the handler
     except ValueError:
         return False
-    return isinstance(body, dict) and bool(body.get("clear"))
+    _, queued = PromptServer.instance.prompt_queue.get_current_queue_volatile()
+    return empties_queue(request.path, body, [str(item[1]) for item in queued])
 
 
 def before_prompt_is_validated(change: Callable[[Any, dict[str, Any]], Any]) -> None:

@@ -15,6 +15,7 @@ from ..measure.journal import Action, GaveUp, OomAttempt
 from .memory import Peak, Reading
 from .nodes import NodeRecord
 from .run import NodeError, Run
+from .turns import Growth, growths
 
 Json = dict[str, Any]
 
@@ -36,6 +37,9 @@ def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
         "devices": [{"device": each.device, **_card_json(each)} for each in cards],
         "nodes": _nodes_json(run, main, now),
         "nodes_left_out": run.nodes.left_out,
+        "left_out": [{"display_node_id": node_id, "title": title, "count": count}
+                     for node_id, (title, count) in run.nodes.left_out_of.items()],
+        "grows": [_growth_json(growth) for growth in growths(run.nodes.records.values(), main)],
         "oom": [attempt_json(run, entry) for _, entry in run.entries
                 if isinstance(entry, OomAttempt)],
         "gave_up": [{"node_id": entry.node_id, "text": entry.text, "said": said_json(entry.text),
@@ -97,6 +101,11 @@ def error_json(run: Run, error: NodeError) -> Json:
 
 def _told(phrase: str) -> Json:
     return {"text": phrase, "said": said_json(phrase)}
+
+
+def _growth_json(growth: Growth) -> Json:
+    return {"what": growth.what, "mib_a_turn": in_mib(growth.bytes_a_turn), "turns": growth.turns,
+            "display_node_id": growth.node.display_node_id, "title": growth.node.title}
 
 
 def _nodes_json(run: Run, main: int, now: float) -> list[Json]:

@@ -133,6 +133,20 @@ def test_a_node_that_expands_is_guarded_from_outside(gpu):
         node["node_id"] for node in told(gpu, lives.second_id)["nodes"]}
 
 
+def test_a_node_in_a_loop_is_named_and_not_the_begin_of_the_loop(gpu):
+    prompt = chain(fails=True)
+    prompt["start"] = {"class_type": "OomStartsLoop",
+                       "inputs": {"value": ["image", 0], "body": "once"}}
+    prompt["once"]["inputs"]["value"] = ["start", 0]
+    lives = live(gpu.client, prompt)
+    assert (lives.failed, lives.succeeded) == ("start", True)
+    record = told(gpu, lives.first_id)
+    assert record["failure"]["node_id"] == "once"
+    assert record["failure"]["text"].startswith("OomOnce (node once) ran out of GPU memory")
+    assert {node["display_node_id"] for node in record["nodes"] if node["status"] == "failed"} == {
+        "once"}
+
+
 # ---------------------------------------------------------------- what is written, and when
 
 

@@ -17,6 +17,8 @@ interface Run {
   prompt_id: string; status: string; device: string | null; started_at: number; seconds: number;
   peak_vram_mib: number | null; peak_vram_at_most_mib?: number | null; peak_rss_mib: number | null;
   vram_total_mib: number | null; vram_source: string; nodes: RunNode[]; nodes_left_out?: number;
+  left_out?: { display_node_id: string; title: string; count: number }[];
+  grows?: { what: string; mib_a_turn: number; turns: number; display_node_id: string; title: string }[];
   samples?: { seconds: number[]; vram_mib: (number | null)[]; rss_mib: (number | null)[]; devices?: any };
   oom?: any[]; slower?: { text: string; said: any }[]; actions?: any[]; gave_up?: any[]; devices?: any[];
   failure?: Failure | null; rescued_from?: string | null; rescued_as?: string | null;
