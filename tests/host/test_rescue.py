@@ -36,7 +36,7 @@ def test_whatever_node_fails_the_pixels_are_those_of_the_unfailed_run(gpu):
     wanted = pixels(gpu.client, live(gpu.client, prompt).first)
     total = gpu.fault()["seen"]
     failed = set()
-    for share in (0.042, 0.2, 0.48, 0.515, 0.85, 0.93):
+    for share in (0.012, 0.2, 0.45, 0.6, 0.85, 0.93):
         gpu.unload()
         gpu.arm_fault(at=int(total * share))
         lives = live(gpu.client, prompt)
@@ -51,7 +51,7 @@ def test_whatever_node_fails_the_pixels_are_those_of_the_unfailed_run(gpu):
         assert pixels(gpu.client, lives.second) == wanted
         assert lives.finished <= lives.cached
     assert {None, "sampler", "decode"} <= failed
-    assert {"positive", "negative"} & failed
+    assert "positive" in failed
 
 
 def test_only_the_failed_node_and_what_had_not_run_run_again_guarded(gpu):
