@@ -14,6 +14,7 @@ It talks HTTP to the servers and imports nothing of the node pack, nor the pack 
     cluster                   Ray for `run`: one actor a server
     worker                    what an actor does: start or adopt one server, run one prompt
     comfy · process · outputs HTTP to a server; a server's process; its files
+    errors                    which errors say that memory ran out
     placement · verdict       which prompt goes where; what follows an attempt
     seat · counts · progress  what a server does; how many prompts came to what; the bar
     needs · ledger · prompts · servers · keys · words

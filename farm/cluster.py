@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from .errors import known_errors
 from .servers import ServerSpec
 from .words import FarmError, Order
 from .worker import Patience, Worker
@@ -32,13 +33,13 @@ class Cluster:
         self._ray = _ray()
         self._calls: dict[Any, str] = {}  # what is under way → server
         self._connect(specs, address, dashboard)
-        actor = self._ray.remote(Worker)
+        actor, errors = self._ray.remote(Worker), known_errors()
         self._actors = {
             spec.name: actor.options(
                 num_cpus=0, num_gpus=spec.gpus if spec.is_started else 0,
                 resources=spec.resources or None, max_restarts=-1, max_task_retries=0,
                 max_concurrency=CALLS_AT_ONCE, scheduling_strategy="SPREAD",
-            ).remote(spec, patience, str(results), token)
+            ).remote(spec, patience, str(results), token, errors)
             for spec in specs
         }
 

@@ -16,8 +16,6 @@ SETTLE_SECONDS = 2.0
 BROKEN_CONNECTIONS = 3  # an idle one may be closed at the moment in which it is used again
 CHUNK_BYTES = 1 << 20
 TARGETS = "partial_execution_targets"  # beside the prompt in a body; kept in its extra_data
-RAN_OUT = ("out of memory", "alloc_failed", "vram grow failed", "allocation on device",
-           "not enough gpu video memory")
 
 
 class Unreachable(RuntimeError):
@@ -222,13 +220,6 @@ def failure_of(entry: Json) -> Json:
             return {"interrupted": name == "execution_interrupted", **message}
     failed = entry.get("status", {}).get("status_str") == "error"
     return {"exception_message": "the server does not say why"} if failed else {}
-
-
-def is_out_of_memory(failure: Json) -> bool:
-    """Whether the error of a run says that memory ran out."""
-    kind = str(failure.get("exception_type", "")).rpartition(".")[2]
-    text = str(failure.get("exception_message", "")).lower()
-    return kind in ("OutOfMemoryError", "OomGuardError") or any(sign in text for sign in RAN_OUT)
 
 
 def refusal(answer: Any) -> str:

@@ -1,13 +1,14 @@
 """What a door is made of, wherever it is made: in this process, or in a replica of Ray Serve."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from .app import application
 from .clients import Clients
 from .door import Calls, Door
+from .errors import Errors, known_errors
 from .guard import App
 from .servers import ServerSpec
 from .store import Store
@@ -26,6 +27,7 @@ class Plan:
     token: str = ""
     most_bytes: int = 100 << 20
     limits: Limits = Limits()
+    errors: Errors = field(default_factory=known_errors)
 
     def app(self, calls: Callable[["Plan"], Calls], says: Callable[[str], None]) -> App:
         """Return the door's application."""

@@ -19,6 +19,7 @@ import ray.exceptions
 import ray.serve.exceptions
 from ray import serve
 
+from .errors import Errors
 from .plan import Plan
 from .servers import ServerSpec
 from .threads import Threads
@@ -34,8 +35,9 @@ ALONE = 1_000  # requests at once, streams and WebSockets among them, that a doo
 class Replica:
     """One server that the farm starts, on the machine that Serve chose."""
 
-    def __init__(self, spec: ServerSpec, patience: Patience) -> None:
-        self._worker = Worker(spec, patience, host=ray.util.get_node_ip_address())
+    def __init__(self, spec: ServerSpec, patience: Patience, errors: Errors) -> None:
+        host = ray.util.get_node_ip_address()
+        self._worker = Worker(spec, patience, "", "", errors, host=host)
 
     async def start(self) -> Facts:
         """Have the server."""
@@ -56,8 +58,9 @@ class Replica:
 class Replicas:
     """Calls of a door: replicas for servers that are started, threads for those that run."""
 
-    def __init__(self, specs: Sequence[ServerSpec], patience: Patience) -> None:
-        self._threads = Threads([spec for spec in specs if not spec.is_started], patience)
+    def __init__(self, specs: Sequence[ServerSpec], patience: Patience, errors: Errors) -> None:
+        adopted = [spec for spec in specs if not spec.is_started]
+        self._threads = Threads(adopted, patience, errors)
         self._handles = {name: serve.get_deployment_handle(name_of(name), APP)
                          for name in (spec.name for spec in specs if spec.is_started)}
 
@@ -122,7 +125,7 @@ def deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
         serve.deployment(Replica, name=name_of(spec.name)).options(
             num_replicas=1, max_ongoing_requests=10, ray_actor_options={
                 "num_cpus": 0, "num_gpus": spec.gpus, "resources": spec.resources},
-        ).bind(spec, plan.patience)
+        ).bind(spec, plan.patience, plan.errors)
         for spec in plan.specs if spec.is_started
     ]
     entrance = serve.ingress(lambda: plan.app(_replicas, LOG.info))()  # made in the replica
@@ -141,7 +144,7 @@ def deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
 
 
 def _replicas(plan: Plan) -> Replicas:
-    return Replicas(plan.specs, plan.patience)
+    return Replicas(plan.specs, plan.patience, plan.errors)
 
 
 def _expect_room(specs: Sequence[ServerSpec]) -> None:

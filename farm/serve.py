@@ -35,7 +35,7 @@ def serve(plan: Plan, host: str, port: int, ray_address: str = "") -> None:
             threading.Event().wait()  # until a signal ends this process
     with _bound(host, port) as bound:
         LOG.info("The farm is at http://%s:%s", host, bound.getsockname()[1])
-        app = plan.app(lambda plan: Threads(plan.specs, plan.patience), LOG.info)
+        app = plan.app(lambda plan: Threads(plan.specs, plan.patience, plan.errors), LOG.info)
         uvicorn.Server(uvicorn.Config(
             app, log_level="warning", access_log=False, ws_max_size=MESSAGE_BYTES,
             timeout_graceful_shutdown=END_SECONDS, lifespan="on", server_header=False,

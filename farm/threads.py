@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from .errors import Errors
 from .servers import ServerSpec
 from .words import Facts, Order, Outcome
 from .worker import Patience, Worker
@@ -12,8 +13,8 @@ from .worker import Patience, Worker
 class Threads:
     """Runs each server's work in a thread; servers that are started run on this machine."""
 
-    def __init__(self, specs: Sequence[ServerSpec], patience: Patience) -> None:
-        self._workers = {spec.name: Worker(spec, patience) for spec in specs}
+    def __init__(self, specs: Sequence[ServerSpec], patience: Patience, errors: Errors) -> None:
+        self._workers = {spec.name: Worker(spec, patience, "", "", errors) for spec in specs}
         self._pool = ThreadPoolExecutor(len(specs), "farm")
 
     async def start(self, server: str) -> Facts:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import outputs, process
-from .comfy import Comfy, Unknown, Unreachable, failure_of, is_out_of_memory, refusal
+from .comfy import Comfy, Unknown, Unreachable, failure_of, refusal
+from .errors import Errors, is_out_of_memory
 from .servers import HOST, PORT, ServerSpec
 from .words import Facts, Json, Order, Outcome
 
@@ -33,16 +34,18 @@ class ServerFailed(RuntimeError):
 class Worker:
     """Has one server. `results` is the driver's folder, `token` the file that proves it is seen.
 
-    Without a `token` nobody wants the files that prompts save: they stay with the server.
+    Without a `token` nobody wants the files that prompts save: they stay with the server. `errors`
+    tells which of a server's errors are out of memory.
     """
 
     def __init__(
-        self, spec: ServerSpec, patience: Patience, results: str = "", token: str = "",
+        self, spec: ServerSpec, patience: Patience, results: str, token: str, errors: Errors,
         host: str = "127.0.0.1",
     ) -> None:
         self._host = host if any(HOST in word for word in spec.command) else "127.0.0.1"
         self._spec = spec
         self._patience = patience
+        self._errors = errors
         self._brings = bool(token)
         seen = self._brings and Path(results, token).is_file()
         self._shared = Path(results) if seen else None
@@ -163,7 +166,7 @@ class Worker:
         failure = failure_of(entry)
         if failure:
             self._facts = facts
-            return replace(_failed(failure, facts), entry=entry)
+            return replace(self._failed(failure, facts), entry=entry)
         rescued = second is not None or any(item.get("recovered") for item in record.get("oom", ()))
         needed = _needed_mib(record, self._facts.total_mib, room_mib)
         done = Outcome("done", "", facts, needed, rescued, entry=entry)
@@ -176,6 +179,15 @@ class Worker:
         if self._shared is not None:
             return done
         return replace(done, folder="", payload=outputs.taken(folder))
+
+    def _failed(self, failure: Json, facts: Facts) -> Outcome:
+        if failure.get("interrupted"):
+            return Outcome("interrupted", "somebody stopped it", facts)
+        node = f"node {failure.get('node_id')} ({failure.get('node_type')})"
+        first_line = str(failure.get("exception_message", "")).strip().split("\n")[0]
+        said = f"{node}: {failure.get('exception_type')}: {first_line}"[:500]
+        ran_out = is_out_of_memory(failure, self._errors)
+        return Outcome("out of memory" if ran_out else "error", said, facts)
 
     def _brought(
         self, comfy: Comfy, order: Order, prompt_id: str, entry: Json, record: Json
@@ -199,15 +211,6 @@ def _extra(order: Order) -> Json:
     own = order.asked.extra_data.get("headroom", {})
     farm = {"rescue": order.rescue, **({"guard": True} if order.guard else {})}
     return {**order.asked.extra_data, "headroom": {**farm, **own}}
-
-
-def _failed(failure: Json, facts: Facts) -> Outcome:
-    if failure.get("interrupted"):
-        return Outcome("interrupted", "somebody stopped it", facts)
-    node = f"node {failure.get('node_id')} ({failure.get('node_type')})"
-    first_line = str(failure.get("exception_message", "")).strip().split("\n")[0]
-    said = f"{node}: {failure.get('exception_type')}: {first_line}"[:500]
-    return Outcome("out of memory" if is_out_of_memory(failure) else "error", said, facts)
 
 
 def _needed_mib(record: Json, total_mib: float | None, room_mib: float | None) -> float | None:

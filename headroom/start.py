@@ -5,21 +5,27 @@ Turned off (HEADROOM_OFF=1, or its setting) nothing runs beside them, and our ro
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from .advise.advisor import Advisor, use_advisor
 from .api.gate import Gate
+from .api.ram_stop import Node, RamStop
 from .base import garbage
 from .base.environment import word_of
+from .base.graph import Prompt
 from .guard import left_out
 from .host import features
 from .host.adapter import host_registry, is_in_comfyui
+from .models.foreign import NOTABLE_AFTER_RUN, foreign_models
 from .models.held import HeldModels
 from .record.highest import HeldPeaks
 from .record.probe import Probe
 from .record.recorder import Recorder, current_recorder, use_recorder
 from .record.run import Run
+from .record.run_json import error_json
+from .rescue.kept_queue import KeptQueue, NothingKept, kept_queue
 from .rescue.lookout import Lookout, no_lookout
 
 log = logging.getLogger("headroom")
@@ -57,20 +63,23 @@ def _start() -> None:
 
     if not host_server.has_server():
         return
-    off = turned_off()
-    if off or (off is None and host_server.settings_of_the_only_user().get(OFF_SETTING) is True):
+    off, settings = turned_off(), host_server.settings_of_the_only_user()
+    if off or (off is None and settings.get(OFF_SETTING) is True):
         log.info("[Headroom] turned off: the nodes, and nothing else")
         return
     from .api.gauges import gauges
     from .api.idle import Idle, IdleRelease
     from .api.metrics import Metrics
-    from .api.ram_watch import RamWatch
+    from .api.progress_watch import ProgressWatch
+    from .api.ram_watch import RamWatch, wanted_bytes
     from .api.routes import Routes
 
     gate = Gate(host_server.prompts_waiting, host_server.worker_listens)
     rescue, error_is_handled, prompt_has_ended, prompt_of = _lookout()
     idle = Idle()
-    ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue)
+    ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue,
+                   wanted_bytes(os.environ, settings), _ram_stop(prompt_of))
+    kept = _kept_queue(settings)
     peaks = HeldPeaks()
     metrics = Metrics(partial(gauges, host_server.queue_lengths), rescue.facts)
 
@@ -78,30 +87,47 @@ def _start() -> None:
         gate.wait_for_action()
         ram.before_prompt()
         rescue.prompt_begins()
+        kept.changed()
 
     def prompt_is_over(prompt_id: str) -> None:
         idle.something_happens()
-        ram.something_happens()
+        ram.prompt_is_over()
         rescue.prompt_is_over(prompt_id)
+        foreign = [one.as_json() for one in foreign_models(least_bytes=NOTABLE_AFTER_RUN)]
+        recorder.look(prompt_id, lambda run: run.foreign.extend(foreign))
+        kept.changed()
+
+    def history_is_written() -> None:
+        prompt_has_ended()
+        kept.changed()
 
     def run_is_over(run: Run) -> None:
         peaks.run_is_over(run)
         metrics.run_is_over(run)
+        if run.error is not None:
+            told = error_json(run, run.error)
+            # What a rerun can help is told by whoever offers or makes one.
+            if told["means"] is not None and not told["means"]["retry"]:
+                host_server.send_event("headroom.error", {"prompt_id": run.prompt_id, **told})
 
     recorder = Recorder(
         Probe(held=HeldModels()), host_server.outcome_of,
         announce=lambda data: host_server.send_event("headroom.oom", data),
         before_prompt=before_prompt, prompt_is_over=prompt_is_over, run_is_over=run_is_over,
+        before_node=ram.before_node,
     )
+    watch = ProgressWatch(recorder.without_progress)
     advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts)
     routes = Routes(recorder, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
-                    advisor.more_of, peaks)
-    attach = _listen(recorder, host_server.is_running, error_is_handled, prompt_has_ended)
+                    advisor.more_of, peaks, kept, watch.stuck)
+    attach = _listen(recorder, host_server.is_running, error_is_handled, history_is_written)
 
     def prompt_is_posted() -> None:
         if not host_server.prompts_waiting():
             attach()
-        idle.prompt_is_posted(host_server.browser_settings())
+        browser = host_server.browser_settings()
+        idle.prompt_is_posted(browser)
+        watch.prompt_is_posted(browser)
 
     for method, path, handler in routes.table():
         host_server.add_route(method, path, handler)
@@ -111,6 +137,8 @@ def _start() -> None:
     ram.start()
     recorder.start()
     left_out.listen()
+    host_server.after_each_post(kept.changed)
+    host_server.when_about_to_listen(kept.start)
     host_server.when_about_to_listen(garbage.settle)
     use_advisor(advisor)
     use_recorder(recorder)
@@ -124,6 +152,26 @@ def _lookout() -> Lookout:
     from .rescue.attach import look_after_prompts
 
     return look_after_prompts()
+
+
+def _kept_queue(settings: Mapping[str, Any]) -> KeptQueue | NothingKept:
+    """Return the queue of this server, kept in a file; kept nowhere where ComfyUI is too different.
+    """
+    if lost := features.lost("rerun"):
+        return NothingKept(lost)
+    from .host import files, queue
+
+    return kept_queue(queue, files.own_folder() / "queue", settings)
+
+
+def _ram_stop(prompt_of: Callable[[str], Prompt | None]) -> Callable[[Node], bool]:
+    """Return what interrupts a prompt before RAM runs out; nothing where ComfyUI is too different.
+    """
+    if features.lost("rerun"):
+        return lambda _: False
+    from .host import flags, queue, server
+
+    return RamStop(queue.interrupt, prompt_of, flags.unset_flags, server.send_event).stop
 
 
 def _listen(

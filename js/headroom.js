@@ -6,8 +6,9 @@ import { applyEdits } from "./lib/applying.js";
 import { createBadges } from "./lib/badges.js";
 import { createFrontend } from "./lib/frontend.js";
 import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
-import { oomMessage } from "./lib/happened.js";
+import { errorMessage, oomMessage } from "./lib/happened.js";
 import { createHttp, finishedRun, messageOf, reasonText } from "./lib/http.js";
+import { createLeftQueue } from "./lib/left_queue.js";
 import { createPanel } from "./lib/panel.js";
 import { saveReport } from "./lib/bug_report.js";
 import { createRescue } from "./lib/rescue.js";
@@ -40,6 +41,7 @@ function notify(severity, summary, detail) {
 }
 
 const rescue = createRescue({ http, words, notify });
+const leftQueue = createLeftQueue({ http, words, notify });
 
 const panel = createPanel({
   http,
@@ -169,10 +171,17 @@ function onOom({ detail }) {
   if (message) notify(message.severity, message.summary, message.detail);
 }
 
+/** A prompt was stopped before RAM ran out. */
+function onRam({ detail: { text, said } }) {
+  const t = words();
+  notify("error", t("Stopped before RAM ran out"), t.said(said, text));
+}
+
 /** The user has chosen another language. */
 function onLanguage() {
   panel.draw();
   rescue.draw();
+  leftQueue.draw();
   badges.update();
 }
 
@@ -221,7 +230,13 @@ app.registerExtension({
     });
     for (const end of ENDS) api.addEventListener(end, onEnd);
     api.addEventListener("headroom.oom", onOom);
+    api.addEventListener("headroom.error", ({ detail }) => {
+      const message = errorMessage(detail, words());
+      notify(message.severity, message.summary, message.detail);
+    });
+    api.addEventListener("headroom.ram", onRam);
     rescue.setup();
+    leftQueue.setup();
     api.addEventListener("headroom.rescue", rescue.onEvent);
     frontend.onLanguage(onLanguage);
   },

@@ -29,7 +29,8 @@ def of(client: Client, prompt_id: str, into_gib: float | None = None) -> list[Js
 
 def text(found: Sequence[Mapping[str, Any]]) -> str:
     """Advice as a numbered list."""
-    lines = [f"{number}. {one['text']}\n   {saving(one)}" for number, one in enumerate(found, 1)]
+    lines = [f"{number}. {one['text']}" + ("" if not one["saves_mib"][1] else f"\n   {saving(one)}")
+             for number, one in enumerate(found, 1)]
     return "\n".join(["What to change:", *lines]) if lines else "There is nothing to advise."
 
 

@@ -41,8 +41,9 @@ class Side:
     flags: tuple[str, ...]
 
     def name(self, parts: int = 1) -> str:
-        """The last parts of the folder's path, and the flags."""
-        return " ".join(["/".join(Path(self.tree).parts[-parts:]) or "ComfyUI", *self.flags])
+        """The last `parts` of the folder's path, and the flags."""
+        folder = "/".join(Path(self.tree).parts[-parts:]) or "ComfyUI"
+        return " ".join([*[folder][:parts], *self.flags]) or "no flags"
 
     def each_alone(self) -> "list[Side]":
         """This side with one of its flags at a time, where it has several."""
@@ -84,11 +85,17 @@ def main(args: argparse.Namespace) -> int:
     else:
         sides = list(dict.fromkeys(
             [args.a, *args.a.each_alone(), args.b, *args.b.each_alone()]))
-        parts = next((n for n in (1, 2) if len({one.name(n) for one in sides}) == len(sides)), 99)
-        answers = {one.name(parts): dry(one, args) for one in sides}
+        answers = {name: dry(one, args) for name, one in zip(names(sides), sides, strict=True)}
         text = of_dry_runs(answers)
     print(json.dumps(answers, indent=1) if args.json else f"\n{text}")
     return 0
+
+
+def names(sides: Sequence[Side]) -> list[str]:
+    """As short as tells them apart: flags alone, or with the last parts of the folder's path."""
+    fewest = 0 if len({one.tree for one in sides}) == 1 else 1
+    return next(found for parts in (fewest, 2, 99)
+                if len(set(found := [one.name(parts) for one in sides])) == len(sides))
 
 
 # -- dry --------------------------------------------------------------------------------------

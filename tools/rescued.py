@@ -26,8 +26,8 @@ def picture(seed: int = 1, extras: bool = False, batch: int = 1, size: int = 64)
     if extras:
         model = graph.add("LoraLoader", "lora", model=loader[0], clip=loader[1], lora_name=LORA,
                           strength_model=1.0, strength_clip=1.0)
-    words: list[Any] = [graph.add("CLIPTextEncode", name, clip=model[1], text=text)
-             for name, text in (("positive", "a red cube"), ("negative", "blurry"))]
+    words: list[Any] = [graph.add("CLIPTextEncode", "positive", clip=model[1], text="a red cube")]
+    words.append(graph.add("ConditioningZeroOut", "negative", conditioning=words[0]))
     if extras:
         net = graph.add("ControlNetLoader", "control", control_net_name=CONTROLNET)
         hint = graph.add("EmptyImage", width=size, height=size, batch_size=1, color=8421504)

@@ -9,7 +9,7 @@ from ..base.choices import expect_choice
 from ..base.device import MIB
 from ..base.ram import trim_heap
 from ..base.said import joined, said
-from ..host.adapter import current_host, return_cache
+from ..host.adapter import current_host, read_from_disk, return_cache
 from ..host.features import lost
 from ..measure.journal import note_action
 from ..measure.report import Report, nothing_done
@@ -45,7 +45,8 @@ def offload(value: Any, scope: Scope = "this model", to: Target = "CPU") -> Repo
     if disk is not None:
         steps += [*(disk.take(target) for target in targets), trim_heap()]
     after = snapshot()
-    headline = _headline(sum(item.moved_bytes for item in done), to, scope)
+    from_disk = read_from_disk([model.handle for model in targets])
+    headline = _headline(sum(item.moved_bytes for item in done), to, scope, from_disk)
     if disk is not None:
         headline = joined("; ", [headline, _ram_text(freed_rss_mib(before, after))])
     report = Report(headline, tuple(steps), before, after)
@@ -120,11 +121,12 @@ def _ram_text(freed_mib: float) -> str:
         "RAM of this process rose by {amount_mib}", amount_mib=abs(freed_mib))
 
 
-def _headline(moved_bytes: int, to: Target, scope: Scope) -> str:
+def _headline(moved_bytes: int, to: Target, scope: Scope, from_disk: bool) -> str:
     if moved_bytes == 0:
         return said(
             "0.0 MiB of weights left the GPU: the model was not on it" if scope == "this model" else
             "0.0 MiB of weights left the GPU: no other model was on it")
     return said(
-        "{moved_mib} of weights left the GPU for RAM" if to == "CPU" else
-        "{moved_mib} of weights left the GPU for disk", moved_mib=moved_bytes / MIB)
+        "{moved_mib} of weights left the GPU for disk" if to == "disk" else
+        "{moved_mib} of weights left the GPU; they come back from disk" if from_disk else
+        "{moved_mib} of weights left the GPU for RAM", moved_mib=moved_bytes / MIB)

@@ -3,7 +3,7 @@
 from ..base.device import MIB
 from ..base.refusals import NotKnown
 from ..base.said import said
-from ..host.adapter import current_host
+from ..host.adapter import LEAVES_VRAM, current_host, has_flag
 from ..measure.journal import note_action
 from ..measure.snapshot import snapshot
 
@@ -23,10 +23,10 @@ def set_reserve(wanted_mib: int) -> float:
     host = current_host()
     most = max((device.total_bytes or 0 for device in snapshot().devices), default=0)
     if host is None or host.reserve_bytes() is None:
+        flag = next(filter(has_flag, LEAVES_VRAM), LEAVES_VRAM[-1])
         raise NotKnown(said(
             "This ComfyUI offers no live reserve: it needs dynamic VRAM and comfy-aimdo 0.6 or "
-            "newer; start it with --reserve-vram instead."
-        ))
+            "newer; start it with {flag} instead.", flag=flag))
     if most and wanted_mib * MIB > most:
         raise ValueError(said(
             "Expected `mib` to be at most {most}, which the largest device has, but got {given}.",

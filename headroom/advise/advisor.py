@@ -10,16 +10,22 @@ from typing import Any
 from ..base.device import MIB, in_mib
 from ..base.graph import Graph, Prompt
 from ..base.node_types import Registry
+from ..base.ram import ram_room_bytes
 from ..base.refusals import NotKnown
+from ..host.adapter import has_flag
+from ..measure.snapshot import rss_bytes
 from ..record.recorder import NO_RECORD, Recorder
 from ..record.run import Run
 from . import surroundings
+from .about_error import about_error
+from .about_ram import about_ram
 from .advise import advise, advise_into
 from .applied import applied
 from .case import Case, Surroundings
 from .finding import Finding, Saves
 from .fits import fits
 from .from_run import case_of
+from .slower import Slower
 from .words import lines_of, text_of
 
 log = logging.getLogger("headroom")
@@ -47,6 +53,7 @@ class Advisor:
         self._facts = facts
         self._fits: OrderedDict[tuple[str, float], Any] = OrderedDict()
         self._lock = threading.Lock()
+        self._slower = Slower(recorder, lambda prompt_id: Graph(self._prompt(prompt_id)), MOST_KEPT)
 
     def advice(self, prompt_id: str, into_gib: float | None = None) -> list[dict[str, Any]]:
         """Return the findings on a run as data, best first; NotKnown without a record of it.
@@ -55,12 +62,15 @@ class Advisor:
         with the peak to expect after it (`expected_mib`).
         """
         case = self._case(prompt_id)
-        if case is None:
-            return []
         if into_gib is not None:
-            return self._into(case, round(into_gib * 1024 * MIB))
+            return [] if case is None else self._into(case, round(into_gib * 1024 * MIB))
+        limit = rss_bytes() + ram_room_bytes()
+        about = self._recorder.look(
+            prompt_id, lambda run: about_error(run) + about_ram(run, limit, has_flag)) or []
+        if case is None:
+            return about
         found = self._measured(prompt_id, case, advise(case))
-        return [self._json(case, finding) for finding in found]
+        return about + [self._json(case, finding) for finding in found]
 
     def _into(self, case: Case, target_bytes: int) -> list[dict[str, Any]]:
         """Aim as much lower as predictions may be off."""
@@ -70,13 +80,15 @@ class Advisor:
             for finding, after in steps]
 
     def more_of(self, prompt_id: str) -> dict[str, Any]:
-        """Return what a record says besides: the smallest GPU that the run would have fitted.
+        """Return what a record says besides.
 
-        None where the run neither finished nor ran out of memory.
+        `fits`: the smallest GPU that the run would have fitted, None where it neither finished nor
+        ran out of memory. `slower`: nodes that took much longer than in an earlier run.
         """
         facts = self._facts(prompt_id)
         state = self._recorder.look(prompt_id, lambda run: (run.started_at, run.status))
-        return {**facts, "fits": None if state is None else self._fits_of(prompt_id, *state)}
+        return {**facts, "fits": None if state is None else self._fits_of(prompt_id, *state),
+                "slower": self._slower.of(prompt_id)}
 
     def lines(self, prompt_id: str) -> list[str]:
         """Return the advice as lines of text; none where it cannot be told."""

@@ -1,6 +1,6 @@
 """A run and its prompt, as the findings look at them: who held how much while whom ran."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -67,15 +67,15 @@ class Surroundings:
     """What else there is to know, each where somebody can tell.
 
     `failure`: how the run ended out of memory (see rescue). `others`: MiB of other processes on
-    the card by "name (pid)". `allocator`: torch's settings. `flags`: those that ComfyUI's command
-    line has.
+    the card by "name (pid)". `allocator`: torch's settings. `has_flag(flag)`: whether ComfyUI's
+    command line has it.
     """
 
     failure: Mapping[str, Any] | None = None
     others: Mapping[str, float] = field(default_factory=dict)
     allocator: Mapping[str, Any] = field(default_factory=dict)
     can_bf16: bool = False
-    flags: frozenset[str] = frozenset()
+    has_flag: Callable[[str], bool] = field(default=lambda _: False)
 
 
 @dataclass(frozen=True)

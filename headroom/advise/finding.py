@@ -9,7 +9,8 @@ from ..base.said import said_json
 Json = dict[str, Any]
 Kind = Literal[
     "encode_to_cpu", "offload_after", "purge_between", "cast_bf16", "oom_guard", "other_process",
-    "expandable_segments", "gc_threshold", "reserve",
+    "expandable_segments", "gc_threshold", "reserve", "error", "ram_disk",
+    "ram_cache",
 ]
 Cost = Literal["none", "seconds", "picture"]
 

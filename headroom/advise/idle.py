@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..base.graph import MODELS, Source, Wire
+from ..base.loops import leaves_loop
 from .case import NOTHING, Bounds, Case, Step
 from .finding import Json
 from .option import Option, named, option
@@ -102,6 +103,9 @@ def _edit(case: Case, step: Step, idle: set[str], spot: _Spot) -> Json | None:
     given = wire_of(case, next(iter(idle))) if len(idle) == 1 else _kept(case, step)
     if len(idle) > 1 and given is not None and _waits(case, given, spot):
         given = None  # nothing to keep yet
+    if given is not None and any(
+            leaves_loop(case.graph, given, wire.taker) for wire in spot.to):
+        given = None
     if _is_there(case, spot, given) or (given is not None and _waits(case, given, spot)):
         return None
     if len(idle) == 1:

@@ -1,12 +1,12 @@
 """Advice that no node can follow: other processes on the card, settings of torch and ComfyUI.
 
-Sources: PyTorch's notes on CUDA memory management (PYTORCH_CUDA_ALLOC_CONF); `--reserve-vram` of
-ComfyUI's command line.
+Source: PyTorch's notes on CUDA memory management (PYTORCH_CUDA_ALLOC_CONF).
 """
 
 from collections.abc import Iterator
 
 from ..base.device import MIB, in_mib
+from ..host.adapter import LEAVES_VRAM
 from .case import Case, Step
 from .finding import Finding, Json, Saves
 from .words import amounts
@@ -30,8 +30,9 @@ def _others(case: Case) -> Iterator[Finding]:
     values = {"process": name, **amounts(held=held)}
     measured = {"process": name, "held_mib": in_mib(held)}
     yield Finding("other_process", Saves(0, held), values, measured)
-    if case.around.failure and "--reserve-vram" in case.around.flags:
-        whole = {**values, "gib": round(mib / 1024 + 0.5, 1)}
+    flag = next(filter(case.around.has_flag, LEAVES_VRAM), None)
+    if case.around.failure and flag is not None:
+        whole = {**values, "flag": flag, "gib": round(mib / 1024 + 0.5, 1)}
         yield Finding("reserve", Saves(0, held), whole, measured, cost="seconds")
 
 

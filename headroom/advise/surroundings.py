@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from ..base.device import MIB, computes_in_bf16, is_started
-from ..host.adapter import current_host
-from ..host.features import lost
+from ..host.adapter import has_flag
 from ..measure.other_processes import other_processes
 from ..measure.snapshot import used_devices
 from .case import Surroundings
@@ -19,22 +18,13 @@ SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_
 
 def of(failure: Mapping[str, Any] | None) -> Surroundings:
     """Return what there is to know now."""
-    return Surroundings(failure, others(), allocator(), computes_in_bf16(), flags())
+    return Surroundings(failure, others(), allocator(), computes_in_bf16(), has_flag)
 
 
 def others() -> dict[str, float]:
     """Return MiB of other processes on the cards by their names; empty where nobody tells."""
     return {other.name: other.used_bytes / MIB
             for device in used_devices() for other in other_processes(device)}
-
-
-def flags() -> frozenset[str]:
-    """Return the flags of the command line that this ComfyUI has; none without a ComfyUI."""
-    if current_host() is None or lost("files"):
-        return frozenset()
-    from ..host.flags import known_flags
-
-    return known_flags()
 
 
 def allocator() -> dict[str, Any]:

@@ -25,7 +25,11 @@ SENTENCES = {
                         "frees what it can and tries again in smaller pieces.",
     "other_process": "{process} holds {held} of the same GPU. Close it, or run it elsewhere.",
     "reserve": "{process} takes {held} of the GPU at times. Start ComfyUI with "
-               "--reserve-vram {gib}, so that it leaves that much to others.",
+               "{flag} {gib}, so that it leaves that much to others.",
+    "ram_disk": "This run had {peak} of {limit} of RAM. Start ComfyUI with {flag}: weights then "
+                "come from their files instead of from RAM that is not pinned.",
+    "ram_cache": "This run had {peak} of {limit} of RAM. Start ComfyUI with {flag}, so that it "
+                 "keeps no results of nodes there; every node then runs in every prompt.",
     "expandable_segments": "PyTorch keeps {spare} after {node} that no tensor uses, in pieces that "
                            "may be too small. Start ComfyUI with the environment variable "
                            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True ({source}).",
@@ -59,7 +63,7 @@ def saves_text(low_mib: float, high_mib: float) -> str:
 
 def lines_of(advice: Sequence[Mapping[str, Any]], most: int = 5) -> list[str]:
     """Return advice as lines of text, numbered, with what each saves."""
-    told = [f"{number}. {one['text']} ({_saving(one)})"
+    told = [f"{number}. {one['text']}" + (f" ({_saving(one)})" if one["saves_mib"][1] else "")
             for number, one in enumerate(advice[:most], 1)]
     if (more := len(advice) - most) > 0:
         told.append(f"and {more} more")

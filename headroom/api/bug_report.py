@@ -25,7 +25,7 @@ PACKAGES = ("numpy", "safetensors", "psutil", "nvidia-ml-py", "comfyui-frontend-
 PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 # Strings that are ours, ComfyUI's or a driver's; all others may be the user's.
 KEPT = frozenset(
-    {"status", "class_type", "class", "kind", "device", "name", "template", "vram_source"}
+    {"status", "class_type", "class", "kind", "device", "name", "template", "vram_source", "family"}
 )
 LEFT_OUT = object()
 SETTINGS = ("HEADROOM_", "PYTORCH_")

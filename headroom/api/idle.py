@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..actions.purge import purge
-from ..base.environment import count_of
+from ..base.environment import chosen, count_of
 from ..base.refusals import Refused
 from ..measure.report import Report
 from ..models.loaded import loaded_models
@@ -48,9 +48,7 @@ class Idle:
 
     def prompt_is_posted(self, browser: Mapping[str, Any]) -> None:
         """A prompt comes, from a user with these browser settings."""
-        wish = browser.get(SETTING, 0)
-        is_number = isinstance(wish, (int, float)) and not isinstance(wish, bool)
-        self._of_browser = float(wish) if is_number and 0 <= wish <= MAX_MINUTES else 0.0
+        self._of_browser = chosen(browser, SETTING, MAX_MINUTES)
         self.something_happens()
 
     def something_happens(self) -> None:

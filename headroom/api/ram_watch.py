@@ -1,58 +1,101 @@
-"""Idle models go to disk before the kernel ends the server for want of RAM."""
+"""RAM is made free before the kernel ends the server for want of it: steps, then idle models."""
 
 import asyncio
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from ..actions.make_room import Step, make_room, trim_step, trimmed
 from ..actions.spare_ram import IsUsed, Spared, spare_ram
 from ..base.device import MIB, mib_text
 from ..base.environment import count_of
 from ..base.graph import Graph
-from ..base.ram import ram_room_bytes
+from ..base.ram import ram_room_bytes, ram_total_bytes
 from ..base.refusals import Refused
+from ..base.said import said
 from ..host.adapter import current_host, host_registry
+from ..measure.journal import Action, note
 from .gate import Gate
+from .ram_stop import Node, RamFall
 
 log = logging.getLogger("headroom")
 
 VARIABLE = "HEADROOM_RAM_FREE_MIB"
-LOOK_SECONDS = 5.0
+SETTING = "Headroom.Server.KeepRamFree"
+LOOK_SECONDS, AMID_SECONDS = 5.0, 0.25  # between two looks: nothing runs, a prompt does
+SHARE, AT_MOST_MIB = 0.02, 1024  # of RAM, where nobody says how much is to stay free
+
+
+def wanted_bytes(environment: Mapping[str, str], browser: Mapping[str, Any]) -> int:
+    """Return how much RAM is to stay free, 0: nothing is done for it."""
+    asked = count_of(environment, VARIABLE, "MiB (0: never)")
+    if asked is not None:
+        return asked * MIB
+    if browser.get(SETTING) is False:
+        return 0
+    return min(int(ram_total_bytes() * SHARE), AT_MOST_MIB * MIB)
 
 
 class RamWatch:
     """Looks at the RAM that is left (the tightest cgroup limit counts) and makes room in time.
 
-    `prompts()` are those that run and wait, in API format. Acts between prompts only: before one
-    begins, in the thread that runs them, else through the gate, as HTTP would.
+    `prompts()` are those that run and wait, in API format. Models go to disk in the thread that
+    runs prompts, before one begins and between two nodes, else through the gate, as HTTP would. In
+    the middle of a node only unused heap pages go; where RAM keeps falling, `stop` interrupts the
+    prompt.
     """
 
     def __init__(
         self, gate: Gate, loop: asyncio.AbstractEventLoop | None,
-        prompts: Callable[[], Sequence[Mapping[str, Any]]],
-        environment: Mapping[str, str] = os.environ,
+        prompts: Callable[[], Sequence[Mapping[str, Any]]], wanted: int,
+        stop: Callable[[Node], bool] = lambda _: False,
     ) -> None:
         self._gate = gate
         self._loop = loop
         self._prompts = prompts
-        self._wanted = MIB * (count_of(environment, VARIABLE, "MiB (0: never)") or 0)
+        self._wanted = wanted
+        self._stop = stop
+        self._stopped: str | None = None  # the prompt that was interrupted last
+        self._fall = RamFall()
         self._tried = False  # in vain, since something happened
         self._said = False  # that nothing can go, since there was enough
+        self._amid = threading.Event()  # a prompt runs
+        self._trimmed = False  # the heap, since there was enough
+        self._is_due = False  # room is to be made before the next node
+        self._at: tuple[str | None, str | None] = (None, None)  # the prompt and node that run
 
     def start(self) -> None:
-        """Start to look every few seconds, where that is asked for."""
+        """Start to look, where that is asked for: every few seconds, more often amid a prompt."""
         if self._wanted:
             threading.Thread(target=self._wait, name="headroom RAM", daemon=True).start()
 
     def before_prompt(self) -> None:
         """Make room before the first node of a prompt, in the thread that runs it."""
         self.something_happens()
+        self._at = (None, None)
+        self._amid.set()
         if self._is_short():
             self._spare()
+
+    def before_node(self, prompt_id: str, node_id: str) -> None:
+        """Make room between two nodes, in the thread that runs them, where a look found too little.
+        """
+        self._at = (prompt_id, node_id)
+        if self._is_due:
+            self._is_due = False
+            self._spare()
+
+    def prompt_is_over(self) -> None:
+        """A prompt has ended; look less often where none follows."""
+        if not self._prompts():
+            self._at = (None, None)
+            self._amid.clear()
+        self.something_happens()
 
     def something_happens(self) -> None:
         """A prompt begins or ends: other models may be idle now."""
@@ -67,35 +110,77 @@ class RamWatch:
         except Refused:
             return
 
+    def look_amid(self) -> None:
+        """Look while a node runs: unused heap pages go at once, all else before the next node."""
+        room = ram_room_bytes()
+        # In the upper half what is taken may be a model that is loaded, and then no more.
+        is_ending = self._fall.is_ending(time.monotonic(), room) and room < self._wanted / 2
+        if not self._is_short(room):
+            self._trimmed = self._is_due = False
+            return
+        if not self._trimmed:
+            self._trimmed = True
+            if (gained := trimmed()) >= MIB:
+                self._note(trim_step(gained))
+        self._is_due = not self._tried and self._is_short()
+        prompt_id, node_id = self._at
+        if is_ending and prompt_id is not None and node_id is not None:
+            if prompt_id != self._stopped and self._stop(Node(prompt_id, node_id)):
+                self._stopped = prompt_id
+
     def _wait(self) -> None:
         pause = threading.Event()
-        while not pause.wait(LOOK_SECONDS):
-            if self._is_short() and not self._tried and self._loop is not None:
+        while True:
+            if self._amid.wait(LOOK_SECONDS):
+                pause.wait(AMID_SECONDS)
+                self.look_amid()
+            elif self._is_short() and not self._tried and self._loop is not None:
                 try:
                     asyncio.run_coroutine_threadsafe(self.look(), self._loop).result()
                 except RuntimeError:
                     return  # the server ends, and its loop has
 
-    def _is_short(self) -> bool:
-        is_short = bool(self._wanted) and ram_room_bytes() < self._wanted
+    def _is_short(self, room: int | None = None) -> bool:
+        """`room`: bytes that are left, where they were just read, which takes a millisecond."""
+        is_short = bool(self._wanted) and (
+            ram_room_bytes() if room is None else room) < self._wanted
         self._said = self._said and is_short
         return is_short
 
     def _spare(self) -> None:
-        before = ram_room_bytes()
+        steps = 0
         try:
+            for step in make_room(self._wanted):
+                self._note(step)
+                steps += 1
+            before = ram_room_bytes()
+            if before >= self._wanted:
+                return
             with torch.inference_mode():
-                spared = spare_ram(self._wanted, used_by(self._prompts()))
+                is_used = used_by(self._prompts())
+                if self._at[1] is not None:  # amid a prompt only what it is known not to use
+                    spared = spare_ram(self._wanted, lambda one: is_used(one) is not False)
+                else:
+                    spared = spare_ram(self._wanted, is_used)
         except Exception:
-            log.exception("[Headroom] models could not go to disk though RAM is short")
+            log.exception("[Headroom] room could not be made though RAM is short")
             self._tried = True
             return
         if spared.count or not self._said:
             log.warning("[Headroom] %s", self._told(before, spared))
-        self._tried = self._said = not spared.count
+        if spared.count:
+            text = said("RAM was short: {count} idle models went to disk, with {moved_mib} of "
+                        "weights", count=spared.count, moved_mib=spared.moved_bytes / MIB)
+            note(Action(*self._at, "ram models", None, text))
+        self._tried = self._said = not spared.count and not steps
+
+    def _note(self, step: Step) -> None:
+        log.warning("[Headroom] %s", step.text)
+        note(Action(*self._at, step.action, None, step.text))
 
     def _told(self, before: int, spared: Spared) -> str:
-        asked = f"{mib_text(before)} of RAM were left, {VARIABLE} asks for {mib_text(self._wanted)}"
+        asked = (f"{mib_text(before)} of RAM were left, {mib_text(self._wanted)} are to stay free "
+                 f"({VARIABLE})")
         if not spared.count:
             return f"{asked}: {spared.refusal or 'no idle model is left to go to disk'}"
         models = "idle model" if spared.count == 1 else "idle models"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base.device import MIB, in_mib, mib_text
+from ..base.said import Said
 from ..host.adapter import current_host
 from ..models.unload import loaded_bytes
 
@@ -22,13 +23,17 @@ class Readiness:
     evictable_bytes: int
     running: int
     pending: int
+    stuck: Said | None = None  # that the running prompt does not come on
 
     @property
     def is_ready(self) -> bool:
-        return (self.free_bytes or 0) + self.evictable_bytes >= self.wanted_bytes
+        has_room = (self.free_bytes or 0) + self.evictable_bytes >= self.wanted_bytes
+        return has_room and self.stuck is None
 
     @property
     def reason(self) -> str:
+        if self.stuck is not None:
+            return f"{self.stuck}."
         evictable = f" and {mib_text(self.evictable_bytes)} more when idle models are unloaded"
         free = (f"how much is free on {self.device} is not known" if self.free_bytes is None
                 else f"{mib_text(self.free_bytes)} are free")
@@ -47,7 +52,9 @@ class Readiness:
         }
 
 
-def readiness(wanted_mib: int, queue_lengths: tuple[int, int]) -> Readiness:
+def readiness(
+    wanted_mib: int, queue_lengths: tuple[int, int], stuck: Said | None = None
+) -> Readiness:
     """Measure the compute device (RAM where ComfyUI runs on the CPU); changes nothing."""
     host = current_host()
     assert host is not None, "a route without ComfyUI"
@@ -56,4 +63,4 @@ def readiness(wanted_mib: int, queue_lengths: tuple[int, int]) -> Readiness:
     idle = [entry for entry in host.loaded_entries() if entry.device == device]
     evictable = 0 if running else sum(loaded_bytes(entry) for entry in idle)
     free: int | None = host.available_bytes(device)
-    return Readiness(str(device), wanted_mib * MIB, free, evictable, running, pending)
+    return Readiness(str(device), wanted_mib * MIB, free, evictable, running, pending, stuck)

@@ -16,6 +16,7 @@ from ..models.loaded import LoadedModel
 UNLOADS = ("all models", "all but keep", "no models")
 SCOPES = ("this model", "every other model")
 TARGETS = ("CPU", "disk")
+QUEUE_ACTIONS = ("queue again", "discard")
 MAX_RUNS_ASKED = 50
 MAX_BODY_BYTES = 64 * 1024
 _GIB = re.compile(r"[0-9]{1,4}(\.[0-9]{1,3})?")
@@ -88,6 +89,14 @@ def rescue_request(body: bytes) -> str:
             f"but got {_shown(prompt_id)}."
         )
     return prompt_id
+
+
+def queue_request(body: bytes) -> str:
+    """Read the body of POST /headroom/queue: what is to become of the prompts that were left."""
+    fields = _fields(body, ("action",))
+    if "action" not in fields:
+        raise BadRequest(f"Expected `action` to be one of {QUEUE_ACTIONS}, but got nothing.")
+    return _choice(fields, "action", QUEUE_ACTIONS)
 
 
 def reserve_request(body: bytes) -> int:

@@ -14,9 +14,10 @@ from ..actions.purge import free_bytes, purge
 from ..actions.reserve import reserve_mib, set_reserve
 from ..base.device import in_mib
 from ..base.refusals import NotKnown
-from ..base.said import said_json
+from ..base.said import Said, said_json
 from ..host.features import losses
 from ..measure.snapshot import snapshot
+from ..models.foreign import foreign_models
 from ..models.loaded import loaded_models, patchers_named
 from ..record.highest import HeldPeaks
 from ..record.recorder import NO_RECORD, Recorder
@@ -33,6 +34,7 @@ from .requests import (
     nothing_asked,
     offload_request,
     purge_request,
+    queue_request,
     rescue_request,
     reserve_request,
     runs_asked,
@@ -49,19 +51,30 @@ class Page(Protocol):
     def page(self, catch_up: Callable[[], None]) -> tuple[bytes, str]: ...
 
 
+class LeftQueues(Protocol):
+    """The prompts that dead servers left."""
+
+    def left(self) -> dict[str, Any]: ...
+
+    def queue_again(self) -> dict[str, Any]: ...
+
+    def discard(self) -> dict[str, Any]: ...
+
+
 class Routes:
     """The handlers of our routes.
 
     `queue_lengths` gives how many prompts run and wait, `rescue(prompt_id)` queues one again,
     `advice(prompt_id, GiB)` says what to change in it, and `more_of(prompt_id)` gives what else
-    belongs into its record.
+    belongs into its record. `stuck()` says that the running prompt does not come on.
     """
 
     def __init__(
         self, recorder: Recorder, gate: Gate, queue_lengths: Callable[[], tuple[int, int]],
         rescue: Callable[[str], Any], metrics: Page,
         advice: Callable[[str, float | None], list[dict[str, Any]]],
-        more_of: Callable[[str], dict[str, Any]], peaks: HeldPeaks,
+        more_of: Callable[[str], dict[str, Any]], peaks: HeldPeaks, queues: LeftQueues,
+        stuck: Callable[[], Said | None] = lambda: None,
     ) -> None:
         self._recorder = recorder
         self._gate = gate
@@ -71,6 +84,9 @@ class Routes:
         self._advice = advice
         self._more_of = more_of
         self._peaks = peaks
+        self._queues = queues
+        self._stuck = stuck
+        self._foreign: tuple[list[int | None], list[dict[str, Any]]] = [], []  # with what was then
         # Threads of our own: a driver that hangs must not take those that ComfyUI serves with.
         self._readers = ThreadPoolExecutor(READERS, "headroom answer")
 
@@ -84,11 +100,13 @@ class Routes:
             ("GET", "/headroom/ready", self.ready),
             ("GET", "/headroom/metrics", self.metrics),
             ("GET", "/headroom/bug-report", self.bug_report),
+            ("GET", "/headroom/queue", self.queue),
             ("POST", "/headroom/purge", self.purge),
             ("POST", "/headroom/offload", self.offload),
             ("POST", "/headroom/rescue", self.rescue),
             ("POST", "/headroom/reserve", self.reserve),
             ("POST", "/headroom/peaks", self.peaks),
+            ("POST", "/headroom/queue", self.decide),
         ]
 
     async def memory(self, request: web.Request) -> web.Response:
@@ -113,6 +131,9 @@ class Routes:
     async def bug_report(self, request: web.Request) -> web.Response:
         return await self._read(self._bug_report)
 
+    async def queue(self, request: web.Request) -> web.Response:
+        return await self._read(lambda: as_json(self._queues.left()))
+
     async def purge(self, request: web.Request) -> web.Response:
         return await answered(self._act(request, purge_request, _purge))
 
@@ -127,6 +148,9 @@ class Routes:
 
     async def peaks(self, request: web.Request) -> web.Response:
         return await answered(self._forget_peaks(request))
+
+    async def decide(self, request: web.Request) -> web.Response:
+        return await answered(self._decided(request))
 
     # ---------------------------------------------------- where the work is done
 
@@ -147,6 +171,11 @@ class Routes:
     async def _rescued(self, request: web.Request) -> Answer:
         asked = rescue_request(await body_of(request))
         return await self._in_thread(lambda: as_json(self._rescue(asked)))
+
+    async def _decided(self, request: web.Request) -> Answer:
+        asked = queue_request(await body_of(request))
+        do = self._queues.discard if asked == "discard" else self._queues.queue_again
+        return await self._in_thread(lambda: as_json(do()))
 
     async def _reserved(self, request: web.Request) -> Answer:
         asked = reserve_request(await body_of(request))
@@ -170,7 +199,13 @@ class Routes:
         now = snapshot()
         found = memory_answer(now, loaded_models(), busy)
         peaks = self._peaks.as_json(now, self._recorder)
-        return {**found, "reserve_mib": reserve_mib(), "peaks": peaks,
+        allocated = [device.allocated_bytes for device in now.devices]
+        if not busy and allocated != self._foreign[0]:
+            self._foreign = allocated, [one.as_json() for one in foreign_models(now)]
+        stuck = self._stuck()
+        return {**found, "foreign": self._foreign[1],
+                "stuck": None if stuck is None else {"text": stuck, "said": said_json(stuck)},
+                "reserve_mib": reserve_mib(), "peaks": peaks,
                 "lost": [{"text": text, "said": said_json(text)} for text in losses()]}
 
     def _peaks_from_now(self) -> Answer:
@@ -192,7 +227,7 @@ class Routes:
         return {**run, **self._more_of(run["prompt_id"])}
 
     def _ready(self, query: Mapping[str, str]) -> Answer:
-        found = readiness(free_mib_asked(query), self._queue_lengths())
+        found = readiness(free_mib_asked(query), self._queue_lengths(), self._stuck())
         return as_json(found.as_json(), 200 if found.is_ready else 503)
 
     def _page(self) -> Answer:

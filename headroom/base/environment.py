@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from .choices import shown
 
@@ -33,6 +34,13 @@ def count_of(environment: Mapping[str, str], name: str, unit: str) -> int | None
         return int(value)
     ignore(name, value, f"a whole number of {unit}")
     return None
+
+
+def chosen(browser: Mapping[str, Any], setting: str, most: float) -> float:
+    """Return the number that a browser's user has set, 0 where it is not set or is none."""
+    wish = browser.get(setting, 0)
+    is_number = isinstance(wish, (int, float)) and not isinstance(wish, bool)
+    return float(wish) if is_number and 0 <= wish <= most else 0.0
 
 
 def folder_of(environment: Mapping[str, str], name: str) -> Path | None:

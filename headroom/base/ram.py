@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from .cgroup import cgroup_room
+from .cgroup import cgroup_memory, cgroup_room
 from .said import said
 
 
@@ -14,6 +14,12 @@ def ram_room_bytes(root: Path = Path("/")) -> int:
     """Return the bytes of RAM left to this process, by the machine or the tightest cgroup limit."""
     machine, group = int(psutil.virtual_memory().available), cgroup_room(root)
     return machine if group is None else min(machine, group)
+
+
+def ram_total_bytes(root: Path = Path("/")) -> int:
+    """Return the RAM that this process may have at most, of the machine or by a cgroup limit."""
+    machine, group = int(psutil.virtual_memory().total), cgroup_memory(root)
+    return machine if group is None else min(machine, group.limit)
 
 
 def trim_heap() -> str:

@@ -153,8 +153,11 @@ def _untried(call: Any, options: GuardOptions, recovery: Recovery) -> str:
 
 
 def _came_from(recovery: Recovery) -> str:
-    place = recovery.first.place
-    return said("It first ran out of memory in {place}.", place=place) if place else ""
+    first = recovery.first
+    if not first.has_begun:
+        return said("ComfyUI did not begin: it expected to need {expected_mib}.",
+                    expected_mib=(first.requested_bytes or 0) / MIB)
+    return said("It first ran out of memory in {place}.", place=first.place) if first.place else ""
 
 
 def _advice(call: Any, options: GuardOptions, now: Snapshot) -> Iterator[str]:

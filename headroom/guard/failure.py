@@ -17,10 +17,11 @@ from typing import Any
 import torch
 
 from ..base.device import largest_free_bytes
+from ..base.error_table import Where
 from ..base.said import said
 from ..host.adapter import guard_host
 from ..measure.snapshot import Snapshot
-from .errors import KINDS, Where, requested_bytes, where_of
+from .errors import KINDS, NotBegunError, requested_bytes, where_of
 
 _RESUMABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
@@ -42,6 +43,7 @@ class Failure:
     piece_bytes: int | None = None  # the largest that was free, where more was free than asked for
     buffers_bytes: int = 0  # through which weights were streamed
     is_incomplete: bool = False  # a weight may have been left without its LoRA
+    has_begun: bool = True  # False: ComfyUI itself expected too much, and did not try
 
     @classmethod
     def of(
@@ -60,11 +62,12 @@ class Failure:
         piece, guard = _largest_piece(memory, asked), guard_host()
         buffers = guard.buffers_bytes() if guard is not None else 0
         is_incomplete = is_incomplete or (guard is not None and guard.has_half_pages())
+        has_begun = not isinstance(error, NotBegunError)
         let_go(error)
         return cls(
             kind, type(error).__name__, message, trace, _place(steps), where_of(error) or "device",
             asked, memory, held, piece_bytes=piece, buffers_bytes=buffers,
-            is_incomplete=is_incomplete,
+            is_incomplete=is_incomplete, has_begun=has_begun,
         )
 
     @property

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from ..base.device import same_device
+from ..base.error_table import Where
 from ..measure.snapshot import DeviceMemory, Snapshot
-from .errors import Where
 from .failure import Failure
 
 _INDEX = re.compile(r"\bGPU (\d+)\b|\bdevice (\d+)\b", re.IGNORECASE)

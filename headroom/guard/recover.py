@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from ..base.device import MIB
 from ..base.ram import trim_heap
 from ..base.said import joined, said
-from ..host.adapter import guard_host
+from ..host.adapter import guard_host, read_from_disk
 from ..measure.journal import note_gave_up, note_oom, note_outcome
 from ..measure.snapshot import freed_mib, snapshot
 from ..models.unload import unload_models
@@ -212,6 +212,8 @@ class _Recovering(Generic[T]):
             found.append(step_and_why(
                 said("offloading its own weights"),
                 said("the weights would go to RAM") if into_ram
+                else said("they come from disk whenever they are needed")
+                if read_from_disk(self.call.patchers)
                 else said("they were in RAM already")))
         return [*found, *self.call.why_whole(plan, lack)]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from ..base.said import said
+from ..host.adapter import unrecorded
 from .call import Plan
 from .explain import step_and_why
 from .lack import Lack
@@ -94,7 +95,10 @@ def images_apart(value: torch.Tensor, images: int | None) -> list[torch.Tensor]:
 
 def joined_images(parts: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return the parts of `images_apart` as one tensor again; a single part is not copied."""
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+    if len(parts) == 1:
+        return parts[0]
+    with unrecorded():
+        return torch.cat(list(parts))
 
 
 def images_words(plan: Plan, seen: int, unit: int = 1) -> list[str]:
@@ -112,7 +116,9 @@ def images_words(plan: Plan, seen: int, unit: int = 1) -> list[str]:
     return words
 
 
-def why_whole(at_once: int, may_split: bool, may_tile: bool) -> list[str]:
+def why_whole(
+    at_once: int, may_split: bool, may_tile: bool, can_tile: bool = True
+) -> list[str]:
     """Return why there were neither fewer images at a time nor smaller tiles."""
     found = []
     if may_split:
@@ -120,6 +126,8 @@ def why_whole(at_once: int, may_split: bool, may_tile: bool) -> list[str]:
             said("fewer images at a time"), said("it is one image") if at_once <= 1
             else said("they are {count}", count=at_once)))
     if may_tile:
-        found.append(step_and_why(said("smaller tiles"),
-                                  said("it was no larger than the smallest tile")))
+        found.append(step_and_why(
+            said("smaller tiles"),
+            said("it was no larger than the smallest tile") if can_tile
+            else said("its network tiles by itself, in sizes of its own")))
     return found

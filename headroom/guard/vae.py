@@ -16,13 +16,22 @@ from .recover import recover
 from .replay import RandomState
 from .tiles import fewer_images, images_words, smaller_tile, tile_count, why_whole
 from .trying import is_recovering
-from .vae_call import MOST_OVERLAP, in_tiles, tiled_keywords, whole
+from .vae_call import (
+    MOST_OVERLAP,
+    can_rely_on_estimate,
+    in_tiles,
+    owns_tiling,
+    takes_tiles,
+    tiled_keywords,
+    whole,
+)
 
 _SMALLEST_TILE = 64  # pixels of the picture: below, the overlaps cost more than the tile
 _SMALLEST_LATENT_TILE = 4
 _SMALLEST_LENGTH = 32  # of a latent with one dimension (audio)
 _HOST_TILE = {"decode_tiled": 64, "encode_tiled": 512}  # ComfyUI's own where none is asked for
 _HOST_VIDEO_TILE = 256  # pixels of the picture
+_SHORTER = 0.75  # of an estimate: fewer frames that save less are no help
 _PROBABLE = 2  # ComfyUI's estimate of a VAE is hardly so many times what it takes,
 _CERTAIN = 4  # and never so many
 # ComfyUI's own tile takes so much less at best (SD1.5's VAE: 366 MiB of 1,089): tried where it can
@@ -65,11 +74,10 @@ class _VAECall(Call[torch.Tensor]):
         if name == self._tiled:
             asked = kwargs.get("tile_x") or next(iter(args), None)
             self._below = int(asked or _HOST_TILE[name])
-        self._also = {} if self._below else tiled_keywords(
-            method, self._tiled, value, *args, **kwargs)
+        self._also = tiled_keywords(method, self._tiled, value, *args, **kwargs)
         self.seen = 0  # the largest batch that the network was called with
         self.patchers, self.device = [vae.patcher], vae.patcher.load_device
-        self.batch, self.can_tile = int(value.shape[0]), True
+        self.batch, self.can_tile = int(value.shape[0]), takes_tiles(vae, self._tiled)
         self.key = (name, lessons.identity(vae.patcher), tuple(value.shape), self._below,
                     str(value.dtype), method.options)
 
@@ -84,16 +92,14 @@ class _VAECall(Call[torch.Tensor]):
         return "x".join(str(side * self._unit) for side in reversed(self._sides))
 
     def run(self, plan: Plan) -> torch.Tensor:
+        result: torch.Tensor
         if self._below is not None:
-            return self._in_tiles(plan, self._value, *self._args, **self._kwargs)
-        if plan.tile is not None:
-            return self._in_tiles(plan, self._as_tiled(), **self._also)
-        result: torch.Tensor = whole(
-            self, plan, self._method, self._value, *self._args, **self._kwargs)
-        return result
-
-    def _in_tiles(self, plan: Plan, value: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        result: torch.Tensor = in_tiles(self._vae, plan, self._tiled, value, *args, **kwargs)
+            result = in_tiles(self._vae, plan, self._tiled, self._also,
+                              self._value, *self._args, **self._kwargs)
+        elif plan.tile is not None:
+            result = in_tiles(self._vae, plan, self._tiled, self._also, self._as_tiled())
+        else:
+            result = whole(self, plan, self._method, self._value, *self._args, **self._kwargs)
         return result
 
     def reset(self) -> None:
@@ -101,7 +107,7 @@ class _VAECall(Call[torch.Tensor]):
 
     def needs(self, plan: Plan) -> float:
         images = 1 if plan.tile else max(1, min(self.seen, plan.parts or self.seen))
-        return self._estimate(plan.tile) * images / _CERTAIN
+        return self._takes(_CERTAIN, plan.tile, plan.frames) * images
 
     def smaller(self, plan: Plan, lack: Lack) -> Plan | None:
         if self._method.own is not None:
@@ -112,7 +118,7 @@ class _VAECall(Call[torch.Tensor]):
             images = fewer_images(at_once, lack, self._estimate() / _PROBABLE)
             if images is not None and (images or not may_tile):
                 return replace(plan, parts=images or 1)
-        return self._smaller_tiles(plan, lack) if may_tile else None
+        return self._smaller_tiles(plan, lack) if may_tile and self.can_tile else None
 
     def _smaller_tiles(self, plan: Plan, lack: Lack) -> Plan | None:
         sides, now = self._sides, plan.tile or self._below
@@ -125,17 +131,46 @@ class _VAECall(Call[torch.Tensor]):
         most, is_video = MOST_OVERLAP[self._tiled], self._value.ndim == 5
         own = _HOST_VIDEO_TILE // self._unit if is_video else _HOST_TILE[self._tiled]
 
+        preferred = self._preferred(lack)
+
         def takes(side: int) -> float:
-            return self._estimate(side) / (_OWN_TILE if side == own else _PROBABLE)
+            if preferred is not None and side > preferred:
+                return float("inf")
+            return self._takes(_OWN_TILE if side == own else _PROBABLE, side, plan.frames)
 
         tile = smaller_tile(sides, now, smallest, lack, takes,
                             lambda side: tile_count(sides, side, is_video, most))
-        if tile is not None:
-            return replace(plan, tile=tile)
-        frames = plan.frames or (self._value.shape[2] if is_video and self._is_decode else 1)
-        if frames < 4:
+        if is_video and (tile is None or tile < own * 3 // 4):
+            side = min(now or max(sides), own)
+            frames = self._fewer_frames(plan, lack, side, tile is None)
+            if frames is not None:
+                return replace(plan, tile=tile or side if lack.is_last else side, frames=frames)
+        return None if tile is None else replace(plan, tile=tile)
+
+    def _fewer_frames(self, plan: Plan, lack: Lack, side: int, is_left: bool) -> int | None:
+        """Return how many frames of tiles of this side fit; None where fewer are no help.
+
+        is_left: nothing else is left, so that fewer are tried whatever ComfyUI expects of them.
+        """
+        frames = plan.frames or min(self._value.shape[2], self._also.get("tile_t") or 1 << 30)
+        if not self._is_decode or frames < 4 or owns_tiling(self._vae):
             return None
-        return replace(plan, tile=plan.tile or smallest, frames=(frames + 1) // 2)
+        now, half = self._estimate(side, frames), self._estimate(side, (frames + 1) // 2)
+        if not is_left and not half < now * _SHORTER:
+            return None
+        while frames >= 4:
+            frames = (frames + 1) // 2
+            needs = self._takes(_PROBABLE, side, frames)
+            if not lack.is_last and (lack.room_bytes is None or needs <= lack.room_bytes):
+                break
+        return frames
+
+    def _preferred(self, lack: Lack) -> int | None:
+        """Return the largest tile that the network itself would take in the room there is."""
+        prefers = getattr(self._vae.first_stage_model, "preferred_decode_tile", None)
+        if prefers is None or not self._is_decode or lack.room_bytes is None:
+            return None
+        return int(prefers(lack.room_bytes, self._vae.vae_dtype))
 
     def cut_words(self, plan: Plan) -> list[str]:
         return images_words(plan, max(self.seen, 1), self._unit)
@@ -144,7 +179,7 @@ class _VAECall(Call[torch.Tensor]):
         options = self._method.options
         may_split = options.split_batch and self._has_images() and self._below is None
         return why_whole(self._at_once(plan), may_split and plan.parts is None,
-                         options.tile_vae and plan.tile is None)
+                         options.tile_vae and plan.tile is None, self.can_tile)
 
     def _at_once(self, plan: Plan) -> int:
         return min(plan.parts or self.seen, self.seen)
@@ -186,10 +221,18 @@ class _VAECall(Call[torch.Tensor]):
         value, is_image = self._value, getattr(self._vae, "latent_dim", 2) == 2
         return value[:, :, 0] if self._is_decode and is_image and value.ndim == 5 else value
 
-    def _estimate(self, tile: int | None = None) -> float:
+    def _takes(self, too_much: int, tile: int | None = None, frames: int | None = None) -> float:
+        """Return what one image takes, where ComfyUI expects up to `too_much` times that.
+
+        It expects no more than it takes where the network says that its estimate can be relied on.
+        """
+        is_reliable = self._is_decode and can_rely_on_estimate(self._vae)
+        return self._estimate(tile, frames) / (1 if is_reliable else too_much)
+
+    def _estimate(self, tile: int | None = None, frames: int | None = None) -> float:
         """Return ComfyUI's estimate for one image, or a tile of it; 0 where it has none.
 
-        tile: sides as in the input. Every kind of VAE has a formula of its own, for its own shapes.
+        tile, frames: sides and time as in the input. Every kind of VAE has a formula of its own.
         """
         vae, shape = self._vae, list(self._value.shape)
         if self._is_decode:
@@ -201,6 +244,8 @@ class _VAECall(Call[torch.Tensor]):
             sides, estimate = slice(-2, None), vae.memory_used_encode
         if tile is not None:
             shape[sides] = [min(side, tile) for side in shape[sides]]
+        if frames is not None:
+            shape[2] = min(shape[2], frames)
         dtype = getattr(vae, "vae_dtype", self._value.dtype)
         try:
             return float(estimate([1, *shape[1:]], dtype))

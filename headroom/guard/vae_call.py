@@ -13,7 +13,7 @@ import torch
 
 from .call import Plan
 from .copies import GuardedMethod, class_method, plain_copy
-from .errors import CANDIDATES, TORCH_OOM, is_out_of_memory
+from .errors import CANDIDATES, TORCH_OOM, NotBegunError, is_out_of_memory
 from .tiles import images_apart, joined_images, overlap_of
 
 MOST_OVERLAP = {"decode_tiled": 16, "encode_tiled": 64}  # of pictures, as ComfyUI's own tiles
@@ -80,26 +80,70 @@ def whole(
             return result
         except _WantsTiles:
             pass
-        raise watched.error or TORCH_OOM("out of memory before the VAE computed: no room for all")
+        raise watched.error or _before_it_computed(work, method.name, part, call)
 
     return joined_images([one(part) for part in images_apart(value, plan.parts)])
 
 
-def in_tiles(
-    vae: Any, plan: Plan, name: str, value: torch.Tensor, *args: Any, **kwargs: Any
-) -> Any:
-    """Return `vae.<name>(value)` for a method that tiles, with the plan's tiles where it has any.
+def _before_it_computed(vae: Any, name: str, part: torch.Tensor, call: Any) -> Exception:
+    """Return an error for a network that was not called: by ComfyUI's choice, or for want of room.
 
-    name: `decode_tiled` or `encode_tiled`, with ComfyUI's keywords tile_x, tile_y, overlap ...
+    Newer ComfyUIs do not begin where an estimate that can be relied on is more than what is free.
     """
-    given = dict(kwargs)
+    if name == "decode" and can_rely_on_estimate(vae):
+        expected = int(vae.memory_used_decode(part.shape, vae.vae_dtype))
+        if expected > vae.patcher.get_free_memory(vae.patcher.load_device):
+            call.seen = max(call.seen, int(part.shape[0]))
+            return NotBegunError(f"ComfyUI did not begin: its estimate requested {expected} bytes")
+    return TORCH_OOM("out of memory before the VAE computed: no room for all")
+
+
+def can_rely_on_estimate(vae: Any) -> bool:
+    """Return whether the network says that what it is expected to take in a decode is measured."""
+    return bool(getattr(vae.first_stage_model, "comfy_decode_estimate_is_reliable", False))
+
+
+def owns_tiling(vae: Any) -> bool:
+    """Return whether the network tiles by itself; how it cuts time is its own matter then."""
+    return bool(getattr(vae, "handles_tiling", False))
+
+
+def takes_tiles(vae: Any, name: str) -> bool:
+    """Return whether a network that tiles by itself takes the size of tiles from outside."""
+    tiled = getattr(type(vae.first_stage_model), name, None)
+    return not owns_tiling(vae) or tiled is None or "tile_x" in inspect.signature(tiled).parameters
+
+
+def in_tiles(
+    vae: Any, plan: Plan, name: str, asked: dict[str, Any], value: torch.Tensor, *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """Return `vae.<name>(value, ...)` for a method that tiles, with the plan's tiles if any.
+
+    name: `decode_tiled` or `encode_tiled`. asked: what it was given beside `value`, by name
+    (tile_x, tile_y, overlap ...), `args` and `kwargs` as they came.
+    """
+    given = dict(asked)
     if plan.tile is not None:
         overlap = overlap_of(plan.tile, MOST_OVERLAP[name], value.ndim != 4)
         given.update(tile_x=plan.tile, tile_y=plan.tile, overlap=overlap)
-        args = ()
     if plan.frames is not None:
         given.update(tile_t=plan.frames, overlap_t=max(1, plan.frames // 4))
-    return class_method(_work_copy(vae, plan), name)(value, *args, **given)
+    work = _work_copy(vae, plan, lambda shape: _tile_shape(vae, name, shape, given))
+    if plan.tile is None:
+        return class_method(work, name)(value, *args, **kwargs)
+    return class_method(work, name)(value, **given)
+
+
+def _tile_shape(vae: Any, name: str, shape: Any, given: dict[str, Any]) -> tuple[int, ...]:
+    """Return the shape of one tile of `shape` (B, C, ..., sides), of latents or of pixels."""
+    found, tile, frames = list(shape), given.get("tile_x"), given.get("tile_t")
+    sides = 1 if len(found) == 3 or getattr(vae, "extra_1d_channel", None) is not None else 2
+    if tile is not None:
+        found[-sides:] = [min(side, tile) for side in found[-sides:]]
+    if frames is not None and name == "decode_tiled" and len(found) == 5 and not owns_tiling(vae):
+        found[2] = min(found[2], frames)
+    return tuple(found)
 
 
 def tiled_keywords(
@@ -117,15 +161,23 @@ def tiled_keywords(
     return {name: item for name, item in named if name in taken}
 
 
-def _work_copy(vae: Any, plan: Plan) -> Any:
-    """Return a copy that keeps the plan's room free of weights when it loads itself."""
+def _work_copy(
+    vae: Any, plan: Plan, part: Callable[[Any], tuple[int, ...]] | None = None
+) -> Any:
+    """Return a copy that keeps the plan's room free of weights when it loads itself.
+
+    part: gives the shape of what is computed at once, for which alone room is made. Not every
+    ComfyUI does so by itself, and unloads models for the whole picture though it makes tiles.
+    """
     work = plain_copy(vae)
     for name in ("memory_used_decode", "memory_used_encode"):
         estimate = getattr(vae, name, None)
-        if estimate is not None and plan.room_bytes:
-            setattr(work, name, _at_least(estimate, plan.room_bytes))
+        if estimate is not None and (plan.room_bytes or part is not None):
+            setattr(work, name, _at_least(estimate, plan.room_bytes, part or tuple))
     return work
 
 
-def _at_least(estimate: Callable[..., Any], room_bytes: int) -> Callable[..., Any]:
-    return lambda *args, **kwargs: max(estimate(*args, **kwargs), room_bytes)
+def _at_least(
+    estimate: Callable[..., Any], room_bytes: int, part: Callable[[Any], tuple[int, ...]]
+) -> Callable[..., Any]:
+    return lambda shape, *args, **kwargs: max(estimate(part(shape), *args, **kwargs), room_bytes)

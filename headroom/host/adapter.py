@@ -1,6 +1,7 @@
 """The way to ComfyUI: asked first whether there is one, so that the package works without it."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
@@ -8,6 +9,9 @@ from typing import Any
 from ..base import device as devices
 from ..base.node_types import NoNodes, Registry
 from .features import lost
+
+# The flags that leave VRAM to others. Where ComfyUI has the first, its own people advise that one.
+LEAVES_VRAM = ("--vram-headroom", "--reserve-vram")
 
 
 def is_in_comfyui() -> bool:
@@ -46,6 +50,15 @@ def unrecorded() -> AbstractContextManager[Any]:
     return nullcontext() if host is None else host.recording_paused()
 
 
+def read_from_disk(patchers: Sequence[Any]) -> bool:
+    """Return whether ComfyUI tells that the weights of all of these come from disk, not RAM."""
+    if current_host() is None or not patchers:
+        return False
+    from .flags import reads_from_disk
+
+    return all(map(reads_from_disk, patchers))
+
+
 def return_cache() -> None:
     """Return cached blocks on every device in use; what is still referenced stays.
 
@@ -67,6 +80,18 @@ def do_not_run() -> list[Any]:
     from comfy_execution.graph_utils import ExecutionBlocker
 
     return [ExecutionBlocker(None)]
+
+
+def has_flag(flag: str) -> bool:
+    """Return whether ComfyUI's command line has a flag such as "--reserve-vram"; outside of it no.
+
+    Nothing else decides whether a flag is advised.
+    """
+    if current_host() is None or lost("files"):
+        return False
+    from .flags import known_flags
+
+    return flag in known_flags()
 
 
 def host_registry() -> Registry:

@@ -20,17 +20,18 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy.model_management": (
             "current_loaded_models", "cleanup_models()", "free_memory(_, _, _)",
             "get_free_memory(_)", "get_torch_device()", "load_models_gpu(_)", "soft_empty_cache()",
-            "?get_all_torch_devices()", "?reset_cast_buffers()",
+            "?get_all_torch_devices()", "?reset_cast_buffers()", "?free_pins(_)",
         ),
         "comfy.model_management.LoadedModel": ("model", "device"),
         "comfy.model_patcher": ("ModelPatcher", "model_loaded_weight_memory"),
         "comfy.model_patcher.ModelPatcher": (
             "model", "load_device", "offload_device", "loaded_size()", "model_size()",
             "_load_list()", "get_nested_additional_models()", "model_patches_models()",
-            "?cached_patcher_init", "?is_dynamic()", "?partially_unload_ram(_)",
+            "?cached_patcher_init", "?fast_disk", "?is_dynamic()", "?partially_unload_ram(_)",
             "?_load_list(default_device=_)",
         ),
-        "?comfy.memory_management": ("aimdo_enabled",),
+        "comfy.cli_args.args": ("?fast_disk", "?disable_fast_disk"),
+        "?comfy.memory_management": ("aimdo_enabled", "?extra_ram_release(_)"),
         "comfy_execution.utils": ("get_executing_context()",),
         "comfy_execution.utils.ExecutionContext": ("prompt_id", "node_id", "list_index"),
         "execution.PromptQueue": ("set_flag(_, _)",),
@@ -116,6 +117,9 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "folder_names_and_paths", "exists_annotated_filepath(_)",
             "get_annotated_filepath(_)", "get_folder_paths(_)", "get_user_directory()",
         ),
+        "execution": ("?CacheSet",),
+        "execution.CacheSet": ("?objects", "?outputs"),
+        "comfy_execution.caching.BasicCache": ("?cache", "?subcaches"),
         "nodes": ("NODE_CLASS_MAPPINGS",),
     },
     "server": {
@@ -140,6 +144,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy_execution.progress": ("get_progress_state()", "reset_progress_state(_, _)"),
         "comfy_execution.progress.ProgressHandler": (
             "name", "start_handler(_, _, _)", "finish_handler(_, _, _)", "reset()",
+            "?update_handler(_, _, _, _, _, _)",
         ),
         "comfy_execution.progress.ProgressRegistry": (
             "handlers", "nodes", "prompt_id", "dynprompt", "register_handler(_)",
@@ -148,12 +153,14 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "nodes": ("NODE_CLASS_MAPPINGS", "NODE_DISPLAY_NAME_MAPPINGS"),
     },
     "rerun": {
-        "comfy.model_management": ("processing_interrupted()",),
+        "comfy.model_management": (
+            "processing_interrupted()", "interrupt_current_processing(_)",
+        ),
         "comfy.cli_args.args": ("?cache_none",),
         "comfy_execution.graph.DynamicPrompt": ("get_original_prompt()",),
         "execution": (
             "CacheSet", "IsChangedCache(_, _, _)", "validate_prompt(_, _, _)",
-            "execute(..., caches=_)",
+            "execute(..., caches=_)", "?execute(..., current_item=_)",
         ),
         "execution.CacheSet": ("outputs",),
         "execution.IsChangedCache": ("get(_)",),

@@ -20,6 +20,8 @@ from ..base.living import living
 from ..base.tensors import bytes_on
 from . import reserve, strays
 from .borrowed import borrowed
+from .spare import release_cached_results as release_cached_results
+from .spare import release_idle_pins as release_idle_pins
 
 # ---------------------------------------------------------------- devices and memory
 

@@ -32,7 +32,8 @@ LOSSES: Mapping[str, Loss] = {  # each after those that it needs
     "server": Loss(said("there are no panel and no routes"), ("nodes",)),
     "record": Loss(said("runs and their peaks are not recorded"), ("server",)),
     "rerun": Loss(said(
-        "a prompt that runs out of memory is not run again, and nothing is advised"),
+        "a prompt that runs out of memory is not run again, the queue is not kept in a file, and "
+        "nothing is advised"),
         ("guard", "files", "record")),
 }
 

@@ -1,10 +1,30 @@
-"""The host adapter to ComfyUI's command line: the flags that it has, and what it was started with.
-"""
+"""The host adapter to ComfyUI's command line: the flags that it has."""
+
+from typing import Any
 
 import comfy.cli_args
+
+from .core import is_dynamic
+
+
+def unset_flags() -> frozenset[str]:
+    """Return the flags without a value that this ComfyUI has and was started without."""
+    return frozenset("--" + name.replace("_", "-")
+                     for name, value in vars(comfy.cli_args.args).items() if value is False)
 
 
 def known_flags() -> frozenset[str]:
     """Return every flag of this ComfyUI, such as "--reserve-vram"."""
     names = vars(comfy.cli_args.args)
     return frozenset("--" + name.replace("_", "-") for name in names)
+
+
+def reads_from_disk(patcher: Any) -> bool:
+    """Return whether ComfyUI reads a model's weights from its file whenever it needs them.
+
+    Dynamic VRAM does so with --fast-disk, and newer hosts for models on a disk that they find fast.
+    """
+    flags = getattr(comfy.cli_args, "args", None)
+    is_wanted = getattr(flags, "fast_disk", False) or getattr(patcher, "fast_disk", False)
+    return bool(is_wanted) and not getattr(flags, "disable_fast_disk", False) and (
+        is_dynamic(patcher))

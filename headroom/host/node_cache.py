@@ -8,7 +8,7 @@ nodes it has is asked as ComfyUI asks itself: by its own keys, which hold each n
 import asyncio
 import logging
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,20 +21,35 @@ from .types import Cached, asked_about
 
 log = logging.getLogger("headroom")
 
-CACHES = "caches"  # what ComfyUI's function for one node calls them
+CACHES, NODE = "caches", "current_item"  # what ComfyUI's function for one node calls them
 
 
 def caches_of(error: BaseException) -> "weakref.ref[Any] | None":
     """Return the caches of the executor that handles `error`; None where they cannot be seen."""
+    found = _executor_names(error)
+    return weakref.ref(found[CACHES]) if found else None
+
+
+def node_of(error: BaseException) -> str | None:
+    """Return the node whose error ComfyUI's executor handles, by its own id; None: not seen.
+
+    Of a node in a loop ComfyUI's history tells the begin of the loop.
+    """
+    found = _executor_names(error).get(NODE)
+    return found if isinstance(found, str) else None
+
+
+def _executor_names(error: BaseException) -> Mapping[str, Any]:
+    """Return the names of ComfyUI's function for one node, which handles `error`."""
     trace = error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
         if CACHES in frame.f_code.co_varnames:
-            found = frame.f_locals.get(CACHES)
-            if isinstance(found, execution.CacheSet):
-                return weakref.ref(found)
+            names = frame.f_locals
+            if isinstance(names.get(CACHES), execution.CacheSet):
+                return names
         trace = trace.tb_next
-    return None
+    return {}
 
 
 def cached_now(
@@ -76,6 +91,17 @@ async def _look(caches: Any, prompt_id: str, prompt: Mapping[str, Any]) -> Cache
 def _is_about_to_go() -> bool:
     """Return whether somebody has asked for the cache to be emptied (POST /free does)."""
     return bool(PromptServer.instance.prompt_queue.get_flags(reset=False).get("free_memory"))
+
+
+def shown_nodes(prompt_id: str, node_ids: Iterable[str]) -> dict[str, str]:
+    """Return the node on the canvas for each of these, which a loop may have made of it.
+
+    Only of the prompt that runs, or of the last one.
+    """
+    registry = get_progress_state()
+    if registry.prompt_id != prompt_id:
+        return {}
+    return {one: registry.dynprompt.get_display_node_id(one) for one in node_ids}
 
 
 def change_marks(prompt_id: str) -> dict[str, Any]:

@@ -58,6 +58,8 @@ class Listener(Protocol):
     @property
     def node_finishes(self) -> NodeCallback: ...
 
+    def node_progresses(self, *_: Any) -> None: ...
+
 
 def _never_fails(method: Callable[..., None]) -> Callable[..., None]:
     """Log what `method` raises: an error of ours must not end the prompt that it watches."""
@@ -89,6 +91,7 @@ class PromptEvents(ProgressHandler):  # type: ignore[misc]
         # ComfyUI calls these for every node, so nothing of ours stands between.
         self.start_handler = listener.node_starts
         self.finish_handler = listener.node_finishes
+        self.update_handler = listener.node_progresses
         self._listener = listener
         self._is_running = is_running
         self._log = _LogEar(error_is_handled, prompt_is_over)

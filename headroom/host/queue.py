@@ -3,18 +3,21 @@
 import asyncio
 import inspect
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import comfy.cli_args
 import comfy.model_management as mm
 import execution
+from comfy_execution.progress import get_progress_state
 from server import PromptServer
 
 from .core import accepts
 from .node_cache import cached_now as cached_now
 from .node_cache import caches_of as caches_of
 from .node_cache import change_marks as change_marks
+from .node_cache import node_of as node_of
+from .node_cache import shown_nodes as shown_nodes
 
 VALIDATE_SECONDS = 120.0
 
@@ -69,6 +72,30 @@ def put_first(
         queue.put((number, prompt_id, prompt, extra, outputs, dict(sensitive)))
 
 
+def queue_items() -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """Return the queue's entries of the prompts that run, and of those that wait."""
+    running, waiting = PromptServer.instance.prompt_queue.get_current_queue_volatile()
+    return list(running), list(waiting)
+
+
+def put_before_all(
+    items: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any], list[str]]]
+) -> None:
+    """Queue prompts before all others, in this order: each an id, a prompt, extra data, outputs."""
+    queue = PromptServer.instance.prompt_queue
+    with queue.mutex:
+        _, queued = queue.get_current_queue_volatile()
+        first = min([0.0, *(item[0] for item in queued)]) - len(items)
+        for place, (prompt_id, prompt, extra_data, outputs) in enumerate(items):
+            queue.put((first + place, prompt_id, prompt, dict(extra_data), outputs, {}))
+
+
+def running_nodes() -> list[str]:
+    """Return the nodes that run now, the one that began last at the end."""
+    nodes = list(get_progress_state().nodes.items())
+    return [str(node_id) for node_id, state in nodes if state["state"].value == "running"]
+
+
 def number_between(after: float, queued: list[float]) -> float:
     """Return a number smaller than all of the queue, and larger than `after` where that goes."""
     first = min(queued, default=after + 1)
@@ -93,6 +120,16 @@ def _outcome(answer: Any) -> list[str]:
         return list(outputs)
     details = f" ({error['details']})" if error.get("details") else ""
     raise QueueError(f"{error['message']}{details}"[:500])
+
+
+def interrupt(prompt_id: str) -> bool:
+    """Interrupt a prompt as ComfyUI's own route does; False where it does not run."""
+    with PromptServer.instance.prompt_queue.mutex:
+        item = running_item()
+        if item is None or str(item[1]) != prompt_id:
+            return False
+        mm.interrupt_current_processing(True)
+        return True
 
 
 def interrupt_is_asked() -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 from server import PromptServer
 
+from .clearing import JOBS, QUEUE, empties_queue
 from .core import accepts
 from .types import Outcome
 
@@ -58,8 +59,21 @@ def hold_free(between: Callable[[], AbstractAsyncContextManager[None]]) -> None:
     _add_middleware(hold)
 
 
+def after_each_post(call: Callable[[], None]) -> None:
+    """Call `call` in a thread after each POST, before it is answered: it may change the queue."""
+
+    async def tell(request: web.Request, handler: Handler) -> Any:
+        try:
+            return await handler(request)
+        finally:
+            if request.method == "POST":
+                await asyncio.get_running_loop().run_in_executor(None, call)
+
+    _add_middleware(tell)
+
+
 def on_queue_cleared(call: Callable[[], None]) -> None:
-    """Call `call` when somebody empties the queue (POST /queue): ComfyUI keeps no trace of that."""
+    """Call `call` when somebody empties the queue: ComfyUI keeps no trace of that."""
 
     async def watch(request: web.Request, handler: Handler) -> Any:
         if request.method == "POST" and await _clears_the_queue(request):
@@ -70,13 +84,14 @@ def on_queue_cleared(call: Callable[[], None]) -> None:
 
 
 async def _clears_the_queue(request: web.Request) -> bool:
-    if request.path.removeprefix("/api") != "/queue":
+    if request.path.removeprefix("/api") not in (QUEUE, JOBS):
         return False
     try:
         body = await request.json()  # aiohttp keeps it for the handler
     except ValueError:
         return False
-    return isinstance(body, dict) and bool(body.get("clear"))
+    _, queued = PromptServer.instance.prompt_queue.get_current_queue_volatile()
+    return empties_queue(request.path, body, [str(item[1]) for item in queued])
 
 
 def before_prompt_is_validated(change: Callable[[Any, dict[str, Any]], Any]) -> None:
@@ -195,9 +210,11 @@ def _status(entry: dict[str, Any]) -> dict[str, Any]:
 def _outcome(status: dict[str, Any]) -> Outcome:
     messages = {name: message for name, message in status.get("messages") or []}
     cached = tuple(str(node) for node in messages.get("execution_cached", {}).get("nodes", []))
-    for name, word in (("execution_interrupted", "interrupted"), ("execution_error", "error")):
-        if name in messages:
-            return Outcome(word, str(messages[name].get("node_id")), cached)  # type: ignore[arg-type]
+    if told := messages.get("execution_interrupted"):
+        return Outcome("interrupted", str(told.get("node_id")), cached)
+    if told := messages.get("execution_error"):
+        raised = str(told.get("exception_type")), str(told.get("exception_message"))
+        return Outcome("error", str(told.get("node_id")), cached, raised)
     return Outcome("success" if status.get("status_str") == "success" else "error", None, cached)
 
 

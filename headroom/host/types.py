@@ -27,11 +27,15 @@ class NodeLabel(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How ComfyUI says a prompt ended, which node raised, and what came from the cache."""
+    """How ComfyUI says a prompt ended, which node raised, and what came from the cache.
+
+    `error`: the class and the text of what the node raised.
+    """
 
     status: RunStatus
     failed_node_id: str | None = None
     cached_node_ids: tuple[str, ...] = ()
+    error: tuple[str, str] | None = None
 
 
 class Cached(NamedTuple):

@@ -117,6 +117,11 @@ def note_action(action: str, freed_mib: float | None, text: str) -> None:
     _tell(Action(prompt_id, node_id, action, freed_mib, text))
 
 
+def note(entry: Action) -> None:
+    """Tell the listeners of an action that no running node did."""
+    _tell(entry)
+
+
 def note_embeddings(read: int, encoded: int) -> None:
     """Tell the listeners where the embeddings of the running node came from."""
     prompt_id, node_id = executing_node()

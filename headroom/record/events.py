@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -84,7 +85,7 @@ def _ends(run: Run, _node_id: str, reading: Reading, _at: float) -> None:
 def _known(told: Outcome, graph: GraphView | None) -> Outcome:
     """Leave out what is not in the prompt of what came from the cache."""
     cached = [node for node in told.cached_node_ids if graph is not None and graph.has(node)]
-    return Outcome(told.status, told.failed_node_id, tuple(cached))
+    return replace(told, cached_node_ids=tuple(cached))
 
 
 def _guess(run: Run) -> Outcome:

@@ -70,13 +70,14 @@ class NodeTable:
         self._ran: dict[str, NodeRecord] = {}  # since memory was read at that time
         self.records: dict[str, NodeRecord] = {}
         self.left_out = 0
+        self.left_out_of: dict[str, tuple[str, int]] = {}  # titles and runs, by node on the canvas
 
     def started(self, node_id: str, reading: Reading) -> None:
         """ComfyUI takes the node up, for the first time or again."""
         record = self._record(node_id)
         self._others_end(node_id, record, reading)
         if record is None:
-            self.left_out += 1
+            self._leave_out(node_id)
             return
         if record.opened is not None:
             # Taken up again without an end: it had only asked for lazy inputs until then.
@@ -130,9 +131,12 @@ class NodeTable:
         ComfyUI tells which node raised, and which had outputs in the cache: it does not even look
         at those whose outputs nobody needs any more. No node can be added afterwards.
         """
+        # For a node in a loop ComfyUI names the begin of the loop, which only waited.
+        inside = any(record.status == "failed" for record in self.records.values())
         for node_id, record in self.records.items():
             if record.status in ("running", "waiting"):
-                record.status = "failed" if node_id == failed_node_id else "stopped"
+                is_named = node_id == failed_node_id and not inside
+                record.status = "failed" if is_named else "stopped"
             if interrupted and record.status == "failed":
                 record.status = "stopped"
         for node_id in cached_node_ids:
@@ -152,6 +156,14 @@ class NodeTable:
                 self._close(other_id, reading)
             elif other.interrupted_by is None:
                 other.interrupted_by = reading
+
+    def _leave_out(self, node_id: str) -> None:
+        self.left_out += 1
+        if self._describe is not None:
+            info = self._describe(node_id)
+            if info.display_node_id in self.left_out_of or len(self.left_out_of) < self._limit:
+                title, count = self.left_out_of.get(info.display_node_id, (info.title, 0))
+                self.left_out_of[info.display_node_id] = title, count + 1
 
     def _close(self, node_id: str, reading: Reading) -> None:
         self._open.pop(node_id).close(reading)

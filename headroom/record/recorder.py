@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..base.said import said
-from ..host.types import NodeCallback, Outcome
+from ..host.types import NodeCallback, NodeLabel, Outcome
 from ..measure.journal import EmbeddingReads, Entry, OomAttempt, listen
 from .events import Enter, Events
 from .memory import Reading
@@ -35,8 +35,9 @@ class Recorder:
 
     `outcome_of` tells how ComfyUI says a prompt ended, None while it does not know yet. `announce`
     sends what became of an out-of-memory error to the browsers. `before_prompt` may keep a prompt
-    waiting. `prompt_is_over(id)` is called in a thread of ours once a record is closed, and
-    `run_is_over(run)` once all that happened is entered into it; that one must be quick.
+    waiting, `before_node(prompt, node)` a node. `prompt_is_over(id)` is called in a thread of ours
+    once a record is closed, and `run_is_over(run)` once all that happened is entered into it; that
+    one must be quick.
     """
 
     def __init__(
@@ -47,12 +48,14 @@ class Recorder:
         before_prompt: Callable[[], None] = lambda: None,
         prompt_is_over: Callable[[str], None] = lambda _: None,
         run_is_over: Callable[[Run], None] = lambda _: None,
+        before_node: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
         self._probe = probe
         self._outcome_of = outcome_of
         self._announce = announce
         self._before_prompt = before_prompt
         self._prompt_is_over = prompt_is_over
+        self._before_node = before_node
         self._lock = threading.RLock()
         self._runs: dict[str, Run] = {}  # the newest ones, oldest first
         self._events = Events(run_is_over)
@@ -63,6 +66,7 @@ class Recorder:
         self._left: Reading | None = None
         self._began: Beginning | None = None
         self._asked_outcome = 0.0
+        self._progressed_at = 0.0
         self._ticker = Ticker(self._look)
         self._closed: list[str] = []  # the prompts whose end is to be told
 
@@ -87,6 +91,7 @@ class Recorder:
             devices, began, started_at = self._began or self._begin()
             self._began = None
             self._asked_outcome = began.at
+            self._progressed_at = time.perf_counter()
             self._graph = graph
             self._run = Run(prompt_id, devices, began, started_at, NodeTable(graph.describe))
             self._keep(self._run)
@@ -109,11 +114,21 @@ class Recorder:
         """Return what the executor calls when something has happened to a node."""
         at_node, append, reading = self._probe.at_node, self._events.append, self._events.reading
 
+        before_node = self._before_node if begins else None
+
         def told(node_id: str, _state: Any, prompt_id: str) -> None:
+            if before_node is not None:
+                before_node(prompt_id, node_id)
             with reading:
-                append((enter, node_id, prompt_id, at_node(begins)))
+                when = at_node(begins)
+                append((enter, node_id, prompt_id, when))
+            self._progressed_at = when[0]
 
         return told
+
+    def node_progresses(self, *_: Any) -> None:
+        """A step of a node has moved its progress bar."""
+        self._progressed_at = time.perf_counter()
 
     def prompt_leaves(self) -> None:
         """The prompt has left the executor, however it ended."""
@@ -152,6 +167,21 @@ class Recorder:
             self.catch_up()
             run = self._runs.get(prompt_id)
             return None if run is None else read(run)
+
+    def without_progress(self) -> tuple[float, NodeLabel | None] | None:
+        """Return for how many seconds the running prompt has not come on, and in which node.
+
+        None while no prompt runs.
+        """
+        with self._lock:
+            run = self._run
+            if run is None or self._left is not None:
+                return None
+            self._events.enter()
+            seconds = time.perf_counter() - self._progressed_at
+            opened = [(record.opened.at, record.info) for record in run.nodes.records.values()
+                      if record.opened is not None]
+            return seconds, max(opened, key=lambda pair: pair[0])[1] if opened else None
 
     def newest_ids(self) -> list[str]:
         """Return the prompts of all records, newest first."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..base.error_table import MAX_TEXT
 from ..host.types import Outcome, RunStatus
 from ..measure.journal import Entry, OomAttempt
 from .memory import Peaks, Reading, between, larger, now, reached
@@ -62,6 +63,14 @@ def _most(one: int | None, other: int | None) -> int | None:
     return max((amount for amount in (one, other) if amount is not None), default=None)
 
 
+class NodeError(NamedTuple):
+    """What a node raised: the name of its class and its text."""
+
+    node_id: str | None
+    kind: str
+    text: str
+
+
 @dataclass
 class Run:
     """The record of one prompt. Not thread-safe: the recorder guards it.
@@ -80,6 +89,8 @@ class Run:
     peaks: Peaks = ()
     peak_rss_bytes: int | None = None
     entries: list[tuple[float, Entry]] = field(default_factory=list)
+    error: NodeError | None = None
+    foreign: list[dict[str, object]] = field(default_factory=list)  # what packs held after it
 
     def __post_init__(self) -> None:
         self._last = self.began
@@ -145,6 +156,9 @@ class Run:
     def settle(self, outcome: Outcome) -> None:
         """ComfyUI has told how the prompt ended."""
         self.status = outcome.status
+        if outcome.error is not None:
+            kind, text = outcome.error
+            self.error = NodeError(outcome.failed_node_id, kind, text[:MAX_TEXT])
         interrupted = outcome.status == "interrupted"
         self.nodes.settle(outcome.failed_node_id, outcome.cached_node_ids, interrupted)
 

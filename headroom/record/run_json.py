@@ -8,11 +8,14 @@ reached; `peak_vram_at_most_mib` is what it cannot have exceeded, null where nob
 from typing import Any, NamedTuple
 
 from ..base.device import in_mib
+from ..base.error_table import row_of
 from ..base.said import said_json
+from ..host.adapter import has_flag
 from ..measure.journal import Action, GaveUp, OomAttempt
 from .memory import Peak, Reading
 from .nodes import NodeRecord
-from .run import Run
+from .run import NodeError, Run
+from .turns import Growth, growths
 
 Json = dict[str, Any]
 
@@ -34,6 +37,9 @@ def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
         "devices": [{"device": each.device, **_card_json(each)} for each in cards],
         "nodes": _nodes_json(run, main, now),
         "nodes_left_out": run.nodes.left_out,
+        "left_out": [{"display_node_id": node_id, "title": title, "count": count}
+                     for node_id, (title, count) in run.nodes.left_out_of.items()],
+        "grows": [_growth_json(growth) for growth in growths(run.nodes.records.values(), main)],
         "oom": [attempt_json(run, entry) for _, entry in run.entries
                 if isinstance(entry, OomAttempt)],
         "gave_up": [{"node_id": entry.node_id, "text": entry.text, "said": said_json(entry.text),
@@ -41,6 +47,8 @@ def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
                     for at, entry in run.entries if isinstance(entry, GaveUp)],
         "actions": [_action_json(at - run.began.at, entry) for at, entry in run.entries
                     if isinstance(entry, Action)],
+        "foreign": run.foreign,
+        "error": None if run.error is None else error_json(run, run.error),
     }
     if with_samples:
         data["samples"] = _samples_json(run, main)
@@ -72,6 +80,32 @@ def attempt_json(run: Run, entry: OomAttempt) -> Json:
         "recovered": entry.recovered,
         "at_seconds": _seconds(entry.at - run.began.at),
     }
+
+
+def error_json(run: Run, error: NodeError) -> Json:
+    """Return what a node raised, and what it means where the table of errors knows that."""
+    record = run.nodes.records.get(error.node_id or "")
+    row = row_of(error.kind, error.text)
+    first_line = (error.text.strip().splitlines() or [""])[0]
+    return {
+        "node_id": error.node_id,
+        "class_type": record.info.class_type if record is not None else None,
+        "error": f"{error.kind.rpartition('.')[2]}: {first_line}"[:300],
+        "means": None if row is None else {
+            "id": row.id, "family": row.family, "retry": row.retry,
+            "what": _told(row.meaning()), "why": _told(row.reason()),
+            "do": [_told(phrase) for phrase in row.advice(has_flag)],
+        },
+    }
+
+
+def _told(phrase: str) -> Json:
+    return {"text": phrase, "said": said_json(phrase)}
+
+
+def _growth_json(growth: Growth) -> Json:
+    return {"what": growth.what, "mib_a_turn": in_mib(growth.bytes_a_turn), "turns": growth.turns,
+            "display_node_id": growth.node.display_node_id, "title": growth.node.title}
 
 
 def _nodes_json(run: Run, main: int, now: float) -> list[Json]:

@@ -11,6 +11,7 @@ from ..measure.journal import executing_node
 from .recorder import current_recorder
 
 MAX_LINES = 200
+MOST_LEFT_OUT = 5  # nodes that are named
 AT_LEAST = "≥ "
 _OUTCOMES = {None: "being tried again", True: "recovered", False: "not enough yet"}
 NOT_RECORDED = (
@@ -37,7 +38,7 @@ def record_json(run: dict[str, Any] | None) -> str:
 
 def run_text(run: dict[str, Any]) -> str:
     """Return a run's record (as `run_json` gives it) as text: totals, then one line a node."""
-    return "\n".join([*_totals(run), "", *_table(run), *_events(run)])
+    return "\n".join([*_totals(run), *_loops(run), "", *_table(run), *_events(run)])
 
 
 def _totals(run: dict[str, Any]) -> list[str]:
@@ -45,6 +46,16 @@ def _totals(run: dict[str, Any]) -> list[str]:
     totals = [_time_line(run)]
     totals += [_peak_line(device, f" on {device['device']}" * (len(used) > 1)) for device in used]
     return [*totals, f"- peak RAM of this process {_mib_text(run['peak_rss_mib'])} MiB"]
+
+
+def _loops(run: dict[str, Any]) -> list[str]:
+    """Return what grows with the turns of loops, and which nodes ran too often to be recorded."""
+    told = [f"- {one['what']} grows by {one['mib_a_turn']:,.1f} MiB with each turn of a loop "
+            f"({one['turns']} turns), most in {one['title']} (#{one['display_node_id']})"
+            for one in run.get("grows", [])]
+    left = sorted(run.get("left_out", []), key=lambda one: -one["count"])[:MOST_LEFT_OUT]
+    return told + [f"- {one['count']} runs of {one['title']} (#{one['display_node_id']}) are not "
+                   "in the record" for one in left]
 
 
 def _time_line(run: dict[str, Any]) -> str:

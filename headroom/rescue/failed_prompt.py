@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..base.device import in_mib
+from ..base.error_table import Row, Where, row_of
 from ..base.graph import Graph, title_given
 from ..base.said import Said
-from ..guard.errors import Where, requested_bytes, where_of, where_of_text
+from ..guard.errors import requested_bytes, where_of, where_of_text
 from ..models.loaded import LoadedModel
 
 
@@ -29,6 +30,7 @@ class Heard(NamedTuple):
     text: str
     held: tuple[ModelOnDevice, ...]
     told_as: tuple[str, str] | None = None  # type and text of the error that a node made of it
+    shown: str | None = None  # the node on the canvas, where a loop has made `node_id` of it
 
     @classmethod
     def of(
@@ -68,11 +70,13 @@ class FailedPrompt:
     class_type: str
     where: Where
     error: str  # its first line, with its type
+    row: Row | None  # what is known of such errors
     asked_bytes: int | None
     held: tuple[ModelOnDevice, ...]
     finished: frozenset[str]
     wrong: frozenset[str] = frozenset()  # ran, but without a part of what they were to use
     marks: Mapping[str, Any] = field(default_factory=dict)  # each node's own mark of change
+    looped: frozenset[str] = frozenset()  # finished in some turns of a loop, under other ids
 
     @property
     def title(self) -> str:
@@ -96,13 +100,13 @@ class FailedPrompt:
 
 def failure_of(
     entry: Mapping[str, Any], heard: Heard | None, marks: Mapping[str, Any] | None = None,
-    left_out: Collection[str] = (),
+    left_out: Collection[str] = (), shown: Mapping[str, str] | None = None,
 ) -> FailedPrompt | None:
     """Return how a prompt of ComfyUI's history ran out of memory; None where it did not.
 
     `heard` is what was seen of its error; without it the type and the text in the history tell.
     `left_out` names the nodes in which ComfyUI went on without something before that: their results
-    are wrong, and so is what stands on them.
+    are wrong, and so is what stands on them. `shown`: by nodes that ran, those on the canvas.
     """
     messages = {name: data for name, data in (entry.get("status") or {}).get("messages") or []}
     error = messages.get("execution_error")
@@ -111,19 +115,39 @@ def failure_of(
     number, prompt_id, prompt, extra_data, outputs = entry["prompt"][:5]
     cached = frozenset(map(str, messages.get("execution_cached", {}).get("nodes") or []))
     wrong = tainted(Graph(prompt), [_own_node(prompt, node_id) for node_id in left_out], cached)
-    found = _raised(error, heard)
+    found = _raised(error, heard, prompt)
     if found is None:
         return None
-    ran = frozenset(map(str, error.get("executed") or []))
+    ran = executed(entry)
+    finished = (cached | ran) - wrong - {found["node_id"]}
+    looped = frozenset((shown or {}).get(one, one) for one in ran) & frozenset(prompt)
     return FailedPrompt(
         prompt_id=str(prompt_id), number=number, prompt=prompt, extra_data=extra_data,
-        outputs=tuple(outputs), finished=(cached | ran) - wrong, wrong=wrong, marks=marks or {},
-        **found,
+        outputs=tuple(outputs), finished=finished, wrong=wrong, marks=marks or {},
+        looped=looped - ran, **found,
     )
 
 
-def _raised(error: Mapping[str, Any], heard: Heard | None) -> dict[str, Any] | None:
-    """Return the facts of a node's error; None where it was not memory."""
+def row_of_entry(entry: Mapping[str, Any]) -> Row | None:
+    """Return what is known of the error in which a prompt of ComfyUI's history ended."""
+    messages = {name: data for name, data in (entry.get("status") or {}).get("messages") or []}
+    error = messages.get("execution_error") or {}
+    return row_of(str(error.get("exception_type")), str(error.get("exception_message")))
+
+
+def executed(entry: Mapping[str, Any]) -> frozenset[str]:
+    """Return the nodes that had run when a prompt failed, with those that others made."""
+    messages = dict((entry.get("status") or {}).get("messages") or [])
+    return frozenset(map(str, (messages.get("execution_error") or {}).get("executed") or []))
+
+
+def _raised(
+    error: Mapping[str, Any], heard: Heard | None, prompt: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Return the facts of a node's error; None where it was not memory.
+
+    ComfyUI names the begin of a loop for a node in it: that node is the one that failed.
+    """
     kind, text = str(error.get("exception_type")), str(error.get("exception_message"))
     node_id = str(error.get("node_id"))
     if heard is not None and not heard.is_cause_of(node_id, kind, text):
@@ -133,9 +157,14 @@ def _raised(error: Mapping[str, Any], heard: Heard | None) -> dict[str, Any] | N
         return None
     if heard is not None:
         kind, text = heard.kind, heard.text
+    class_type = str(error.get("node_type"))
+    if heard is not None and heard.shown in prompt:
+        node_id = str(heard.shown)
+        class_type = str(prompt[node_id]["class_type"])
     return {
-        "node_id": node_id, "class_type": str(error.get("node_type")), "where": where,
-        "error": _first_line(kind, text), "asked_bytes": requested_bytes(text),
+        "node_id": node_id, "class_type": class_type, "where": where,
+        "error": _first_line(kind, text), "row": row_of(kind, text),
+        "asked_bytes": requested_bytes(text),
         "held": () if heard is None else heard.held,
     }
 

@@ -1,7 +1,7 @@
 """How a prompt is to run again: with which guards, for which outputs, and what of it runs."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ..base.graph import Graph, Prompt
@@ -29,9 +29,11 @@ class Host(Protocol):
 
     def interrupt_is_asked(self) -> bool: ...
     def keeps_no_results(self) -> bool: ...
+    def node_of(self, error: BaseException) -> str | None: ...
     def caches_of(self, error: BaseException) -> Any: ...
     def cached_now(self, caches: Any, prompt_id: str, prompt: Prompt) -> Cached | None: ...
     def change_marks(self, prompt_id: str) -> Mapping[str, Any]: ...
+    def shown_nodes(self, prompt_id: str, node_ids: Iterable[str]) -> Mapping[str, str]: ...
     def send_event(self, event: str, data: dict[str, Any], client_id: str | None) -> None: ...
 
 
@@ -46,6 +48,9 @@ def plan_of(failure: FailedPrompt, caches: Any, host: Host, registry: Registry) 
     graph = Graph(copy.deepcopy(failure.prompt), registry)  # ComfyUI writes into what it runs
     seen = host.cached_now(caches, failure.prompt_id, graph.nodes)
     cached = probably_cached(failure, graph) if seen is None else seen.nodes - failure.wrong
+    # A guard before the failed node changes the key of what stands on it: of the first turns of a
+    # loop too, whose nodes had finished.
+    cached = cached - graph.below(failure.node_id)
     if host.keeps_no_results():
         cached = frozenset()
     found = guarded(graph, unfinished(graph, failure.node_id, cached) if cached else None)

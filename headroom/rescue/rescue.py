@@ -15,7 +15,7 @@ from ..guard.errors import out_of_memory_behind
 from ..measure.journal import Entry, OomAttempt, executing_node
 from ..models.loaded import LoadedModel
 from . import words
-from .failed_prompt import FailedPrompt, Heard, failure_of
+from .failed_prompt import FailedPrompt, Heard, executed, failure_of, row_of_entry
 from .kept import Book, Kept, Running
 from .plan import Host, Plan, plan_of
 from .settings import own_part, rescue_of
@@ -71,6 +71,9 @@ class Rescue:
         running.caches = self._host.caches_of(error) or running.caches
         if running.heard is None or running.heard.text != str(cause):
             running.heard = Heard.of(cause, executing_node()[1], self._models())
+        if (node_id := self._host.node_of(error)) is not None:
+            shown = self._host.shown_nodes(running.prompt_id, [node_id]).get(node_id)
+            running.heard = running.heard._replace(shown=shown)
         if error is not cause:
             running.heard = running.heard._replace(told_as=(type(error).__name__, str(error)))
 
@@ -112,7 +115,8 @@ class Rescue:
         if entry is None:
             return  # somebody cleared the history
         marks = self._host.change_marks(running.prompt_id)
-        failure = failure_of(entry, running.heard, marks, running.left_out)
+        shown = self._host.shown_nodes(running.prompt_id, executed(entry))
+        failure = failure_of(entry, running.heard, marks, running.left_out, shown)
         if failure is not None:
             self._decide(failure, running)
 
@@ -219,7 +223,8 @@ class Rescue:
             return self._book.keep(Kept(failure, words.what_failed(failure)))
         if entry is None and not self._host.is_known(prompt_id):
             raise NotKnown(words.is_unknown(prompt_id))
-        raise Refused(words.ended_otherwise(prompt_id))
+        row = None if entry is None else row_of_entry(entry)
+        raise Refused(words.ended_otherwise(prompt_id, row))
 
     # ---------------------------------------------------- telling
 

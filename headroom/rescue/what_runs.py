@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base.graph import Graph
+from ..base.loops import keeps_iterations
 from .failed_prompt import FailedPrompt
 
 SEEDS = ("seed", "noise_seed")
@@ -52,7 +53,8 @@ def what_runs(
     """
     runs = _needed(graph, outputs, cached)
     again = [node_id for node_id, _ in failure.prompt.items()
-             if node_id in runs and node_id in failure.finished]
+             if node_id in runs and (node_id in failure.finished or (
+                 node_id in failure.looped and not _turns_are_kept(failure, graph, node_id)))]
     differing = [node_id for node_id in again if _may_differ(failure, node_id, marks)]
     is_everything = bool(again) and not cached
     return WhatRuns(tuple(again), tuple(differing), is_everything, marks is not None)
@@ -68,6 +70,13 @@ def _needed(graph: Graph, outputs: Sequence[str], cached: Collection[str]) -> se
             found.add(node_id)
             pending += [wire.giver for wire in graph.wires(node_id)]
     return found
+
+
+def _turns_are_kept(failure: FailedPrompt, graph: Graph, node_id: str) -> bool:
+    """Whether a loop keeps what a node did in it: nothing above it may have been changed."""
+    return keeps_iterations(graph, node_id) and all(
+        one in failure.prompt and failure.prompt[one]["inputs"] == graph.nodes[one]["inputs"]
+        for one in graph.above(node_id))
 
 
 def _may_differ(failure: FailedPrompt, node_id: str, marks: Mapping[str, Any] | None) -> bool:

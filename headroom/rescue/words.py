@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 from ..base.device import MIB
+from ..base.error_table import Row
 from ..base.graph import Wire, title_given
 from ..base.said import Said, joined, said
+from ..host.adapter import has_flag
 from .failed_prompt import FailedPrompt, ModelOnDevice
 from .what_runs import WhatRuns
 
@@ -73,7 +75,14 @@ def _named(failure: FailedPrompt, node_id: str) -> Said:
 def cannot_run_again(failure: FailedPrompt, why: str) -> str:
     """Return that there is no rerun, and why."""
     cannot = said("It cannot run again: {why}", why=why)
-    return joined(" ", [what_failed(failure), cannot])
+    return joined(" ", [what_failed(failure), cannot, *_what_helps(failure.row)])
+
+
+def _what_helps(row: Row | None, is_guarded: bool = False) -> list[Said]:
+    if row is None:
+        return []
+    do = joined("; ", row.advice(has_flag, is_guarded))
+    return [said("What helps: {do}.", do=do)]
 
 
 def refused_by_host(why: str) -> Said:
@@ -100,18 +109,22 @@ def is_unknown(prompt_id: str) -> Said:
                 prompt_id=prompt_id)
 
 
-def ended_otherwise(prompt_id: str) -> Said:
-    """Return that a prompt has not failed, or not for want of memory."""
-    return said("Prompt {prompt_id} did not end in an out-of-memory error.",
-                prompt_id=prompt_id)
+def ended_otherwise(prompt_id: str, row: Row | None = None) -> Said:
+    """Return that a prompt has not failed, or not for want of memory; `row`: what is known of it.
+    """
+    if row is None:
+        return said("Prompt {prompt_id} did not end in an out-of-memory error.",
+                    prompt_id=prompt_id)
+    return said("A rerun would not help: {what} {why}", what=row.meaning(), why=row.reason())
 
 
-def failed_twice(second: FailedPrompt, first: FailedPrompt) -> Said:
+def failed_twice(second: FailedPrompt, first: FailedPrompt) -> str:
     """Return the error of a rerun, which names the one of the first too."""
-    return said(
+    twice = said(
         "The rerun of prompt {prompt_id} ran out of memory as well: {now} In the first run, "
         "{before}",
         prompt_id=first.prompt_id, now=what_failed(second), before=what_failed(first))
+    return joined(" ", [twice, *_what_helps(second.row, is_guarded=True)])
 
 
 def was_rerun(first: FailedPrompt) -> Said:

@@ -28,6 +28,9 @@ const TITLES = {
   expandable_segments: phrase("Expandable segments"),
   gc_threshold: phrase("Allocator threshold"),
   reserve: phrase("Reserve"),
+  error: phrase("The error"),
+  ram_disk: phrase("Weights from disk"),
+  ram_cache: phrase("No results in RAM"),
 };
 
 export const titleOf = (item, t) => t(TITLES[item.kind] ?? item.kind);
@@ -76,12 +79,14 @@ export function adviceView(run, advice, options) {
  */
 function card(item, run, { t, actions }) {
   const node = run.nodes.find(({ node_id: id }) => String(id) === String(item.node_ids?.[0]));
+  const isKnown = item.saves_mib[1] > 0; // what it saves of the GPU's peak
+  const saves = isKnown ? h("span", {}, t("Saves {range}", { range: rangeText(item.saves_mib, t) })) : null;
   return h(
     "div.headroom-card.headroom-advice",
     { "data-advice": item.id, role: "listitem" },
-    h("div.headroom-line", {}, h("strong", {}, titleOf(item, t)), h("span", {}, t("Saves {range}", { range: rangeText(item.saves_mib, t) }))),
+    h("div.headroom-line", {}, h("strong", {}, titleOf(item, t)), saves),
     h("p", {}, t.said(item.said, item.text)),
-    h("p.headroom-quiet", {}, priceText(item, t)),
+    isKnown ? h("p.headroom-quiet", {}, priceText(item, t)) : null,
     h(
       "div.headroom-buttons",
       {},

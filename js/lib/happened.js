@@ -2,9 +2,27 @@
 import { h } from "./dom.js";
 import { isNothing, mib } from "./format.js";
 
+const MOST_LEFT_OUT = 5; // nodes that are named
+
 /** Lines as a list; null for none. */
 export function happened(lines, label) {
   return lines.length ? h("ul.headroom-happened", { "aria-label": label }, lines) : null;
+}
+
+/**
+ * What grew with each turn of a loop, and what ran too often to be recorded.
+ * @param {Run} run
+ * @param {Say} t
+ */
+export function loopTexts(run, t) {
+  const grows = (run.grows ?? []).map(({ what, mib_a_turn: grown, turns, title }) => {
+    const values = { grown: mib(grown), turns, title };
+    return what === "RAM"
+      ? t("RAM grows by {grown} with each turn of a loop ({turns} turns), most in {title}", values)
+      : t("VRAM grows by {grown} with each turn of a loop ({turns} turns), most in {title}", values);
+  });
+  const left = [...(run.left_out ?? [])].sort((one, other) => other.count - one.count).slice(0, MOST_LEFT_OUT);
+  return [...grows, ...left.map(({ title, count }) => t("{title}: {count} runs are not in the record", { title, count }))];
 }
 
 /**
@@ -45,6 +63,12 @@ export function oomLine(entry, node, t) {
 export function gaveUpLine(entry, node, t) {
   const text = t.said(entry.said, entry.text);
   return h("li.headroom-oom.headroom-gave-up", {}, t("{node} gave up: {text}", { node, text }));
+}
+
+/** The message for an error that no rerun can help: what it means, and what helps. */
+export function errorMessage({ means }, t) {
+  const what = [means.what, ...means.do].map(({ said, text }) => t.said(said, text));
+  return { severity: "info", summary: t("What this error means, and what helps"), detail: what.join("\n• ") };
 }
 
 /**

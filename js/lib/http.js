@@ -61,6 +61,8 @@ export function createHttp(fetchApi) {
     reserve: (amount) => post("/headroom/reserve", { mib: amount }),
     resetPeaks: () => post("/headroom/peaks", {}),
     bugReport: () => answer("/headroom/bug-report"),
+    leftQueue: () => answer("/headroom/queue"),
+    decideQueue: (action) => post("/headroom/queue", { action }),
     offload: (model) => post("/headroom/offload", { model }),
   };
 }

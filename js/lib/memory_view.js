@@ -158,6 +158,20 @@ export function modelList(memory, off, t, onOffload) {
     .map((model) => modelRow(model, off, t, onOffload));
 }
 
+/**
+ * What other packs hold that ComfyUI does not manage.
+ * @param {Memory} memory
+ * @param {Say} t
+ */
+export function foreignLines(memory, t) {
+  return (memory.foreign ?? []).map(({ pack, classes, mib: held }) => {
+    const values = { held: mib(held), pack, classes: classes.join(t(", ")) };
+    const text = pack ? t("{held} held by {pack} ({classes}): not managed by ComfyUI", values)
+      : t("{held} of {classes}: not managed by ComfyUI", values);
+    return h("p.headroom-quiet", { "data-foreign": pack ?? "" }, text);
+  });
+}
+
 /** What a model is called: its file where that is known. */
 export const nameOf = (model) => model.file ?? model.class;
 

@@ -1,6 +1,6 @@
 // The panel as it is drawn: its parts from top to bottom, and which of them have to be drawn again.
 import { h, redraw } from "./dom.js";
-import { heldPeaks, memoryCards, modelList, reserveControl } from "./memory_view.js";
+import { foreignLines, heldPeaks, memoryCards, modelList, reserveControl } from "./memory_view.js";
 import { nodeTable } from "./node_table.js";
 import { runActions, runDetails, runPicker } from "./run_view.js";
 import { reportText } from "./say.js";
@@ -70,12 +70,16 @@ export function createView(container, { state, words, sorting, actions }) {
   /** @param {Memory} memory */
   function drawMemory(memory) {
     const reason = off();
-    show("lost", [memory.lost], () => (memory.lost ?? []).map((one) => (
-      h("p.headroom-quiet", {}, t.said(one.said, one.text)))));
+    show("lost", [memory.lost, memory.stuck], () => [
+      ...(memory.stuck ? [h("p.headroom-oom", { "data-stuck": "", role: "status" }, t.said(memory.stuck.said, memory.stuck.text))] : []),
+      ...(memory.lost ?? []).map((one) => h("p.headroom-quiet", {}, t.said(one.said, one.text))),
+    ]);
     show("memory", [memory.devices, memory.ram, memory.peaks], () => memoryCards(memory, t));
     show("held", [memory.peaks?.since], () => heldPeaks(memory, t, actions.resetPeaks));
     show("reserve", [memory.reserve_mib], () => reserveControl(memory, t, actions.reserve));
-    show("models", [memory.models, reason], () => modelList(memory, reason, t, actions.offload));
+    show("models", [memory.models, memory.foreign, reason], () => [
+      ...modelList(memory, reason, t, actions.offload), ...foreignLines(memory, t),
+    ]);
     if (state.run) drawRun(state.run, Math.max(NARROWEST, parts.run.clientWidth));
     else drawNoRun();
   }

@@ -2,7 +2,7 @@
 import { adviceView, rangeText } from "./advice.js";
 import { timeline } from "./chart.js";
 import { h } from "./dom.js";
-import { actionText, gaveUpLine, happened, oomLine } from "./happened.js";
+import { actionText, gaveUpLine, happened, loopTexts, oomLine } from "./happened.js";
 import { rescueEntry } from "./rescue.js";
 import { clock, mib, seconds, signedMib } from "./format.js";
 import { NARROW } from "./node_table.js";
@@ -101,6 +101,8 @@ export function runDetails(run, advice, { t, width, actions }) {
     timeline(run, width, t, actions.pickNode),
     rescueEntry(run, t, actions.rescue),
     happened([...oom, ...gaveUp], t("Out of memory")),
+    happened((run.slower ?? []).map((one) => h("li.headroom-action", {}, t.said(one.said, one.text))), t("Slower than before")),
+    happened(loopTexts(run, t).map((text) => h("li", {}, text)), t("Loops")),
     adviceView(run, advice, { t, actions }),
   ].filter((part) => part !== null);
 }

@@ -1,5 +1,6 @@
 // The settings of the pack, as data: ids are frozen, texts are translated in locales/.
 
+import { keepQueueSetting } from "./left_queue.js";
 import { rescueSettings } from "./rescue.js";
 
 export const SHOW_BADGES = "Headroom.Badges.Show";
@@ -45,6 +46,24 @@ export function settings(onBadges) {
       tooltip: "Counts from your next prompt on. HEADROOM_IDLE_MINUTES in the server's environment wins.",
       type: "number",
       attrs: { min: 0, max: 10080, step: 1 },
+      defaultValue: 0,
+    },
+    keepQueueSetting,
+    {
+      id: "Headroom.Server.KeepRamFree",
+      category: ["Headroom", "Server", "KeepRamFree"],
+      name: "Make room in RAM before it runs out",
+      tooltip: "Below 2 % of RAM, or 1 GiB. Acts when ComfyUI starts. HEADROOM_RAM_FREE_MIB in the server's environment wins.",
+      type: "boolean",
+      defaultValue: true,
+    },
+    {
+      id: "Headroom.Server.NoProgressSeconds",
+      category: ["Headroom", "Server", "NoProgressSeconds"],
+      name: "Say so when a prompt does not come on for so many seconds (0: never)",
+      tooltip: "In the panel, and as 503 of GET /headroom/ready. Counts from your next prompt on. HEADROOM_NO_PROGRESS_SECONDS in the server's environment wins.",
+      type: "number",
+      attrs: { min: 0, max: 604800, step: 1 },
       defaultValue: 0,
     },
     {

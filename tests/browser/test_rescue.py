@@ -21,6 +21,30 @@ def fails_once(gpu, comfy):
     return run
 
 
+def test_what_an_ended_server_left_is_offered_until_somebody_decides(gpu, open_page):
+    comfy = open_page(gpu)
+    none = {"text": None, "said": None, "prompts": [], "samples": []}
+    left = {**none, "text": "2 prompts had not run.",
+            "said": {"template": "{count} prompts had not run.", "values": {"count": 2}},
+            "prompts": [{"prompt_id": name, "was_running": False} for name in "ab"]}
+    asked = []
+
+    def answer(route):
+        if route.request.method == "POST":
+            asked.append(route.request.post_data_json)
+            return route.fulfill(json={"queued": ["a", "b"], "refused": []})
+        return route.fulfill(json=none if asked else left)
+
+    comfy.page.route("**/headroom/queue", answer)
+    box = comfy.reload().page.locator(".headroom-left")
+    box.wait_for()
+    assert "2 prompts had not run." in box.inner_text()
+    box.get_by_role("button", name="Queue them again").click()
+    box.wait_for(state="hidden")
+    assert asked == [{"action": "queue again"}]
+    comfy.page.get_by_text("2 queued again.").wait_for()
+
+
 def second_run(comfy, first_id):
     second_id = comfy.until(lambda: comfy.get(f"/headroom/runs/{first_id}")["rescued_as"])
     return comfy.until(lambda: ended(comfy.get(f"/headroom/runs/{second_id}")))

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from support.facts import figure
+from support.timed import wait_until
 
 from tools.client import node_texts
 from tools.graph import (
@@ -46,6 +47,35 @@ def test_after_a_purge_no_byte_stays_on_the_device(client):
     client.run(graph.prompt)
     figures = ledger(client)
     assert (figures["allocated_bytes"], figures["reserved_bytes"]) == (0, 0)
+
+
+HOLDERS = ["module global", "node object", "cache dict", "class", "result"]
+
+
+@pytest.mark.parametrize("where", HOLDERS)
+def test_a_model_that_comfyui_does_not_manage_is_named_by_its_pack(client, where):
+    graph = Graph()
+    held = graph.add("ProbeHold", where=where, mib=128)
+    purge = add_purge(graph, value=held[0])
+    history = client.run(graph.prompt)
+    whose = "of Linear" if where == "result" else "held by headroom_probe (Linear)"
+    sentence = f"not managed by ComfyUI, and left alone: 128.0 MiB {whose}"
+    assert sentence in node_texts(history)[purge.id]
+    named = [{"pack": None if where == "result" else "headroom_probe", "classes": ["Linear"],
+              "mib": 128.0}]
+    wait_until(lambda: client.get("/headroom/memory")[1]["foreign"] == named)
+    wait_until(lambda: client.get("/headroom/runs?count=1")[1]["runs"][0]["foreign"] == named)
+    client.run({"1": {"class_type": "ProbeHold", "inputs": {"where": "", "mib": 1}}})
+    forget_everything(client)
+    wait_until(lambda: client.get("/headroom/memory")[1]["foreign"] == [])
+
+
+def test_a_model_that_comfyui_manages_is_not_called_foreign(client):
+    graph = Graph()
+    checkpoint = load(graph)
+    graph.add("PreviewAny", source=add_sampler(graph, checkpoint[0], checkpoint[1]))
+    client.run(graph.prompt)
+    assert client.get("/headroom/memory")[1]["foreign"] == []
 
 
 def test_the_report_says_what_the_ledger_says(client):

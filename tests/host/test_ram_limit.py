@@ -5,6 +5,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from support.prompts import node
 
 from tools.models import (
     DEMO_CHECKPOINT,
@@ -24,7 +25,7 @@ CHECKPOINTS = [Path(path).name for path in (
     TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_CHECKPOINT_FP16, DEMO_CHECKPOINT)]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def group():
     """A group of our own with that limit: a folder, into which processes are put."""
     made = Path()
@@ -41,7 +42,7 @@ def group():
         made.rmdir()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(serve, group):
     """A server that keeps every model it has loaded, and may take so much more from now on."""
     server = serve("--cache-lru", "50", env={"HEADROOM_RAM_FREE_MIB": os.environ.get(
@@ -53,9 +54,9 @@ def server(serve, group):
 
 def with_checkpoint(name, seed):
     graph = picture(seed=seed)
-    for node in graph.prompt.values():
-        if "ckpt_name" in node["inputs"]:
-            node["inputs"]["ckpt_name"] = name
+    for one in graph.prompt.values():
+        if "ckpt_name" in one["inputs"]:
+            one["inputs"]["ckpt_name"] = name
     return graph.prompt
 
 
@@ -65,3 +66,16 @@ def test_more_models_than_the_limit_holds_live_on_disk_and_the_server_lives(serv
         client.run(with_checkpoint(name, seed))
     assert server.process.poll() is None and "went to disk" in server.log_text()
     assert str(server.process.pid) in (group / "cgroup.procs").read_text().split()
+
+
+def test_a_prompt_that_takes_more_than_the_limit_is_stopped_and_the_queue_goes_on(server):
+    client = server.client()
+    grows = client.queue({"1": node("TimedGrow", seconds=0.0, salt=1, mib=2 * LIMIT_MIB)})
+    after = client.queue({"1": node("TimedWork", seconds=0.0, salt=2)})
+    messages = dict(client.wait(grows)["status"]["messages"])
+    assert messages["execution_interrupted"]["node_id"] == "1"
+    assert client.wait(after)["status"]["status_str"] == "success"
+    actions = client.get_json(f"/headroom/runs/{grows}")["actions"]
+    [stop] = [action for action in actions if action["action"] == "ram stop"]
+    assert "RAM was about to run out in TimedGrow (node 1)" in stop["text"]
+    assert server.process.poll() is None and stop["text"] in server.log_text()

@@ -17,7 +17,8 @@ def server(serve):
 
 
 def said(server):
-    return [line for line in server.log_text().splitlines() if "HEADROOM_RAM_FREE_MIB asks" in line]
+    asked = "are to stay free (HEADROOM_RAM_FREE_MIB)"
+    return [line for line in server.log_text().splitlines() if asked in line]
 
 
 def test_idle_models_go_to_disk_in_one_line_and_come_back_bit_by_bit(server):

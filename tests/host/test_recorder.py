@@ -4,6 +4,8 @@ The test nodes tell by their own clock when they ran. No speed is tested: a span
 that the node itself saw, and spans of nodes that cannot overlap must not.
 """
 
+import re
+
 import pytest
 from support.timed import (
     PACK,
@@ -164,6 +166,14 @@ def test_a_failure_is_recorded_with_the_node_that_raised(server, kind):
     assert run["status"] == "error"
     assert {key: item["status"] for key, item in nodes.items()} == {"1": "done", "2": "failed"}
     assert nodes["2"]["seconds"] >= 0.05
+    assert run["error"]["node_id"] == "2" and "on purpose" in run["error"]["error"]
+    assert run["slower"] == []
+    if kind == "TimedFail":
+        means = run["error"]["means"]
+        assert means["family"] == "pinned memory" and not means["retry"]
+        assert "--disable-pinned-memory" in means["do"][0]["text"]  # which this ComfyUI has
+        [first, *_] = client.get(f"/headroom/runs/{prompt_id}/advice")[1]
+        assert means["what"]["text"] in first["text"]
 
 
 def test_a_failure_inside_an_expansion_is_recorded(server):
@@ -186,6 +196,22 @@ def test_an_interrupt_is_recorded_and_the_next_run_too(server):
     assert {key: item["status"] for key, item in nodes.items()} == {"1": "done", "2": "stopped"}
     run, nodes = record(client, client.run({"1": node("TimedWork")}))
     assert run["status"] == "success" and nodes["1"]["status"] == "done"
+
+
+def test_a_prompt_that_does_not_come_on_makes_its_server_not_ready(server):
+    client, setting = server.client(), "/settings/Headroom.Server.NoProgressSeconds"
+    client.post_json(setting, 1)
+    try:
+        prompt_id = client.queue({"1": node("TimedWork", 60)})
+        wait_until(lambda: client.get("/headroom/ready")[0] == 503)
+        reason = client.get("/headroom/ready")[1]["reason"]
+        assert re.fullmatch(r"no progress for \d+ s in TimedWork #1\.", reason)
+        assert client.get("/headroom/memory")[1]["stuck"]["said"]["template"].endswith("in {node}")
+        client.interrupt()
+        client.wait(prompt_id)
+        assert client.get("/headroom/ready")[0] == 200
+    finally:
+        client.post_json(setting, 0)
 
 
 def test_a_run_can_be_watched_while_it_goes_on(plain):

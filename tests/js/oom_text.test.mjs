@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { oomMessage } from "../../js/lib/happened.js";
-import { oomText } from "../../js/lib/happened.js";
+import { errorMessage, oomMessage, oomText } from "../../js/lib/happened.js";
 import { EN, said, ZH } from "./fixtures.mjs";
 
 const attempt = { attempt: 2, action: "unloaded 1 other model", freed_mib: 64, recovered: true };
@@ -34,4 +33,12 @@ test("a try that did not help is no message of its own: the next one or the erro
 test("a result that is wrong without an error is a message though nobody recovers it", () => {
   const message = oomMessage({ ...event, attempt: 0, recovered: false }, EN);
   assert.deepEqual([message.severity, message.summary], ["warn", "Out of memory"]);
+});
+
+test("an error that no rerun can help is told with its meaning and what helps, in both languages", () => {
+  const told = (template, values = {}) => ({ text: template, said: said(template, values) });
+  const what = told("The driver refused memory to ComfyUI's dynamic VRAM for another reason than want of memory.");
+  const means = { what, do: [told("start ComfyUI with {flag}", { flag: "--disable-dynamic-vram" })] };
+  assert.equal(errorMessage({ means }, EN).detail, `${what.text}\n• start ComfyUI with {flag}`);
+  assert.match(errorMessage({ means }, ZH).detail, /^驱动拒绝.*\n• 用 --disable-dynamic-vram 启动/);
 });

@@ -4,7 +4,8 @@ import {
   byCanvasNode, byDisplayNode, COLUMNS, firstColumn, growthOf, isRunning, namesOf, sortNodes, usedColumns,
   withGuardsNamed,
 } from "../../js/lib/runs.js";
-import { cachedNode, node, run, ZH } from "./fixtures.mjs";
+import { loopTexts } from "../../js/lib/happened.js";
+import { cachedNode, EN, node, run, ZH } from "./fixtures.mjs";
 
 const ids = (nodes) => nodes.map((each) => each.node_id).join("");
 
@@ -91,4 +92,18 @@ test("only a run with that status is still running", () => {
 test("guards that the server put in are called as the language calls them, by the output they guard", () => {
   const found = withGuardsNamed(run([node("headroom-guard-1-0", { title: "OOM Guard" }), node("4", { title: "KSampler" })]), ZH);
   assert.deepEqual(found.nodes.map(({ title }) => title), ["显存不足守护 #1.1", "KSampler"]);
+});
+
+test("a run with a loop says what grew with each turn and what was not recorded", () => {
+  const looped = run([], {
+    grows: [{ what: "RAM", mib_a_turn: 7, turns: 200, display_node_id: "5", title: "Collect" }],
+    left_out: [{ display_node_id: "3", title: "KSampler", count: 50 }, { display_node_id: "5", title: "Collect", count: 51 }],
+  });
+  assert.deepEqual(loopTexts(looped, EN), [
+    "RAM grows by 7 MiB with each turn of a loop (200 turns), most in Collect",
+    "Collect: 51 runs are not in the record",
+    "KSampler: 50 runs are not in the record",
+  ]);
+  assert.equal(loopTexts(looped, ZH)[0], "循环每一轮内存增加 7 MiB（共 200 轮），大部分在 Collect");
+  assert.deepEqual(loopTexts(run([]), EN), []);
 });

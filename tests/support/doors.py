@@ -14,6 +14,7 @@ import websocket
 from farm.app import application
 from farm.clients import Clients
 from farm.door import Door
+from farm.errors import known_errors
 from farm.servers import ServerSpec
 from farm.store import Store
 from farm.threads import Threads
@@ -46,8 +47,8 @@ class OpenDoor:
         specs = [ServerSpec(url, url) for url in urls]
 
         def make():
-            return Door(self._store, urls, Threads(specs, patience), Clients(), self.said.append,
-                        after_oom, **options)
+            calls = Threads(specs, patience, known_errors())
+            return Door(self._store, urls, calls, Clients(), self.said.append, after_oom, **options)
 
         bound = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{bound.getsockname()[1]}"

@@ -109,15 +109,18 @@ class FakeComfy(ThreadingHTTPServer):
             if mib <= room or extra.get("guard") and mib <= 2 * room:
                 return self.succeed(prompt_id, inputs, min(mib, room), mib > room)
             if inputs.get("raises"):
-                return self.end(prompt_id, "execution_error", {"exception_message": "bad"})
+                return self.fail(prompt_id, inputs)
             second = str(uuid.uuid4()) if extra.get("rescue") and mib <= 2 * room else None
             self.end(prompt_id, "execution_error", OUT_OF_MEMORY, rescued_as=second)
             if second is not None:
                 self.succeed(second, inputs, room, True)
 
+    def fail(self, prompt_id, inputs):
+        self.end(prompt_id, "execution_error", {"exception_message": str(inputs["raises"])})
+
     def succeed(self, prompt_id, inputs, mib, recovered):
         if inputs.get("raises"):
-            return self.end(prompt_id, "execution_error", {"exception_message": "bad"})
+            return self.fail(prompt_id, inputs)
         name = f"{inputs.get('filename_prefix', 'fake')}_00001_.txt"
         self.files[name] = str(inputs.get("seed", 0)).encode()
         self.history[prompt_id] = {

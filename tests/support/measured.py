@@ -17,6 +17,7 @@ from headroom.api.gate import Gate
 from headroom.api.gauges import gauges
 from headroom.api.metrics import Metrics
 from headroom.api.routes import Routes
+from headroom.base.said import said
 from headroom.encode.encode import encode_to_cpu
 from headroom.guard.errors import OomGuardError
 from headroom.guard.options import GuardOptions
@@ -27,6 +28,7 @@ from headroom.record.highest import HeldPeaks
 from headroom.record.probe import Probe
 from headroom.record.recorder import Recorder
 from headroom.record.text import record_text
+from headroom.rescue.kept_queue import NothingKept
 from support.calls import Changing
 
 ASKED = [
@@ -138,7 +140,8 @@ def answers(device, free_bytes):
     advisor = Advisor(found, lambda prompt_id: {}, mock.Mock())
     metrics = Metrics(lambda: gauges(lambda: (0, 0)), lambda prompt_id: {})
     routes = Routes(found, Gate(lambda: False, lambda: True), lambda: (0, 0), lambda _: {}, metrics,
-                    advisor.advice, advisor.more_of, HeldPeaks())
+                    advisor.advice, advisor.more_of, HeldPeaks(),
+                    NothingKept(said("Nothing is kept.")))
 
     async def ask():
         app = web.Application()

@@ -37,6 +37,8 @@ class Host:
         self.interrupted = self.keeps_nothing = False
         self.cached = None  # nobody can see what the cache holds
         self.marks = {}
+        self.failing = None  # the node whose error the executor handles
+        self.shown = {}  # by nodes that a loop has made, those on the canvas
 
     def running_item(self):
         return self.running
@@ -61,6 +63,9 @@ class Host:
     def keeps_no_results(self):
         return self.keeps_nothing
 
+    def node_of(self, error):
+        return self.failing
+
     def caches_of(self, error):
         return "caches"
 
@@ -70,6 +75,9 @@ class Host:
 
     def change_marks(self, prompt_id):
         return self.marks
+
+    def shown_nodes(self, prompt_id, node_ids):
+        return {one: self.shown.get(one, one) for one in node_ids}
 
     def send_event(self, event, data, client_id):
         self.events.append((event, data, client_id))

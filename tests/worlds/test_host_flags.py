@@ -1,5 +1,6 @@
 """Every flag of ComfyUI that our words name is one that each ComfyUI under test has."""
 
+import json
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from headroom.base.error_table import TABLE
 from tools.server import known_flags
 
 IN_TREE = """
@@ -21,9 +23,10 @@ comfy.options.enable_args_parsing()
 import comfy.model_management as mm
 import torch
 sys.path.append(root)
-from headroom.host import core, flags
+from headroom.host import core
+from headroom.host.adapter import has_flag
 
-assert {"--reserve-vram", "--fast"} <= flags.known_flags()
+assert has_flag("--reserve-vram") and has_flag("--fast") and not has_flag("--no-such-flag")
 assert core.available_bytes(torch.device("cpu")) > 0
 
 def refuses(device):
@@ -34,16 +37,25 @@ assert core.available_bytes(torch.device("cpu")) is None
 """
 ROOT = Path(__file__).resolve().parents[2]
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
-WORDS = [ROOT / "headroom/advise/words.py", ROOT / "headroom/actions/reserve.py",
-         ROOT / "headroom/advise/settings.py", ROOT / "locales/zh/main.json"]
+WORDS = [*(ROOT / "headroom/advise").glob("*.py"), ROOT / "headroom/actions/reserve.py",
+         ROOT / "locales/zh/main.json"]
 
 
 @pytest.mark.parametrize("tree", ["comfyui", "newest_comfyui"])
 def test_each_flag_that_is_advised_exists(request, tree):
     named = {flag for file in WORDS
              for flag in FLAG.findall(file.read_text(encoding="utf-8"))}
-    assert "--reserve-vram" in named
-    assert named <= known_flags(request.getfixturevalue(tree))
+    assert "--cache-none" in named
+    looked_up = {"--fast-disk", "--disable-fast-disk", "--vram-headroom"}  # before they are named
+    assert named - looked_up <= known_flags(request.getfixturevalue(tree))
+
+
+def test_each_flag_that_the_table_of_errors_looks_up_is_one_of_a_comfyui(comfyui, newest_comfyui):
+    helps = json.loads(TABLE.read_text(encoding="utf-8"))["do"].values()
+    named = {flag for one in helps for flag in one.get("flags", ())}
+    newer = {"--disable-comfy-compiler"}  # than both of these
+    assert named - known_flags(newest_comfyui) - known_flags(comfyui) == newer
+    assert all(("{flag}" in one["text"]) == bool(one.get("flags")) for one in helps)
 
 
 @pytest.mark.parametrize("tree", ["comfyui", "newest_comfyui"])

@@ -17,14 +17,17 @@ interface Run {
   prompt_id: string; status: string; device: string | null; started_at: number; seconds: number;
   peak_vram_mib: number | null; peak_vram_at_most_mib?: number | null; peak_rss_mib: number | null;
   vram_total_mib: number | null; vram_source: string; nodes: RunNode[]; nodes_left_out?: number;
+  left_out?: { display_node_id: string; title: string; count: number }[];
+  grows?: { what: string; mib_a_turn: number; turns: number; display_node_id: string; title: string }[];
   samples?: { seconds: number[]; vram_mib: (number | null)[]; rss_mib: (number | null)[]; devices?: any };
-  oom?: any[]; actions?: any[]; gave_up?: any[]; devices?: any[];
+  oom?: any[]; slower?: { text: string; said: any }[]; actions?: any[]; gave_up?: any[]; devices?: any[];
   failure?: Failure | null; rescued_from?: string | null; rescued_as?: string | null;
   fits?: { kind: string; smallest_mib: [number, number]; at_least?: boolean; cards_gib?: number[] } | null;
 }
 
 interface Memory {
   busy: boolean; reserve_mib?: number | null; devices: any[]; ram: any; models: any[]; lost?: { text: string; said: any }[];
+  stuck?: { text: string; said: any } | null; foreign?: { pack: string | null; classes: string[]; mib: number }[];
   peaks?: { since: number; devices: Record<string, number>; rss_mib: number | null } | null;
 }
 
@@ -33,7 +36,7 @@ interface Report { headline: string; text: string; steps: string[]; figures: any
 interface Advice {
   id: string; kind: string; text: string; said?: Said | null; values: any; saves_mib: [number, number]; node_ids?: string[];
   changes_picture: boolean; cost?: string | null; edit?: any; measured_mib?: { mib: number } | null;
-  expected_mib?: [number, number];
+  expected_mib?: [number, number]; said?: Said | null;
 }
 
 interface Sorting { key: string; descending: boolean }

@@ -153,7 +153,9 @@ def test_settings_are_named_with_their_source_where_memory_lies_in_pieces():
 
 def test_a_flag_is_advised_only_where_comfyui_has_it():
     around = {"failure": {"class_type": "KSampler", "node_id": "3"}, "others": {"a (1)": 900.0}}
-    assert "reserve" in kinds(**around, flags=frozenset({"--reserve-vram"}))
+    for has, flag in (({"--reserve-vram"}, "--reserve-vram"),
+                      ({"--reserve-vram", "--vram-headroom"}, "--vram-headroom")):
+        assert f"{flag} 1.4" in text_of(found(**around, has_flag=has.__contains__)["reserve"])
     assert "reserve" not in kinds(**around)
 
 

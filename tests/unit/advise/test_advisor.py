@@ -1,10 +1,12 @@
 """Advice on the runs of a server: which prompt it is about, what was followed, what was learned."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 from support.advice import CLIP, PROMPT, UNET, Registry
 
+from headroom.advise.about_ram import about_ram
 from headroom.advise.advisor import Advisor
 from headroom.advise.applied import applied
 from headroom.advise.edit import apply_edit
@@ -128,7 +130,8 @@ def test_nodes_that_comfyui_did_not_look_at_are_passed_over(advisor, first, prom
 def test_a_run_on_the_cpu_has_no_advice(advisor, records, prompts):
     records.add(run_of("p", 0, devices=()))
     prompts["p"] = PROMPT
-    assert advisor.advice("p") == [] and advisor.more_of("p") == {"fits": None}
+    assert advisor.advice("p") == [] and advisor.more_of("p") == {
+        "fits": None, "slower": []}
 
 
 def test_what_followed_advice_has_saved_is_told_beside_what_was_predicted(
@@ -167,7 +170,7 @@ def test_what_would_have_fitted_is_told_of_finished_runs(advisor, first, records
     records.runs["first"].status = "running"
     records.runs["first"].started_at = 9.0
     assert advisor.more_of("first")["fits"] is None
-    assert advisor.more_of("nobody") == {"fits": None}
+    assert advisor.more_of("nobody") == {"fits": None, "slower": []}
 
 
 @pytest.mark.parametrize("status", ["error", "interrupted"])
@@ -225,3 +228,37 @@ def test_a_prompt_that_differs_otherwise_followed_nothing(change):
     change(after)
     assert applied(before, after, [FINDING]) == []
     assert applied(before, before, [FINDING]) == []
+
+
+@pytest.mark.parametrize("devices", [("cuda:0",), ()])
+def test_advice_on_a_failed_run_begins_with_what_its_error_means(advisor, records, devices):
+    run = run_of("a", 600, devices=devices)
+    run.settle(Outcome("error", "3", (), ("RuntimeError", "HostBuffer.read_file_slice failed")))
+    records.add(run)
+    first, *_ = advisor.advice("a")
+    assert (first["id"], first["node_ids"], first["edit"]) == ("error-pinned_read", ["3"], None)
+    assert "pinned memory" in first["text"]
+    assert first["said"]["template"] == "{what} What helps: {do}."
+    assert lines_of([first]) == [f"1. {first['text']}"]
+
+
+def test_an_error_of_the_gpus_memory_is_left_to_the_advice_with_figures(advisor, records):
+    run = run_of("a", 600)
+    run.settle(Outcome("error", "3", (), ("OutOfMemoryError", "CUDA out of memory")))
+    records.add(run)
+    assert "error" not in {one["kind"] for one in advisor.advice("a")}
+
+
+@pytest.mark.parametrize("flags, kinds", [
+    (set(), []), ({"--cache-none"}, ["ram_cache"]), ({"--cache-none", "--fast-disk"}, ["ram_disk",
+     "ram_cache"]), ({"--cache-none", "--fast-disk", "--disable-fast-disk"}, ["ram_cache"]),
+])
+def test_flags_that_keep_less_in_ram_are_advised_where_its_peak_speaks_for_them(flags, kinds):
+    run = run_of("a", 600)
+    run.nodes.records["3"].after = run.nodes.records["3"].after._replace(
+        models=(Held(replace(UNET, is_dynamic=True), "cuda:0", 1000 * MIB),))
+    run.peak_rss_bytes = 900 * MIB
+    found = about_ram(run, 1000 * MIB, flags.__contains__)
+    assert [one["kind"] for one in found] == kinds
+    assert all("900 MiB of 1,000 MiB" in one["text"] for one in found)
+    assert about_ram(run, 2000 * MIB, flags.__contains__) == []

@@ -2,6 +2,7 @@
 
 from support.advice import CLIP, PROMPT, VAE, case, step
 
+from headroom.advise import idle
 from headroom.advise.advise import advise
 from headroom.advise.edit import apply_edit
 
@@ -31,3 +32,12 @@ def test_what_is_on_the_wire_already_is_not_advised_again():
     again = apply_edit(TWO, {"steps": [insert]})
     steps = [*TWO_STEPS[:1], step("17", 250, {"m3": 200}, again), *TWO_STEPS[1:]]
     assert "offload_after-16" not in found(steps, again, (CLIP, VAE))
+
+
+def test_no_wire_is_drawn_out_of_a_loop_past_its_end():
+    looped = {**TWO, "start": {"class_type": "StartLoop", "inputs": {"mode": "simple"}},
+              "4": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": ["start", 0]}}}
+    for prompt, is_there in ((TWO, True), (looped, False)):
+        made = case(TWO_STEPS, prompt, (CLIP, VAE))
+        spot = idle._Spot(("14", 1), made.graph.takers("14", 1), "before-16")
+        assert (idle._edit(made, made.steps[-1], {"m3"}, spot) is not None) == is_there

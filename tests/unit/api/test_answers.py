@@ -15,6 +15,7 @@ from headroom.api.routes import Routes
 from headroom.base.refusals import NotKnown, Refused
 from headroom.base.said import said
 from headroom.record.highest import HeldPeaks
+from headroom.rescue.kept_queue import NothingKept
 
 ERRORS = [
     (NotKnown(said("No record.")), 404, "No record."),
@@ -53,7 +54,7 @@ def asked(*requests, act=None, rescue=lambda prompt_id: {}):
     """The (status, JSON) of each (method, path, body) on a server with our routes."""
     routes = Routes(
         Recorder(), Gate(lambda: False, lambda: True), lambda: (0, 0), rescue, None, no_advice,
-        lambda _: {}, HeldPeaks(),
+        lambda _: {}, HeldPeaks(), NothingKept(said("Nothing is kept.")),
     )
 
     async def ask():

@@ -6,12 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from headroom.actions.make_room import Step
 from headroom.actions.spare_ram import Spared
 from headroom.api import ram_watch as watch_module
 from headroom.api.gate import Gate
-from headroom.api.ram_watch import VARIABLE, RamWatch
+from headroom.api.ram_watch import SETTING, VARIABLE, RamWatch, wanted_bytes
 from headroom.base import environment
 from headroom.base.device import MIB
+from headroom.measure.journal import listen
 
 GIB = 2**30
 
@@ -27,26 +29,97 @@ def spared(monkeypatch):
         return Spared(state["count"], 512 * MIB, "")
 
     monkeypatch.setattr(watch_module, "spare_ram", spare)
+    monkeypatch.setattr(watch_module, "make_room", lambda wanted: iter(()))
     monkeypatch.setattr(watch_module, "ram_room_bytes", lambda: state["room"])
     return state
 
 
 def watch(value="1000", gate=None, prompts=()):
     gate = gate or Gate(lambda: False, lambda: True)
-    return RamWatch(gate, None, lambda: list(prompts), {VARIABLE: value})
+    return RamWatch(gate, None, lambda: list(prompts), wanted_bytes({VARIABLE: value}, {}))
 
 
 def look(found):
     asyncio.run(found.look())
 
 
-def test_it_is_off_unless_asked_for_and_then_reads_nothing(monkeypatch, spared):
+def test_turned_off_it_reads_nothing(monkeypatch, spared):
     monkeypatch.setattr(watch_module, "ram_room_bytes", lambda: pytest.fail("it looked"))
-    for value in ("", "0", "many"):
-        found = watch(value)
-        found.start()
-        found.before_prompt()
-        look(found)
+    found = watch("0")
+    found.start()
+    found.before_prompt()
+    found.before_node("p", "1")
+    look(found)
+    assert spared["calls"] == 0
+
+
+@pytest.mark.parametrize("total_gib, wanted_mib", [(16, 327), (24, 491), (128, 1024)])
+def test_by_itself_it_keeps_two_percent_and_at_most_one_gib_free(
+    monkeypatch, total_gib, wanted_mib
+):
+    monkeypatch.setattr(watch_module, "ram_total_bytes", lambda: total_gib * GIB)
+    assert wanted_bytes({}, {}) // MIB == wanted_mib
+    assert wanted_bytes({VARIABLE: "many"}, {}) // MIB == wanted_mib
+    assert wanted_bytes({}, {SETTING: False}) == 0
+    assert wanted_bytes({VARIABLE: "5"}, {SETTING: False}) == 5 * MIB
+
+
+@pytest.fixture
+def noted():
+    """What the record is told."""
+    entries = []
+    stop = listen(entries.append)
+    yield entries
+    stop()
+
+
+def test_amid_a_node_the_heap_is_trimmed_once_and_the_rest_waits_for_the_next(
+    monkeypatch, spared, noted
+):
+    trims = []
+    monkeypatch.setattr(watch_module, "trimmed", lambda: trims.append(1) or 3 * MIB)
+    monkeypatch.setattr(watch_module, "make_room", lambda wanted: iter([
+        Step("ram cache", 7 * MIB, "given up")]))
+    found = watch()
+    spared["room"] = GIB
+    found.before_node("p", "1")
+    found.look_amid()
+    assert (trims, spared["calls"], noted) == ([], 0, [])
+    spared["room"] = 200 * MIB
+    found.look_amid()
+    found.look_amid()
+    assert len(trims) == 1 and spared["calls"] == 0
+    found.before_node("p", "2")
+    assert spared["calls"] == 1
+    assert [(one.prompt_id, one.node_id, one.action) for one in noted] == [
+        ("p", "1", "ram heap"), ("p", "2", "ram cache"), ("p", "2", "ram models")]
+    assert "3.0 MiB more are left" in noted[0].text
+    found.before_node("p", "3")
+    assert spared["calls"] == 1  # nobody found it short since
+
+
+def test_a_prompt_is_stopped_once_when_ram_keeps_falling_below_what_is_to_stay_free(
+    monkeypatch, spared
+):
+    stops, clock = [], iter(range(100))
+    monkeypatch.setattr(watch_module.time, "monotonic", lambda: next(clock) / 4)
+    monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
+    found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], 1000 * MIB,
+                     lambda node: stops.append((node, spared["room"] // MIB)) or True)
+    found.before_node("p", "5")
+    for room in range(3000, 0, -250):
+        spared["room"] = room * MIB
+        found.look_amid()
+    assert stops == [(("p", "5"), 250)]
+
+
+def test_where_a_step_was_enough_no_model_goes(monkeypatch, spared):
+    def enough(wanted):
+        spared["room"] = GIB
+        yield Step("ram cache", GIB, "given up")
+
+    monkeypatch.setattr(watch_module, "make_room", enough)
+    watch().before_prompt()
     assert spared["calls"] == 0
 
 
@@ -67,7 +140,8 @@ def test_models_go_when_ram_is_short_and_one_line_says_so(caplog, spared):
     look(found)
     [record] = caplog.records
     assert record.getMessage() == (
-        "[Headroom] 200.0 MiB of RAM were left, HEADROOM_RAM_FREE_MIB asks for 1,000.0 MiB: "
+        "[Headroom] 200.0 MiB of RAM were left, 1,000.0 MiB are to stay free "
+        "(HEADROOM_RAM_FREE_MIB): "
         "512.0 MiB of 1 idle model went to disk, 200.0 MiB are left now"
     )
 
@@ -110,7 +184,7 @@ def test_an_error_in_it_never_costs_the_prompt(monkeypatch, caplog, spared):
 
     monkeypatch.setattr(watch_module, "spare_ram", fails)
     watch().before_prompt()
-    assert "models could not go to disk" in caplog.text
+    assert "room could not be made" in caplog.text
 
 
 class Files:

@@ -9,6 +9,10 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 CHINESE = json.loads((ROOT / "locales/zh/main.json").read_text("utf-8"))["Headroom"]
+TABLE = json.loads((ROOT / "headroom/base/errors.json").read_text("utf-8"))
+EXPLAINED = {row[what] for row in TABLE["errors"] for what in ("what", "why")} | {
+    one["text"] for one in TABLE["do"].values()}
+NO_SOURCES = ("said.py", "error_table.py")  # this one says what is in the table
 IN_JS = re.compile(r'\b(?:t|phrase|words\(\))\(\s*("(?:[^"\\]|\\.)*")')
 
 
@@ -45,13 +49,13 @@ def told(source):
 
 def sources(folder, pattern):
     paths = sorted((ROOT / folder).rglob(pattern))
-    return [path.read_text("utf-8") for path in paths if path.name != "said.py"]
+    return [path.read_text("utf-8") for path in paths if path.name not in NO_SOURCES]
 
 
 PYTHON = [found for source in sources("headroom", "*.py") for found in told(source)]
 SCRIPTS = sources("js", "*.js")
 IN_SCRIPTS = {json.loads(text) for source in SCRIPTS for text in IN_JS.findall(source)}
-TEMPLATES = {template for template, _ in PYTHON} | IN_SCRIPTS
+TEMPLATES = {template for template, _ in PYTHON} | IN_SCRIPTS | EXPLAINED
 
 
 def placeholders(text):

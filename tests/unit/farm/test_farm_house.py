@@ -18,7 +18,7 @@ OURS = {"headroom", "nodes", "tools", "lab", "benchmarks", "tests", "farm"}
 # In the order in which they may import each other: what stands further down the list.
 FLOORS = ("__main__", "cli", "serve", "replicas", "plan", "app", "hearing proxy",
           "cluster progress door threads client", "driver worker", "ledger verdict seat store",
-          "placement comfy process outputs",
+          "placement comfy process outputs errors",
           "needs prompts servers", "keys clients guard jobs", "words counts")
 
 

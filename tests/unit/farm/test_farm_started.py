@@ -11,6 +11,7 @@ import pytest
 from support import fake_comfy
 from support.farm_orders import QUICK, asked, order
 
+from farm.errors import known_errors
 from farm.servers import ServerSpec
 from farm.words import Facts
 from farm.worker import ServerFailed, Worker
@@ -22,7 +23,7 @@ posix = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def started(tmp_path, command):
     (tmp_path / "token").touch()
     spec = ServerSpec("own", "", tuple(command), str(tmp_path))
-    return Worker(spec, QUICK, str(tmp_path), "token")
+    return Worker(spec, QUICK, str(tmp_path), "token", known_errors())
 
 
 def own(tmp_path):

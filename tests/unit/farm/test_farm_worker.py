@@ -1,5 +1,6 @@
 """What one server of a farm does with a prompt, over HTTP to a server that computes nothing."""
 
+import json
 import threading
 from pathlib import Path
 
@@ -7,10 +8,11 @@ import pytest
 from support.fake_comfy import FakeComfy
 from support.farm_orders import QUICK, asked, order
 
-from farm.comfy import is_out_of_memory
+from farm.errors import is_out_of_memory, known_errors
 from farm.servers import ServerSpec
 from farm.words import Facts
 from farm.worker import Patience, ServerFailed, Worker
+from headroom.base.error_table import ROWS, TABLE
 from headroom.guard.errors import where_of_text
 
 
@@ -29,7 +31,8 @@ def worker(comfy, tmp_path):
 
 def made(url, results, patience=QUICK, seen=True):
     (results / "token").touch()
-    found = Worker(ServerSpec(url, url), patience, str(results), "token" if seen else "none")
+    found = Worker(ServerSpec(url, url), patience, str(results), "token" if seen else "none",
+                   known_errors())
     found.start()
     return found
 
@@ -89,15 +92,17 @@ def test_out_of_memory_is_told_apart_from_other_errors(worker):
     assert worker.run(order(asked(raises=True))).ending == "error"
 
 
-@pytest.mark.parametrize("text", [
-    "CUDA error: out of memory", "VRAM grow failed: 1048576 bytes",
-    "Allocation on device 0 would exceed allowed memory", "CUBLAS_STATUS_ALLOC_FAILED",
-    "Could not allocate tensor with 64 bytes. There is not enough GPU video memory available!",
-])
-def test_out_of_memory_is_known_by_the_words_of_each_library(text):
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_the_farm_knows_each_error_of_the_table_as_the_pack_does(row):
+    text = json.loads(TABLE.read_text(encoding="utf-8"))["errors"][ROWS.index(row)]["texts"][0]
     failure = {"exception_type": "RuntimeError", "exception_message": text}
-    assert is_out_of_memory(failure)
-    assert where_of_text("RuntimeError", text) == "device"  # the pack knows it too
+    known_here = where_of_text("RuntimeError", text) is not None
+    assert is_out_of_memory(failure, known_errors()) == known_here
+
+
+def test_a_buffer_for_weights_that_cannot_grow_is_out_of_memory(worker):
+    outcome = worker.run(order(asked(raises="VRAM grow failed: 1048576 bytes")))
+    assert outcome.ending == "out of memory"
 
 
 def test_a_prompt_is_rescued_where_it_is_only_if_that_is_wanted(worker):

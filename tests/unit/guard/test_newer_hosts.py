@@ -62,6 +62,10 @@ class Control:
         self.control_model = torch.nn.Linear(1, 1)
         self.cond_hints, self.control_inputs = {(8, 8): "whole"}, {}
 
+    def cleanup(self):
+        self.cond_hints.clear()
+        self.control_inputs.clear()
+
 
 def test_hints_of_a_sampling_in_pieces_do_not_get_into_the_users_controlnet():
     control = Control()
@@ -70,6 +74,9 @@ def test_hints_of_a_sampling_in_pieces_do_not_get_into_the_users_controlnet():
     copied.control_inputs["x"] = "half"
     assert control.cond_hints == {(8, 8): "whole"}
     assert control.control_inputs == {}
+    copied.cleanup()  # before a step is tried again
+    assert copied.cond_hints == copied.control_inputs == {}
+    assert control.cond_hints == {(8, 8): "whole"}
 
 
 @pytest.fixture

@@ -37,6 +37,9 @@ class Listener:
     def node_finishes(self, node_id, _state, prompt_id):
         self.told.append(("finishes", node_id, prompt_id))
 
+    def node_progresses(self, node_id, value, *_):
+        self.told.append(("progresses", node_id, value))
+
     def since(self):
         told, self.told = self.told, []
         return told

@@ -55,6 +55,40 @@ def test_a_run_is_running_until_comfyui_tells_its_outcome(recorder, outcomes):
     assert recorder.run("p")["status"] == "interrupted"
 
 
+def test_the_record_of_a_failed_run_says_what_its_error_means(recorder, outcomes):
+    play(recorder, "p", "1")
+    outcomes["p"] = Outcome("error", "1", (), ("builtins.RuntimeError", "Fault failed: 2\nmore"))
+    error = recorder.run("p")["error"]
+    assert (error["node_id"], error["error"]) == ("1", "RuntimeError: Fault failed: 2")
+    means = error["means"]
+    assert (means["family"], means["retry"]) == ("driver", False)
+    assert means["what"]["text"]
+    assert means["why"]["said"]["template"].startswith("Memory was not short")
+    assert not any("--" in one["text"] for one in means["do"])  # without a ComfyUI no flag is there
+    outcomes["q"] = Outcome("error", "1", (), ("ValueError", "a wrong value"))
+    play(recorder, "q", "1")
+    assert recorder.run("q")["error"]["means"] is None
+    outcomes["r"] = Outcome("success")
+    play(recorder, "r", "1")
+    assert recorder.run("r")["error"] is None
+
+
+def test_the_time_without_progress_begins_anew_with_each_node_and_each_step(recorder, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr("headroom.record.recorder.time.perf_counter", lambda: now[0])
+    assert recorder.without_progress() is None
+    recorder.prompt_begins("p", Graph("1"), [])
+    now[0] += 5
+    assert recorder.without_progress() == (5, None)
+    recorder.node_starts("1", None, "p")
+    recorder.node_progresses("1", 1, 20, None, "p", None)
+    now[0] += 7
+    seconds, node = recorder.without_progress()
+    assert (seconds, node.node_id) == (7, "1")
+    recorder.prompt_leaves()
+    assert recorder.without_progress() is None
+
+
 def test_a_node_that_was_interrupted_has_stopped_and_not_failed(recorder, outcomes):
     recorder.prompt_begins("p", Graph("1"), [])
     recorder.node_starts("1", None, "p")

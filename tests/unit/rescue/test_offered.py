@@ -56,6 +56,14 @@ def test_unknown_and_running_prompts_are_told_apart(bench):
         bench.rescue.ask("waiting")
 
 
+def test_a_rerun_is_refused_with_the_reason_where_it_cannot_help(bench):
+    bench.begin()
+    bench.end(RuntimeError("HostBuffer.read_file_slice failed"))
+    assert bench.host.events == [] and bench.host.queued == []
+    with pytest.raises(Refused, match="would not help: .*pinned memory.* the same buffer"):
+        bench.rescue.ask("a")
+
+
 def test_a_prompt_that_comfyui_refuses_is_told_in_one_sentence(bench):
     bench.host.refusal = "node Sample does not exist."
     bench.fail()

@@ -1,5 +1,7 @@
 """When a prompt gets its rerun, and what is queued then."""
 
+import uuid
+
 import pytest
 import torch
 from support.rescue_bench import OOM, PROMPT, Bench
@@ -73,7 +75,10 @@ def test_what_is_told_has_templates_and_values_for_pages_in_other_languages(benc
     bench.begin(new_id, prompt)
     assert bench.rescue.about_first_run().values["failed"].template == first
     bench.end(failed="3")
-    twice = bench.host.events[-1][1]["failure"]["said"]
+    failure = bench.host.events[-1][1]["failure"]
+    twice, helps = failure["said"]["values"]
+    assert helps["template"] == "What helps: {do}."
+    assert "OOM Guard" not in failure["text"].partition("What helps")[2]  # which it had
     assert [twice["values"][name]["template"] for name in ("now", "before")] == [first] * 2
 
 
@@ -171,6 +176,13 @@ def test_an_interrupt_is_never_answered_by_another_run(bench):
     bench.host.interrupted = True  # asked for, but the error came first
     bench.fail("b")
     assert bench.host.queued == [] and bench.host.events == []
+
+
+def test_a_rerun_has_an_id_that_every_comfyui_takes(bench):
+    """Newer ones refuse all but the usual form of a UUID, when the job is to be cancelled too."""
+    bench.fail()
+    prompt_id = bench.only_queued[1]
+    assert str(uuid.UUID(prompt_id)) == prompt_id
 
 
 def test_after_the_queue_was_cleared_nothing_is_queued(bench):

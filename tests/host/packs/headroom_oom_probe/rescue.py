@@ -144,6 +144,22 @@ class OomExpands(_Node):
         return {"result": (image.out(0),), "expand": graph.finalize()}
 
 
+class OomStartsLoop(_Node):
+    """Begins a loop as newer ComfyUIs do: the turns are copies of the node `body`, shown as it."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"value": (ANY,), "body": ("STRING", {})},
+                "hidden": {"dynprompt": "DYNPROMPT"}}
+
+    def execute(self, value, body, dynprompt):
+        graph, original = GraphBuilder(), dynprompt.get_node(body)
+        turn = graph.node(original["class_type"], f"0_{body}", **original["inputs"])
+        turn.set_input("value", value)
+        turn.set_override_display_id(body)
+        return {"result": (turn.out(0),), "expand": graph.finalize()}
+
+
 class OomHalfMadeHint(_Node):
     """Leaves a ControlNet as a failure does that comes while it prepares its hint."""
 

@@ -125,7 +125,42 @@ class ProbeModule:
         return (module.to(mm.get_torch_device()),)
 
 
+kept = None
+by_size = {}
+
+
+class ProbeHold(ProbeModule):
+    """Keeps such a module where packs keep theirs; nothing where `where` is empty."""
+
+    OUTPUT_NODE = True
+    on_class = None
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"where": ("STRING", {"default": ""}), "mib": ("INT", {"default": 8})}}
+
+    def run(self, where, mib):
+        global kept
+        kept = self.model = ProbeHold.on_class = None
+        by_size.clear()
+        made = super().run(mib)[0]
+        if where == "module global":
+            kept = made
+        elif where == "node object":
+            self.model = Loader(made)
+        elif where == "cache dict":
+            by_size[mib] = {"model": [made]}
+        elif where == "class":
+            ProbeHold.on_class = made
+        return (made if where == "result" else None,)
+
+
+class Loader:
+    def __init__(self, model):
+        self.model = model
+
+
 NODE_CLASS_MAPPINGS = {
     cls.__name__: cls
-    for cls in (ProbeSame, ProbeLoaded, ProbeWeights, ProbeTensor, ProbeModule)
+    for cls in (ProbeSame, ProbeLoaded, ProbeWeights, ProbeTensor, ProbeModule, ProbeHold)
 }

@@ -38,6 +38,24 @@ class TimedMemory(Timed):
         return self.told(began, value)
 
 
+class TimedGrow(Timed):
+    """Takes 200 MiB of RAM a second up to `mib`, and stops when it is interrupted."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        types = Timed.INPUT_TYPES()
+        types["required"]["mib"] = ("INT", {"default": 64, "max": 100000})
+        return types
+
+    def run(self, seconds, salt, mib, value=None):
+        began, blocks = time.time(), []
+        for _ in range(mib // 10):
+            mm.throw_exception_if_processing_interrupted()
+            blocks.append(torch.ones(10 * 2**20, dtype=torch.uint8))
+            time.sleep(0.05)
+        return self.told(began, value)
+
+
 class TimedPeak(Timed):
     """Takes memory, gives it back, and asks torch for its own peak."""
 

@@ -50,7 +50,7 @@ class TimedFail(TimedWork):
 
     def run(self, seconds, salt, value=None):
         super().run(seconds, salt, value)
-        raise RuntimeError("this node fails on purpose")
+        raise RuntimeError("HostBuffer.read_file_slice failed (on purpose)")
 
 
 class TimedAsync(Timed):

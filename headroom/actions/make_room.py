@@ -1,0 +1,68 @@
+"""Make room in RAM step by step, as little as is needed, while a prompt may be running."""
+
+import gc
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ..base.device import MIB
+from ..base.ram import ram_room_bytes, trim_heap
+from ..base.said import Said, said
+from ..host.adapter import current_host
+
+
+class Step(NamedTuple):
+    """What was done, and how much more RAM is left since."""
+
+    action: str
+    gained_bytes: int
+    text: Said
+
+
+def make_room(wanted_bytes: int) -> Iterator[Step]:
+    """Take step after step until `wanted_bytes` of RAM are left; yield those that gained something.
+
+    ComfyUI's cache gives up results of other workflows, pinned memory that nothing uses is let go
+    of, then the heap is trimmed: where ComfyUI has functions for it. To be called in the thread of
+    a prompt between two nodes, or while none runs. Costs a garbage collection.
+    """
+    host = current_host()
+    steps: list[tuple[str, Callable[[int], object]]] = []
+    if host is not None:
+        steps = [("ram cache", host.release_cached_results), ("ram pins", host.release_idle_pins)]
+    for action, work in [*steps, ("ram heap", lambda _: trimmed(collect=True))]:
+        before = ram_room_bytes()
+        if before >= wanted_bytes:
+            return
+        work(wanted_bytes - before)
+        gained = ram_room_bytes() - before
+        if gained >= MIB:
+            yield Step(action, gained, _told(action, gained))
+
+
+def trimmed(collect: bool = False) -> int:
+    """Return unused heap pages to the system; how many bytes of RAM more are left since.
+
+    Without `collect` it can be called in any thread.
+    """
+    before = ram_room_bytes()
+    if collect:
+        gc.collect()
+    trim_heap()
+    return max(0, ram_room_bytes() - before)
+
+
+def trim_step(gained_bytes: int) -> Step:
+    """Return the step of a trimmed heap."""
+    return Step("ram heap", gained_bytes, _told("ram heap", gained_bytes))
+
+
+def _told(action: str, gained_bytes: int) -> Said:
+    values = {"gained_mib": gained_bytes / MIB}
+    if action == "ram cache":
+        return said("RAM was short: ComfyUI's cache gave up results of other workflows, "
+                    "{gained_mib} more are left", **values)
+    if action == "ram pins":
+        return said("RAM was short: pinned memory that nothing used was let go of, {gained_mib} "
+                    "more are left", **values)
+    return said("RAM was short: unused heap pages went back to the system, {gained_mib} more are "
+                "left", **values)

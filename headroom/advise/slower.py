@@ -1,0 +1,180 @@
+"""Why a node took much longer than the same node in an earlier run, as far as the records tell.
+
+The same node: of the same id and class, with the same values in it and in all that feeds it, but
+for seeds and texts. So it works on values of the same shapes.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from ..base.device import MIB
+from ..base.graph import Graph, is_link
+from ..base.said import Said, joined, said, said_json
+from ..measure.journal import Action, OomAttempt
+from ..record.memory import Reading
+from ..record.recorder import Recorder
+from ..record.run import Run
+
+TIMES = 3.0
+LEAST_SECONDS = 1.0  # below it other work of the machine decides
+LEAST_BYTES = 256 * MIB
+OF_NO_SHAPE = frozenset({"seed", "noise_seed", "text", "prompt", "filename_prefix"})
+NOTHING_DIFFERED = said(
+    "models, other programs and OOM Guard were the same, so the reason is outside of the record")
+Value = TypeVar("Value")
+Key = tuple[str, float]  # of a run: its prompt, and when it began
+
+
+class Held(NamedTuple):
+    """A model before and after a node, in bytes on its device, and its size in all."""
+
+    before: int
+    after: int
+    total: int
+
+
+class Took(NamedTuple):
+    """What a node took in one run, and with what."""
+
+    prompt_id: str
+    node_id: str
+    title: str
+    seconds: float
+    models: Mapping[str, Held]
+    other_bytes: int  # on the card that is no model of ComfyUI's and not torch's
+    again: int  # calls that OOM Guard made again
+    ways: tuple[str, ...]  # how it began calls, as it had learned
+
+
+def same_nodes(graph: Graph) -> dict[str, str]:
+    """Return a key for each node that only the same node has, in this prompt or another."""
+    keys: dict[str, str] = {}
+    for node_id in graph.above(*graph.nodes):
+        node = graph.nodes[node_id]
+        values = {name: [keys.get(str(value[0])), value[1]] if is_link(value) else value
+                  for name, value in node["inputs"].items() if name not in OF_NO_SHAPE}
+        whole = json.dumps([node_id, node["class_type"], values], sort_keys=True, default=str)
+        keys[node_id] = str(hash(whole))
+    return keys
+
+
+def took(run: Run, keys: Mapping[str, str]) -> dict[str, Took]:
+    """Return what each node of a run took that came to its end, by its key."""
+    return {
+        keys[node_id]: Took(
+            run.prompt_id, node_id, record.info.title, record.seconds,
+            _models(record.before, record.after), _others(record.before),
+            sum(isinstance(entry, OomAttempt) and entry.node_id == node_id
+                for _, entry in run.entries),
+            tuple(entry.text for _, entry in run.entries if isinstance(entry, Action)
+                  and entry.action == "guard" and entry.node_id == node_id),
+        )
+        for node_id, record in run.nodes.records.items()
+        if node_id in keys and record.status == "done"
+    }
+
+
+def _models(before: Reading | None, after: Reading | None) -> dict[str, Held]:
+    found: dict[str, Held] = {}
+    for held in before.models if before is not None else ():
+        found[held.model.class_name] = Held(held.bytes, 0, held.model.total_bytes)
+    for held in after.models if after is not None else ():
+        was = found.get(held.model.class_name, Held(0, 0, 0)).before
+        found[held.model.class_name] = Held(was, held.bytes, held.model.total_bytes)
+    return found
+
+
+def _others(reading: Reading | None) -> int:
+    if reading is None:
+        return 0
+    paged = sum(held.bytes for held in reading.models if held.model.is_dynamic)
+    return max(sum(use.other_bytes for use in reading.devices) - paged, 0)
+
+
+def slower(now: Mapping[str, Took], earlier: Sequence[Mapping[str, Took]]) -> list[dict[str, Any]]:
+    """Return which nodes took much longer than in the fastest of the earlier runs, and why."""
+    found = []
+    for key, one in now.items():
+        before = min((run[key] for run in earlier if key in run),
+                     key=lambda other: other.seconds, default=one)
+        if one.seconds < LEAST_SECONDS or one.seconds <= TIMES * before.seconds:
+            continue
+        why = list(_differences(before, one)) or [NOTHING_DIFFERED]
+        text = _sentence(before, one, joined("; ", why))
+        found.append({"node_id": one.node_id, "seconds": round(one.seconds, 3),
+                      "before_seconds": round(before.seconds, 3), "before_run": before.prompt_id,
+                      "text": text, "said": said_json(text)})
+    return found
+
+
+def _sentence(before: Took, now: Took, why: str) -> Said:
+    return said(
+        "{node} took {seconds} s, and {before} s in an earlier run: {why}",
+        node=f"{now.title} #{now.node_id}", seconds=f"{now.seconds:,.1f}",
+        before=f"{before.seconds:,.1f}", why=why)
+
+
+def _differences(before: Took, now: Took) -> Iterator[Said]:
+    for name, held in now.models.items():
+        was = before.models.get(name, Held(0, 0, held.total))
+        loaded = held.after - held.before
+        if loaded > LEAST_BYTES and was.before - held.before > LEAST_BYTES:
+            yield said("{loaded_mib} of {model} were loaded anew, and were there before",
+                       model=name, loaded_mib=loaded / MIB)
+        streamed, streamed_then = held.total - held.after, was.total - was.after
+        if held.after and streamed - streamed_then > LEAST_BYTES:
+            yield said("{streamed_mib} of {model} did not fit and were streamed",
+                       model=name, streamed_mib=streamed / MIB)
+    if now.other_bytes - before.other_bytes > LEAST_BYTES:
+        yield said("other programs held {held_mib} of the GPU, and {before_mib} then",
+                   held_mib=now.other_bytes / MIB, before_mib=before.other_bytes / MIB)
+    if now.again > before.again:
+        yield said("OOM Guard made {count} calls again, and {before} then",
+                   count=now.again, before=before.again)
+    for way in now.ways:
+        if way not in before.ways:
+            yield said("OOM Guard: {way}", way=way)
+
+
+class Slower:
+    """Looks back from a run to those before it: worked out once for each run that is over.
+
+    `graph_of(id)` gives a prompt while ComfyUI still knows it.
+    """
+
+    def __init__(self, recorder: Recorder, graph_of: Callable[[str], Graph], most: int) -> None:
+        self._recorder = recorder
+        self._graph_of = graph_of
+        self._most = most
+        self._took: OrderedDict[Key, dict[str, Took]] = OrderedDict()
+        self._found: OrderedDict[Key, list[dict[str, Any]]] = OrderedDict()
+
+    def of(self, prompt_id: str) -> list[dict[str, Any]]:
+        """Return what `slower` does for a run that is over; nothing for one that is not known."""
+        key = self._recorder.look(prompt_id, _key)
+        if key is None or key in self._found:
+            return self._found.get(key, []) if key is not None else []
+        ids = self._recorder.newest_ids()
+        now, *earlier = [self._took_in(one) for one in ids[ids.index(prompt_id):]] or [{}]
+        return _kept(self._found, key, slower(now, earlier), self._most)
+
+    def _took_in(self, prompt_id: str) -> dict[str, Took]:
+        key = self._recorder.look(prompt_id, _key)
+        if key is None or key in self._took:
+            return self._took.get(key, {}) if key is not None else {}
+        keys = same_nodes(self._graph_of(prompt_id))
+        found = self._recorder.look(prompt_id, lambda run: took(run, keys))
+        return _kept(self._took, key, found or {}, self._most)
+
+
+def _key(run: Run) -> Key | None:
+    return None if run.status == "running" else (run.prompt_id, run.started_at)
+
+
+def _kept(store: OrderedDict[Key, Value], key: Key, value: Value, most: int) -> Value:
+    store[key] = value
+    while len(store) > most:
+        store.popitem(last=False)
+    return value

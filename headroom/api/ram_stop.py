@@ -1,0 +1,115 @@
+"""A clean stop: the running prompt is interrupted before the system would end the server."""
+
+import logging
+import sys
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+from ..base.device import MIB
+from ..base.graph import Prompt, title_given
+from ..base.ram import ram_room_bytes
+from ..base.said import Said, joined, said, said_json
+from ..measure.journal import Action, note
+from ..measure.snapshot import rss_bytes
+from ..models.loaded import LoadedModel, loaded_models
+
+log = logging.getLogger("headroom")
+
+EVENT = "headroom.ram"
+HELPFUL = ("--disable-pinned-memory", "--cache-none", "--fast-disk")
+RATE_SECONDS = 1.0  # over which the fall is measured
+END_SECONDS = 1.0  # a fall that lasts so long would leave nothing
+MODELS_NAMED = 3
+
+
+class RamFall:
+    """Tells from looks at the RAM that is left whether it is about to run out."""
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, int]] = deque()
+        self._was_ending = False
+
+    def is_ending(self, at: float, room_bytes: int) -> bool:
+        """Return whether two looks in a row, of which this is one, foresee the end.
+
+        `at` in seconds. A fall that has stopped by the next look was one allocation.
+        """
+        self._looks.append((at, room_bytes))
+        while at - self._looks[0][0] > RATE_SECONDS:
+            self._looks.popleft()
+        first_at, first_bytes = self._looks[0]
+        lost, seconds = first_bytes - room_bytes, at - first_at
+        falls = len(self._looks) > 1 and room_bytes < self._looks[-2][1]
+        is_ending = falls and room_bytes * seconds < lost * END_SECONDS
+        was_ending, self._was_ending = self._was_ending, is_ending
+        return is_ending and was_ending
+
+
+class Node(NamedTuple):
+    """The node that runs, of which prompt."""
+
+    prompt_id: str
+    node_id: str
+
+
+class RamStop:
+    """Interrupts a prompt as ComfyUI itself does, and says once who held the RAM and what may help.
+
+    `interrupt(id)` tells whether that prompt ran; `prompt_of(id)` is it in API format; `unset` are
+    the flags that this ComfyUI has and was started without; `announce` tells the browsers.
+    """
+
+    def __init__(
+        self, interrupt: Callable[[str], bool], prompt_of: Callable[[str], Prompt | None],
+        unset: Callable[[], Collection[str]], announce: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self._interrupt = interrupt
+        self._prompt_of = prompt_of
+        self._unset = unset
+        self._announce = announce
+
+    def stop(self, node: Node) -> bool:
+        """Interrupt the prompt; False where it has ended already."""
+        text = self._told(node)
+        if not self._interrupt(node.prompt_id):
+            return False
+        log.error("[Headroom] prompt %s: %s", node.prompt_id, text)
+        note(Action(node.prompt_id, node.node_id, "ram stop", None, text))
+        self._announce(EVENT, {"prompt_id": node.prompt_id, "text": text, "said": said_json(text)})
+        return True
+
+    def _told(self, node: Node) -> Said:
+        prompt = self._prompt_of(node.prompt_id) or {}
+        shown = prompt.get(node.node_id) or prompt.get(node.node_id.partition(".")[0]) or {}
+        title = title_given(shown) or str(shown.get("class_type", node.node_id))
+        return said(
+            "RAM was about to run out in {title} (node {node_id}): the prompt was interrupted with "
+            "{free_mib} left, before the system would have ended the server. This server held "
+            "{rss_mib}{models}. What may help: {helps}.",
+            title=title, node_id=node.node_id, free_mib=ram_room_bytes() / MIB,
+            rss_mib=rss_bytes() / MIB, models=_models(loaded_models()), helps=self._helps(),
+        )
+
+    def _helps(self) -> str:
+        unset = self._unset()
+        swap = (said("a larger page file") if sys.platform == "win32"
+                else said("more swap space"))
+        return joined(", or ", [*(flag for flag in HELPFUL if flag in unset), swap])
+
+
+def _models(models: list[LoadedModel]) -> str:
+    held = [(ram, model) for model in models if (ram := _ram_bytes(model)) >= MIB]
+    held.sort(key=lambda one: -one[0])
+    if not held:
+        return ""
+    named = [said("{name} {ram_mib}", name=model.file or model.class_name, ram_mib=ram / MIB)
+             for ram, model in held[:MODELS_NAMED]]
+    return said(", with these models in RAM: {models}", models=joined(", ", named))
+
+
+def _ram_bytes(model: LoadedModel) -> int:
+    """Return the bytes of weights in RAM; dynamic VRAM maps them from files."""
+    if model.dynamic:
+        return 0
+    return model.total_bytes - (0 if model.device == "cpu" else model.loaded_bytes)

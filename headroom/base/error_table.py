@@ -1,0 +1,99 @@
+"""What an error means: the rows of `errors.json`, and which of them an error belongs to.
+
+To explain one more error, add a row there. The first row whose `pattern` (a regular expression,
+small and capital letters alike) is found in "ErrorClass: text" counts; `texts` are examples. `do`
+names entries of the part `do`; one with `flags` is advised with the first of them that this ComfyUI
+has, and not at all where it has none. Only what a rerun can help has `retry` true; `why` says so
+for a reader. Then add the Chinese sentences to `locales/zh/main.json`, and write the pages:
+`python -m tools.error_pages`.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from .said import Said, said
+
+Family = Literal[
+    "device memory", "RAM", "pinned memory", "page file", "address space", "driver", "compiler",
+    "not memory",
+]
+Where = Literal["device", "RAM"]
+FAMILIES: tuple[Family, ...] = get_args(Family)
+MAX_TEXT = 20_000  # that is looked at: patterns take half a second for each million characters
+TABLE = Path(__file__).with_name("errors.json")
+
+
+@dataclass(frozen=True)
+class Help:
+    """Something to do. `flags`: any of these of ComfyUI's command line serves, the first best."""
+
+    id: str
+    text: str
+    flags: tuple[str, ...] = ()
+
+    def said(self, has_flag: Callable[[str], bool]) -> Said | None:
+        """Return the sentence; None where it names a flag that this ComfyUI lacks."""
+        if not self.flags:
+            return said(self.text)
+        flag = next(filter(has_flag, self.flags), None)
+        if flag is None:
+            return None
+        return said(self.text, flag=flag)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known of one kind of error. `retry`: whether a rerun can help, and `why`."""
+
+    id: str
+    family: Family
+    pattern: re.Pattern[str]
+    what: str
+    do: tuple[Help, ...]
+    retry: bool
+    why: str
+
+    @property
+    def where(self) -> Where | None:
+        """Which memory has to be made free before a rerun; None where a rerun cannot help."""
+        if not self.retry:
+            return None
+        return "device" if self.family == "device memory" else "RAM"
+
+    def meaning(self) -> Said:
+        """Return in one sentence or two what happened."""
+        return said(self.what)
+
+    def reason(self) -> Said:
+        """Return why a rerun can help, or not."""
+        return said(self.why)
+
+    def advice(self, has_flag: Callable[[str], bool], is_guarded: bool = False) -> list[Said]:
+        """Return what to do on a ComfyUI with these flags, the most likely to help first.
+
+        Without what was there already where it `is_guarded`.
+        """
+        told = (one.said(has_flag) for one in self.do if not (is_guarded and one.id == "guard"))
+        return [phrase for phrase in told if phrase is not None]
+
+
+def _rows(table: dict[str, Any]) -> Iterator[Row]:
+    helps = {name: Help(name, one["text"], tuple(one.get("flags", ())))
+             for name, one in table["do"].items()}
+    for row in table["errors"]:
+        pattern = re.compile(row["pattern"], re.IGNORECASE)
+        yield Row(row["id"], row["family"], pattern, row["what"],
+                  tuple(helps[name] for name in row["do"]), row["retry"], row["why"])
+
+
+ROWS = tuple(_rows(json.loads(TABLE.read_text(encoding="utf-8"))))
+
+
+def row_of(kind: str, text: str) -> Row | None:
+    """Return what is known of an error by the name of its class and its text."""
+    told = f"{kind.rpartition('.')[2]}: {text[:MAX_TEXT]}"
+    return next((row for row in ROWS if row.pattern.search(told)), None)

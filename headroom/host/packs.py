@@ -1,0 +1,50 @@
+"""The host adapter to other packs: their Python modules, and what their nodes hold."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from os.path import sep
+from types import ModuleType
+from typing import Any
+
+import execution
+import folder_paths
+
+from ..base.living import living
+
+OWN = __name__.rsplit(".", 3)[0]  # as ComfyUI calls the pack that this file belongs to
+
+
+def pack_modules() -> dict[str, list[ModuleType]]:
+    """Return the imported modules of every other pack by its name, the folder it lies in."""
+    roots = [str(root).rstrip(sep) + sep for root in folder_paths.get_folder_paths("custom_nodes")]
+    found: dict[str, list[ModuleType]] = {}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or name == OWN or name.startswith(f"{OWN}."):
+            continue
+        for root in roots:
+            if file.startswith(root):
+                pack = file[len(root):].split(sep)[0].removesuffix(".py")
+                found.setdefault(pack, []).append(module)
+    return found
+
+
+def node_objects() -> list[Any]:
+    """Return what ComfyUI keeps of nodes: their objects first, then their results.
+
+    One walk over all objects of the process, in C.
+    """
+    kind = getattr(execution, "CacheSet", None)
+    caches = [] if kind is None else living(kind)
+    return [value for which in ("objects", "outputs") for cache in caches
+            for value in _kept(getattr(cache, which, None))]
+
+
+def _kept(cache: Any) -> Iterator[Any]:
+    """Yield the values of a cache, and of those that it has for nodes which nodes have made."""
+    own, below = getattr(cache, "cache", None), getattr(cache, "subcaches", None)
+    if isinstance(own, Mapping):
+        yield from list(own.values())
+    if isinstance(below, Mapping):
+        for inner in list(below.values()):
+            yield from _kept(inner)

@@ -1,0 +1,164 @@
+"""Models on the GPU that ComfyUI does not manage, by the pack that holds them.
+
+They are named, and nothing is done to them. Looked at are the globals and classes of a pack's
+modules, the objects of its nodes, and results in the node cache; what only a closure or a library
+holds is not found.
+"""
+
+import functools
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any, Literal
+
+import torch
+
+from ..base.device import MIB, in_mib
+from ..base.inputs import attribute
+from ..base.said import Said, said
+from ..base.tensors import module_tensors, storage_key
+from ..host.adapter import current_host
+from ..host.features import lost
+from ..measure.snapshot import Snapshot, snapshot
+from .find import is_patcher
+from .unload import loaded_bytes
+
+NOTABLE = 16 * MIB
+NOTABLE_AFTER_RUN = 128 * MIB
+MOST_LOOKED_AT = 100_000  # objects of one pack; some tenths of a second
+DEEPEST = 6
+NAMED = 3
+_LEAVES = (str, bytes, int, float, complex, bool, type(None), torch.Tensor, torch.device,
+           torch.dtype, PurePath, ModuleType, FunctionType, BuiltinFunctionType, MethodType,
+           functools.partial, classmethod, staticmethod, property)
+Way = Literal["nowhere", "module", "values", "items", "class", "fields"]
+_WAYS: dict[Way, Any] = {"module": torch.nn.Module, "values": dict,
+                         "items": (list, tuple, set, frozenset), "class": type}
+# ComfyUI's own objects lead to the models and values of everybody.
+_HOST = ("comfy", "comfy_api", "comfy_execution", "comfy_extras", "server", "execution", "nodes",
+         "app", "folder_paths", "aiohttp", "asyncio")
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """What one pack holds; None: no pack that could be told."""
+
+    pack: str | None
+    classes: tuple[str, ...]
+    bytes: int
+
+    def as_json(self) -> dict[str, Any]:
+        return {"pack": self.pack, "classes": list(self.classes), "mib": in_mib(self.bytes)}
+
+    def sentence(self) -> Said:
+        """Return who holds how much."""
+        held_mib, classes = self.bytes / MIB, ", ".join(self.classes[:NAMED])
+        if self.pack is None:
+            return said("not managed by ComfyUI, and left alone: {held_mib} of {classes}",
+                        held_mib=held_mib, classes=classes)
+        return said(
+            "not managed by ComfyUI, and left alone: {held_mib} held by {pack} ({classes})",
+            held_mib=held_mib, pack=self.pack, classes=classes)
+
+
+def foreign_models(now: Snapshot | None = None, least_bytes: int = NOTABLE) -> list[Foreign]:
+    """Return who holds models on the GPU beside ComfyUI, the largest first.
+
+    Looks no further, and costs microseconds, where torch has less than `least_bytes` beside managed
+    models in memory as it is `now`. Else it looks at all that packs hold: a tenth of a second, or
+    half a one with 60 packs. Not for the time between two nodes.
+    """
+    host = current_host()
+    if host is None or lost("files") or _beside_models(host, now or snapshot()) < least_bytes:
+        return []
+    from ..host.packs import node_objects, pack_modules
+
+    packs = pack_modules()
+    names = {module.__name__: pack for pack, modules in packs.items() for module in modules}
+    seen = {key for entry in host.loaded_entries() if entry.model is not None
+            for _, tensor in module_tensors(entry.model.model) if (key := storage_key(tensor))}
+    held: dict[str | None, tuple[list[str], int]] = {}
+
+    def count(pack: str | None, module: torch.nn.Module) -> None:
+        size = _bytes_of(module, seen)
+        if size:
+            classes, before = held.get(pack, ([], 0))
+            held[pack] = [*classes, type(module).__name__], before + size
+
+    for pack, modules in packs.items():
+        own = {module.__name__ for module in modules}
+        for module in _modules_in([vars(module) for module in modules], own, names):
+            count(pack, module)
+    for value in node_objects():
+        holder = names.get(type(value).__module__)
+        for module in _modules_in([value], (), names):
+            count(holder or names.get(type(module).__module__), module)
+    return sorted((Foreign(pack, tuple(dict.fromkeys(classes)), size)
+                   for pack, (classes, size) in held.items()), key=lambda one: -one.bytes)
+
+
+def _beside_models(host: Any, now: Snapshot) -> int:
+    """Return the bytes of torch's tensors that are in no managed model, at most."""
+    if any(device.allocated_bytes is None for device in now.in_use):
+        return sys.maxsize  # nobody can tell
+    managed = sum(loaded_bytes(entry) for entry in host.loaded_entries()
+                  if entry.model is not None and not host.is_dynamic(entry.model))
+    return sum(device.allocated_bytes or 0 for device in now.in_use) - managed
+
+
+def _bytes_of(module: torch.nn.Module, seen: set[tuple[str, int]]) -> int:
+    """Return the bytes on devices of storages that are not in `seen`, and put them there."""
+    total = 0
+    for _, tensor in module_tensors(module):
+        if tensor.device.type not in ("cpu", "meta"):
+            key = storage_key(tensor)
+            if key is not None and key not in seen:
+                seen.add(key)
+                total += tensor.untyped_storage().nbytes()
+    return total
+
+
+def _modules_in(
+    roots: Iterable[Any], own: Collection[str], packs: Collection[str]
+) -> Iterator[torch.nn.Module]:
+    """Yield the outermost nn.Modules below `roots`.
+
+    Classes of the modules `own` are looked into, and objects of all but ComfyUI's; `packs` names
+    the modules of packs, which may be called as one of ComfyUI's.
+    """
+    seen: set[int] = set()
+    ways: dict[type, Way] = {}
+    level = list(roots)
+    for _ in range(DEEPEST):
+        below: list[Any] = []
+        for item in level:
+            kind = type(item)
+            way = ways.get(kind) or ways.setdefault(kind, _way(kind, packs))
+            if way == "nowhere" or id(item) in seen or len(seen) > MOST_LOOKED_AT:
+                continue
+            seen.add(id(item))
+            if way == "module":
+                yield item
+            elif way == "values":
+                below += item.values()
+            elif way == "items":
+                below += item
+            elif way == "class":
+                below += vars(item).values() if item.__module__ in own else ()
+            elif not is_patcher(item):
+                fields = attribute(item, "__dict__")
+                below += fields.values() if isinstance(fields, dict) else ()
+        level = below
+
+
+def _way(kind: type, packs: Collection[str]) -> Way:
+    """Return where an object of this class leads on."""
+    if issubclass(kind, _LEAVES):
+        return "nowhere"
+    for way, classes in _WAYS.items():
+        if issubclass(kind, classes):
+            return way
+    is_of_host = kind.__module__ not in packs and kind.__module__.split(".")[0] in _HOST
+    return "nowhere" if is_of_host else "fields"

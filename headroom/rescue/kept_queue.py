@@ -1,0 +1,255 @@
+"""Nothing of the queue is lost when the server is killed: it is in a file until each prompt ends.
+
+What a dead server left is offered to whoever opens the page, or queued again by itself. The prompt
+that ran when it died comes last then, and is queued by itself once only: it may be what killed it.
+"""
+
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, get_args
+
+from ..base.device import in_mib
+from ..base.environment import word_of
+from ..base.ram import ram_room_bytes
+from ..base.refusals import Refused
+from ..base.said import Said, said_json
+from ..measure.snapshot import rss_bytes
+from ..record.ticker import Ticker
+from .left_words import no_more_left, sentence_about
+from .queue_file import KeptPrompt, LeftQueue, QueueFile, Sample, left_queues, new_file
+from .settings import own_part
+
+log = logging.getLogger("headroom")
+
+Wish = Literal["off", "keep", "resume"]
+VARIABLE = "HEADROOM_QUEUE"
+SETTING = "Headroom.Server.KeepQueue"
+SAMPLE_SECONDS = 1.0
+NOTHING_LEFT: dict[str, Any] = {"text": None, "said": None, "prompts": [], "samples": []}
+RAN_KEY = "ran_when_server_ended"  # in a prompt's extra_data.headroom
+
+
+class Host(Protocol):
+    """What is used of ComfyUI: see host/queue.py."""
+
+    def queue_items(self) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]: ...
+
+    def running_nodes(self) -> list[str]: ...
+
+    def validated(
+        self, prompt_id: str, prompt: Mapping[str, Any], outputs: list[str]
+    ) -> list[str]: ...
+
+    def put_before_all(self, items: Sequence[tuple[Any, ...]]) -> None: ...
+
+
+def wish_of(environment: Mapping[str, str], browser: Mapping[str, Any]) -> Wish:
+    """Return what is to become of the queue; the server's environment wins over the browser."""
+    word = word_of(environment, VARIABLE, get_args(Wish))
+    if word is None:
+        word = "off" if browser.get(SETTING) is False else "keep"
+    return word  # type: ignore[return-value]
+
+
+class KeptQueue:
+    """Keeps this server's queue in a file of `folder`, and answers for what dead servers left.
+
+    Told of prompts from any thread. What fails in the file is said once, and nothing is kept then.
+    """
+
+    def __init__(self, host: Host, folder: Path, wish: Wish) -> None:
+        self._host = host
+        self._wish = wish
+        self._lock = threading.RLock()
+        self._left: list[LeftQueue] = []
+        self._file: QueueFile | None = None
+        self._last = Sample(0.0, None, 0, 0)
+        self._ticker = Ticker(self.look)
+        if wish == "off":
+            return
+        try:
+            self._left = left_queues(folder)
+            self._file = new_file(folder)
+        except (OSError, sqlite3.Error) as error:
+            self._give_up(error)
+
+    def start(self) -> None:
+        """Say what was left, and begin to note memory while a prompt runs."""
+        if self._wish == "off":
+            return
+        self._ticker.start()
+        if not self._left:
+            return
+        log.warning("[Headroom] %s", self._sentence())
+        if self._wish == "resume":
+            # A thread of its own: ComfyUI validates prompts in the server's.
+            threading.Thread(target=self._resume, name="headroom queue", daemon=True).start()
+
+    # ---------------------------------------------------- told
+
+    def changed(self) -> None:
+        """Prompts may have come, begun or ended: write down what is in the queue now."""
+        with self._lock:
+            if self._file is None:
+                return
+            running, waiting = self._host.queue_items()
+            self._written(lambda file: file.keep(running, waiting))
+            (self._ticker.wake if running else self._ticker.rest)()
+
+    def look(self) -> None:
+        """Note memory and the node that runs, each second and when it is another node."""
+        nodes, now = self._host.running_nodes(), time.time()
+        node_id = nodes[-1] if nodes else None
+        if node_id == self._last.node_id and now - self._last.at < SAMPLE_SECONDS:
+            return
+        self._last = Sample(now, node_id, rss_bytes(), ram_room_bytes())
+        with self._lock:
+            self._written(lambda file: file.note(self._last))
+
+    def _written(self, write: Any) -> None:
+        if self._file is None:
+            return
+        try:
+            write(self._file)
+        except sqlite3.Error as error:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+        log.warning("[Headroom] the queue is not kept in a file, because that failed: %s", error)
+
+    # ---------------------------------------------------- asked
+
+    def left(self) -> dict[str, Any]:
+        """Return what dead servers left, and their last minutes, as data."""
+        with self._lock:
+            if not self._left:
+                return NOTHING_LEFT
+            text, last = self._sentence(), self._left[-1]
+            return {
+                "text": text, "said": said_json(text),
+                "prompts": [
+                    {"prompt_id": one.prompt_id, "was_running": one.was_running}
+                    for one in self._prompts()
+                ],
+                "samples": [
+                    {"seconds_before_end": round(last.ended_at - one.at, 1),
+                     "node_id": one.node_id, "rss_mib": in_mib(one.rss_bytes),
+                     "free_mib": in_mib(one.room_bytes)} for one in last.samples
+                ],
+            }
+
+    def queue_again(self) -> dict[str, Any]:
+        """Queue what was left, before all others; what ComfyUI refuses stays left.
+
+        Raises Refused where there is nothing. Not to be called in the server's own thread.
+        """
+        with self._lock:
+            self._expect_left()
+            return self._queue(self._prompts())
+
+    def discard(self) -> dict[str, Any]:
+        """Forget what was left. Raises Refused where there is nothing."""
+        with self._lock:
+            self._expect_left()
+            gone = {one.prompt_id for one in self._prompts()}
+            self._take(gone)
+            return {"discarded": len(gone)}
+
+    def _expect_left(self) -> None:
+        if not self._left:
+            raise Refused(no_more_left())
+
+    def _resume(self) -> None:
+        with self._lock:
+            prompts = self._prompts()
+            again = [one for one in prompts if not (one.was_running and _ran_before(one))]
+            self._queue(again)
+        if len(again) < len(prompts):
+            log.warning(
+                "[Headroom] the prompt that ran when the server ended had run so once before: it "
+                "is not queued again by itself"
+            )
+
+    # ---------------------------------------------------- the work
+
+    def _prompts(self) -> list[KeptPrompt]:
+        """Return all that was left, each once, those that ran last."""
+        found = {one.prompt_id: one for left in self._left for one in left.prompts}
+        return sorted(found.values(), key=lambda one: one.was_running)
+
+    def _queue(self, prompts: Sequence[KeptPrompt]) -> dict[str, Any]:
+        items: list[tuple[Any, ...]] = []
+        refused = []
+        for one in prompts:
+            try:
+                outputs = self._host.validated(one.prompt_id, one.prompt, one.outputs)
+            except ValueError as error:
+                refused.append({"prompt_id": one.prompt_id, "error": str(error)})
+                log.warning("[Headroom] prompt %s is not queued again: %s", one.prompt_id, error)
+                continue
+            items.append((one.prompt_id, one.prompt, _extra_data(one), outputs))
+        self._host.put_before_all(items)
+        self.changed()  # they are in this server's own file before they go from another
+        self._take({item[0] for item in items})
+        return {"queued": [item[0] for item in items], "refused": refused}
+
+    def _take(self, gone: set[str]) -> None:
+        """Remove prompts from what was left; a file that holds no others goes."""
+        rest = []
+        for left in self._left:
+            prompts = [one for one in left.prompts if one.prompt_id not in gone]
+            if prompts:
+                left.file.drop(gone)
+                rest.append(left._replace(prompts=prompts))
+            else:
+                left.file.remove()
+        self._left = rest
+
+    def _sentence(self) -> str:
+        last = self._left[-1]
+        ran = next((one for one in last.prompts if one.was_running), None)
+        waiting = sum(one is not ran for one in self._prompts())
+        return sentence_about(ran, last.samples, waiting)
+
+
+class NothingKept:
+    """Stands for a kept queue where none can be; `why` in a sentence."""
+
+    def __init__(self, why: Said) -> None:
+        self._why = why
+
+    def start(self) -> None: ...
+
+    def changed(self) -> None: ...
+
+    def left(self) -> dict[str, Any]:
+        return NOTHING_LEFT
+
+    def queue_again(self) -> dict[str, Any]:
+        raise Refused(self._why)
+
+    discard = queue_again
+
+
+def kept_queue(host: Host, folder: Path, browser: Mapping[str, Any]) -> KeptQueue:
+    """Return the queue that is kept as the environment and the browser's setting say."""
+    return KeptQueue(host, folder, wish_of(os.environ, browser))
+
+
+def _ran_before(one: KeptPrompt) -> bool:
+    return own_part(one.extra_data).get(RAN_KEY) is True
+
+
+def _extra_data(one: KeptPrompt) -> dict[str, Any]:
+    if not one.was_running:
+        return one.extra_data
+    return {**one.extra_data, "headroom": {**own_part(one.extra_data), RAN_KEY: True}}
+

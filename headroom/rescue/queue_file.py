@@ -1,0 +1,203 @@
+"""The queue of one server on disk, and what became of memory last: a SQLite file for each process.
+
+The process holds its file with an exclusive lock of SQLite's, which the system lets go of however
+the process ends. A file without a lock is thus what a dead server left.
+"""
+
+import json
+import logging
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+log = logging.getLogger("headroom")
+
+ENDING, DAMAGED = ".sqlite", ".damaged"
+KEPT_SECONDS = 600.0  # of samples
+PRUNE_EVERY = 200  # samples
+SETTINGS = ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL")
+TABLES = """
+CREATE TABLE IF NOT EXISTS prompt (
+    prompt_id TEXT PRIMARY KEY, number REAL, running INTEGER, content TEXT);
+CREATE TABLE IF NOT EXISTS sample (at REAL, node_id TEXT, rss_bytes INTEGER, room_bytes INTEGER);
+"""
+
+
+class KeptPrompt(NamedTuple):
+    """A prompt as it stood in ComfyUI's queue, without its keys for paid services."""
+
+    prompt_id: str
+    number: float
+    was_running: bool
+    prompt: dict[str, Any]
+    extra_data: dict[str, Any]
+    outputs: list[str]
+
+
+class Sample(NamedTuple):
+    """Memory at one moment: `at` in seconds since the epoch, and the node that ran."""
+
+    at: float
+    node_id: str | None
+    rss_bytes: int
+    room_bytes: int
+
+
+class QueueFile:
+    """An open file; not to be used by two threads at once. Raises sqlite3.Error.
+
+    What was written is there after the process was killed; the machine itself may lose the last of
+    it when it loses its power.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._kept: dict[str, bool] = {}  # the ids in the file, and whether each runs
+        self._noted = 0
+        self._base = sqlite3.connect(path, timeout=0, check_same_thread=False)
+        try:
+            for setting in SETTINGS:
+                self._base.execute(f"PRAGMA {setting}")
+            with self._base:
+                self._base.execute("BEGIN IMMEDIATE")
+                for table in filter(str.strip, TABLES.split(";")):
+                    self._base.execute(table)
+        except sqlite3.Error:
+            self._base.close()
+            raise
+
+    def keep(self, running: Sequence[tuple[Any, ...]], waiting: Sequence[tuple[Any, ...]]) -> None:
+        """Make the file hold these items of ComfyUI's queue and no others."""
+        items = {str(item[1]): (item, is_running) for is_running, part in
+                 ((False, waiting), (True, running)) for item in part}
+        new = {one: is_running for one, (_, is_running) in items.items()}
+        if new == self._kept:
+            return
+        with self._base:
+            self._delete(self._kept.keys() - new.keys())
+            for prompt_id, (item, is_running) in items.items():
+                if prompt_id not in self._kept:
+                    self._add(prompt_id, item, is_running)
+                elif self._kept[prompt_id] != is_running:
+                    self._base.execute("UPDATE prompt SET running = ? WHERE prompt_id = ?",
+                                       (is_running, prompt_id))
+        self._kept = new
+
+    def _add(self, prompt_id: str, item: tuple[Any, ...], is_running: bool) -> None:
+        try:
+            content = json.dumps(list(item[2:5]))
+        except (TypeError, ValueError, RecursionError) as error:
+            log.warning("[Headroom] prompt %s cannot be kept in a file: %s", prompt_id, error)
+            return
+        self._base.execute("INSERT OR REPLACE INTO prompt VALUES (?, ?, ?, ?)",
+                           (prompt_id, float(item[0]), is_running, content))
+
+    def drop(self, prompt_ids: Iterable[str]) -> None:
+        """Remove these prompts."""
+        with self._base:
+            self._delete(prompt_ids)
+
+    def _delete(self, prompt_ids: Iterable[str]) -> None:
+        self._base.executemany("DELETE FROM prompt WHERE prompt_id = ?",
+                               [(prompt_id,) for prompt_id in prompt_ids])
+
+    def note(self, sample: Sample) -> None:
+        """Add a sample; those that are too old go."""
+        with self._base:
+            self._base.execute("INSERT INTO sample VALUES (?, ?, ?, ?)", sample)
+            if self._noted % PRUNE_EVERY == 0:
+                self._base.execute("DELETE FROM sample WHERE at < ?", (sample.at - KEPT_SECONDS,))
+        self._noted += 1
+
+    def prompts(self) -> list[KeptPrompt]:
+        """Return what is kept, in the order of the queue. ValueError where that is damaged."""
+        rows = self._base.execute("SELECT prompt_id, number, running, content FROM prompt "
+                                  "ORDER BY running DESC, number, rowid")
+        return [KeptPrompt(prompt_id, number, bool(running), *_content(content))
+                for prompt_id, number, running, content in rows]
+
+    def samples(self) -> list[Sample]:
+        """Return memory in the last minutes, oldest first."""
+        return [Sample(*row) for row in self._base.execute("SELECT * FROM sample ORDER BY at")]
+
+    def close(self) -> None:
+        self._base.close()
+
+    def remove(self) -> None:
+        """Close the file and delete it."""
+        self.close()
+        for ending in ("", "-wal", "-shm"):
+            self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
+
+
+def _content(text: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    prompt, extra_data, outputs = json.loads(text)
+    if not (isinstance(prompt, dict) and isinstance(extra_data, dict)
+            and isinstance(outputs, list)):
+        raise ValueError("a kept prompt is none")
+    return prompt, extra_data, outputs
+
+
+def new_file(folder: Path) -> QueueFile:
+    """Make a file for this process. Raises OSError and sqlite3.Error."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return QueueFile(folder / f"{uuid.uuid4().hex}{ENDING}")
+
+
+class LeftQueue(NamedTuple):
+    """What a server left that has ended: held by this process until `file` is removed or closed."""
+
+    file: QueueFile
+    prompts: list[KeptPrompt]
+    samples: list[Sample]
+    ended_at: float  # seconds since the epoch, as far as its file tells
+
+
+def left_queues(folder: Path) -> list[LeftQueue]:
+    """Return what servers left that have ended, the one that ended last at the end.
+
+    Files of living servers are not touched, empty ones deleted, and damaged ones set aside under
+    another name, with one warning each.
+    """
+    found = [left for path in sorted(folder.glob(f"*{ENDING}")) if (left := _left(path))]
+    return sorted(found, key=lambda left: left.ended_at)
+
+
+def _left(path: Path) -> LeftQueue | None:
+    try:
+        written_at = path.stat().st_mtime
+        file = QueueFile(path)
+    except (OSError, sqlite3.Error) as error:
+        if not _is_held(error):
+            _set_aside(path, error)
+        return None
+    try:
+        prompts, samples = file.prompts(), file.samples()
+    except (ValueError, TypeError, sqlite3.Error) as error:
+        file.close()
+        _set_aside(path, error)
+        return None
+    if not prompts:
+        file.remove()
+        return None
+    return LeftQueue(file, prompts, samples, samples[-1].at if samples else written_at)
+
+
+def _is_held(error: Exception) -> bool:
+    return isinstance(error, FileNotFoundError) or "locked" in str(error)
+
+
+def _set_aside(path: Path, error: Exception) -> None:
+    aside = path.with_suffix(DAMAGED)
+    log.warning("[Headroom] the kept queue %s cannot be read (%s): it is now %s, in %s",
+                path.name, error, aside.name, path.parent)
+    try:
+        os.replace(path, aside)
+    except OSError as failed:
+        log.warning("[Headroom] %s", failed)
+        return
+    for ending in ("-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)

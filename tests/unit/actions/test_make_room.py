@@ -1,0 +1,49 @@
+"""Room in RAM: the steps in their order, no more than needed, each with the bytes it gained."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from headroom.actions import make_room as module
+from headroom.actions.make_room import make_room
+from headroom.base.device import MIB
+
+
+@pytest.fixture
+def ram(monkeypatch):
+    """RAM that steps give back: {what: MiB}, with what was asked of ComfyUI."""
+    state = SimpleNamespace(room=0, gains={}, asked=[])
+
+    def step(name):
+        def work(wanted=None):
+            state.asked.append((name, wanted))
+            state.room += state.gains.get(name, 0) * MIB
+        return work
+
+    monkeypatch.setattr(module, "ram_room_bytes", lambda: state.room)
+    monkeypatch.setattr(module, "trim_heap", step("heap"))
+    monkeypatch.setattr(module, "current_host", lambda: SimpleNamespace(
+        release_cached_results=step("cache"), release_idle_pins=step("pins")))
+    return state
+
+
+def test_each_step_is_asked_for_what_still_lacks_and_says_what_it_gained(ram):
+    ram.gains = {"cache": 30, "heap": 20}
+    steps = list(make_room(100 * MIB))
+    assert ram.asked == [("cache", 100 * MIB), ("pins", 70 * MIB), ("heap", None)]
+    assert [(step.action, step.gained_bytes) for step in steps] == [
+        ("ram cache", 30 * MIB), ("ram heap", 20 * MIB)]
+    assert str(steps[0].text).endswith("results of other workflows, 30.0 MiB more are left")
+
+
+def test_what_was_enough_is_the_last(ram):
+    ram.gains = {"cache": 100, "pins": 100}
+    assert [step.action for step in make_room(100 * MIB)] == ["ram cache"]
+    assert list(make_room(100 * MIB)) == []
+    assert len(ram.asked) == 1
+
+
+def test_without_comfyui_the_heap_is_left(ram, monkeypatch):
+    monkeypatch.setattr(module, "current_host", lambda: None)
+    ram.gains = {"heap": 5}
+    assert [step.action for step in make_room(100 * MIB)] == ["ram heap"]

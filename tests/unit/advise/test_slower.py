@@ -1,0 +1,111 @@
+"""A node that took much longer than before: which one, and what the records have that differed."""
+
+from dataclasses import replace
+
+import pytest
+from support.advice import PROMPT, UNET
+
+from headroom.advise import slower as module
+from headroom.advise.slower import Slower, same_nodes, slower
+from headroom.base.graph import Graph
+from headroom.host.types import Held, NodeLabel, Outcome
+from headroom.measure.journal import Action, OomAttempt
+from headroom.record.memory import Reading, Use
+from headroom.record.nodes import NodeTable
+from headroom.record.run import Run
+
+MIB = 1 << 20
+BIG = replace(UNET, total_bytes=4000 * MIB)
+
+
+def reading(at, held_mib=0, others_mib=100, is_dynamic=False):
+    facts = replace(BIG, is_dynamic=is_dynamic)
+    reserved = 0 if is_dynamic else held_mib
+    use = Use((others_mib + held_mib) * MIB, reserved * MIB)
+    models = (Held(facts, "cuda:0", held_mib * MIB),) if held_mib else ()
+    return Reading(at, 0, (use,), models)
+
+
+def run_of(prompt_id, seconds, before=(4000,), after=(4000,), entries=(), status="success"):
+    run = Run(prompt_id, ("cuda:0",), reading(0), float(len(prompt_id)), NodeTable(
+        lambda node_id: NodeLabel(node_id, "KSampler", "KSampler", node_id)))
+    run.node_starts("3", reading(1, *before))
+    run.node_finishes("3", reading(1 + seconds, *after))
+    for entry in entries:
+        run.note(2.0, entry)
+    run.end(reading(1 + seconds))
+    run.settle(Outcome(status))
+    return run
+
+
+def told(now, before):
+    keys = same_nodes(Graph(PROMPT))
+    found = slower(module.took(now, keys), [module.took(one, keys) for one in before])
+    return [one["text"] for one in found]
+
+
+def test_a_node_is_told_that_took_more_than_three_times_its_fastest_earlier_run():
+    [text] = told(run_of("c", 31), [run_of("b", 40), run_of("a", 10)])
+    assert text.startswith("KSampler #3 took 31.0 s, and 10.0 s in an earlier run: ")
+    assert told(run_of("c", 30), [run_of("a", 10)]) == []
+    assert told(run_of("c", 31), []) == []
+    assert told(run_of("c", 0.9), [run_of("a", 0.1)]) == []  # too short to tell
+
+
+def test_where_the_records_are_the_same_it_says_so():
+    [text] = told(run_of("c", 31), [run_of("a", 10)])
+    assert text.endswith("so the reason is outside of the record")
+
+
+@pytest.mark.parametrize("how, why", [
+    ({"before": (0,)}, "4,000.0 MiB of SD15 were loaded anew, and were there before"),
+    ({"before": (1000,), "after": (1000,)}, "3,000.0 MiB of SD15 did not fit and were streamed"),
+    ({"before": (4000, 3100)}, "other programs held 3,100.0 MiB of the GPU, and 100.0 MiB then"),
+    ({"entries": [Action("c", "3", "guard", 0.0, "in tiles of 512 pixels: remembered")]},
+     "OOM Guard: in tiles of 512 pixels: remembered"),
+    ({"entries": [OomAttempt("c", "3", 1, "unloaded", 0.0, "oom", True, 2.0, 1)]},
+     "OOM Guard made 1 calls again, and 0 then"),
+])
+def test_what_differed_is_named_with_its_figure(how, why):
+    [text] = told(run_of("c", 31, **how), [run_of("a", 10)])
+    assert text.partition("earlier run: ")[2] == why.replace("SD15", BIG.class_name)
+
+
+def test_pages_of_dynamic_vram_are_not_other_programs():
+    [text] = told(run_of("c", 31, before=(4000, 100, True)), [run_of("a", 10)])
+    assert "other programs" not in text.replace("models, other programs", "")
+
+
+def test_the_same_node_is_one_with_the_same_values_above_it_but_for_seeds_and_texts():
+    def changed(node_id, **inputs):
+        node = PROMPT[node_id]
+        return {**PROMPT, node_id: {**node, "inputs": {**node["inputs"], **inputs}}}
+
+    key = same_nodes(Graph(PROMPT))["3"]
+    assert same_nodes(Graph(changed("3", seed=99)))["3"] == key
+    assert same_nodes(Graph(changed("6", text="another one")))["3"] == key
+    assert same_nodes(Graph(changed("3", steps=99)))["3"] != key
+    latent = PROMPT["3"]["inputs"]["latent_image"][0]
+    assert same_nodes(Graph(changed(latent, width=4096)))["3"] != key
+
+
+def test_only_runs_before_it_count_and_each_run_is_worked_out_once():
+    runs = {one.prompt_id: one for one in (run_of("a", 10), run_of("bb", 31), run_of("ccc", 10))}
+    asked = []
+
+    class Records:
+        def newest_ids(self):
+            return list(reversed(runs))
+
+        def look(self, prompt_id, read):
+            return read(runs[prompt_id]) if prompt_id in runs else None
+
+    def graph_of(prompt_id):
+        asked.append(prompt_id)
+        return Graph(PROMPT)
+
+    back = Slower(Records(), graph_of, 50)
+    assert back.of("ccc") == [] and back.of("a") == [] and back.of("gone") == []
+    for _ in range(2):
+        assert [one["before_run"] for one in back.of("bb")] == ["a"]
+    assert sorted(asked) == ["a", "bb", "ccc"]

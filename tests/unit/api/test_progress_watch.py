@@ -1,0 +1,37 @@
+"""A prompt that does not come on is told after the seconds that somebody has set."""
+
+import pytest
+
+from headroom.api.progress_watch import SETTING, VARIABLE, ProgressWatch
+from headroom.api.ready import Readiness
+from headroom.base import environment
+from headroom.host.types import NodeLabel
+
+KSAMPLER = NodeLabel("3", "KSampler", "KSampler", "3")
+
+
+def stuck(idle, server=None, browser=None):
+    environment._told.clear()
+    watch = ProgressWatch(lambda: idle, {} if server is None else {VARIABLE: server})
+    watch.prompt_is_posted({} if browser is None else {SETTING: browser})
+    return watch.stuck()
+
+
+@pytest.mark.parametrize("server, browser, told", [
+    (None, None, False), ("60", None, True), ("601", None, False), (None, 60, True),
+    ("0", 60, False), ("60", 0, True), ("soon", 60, True), (None, "60", False), (None, -1, False),
+])
+def test_it_is_told_after_so_many_seconds_and_the_servers_win(server, browser, told):
+    assert (stuck((600.4, KSAMPLER), server, browser) is not None) == told
+
+
+def test_it_says_for_how_long_and_in_which_node():
+    assert stuck((600.4, KSAMPLER), "60") == "no progress for 600 s in KSampler #3"
+    assert stuck((600.4, None), "60") == "no progress for 600 s"
+    assert stuck(None, "60") is None  # nothing runs
+
+
+def test_a_server_that_does_not_come_on_is_not_ready_whatever_is_free():
+    found = Readiness("cuda:0", 0, 100, 0, 1, 0, stuck((600.4, KSAMPLER), "60"))
+    assert found.as_json()["ready"] is False
+    assert found.as_json()["reason"] == "no progress for 600 s in KSampler #3."

@@ -1,0 +1,69 @@
+"""When RAM is about to run out, by recorded figures, and what is said of the stopped prompt."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from headroom.api import ram_stop as module
+from headroom.api.ram_stop import EVENT, Node, RamFall, RamStop
+from headroom.base.device import MIB
+from headroom.measure.journal import listen
+
+FALLS = [  # MiB that are left, each quarter of a second; what is left when the end is foreseen
+    ("a node that keeps taking 400 MiB a second", range(2000, 0, -100), 200),
+    ("a leak of 8 MiB a second near the end", range(40, 0, -2), 4),
+    ("one large allocation", [4000, 4000, 300, 300, 300, 300], None),
+    ("a fall that ends in time", [900, 850, 800, 790, 790, 800, 810], None),
+    ("a slow leak far from the end", range(900, 700, -10), None),
+    ("nothing happens in the last MiB", [3] * 10, None),
+]
+
+
+@pytest.mark.parametrize("rooms, foreseen", [fall[1:] for fall in FALLS],
+                         ids=[fall[0] for fall in FALLS])
+def test_only_a_fall_that_goes_on_foresees_the_end(rooms, foreseen):
+    fall = RamFall()
+    ends = [room for look, room in enumerate(rooms) if fall.is_ending(look / 4, room * MIB)]
+    assert next(iter(ends), None) == foreseen
+
+
+def model(name, total_mib, loaded_mib=0, device="cuda:0", dynamic=False):
+    return SimpleNamespace(file=name, class_name="SD15", device=device, dynamic=dynamic,
+                           total_bytes=total_mib * MIB, loaded_bytes=loaded_mib * MIB)
+
+
+@pytest.fixture
+def stopped(monkeypatch):
+    """A function that stops node 5 of prompt "p": whether it did, and what was told to whom."""
+    monkeypatch.setattr(module, "ram_room_bytes", lambda: 200 * MIB)
+    monkeypatch.setattr(module, "rss_bytes", lambda: 15000 * MIB)
+    monkeypatch.setattr(module.sys, "platform", "linux")
+    monkeypatch.setattr(module, "loaded_models", lambda: [
+        model("mapped.safetensors", 9000, dynamic=True), model("clip.safetensors", 4000),
+        model("flux.safetensors", 9000, 8000), model("vae.safetensors", 300, 300)])
+    noted, sent = [], []
+    prompt = {"5": {"class_type": "VAEDecode", "_meta": {"title": "Decode"}}}
+
+    def stop(runs=True, unset=("--cache-none", "--disable-pinned-memory", "--cpu")):
+        end = listen(noted.append)
+        did = RamStop(lambda prompt_id: runs, lambda prompt_id: prompt, lambda: set(unset),
+                      lambda *event: sent.append(event)).stop(Node("p", "5"))
+        end()
+        return did, noted, sent
+
+    return stop
+
+
+def test_one_sentence_says_who_held_the_ram_and_which_flags_of_this_comfyui_may_help(stopped):
+    did, [action], [(event, data)] = stopped()
+    assert did and event == EVENT and data["text"] == action.text
+    assert (action.prompt_id, action.node_id, action.action) == ("p", "5", "ram stop")
+    assert action.text == (
+        "RAM was about to run out in Decode (node 5): the prompt was interrupted with 200.0 MiB "
+        "left, before the system would have ended the server. This server held 15,000.0 MiB, with "
+        "these models in RAM: clip.safetensors 4,000.0 MiB, flux.safetensors 1,000.0 MiB. What may "
+        "help: --disable-pinned-memory, or --cache-none, or more swap space.")
+
+
+def test_of_a_prompt_that_has_ended_meanwhile_nothing_is_said(stopped):
+    assert stopped(runs=False) == (False, [], [])

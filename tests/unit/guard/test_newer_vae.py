@@ -1,0 +1,193 @@
+"""VAEs that size their own tiles, say beforehand that there is no room, or hold a video."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from headroom.base.device import MIB
+from headroom.guard.call import Plan
+from headroom.guard.errors import OomGuardError, requested_bytes, where_of
+from headroom.guard.lack import Lack
+from headroom.guard.options import GuardOptions
+from headroom.guard.vae import _VAECall, guard_vae
+
+GPU = torch.device("cuda:0")
+
+
+class Network(torch.nn.Linear):
+    """Decodes, and tiles by itself, as SeedVR2's; its estimate can be relied on."""
+
+    comfy_decode_estimate_is_reliable = True
+
+    def __init__(self):
+        super().__init__(1, 1)
+
+    def decode(self, z):
+        return z
+
+    def decode_tiled(self, z, tile_x=32, tile_y=32, overlap=8, tile_t=None, overlap_t=None):
+        return z
+
+    def preferred_decode_tile(self, free_memory, dtype):
+        return free_memory // (16 * MIB)
+
+
+class InSizesOfItsOwn(torch.nn.Linear):
+    """Tiles by itself whatever it is told, as MiniMax H3's."""
+
+    def __init__(self):
+        super().__init__(1, 1)
+
+    def decode_tiled(self, z, **kwargs):
+        return z
+
+
+class VideoVAE:
+    """ComfyUI's VAE for a video, one MiB for each 8x8 pixels of each `per` frames."""
+
+    latent_dim, vae_dtype, disable_offload, extra_1d_channel = 3, torch.float16, False, None
+    time_costs = True
+
+    def __init__(self, network=None, handles_tiling=False):
+        self.first_stage_model = network or torch.nn.Linear(1, 1)
+        self.handles_tiling = handles_tiling
+        self.free_bytes, self.reserved, self.asked = 64 * MIB, [], []
+        self.patcher = SimpleNamespace(
+            model=torch.nn.Linear(1, 1), load_device=GPU, model_size=lambda: 8,
+            get_free_memory=lambda device: self.free_bytes)
+
+    def memory_used_decode(self, shape, dtype):
+        return MIB * shape[-1] * shape[-2] * (shape[2] if self.time_costs else 1)
+
+    def memory_used_encode(self, shape, dtype):
+        return MIB * shape[-1] * shape[-2] // 64
+
+    def spacial_compression_decode(self):
+        return 8
+
+    def decode(self, samples_in):
+        used = self.memory_used_decode(samples_in.shape, self.vae_dtype)
+        self.reserved.append(used)
+        try:
+            if used > self.free_bytes:
+                raise torch.OutOfMemoryError("decode estimate exceeds free memory")
+            return self.first_stage_model.decode(samples_in)
+        except torch.OutOfMemoryError:
+            pass
+        return self._decode_tiled_owned(samples_in)
+
+    def _decode_tiled_owned(self, samples):
+        raise AssertionError("the guard tiles, not ComfyUI")
+
+    def decode_tiled(self, samples, tile_x=None, tile_y=None, overlap=None, tile_t=None,
+                     overlap_t=None):
+        self.reserved.append(self.memory_used_decode(samples.shape, self.vae_dtype))
+        self.asked.append({"tile_x": tile_x, "tile_t": tile_t, "overlap_t": overlap_t})
+        return samples
+
+    def encode_tiled(self, pixels, tile_x=None, tile_y=None, overlap=None):
+        self.reserved.append(self.memory_used_encode(pixels.movedim(-1, 1).shape, self.vae_dtype))
+        return pixels
+
+
+def a_call(vae, latent, name="decode", **kwargs):
+    return _VAECall(getattr(guard_vae(vae, GuardOptions()), name), latent, (), kwargs)
+
+
+def lacking(need_mib, room_mib, is_last=False):
+    return Lack("device", GPU, 256, (need_mib - room_mib) * MIB, need_mib * MIB, room_mib * MIB,
+                is_last=is_last)
+
+
+def plans(call, plan, lack):
+    while (plan := call.smaller(plan, lack)) is not None:
+        yield plan.tile, plan.frames
+
+
+def test_a_decode_that_comfyui_did_not_begin_says_so_and_how_much_it_expected():
+    vae = VideoVAE(Network())
+    call = a_call(vae, torch.zeros(1, 16, 4, 8, 8))
+    with pytest.raises(torch.OutOfMemoryError, match="did not begin") as caught:
+        call.run(Plan())
+    assert where_of(caught.value) == "device"
+    assert requested_bytes(str(caught.value)) == 256 * MIB
+    with pytest.raises(OomGuardError, match=r"did not begin: it expected to need 256\.0"):
+        guard_vae(vae, GuardOptions(tile_vae=False)).decode(torch.zeros(1, 16, 4, 8, 8))
+
+
+def test_an_estimate_that_can_be_relied_on_is_what_is_needed():
+    latent = torch.zeros(1, 16, 4, 8, 8)
+    assert a_call(VideoVAE(Network()), latent).needs(Plan()) == 256 * MIB
+    assert a_call(VideoVAE(), latent).needs(Plan()) == 64 * MIB  # others expect far too much
+
+
+def test_no_tile_is_larger_than_the_network_prefers_for_the_room_there_is():
+    vae = VideoVAE(Network(), handles_tiling=True)
+    vae.time_costs = False
+    call = a_call(vae, torch.zeros(1, 16, 4, 128, 128))
+    assert call.smaller(Plan(), lacking(16384, 1024)).tile == 32  # by the estimate
+    assert call.smaller(Plan(), lacking(16384, 640)).tile == 24
+    vae.first_stage_model.preferred_decode_tile = lambda free_memory, dtype: 16
+    assert call.smaller(Plan(), lacking(16384, 1024)).tile == 16
+
+
+def test_the_time_of_a_network_that_tiles_by_itself_is_left_to_it():
+    call = a_call(VideoVAE(Network(), handles_tiling=True), torch.zeros(1, 16, 64, 64, 64))
+    found = list(plans(call, Plan(), lacking(1000, 999)))
+    assert found[-1] == (8, None)
+    assert all(frames is None for _, frames in found)
+
+
+def test_a_network_with_tiles_in_sizes_of_its_own_is_not_asked_for_smaller_ones():
+    call = a_call(VideoVAE(InSizesOfItsOwn(), handles_tiling=True), torch.zeros(1, 24, 7, 64, 64))
+    assert call.smaller(Plan(), lacking(1000, 10)) is None
+    assert any("tiles by itself" in why for why in call.why_whole(Plan(), lacking(1000, 10)))
+
+
+def test_time_is_cut_before_tiles_become_tiny():
+    """LTX: what a tile takes grows with its frames, and ComfyUI has no way out of its own."""
+    call = a_call(VideoVAE(), torch.zeros(1, 128, 40, 64, 64))
+    found = list(plans(call, Plan(), Lack("device")))
+    assert found == [(28, None), (28, 20), (28, 10), (28, 5), (28, 3), (8, 3)]
+    call = a_call(VideoVAE(), torch.zeros(1, 128, 40, 64, 64))
+    assert call.smaller(Plan(), lacking(163840, 4096)) == Plan(tile=32, frames=5)  # those that fit
+    last = call.smaller(Plan(), lacking(163840, 4096, is_last=True))
+    assert (last.tile, last.frames) == (8, 3)
+
+
+def test_time_is_cut_last_where_that_spares_little():
+    vae = VideoVAE()
+    vae.time_costs = False  # Wan: one frame after the other
+    found = list(plans(a_call(vae, torch.zeros(1, 16, 40, 64, 64)), Plan(), Lack("device")))
+    assert found == [(28, None), (8, None), (8, 20), (8, 10), (8, 5), (8, 3)]
+
+
+def test_frames_are_fewer_than_those_that_were_asked_for():
+    vae = VideoVAE()
+    call = a_call(vae, torch.zeros(1, 128, 40, 64, 64), "decode_tiled", tile_x=32, tile_y=32,
+                  tile_t=8, overlap_t=2)
+    plan = call.smaller(Plan(), Lack("device"))
+    assert (plan.tile, plan.frames) == (32, 4)
+    smaller = Plan(tile=16)
+    call.run(smaller)
+    assert vae.asked[-1]["tile_t"] == 8
+
+
+@pytest.mark.parametrize(("plan", "reserved_mib"), [
+    (Plan(), 16 * 16 * 8), (Plan(tile=8), 8 * 8 * 8), (Plan(tile=8, frames=4), 8 * 8 * 4),
+    (Plan(tile=8, room_bytes=900 * MIB), 900),
+])
+def test_a_decode_in_tiles_reserves_for_a_tile_so_that_other_models_stay(plan, reserved_mib):
+    """Older ComfyUIs reserve for the whole picture, which unloads the diffusion model for it."""
+    vae = VideoVAE()
+    call = _VAECall(guard_vae(vae, GuardOptions()).decode_tiled, torch.zeros(1, 16, 8, 64, 64),
+                    (16,), {"tile_y": 16})
+    call.run(plan)
+    assert vae.reserved == [reserved_mib * MIB]
+
+
+def test_an_encoding_in_tiles_reserves_for_a_tile():
+    vae = VideoVAE()
+    guard_vae(vae, GuardOptions()).encode_tiled(torch.zeros(1, 256, 256, 3), tile_x=64, tile_y=64)
+    assert vae.reserved == [MIB * 64]

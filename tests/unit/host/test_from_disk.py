@@ -1,0 +1,60 @@
+"""Where ComfyUI reads weights from disk, nobody says that they are in RAM."""
+
+import importlib
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from support.calls import Changing, Failing
+
+from headroom.actions import offload
+from headroom.guard import recover as recovery
+from headroom.guard.errors import OomGuardError
+from headroom.guard.options import GuardOptions
+from headroom.guard.recover import recover
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Whether a dynamic model of this patcher is read from disk, with such flags."""
+    cli_args, core = ModuleType("comfy.cli_args"), ModuleType("headroom.host.core")
+    core.is_dynamic = lambda patcher: patcher.dynamic
+    comfy = ModuleType("comfy")
+    comfy.cli_args = cli_args
+    for module in (comfy, cli_args, core):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.delitem(sys.modules, "headroom.host.flags", raising=False)
+    flags = importlib.import_module("headroom.host.flags")
+    monkeypatch.delitem(sys.modules, "headroom.host.flags")
+
+    def ask(args, dynamic=True, **patcher):
+        cli_args.args = SimpleNamespace(**args)
+        return flags.reads_from_disk(SimpleNamespace(dynamic=dynamic, **patcher))
+
+    return ask
+
+
+@pytest.mark.parametrize(("args", "patcher", "expected"), [
+    ({}, {}, False),  # 0.3.75
+    ({"fast_disk": True}, {}, True),  # 0.33.0
+    ({"fast_disk": False}, {}, False),
+    ({"fast_disk": False, "disable_fast_disk": False}, {"fast_disk": True}, True),  # newer
+    ({"fast_disk": False, "disable_fast_disk": True}, {"fast_disk": True}, False),
+    ({"fast_disk": True}, {"dynamic": False}, False),  # a classic model has its weights in RAM
+])
+def test_a_model_is_read_from_disk_where_comfyui_says_so(reads, args, patcher, expected):
+    assert reads(args, **patcher) is expected
+
+
+@pytest.mark.parametrize(("from_disk", "words"), [
+    (False, "they were in RAM already"), (True, "they come from disk whenever they are needed")])
+def test_what_was_not_tried_with_weights_says_where_they_are(monkeypatch, from_disk, words):
+    monkeypatch.setattr(recovery, "read_from_disk", lambda patchers: from_disk)
+    with pytest.raises(OomGuardError, match=words):
+        recover(Changing(Failing(9)), GuardOptions())
+
+
+def test_what_left_the_gpu_is_said_to_come_back_from_there():
+    assert "for RAM" in offload._headline(1 << 20, "CPU", "this model", False)
+    assert "back from disk" in offload._headline(1 << 20, "CPU", "this model", True)
+    assert "for disk" in offload._headline(1 << 20, "disk", "this model", True)

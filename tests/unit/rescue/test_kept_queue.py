@@ -1,0 +1,161 @@
+"""What becomes of a queue when its server is killed: offered, queued again, or discarded."""
+
+import sqlite3
+
+import pytest
+
+from headroom.base import environment
+from headroom.base.device import MIB
+from headroom.base.refusals import Refused
+from headroom.base.said import said_json
+from headroom.rescue import kept_queue as module
+from headroom.rescue.kept_queue import RAN_KEY, SETTING, VARIABLE, KeptQueue, wish_of
+
+PROMPT = {"1": {"class_type": "Loader"},
+          "5": {"class_type": "Decode", "_meta": {"title": "VAE Decode"}}}
+
+
+class FakeQueue:
+    """ComfyUI's queue: `running` and `waiting` are lists of its items."""
+
+    def __init__(self, running=(), waiting=(), nodes=()):
+        self.running, self.waiting, self.nodes = list(running), list(waiting), list(nodes)
+        self.refuses = set()
+
+    def queue_items(self):
+        return self.running, self.waiting
+
+    def running_nodes(self):
+        return self.nodes
+
+    def validated(self, prompt_id, prompt, outputs):
+        if prompt_id in self.refuses:
+            raise ValueError("no such file")
+        return outputs
+
+    def put_before_all(self, items):
+        self.waiting = [(number - len(items), *item, {}) for number, item in enumerate(items)
+                        ] + self.waiting
+
+
+def item(number, name, **extra_data):
+    return (number, name, PROMPT, extra_data, ["5"], {})
+
+
+@pytest.fixture
+def killed(tmp_path, monkeypatch):
+    """A function that lets a server with this queue end, and gives the next one."""
+    def kill(host, wish="keep", memory=(), next_host=None):
+        server = KeptQueue(host, tmp_path, "keep")
+        server.changed()
+        for host.nodes, rss, room in memory:
+            monkeypatch.setattr(module, "rss_bytes", lambda rss=rss: rss)
+            monkeypatch.setattr(module, "ram_room_bytes", lambda room=room: room)
+            server.look()
+        server._file.close()  # as the system does
+        return KeptQueue(next_host or FakeQueue(), tmp_path, wish)
+
+    return kill
+
+
+def test_the_page_is_told_which_node_ran_with_how_much_ram_and_how_many_had_not_run(killed):
+    memory = [(["1"], 100 * MIB, 900 * MIB), (["1", "5"], 300 * MIB, 700 * MIB),
+              ([], 950 * MIB, 50 * MIB), (["5"], 960 * MIB, 40 * MIB)]
+    left = killed(FakeQueue([item(1, "a")], [item(2, "b"), item(3, "c")]), memory=memory).left()
+    assert left["text"] == (
+        "The server ended while VAE Decode (node 5) of prompt a ran, with 960.0 MiB of RAM in use "
+        "by it and 40.0 MiB left. In its last minutes its RAM grew most in VAE Decode (node 5): "
+        "650.0 MiB. 2 prompts had not run.")
+    assert [(one["prompt_id"], one["was_running"]) for one in left["prompts"]] == [
+        ("b", False), ("c", False), ("a", True)]
+    assert [(one["node_id"], one["rss_mib"], one["free_mib"]) for one in left["samples"]] == [
+        ("1", 100, 900), ("5", 300, 700), (None, 950, 50), ("5", 960, 40)]
+
+
+def test_a_server_that_ended_between_two_prompts_says_only_what_had_not_run(killed):
+    left = killed(FakeQueue([], [item(2, "b")])).left()
+    assert left["text"] == "1 prompt had not run."
+    assert left["said"] == said_json(left["text"])
+
+
+def test_queued_again_they_come_in_their_order_before_all_others_and_what_ran_last(killed):
+    new = FakeQueue(waiting=[item(0, "new")])
+    server = killed(FakeQueue([item(1, "a")], [item(3, "c"), item(2, "b")]), next_host=new)
+    assert server.queue_again() == {"queued": ["b", "c", "a"], "refused": []}
+    assert [one[1] for one in new.waiting] == ["b", "c", "a", "new"]
+    assert server.left()["prompts"] == []
+    with pytest.raises(Refused, match="decided"):
+        server.queue_again()
+    with pytest.raises(Refused, match="decided"):
+        server.discard()
+
+
+def test_discarded_they_are_gone_for_good(killed, tmp_path):
+    server = killed(FakeQueue([item(1, "a")], [item(2, "b")]))
+    assert server.discard() == {"discarded": 2}
+    server._file.close()
+    assert KeptQueue(FakeQueue(), tmp_path, "keep").left()["prompts"] == []
+
+
+def test_what_comfyui_refuses_is_told_and_stays_to_be_discarded(killed):
+    new = FakeQueue()
+    new.refuses = {"b"}
+    server = killed(FakeQueue([], [item(1, "a"), item(2, "b")]), next_host=new)
+    assert server.queue_again() == {
+        "queued": ["a"], "refused": [{"prompt_id": "b", "error": "no such file"}]}
+    assert [one["prompt_id"] for one in server.left()["prompts"]] == ["b"]
+
+
+def test_queued_by_itself_what_ran_comes_last_and_only_once(killed, caplog):
+    """`a` ends every server that it runs on."""
+    second = FakeQueue()
+    killed(FakeQueue([item(1, "a", x=1)], [item(2, "b")]), "resume", next_host=second)._resume()
+    assert [one[1] for one in second.waiting] == ["b", "a"]
+    [_, again] = second.waiting
+    assert again[3] == {"x": 1, "headroom": {RAN_KEY: True}}
+    third = FakeQueue()
+    died = FakeQueue([again], [item(9, "d")])
+    server = killed(died, "resume", next_host=third)
+    server._resume()
+    assert [one[1] for one in third.waiting] == ["d"]
+    assert [one["prompt_id"] for one in server.left()["prompts"]] == ["a"]
+    assert "had run so once before" in caplog.text
+
+
+def test_off_nothing_is_written_and_nothing_asked(tmp_path):
+    server = KeptQueue(FakeQueue([item(1, "a")]), tmp_path / "queue", "off")
+    server.start()
+    server.changed()
+    server.look()
+    assert server.left()["prompts"] == [] and not (tmp_path / "queue").exists()
+
+
+def test_a_disk_that_fails_is_one_warning_and_the_queue_goes_on(tmp_path, caplog, monkeypatch):
+    host = FakeQueue([], [item(1, "a")])
+    server = KeptQueue(host, tmp_path, "keep")
+
+    def full(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(server._file, "keep", full)
+    server.changed()
+    server.changed()
+    [record] = caplog.records
+    assert "not kept in a file" in record.getMessage() and "disk is full" in record.getMessage()
+
+
+def test_a_folder_that_cannot_be_made_is_one_warning(tmp_path, caplog):
+    (tmp_path / "queue").write_text("")
+    server = KeptQueue(FakeQueue([], [item(1, "a")]), tmp_path / "queue", "keep")
+    server.changed()
+    assert len(caplog.records) == 1
+
+
+def test_the_environment_wins_over_the_setting_and_a_wrong_word_is_told_once(caplog):
+    environment._told.clear()
+    assert wish_of({}, {}) == "keep"
+    assert wish_of({}, {SETTING: False}) == "off"
+    assert wish_of({VARIABLE: "resume"}, {SETTING: False}) == "resume"
+    assert [wish_of({VARIABLE: "always"}, {}) for _ in range(2)] == ["keep", "keep"]
+    [record] = caplog.records
+    assert "HEADROOM_QUEUE to be off, keep or resume" in record.getMessage()
