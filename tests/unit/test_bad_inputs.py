@@ -4,7 +4,6 @@ A host that does not check inputs itself (0.3.75 does not check the words of a c
 checks what a socket of any type carries) hands on everything, whatever its class and size.
 """
 
-import itertools
 import math
 
 import numpy as np
@@ -128,9 +127,14 @@ def test_each_bad_input_gives_a_result_or_one_short_sentence_and_each_input_refu
         assert bool(found) == ((name, place) not in TAKES_ANYTHING), (place, found)
 
 
+# A text tells the size of an item, and no bucket is asked for where each size is kept.
+TAKES_ANY_ITEM = {("Size Sorter", 1), ("Size Sorter", 4), ("Size Sorter with items", 4)}
+
+
 @pytest.mark.parametrize("name", ["Size Sorter", "Size Sorter with items"])
-def test_a_bad_item_of_a_list_gives_a_result_or_one_short_sentence(name):
+def test_a_bad_item_of_a_list_gives_a_result_or_one_short_sentence_and_each_list_refuses_some(name):
     call, good = ENTRIES[name]
-    for place, bad in itertools.product(range(len(good)), BAD):
-        inputs = [*good[:place], [BAD[bad]], *good[place + 1 :]]
-        refused(call, inputs, name, bad)
+    for place in range(len(good)):
+        found = [bad for bad, value in BAD.items()
+                 if refused(call, [*good[:place], [value], *good[place + 1 :]], name, bad)]
+        assert bool(found) == ((name, place) not in TAKES_ANY_ITEM), (place, found)
