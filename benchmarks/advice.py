@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> Json:
 
 
 def recorded(comfyui: str) -> Json:
-    parts = [part.result for part in results.newest()
+    parts = [part.result for part in results.recorded()
              if part.name == NAME and part.simulated and part.comfyui == comfyui]
     last = parts[-1] if parts else {}
     return {"workflows": dict(last.get("workflows", {})),

@@ -1,7 +1,6 @@
 """The smallest GPU on which a workflow completes: stock, guard without split, guard with all.
 
     python benchmarks/oom_capacity.py --comfyui PATH [--step MIB] [--size PX] [--batch N]
-    python benchmarks/oom_capacity.py --chart       the newest recorded figures as Markdown
 
 SD1.5 class (full CLIP-L and full SD VAE, random weights in bfloat16), 512x512, batch 4, on the
 simulated GPU (with `--fake-cuda` on PyTorch's own allocator): text encoding, sampling (2 steps) and
@@ -30,7 +29,6 @@ from tools import models
 from tools.bench_device import Bench, add_fake_cuda, narrowed, served
 from tools.bench_run import alone
 from tools.graph import Graph, add_checkpoint, add_guard
-from tools.results import Part, newest
 
 NAME = "oom_capacity"
 BEST = "guard with everything"
@@ -76,42 +74,6 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "computed_at_smallest": computed,
         "probes": bench.probes,
     }
-
-
-def chart(part: Part) -> str:
-    """Where each mode stops completing, as a Markdown table with bars."""
-    result = part.result
-    lines = [
-        f"# Smallest GPU for SD1.5 {result['size']}x{result['size']}, batch {result['batch']}",
-        "", f"{part.device}, ComfyUI {part.comfyui}, {part.date}, commit {part.commit}. In MiB, in "
-        f"steps of {result['step_mib']}: below these the stage fails.", "",
-        "| | text encoding | sampling | decoding | whole workflow | |", "|---|--:|--:|--:|--:|---|",
-    ]
-    for mode, needs in result["smallest_mib"].items():
-        stages = " | ".join(f"{result['by_stage_mib'][mode][stage]}" for stage in STAGES)
-        lines.append(f"| {mode} | {stages} | **{needs}** | {_bar(needs)} |")
-    single = result["single_mib"]
-    name = "stock, one conditioning of one image"
-    lines.append(f"| {name} | | {single} | | {single} | {_bar(single)} |")
-    floors = result["floor_by_stage"]
-    stages = " | ".join(f"{floors[stage]['mib']:.1f}" for stage in STAGES)
-    floor = result["floor"]["mib"]
-    lines.append(f"| largest single layer at batch 1 | {stages} | {floor:.1f} | {_bar(floor)} |")
-    lines += [
-        "", f"Guard with everything: {result['guard_of_stock']:.0%} of stock's minimum, "
-        f"{result['guard_of_single']:.2f} times what stock needs for one conditioning of one "
-        f"image, {result['guard_of_floor']:.2f} times the largest single layer.",
-        "", f"That layer is `{result['floor']['layer']}`. ComfyUI runs the text encoder on the "
-        "CPU where it does not fit. In sampling no layer needs more than "
-        f"{floors['sample']['mib']:.1f} MiB by itself; what lives between the layers is the rest.",
-        "", "Without `tile_vae` the guard never tiles; stock does, in tiles of 512 pixels, and so "
-        "decodes on a smaller GPU than a guard that may not.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _bar(mib: float) -> str:
-    return "█" * max(1, round(mib / 16))
 
 
 class _Capacities:
@@ -160,7 +122,4 @@ class _Capacities:
 
 
 if __name__ == "__main__":
-    if "--chart" in sys.argv:
-        print("\n".join(chart(part) for part in newest() if part.name == NAME))
-    else:
-        alone()
+    alone()

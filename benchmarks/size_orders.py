@@ -13,6 +13,7 @@ whether it completes (and with how many retries) on a device with 6 % more than 
 
 import argparse
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -25,13 +26,16 @@ import on_path
 
 from tools import models
 from tools.bench_run import alone
+from tools.fake_cuda import driver_ledger
 from tools.rehearsal import FAKE_CUDA_LAUNCHER
 from tools.results import FAKE
 
 NAME = "size_orders"
 DEVICE = FAKE
 ALLOCATORS = ("native", "expandable", "async")
-GIVEN = "as given"
+GIVEN, INSIDE = "as given", "--inside"
+SPARE = 1.06
+ROOM_MIB, MIB = 16384, 2**20
 WAYS: dict[str, dict[str, Any]] = {
     "largest first": {},
     "smallest first": {"order": "smallest first"},
@@ -83,10 +87,10 @@ def _sorted(sizes: Sizes, way: str) -> Sizes:
 
 def _measured(allocator: str, comfyui: str, file: Path, lists: list[Sizes]) -> list[Json]:
     """What each list took, one after the other in one process."""
-    script = str(Path(__file__).with_name("size_orders_run.py"))
     with tempfile.TemporaryDirectory() as folder:
         words = ["--capacity-mib", "16384", "--allocator", allocator,
-                 "--ledger", str(Path(folder) / "ledger"), script, "--", comfyui, str(file)]
+                 "--ledger", str(Path(folder) / "ledger"), __file__, "--", INSIDE, comfyui,
+                 str(file)]
         done = subprocess.run(
             [sys.executable, str(FAKE_CUDA_LAUNCHER), *words], input=json.dumps(lists),
             capture_output=True, text=True, check=False, cwd=folder,
@@ -112,5 +116,100 @@ def against(found: list[Json], given: list[Json]) -> Json:
     }
 
 
+class Work:
+    """The loaded model, and what a list of sizes does with it, inside the fake driver's process."""
+
+    def __init__(self, checkpoint: str) -> None:
+        import comfy.sd
+
+        self.driver = driver_ledger(Path(os.environ["FAKECUDA_LEDGER"]))
+        self.model, clip, self.vae = comfy.sd.load_checkpoint_guess_config(checkpoint)[:3]
+        self.words = clip.encode_from_tokens_scheduled(clip.tokenize("a red cube"))
+        self.one(512, 512)  # whatever is made once is there before anything is counted
+
+    def one(self, width: int, height: int) -> None:
+        """A step of sampling and a decode."""
+        import comfy.sample
+        import torch
+
+        latent = torch.zeros([1, 4, height // 8, width // 8])
+        noise = comfy.sample.prepare_noise(latent, 1)
+        found = comfy.sample.sample(
+            self.model, noise, 1, 7.0, "euler", "normal", self.words, self.words, latent,
+            disable_pbar=True,
+        )
+        self.vae.decode(found)
+
+    def figures(self, sizes: list[list[int]]) -> Json:
+        """What the list takes with room, and whether it completes with little."""
+        import torch
+
+        before = self.start(ROOM_MIB * MIB)
+        retries = self.run(sizes)
+        assert retries is not None, "out of memory on a device with room"
+        after = self.driver.device()
+        needed = before.used_bytes + torch.cuda.max_memory_allocated() - self.allocated
+        with_room = {
+            "peak_driver_bytes": after.peak_used_bytes,
+            "peak_allocated_bytes": torch.cuda.max_memory_allocated(),
+            "driver_allocations": after.allocations - before.allocations,
+            "left_unused_bytes": torch.cuda.memory_reserved() - torch.cuda.memory_allocated(),
+        }
+        before = self.start(int(needed * SPARE))
+        tight = self.run(sizes)
+        return {**with_room, "tight_completes": tight is not None, "tight_retries": tight,
+                "tight_driver_allocations": self.driver.device().allocations - before.allocations}
+
+    def start(self, capacity_bytes: int) -> Any:
+        import comfy.model_management
+        import torch
+
+        comfy.model_management.soft_empty_cache(True)
+        torch.cuda.empty_cache()
+        self.driver.set(capacity_bytes=capacity_bytes)
+        torch.cuda.reset_peak_memory_stats()
+        self.driver.reset_peaks()
+        self.allocated = torch.cuda.memory_allocated()
+        return self.driver.device()
+
+    def run(self, sizes: list[list[int]]) -> int | None:
+        """How often the allocator gave its cache back; None when memory ran out."""
+        import torch
+
+        def given_back() -> int:
+            return int(torch.cuda.memory_stats().get("num_alloc_retries", 0))
+
+        before = given_back()
+        try:
+            for size in sizes:
+                self.one(*size)
+        except torch.OutOfMemoryError:
+            return None
+        return given_back() - before
+
+
+def inside(comfyui: str, checkpoint: str) -> None:
+    """Read lists of `[width, height]` as JSON on stdin, and print what each took.
+
+    Each takes an empty cache and a device with room; then it is tried on one with SPARE times the
+    room that its tensors need.
+    """
+    sys.path.remove(str(on_path.ROOT))  # its `nodes` would hide ComfyUI's
+    sys.path[0] = comfyui
+    sys.argv = ["main.py", "--highvram"]  # the weights stay, as in the published case
+    import comfy.options
+
+    comfy.options.enable_args_parsing()
+    import torch
+
+    asked = json.loads(sys.stdin.read())
+    with torch.inference_mode():
+        work = Work(checkpoint)
+        print(json.dumps([work.figures(sizes) for sizes in asked]))
+
+
 if __name__ == "__main__":
-    alone()
+    if INSIDE in sys.argv:
+        inside(*sys.argv[2:])
+    else:
+        alone()

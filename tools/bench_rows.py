@@ -127,13 +127,6 @@ def _classes(r: Json) -> Json:
     return {"classes": found, "blocks": ("", "") if r["depth"] == 1 else part}
 
 
-def _soak(r: Json) -> Json:
-    """The outcomes in words: what gave a picture first, then what failed and why."""
-    right = ("identical", "within")
-    ordered = sorted(r["outcomes"].items(), key=lambda item: not item[0].startswith(right))
-    return {**r, "outcomes": ", ".join(f"{count} {name}" for name, count in ordered)}
-
-
 def _recovery(r: Json) -> Json:
     """What each class cost at each share, in one line: the figures have no words."""
     def told(share: Json) -> str:
@@ -157,6 +150,6 @@ def _sweep(r: Json) -> Json:
 
 
 PREPARED: dict[str, Callable[[Json], Json]] = {
-    "capacity_classes": _classes, "recovery_cost": _recovery, "soak": _soak,
-    "oom_sweep": _sweep, "rescue_sweep": _sweep,
+    "capacity_classes": _classes, "recovery_cost": _recovery, "oom_sweep": _sweep,
+    "rescue_sweep": _sweep,
 }

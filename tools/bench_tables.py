@@ -1,4 +1,4 @@
-"""Tables from the recorded figures: one beside each results file, and those of the pages.
+"""Tables from the recorded figures, in the pages that show them.
 
 A page's part lies between two marker comments and is never written by hand. Every table names
 the device, ComfyUI, torch and the commit that were measured.
@@ -21,11 +21,11 @@ PAGES = {
 }
 
 
-def publish(root: Path = results.ROOT, folder: Path = results.RESULTS) -> list[Path]:
+def publish(root: Path = results.ROOT) -> list[Path]:
     """Write every table anew from the recorded results; return the files that changed."""
-    wanted = {path.with_suffix(".md"): file_table(path) for path in sorted(folder.glob("*.json"))}
+    wanted: dict[Path, str] = {}
     written = {
-        "figures": lambda say: section(results.newest(folder), say),
+        "figures": lambda say: section(results.recorded(), say),
         "workflows": figures.table,
         "calibration": calibration.table,
     }
@@ -36,22 +36,10 @@ def publish(root: Path = results.ROOT, folder: Path = results.RESULTS) -> list[P
     for path in (root / "workflows").glob("*.json"):
         data = json.loads(path.read_text(encoding="utf-8"))
         wanted[path] = workflows.written(figures.with_figures(data, path.stem))
-    changed = [path for path, text in wanted.items() if text and not _holds(path, text)]
+    changed = [path for path, text in wanted.items() if path.read_text(encoding="utf-8") != text]
     for path in changed:
         path.write_text(wanted[path], encoding="utf-8")
     return changed
-
-
-def _holds(path: Path, text: str) -> bool:
-    return path.exists() and path.read_text(encoding="utf-8") == text
-
-
-def file_table(path: Path) -> str:
-    """The Markdown of one results file; empty for a file of another form."""
-    parts = list(results.parts_of(path))
-    if not parts:
-        return ""
-    return f"# {parts[0].device}, {parts[0].date}\n\n{section(parts, english)}\n"
 
 
 def with_part(text: str, part: str, written: str) -> str:
@@ -105,8 +93,7 @@ def _head(devices: list[str], say: Say) -> list[str]:
     figures = [say("Figure", "数字")] if len(devices) == 1 else [
         say(*COLUMNS[device]) for device in devices
     ]
-    words = (say("What", "内容"), *figures, say("Benchmark", "基准"), say("Commit", "提交"),
-             say("Date", "日期"))
+    words = (say("What", "内容"), *figures, say("Benchmark", "基准"), say("Measured", "测于"))
     return [f"| {' | '.join(words)} |", "|---" * len(words) + "|"]
 
 
@@ -122,9 +109,8 @@ def _rows(parts: list[Part], say: Say) -> list[str]:
 def _row(what: str, name: str, found: dict[str, tuple[str, Part]], devices: list[str]) -> str:
     figures = [found[device][0] if device in found else "–" for device in devices]
     parts = [part for _, part in found.values()]
-    commits = ", ".join(dict.fromkeys(part.commit for part in parts))
-    dates = ", ".join(dict.fromkeys(part.date for part in parts))
-    return f"| {' | '.join([what, *figures, f'`{name}`', commits, dates])} |"
+    measured = ", ".join(dict.fromkeys(f"{part.date}, {part.commit}" for part in parts))
+    return f"| {' | '.join([what, *figures, f'`{name}`', measured])} |"
 
 
 COLUMNS = {

@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 def recorded() -> results.Part | None:
     """The newest record, on whichever ComfyUI: none takes part in it."""
-    parts = [part for part in results.newest() if part.name == PART]
+    parts = [part for part in results.recorded() if part.name == PART]
     return max(parts, key=lambda part: part.date, default=None)
 
 

@@ -18,7 +18,7 @@ Comparison = tuple[str, str, str]  # what was measured, without our nodes and wi
 
 def recorded(comfyui: str | None = None) -> Json:
     """The newest figures of every workflow on the simulated GPU, of one ComfyUI or the oldest."""
-    parts = [part for part in results.newest() if part.name == PART and part.simulated]
+    parts = [part for part in results.recorded() if part.name == PART and part.simulated]
     wanted = [part for part in parts if comfyui in (None, part.comfyui)]
     return min(wanted, key=lambda part: _numbers(part.comfyui)).result if wanted else {}
 

@@ -1,7 +1,8 @@
-"""The recorded figures: `benchmarks/results/<date>-<device>-<comfyui version>.json`.
+"""The recorded figures: `benchmarks/results/<device>-<comfyui version>.json`.
 
-One file holds what was measured on one day, device and ComfyUI, a part for each benchmark with the
-commit it was measured at. A benchmark that runs again replaces its own part and no other.
+One file holds the newest figures of one device and ComfyUI: a part for each benchmark, with the
+day, the commit and the torch it was measured with. A benchmark that runs again replaces its own
+part and no other.
 """
 
 import datetime
@@ -57,31 +58,27 @@ def record(
     name: str, result: Json, comfyui: str | Path, device: str = SIMULATED, folder: Path = RESULTS,
     merge: Merge | None = None,
 ) -> Path:
-    """Put one benchmark's figures into the file of today, this device and this ComfyUI.
+    """Put one benchmark's figures into the file of this device and this ComfyUI.
 
-    A benchmark that is measured piece by piece merges them with what was recorded of the others.
+    A benchmark that is measured piece by piece merges them with what was recorded of the others,
+    if that was measured with the same torch.
     """
     import torch
 
     version = comfyui_version(Path(comfyui))
-    measured_on = device, version, torch.__version__
-    today = datetime.date.today().isoformat()
-    path = folder / f"{today}-{slug(device)}-{version}.json"
+    path = folder / f"{slug(device)}-{version}.json"
     folder.mkdir(parents=True, exist_ok=True)
     with process_lock(cache_home() / "locks" / "results.lock"):
-        if merge is not None and (before := _before(name, measured_on, folder)) is not None:
-            result = merge(before.result, result)
-        data = _read(path) if path.exists() else {"benchmarks": {}}
-        parts = {**data["benchmarks"], name: {"commit": _commits(result), "result": result}}
-        facts = {"date": today, "device": device, "comfyui": version, "torch": torch.__version__}
+        data = _read(path) if path.exists() else {}
+        parts = data.get("benchmarks", {})
+        before = parts.get(name, {})
+        if merge is not None and before.get("torch") == torch.__version__:
+            result = merge(before["result"], result)
+        parts[name] = {"date": datetime.date.today().isoformat(), "commit": _commits(result),
+                       "torch": torch.__version__, "result": result}
         ordered = {key: parts[key] for key in sorted(parts)}
-        _write(path, {**facts, "benchmarks": ordered})
+        _write(path, {"device": device, "comfyui": version, "benchmarks": ordered})
     return path
-
-
-def _before(name: str, measured_on: tuple[str, str, str], folder: Path) -> Part | None:
-    return next((part for part in newest(folder) if part.name == name and measured_on == (
-        part.device, part.comfyui, part.torch)), None)
 
 
 def _commits(result: Json) -> str:
@@ -97,25 +94,19 @@ def _commits_within(result: Json) -> Iterator[str]:
             yield from _commits_within(value)
 
 
-def newest(folder: Path = RESULTS) -> list[Part]:
-    """For each device and ComfyUI the newest part of every benchmark, real devices first."""
-    found: dict[tuple[str, str, str], Part] = {}
-    for path in sorted(folder.glob("*.json")):  # by date
-        for part in parts_of(path):
-            found[part.device, part.comfyui, part.name] = part
-    return sorted(found.values(), key=lambda part: (
+def recorded(folder: Path = RESULTS) -> list[Part]:
+    """What was recorded for each device and ComfyUI, real devices first."""
+    found = [part for path in sorted(folder.glob("*.json")) for part in _parts_of(path)]
+    return sorted(found, key=lambda part: (
         part.without_gpu, part.measured_on, not part.simulated,
     ))
 
 
-def parts_of(path: Path) -> Iterator[Part]:
+def _parts_of(path: Path) -> Iterator[Part]:
     """The parts of one file; nothing for a file of another form."""
     data = _read(path)
-    facts: dict[str, Any] = {key: data.get(key) for key in ("device", "comfyui", "torch", "date")}
-    if "benchmarks" not in data or None in facts.values():
-        return
-    for name, part in data["benchmarks"].items():
-        yield Part(name=name, commit=part["commit"], result=part["result"], **facts)
+    for name, part in data.get("benchmarks", {}).items():
+        yield Part(name=name, device=data["device"], comfyui=data["comfyui"], **part)
 
 
 def comfyui_version(tree: Path) -> str:

@@ -4,7 +4,6 @@ The value itself is never changed: what holds a tensor is rebuilt around the cop
 else goes into the new structure as it is.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,36 +69,41 @@ class OnCpu:
 def to_cpu(value: Any) -> OnCpu:
     """Return `value` with every tensor detached, on the CPU, contiguous and NumPy-backed.
 
-    Looks into lists, tuples, named tuples, dicts (their keys stay), sets, deques, their subclasses,
-    dataclasses, NumPy arrays of objects and ComfyUI's nested tensors, to any depth, through cycles.
-    A tensor that appears twice is copied once. Objects of unknown classes are passed through and
-    named in `left`. Costs RAM for one copy of all tensors, those already on the CPU included.
+    Looks into lists, tuples, dicts (their keys stay), their subclasses, dataclasses and ComfyUI's
+    nested tensors, through cycles. A tensor that appears twice is copied once. Objects of all other
+    classes, sets and NumPy arrays of objects too, pass through and are named in `left`. Costs RAM
+    for one copy of all tensors, those already on the CPU included. Raises ValueError for a value
+    that is nested some hundred levels deep.
     """
     done = OnCpu()
     moving = Rebuilding(lambda part, path: _moved(part, path, done),
                         lambda part, path: _left(part, path, done))
-    done.value = moving.rebuild(value)
+    try:
+        done.value = moving.rebuild(value)
+    except RecursionError:
+        raise ValueError("Move to CPU cannot follow a value whose lists or dicts lie some hundred "
+                         "levels deep in one another.") from None
     return done
 
 
-def _moved(part: Any, path: Callable[[], str], done: OnCpu) -> Any:
+def _moved(part: Any, path: str, done: OnCpu) -> Any:
     if issubclass(type(part), torch.Tensor):
         return _tensor(part, path, done)
     _left(part, path, done)
     return part
 
 
-def _left(part: Any, path: Callable[[], str], done: OnCpu) -> None:
-    done.left.append(f"{path()}: of class {type(part).__name__}, passed through as it is")
+def _left(part: Any, path: str, done: OnCpu) -> None:
+    done.left.append(f"{path}: of class {type(part).__name__}, passed through as it is")
 
 
-def _tensor(tensor: torch.Tensor, path: Callable[[], str], done: OnCpu) -> torch.Tensor:
+def _tensor(tensor: torch.Tensor, path: str, done: OnCpu) -> torch.Tensor:
     device = tensor.device
     size = tensor.numel() * tensor.element_size()
     done.tensors += 1
     done.total_bytes += size
     if device.type == "meta":
-        done.left.append(f"{path()}: a meta tensor, which has no data to move")
+        done.left.append(f"{path}: a meta tensor, which has no data to move")
         return tensor
     if device.type != "cpu":
         done.moved_bytes[str(device)] = done.moved_bytes.get(str(device), 0) + size
@@ -107,7 +111,7 @@ def _tensor(tensor: torch.Tensor, path: Callable[[], str], done: OnCpu) -> torch
         return numpy_backed(tensor)
     is_torchs_own = type(tensor) is torch.Tensor
     kind = "sparse or nested tensor" if is_torchs_own else type(tensor).__name__
-    done.left.append(f"{path()}: a {kind}, moved to the CPU as it is, not NumPy-backed")
+    done.left.append(f"{path}: a {kind}, moved to the CPU as it is, not NumPy-backed")
     return tensor.detach().to("cpu")
 
 

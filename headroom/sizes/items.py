@@ -1,4 +1,4 @@
-"""The picture size of things that travel on ComfyUI's wires: images, masks, latents, videos."""
+"""The picture size of things that travel on ComfyUI's wires: images, masks, latents."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,8 +26,8 @@ def item_size(item: Any, position: int) -> Size:
     """Return the size in pixels of one item; `position` names it in an error.
 
     IMAGE [B,H,W,C], MASK [B,H,W] or [H,W], LATENT {"samples": [B,C,H,W] or [B,C,T,H,W]} in
-    pixels of its latent format, VIDEO, a PIL picture, or anything with a shape. Raises ValueError
-    for an item without a width and a height. No pixel is read.
+    pixels of its latent format, or anything with a shape. Raises ValueError for an item without a
+    width and a height. No pixel is read.
     """
     if issubclass(type(item), Mapping) and "samples" in item:
         size = _latent_size(item)
@@ -71,17 +71,10 @@ def _first_tensor(samples: Any) -> Any:
 
 
 def _picture_size(item: Any) -> Size | None:
-    ask = attribute(item, "get_dimensions")
-    if callable(ask):
-        width, height = ask()
-        return Size(int(width), int(height))
     shape = _shape(item)
     if len(shape) >= 3 and shape[-1] <= 4:
         return Size(shape[-2], shape[-3])
-    if len(shape) >= 2:
-        return Size(shape[-1], shape[-2])
-    width, height = attribute(item, "width"), attribute(item, "height")
-    return Size(width, height) if isinstance(width, int) and isinstance(height, int) else None
+    return Size(shape[-1], shape[-2]) if len(shape) >= 2 else None
 
 
 def _shape(item: Any) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from support.hosts import Host, Patcher
 
 from headroom.actions import spare_ram as spare_module
 from headroom.actions.mapping import DiskRefused
@@ -9,41 +10,6 @@ from headroom.actions.spare_ram import spare_ram
 from headroom.base.device import MIB
 
 GIB = 2**30
-
-
-class Patcher:
-    load_device = offload_device = torch.device("cpu")
-
-    def __init__(self, mib, name, dynamic=False):
-        self.model = torch.nn.Module()
-        self.model.weight = torch.nn.Parameter(torch.zeros(int(mib * MIB), dtype=torch.uint8),
-                                               requires_grad=False)
-        self.name, self.dynamic = name, dynamic
-
-    def is_clone(self, other):
-        return self is other
-
-
-class Entry:
-    def __init__(self, patcher, mib_on_gpu):
-        self.model, self.mib = patcher, mib_on_gpu
-
-
-class Host:
-    def __init__(self, patchers):
-        self.patchers, self.entries = patchers, []
-
-    def living_patchers(self):
-        return self.patchers
-
-    def loaded_entries(self):
-        return self.entries
-
-    def same_weights(self, one, other):
-        return one.model is other.model
-
-    def is_dynamic(self, patcher):
-        return patcher.dynamic
 
 
 class Report:
@@ -68,15 +34,22 @@ def ram(monkeypatch):
     return state
 
 
-def with_host(monkeypatch, *patchers):
-    host = Host(list(patchers))
+def model(mib, name, dynamic=False):
+    found = torch.nn.Module()
+    found.weight = torch.nn.Parameter(torch.zeros(mib * MIB, dtype=torch.uint8),
+                                      requires_grad=False)
+    return Patcher(found, name=name, dynamic=dynamic)
+
+
+def with_host(monkeypatch, *patchers, loaded=()):
+    host = Host(*loaded, living=patchers)
     monkeypatch.setattr(spare_module, "current_host", lambda: host)
-    monkeypatch.setattr(spare_module, "loaded_bytes", lambda entry: entry.mib)
+    monkeypatch.setattr(spare_module, "loaded_bytes", lambda entry: entry.model.loaded)
     return host
 
 
 def test_the_largest_go_first_and_no_more_than_needed(monkeypatch, ram):
-    with_host(monkeypatch, Patcher(1, "a"), Patcher(3, "b"), Patcher(2, "c"))
+    with_host(monkeypatch, model(1, "a"), model(3, "b"), model(2, "c"))
     spared = spare_ram(4 * MIB, lambda patcher: False)
     assert ram["moved"] == ["b", "c"] and spared.count == 2
     assert spared.moved_bytes == 5 * MIB
@@ -85,15 +58,15 @@ def test_the_largest_go_first_and_no_more_than_needed(monkeypatch, ram):
 def test_what_the_queue_uses_stays_and_so_does_what_is_on_the_gpu_or_mapped_by_the_host(
     monkeypatch, ram
 ):
-    used, loaded, mapped = Patcher(1, "used"), Patcher(1, "loaded"), Patcher(1, "mapped", True)
-    host = with_host(monkeypatch, used, loaded, mapped, Patcher(1, "idle"))
-    host.entries = [Entry(loaded, 1)]
+    used, loaded, mapped = model(1, "used"), model(1, "loaded"), model(1, "mapped", True)
+    loaded.loaded = 1
+    with_host(monkeypatch, used, mapped, model(1, "idle"), loaded=[loaded])
     spare_ram(GIB, lambda patcher: patcher is used)
     assert ram["moved"] == ["idle"]
 
 
 def test_a_model_of_several_patchers_goes_once_and_stays_when_one_of_them_is_used(monkeypatch, ram):
-    one, two = Patcher(1, "one"), Patcher(1, "two")
+    one, two = model(1, "one"), model(1, "two")
     two.model = one.model
     with_host(monkeypatch, one, two)
     spare_ram(GIB, lambda patcher: patcher is two)
@@ -105,9 +78,8 @@ def test_a_model_of_several_patchers_goes_once_and_stays_when_one_of_them_is_use
 def test_models_of_which_it_is_not_known_go_last_and_the_one_loaded_last_at_the_end(
     monkeypatch, ram
 ):
-    models = [Patcher(9, "now"), Patcher(5, "before"), Patcher(1, "known"), Patcher(1, "long ago")]
-    host = with_host(monkeypatch, *models)
-    host.entries = [Entry(model, 0) for model in models[:2]]
+    models = [model(9, "now"), model(5, "before"), model(1, "known"), model(1, "long ago")]
+    with_host(monkeypatch, *models[2:], loaded=models[:2])
     spare_ram(ram["room"] + 4 * MIB, lambda patcher: None if patcher.name != "known" else False)
     assert ram["moved"] == ["known", "long ago", "before"]
     spare_ram(GIB, lambda patcher: None)
@@ -115,7 +87,7 @@ def test_models_of_which_it_is_not_known_go_last_and_the_one_loaded_last_at_the_
 
 
 def test_a_model_that_cannot_be_mapped_is_passed_over_and_a_full_disk_ends_it(monkeypatch, ram):
-    with_host(monkeypatch, Patcher(3, "odd"), Patcher(2, "full"), Patcher(1, "last"))
+    with_host(monkeypatch, model(3, "odd"), model(2, "full"), model(1, "last"))
     ram["refuses"] = {"odd": ValueError("odd weights"), "full": DiskRefused("no room on disk")}
     spared = spare_ram(GIB, lambda patcher: False)
     assert ram["moved"] == [] and spared.refusal == "no room on disk"

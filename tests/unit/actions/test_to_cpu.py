@@ -120,11 +120,10 @@ def test_tensors_at_any_depth_are_replaced_and_the_input_is_not_changed():
 
 
 @pytest.mark.parametrize("make", [
-    lambda t: Pair(t, 1), lambda t: {t}, lambda t: frozenset([t]),
-    lambda t: deque([t, 2], maxlen=5), lambda t: OrderedDict(b=1, a=t), lambda t: Embeds(t, "x"),
+    lambda t: Pair(t, 1), lambda t: OrderedDict(b=1, a=t), lambda t: Embeds(t, "x"),
     lambda t: FrozenEmbeds(t, [t, "x"]), lambda t: defaultdict(list, a=t), lambda t: Nested([t, t]),
-], ids=["namedtuple", "set", "frozenset", "deque", "OrderedDict", "dataclass", "frozen dataclass",
-        "defaultdict", "nested tensor"])
+], ids=["namedtuple", "OrderedDict", "dataclass", "frozen dataclass", "defaultdict",
+        "nested tensor"])
 def test_containers_keep_their_class_and_their_other_members(make):
     tensor = torch.arange(6.0)[1:4]
     original = make(tensor)
@@ -135,8 +134,6 @@ def test_containers_keep_their_class_and_their_other_members(make):
     assert all(item is tensor for item in found_tensors(original))
     if isinstance(original, (OrderedDict, defaultdict)):
         assert list(done.value) == list(original)
-    if isinstance(original, deque):
-        assert done.value.maxlen == 5
 
 
 def found_tensors(value):
@@ -144,7 +141,7 @@ def found_tensors(value):
         return [value]
     if isinstance(value, dict):
         return found_tensors(list(value.values()))
-    if isinstance(value, (list, tuple, set, frozenset, deque)):
+    if isinstance(value, (list, tuple)):
         return [tensor for item in value for tensor in found_tensors(item)]
     return found_tensors(list(vars(value).values())) if hasattr(value, "__dict__") else []
 
@@ -172,10 +169,15 @@ def test_a_structure_that_contains_itself_ends():
 
 
 def test_unknown_objects_are_passed_through_and_named():
-    unknown = Unknown()
-    done = to_cpu([{"control": unknown, "array": np.ones(2), "size": torch.Size([1])}])
-    assert done.value[0]["control"] is unknown
-    assert done.left == ["value[0]['control']: of class Unknown, passed through as it is"]
+    tensor = torch.ones(2)
+    unknown = {"control": Unknown(), "deque": deque([tensor]), "set": {tensor},
+               "array": np.array([tensor, None], dtype=object)}
+    done = to_cpu([{**unknown, "array of numbers": np.ones(2), "size": torch.Size([1])}])
+    assert all(done.value[0][name] is part for name, part in unknown.items())
+    assert done.left == [
+        f"value[0]['{name}']: of class {type(part).__name__}, passed through as it is"
+        for name, part in unknown.items()
+    ]
 
 
 def test_tensors_that_numpy_cannot_hold_are_named():

@@ -1,19 +1,14 @@
 """Move to CPU on structures that break a walk: very deep, in circles, and hostile."""
 
 import dataclasses
-import sys
-from collections import OrderedDict, defaultdict, deque, namedtuple
+from collections import OrderedDict, defaultdict
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headroom.actions.to_cpu import to_cpu
-
-Pair = namedtuple("Pair", "left right")
-DEPTH = 20_000
 
 
 @dataclasses.dataclass(eq=False)
@@ -41,55 +36,21 @@ class Uncopyable(list):
         raise TypeError("cannot be copied")
 
 
-WRAPS = {
-    "list": lambda item: [item],
-    "tuple": lambda item: (item,),
-    "namedtuple": lambda item: Pair(1, item),
-    "dict": lambda item: {"key": item},
-    "OrderedDict": lambda item: OrderedDict(key=item),
-    "deque": lambda item: deque([item]),
-    "dataclass": Box,
-    "frozen dataclass": FrozenBox,
-}
-
-
-def inner(value):
-    """The one item of a container made by WRAPS."""
-    if isinstance(value, dict):
-        return value["key"]
-    return value.item if dataclasses.is_dataclass(value) else value[-1]
-
-
-@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
-def test_a_tensor_twenty_thousand_containers_deep_is_moved(wrap):
-    tensor = torch.arange(4.0)[1:3]
-    value = tensor
-    for _ in range(DEPTH):
-        value = wrap(value)
-    done = to_cpu(value)
-    assert done.tensors == 1 and done.left == [] and DEPTH > 5 * sys.getrecursionlimit()
-    found = done.value
-    for _ in range(DEPTH):
-        assert type(found) is type(value) and found is not value
-        value, found = inner(value), inner(found)
-    assert torch.equal(found, tensor) and found.untyped_storage().nbytes() == 8
-
-
 def empty_and_add():
     """Containers that can take in themselves: how each begins, and how it takes an item."""
     def add_to_box(box, item):
         object.__setattr__(box, "item", [*(box.item or []), item])
 
-    array = np.empty(2, dtype=object)
+    def add_to_dict(box, item):
+        box[len(box)] = item
+
+    def values(new):
+        return new.values()
+
     return {
-        "list": ([], list.append, lambda new: new),
-        "dict": ({}, lambda box, item: box.__setitem__(len(box), item), lambda new: new.values()),
-        "OrderedDict": (OrderedDict(), lambda box, item: box.__setitem__(len(box), item),
-                        lambda new: new.values()),
-        "defaultdict": (defaultdict(list), lambda box, item: box.__setitem__(len(box), item),
-                        lambda new: new.values()),
-        "deque": (deque(maxlen=2), deque.append, lambda new: new),
-        "array": (array, lambda box, item: box.__setitem__(int(box[0] is not None), item), list),
+        "list": ([], list.append, list), "dict": ({}, add_to_dict, values),
+        "OrderedDict": (OrderedDict(), add_to_dict, values),
+        "defaultdict": (defaultdict(list), add_to_dict, values),
         "dataclass": (Box(), add_to_box, lambda new: new.item),
         "frozen dataclass": (FrozenBox(), add_to_box, lambda new: new.item),
     }
@@ -110,19 +71,21 @@ def test_a_container_that_contains_itself_is_rebuilt_around_itself(name):
         assert done.value.default_factory is list
 
 
-def test_a_circle_without_tensors_or_lists_stays_as_it_is():
-    box = Box()
-    box.item = (box, OrderedDict(a=box))
+def test_what_holds_no_tensor_and_no_list_stays_as_it_is():
+    box = Box((FrozenBox(1), OrderedDict(a=Box("text"))))
     assert to_cpu(box).value is box
 
 
-def test_tuples_in_a_circle_are_made_in_the_order_in_which_they_need_each_other():
-    box = Box()
-    outer = ((box, torch.ones(2)), box)
-    box.item = (outer, outer[0])
-    new = to_cpu(box).value
-    assert new.item[0][0] is new.item[1] and new.item[0][1] is new and new.item[1][0] is new
-    assert new.item[1][1] is not outer[0][1]
+def test_a_value_too_deep_to_follow_is_refused_in_one_sentence():
+    value = torch.ones(2)
+    for _ in range(100):
+        value = [value]
+    assert to_cpu(value).tensors == 1
+    for _ in range(20_000):
+        value = [value]
+    with pytest.raises(ValueError, match="^Move to CPU cannot follow .* levels deep") as refused:
+        to_cpu(value)
+    assert refused.value.__suppress_context__
 
 
 @pytest.mark.parametrize("raises", [Raises, RaisesAlways])
@@ -140,39 +103,19 @@ def test_a_container_that_cannot_be_copied_passes_through_and_is_named():
     assert done.left == ["value[0]: of class Uncopyable, passed through as it is"]
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (2, 2), (0,)], ids=str)
-def test_tensors_in_numpy_arrays_of_objects_are_moved(shape):
-    array = np.empty(shape, dtype=object)
-    parts = array.reshape(-1)
-    for number in range(parts.size):
-        parts[number] = [torch.arange(4.0)[number : number + 1], "text"]
-    done = to_cpu(array.T)
-    assert done.value.shape == array.T.shape and done.tensors == parts.size and done.left == []
-    for old, new in zip(array.T.reshape(-1), done.value.reshape(-1), strict=True):
-        assert torch.equal(new[0], old[0]) and new[0].untyped_storage().nbytes() == 4
-        assert new[1] == "text"
-
-
-def test_an_array_of_records_with_objects_is_named():
-    records = np.empty(1, dtype=[("tensor", object), ("number", "i4")])
-    records["tensor"][0] = torch.ones(2)
-    assert to_cpu(records).left == ["value: of class ndarray, passed through as it is"]
-
-
 def test_long_keys_and_long_ways_are_named_shortly():
     value = Raises()
-    for _ in range(1000):
+    for _ in range(100):
         value = {"k" * 100_000: value}
     (sentence,) = to_cpu(value).left
-    assert len(sentence) < 1500 and "[... 987 more ...]" in sentence
+    assert len(sentence) < 600 and sentence.startswith("value['kkk")
 
 
 # ---------------------------------------------------------------- any structure at all
 
 links = st.lists(st.integers(0, 100), max_size=4)
 graphs = st.lists(
-    st.tuples(st.sampled_from(["list", "dict", "tuple", "deque", "box", "frozen", "tensor", "text",
-                               "set", "array"]), links),
+    st.tuples(st.sampled_from(["list", "dict", "tuple", "box", "frozen", "tensor", "text"]), links),
     min_size=1, max_size=12,
 )
 
@@ -184,9 +127,9 @@ def build(graph):
         earlier = [made[link % len(made)] for link in links] if made else []
         made.append({
             "list": list, "dict": lambda items: dict(enumerate(items)), "tuple": tuple,
-            "deque": deque, "box": lambda items: Box(list(items)), "text": lambda items: "text",
-            "frozen": lambda items: FrozenBox(tuple(items)), "set": as_set,
-            "tensor": lambda items: torch.arange(8.0)[len(items) :], "array": as_array,
+            "box": lambda items: Box(list(items)), "text": lambda items: "text",
+            "frozen": lambda items: FrozenBox(tuple(items)),
+            "tensor": lambda items: torch.arange(8.0)[len(items) :],
         }[kind](earlier))
     for (kind, links), value in zip(graph, made, strict=True):  # now the links that go back
         if kind == "list":
@@ -196,23 +139,12 @@ def build(graph):
     return made
 
 
-def as_set(items):
-    return {item for item in items if type(item) in (str, torch.Tensor, Box, FrozenBox)}
-
-
-def as_array(items):
-    array = np.empty(len(items), dtype=object)
-    for number, item in enumerate(items):
-        array[number] = item
-    return array
-
-
 def parts(value):
     if isinstance(value, dict):
         return list(value.values())
     if isinstance(value, (Box, FrozenBox)):
         return [value.item]
-    return list(value) if isinstance(value, (list, tuple, deque, np.ndarray)) else []
+    return list(value) if isinstance(value, (list, tuple)) else []
 
 
 @settings(deadline=None, database=None, derandomize=True)
@@ -231,8 +163,6 @@ def test_any_structure_comes_out_alike_with_every_tensor_replaced_once(graph):
         assert type(new) is type(old)
         if isinstance(old, torch.Tensor):
             assert torch.equal(old, new) and new.untyped_storage().nbytes() == new.nbytes
-        elif isinstance(old, set):
-            assert len(new) == len(old)
         else:
             work += zip(parts(old), parts(new), strict=True)
     assert len({id(new) for new in new_of.values()}) == len(new_of)

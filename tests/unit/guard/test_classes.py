@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from support.hosts import Patcher
 
 from headroom.guard import clip as clip_module
 from headroom.guard import guard as guard_node
@@ -20,14 +21,6 @@ from headroom.guard.vae import guard_vae
 
 OOM = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 CPU = torch.device("cpu")
-
-
-class Patcher:
-    def __init__(self):
-        self.model, self.load_device = torch.nn.Linear(1, 1), CPU
-
-    def model_size(self):
-        return 8
 
 
 class Network(torch.nn.Linear):

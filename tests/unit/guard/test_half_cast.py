@@ -43,7 +43,10 @@ def test_they_are_let_go_of_by_comfyuis_own_function(layers, monkeypatch):
 def test_a_host_without_such_casts_is_left_alone(layers, monkeypatch):
     monkeypatch.setitem(sys.modules, "comfy", ModuleType("comfy"))
     monkeypatch.setitem(sys.modules, "comfy.model_prefetch", None)
-    forget([begun(layers[0])])
+    layer = begun(layers[0], SIGNATURE, known=SIGNATURE)
+    before = dict(vars(layer))
+    forget([layer])
+    assert vars(layer) == before
 
 
 @pytest.mark.parametrize(("left", "is_half"), [

@@ -1,10 +1,10 @@
 """Weights that make room: what can be spared, on which device, and how much is kept free."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
+from support.hosts import MIB, Host, Patcher
 
 from headroom.guard import trying, weights
 from headroom.guard.call import Call, Plan
@@ -12,32 +12,11 @@ from headroom.guard.lack import Lack
 from headroom.models import unload
 from headroom.models.find import FoundModel
 
-MIB = 1 << 20
 FIRST, SECOND = torch.device("cuda:0"), torch.device("cuda:1")
 
 
 def patcher(device, mib, is_dynamic=False):
-    return SimpleNamespace(load_device=device, mib=mib, model=object(), is_dynamic=is_dynamic)
-
-
-class Host:
-    """ComfyUI's list of loaded models, as far as the rungs look."""
-
-    def __init__(self, *patchers):
-        self.entries = [SimpleNamespace(model=p, device=p.load_device) for p in patchers]
-        self.offloaded = []
-
-    def loaded_entries(self):
-        return list(self.entries)
-
-    def entries_of(self, patchers):
-        return [entry for entry in self.entries if any(entry.model is p for p in patchers)]
-
-    def is_dynamic(self, patcher):
-        return patcher.is_dynamic
-
-    def unloadable_bytes(self, entry):
-        return int(entry.model.mib * MIB)
+    return Patcher(device=device, size=int(mib * MIB), dynamic=is_dynamic)
 
 
 @pytest.fixture
@@ -48,7 +27,7 @@ def on_host(monkeypatch):
         monkeypatch.setattr(weights, "current_host", lambda: host)
         monkeypatch.setattr(unload, "current_host", lambda: host)
         monkeypatch.setattr(weights, "unload_models", lambda models: unloaded.extend(
-            model.handle.mib for model in models))
+            model.handle.size // MIB for model in models))
         return host, unloaded
 
     return use

@@ -5,21 +5,10 @@ import weakref
 from types import SimpleNamespace
 
 import pytest
+from support.hosts import Patcher
 
 from headroom.host.borrowed import Borrowed
 from headroom.models import loaded
-
-
-class Model:
-    pass
-
-
-class Patcher:
-    def __init__(self):
-        self.model = Model()
-
-    def model_size(self):
-        return 100
 
 
 class Looked:

@@ -4,23 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from support.hosts import Patcher
 
 from headroom.models.find import FoundModel, find_models
-
-
-class Patcher:
-    """The smallest object that behaves as ComfyUI's ModelPatcher."""
-
-    def __init__(self, model=None, behind=()):
-        self.model = model or torch.nn.Linear(2, 2)
-        self.load_device = torch.device("cpu")
-        self.behind = list(behind)
-
-    def is_clone(self, other):
-        return self.model is other.model
-
-    def model_patches_models(self):
-        return self.behind
 
 
 class ControlNet:

@@ -1,50 +1,15 @@
 """What the recorder learns about models between two nodes: which, how much, and cheaply."""
 
 import torch
+from support.hosts import Host, Patcher
 
 from headroom.models import held
 from headroom.models.held import HeldModels, float32_bytes
 
 
-class Patcher:
-    load_device, offload_device = torch.device("cuda:0"), torch.device("cpu")
-
-    def __init__(self, model):
-        self.model = model
-        self.sized = 0
-
-    def loaded_size(self):
-        return 1000
-
-    def model_size(self):
-        self.sized += 1
-        return 4000
-
-
-class Entry:
-    device = torch.device("cuda:0")
-
-    def __init__(self, patcher):
-        self.model = patcher
-
-
-class Host:
-    def __init__(self, *entries):
-        self.entries = entries
-
-    def loaded_entries(self):
-        return self.entries
-
-    def source_files(self, patcher):
-        return []
-
-    def is_dynamic(self, patcher):
-        return False
-
-
 def test_each_model_is_described_once_and_equal_answers_are_one_object(monkeypatch):
-    patcher = Patcher(torch.nn.Linear(8, 8))
-    host = Host(Entry(patcher), Entry(None))
+    patcher = Patcher(torch.nn.Linear(8, 8), "cuda:0", size=4000, loaded=1000)
+    host = Host(patcher, None)
     monkeypatch.setattr(held, "current_host", lambda: host)
     ask = HeldModels()
     first = ask()
@@ -57,9 +22,9 @@ def test_each_model_is_described_once_and_equal_answers_are_one_object(monkeypat
 
 
 def test_a_model_that_unloading_does_not_move_stays(monkeypatch):
-    patcher = Patcher(torch.nn.Linear(8, 8))
+    patcher = Patcher(torch.nn.Linear(8, 8), "cuda:0", loaded=1000)
     patcher.offload_device = patcher.load_device
-    monkeypatch.setattr(held, "current_host", lambda: Host(Entry(patcher)))
+    monkeypatch.setattr(held, "current_host", lambda: Host(patcher))
     assert HeldModels()()[0].model.stays
 
 

@@ -1,17 +1,10 @@
 """Sizes that items bring themselves, in pixels."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from headroom.sizes.items import item_size, latent_scale
 from headroom.sizes.plan import Size
-
-
-class Video:
-    def get_dimensions(self):
-        return 1920, 1080
 
 
 class Nested:
@@ -35,11 +28,9 @@ class Nested:
         (torch.zeros(1, 16, 48, 64), Size(64, 48)),
         (torch.zeros(1, 7, 48, 64, 3), Size(64, 48)),
         (torch.zeros(48, 64).numpy(), Size(64, 48)),
-        (SimpleNamespace(width=64, height=48), Size(64, 48)),
-        (Video(), Size(1920, 1080)),
     ],
 )
-def test_pictures_masks_videos_and_anything_with_a_shape_have_a_size(item, size):
+def test_pictures_masks_and_anything_with_a_shape_have_a_size(item, size):
     assert item_size(item, 1) == size
 
 
