@@ -127,7 +127,7 @@ def test_an_error_of_its_own_is_told_at_once_and_the_prompt_is_not_tried_again(s
     first, second = servers(1000, 1000)
     door = opened(first, second, limits=Limits(errors=0))
     with door.listening("me") as until:
-        one = door.queue(prompt(raises=True), client_id="me")
+        one = door.queue(prompt(raises="bad"), client_id="me")
         assert until("execution_error")[-1]["data"]["exception_message"] == "bad"
     assert door.entry(one)["status"]["status_str"] == "error"
     assert len(first.posts("/prompt")) + len(second.posts("/prompt")) == 1
