@@ -4,8 +4,6 @@ from typing import Any
 
 import comfy.cli_args
 
-from .core import is_dynamic
-
 
 def unset_flags() -> frozenset[str]:
     """Return the flags without a value that this ComfyUI has and was started without."""
@@ -24,6 +22,8 @@ def reads_from_disk(patcher: Any) -> bool:
 
     Dynamic VRAM does so with --fast-disk, and newer hosts for models on a disk that they find fast.
     """
+    from .core import is_dynamic  # which needs all of ComfyUI
+
     flags = getattr(comfy.cli_args, "args", None)
     is_wanted = getattr(flags, "fast_disk", False) or getattr(patcher, "fast_disk", False)
     return bool(is_wanted) and not getattr(flags, "disable_fast_disk", False) and (

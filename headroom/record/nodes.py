@@ -131,8 +131,10 @@ class NodeTable:
         ComfyUI tells which node raised, and which had outputs in the cache: it does not even look
         at those whose outputs nobody needs any more. No node can be added afterwards.
         """
-        # For a node in a loop ComfyUI names the begin of the loop, which only waited.
-        inside = any(record.status == "failed" for record in self.records.values())
+        # For a node in a loop ComfyUI names the begin of the loop, which only waited. What a node
+        # expanded to stands on the canvas as that node: then both failed.
+        inside = any(record.status == "failed" and record.info.display_node_id != failed_node_id
+                     for record in self.records.values())
         for node_id, record in self.records.items():
             if record.status in ("running", "waiting"):
                 is_named = node_id == failed_node_id and not inside

@@ -20,7 +20,7 @@ from farm.store import Store
 from farm.threads import Threads
 from farm.worker import Patience
 
-LONGEST_SECONDS = 60
+LONGEST_SECONDS = 240  # Ray Serve on a busy machine with two cores
 PATIENCE = Patience(start=5.0, silent=1.0, prompt=20.0)
 
 

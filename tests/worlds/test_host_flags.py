@@ -1,5 +1,6 @@
 """Every flag of ComfyUI that our words name is one that each ComfyUI under test has."""
 
+import importlib
 import json
 import os
 import re
@@ -73,8 +74,7 @@ def test_flags_are_looked_up_in_comfyuis_own_command_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "comfy", comfy)
     monkeypatch.setitem(sys.modules, "comfy.cli_args", cli_args)
     sys.modules.pop("headroom.host.flags", None)
-    from headroom.host import flags
-
+    flags = importlib.import_module("headroom.host.flags")
     assert flags.known_flags() == {"--reserve-vram", "--fast"}
     cli_args.args = SimpleNamespace()
     assert flags.known_flags() == frozenset()

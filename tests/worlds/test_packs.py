@@ -160,8 +160,10 @@ def test_a_prompt_that_ran_out_of_memory_gets_its_picture_in_the_rerun(
     assert failed == 1 and lives.succeeded
     assert pixels(gpu.client, lives.last) == wanted
     if world not in RUNS_AGAIN and lives.second is not None:
-        # A node that a loop cloned is one of its own prompt only.
-        assert lives.finished & set(graph.prompt) <= lives.cached
+        # A node that a loop cloned is one of its own prompt only. The sampler in the loop had
+        # finished its first turn and failed in a later one: it runs again, guarded.
+        again = {"sampler"} if world is graphs.loop else set()
+        assert (lives.finished - again) & set(graph.prompt) <= lives.cached
 
 
 @EVERY_WORLD
