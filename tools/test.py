@@ -31,8 +31,10 @@ CHECKS = {
 # Processes: two more than cores, since each waits for its servers, but not too many for the RAM.
 IN_PARALLEL = ("-n", str(min(MOST_PROCESSES, (os.cpu_count() or 1) + 2)), "--dist", "loadfile",
                "--no-loadscope-reorder")
-# On another Python: not what PyTorch and the fake driver, which is C++, make out between them.
-SHORT = (*IN_PARALLEL, "-q", "-m", "not fakecuda", "tests/unit", "tests/worlds/test_smoke.py")
+# On another Python: not what PyTorch and the fake driver, which is C++, make out between them,
+# and not what Ray does with processes.
+SHORT = (*IN_PARALLEL, "-q", "-m", "not fakecuda and not ray",
+         "tests/unit", "tests/worlds/test_smoke.py")
 PASS_THROUGH = True  # everything after `test` belongs to pytest
 
 

@@ -101,6 +101,8 @@ def self_attention_guided(graph, loader, wires):
 
 VARIANTS = [nothing, regional, long_prompt, inpainting, controlled, hooked, patched, nested,
             self_attention_guided]
+# Where what is split is of another shape.
+SPLIT_DIFFERENTLY = [nothing, regional, controlled, hooked, self_attention_guided]
 # Hooked weights are patched again in every step: few allocations in turn take long enough.
 STRIDES = {"nothing": 97, "hooked": 1501, "regional": 701}
 
@@ -132,7 +134,7 @@ def test_one_failed_allocation_while_streamed_weights_get_their_lora_gives_the_s
     assert answer["tried"] >= 10
 
 
-@pytest.mark.parametrize("build", VARIANTS, ids=lambda build: build.__name__)
+@pytest.mark.parametrize("build", SPLIT_DIFFERENTLY, ids=lambda build: build.__name__)
 def test_a_split_batch_agrees_within_a_thousandth_of_the_range(gpu, build):
     stride = max(400, 2 * STRIDES.get(build.__name__, 0))
     answer = sweep_sampling(gpu, build, ONLY_SPLIT, batch=3, first=150, stride=stride, **IN_STEPS)

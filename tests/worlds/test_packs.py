@@ -130,16 +130,15 @@ def test_one_failed_allocation_in_a_guarded_run_gives_the_same_picture_or_says_t
     gpu.arm_fault(at=10**9)
     gpu.client.run(graph.prompt, extra_data=GUARD_ALL)
     total = gpu.fault()["seen"]
-    for share in (0.35, 0.75):
-        gpu.unload()
-        gpu.arm_fault(at=int(total * share))
-        lives = live(gpu.client, graph.prompt, BOTH)
-        failed = gpu.fault()["failed"]
-        gpu.disarm()
-        assert failed == 1 and lives.succeeded
-        told = record(gpu, {"prompt_id": lives.second_id or lives.first_id})["oom"]
-        same = pixels(gpu.client, lives.last) == wanted
-        assert same or any("may differ" in attempt["action"] for attempt in told), told
+    gpu.unload()
+    gpu.arm_fault(at=int(total * 0.55))
+    lives = live(gpu.client, graph.prompt, BOTH)
+    failed = gpu.fault()["failed"]
+    gpu.disarm()
+    assert failed == 1 and lives.succeeded
+    told = record(gpu, {"prompt_id": lives.second_id or lives.first_id})["oom"]
+    same = pixels(gpu.client, lives.last) == wanted
+    assert same or any("may differ" in attempt["action"] for attempt in told), told
 
 
 @EVERY_EXECUTOR

@@ -19,8 +19,8 @@ import pytest
 from support import fake_comfy
 
 # Not imported here: every test process reads all files.
-pytestmark = pytest.mark.skipif(find_spec("ray") is None,
-                                reason="needs Ray: pip install -r farm/requirements.txt")
+pytestmark = [pytest.mark.ray, pytest.mark.skipif(
+    find_spec("ray") is None, reason="needs Ray: pip install -r farm/requirements.txt")]
 ROOT = Path(__file__).resolve().parents[3]
 LONGEST_SECONDS = 300  # a machine with too few cores needs a while
 HIDDEN = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"']

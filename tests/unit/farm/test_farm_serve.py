@@ -50,6 +50,7 @@ def serve(tmp_path):
     comfy.stop()
 
 
+@pytest.mark.ray
 @pytest.mark.skipif(sys.platform != "linux", reason="Ray Serve is tried on Linux")
 def test_on_ray_serve_a_door_and_a_server_that_are_killed_come_back_and_go_on(serve):
     pytest.importorskip("ray.serve")
