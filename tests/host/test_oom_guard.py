@@ -104,16 +104,16 @@ VARIANTS = [nothing, regional, long_prompt, inpainting, controlled, hooked, patc
 # Where what is split is of another shape.
 SPLIT_DIFFERENTLY = [nothing, regional, controlled, hooked, self_attention_guided]
 # Hooked weights are patched again in every step: few allocations in turn take long enough.
-STRIDES = {"nothing": 97, "hooked": 1501, "regional": 701}
+STRIDES = {"nothing": 97, "hooked": 701, "regional": 401}
 
 
 @pytest.mark.parametrize("build", VARIANTS, ids=lambda build: build.__name__)
 def test_one_failed_allocation_anywhere_in_sampling_gives_the_same_bits(gpu, build):
-    answer = sweep_sampling(gpu, build, stride=STRIDES.get(build.__name__, 401))
+    answer = sweep_sampling(gpu, build, stride=STRIDES.get(build.__name__, 241))
     assert answer["problems"] == []
     assert answer["identical_unfailed"]
     assert answer["largest_difference"] == 0
-    assert answer["tried"] >= 2  # `bench --only oom_sweep` tries each
+    assert answer["tried"] >= 3  # `bench --only oom_sweep` tries each
 
 
 def test_one_failed_allocation_while_a_model_with_a_lora_is_loaded_gives_the_same_bits(gpu):

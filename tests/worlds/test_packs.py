@@ -80,6 +80,22 @@ def pixels(client, entry):
     return [Image.open(io.BytesIO(one)).tobytes() for one in pictures(client, entry)]
 
 
+def failing_once(gpu, graph, counted_as, run_as):
+    """The lives of a prompt in which one allocation fails, half way through a run that is counted.
+    """
+    gpu.unload()
+    gpu.arm_fault(at=10**9)
+    gpu.client.run(graph.prompt, extra_data=counted_as)
+    total = gpu.fault()["seen"]
+    gpu.unload()
+    gpu.arm_fault(at=int(total * 0.55))
+    lives = live(gpu.client, graph.prompt, run_as)
+    failed = gpu.fault()["failed"]
+    gpu.disarm()
+    assert failed == 1 and lives.succeeded
+    return lives
+
+
 def record(gpu, entry):
     return gpu.client.get_json(f"/headroom/runs/{entry['prompt_id']}")
 
@@ -126,16 +142,7 @@ def test_one_failed_allocation_in_a_guarded_run_gives_the_same_picture_or_says_t
     gpu, wanted_of, world
 ):
     graph, wanted = world(), wanted_of(gpu, world)
-    gpu.unload()
-    gpu.arm_fault(at=10**9)
-    gpu.client.run(graph.prompt, extra_data=GUARD_ALL)
-    total = gpu.fault()["seen"]
-    gpu.unload()
-    gpu.arm_fault(at=int(total * 0.55))
-    lives = live(gpu.client, graph.prompt, BOTH)
-    failed = gpu.fault()["failed"]
-    gpu.disarm()
-    assert failed == 1 and lives.succeeded
+    lives = failing_once(gpu, graph, GUARD_ALL, BOTH)
     told = record(gpu, {"prompt_id": lives.second_id or lives.first_id})["oom"]
     same = pixels(gpu.client, lives.last) == wanted
     assert same or any("may differ" in attempt["action"] for attempt in told), told
@@ -147,16 +154,7 @@ def test_a_prompt_that_ran_out_of_memory_gets_its_picture_in_the_rerun(
 ):
     gpu, graph = beside(sim, *packs), world()
     wanted = wanted_of(gpu, world)
-    gpu.unload()
-    gpu.arm_fault(at=10**9)
-    gpu.client.run(graph.prompt, extra_data=NOTHING)
-    total = gpu.fault()["seen"]
-    gpu.unload()
-    gpu.arm_fault(at=int(total * 0.55))
-    lives = live(gpu.client, graph.prompt, RESCUE)
-    failed = gpu.fault()["failed"]
-    gpu.disarm()
-    assert failed == 1 and lives.succeeded
+    lives = failing_once(gpu, graph, NOTHING, RESCUE)
     assert pixels(gpu.client, lives.last) == wanted
     if world not in RUNS_AGAIN and lives.second is not None:
         # A node that a loop cloned is one of its own prompt only. The sampler in the loop had
