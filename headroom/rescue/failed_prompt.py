@@ -108,7 +108,7 @@ def failure_of(
     `left_out` names the nodes in which ComfyUI went on without something before that: their results
     are wrong, and so is what stands on them. `shown`: by nodes that ran, those on the canvas.
     """
-    messages = {name: data for name, data in (entry.get("status") or {}).get("messages") or []}
+    messages = _messages(entry)
     error = messages.get("execution_error")
     if error is None or "execution_interrupted" in messages:
         return None
@@ -130,15 +130,19 @@ def failure_of(
 
 def row_of_entry(entry: Mapping[str, Any]) -> Row | None:
     """Return what is known of the error in which a prompt of ComfyUI's history ended."""
-    messages = {name: data for name, data in (entry.get("status") or {}).get("messages") or []}
-    error = messages.get("execution_error") or {}
+    error = _messages(entry).get("execution_error") or {}
     return row_of(str(error.get("exception_type")), str(error.get("exception_message")))
 
 
 def executed(entry: Mapping[str, Any]) -> frozenset[str]:
     """Return the nodes that had run when a prompt failed, with those that others made."""
-    messages = dict((entry.get("status") or {}).get("messages") or [])
-    return frozenset(map(str, (messages.get("execution_error") or {}).get("executed") or []))
+    error = _messages(entry).get("execution_error") or {}
+    return frozenset(map(str, error.get("executed") or []))
+
+
+def _messages(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what ComfyUI's history says of a prompt, by the name of each message."""
+    return dict((entry.get("status") or {}).get("messages") or [])
 
 
 def _raised(
