@@ -13,6 +13,7 @@ from server import PromptServer
 
 from .clearing import JOBS, QUEUE, empties_queue
 from .core import accepts
+from .history import messages_of
 from .types import Outcome
 
 Handler = Callable[[Any], Awaitable[Any]]
@@ -208,7 +209,7 @@ def _status(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _outcome(status: dict[str, Any]) -> Outcome:
-    messages = {name: message for name, message in status.get("messages") or []}
+    messages = messages_of(status)
     cached = tuple(str(node) for node in messages.get("execution_cached", {}).get("nodes", []))
     if told := messages.get("execution_interrupted"):
         return Outcome("interrupted", str(told.get("node_id")), cached)

@@ -9,6 +9,7 @@ from ..base.error_table import Row, Where, row_of
 from ..base.graph import Graph, title_given
 from ..base.said import Said
 from ..guard.errors import requested_bytes, where_of, where_of_text
+from ..host.history import messages_of
 from ..models.loaded import LoadedModel
 
 
@@ -108,7 +109,7 @@ def failure_of(
     `left_out` names the nodes in which ComfyUI went on without something before that: their results
     are wrong, and so is what stands on them. `shown`: by nodes that ran, those on the canvas.
     """
-    messages = _messages(entry)
+    messages = messages_of(entry.get("status"))
     error = messages.get("execution_error")
     if error is None or "execution_interrupted" in messages:
         return None
@@ -130,19 +131,14 @@ def failure_of(
 
 def row_of_entry(entry: Mapping[str, Any]) -> Row | None:
     """Return what is known of the error in which a prompt of ComfyUI's history ended."""
-    error = _messages(entry).get("execution_error") or {}
+    error = messages_of(entry.get("status")).get("execution_error") or {}
     return row_of(str(error.get("exception_type")), str(error.get("exception_message")))
 
 
 def executed(entry: Mapping[str, Any]) -> frozenset[str]:
     """Return the nodes that had run when a prompt failed, with those that others made."""
-    error = _messages(entry).get("execution_error") or {}
+    error = messages_of(entry.get("status")).get("execution_error") or {}
     return frozenset(map(str, error.get("executed") or []))
-
-
-def _messages(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ComfyUI's history says of a prompt, by the name of each message."""
-    return dict((entry.get("status") or {}).get("messages") or [])
 
 
 def _raised(

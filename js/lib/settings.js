@@ -32,7 +32,7 @@ export function settings(onBadges) {
     {
       id: REFRESH_SECONDS,
       category: ["Headroom", "Panel", "RefreshSeconds"],
-      name: "Seconds between two looks at the memory",
+      name: "Seconds between refreshes of the memory panel",
       tooltip: "Only while the panel is open and the page is visible.",
       type: "slider",
       attrs: { min: 0.5, max: 30, step: 0.5 },
@@ -42,7 +42,7 @@ export function settings(onBadges) {
     {
       id: "Headroom.Server.IdleMinutes",
       category: ["Headroom", "Server", "IdleMinutes"],
-      name: "Unload models after so many minutes without a prompt (0: never)",
+      name: "Minutes without a prompt until all models are unloaded (0: never)",
       tooltip: "Counts from your next prompt on. HEADROOM_IDLE_MINUTES in the server's environment wins.",
       type: "number",
       attrs: { min: 0, max: 10080, step: 1 },
@@ -60,7 +60,7 @@ export function settings(onBadges) {
     {
       id: "Headroom.Server.NoProgressSeconds",
       category: ["Headroom", "Server", "NoProgressSeconds"],
-      name: "Say so when a prompt does not come on for so many seconds (0: never)",
+      name: "Seconds without progress until a prompt is reported (0: never)",
       tooltip: "In the panel, and as 503 of GET /headroom/ready. Counts from your next prompt on. HEADROOM_NO_PROGRESS_SECONDS in the server's environment wins.",
       type: "number",
       attrs: { min: 0, max: 604800, step: 1 },
