@@ -1,19 +1,18 @@
-"""How fast Offload Model takes a model off the GPU and brings it back, in GB/s.
+"""How fast Offload Model takes a model off the GPU and brings it back, against plain copies.
 
-    python benchmarks/offload.py --comfyui PATH [--gib 10]
+    python benchmarks/offload.py --comfyui PATH [--gib 10] [--turns 5]
 
-A model of plain bfloat16 layers is loaded, offloaded to the CPU and loaded again, in turns; then
-offloaded to disk and loaded again, once with weights that are those of its file (a private clone of
-it where the file system shares blocks, else a private file that is written) and once with weights
-that are nowhere on disk (they are always written to a private file).
-Beside it, in the same run, the plain way of moving the same bytes: `tensor.to()` for each layer, in
-the place of the one before, then `soft_empty_cache()` (there and back once untimed, so that it does
-not pay for memory that the process has never touched); one pinned buffer copied both ways as fast
-as the bus goes (real GPU); reading the file; writing a file until it is on the disk, as ours does.
-Files are in the page cache after the first read, for both sides. Offloading is timed as the whole
-node, with its report; loading as ComfyUI's own loading. Before each turn the machine's free memory
-is used once and given back: a virtual machine is slow (2 s a GiB) to get pages that its host has
-not given it yet, or has taken back, and which side gets them would be chance.
+A model of plain bfloat16 layers is loaded, offloaded to the CPU, loaded again, offloaded to disk
+and loaded again. In the same turn the plain way does the same work with the same bytes, after ours
+or before it by turns: `tensor.to()` for each layer, in the place of the one before, then
+`soft_empty_cache()`; to disk each tensor is moved to the CPU, all are written to a file of the same
+folder until it is on the disk, and their RAM is given back; from there each is read and moved to
+the device. On a real GPU one pinned buffer is copied both ways too, as fast as the bus goes.
+Both have moved there and back once untimed, so that none pays for memory that the process has
+never touched, and both find what they wrote in the page cache. Offloading is timed as the whole
+node, with its report; loading as ComfyUI's own loading. Before each turn the machine's free
+memory is used once and given back: a virtual machine is slow (2 s a GiB) to get pages that its host
+has not given it yet, or has taken back, and which side gets them would be chance.
 """
 
 import argparse
@@ -38,13 +37,17 @@ FILE = "headroom_bench.safetensors"
 SIDE = 4096
 LAYER_BYTES = SIDE * SIDE * 2
 FREE_TOUCHED = 0.9
+# What is timed of both sides, and what the plain one times besides.
+WAYS = {"to CPU": "to_cpu_s", "back from CPU": "to_device_s", "to disk": "to_disk_s",
+        "back from disk": "from_disk_s"}
+BESIDES = ("write_s", "sync_s", "pinned_to_device_s", "pinned_to_cpu_s")
 Json = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_gpu(parser)
+    add_gpu(parser, fake_cuda=False)
     parser.add_argument("--gib", type=float, help="of the model; default 1, on a real GPU 10")
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=5)
 
 
 def run(args: argparse.Namespace) -> Json:
@@ -53,8 +56,7 @@ def run(args: argparse.Namespace) -> Json:
     layers = max(int(gib * 2**30) // LAYER_BYTES, 1)
     with served(args, int(gib * 2048 + 2048), packs=("headroom_bench",),
                 prepare=partial(write_model, layers=layers)) as server:
-        bench = OffloadBench(server, layers)
-        turns = [bench.turn(number) for number in range(args.turns)]
+        turns = [turn(server, number, layers) for number in range(args.turns)]
     return {"bytes": layers * LAYER_BYTES, "turns": args.turns, **summary(turns)}
 
 
@@ -83,78 +85,53 @@ def write_model(base: Path, layers: int) -> None:
     save_file(weights, str(folder / FILE))
 
 
-class OffloadBench:
-    """The measurements on one running server."""
+def turn(server: Bench, number: int, layers: int) -> dict[str, Json]:
+    """The seconds of both sides; which comes first changes with the turn."""
+    found = {}
+    touch_free_memory()
+    for side in (plain, ours) if number % 2 else (ours, plain):
+        forget_everything(server.client)
+        found[side.__name__] = side(server, number, layers)
+    return found
 
-    def __init__(self, server: Bench, layers: int) -> None:
-        self.server, self.layers = server, layers
 
-    def turn(self, number: int) -> dict[str, float | None]:
-        """Seconds of every way, each model new in every turn."""
-        touch_free_memory()
-        found = self.plain()
-        for as_in_file in (True, False):
-            kind = "own_file" if as_in_file else "scratch"
-            found |= {f"{kind}_{name}": s for name, s in self.ours(as_in_file, number).items()}
-        return found
+def plain(server: Bench, number: int, layers: int) -> Json:
+    graph = Graph()
+    copy = graph.add("BenchCopy", unet_name=FILE, turn=number)
+    return dict(server.told(graph, copy))
 
-    def plain(self) -> dict[str, float | None]:
-        graph = Graph()
-        file = graph.add("BenchFile", unet_name=FILE)
-        copy = graph.add("BenchCopy", tensors=self.layers, each_bytes=LAYER_BYTES, after=file)
-        texts = node_texts(self.server.run(graph))
-        answers = {**json.loads(texts[file.id]), **json.loads(texts[copy.id])}
-        return {name: value for name, value in answers.items() if name != "bytes"}
 
-    def ours(self, as_in_file: bool, turn: int) -> dict[str, float]:
-        """Load, offload to CPU, load, offload to disk, load: the seconds of each."""
-        forget_everything(self.server.client)
-        graph = Graph()
-        model = graph.add("BenchModel", unet_name=FILE, as_in_file=as_in_file, turn=turn)
-        steps: dict[str, Node] = {"load_first": graph.add("BenchLoad", model=model)}
-        for to in ("CPU", "disk"):
-            before = list(steps.values())[-1]
-            steps[f"to_{to.lower()}"] = add_offload(graph, model=before, to=to)
-            steps[f"from_{to.lower()}"] = graph.add("BenchLoad", model=steps[f"to_{to.lower()}"])
-        entry = self.server.run(graph)
-        texts, by_node = node_texts(entry), self.server.seconds(entry)
-        return {
-            name: float(by_node[node.id]) if name.startswith("to_")
-            else self._loaded(json.loads(texts[node.id]))
-            for name, node in steps.items()
-        }
+def ours(server: Bench, number: int, layers: int) -> Json:
+    graph = Graph()
+    model = graph.add("BenchModel", unet_name=FILE, turn=number)
+    first = graph.add("BenchLoad", model=model)
+    to_cpu = add_offload(graph, model=first, to="CPU")
+    to_device = graph.add("BenchLoad", model=to_cpu)
+    to_disk = add_offload(graph, model=to_device, to="disk")
+    from_disk = graph.add("BenchLoad", model=to_disk)
+    entry = server.run(graph)
+    texts, by_node = node_texts(entry), server.seconds(entry)
 
-    def _loaded(self, answer: Json) -> float:
-        expected = self.layers * LAYER_BYTES
+    def loaded(node: Node) -> float:
+        answer, expected = json.loads(texts[node.id]), layers * LAYER_BYTES
         assert answer["bytes"] == expected, f"{answer['bytes']} of {expected} bytes were loaded"
         return float(answer["seconds"])
 
-
-# Ours, and the plain ways that move the same bytes one after the other.
-PAIRS = {
-    "to CPU": ("own_file_to_cpu", ("to_cpu_s",)),
-    "back from CPU": ("own_file_from_cpu", ("to_device_s",)),
-    "to disk, weights as in a file": ("own_file_to_disk", ("to_cpu_s", "write_s", "sync_s")),
-    "back from disk, as in a file": ("own_file_from_disk", ("read_s", "to_device_s")),
-    "to disk, weights of no file": ("scratch_to_disk", ("to_cpu_s", "write_s", "sync_s")),
-    "back from disk, of no file": ("scratch_from_disk", ("read_s", "to_device_s")),
-}
+    return {"to_cpu_s": by_node[to_cpu.id], "to_device_s": loaded(to_device),
+            "to_disk_s": by_node[to_disk.id], "from_disk_s": loaded(from_disk)}
 
 
-def summary(turns: list[dict[str, float | None]]) -> Json:
-    """Median seconds of each way, and ours against the plain way within each turn."""
-    medians = {name: _median([turn[name] for turn in turns]) for name in turns[0]}
-    pairs = {}
-    for name, (ours, plain) in PAIRS.items():
-        own = [float(turn[ours] or 0) for turn in turns]
-        other = [sum(float(turn[part] or 0) for part in plain) for turn in turns]
-        speeds = [p / o for o, p in zip(own, other, strict=True)]
-        pairs[name] = {
+def summary(turns: list[dict[str, Json]]) -> Json:
+    """Median seconds of each way, and the median of plain / ours within each turn."""
+    ways = {}
+    for name, key in WAYS.items():
+        own, other = ([one[side][key] for one in turns] for side in ("ours", "plain"))
+        ways[name] = {
             "seconds": _median(own), "plain_seconds": _median(other),
-            "plain_is": [part.removesuffix("_s") for part in plain],
-            "speed_of_plain": round(statistics.median(speeds), 4),
+            "speed_of_plain": _median([p / o for o, p in zip(own, other, strict=True)]),
         }
-    return {"ways": pairs, "seconds": medians}
+    seconds = {key: _median([one["plain"][key] for one in turns]) for key in BESIDES}
+    return {"ways": ways, "seconds": seconds}
 
 
 def _median(values: list[Any]) -> float | None:

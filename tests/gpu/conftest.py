@@ -9,6 +9,7 @@ import os
 import sys
 
 import pytest
+from support.gpus import FAKE, REAL, SIMULATED
 
 from simgpu import SimServer
 from tools import bench_device
@@ -20,11 +21,6 @@ PLAIN = (*bench_device.PLAIN, "--disable-async-offload", "--disable-pinned-memor
          "--disable-cuda-graphs")
 # A library may keep a workspace on a real GPU as long as the process lives (cuBLAS: 8 to 32 MiB).
 WORKSPACE_BYTES = 64 << 20
-DEVICES = [
-    pytest.param("simulated", marks=pytest.mark.host),
-    pytest.param("fake", marks=[pytest.mark.host, pytest.mark.fakecuda]),
-    pytest.param("real", marks=pytest.mark.gpu),
-]
 
 
 class RealServer(SimServer):
@@ -51,7 +47,7 @@ def real_capacity_mib() -> int:
     return int(torch.cuda.get_device_properties(0).total_memory) >> 20
 
 
-@pytest.fixture(params=DEVICES)
+@pytest.fixture(params=[SIMULATED, FAKE, REAL])
 def gpu(request, comfyui, serve, sim):
     """A factory of servers: `gpu(capacity_mib, *comfy_args, **options)`, empty, on each device.
 

@@ -6,16 +6,13 @@ and ComfyUI tell.
 
 import pytest
 from support.facts import figure
+from support.gpus import FAKE, REAL
 
 from tools.client import node_texts
 from tools.graph import Graph, add_checkpoint, add_offload, add_purge, add_sampler
 from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
 
-DEVICES = [
-    pytest.param("fake", marks=[pytest.mark.host, pytest.mark.fakecuda]),
-    pytest.param("real", marks=pytest.mark.gpu),
-]
-pytestmark = pytest.mark.parametrize("gpu", DEVICES, indirect=True)
+with_pages = pytest.mark.parametrize("gpu", [FAKE, REAL], indirect=True)
 
 ROOMY_MIB = 8192
 
@@ -43,6 +40,7 @@ def sampled_and_purged(seed):
     return graph, add_purge(graph, value=latent)
 
 
+@with_pages
 def test_after_a_purge_no_page_stays_and_the_driver_has_the_memory_back(device):
     idle = device.collect().free_bytes
     graph, purge = sampled_and_purged(seed=2)
@@ -52,6 +50,7 @@ def test_after_a_purge_no_page_stays_and_the_driver_has_the_memory_back(device):
     assert idle - device.collect().free_bytes <= device.workspace_bytes
 
 
+@with_pages
 def test_offloading_one_of_two_models_takes_its_pages_alone(device):
     graph = Graph()
     a, b = add_checkpoint(graph, TEST_CHECKPOINT), add_checkpoint(graph, TEST_CHECKPOINT_B)
@@ -65,9 +64,8 @@ def test_offloading_one_of_two_models_takes_its_pages_alone(device):
     assert '"module"' in texts[last.id]  # b is still there
 
 
+@pytest.mark.parametrize("gpu", [REAL], indirect=True)
 def test_a_model_offloaded_between_two_samplings_gives_the_same_latent(device):
-    if not device.computes:
-        pytest.skip("the fake driver computes nothing")
     graph = Graph()
     checkpoint = add_checkpoint(graph, TEST_CHECKPOINT)
     first = add_sampler(graph, checkpoint[0], checkpoint[1], seed=5)

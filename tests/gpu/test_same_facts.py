@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.facts import figure
+from support.gpus import REAL, SIMULATED
 
 from tools.client import PromptFailed, node_texts
 from tools.graph import Graph, add_checkpoint, add_guard, add_offload, add_purge, add_sampler
@@ -17,6 +18,9 @@ from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
 MIB = 2**20
 ROOMY_MIB = 4096
 PACKS = Path(__file__).resolve().parents[1] / "host" / "packs"
+COMPUTING = pytest.mark.parametrize("gpu", [SIMULATED, REAL], indirect=True)
+# In tests/host on the simulated GPU: test_cast_bf16.
+REAL_ONLY = pytest.mark.parametrize("gpu", [REAL], indirect=True)
 FLOAT32 = ("--fp32-unet", "--fp32-vae", "--fp32-text-enc")
 
 
@@ -24,24 +28,38 @@ def load(graph, file=TEST_CHECKPOINT):
     return add_checkpoint(graph, file)
 
 
+def slack_mib(device):
+    """How near a free figure is to one that is read later: others may use a real GPU meanwhile."""
+    return 0.1 if device.prefix == "/simgpu" else 64
+
+
 def leftovers(gpu):
     """The bytes that may stay although no model and no result is there."""
     return getattr(gpu, "workspace_bytes", 0)
 
 
-def test_after_a_purge_nothing_of_the_models_stays_and_the_report_says_what_is_there(gpu):
+def test_a_purge_leaves_no_byte_of_a_model_and_its_report_is_what_is_there(gpu):
     device = gpu(ROOMY_MIB)
     graph = Graph()
     checkpoint = load(graph)
     purge = add_purge(graph, value=add_sampler(graph, checkpoint[0], checkpoint[1]))
-    report = node_texts(device.client.run(graph.prompt))[purge.id]
-    figures = device.collect()
+    second = add_purge(graph, value=purge[0])
+    shown = graph.add("PreviewAny", source=purge[2])
+    texts = node_texts(device.client.run(graph.prompt))
+    figures, report = device.collect(), texts[purge.id]
     assert figures.allocated_bytes <= leftovers(device)
+    if not leftovers(device):
+        assert figures.reserved_bytes == 0
+        assert texts[second.id].startswith("0.0 MiB of VRAM freed: nothing was loaded or cached")
+    assert "models: nothing was loaded" in texts[second.id]
     before, after = figure(report, "torch allocated")
     assert before > 100
     assert after == pytest.approx(figures.allocated_bytes / MIB, abs=0.1)
     after = figure(report, "torch reserved")[1]
     assert after == pytest.approx(figures.reserved_bytes / MIB, abs=0.1)
+    before, after = figure(report, "driver free")
+    assert after == pytest.approx(figures.free_bytes / MIB, abs=slack_mib(device))
+    assert float(texts[shown.id]) == pytest.approx(after - before, abs=0.1)
 
 
 def test_a_tensor_that_something_needs_stays_and_no_byte_more(gpu):
@@ -57,8 +75,7 @@ def test_a_tensor_that_something_needs_stays_and_no_byte_more(gpu):
     assert floor <= left <= floor + leftovers(device)
 
 
-@pytest.mark.parametrize("to", ["CPU", "disk"])
-def test_offloading_one_of_two_models_frees_its_bytes_and_leaves_the_other(gpu, to):
+def test_offloading_takes_the_bytes_of_its_model_and_no_other_to_cpu_and_to_disk(gpu):
     device = gpu(ROOMY_MIB)
     graph = Graph()
     a, b = load(graph), load(graph, TEST_CHECKPOINT_B)
@@ -67,37 +84,42 @@ def test_offloading_one_of_two_models_frees_its_bytes_and_leaves_the_other(gpu, 
     clips = add_offload(graph, model=a[1], after=both)
     clips = add_offload(graph, model=b[1], after=clips[1])
     tidy = add_purge(graph, value=clips[1], unload="no models")
-    offload = add_offload(graph, model=a[0], after=tidy, to=to)
-    last = graph.add("ProbeLoaded", after=offload[1], model=b[0])
+    one = add_offload(graph, model=a[0], after=tidy, to="CPU")
+    between = graph.add("ProbeLoaded", after=one[1], model=b[0])
+    other = add_offload(graph, model=b[0], after=between, to="disk")
     texts = node_texts(device.client.run(graph.prompt))
-    before, after = figure(texts[offload.id], "torch allocated")
+    before, after = figure(texts[one.id], "torch allocated")
     spare = leftovers(device) / MIB
     assert before / 2 <= after + 0.1 and after <= (before + spare) / 2 + 0.1
-    shown = json.loads(texts[last.id])
+    shown = json.loads(texts[between.id])
     assert shown["module"] in shown["modules"]
+    assert figure(texts[other.id], "torch allocated")[1] <= spare
+    assert device.collect().allocated_bytes <= leftovers(device)
 
 
-@pytest.mark.parametrize("to", ["CPU", "disk"])
-def test_an_offloaded_model_gives_the_same_latent_again(gpu, to):
+@COMPUTING
+def test_an_offloaded_model_gives_the_same_latent_again_from_cpu_and_from_disk(gpu):
     device = gpu(ROOMY_MIB)
-    if not device.computes:
-        pytest.skip("the fake driver computes nothing")
     graph = Graph()
     checkpoint = load(graph)
     first = add_sampler(graph, checkpoint[0], checkpoint[1], seed=5)
-    offload = add_offload(graph, model=checkpoint[0], after=first, to=to)
-    second = add_sampler(graph, offload, checkpoint[1], seed=5)
-    digests = [graph.add("ProbeTensor", value=node) for node in (first, second)]
+    to_cpu = add_offload(graph, model=checkpoint[0], after=first, to="CPU")
+    second = add_sampler(graph, to_cpu, checkpoint[1], seed=5)
+    to_disk = add_offload(graph, model=checkpoint[0], after=second, to="disk")
+    third = add_sampler(graph, to_disk, checkpoint[1], seed=5)
+    digests = [graph.add("ProbeTensor", value=node) for node in (first, second, third)]
     texts = node_texts(device.client.run(graph.prompt))
-    assert texts[digests[0].id] == texts[digests[1].id]
+    assert len({texts[digest.id] for digest in digests}) == 1
 
 
-def test_a_hundred_prompts_leave_not_a_byte_more_than_one(gpu):
+def test_a_thousand_prompts_leave_not_a_byte_more_than_one(gpu):
     device = gpu(ROOMY_MIB, packs=[PACKS / "headroom_probe_encoders"])
     after_one = encode(device, 1, 0)
     assert after_one.allocated_bytes > 0  # the encoder itself, as asked
-    after_all = encode(device, 100, 1)
+    after_all = encode(device, 1000 if device.computes else 100, 1)
     assert after_all.allocated_bytes == after_one.allocated_bytes
+    if not leftovers(device):
+        assert after_all.reserved_bytes == after_one.reserved_bytes
 
 
 def encode(device, count, start):
@@ -114,6 +136,7 @@ def encode(device, count, start):
     return device.collect()
 
 
+@REAL_ONLY
 @pytest.mark.parametrize("kind", ["MODEL", "CLIP", "VAE"])
 def test_loaded_bytes_fall_to_half_with_bfloat16(gpu, kind):
     device = gpu(ROOMY_MIB, *FLOAT32, packs=[PACKS / "headroom_probe_cast"])
@@ -154,6 +177,7 @@ class Batch:
         return self.device.client.run(graph.prompt, timeout=600)["prompt_id"]
 
 
+@COMPUTING
 def test_a_guarded_model_completes_where_the_plain_one_runs_out(gpu):
     """The weights fit and 0.6 of what the whole batch needs beside them: only splitting helps."""
     device = gpu(ROOMY_MIB, "--highvram")
@@ -169,14 +193,14 @@ def test_a_guarded_model_completes_where_the_plain_one_runs_out(gpu):
     assert attempts and attempts[-1]["recovered"]
 
 
-def test_what_the_driver_shows_is_what_the_report_shows_while_another_process_holds_memory(gpu):
+def test_memory_of_other_processes_is_never_claimed(gpu):
     device = gpu(ROOMY_MIB)
     device.set_other_process(300)
     graph = Graph()
     purge = add_purge(graph)
     report = node_texts(device.client.run(graph.prompt))[purge.id]
     shown = figure(report, "driver free")
-    free_mib = device.collect().free_bytes / MIB
-    slack = 0.1 if device.prefix == "/simgpu" else 64  # others may use a real GPU meanwhile
-    assert shown[1] == pytest.approx(free_mib, abs=slack)
+    slack = slack_mib(device)
+    assert shown[1] == pytest.approx(device.collect().free_bytes / MIB, abs=slack)
     assert shown[0] == pytest.approx(shown[1], abs=slack)
+    assert report.startswith("0.0 MiB of VRAM freed") or slack > 1

@@ -16,8 +16,6 @@ import torch
 
 from .classes import SHAPES, conditioning, latent, random_model, zero_model
 
-CHUNK_BYTES = 16 * 2**20
-
 
 class AnyType(str):
     def __ne__(self, other):
@@ -50,16 +48,15 @@ class Bench:
 
 
 class BenchModel(Bench):
-    """A MODEL of plain layers from a file; `as_in_file` off makes its weights differ from it."""
+    """A MODEL of plain layers with the weights of a file, new in each turn."""
 
     OUTPUT_NODE = False
 
     @classmethod
     def INPUT_TYPES(cls):
-        return {"required": {"unet_name": ("STRING", {}), "as_in_file": ("BOOLEAN", {}),
-                             "turn": ("INT", {})}}
+        return {"required": {"unet_name": ("STRING", {}), "turn": ("INT", {})}}
 
-    def run(self, unet_name, as_in_file, turn):
+    def run(self, unet_name, turn):
         path = folder_paths.get_full_path_or_raise("diffusion_models", unet_name)
         weights = comfy.utils.load_torch_file(path)
         linear = comfy.ops.disable_weight_init.Linear
@@ -67,8 +64,7 @@ class BenchModel(Bench):
         for name in sorted(weights):
             weight = weights.pop(name)
             layer = linear(*reversed(weight.shape), bias=False, device="meta")
-            kept = weight.clone() if as_in_file else weight * 2
-            layer.weight = torch.nn.Parameter(kept, requires_grad=False)
+            layer.weight = torch.nn.Parameter(weight.clone(), requires_grad=False)
             net.add_module(name.partition(".")[0], layer)
         patcher = comfy.model_patcher.ModelPatcher(
             net, mm.get_torch_device(), mm.unet_offload_device()
@@ -91,25 +87,27 @@ class BenchLoad(Bench):
 
 
 class BenchCopy(Bench):
-    """As many bytes moved plainly, tensor by tensor, to the device and back: seconds."""
+    """The plain way of all that Offload Model does, with the tensors of a file: seconds."""
 
     @classmethod
     def INPUT_TYPES(cls):
-        return {"required": {"tensors": ("INT", {}), "each_bytes": ("INT", {})},
-                "optional": {"after": (ANY,)}}
+        return {"required": {"unet_name": ("STRING", {}), "turn": ("INT", {})}}
 
-    def run(self, tensors, each_bytes, after=None):
+    def run(self, unet_name, turn):
         mm.unload_all_models()
         gc.collect()
         mm.soft_empty_cache()
-        moving = [torch.ones(each_bytes, dtype=torch.uint8) for _ in range(tensors)]
+        path = folder_paths.get_full_path_or_raise("diffusion_models", unet_name)
+        weights = comfy.utils.load_torch_file(path)
+        moving = [weights.pop(name).clone() for name in sorted(weights)]
         device = mm.get_torch_device()
         self._moved(moving, device)
         self._moved(moving, "cpu")  # untimed: memory touched for the first time is slow
         answer = {"to_device_s": self._moved(moving, device),
                   "to_cpu_s": self._moved(moving, "cpu")}
         self._moved(moving, device)
-        return self.shown({**answer, **self._pinned(moving)}, None)
+        answer |= self._pinned(moving)
+        return self.shown({**answer, **self._through_disk(moving, device)})
 
     def _moved(self, tensors, device):
         """Seconds; each takes the place of the one before, as the weights of a model do.
@@ -121,6 +119,33 @@ class BenchCopy(Bench):
             tensors[index] = tensor.to(device)
         mm.soft_empty_cache()
         return settled() - started
+
+    def _through_disk(self, tensors, device):
+        """Each to the CPU, all to a file until it is on the disk, their RAM given back; and back.
+        """
+        copy = Path(folder_paths.get_temp_directory()) / "bench.bin"
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        started = settled()
+        moved_s = self._moved(tensors, "cpu")
+        with copy.open("wb", buffering=0) as stream:
+            for tensor in tensors:
+                stream.write(memoryview(tensor.view(torch.uint8).numpy()).cast("B"))
+            written_s = settled() - started - moved_s
+            os.fsync(stream.fileno())
+        shapes = [(tensor.shape, tensor.dtype) for tensor in tensors]
+        synced_s = settled() - started - moved_s - written_s
+        tensors.clear()
+        del tensor
+        to_disk_s = settled() - started
+        with copy.open("rb", buffering=0) as stream:
+            for shape, dtype in shapes:
+                tensor = torch.empty(shape, dtype=dtype)
+                stream.readinto(memoryview(tensor.view(torch.uint8).numpy()).cast("B"))
+                tensors.append(tensor.to(device))
+        from_disk_s = settled() - started - to_disk_s
+        copy.unlink()
+        return {"to_disk_s": to_disk_s, "write_s": written_s, "sync_s": synced_s,
+                "from_disk_s": from_disk_s}
 
     def _pinned(self, there):
         """As fast as the bus goes: one pinned buffer copied again and again; None without a GPU."""
@@ -134,36 +159,6 @@ class BenchCopy(Bench):
         for source in there:
             pinned.copy_(source, non_blocking=True)
         return {"pinned_to_device_s": arrived - started, "pinned_to_cpu_s": settled() - arrived}
-
-
-class BenchFile(Bench):
-    """Plain reading, writing and syncing of a file of as many bytes: seconds."""
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"unet_name": ("STRING", {})}, "optional": {"after": (ANY,)}}
-
-    def run(self, unet_name, after=None):
-        path = Path(folder_paths.get_full_path_or_raise("diffusion_models", unet_name))
-        buffer = bytearray(CHUNK_BYTES)
-        started = time.perf_counter()
-        with path.open("rb", buffering=0) as stream:
-            while stream.readinto(buffer):
-                continue
-        read = time.perf_counter() - started
-        copy = Path(folder_paths.get_temp_directory()) / "bench.bin"
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        size = path.stat().st_size
-        started = time.perf_counter()
-        with copy.open("wb", buffering=0) as stream:
-            for _ in range(-(-size // CHUNK_BYTES)):
-                stream.write(buffer)
-            written = time.perf_counter() - started
-            os.fsync(stream.fileno())
-            synced = time.perf_counter() - started - written
-        os.unlink(copy)
-        return self.shown(
-            {"read_s": read, "write_s": written, "sync_s": synced, "bytes": size}, None)
 
 
 class BenchHold(Bench):
@@ -237,6 +232,6 @@ class BenchClass(Bench):
 
 NODE_CLASS_MAPPINGS = {
     cls.__name__: cls
-    for cls in (BenchModel, BenchLoad, BenchCopy, BenchFile, BenchHold, BenchHeld, BenchBoth,
+    for cls in (BenchModel, BenchLoad, BenchCopy, BenchHold, BenchHeld, BenchBoth,
                 BenchClass)
 }
