@@ -17,13 +17,12 @@ _PAIR = re.compile(
 )
 # ASCII: without it a dotless i passes for an i, and the word is none of the two.
 _WORD = re.IGNORECASE | re.ASCII
-_LIST_OPENS = re.compile(r"(?:heights?|widths?)\s*[=:]\s*[\[(]", _WORD)
 _LIST = re.compile(r"(heights?|widths?)\s*[=:]\s*[\[(]([^\])]*)[\])]", _WORD)
 _NUMBER = re.compile(r"\d{1,7}", re.ASCII)
 
 
 class _Statement(NamedTuple):
-    """A line without its comment, or several lines joined where a list runs over them."""
+    """A line without its comment."""
 
     number: int
     text: str
@@ -69,22 +68,9 @@ def parse_sizes(text: str) -> list[Size]:
 
 
 def _statements(text: str) -> Iterator[_Statement]:
-    """Yield what is not blank or comment; a list that is still open takes in the next lines."""
-    start, depth, parts = 0, 0, list[str]()
     for number, line in enumerate(text.splitlines(), start=1):
-        content = " ".join(line.split("#", 1)[0].split())
-        if not content:
-            continue
-        if not parts:
-            start = number
-        parts.append(content)
-        if depth or _LIST_OPENS.search(content):
-            depth += sum(map(content.count, "[(")) - sum(map(content.count, "])"))
-        if depth <= 0:
-            yield _Statement(start, " ".join(parts))
-            depth, parts = 0, []
-    if parts:
-        raise _malformed(_Statement(start, parts[0]), "its list is never closed with a ]")
+        if content := " ".join(line.split("#", 1)[0].split()):
+            yield _Statement(number, content)
 
 
 def _lists(statement: _Statement) -> Iterator[tuple[str, list[int]]]:
