@@ -191,7 +191,7 @@ def serve(
     fake = getattr(args, "fake_cuda", False) and capacity_mib is not None
     if not (fake or getattr(args, "gpu", False)):
         return ComfyServer(tree, Path(base), simulate_mib=capacity_mib, packs=folders,
-                           args=list(flags), expandable_segments=expandable, env=env, **options)
+                           args=list(flags), env=env, **options)
     setting = f"expandable_segments:{expandable}"
     settings = {"PYTORCH_CUDA_ALLOC_CONF": setting, "PYTORCH_ALLOC_CONF": setting}
     words = ["--capacity-mib", str(capacity_mib)] if fake else None

@@ -15,7 +15,6 @@ def rehearsed_mib() -> int | None:
     return int(asked) if asked else None
 
 
-def simulated(mib: int, expandable_segments: bool = False) -> list[str]:
+def simulated(mib: int) -> list[str]:
     """What to give Python before a ComfyUI folder or a script: then it runs on a simulated GPU."""
-    words = [str(LAUNCHER), "--capacity-mib", str(mib)]
-    return [*words, *(["--expandable-segments"] if expandable_segments else [])]
+    return [str(LAUNCHER), "--capacity-mib", str(mib)]

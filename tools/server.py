@@ -61,7 +61,6 @@ class ComfyServer:
     args: Sequence[str] = ()
     env: Mapping[str, str] | None = None
     simulate_mib: int | None = None
-    expandable_segments: bool = False
     packs: Iterable[Path] = ()
     log_path: Path = Path("comfyui.log")  # beside what the server writes, unless absolute
     gpu: bool = False
@@ -152,7 +151,7 @@ class ComfyServer:
         if simulate_mib is None:
             mode = [] if self.gpu else ["--cpu"]
             return [str(self.python), str(self.comfyui / "main.py"), *mode, *self._comfy_args()]
-        launcher = simulated(simulate_mib, self.expandable_segments)
+        launcher = simulated(simulate_mib)
         return [str(self.python), *launcher, str(self.comfyui), "--", *self._comfy_args()]
 
     def _comfy_args(self) -> list[str]:

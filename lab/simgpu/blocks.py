@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import NamedTuple
 
 # The constants PyTorch documents for its native CUDA allocator
 # (docs "CUDA semantics, memory management" and c10/cuda/CUDACachingAllocator).
@@ -30,26 +29,10 @@ def segment_size(size: int) -> int:
     return -(-size // ROUND_LARGE) * ROUND_LARGE
 
 
-class AddressRange(NamedTuple):
-    """The address space of one expandable segment; memory is mapped into it in `unit` bytes."""
-
-    address: int
-    unit: int
-
-    def round_up(self, address: int) -> int:
-        """The first unit boundary at or after `address`."""
-        return self.address - (self.address - address) // self.unit * self.unit
-
-    def round_down(self, address: int) -> int:
-        """The last unit boundary at or before `address`."""
-        return self.address + (address - self.address) // self.unit * self.unit
-
-
 class Block:
     """A contiguous piece of a segment; neighbours of the same segment are linked."""
 
     __slots__ = ("address", "size", "pool", "previous", "next", "allocated", "requested")
-    __slots__ += ("mapped", "expandable")
 
     def __init__(self, address: int, size: int, pool: Pool) -> None:
         self.address, self.size, self.pool = address, size, pool
@@ -57,8 +40,6 @@ class Block:
         self.next: Block | None = None
         self.allocated = False
         self.requested = 0
-        self.mapped = True
-        self.expandable: AddressRange | None = None  # the growing segment it lies in, if any
 
     def is_split(self) -> bool:
         """Whether the block shares its segment with another."""
@@ -67,7 +48,6 @@ class Block:
     def cut(self, size: int) -> Block:
         """Take the first `size` bytes off as a new block in front; returns it."""
         front = Block(self.address, size, self.pool)
-        front.mapped, front.expandable = self.mapped, self.expandable
         front.previous, front.next = self.previous, self
         if front.previous is not None:
             front.previous.next = front
@@ -83,7 +63,6 @@ class Pool:
     def __init__(self, small: bool) -> None:
         self.small = small
         self._free: list[tuple[int, int, Block]] = []
-        self._unmapped: list[tuple[int, Block]] = []  # address space of expandable segments
 
     def insert(self, block: Block) -> None:
         """Add a free block."""
@@ -92,10 +71,6 @@ class Pool:
     def remove(self, block: Block) -> None:
         """Take a free block out."""
         del self._free[bisect_left(self._free, (block.size, block.address, block))]
-
-    def at_least(self, size: int) -> list[Block]:
-        """Free blocks of at least `size` bytes, best fit first."""
-        return [entry[2] for entry in self._free[bisect_left(self._free, (size, -1)) :]]
 
     def best_fit(self, size: int) -> Block | None:
         """The smallest free block of at least `size` bytes, lowest address first."""
@@ -106,30 +81,12 @@ class Pool:
         """All free blocks."""
         return [entry[2] for entry in self._free]
 
-    def unmapped_blocks(self) -> list[Block]:
-        """All address space without memory, lowest address first."""
-        return [entry[1] for entry in self._unmapped]
-
-    def insert_unmapped(self, block: Block) -> None:
-        """Add address space that has no memory behind it."""
-        insort(self._unmapped, (block.address, block))
-
-    def remove_unmapped(self, block: Block) -> None:
-        """Take such address space out."""
-        del self._unmapped[bisect_left(self._unmapped, (block.address,))]
-
 
 def merge(into: Block, other: Block | None) -> int:
-    """Join a free neighbour to `into` (which is in no list) and unlist it; returns its bytes.
-
-    Free memory and unmapped address space are never joined with each other.
-    """
-    if other is None or other.allocated or other.mapped != into.mapped:
+    """Join a free neighbour to `into` (which is in no list) and unlist it; returns its bytes."""
+    if other is None or other.allocated:
         return 0
-    if other.mapped:
-        other.pool.remove(other)
-    else:
-        other.pool.remove_unmapped(other)
+    other.pool.remove(other)
     if other.next is into:
         into.address = other.address
         into.previous = other.previous

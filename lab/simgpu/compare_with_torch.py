@@ -85,7 +85,7 @@ def _flat(prefix: str, nested: dict[str, Any]) -> list[tuple[str, int]]:
     return pairs
 
 
-def compare(capacity_mib: int, expandable: bool) -> dict[str, Any]:
+def compare(capacity_mib: int) -> dict[str, Any]:
     """All sequences, and random walks that run out of memory again and again."""
     from simgpu import Ledger
     from simgpu.sequences import SEQUENCES, random_walk, replay
@@ -95,7 +95,7 @@ def compare(capacity_mib: int, expandable: bool) -> dict[str, Any]:
     differences, steps, failures, keys = [], 0, 0, 0
     for name, sequence in {**SEQUENCES, **crowded}.items():
         real = replay(sequence, TorchAllocator())
-        model = replay(sequence, ModelAllocator(Ledger(capacity_mib << 20, expandable)))
+        model = replay(sequence, ModelAllocator(Ledger(capacity_mib << 20)))
         for number, (there, here) in enumerate(zip(real, model, strict=True)):
             differences += [
                 {"sequence": name, "step": number, "key": key,
@@ -114,5 +114,4 @@ if __name__ == "__main__":
     from main import load_package
 
     load_package()
-    expandable = "expandable_segments:True" in sys.argv[2]
-    print(json.dumps(compare(int(sys.argv[1]), expandable)))
+    print(json.dumps(compare(int(sys.argv[1]))))

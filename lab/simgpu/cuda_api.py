@@ -13,7 +13,6 @@ import torch
 
 from .device import current
 from .patches import Patches
-from .settings import expandable_setting
 from .streams import Event, Stream, stream_context
 from .tensor import DEVICE
 
@@ -168,10 +167,7 @@ def _get_fraction(device: Any) -> float:
 
 
 def _set_allocator_settings(settings: str) -> None:
-    with current().locked() as ledger:
-        chosen = expandable_setting(settings)
-        if chosen is not None:
-            ledger.expandable_segments = chosen
+    """Nothing: how the allocator goes about it is the fake driver's matter."""
 
 
 def _segments() -> list[dict[str, Any]]:
@@ -181,19 +177,18 @@ def _segments() -> list[dict[str, Any]]:
 
 def _segment(blocks: list[Any]) -> dict[str, Any]:
     head = blocks[0]
-    mapped = [block for block in blocks if block.mapped]
-    used = [block for block in mapped if block.allocated]
+    used = [block for block in blocks if block.allocated]
     return {
         "device": DEVICE.index,
         "address": head.address,
-        "total_size": sum(block.size for block in mapped),
+        "total_size": sum(block.size for block in blocks),
         "allocated_size": sum(block.size for block in used),
         "active_size": sum(block.size for block in used),
         "requested_size": sum(block.requested for block in used),
         "stream": 0,
         "segment_type": "small" if head.pool.small else "large",
         "segment_pool_id": (0, 0),
-        "is_expandable": head.expandable is not None,
+        "is_expandable": False,
         "frames": [],
         "blocks": [
             {
@@ -203,6 +198,6 @@ def _segment(blocks: list[Any]) -> dict[str, Any]:
                 "state": "active_allocated" if block.allocated else "inactive",
                 "frames": [],
             }
-            for block in mapped
+            for block in blocks
         ],
     }

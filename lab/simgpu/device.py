@@ -73,7 +73,7 @@ class Figures:
     frees: int
     alloc_retries: int
     ooms: int
-    expandable_segments: bool
+    expandable_segments: bool = False
     allocator: str = "native"
 
 
@@ -84,8 +84,8 @@ class SimDevice:
     release that finds the ledger busy is queued and done by whoever holds the lock.
     """
 
-    def __init__(self, capacity_bytes: int, expandable_segments: bool = False) -> None:
-        self.ledger = Ledger(capacity_bytes, expandable_segments)
+    def __init__(self, capacity_bytes: int) -> None:
+        self.ledger = Ledger(capacity_bytes)
         self.fault: Fault | None = None
         self._lock = QuietLock()
         self._released: deque[Block] = deque()
@@ -133,7 +133,6 @@ class SimDevice:
                 frees=stats.allocation.all.freed,
                 alloc_retries=stats.num_alloc_retries,
                 ooms=stats.num_ooms,
-                expandable_segments=ledger.expandable_segments,
             )
 
     def _fault_kind(self, nbytes: int) -> str | None:

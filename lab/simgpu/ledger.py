@@ -1,8 +1,9 @@
 """A model of PyTorch's native CUDA caching allocator, exact to the byte and free of torch.
 
 It keeps no data: it answers which block a request gets, what the driver is asked for, and what
-`torch.cuda.memory_stats()` would say. One stream, default settings; `max_split_size_mb`,
-`garbage_collection_threshold` and `roundup_power2_divisions` are not modelled.
+`torch.cuda.memory_stats()` would say. One stream, default settings. `expandable_segments`,
+`max_split_size_mb`, `garbage_collection_threshold` and `roundup_power2_divisions` are not modelled:
+the fake CUDA driver runs PyTorch's own allocator.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from .blocks import (
     round_size,
     segment_size,
 )
-from .expandable import Mapper, best_fit
 from .stats import AllocatorStats
 
 FIRST_ADDRESS = 0x7F00_0000_0000
@@ -40,16 +40,14 @@ class Ledger:
     figure and the room for new segments shrink by it.
     """
 
-    def __init__(self, capacity_bytes: int, expandable_segments: bool = False) -> None:
+    def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
         self.other_process_bytes = 0
-        self.expandable_segments = expandable_segments
         self.stats = AllocatorStats()
         self._allowed_bytes: int | None = None
         self._small, self._large = Pool(small=True), Pool(small=False)
         self._heads: dict[int, Block] = {}  # first block of each segment, by address
         self._next_address = FIRST_ADDRESS
-        self._mapper = Mapper(self)
 
     @property
     def allocated_bytes(self) -> int:
@@ -92,9 +90,7 @@ class Ledger:
         stats.requested_bytes.take(block.requested, small)
         gained = [merge(block, block.previous), merge(block, block.next)]
         block.pool.insert(block)
-        self.note_head(block)
-        if block.expandable is not None:
-            return
+        self._note_head(block)
         split = block.is_split()
         stats.inactive_split.change(split - sum(map(bool, gained)), small)
         stats.inactive_split_bytes.change((block.size if split else 0) - sum(gained), small)
@@ -107,9 +103,7 @@ class Ledger:
         self.stats.num_sync_all_streams += 1
         for pool in (self._large, self._small):
             for block in pool.blocks():
-                if block.expandable is not None:
-                    self._mapper.unmap(block)
-                elif not block.is_split():
+                if not block.is_split():
                     self._release(block)
 
     def mem_get_info(self) -> tuple[int, int]:
@@ -127,17 +121,11 @@ class Ledger:
         """Every segment as its blocks in order of address."""
         return [chain(self._heads[address]) for address in sorted(self._heads)]
 
-    def note_head(self, block: Block) -> None:
-        """Remember a block that starts a segment."""
+    def _note_head(self, block: Block) -> None:
         if block.previous is None:
             self._heads[block.address] = block
 
-    def drop_head(self, block: Block) -> None:
-        """Forget a segment that went back to the driver."""
-        del self._heads[block.address]
-
-    def take_addresses(self, nbytes: int) -> int:
-        """Reserve address space; returns where it starts."""
+    def _take_addresses(self, nbytes: int) -> int:
         start = self._next_address
         self._next_address += -(-nbytes // ROUND_LARGE) * ROUND_LARGE
         return start
@@ -152,10 +140,7 @@ class Ledger:
         return None if refuse else self._from_driver(pool, size)
 
     def _cached(self, pool: Pool, size: int) -> Block | None:
-        if self.expandable_segments or self._mapper.ranges:
-            block = best_fit(pool, size, self.expandable_segments)
-        else:
-            block = pool.best_fit(size)
+        block = pool.best_fit(size)
         if block is not None:
             pool.remove(block)
         return block
@@ -164,12 +149,10 @@ class Ledger:
         nbytes = segment_size(size)
         if self._allowed_bytes is not None and self.reserved_bytes + nbytes > self._allowed_bytes:
             return None
-        if self.expandable_segments:
-            return self._mapper.grow(pool, size)
         if nbytes > self.mem_get_info()[0]:
             return None
-        block = Block(self.take_addresses(nbytes), nbytes, pool)
-        self.note_head(block)
+        block = Block(self._take_addresses(nbytes), nbytes, pool)
+        self._note_head(block)
         self.stats.segment.add(1, pool.small)
         self.stats.reserved_bytes.add(nbytes, pool.small)
         self.stats.num_device_alloc += 1
@@ -181,9 +164,8 @@ class Ledger:
         if self._should_split(found, size):
             block = found.cut(size)
             found.pool.insert(found)
-            self.note_head(block)
-        if found.expandable is None:
-            self._count_split(found, block, was_split)
+            self._note_head(block)
+        self._count_split(found, block, was_split)
         block.allocated, block.requested = True, nbytes
         stats.allocation.add(1, small)
         stats.allocated_bytes.add(block.size, small)
@@ -201,13 +183,13 @@ class Ledger:
 
     def _should_split(self, block: Block, size: int) -> bool:
         remaining = block.size - size
-        if block.pool.small or self.expandable_segments:
+        if block.pool.small:
             return remaining >= MIN_BLOCK
         return remaining > SMALL_SIZE
 
     def _release(self, block: Block) -> None:
         block.pool.remove(block)
-        self.drop_head(block)
+        del self._heads[block.address]
         self.stats.segment.take(1, block.pool.small)
         self.stats.reserved_bytes.take(block.size, block.pool.small)
         self.stats.num_device_free += 1

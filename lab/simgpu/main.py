@@ -1,7 +1,7 @@
 """Start ComfyUI, or a Python script, on the simulated GPU.
 
-python lab/simgpu/main.py --capacity-mib N [--expandable-segments] COMFYUI_DIR -- <its arguments>
-python lab/simgpu/main.py --capacity-mib N [--expandable-segments] SCRIPT.py -- <its arguments>
+python lab/simgpu/main.py --capacity-mib N COMFYUI_DIR -- <its arguments>
+python lab/simgpu/main.py --capacity-mib N SCRIPT.py -- <its arguments>
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ def main() -> None:
     # Waiting threads that spin would take the time from other servers on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     simgpu = load_package()
-    expandable = options.expandable_segments or _asked_by_environment()
-    simgpu.switch_on(options.capacity_mib << 20, expandable)
+    simgpu.switch_on(options.capacity_mib << 20)
     sys.argv = [*_program(options.program), *program_args]
     sys.path[0] = str(Path(sys.argv[0]).parent)
     runpy.run_path(sys.argv[0], run_name="__main__")
@@ -60,7 +59,6 @@ def _options(words: list[str]) -> argparse.Namespace:
         description="Start ComfyUI or a script on a simulated GPU."
     )
     parser.add_argument("--capacity-mib", type=int, required=True)
-    parser.add_argument("--expandable-segments", action="store_true")
     parser.add_argument("program", type=Path, metavar="COMFYUI_DIR_OR_SCRIPT",
                         help="after -- its own arguments")
     options = parser.parse_args(words)
@@ -81,13 +79,6 @@ def load_package() -> ModuleType:
     spec.loader.exec_module(package)
     importlib.import_module("simgpu.routes")
     return package
-
-
-def _asked_by_environment() -> bool:
-    from simgpu.settings import expandable_setting
-
-    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-    return any(expandable_setting(os.environ.get(name, "")) for name in names)
 
 
 def _flags(tree: Path) -> list[str]:

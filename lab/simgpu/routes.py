@@ -37,8 +37,7 @@ def segments() -> list[Json]:
             {
                 "small": blocks[0].pool.small,
                 "blocks": [
-                    {"bytes": block.size, "allocated": block.allocated, "mapped": block.mapped}
-                    for block in blocks
+                    {"bytes": block.size, "allocated": block.allocated} for block in blocks
                 ],
             }
             for blocks in model.segments()

@@ -11,7 +11,7 @@ from .patches import Patches
 _active: list[tuple[Patches, Any]] = []
 
 
-def switch_on(capacity_bytes: int, expandable_segments: bool = False) -> SimDevice:
+def switch_on(capacity_bytes: int) -> SimDevice:
     """Make `cuda:0` the simulated GPU for all of this process; returns it.
 
     Call it before anything that asks torch for a GPU at import, ComfyUI above all.
@@ -21,7 +21,7 @@ def switch_on(capacity_bytes: int, expandable_segments: bool = False) -> SimDevi
     assert indexing and ops  # imported for what they register
     if _active:
         raise RuntimeError("the simulated GPU is switched on already")
-    device = SimDevice(capacity_bytes, expandable_segments)
+    device = SimDevice(capacity_bytes)
     devices.set_current(device)
     patches = Patches()
     cuda_api.apply(patches)

@@ -142,11 +142,3 @@ def test_another_process_takes_memory_from_comfyui(gpu):
     assert figures.free_bytes == (CAPACITY_MIB - 1000) * MIB - figures.reserved_bytes
     (device,) = gpu.client.get_json("/system_stats")["devices"]
     assert device["vram_free"] <= (CAPACITY_MIB - 1000) * MIB
-
-
-def test_expandable_segments_can_be_asked_for(sim):
-    gpu = sim(CAPACITY_MIB, expandable_segments=True)
-    assert gpu.ledger().expandable_segments
-    gpu.client.run(picture())
-    large = [segment for segment in gpu.segments() if not segment["small"]]
-    assert len(large) == 1  # one address range that grew

@@ -81,10 +81,10 @@ def test_only_flags_that_the_tree_knows_are_passed(tree, tmp_path):
 
 
 def test_a_simulated_gpu_is_started_through_its_launcher_without_the_cpu_flag(tree, tmp_path):
-    server = ComfyServer(tree, tmp_path, simulate_mib=2048, expandable_segments=True)
+    server = ComfyServer(tree, tmp_path, simulate_mib=2048)
     words = server.command()
     assert Path(words[1]).parts[-3:] == ("lab", "simgpu", "main.py")
-    assert words[2:7] == ["--capacity-mib", "2048", "--expandable-segments", str(tree), "--"]
+    assert words[2:6] == ["--capacity-mib", "2048", str(tree), "--"]
     assert "--cpu" not in words and "--cpu" not in ComfyServer(tree, tmp_path, gpu=True).command()
 
 
