@@ -164,9 +164,9 @@ def test_what_only_a_real_gpu_shows_is_told_where_it_was_measured_and_nowhere_el
     way = {"seconds": 2.0, "plain_seconds": 1.0, "speed_of_plain": 0.5}
     names = ROWS["offload"][0]["each"]
     found = {"bytes": 8e9, "ways": dict.fromkeys(names, way),
-             "seconds": {"pinned_to_device_s": 1.0, "read_s": 4.0, "write_s": None}}
+             "seconds": {"pinned_to_device_s": 1.0, "pinned_to_cpu_s": None, "write_s": 4.0}}
     assert rows_of("offload", found, english)[-1][1] == (
-        "PCIe onto the GPU 8.00 GB/s, reading a file 2.00 GB/s"
+        "PCIe onto the GPU 8.00 GB/s, writing a file 2.00 GB/s"
     )
     used = {"peak_used_bytes": 3 << 20, "seconds": 1.0, "left_used_bytes": 0}
     assert [line[1] for line in rows_of("dynamic_vram", {"on": used, "off": used}, chinese)] == [
