@@ -168,6 +168,14 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy_execution.caching.CacheKeySet": ("add_keys(_)", "get_data_key(_)"),
         "execution.PromptQueue": ("mutex", "put(_)", "get_flags(reset=_)"),
     },
+    "outputs": {
+        "?comfy_execution.cache_provider": (
+            "CacheProvider", "CacheValue(outputs=_, ui=_)", "_serialize_cache_key(_)",
+            "register_cache_provider(_)", "unregister_cache_provider(_)",
+        ),
+        "?comfy_execution.cache_provider.CacheContext": ("cache_key_hash",),
+        "?execution.CacheEntry": ("outputs", "ui"),
+    },
 }
 
 

@@ -35,6 +35,8 @@ LOSSES: Mapping[str, Loss] = {  # each after those that it needs
         "a prompt that runs out of memory is not run again, the queue is not kept in a file, and "
         "nothing is advised"),
         ("guard", "files", "record")),
+    "outputs": Loss(said("a server that is killed in a rerun repeats what had finished"),
+                    ("rerun",)),
 }
 
 _lost: dict[str, Said] = {}

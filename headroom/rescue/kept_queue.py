@@ -127,6 +127,14 @@ class KeptQueue:
 
     # ---------------------------------------------------- asked
 
+    def outputs_of(self, prompt_id: str) -> Path | None:
+        """Return the folder for finished outputs of a prompt, gone when it leaves the queue.
+
+        None where the queue is not kept.
+        """
+        file = self._file
+        return None if file is None else file.outputs_of(prompt_id)
+
     def left(self) -> dict[str, Any]:
         """Return what dead servers left, and their last minutes, as data."""
         with self._lock:
@@ -196,6 +204,9 @@ class KeptQueue:
                 log.warning("[Headroom] prompt %s is not queued again: %s", one.prompt_id, error)
                 continue
             items.append((one.prompt_id, one.prompt, _extra_data(one), outputs))
+            if self._file is not None:
+                for left in self._left:
+                    self._file.take_outputs(left.file, one.prompt_id)
         self._host.put_before_all(items)
         self.changed()  # they are in this server's own file before they go from another
         self._take({item[0] for item in items})
@@ -229,6 +240,8 @@ class NothingKept:
     def start(self) -> None: ...
 
     def changed(self) -> None: ...
+
+    def outputs_of(self, prompt_id: str) -> None: ...
 
     def left(self) -> dict[str, Any]:
         return NOTHING_LEFT

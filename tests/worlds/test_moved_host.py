@@ -10,9 +10,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("moved_host.py")
 # What is lost with each feature: itself, and what needs it.
 WITH = {
-    "nodes": {"nodes", "guard", "cast", "files", "server", "record", "rerun"},
-    "server": {"server", "record", "rerun"}, "record": {"record", "rerun"},
-    "guard": {"guard", "rerun"}, "files": {"files", "rerun"}, "rerun": {"rerun"},
+    "nodes": {"nodes", "guard", "cast", "files", "server", "record", "rerun", "outputs"},
+    "server": {"server", "record", "rerun", "outputs"}, "record": {"record", "rerun", "outputs"},
+    "guard": {"guard", "rerun", "outputs"}, "files": {"files", "rerun", "outputs"},
+    "rerun": {"rerun", "outputs"}, "outputs": {"outputs"},
     "cast": {"cast"}, "sorter": {"sorter"}, "reserve": {"reserve"},
 }
 
