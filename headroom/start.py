@@ -20,9 +20,10 @@ from .host import features
 from .host.adapter import host_registry, is_in_comfyui
 from .models.foreign import NOTABLE_AFTER_RUN, foreign_models
 from .models.held import HeldModels
+from .record.current import current_recorder, use_recorder
 from .record.highest import HeldPeaks
 from .record.probe import Probe
-from .record.recorder import Recorder, current_recorder, use_recorder
+from .record.recorder import Recorder
 from .record.run import Run
 from .record.run_json import error_json
 from .rescue.kept_queue import KeptQueue, NothingKept, kept_queue

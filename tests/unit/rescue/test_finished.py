@@ -113,9 +113,10 @@ def test_every_damaged_or_foreign_file_is_a_miss(place):
     for content in (b"", sound[:-1], b"\x80\x04pickle", b"\xff" * 99):
         path.write_bytes(content)
         assert place.found("sample") == {}
-    path.unlink()
-    os.mkfifo(path)
-    assert place.found("sample") == {}
+    if hasattr(os, "mkfifo"):
+        path.unlink()
+        os.mkfifo(path)
+        assert place.found("sample") == {}
 
 
 @pytest.mark.parametrize("content", [
