@@ -20,9 +20,10 @@ from .host import features
 from .host.adapter import host_registry, is_in_comfyui
 from .models.foreign import NOTABLE_AFTER_RUN, foreign_models
 from .models.held import HeldModels
+from .record.current import current_recorder, use_recorder
 from .record.highest import HeldPeaks
 from .record.probe import Probe
-from .record.recorder import Recorder, current_recorder, use_recorder
+from .record.recorder import Recorder
 from .record.run import Run
 from .record.run_json import error_json
 from .rescue.kept_queue import KeptQueue, NothingKept, kept_queue
@@ -75,11 +76,11 @@ def _start() -> None:
     from .api.routes import Routes
 
     gate = Gate(host_server.prompts_waiting, host_server.worker_listens)
-    rescue, error_is_handled, prompt_has_ended, prompt_of = _lookout()
+    kept = _kept_queue(settings)
+    rescue, error_is_handled, prompt_has_ended, prompt_of = _lookout(kept)
     idle = Idle()
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue,
                    wanted_bytes(os.environ, settings), _ram_stop(prompt_of))
-    kept = _kept_queue(settings)
     peaks = HeldPeaks()
     metrics = Metrics(partial(gauges, host_server.queue_lengths), rescue.facts)
 
@@ -144,14 +145,14 @@ def _start() -> None:
     use_recorder(recorder)
 
 
-def _lookout() -> Lookout:
+def _lookout(kept: KeptQueue | NothingKept) -> Lookout:
     """Return who looks after prompts that run out of memory; nobody where ComfyUI is too different.
     """
     if why := features.lost("rerun"):
         return no_lookout(why)
     from .rescue.attach import look_after_prompts
 
-    return look_after_prompts()
+    return look_after_prompts(kept.outputs_of)
 
 
 def _kept_queue(settings: Mapping[str, Any]) -> KeptQueue | NothingKept:

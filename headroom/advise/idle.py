@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..base.graph import MODELS, Source, Wire
-from ..base.loops import leaves_loop
+from ..base.loops import depths_of, leaves_loop
 from .case import NOTHING, Bounds, Case, Step
 from .finding import Json
 from .option import Option, named, option
@@ -82,13 +82,20 @@ def _spot(case: Case, step: Step, idle: set[str]) -> _Spot | None:
     A node that waits for nothing but a loader would let them go before they have come.
     """
     user, node_id = _last_user(case, step, idle), step.prompt_node
-    wire = entry_wire(case, node_id, user)
+    wire = entry_wire(case, node_id, user, _loops_of_use(case, node_id, idle))
     if wire is None:
         return None
     if user is not None and user not in case.graph.above(node_id):
         if case.last_run(wire[0]) < case.last_run(user):
             return _behind(case, user)
     return _Spot(wire, alike(case, node_id, wire), f"before-{node_id}")
+
+
+def _loops_of_use(case: Case, node_id: str, idle: set[str]) -> int:
+    """Return in how many of the loops of a node one of the models is used, turn by turn."""
+    depths = depths_of(case.graph)
+    return max((min(depths.get(other.prompt_node, 0), depths.get(node_id, 0))
+                for other in case.steps if any(case.uses(other, m) for m in idle)), default=0)
 
 
 def _behind(case: Case, user: str) -> _Spot | None:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ..base.file_identity import State, identities_of, state_of
+from ..base.stored_value import Unstorable
 from ..host.features import lost
 from .ancestry import identify
 from .conditioning import is_conditioning
 from .disk_cache import EmbeddingCache
-from .stored_value import Unstorable
 
 KEY_FORMAT = 3
 

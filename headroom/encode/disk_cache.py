@@ -17,8 +17,8 @@ from typing import Any
 
 from ..base.device import MIB
 from ..base.environment import count_of
+from ..base.stored_value import Damaged, Unstorable, from_bytes, is_ours, to_bytes
 from ..base.untrusted_file import read_untrusted
-from .stored_value import Damaged, Unstorable, from_bytes, is_ours, to_bytes
 
 log = logging.getLogger("headroom")
 

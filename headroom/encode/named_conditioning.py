@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.choices import shown
-from ..base.untrusted_file import read_untrusted
-from .conditioning import is_conditioning
-from .encoders import Encoder, is_encoder
-from .stored_value import (
+from ..base.stored_value import (
     MAX_HEADER_BYTES,
     Damaged,
     Unstorable,
@@ -21,6 +18,9 @@ from .stored_value import (
     is_ours,
     to_bytes,
 )
+from ..base.untrusted_file import read_untrusted
+from .conditioning import is_conditioning
+from .encoders import Encoder, is_encoder
 
 log = logging.getLogger("headroom")
 

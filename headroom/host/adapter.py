@@ -8,6 +8,7 @@ from typing import Any
 
 from ..base import device as devices
 from ..base.node_types import NoNodes, Registry
+from .contract import CONTRACT, broken
 from .features import lost
 
 # The flags that leave VRAM to others. Where ComfyUI has the first, its own people advise that one.
@@ -92,6 +93,11 @@ def has_flag(flag: str) -> bool:
     from .flags import known_flags
 
     return flag in known_flags()
+
+
+def has_cache_providers() -> bool:
+    """Return whether ComfyUI has all that is used of its cache providers (0.17 and later)."""
+    return not lost("outputs") and not any(broken(CONTRACT["outputs"]))
 
 
 def host_registry() -> Registry:

@@ -20,23 +20,32 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy.model_management": (
             "current_loaded_models", "cleanup_models()", "free_memory(_, _, _)",
             "get_free_memory(_)", "get_torch_device()", "load_models_gpu(_)", "soft_empty_cache()",
-            "?get_all_torch_devices()", "?reset_cast_buffers()", "?free_pins(_)",
         ),
         "comfy.model_management.LoadedModel": ("model", "device"),
         "comfy.model_patcher": ("ModelPatcher", "model_loaded_weight_memory"),
         "comfy.model_patcher.ModelPatcher": (
             "model", "load_device", "offload_device", "loaded_size()", "model_size()",
             "_load_list()", "get_nested_additional_models()", "model_patches_models()",
-            "?cached_patcher_init", "?fast_disk", "?is_dynamic()", "?partially_unload_ram(_)",
-            "?_load_list(default_device=_)",
+            "?cached_patcher_init", "?fast_disk", "?is_dynamic()", "?_load_list(default_device=_)",
         ),
         "comfy.cli_args.args": ("?fast_disk", "?disable_fast_disk"),
-        "?comfy.memory_management": ("aimdo_enabled", "?extra_ram_release(_)"),
+        "?comfy.memory_management": ("aimdo_enabled",),
         "comfy_execution.utils": ("get_executing_context()",),
         "comfy_execution.utils.ExecutionContext": ("prompt_id", "node_id", "list_index"),
         "execution.PromptQueue": ("set_flag(_, _)",),
         "folder_paths": ("get_temp_directory()",),
         "server.PromptServer": ("instance", "prompt_queue"),
+    },
+    "devices": {"comfy.model_management": ("?get_all_torch_devices()",)},
+    "buffers": {
+        "comfy.model_management": (
+            "?reset_cast_buffers()", "?get_offload_stream(_)", "?get_aimdo_cast_buffer(_, _)",
+        ),
+    },
+    "spare": {
+        "comfy.model_management": ("?free_pins(_)",),
+        "comfy.model_patcher.ModelPatcher": ("?partially_unload_ram(_)",),
+        "?comfy.memory_management": ("?extra_ram_release(_)",),
     },
     "reserve": {
         "?comfy_aimdo.control": ("?get_simple_vram_headroom()", "?set_simple_vram_headroom(_)"),
@@ -46,8 +55,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy.model_management": (
             "InterruptProcessingException", "OOM_EXCEPTION", "load_models_gpu(_)",
             "load_models_gpu(_, memory_required=_)", "throw_exception_if_processing_interrupted()",
-            "?is_oom(_)", "?reset_cast_buffers()", "?NUM_STREAMS", "?STREAM_CAST_BUFFERS",
-            "?STREAM_AIMDO_CAST_BUFFERS", "?get_offload_stream(_)", "?get_aimdo_cast_buffer(_, _)",
+            "?is_oom(_)", "?NUM_STREAMS", "?STREAM_CAST_BUFFERS", "?STREAM_AIMDO_CAST_BUFFERS",
         ),
         "comfy.model_patcher": ("comfy_patched_weights",),
         "comfy.model_patcher.ModelPatcher": (
@@ -81,8 +89,10 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "cleanup_prefetch_queues()", "cleanup_prefetched_modules(_, _)",
             "?pause_malloc_graph()",
         ),
-        "?comfy_extras.nodes_multigpu.SelectCLIPDeviceNode": ("execute(_, _)",),
         "?comfy_aimdo.model_vbar": ("vbars_reset_watermark_limits()",),
+    },
+    "clip": {
+        "?comfy_extras.nodes_multigpu.SelectCLIPDeviceNode": ("?execute(_, _)",),
         "comfy_api.latest.io.NodeOutput": ("args",),
     },
     "cast": {
@@ -167,6 +177,14 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy_execution.caching.BasicCache": ("cache", "key_class"),
         "comfy_execution.caching.CacheKeySet": ("add_keys(_)", "get_data_key(_)"),
         "execution.PromptQueue": ("mutex", "put(_)", "get_flags(reset=_)"),
+    },
+    "outputs": {
+        "?comfy_execution.cache_provider": (
+            "CacheProvider", "CacheValue(outputs=_, ui=_)", "_serialize_cache_key(_)",
+            "register_cache_provider(_)", "unregister_cache_provider(_)",
+        ),
+        "?comfy_execution.cache_provider.CacheContext": ("cache_key_hash",),
+        "?execution.CacheEntry": ("outputs", "ui"),
     },
 }
 

@@ -20,6 +20,7 @@ from ..base.living import living
 from ..base.tensors import bytes_on
 from . import reserve, strays
 from .borrowed import borrowed
+from .features import lost
 from .spare import release_cached_results as release_cached_results
 from .spare import release_idle_pins as release_idle_pins
 
@@ -35,7 +36,8 @@ def gpu_devices() -> list[torch.device]:
     if current.type == "cpu":
         return []
     found = [current]
-    for device in [*getattr(mm, "get_all_torch_devices", list)(), *devices.accelerators()]:
+    every = list if lost("devices") else getattr(mm, "get_all_torch_devices", list)
+    for device in [*every(), *devices.accelerators()]:
         if device.type != "cpu" and device not in found and device.index != current.index:
             found.append(device)
     return found
@@ -103,7 +105,7 @@ def drop_cast_buffers() -> bool:
     ComfyUI itself calls this after every node when dynamic VRAM is on, and never otherwise.
     """
     reset = getattr(mm, "reset_cast_buffers", None)
-    if reset is None:
+    if reset is None or lost("buffers"):
         return False
     reset()
     return True
@@ -201,7 +203,7 @@ def load(patchers: list[Any]) -> None:
 def release_pinned_ram(patcher: Any) -> None:
     """Let a dynamic patcher give back its pinned copies in RAM; nothing to do for others."""
     release = getattr(patcher, "partially_unload_ram", None)
-    if release is not None and is_dynamic(patcher):
+    if release is not None and is_dynamic(patcher) and not lost("spare"):
         release(1e30)
 
 

@@ -26,7 +26,14 @@ LOSSES: Mapping[str, Loss] = {  # each after those that it needs
     "reserve": Loss(said("how much VRAM is left to other programs cannot be set while it runs")),
     "nodes": Loss(said(
         "Headroom's nodes hand on what they get and do no more, and nothing is recorded")),
+    "devices": Loss(said("of several GPUs only those are looked at that PyTorch names"),
+                    ("nodes",)),
+    "buffers": Loss(said("buffers for streamed weights stay on the GPU"), ("nodes",)),
+    "spare": Loss(said("ComfyUI is not asked for RAM of its cache and of pinned memory"),
+                  ("nodes",)),
     "guard": Loss(said("OOM Guard hands on models unguarded"), ("nodes",)),
+    "clip": Loss(said("a text encoder for which there is no room is not moved to the CPU"),
+                 ("guard",)),
     "cast": Loss(said("Cast bf16 hands on models as they are"), ("nodes",)),
     "files": Loss(said("conditioning is not kept on disk, and nothing is advised"), ("nodes",)),
     "server": Loss(said("there are no panel and no routes"), ("nodes",)),
@@ -35,6 +42,8 @@ LOSSES: Mapping[str, Loss] = {  # each after those that it needs
         "a prompt that runs out of memory is not run again, the queue is not kept in a file, and "
         "nothing is advised"),
         ("guard", "files", "record")),
+    "outputs": Loss(said("a server that is killed in a rerun repeats what had finished"),
+                    ("rerun",)),
 }
 
 _lost: dict[str, Said] = {}

@@ -19,6 +19,7 @@ from comfy.patcher_extension import WrappersMP
 
 from ..base.inputs import attribute
 from . import core as host
+from .features import lost
 from .foreign import has_foreign_parts
 from .sampling import (
     additional_models,
@@ -211,6 +212,8 @@ def clip_on_cpu(clip: Any) -> Any | None:
     from its file again. An older host has no dynamic models, and a patcher with the CPU in both
     its devices is what its loader makes for the device `cpu`.
     """
+    if lost("clip"):
+        return None
     try:
         select = importlib.import_module("comfy_extras.nodes_multigpu").SelectCLIPDeviceNode
     except (ImportError, AttributeError):

@@ -8,7 +8,7 @@ nodes it has is asked as ComfyUI asks itself: by its own keys, which hold each n
 import asyncio
 import logging
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -61,16 +61,42 @@ def cached_now(
     """
     if caches is None:
         return None
-    work = _look(caches(), prompt_id, prompt)
     try:
-        with ThreadPoolExecutor(1) as thread:  # this one may be in the event loop of a prompt
-            return thread.submit(asyncio.run, work).result()
+        nodes, keys, cache = _looked_up(caches, prompt_id, prompt)
     except Exception:
         log.exception("[Headroom] what ComfyUI's node cache holds cannot be told")
         return None
+    kept = [node_id for node_id in nodes if keys is not None
+            and keys.get_data_key(node_id) in cache]
+    return Cached(frozenset(kept), _marks(nodes))
 
 
-async def _look(caches: Any, prompt_id: str, prompt: Mapping[str, Any]) -> Cached:
+def entries_of(
+    caches: "weakref.ref[Any] | None", prompt_id: str, prompt: Mapping[str, Any]
+) -> Callable[[str], tuple[Any, Any] | None]:
+    """Return what gives the key and the entry of a node of `prompt`, None where none is cached."""
+    _, keys, cache = _looked_up(caches, prompt_id, prompt)
+
+    def entry_of(node_id: str) -> tuple[Any, Any] | None:
+        key = None if keys is None else keys.get_data_key(node_id)
+        entry = None if key is None else cache.get(key)
+        return None if entry is None else (key, entry)
+
+    return entry_of
+
+
+def _looked_up(
+    caches: "weakref.ref[Any] | None", prompt_id: str, prompt: Mapping[str, Any]
+) -> tuple[dict[str, Any], Any, Mapping[Any, Any]]:
+    """Return the prompt's nodes with change marks, their keys, and what is cached by key."""
+    work = _look(caches() if caches is not None else None, prompt_id, prompt)
+    with ThreadPoolExecutor(1) as thread:  # this one may be in the event loop of a prompt
+        return thread.submit(asyncio.run, work).result()
+
+
+async def _look(
+    caches: Any, prompt_id: str, prompt: Mapping[str, Any]
+) -> tuple[dict[str, Any], Any, Mapping[Any, Any]]:
     asked_about.set(prompt)
     nodes = {node_id: {key: value for key, value in node.items() if key != "is_changed"}
              for node_id, node in dict(prompt).items()}
@@ -78,14 +104,12 @@ async def _look(caches: Any, prompt_id: str, prompt: Mapping[str, Any]) -> Cache
     asked = execution.IsChangedCache(prompt_id, dynamic, None)
     for node_id in nodes:
         await asked.get(node_id)
-    marks = _marks(nodes)
     outputs: Any = None if caches is None or _is_about_to_go() else caches.outputs
     if not hasattr(outputs, "key_class"):  # emptied, or never filled
-        return Cached(frozenset(), marks)
+        return nodes, None, {}
     keys = outputs.key_class(dynamic, list(nodes), asked)
     await keys.add_keys(list(nodes))
-    kept = [node_id for node_id in nodes if keys.get_data_key(node_id) in outputs.cache]
-    return Cached(frozenset(kept), marks)
+    return nodes, keys, outputs.cache
 
 
 def _is_about_to_go() -> bool:

@@ -3,6 +3,8 @@
 import comfy.model_management as mm
 import psutil
 
+from .features import lost
+
 
 def release_cached_results(wanted_bytes: int) -> None:
     """Let ComfyUI's cache give up results of other workflows, so that so much more RAM is left.
@@ -13,10 +15,13 @@ def release_cached_results(wanted_bytes: int) -> None:
         from comfy.memory_management import extra_ram_release
     except ImportError:
         return
+    if lost("spare"):
+        return
     extra_ram_release(psutil.virtual_memory().available + wanted_bytes)
 
 
 def release_idle_pins(wanted_bytes: int) -> None:
     """Let ComfyUI give back so much pinned memory that no model uses now, where it can do that."""
-    if free_pins := getattr(mm, "free_pins", None):
+    free_pins = getattr(mm, "free_pins", None)
+    if free_pins is not None and not lost("spare"):
         free_pins(wanted_bytes)

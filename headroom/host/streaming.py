@@ -9,6 +9,7 @@ import comfy.model_management as mm
 import torch
 
 from . import core as host
+from .features import lost
 from .half_cast import forget, half_cast, is_half_a_page
 
 _GROWTH_BYTES = 16 << 20  # comfy-aimdo's buffers grow in such steps
@@ -39,7 +40,7 @@ def make_buffers(patchers: Sequence[Any]) -> None:
     """
     own = [patcher for patcher in patchers if host.is_dynamic(patcher)]
     is_known = hasattr(mm, "get_offload_stream") and hasattr(mm, "get_aimdo_cast_buffer")
-    if not own or not is_known:
+    if not own or not is_known or lost("buffers"):
         return
     device = own[0].load_device
     room = (host.available_bytes(device) or 0) + (host.dynamic_bytes(device) or 0)
@@ -97,7 +98,7 @@ def settle_streaming() -> None:
     """
     _call_if_there("comfy.model_prefetch", "cleanup_prefetch_queues")
     forget_half_casts()
-    _call_if_there("comfy.model_management", "reset_cast_buffers")
+    host.drop_cast_buffers()
     if host.has_dynamic_vram():
         _call_if_there("comfy_aimdo.model_vbar", "vbars_reset_watermark_limits")
 

@@ -10,8 +10,10 @@ from ..host.types import NodeCallback, NodeLabel, Outcome
 from ..measure.journal import EmbeddingReads, Entry, OomAttempt, listen
 from .events import Enter, Events
 from .memory import Reading
+from .newest_runs import MAX_RUNS, NewestRuns
 from .nodes import GraphView, NodeTable
 from .probe import Probe
+from .progress import Progress
 from .run import Run
 from .run_json import recovery_json, run_json
 from .ticker import TICK_SECONDS, Ticker
@@ -19,7 +21,6 @@ from .ticker import TICK_SECONDS, Ticker
 NO_RECORD = said(
     "No record of this prompt: it has not begun yet, or is older than the last runs that are kept."
 )
-MAX_RUNS = 50
 SETTLE_SECONDS = 5.0
 ASK_SECONDS = 1.0
 
@@ -57,8 +58,10 @@ class Recorder:
         self._prompt_is_over = prompt_is_over
         self._before_node = before_node
         self._lock = threading.RLock()
-        self._runs: dict[str, Run] = {}  # the newest ones, oldest first
+        self._runs = NewestRuns()
         self._events = Events(run_is_over)
+        self._progress = Progress()
+        self.node_progresses = self._progress.moves
         self.node_starts = self._teller(Run.node_starts, begins=True)
         self.node_finishes = self._teller(Run.node_finishes)
         self._run: Run | None = None  # in the executor, or just out of it
@@ -66,7 +69,6 @@ class Recorder:
         self._left: Reading | None = None
         self._began: Beginning | None = None
         self._asked_outcome = 0.0
-        self._progressed_at = 0.0
         self._ticker = Ticker(self._look)
         self._closed: list[str] = []  # the prompts whose end is to be told
 
@@ -91,20 +93,14 @@ class Recorder:
             devices, began, started_at = self._began or self._begin()
             self._began = None
             self._asked_outcome = began.at
-            self._progressed_at = time.perf_counter()
+            self._progress.moves()
             self._graph = graph
             self._run = Run(prompt_id, devices, began, started_at, NodeTable(graph.describe))
-            self._keep(self._run)
+            self._runs.keep(self._run)
             self._events.begin(self._run)
             for node_id in running:
                 self._events.append((Run.node_starts, node_id, prompt_id, (began.at, began)))
         self._ticker.wake()
-
-    def _keep(self, run: Run) -> None:
-        self._runs.pop(run.prompt_id, None)  # an id that comes again replaces its older run
-        self._runs[run.prompt_id] = run
-        while len(self._runs) > MAX_RUNS:
-            del self._runs[next(iter(self._runs))]
 
     def _begin(self) -> Beginning:
         devices, (_, began) = self._probe.begin_run(), self._probe.at_node()
@@ -113,6 +109,7 @@ class Recorder:
     def _teller(self, enter: Enter, begins: bool = False) -> NodeCallback:
         """Return what the executor calls when something has happened to a node."""
         at_node, append, reading = self._probe.at_node, self._events.append, self._events.reading
+        progress = self._progress
 
         before_node = self._before_node if begins else None
 
@@ -122,13 +119,9 @@ class Recorder:
             with reading:
                 when = at_node(begins)
                 append((enter, node_id, prompt_id, when))
-            self._progressed_at = when[0]
+            progress.at = when[0]
 
         return told
-
-    def node_progresses(self, *_: Any) -> None:
-        """A step of a node has moved its progress bar."""
-        self._progressed_at = time.perf_counter()
 
     def prompt_leaves(self) -> None:
         """The prompt has left the executor, however it ended."""
@@ -148,8 +141,7 @@ class Recorder:
         """Return at most `count` records without samples, newest first."""
         with self._lock:
             self.catch_up()
-            newest = list(reversed(self._runs.values()))[:count]
-            return [run_json(run, time.perf_counter()) for run in newest]
+            return [run_json(run, time.perf_counter()) for run in self._runs.newest(count)]
 
     def run(self, prompt_id: str) -> dict[str, Any] | None:
         """Return one record with its samples, None for a prompt that is not known (any more)."""
@@ -178,15 +170,12 @@ class Recorder:
             if run is None or self._left is not None:
                 return None
             self._events.enter()
-            seconds = time.perf_counter() - self._progressed_at
-            opened = [(record.opened.at, record.info) for record in run.nodes.records.values()
-                      if record.opened is not None]
-            return seconds, max(opened, key=lambda pair: pair[0])[1] if opened else None
+            return self._progress.stands(run)
 
     def newest_ids(self) -> list[str]:
         """Return the prompts of all records, newest first."""
         with self._lock:
-            return list(reversed(self._runs))
+            return [run.prompt_id for run in self._runs.newest()]
 
     # ---------------------------------------------------- our nodes
 
@@ -263,16 +252,3 @@ class Recorder:
             left = self._probe.measured()
             self._events.end(run, left)
         return left
-
-
-_current: Recorder | None = None
-
-
-def current_recorder() -> Recorder | None:
-    """Return the recorder of this server, None where none was started."""
-    return _current
-
-
-def use_recorder(recorder: Recorder) -> None:
-    global _current
-    _current = recorder

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..base.device import MIB, mib_text
 from ..measure.journal import executing_node
-from .recorder import current_recorder
+from .current import current_recorder
 
 MAX_LINES = 200
 MOST_LEFT_OUT = 5  # nodes that are named

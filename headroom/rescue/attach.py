@@ -1,24 +1,29 @@
 """Connect the rescue with a running ComfyUI server."""
 
+import os
+from collections.abc import Callable
+from pathlib import Path
+
 from ..actions.purge import purge
 from ..guard.errors import out_of_memory_behind
 from ..guard.explain import say_also
 from ..host import queue
 from ..host import server as host_server
-from ..host.adapter import guard_host
+from ..host.adapter import guard_host, has_cache_providers
 from ..host.node_types import HostRegistry
 from ..measure.journal import listen
 from ..models.loaded import loaded_models
+from .finished import Finished, limit_bytes
 from .leftovers import Leftovers
 from .lookout import Lookout
 from .posted import as_wished
 from .rescue import Rescue
 
 
-def look_after_prompts() -> Lookout:
-    """Make the Rescue of this server."""
+def look_after_prompts(outputs_of: Callable[[str], Path | None]) -> Lookout:
+    """Make the Rescue of this server; `outputs_of` as KeptQueue has it."""
     registry = HostRegistry()
-    rescue = Rescue(queue, registry, _empty_gpu, loaded_models)
+    rescue = Rescue(queue, registry, _empty_gpu, loaded_models, _finished(registry, outputs_of))
     listen(rescue.note)
     say_also(rescue.about_first_run)
     leftovers = Leftovers()
@@ -43,3 +48,14 @@ def look_after_prompts() -> Lookout:
 
 def _empty_gpu(free_ram: bool) -> None:
     purge("all models", free_ram=free_ram)
+
+
+def _finished(
+    registry: HostRegistry, outputs_of: Callable[[str], Path | None]
+) -> Finished | None:
+    limit = limit_bytes(os.environ)
+    if limit == 0 or not has_cache_providers():
+        return None
+    from ..host import finished
+
+    return Finished(finished, registry, outputs_of, limit)

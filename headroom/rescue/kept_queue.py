@@ -11,10 +11,9 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Protocol
 
 from ..base.device import in_mib
-from ..base.environment import word_of
 from ..base.ram import ram_room_bytes
 from ..base.refusals import Refused
 from ..base.said import Said, said_json
@@ -22,13 +21,10 @@ from ..measure.snapshot import rss_bytes
 from ..record.ticker import Ticker
 from .left_words import no_more_left, sentence_about
 from .queue_file import KeptPrompt, LeftQueue, QueueFile, Sample, left_queues, new_file
-from .settings import own_part
+from .settings import Queue, own_part, queue_of
 
 log = logging.getLogger("headroom")
 
-Wish = Literal["off", "keep", "resume"]
-VARIABLE = "HEADROOM_QUEUE"
-SETTING = "Headroom.Server.KeepQueue"
 SAMPLE_SECONDS = 1.0
 NOTHING_LEFT: dict[str, Any] = {"text": None, "said": None, "prompts": [], "samples": []}
 RAN_KEY = "ran_when_server_ended"  # in a prompt's extra_data.headroom
@@ -48,21 +44,13 @@ class Host(Protocol):
     def put_before_all(self, items: Sequence[tuple[Any, ...]]) -> None: ...
 
 
-def wish_of(environment: Mapping[str, str], browser: Mapping[str, Any]) -> Wish:
-    """Return what is to become of the queue; the server's environment wins over the browser."""
-    word = word_of(environment, VARIABLE, get_args(Wish))
-    if word is None:
-        word = "off" if browser.get(SETTING) is False else "keep"
-    return word  # type: ignore[return-value]
-
-
 class KeptQueue:
     """Keeps this server's queue in a file of `folder`, and answers for what dead servers left.
 
     Told of prompts from any thread. What fails in the file is said once, and nothing is kept then.
     """
 
-    def __init__(self, host: Host, folder: Path, wish: Wish) -> None:
+    def __init__(self, host: Host, folder: Path, wish: Queue) -> None:
         self._host = host
         self._wish = wish
         self._lock = threading.RLock()
@@ -126,6 +114,14 @@ class KeptQueue:
         log.warning("[Headroom] the queue is not kept in a file, because that failed: %s", error)
 
     # ---------------------------------------------------- asked
+
+    def outputs_of(self, prompt_id: str) -> Path | None:
+        """Return the folder for finished outputs of a prompt, gone when it leaves the queue.
+
+        None where the queue is not kept.
+        """
+        file = self._file
+        return None if file is None else file.outputs_of(prompt_id)
 
     def left(self) -> dict[str, Any]:
         """Return what dead servers left, and their last minutes, as data."""
@@ -196,6 +192,9 @@ class KeptQueue:
                 log.warning("[Headroom] prompt %s is not queued again: %s", one.prompt_id, error)
                 continue
             items.append((one.prompt_id, one.prompt, _extra_data(one), outputs))
+            if self._file is not None:
+                for left in self._left:
+                    self._file.take_outputs(left.file, one.prompt_id)
         self._host.put_before_all(items)
         self.changed()  # they are in this server's own file before they go from another
         self._take({item[0] for item in items})
@@ -230,6 +229,8 @@ class NothingKept:
 
     def changed(self) -> None: ...
 
+    def outputs_of(self, prompt_id: str) -> None: ...
+
     def left(self) -> dict[str, Any]:
         return NOTHING_LEFT
 
@@ -241,7 +242,7 @@ class NothingKept:
 
 def kept_queue(host: Host, folder: Path, browser: Mapping[str, Any]) -> KeptQueue:
     """Return the queue that is kept as the environment and the browser's setting say."""
-    return KeptQueue(host, folder, wish_of(os.environ, browser))
+    return KeptQueue(host, folder, queue_of(os.environ, browser))
 
 
 def _ran_before(one: KeptPrompt) -> bool:

@@ -41,6 +41,7 @@ class Plan(NamedTuple):
     guarded: Guarded
     outputs: list[str]
     runs: WhatRuns
+    cached: frozenset[str]
 
 
 def plan_of(failure: FailedPrompt, caches: Any, host: Host, registry: Registry) -> Plan:
@@ -59,4 +60,5 @@ def plan_of(failure: FailedPrompt, caches: Any, host: Host, registry: Registry) 
     outputs = [out for out in failure.outputs if out not in failure.finished]
     wanted = outputs or list(failure.outputs)
     marks = None if seen is None else seen.marks
-    return Plan(found, wanted, what_runs(failure, Graph(found.prompt), wanted, cached, marks))
+    runs = what_runs(failure, Graph(found.prompt), wanted, cached, marks)
+    return Plan(found, wanted, runs, cached)

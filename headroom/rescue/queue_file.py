@@ -1,21 +1,28 @@
 """The queue of one server on disk, and what became of memory last: a SQLite file for each process.
 
+Beside it is a folder with the finished outputs of prompts, each until its prompt leaves the file.
+
 The process holds its file with an exclusive lock of SQLite's, which the system lets go of however
 the process ends. A file without a lock is thus what a dead server left.
 """
 
+import contextlib
+import hashlib
 import json
 import logging
 import os
+import shutil
 import sqlite3
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..base.guards import WithGuards
+
 log = logging.getLogger("headroom")
 
-ENDING, DAMAGED = ".sqlite", ".damaged"
+ENDING, DAMAGED, OUTPUTS = ".sqlite", ".damaged", ".outputs"
 KEPT_SECONDS = 600.0  # of samples
 PRUNE_EVERY = 200  # samples
 SETTINGS = ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL")
@@ -88,21 +95,42 @@ class QueueFile:
 
     def _add(self, prompt_id: str, item: tuple[Any, ...], is_running: bool) -> None:
         try:
-            content = json.dumps(list(item[2:5]))
+            prompt, extra_data, outputs = item[2:5]
+            # `dict`: the guards too, which walking over the items leaves out.
+            content = json.dumps([dict(prompt), extra_data, outputs,
+                                  getattr(prompt, "stands_for", {})])
         except (TypeError, ValueError, RecursionError) as error:
             log.warning("[Headroom] prompt %s cannot be kept in a file: %s", prompt_id, error)
             return
         self._base.execute("INSERT OR REPLACE INTO prompt VALUES (?, ?, ?, ?)",
                            (prompt_id, float(item[0]), is_running, content))
 
-    def drop(self, prompt_ids: Iterable[str]) -> None:
+    def drop(self, prompt_ids: Collection[str]) -> None:
         """Remove these prompts."""
         with self._base:
             self._delete(prompt_ids)
 
-    def _delete(self, prompt_ids: Iterable[str]) -> None:
+    def _delete(self, prompt_ids: Collection[str]) -> None:
         self._base.executemany("DELETE FROM prompt WHERE prompt_id = ?",
                                [(prompt_id,) for prompt_id in prompt_ids])
+        for prompt_id in prompt_ids:
+            shutil.rmtree(self.outputs_of(prompt_id), ignore_errors=True)
+            _remove_empty(self.path.with_suffix(OUTPUTS))
+
+    def outputs_of(self, prompt_id: str) -> Path:
+        """Return the folder for finished outputs of a prompt, which nobody need have made."""
+        name = hashlib.sha256(prompt_id.encode()).hexdigest()[:32]
+        return self.path.with_suffix(OUTPUTS) / name
+
+    def take_outputs(self, left: "QueueFile", prompt_id: str) -> None:
+        """Take over the finished outputs of a prompt that is about to be queued again."""
+        old, new = left.outputs_of(prompt_id), self.outputs_of(prompt_id)
+        try:
+            if old.is_dir():
+                new.parent.mkdir(exist_ok=True)
+                old.replace(new)
+        except OSError as error:
+            log.warning("[Headroom] finished outputs of prompt %s are lost: %s", prompt_id, error)
 
     def note(self, sample: Sample) -> None:
         """Add a sample; those that are too old go."""
@@ -131,14 +159,21 @@ class QueueFile:
         self.close()
         for ending in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
+        shutil.rmtree(self.path.with_suffix(OUTPUTS), ignore_errors=True)
 
 
 def _content(text: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    prompt, extra_data, outputs = json.loads(text)
+    prompt, extra_data, outputs, *guards = json.loads(text)
+    stands_for = guards[0] if guards else {}
     if not (isinstance(prompt, dict) and isinstance(extra_data, dict)
-            and isinstance(outputs, list)):
+            and isinstance(outputs, list) and isinstance(stands_for, dict)):
         raise ValueError("a kept prompt is none")
-    return prompt, extra_data, outputs
+    return WithGuards(prompt, stands_for) if stands_for else prompt, extra_data, outputs
+
+
+def _remove_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # there is none, or it is not empty
+        folder.rmdir()
 
 
 def new_file(folder: Path) -> QueueFile:
@@ -163,6 +198,9 @@ def left_queues(folder: Path) -> list[LeftQueue]:
     another name, with one warning each.
     """
     found = [left for path in sorted(folder.glob(f"*{ENDING}")) if (left := _left(path))]
+    for outputs in folder.glob(f"*{OUTPUTS}"):
+        if not outputs.with_suffix(ENDING).exists():
+            shutil.rmtree(outputs, ignore_errors=True)
     return sorted(found, key=lambda left: left.ended_at)
 
 

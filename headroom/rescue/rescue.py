@@ -16,6 +16,7 @@ from ..measure.journal import Entry, OomAttempt, executing_node
 from ..models.loaded import LoadedModel
 from . import words
 from .failed_prompt import FailedPrompt, Heard, executed, failure_of, row_of_entry
+from .finished import Finished
 from .kept import Book, Kept, Running
 from .plan import Host, Plan, plan_of
 from .settings import own_part, rescue_of
@@ -32,16 +33,18 @@ class Rescue:
     """Told of every prompt by the recorder and by ComfyUI's log; asked over HTTP.
 
     `purge(free_ram)` empties the GPU in the thread that runs prompts; `models()` are those loaded.
+    `finished` keeps on disk what a rerun need not compute again.
     """
 
     def __init__(
         self, host: Host, registry: Registry, purge: Callable[[bool], None],
-        models: Callable[[], list[LoadedModel]],
+        models: Callable[[], list[LoadedModel]], finished: Finished | None = None,
     ) -> None:
         self._host = host
         self._registry = registry
         self._purge = purge
         self._models = models
+        self._finished = finished
         self._running: Running | None = None
         self._unwanted: set[str] = set()  # the prompts that ran when the queue was last cleared
         self._book = Book()
@@ -61,6 +64,8 @@ class Rescue:
         if kept is not None:
             kept.has_run_again = True
             self._purge(kept.failure.where == "RAM")
+        if self._finished is not None:
+            self._finished.prompt_begins(prompt_id, item[2])
 
     def error_is_handled(self, error: BaseException) -> None:
         """ComfyUI handles an error: see what holds the memory before it is all unloaded."""
@@ -195,7 +200,8 @@ class Rescue:
 
     def _again(self, kept: Kept) -> list[Wire]:
         failure, new_id = kept.failure, str(uuid.uuid4())
-        (prompt, _, left), wanted, runs = self._plan(kept)
+        plan = self._plan(kept)
+        (prompt, _, left), wanted, runs, _ = plan
         try:
             outputs = self._host.validated(new_id, prompt, wanted)
         except ValueError as error:
@@ -206,6 +212,8 @@ class Rescue:
             words.runs_again(failure, runs, self._host.keeps_no_results()),
             words.not_guarded(left),
         )))
+        if self._finished is not None:  # before a server can be killed in the rerun
+            self._finished.keep(new_id, plan, kept.caches)
         self._host.put_first(
             failure.number, new_id, prompt, {**failure.extra_data, "headroom": own},
             outputs, kept.sensitive,

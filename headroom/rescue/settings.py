@@ -1,4 +1,4 @@
-"""What is to happen after an out-of-memory error, and whether every run is guarded: who decides.
+"""What is to happen after an out-of-memory error, to the queue, and whether every run is guarded.
 
 A prompt's own `extra_data.headroom` wins over the server's environment, which wins over the
 setting of the browser's user.
@@ -11,11 +11,14 @@ from ..base.environment import ignore, word_of
 
 Rescue = Literal["off", "offer", "automatic"]
 Guard = Literal["off", "all"]
+Queue = Literal["off", "keep", "resume"]
 
 RESCUE_VARIABLE = "HEADROOM_RESCUE"
 GUARD_VARIABLE = "HEADROOM_GUARD"
+QUEUE_VARIABLE = "HEADROOM_QUEUE"
 RESCUE_SETTING = "Headroom.Rescue.AfterOutOfMemory"
 GUARD_SETTING = "Headroom.Rescue.GuardEveryRun"
+QUEUE_SETTING = "Headroom.Server.KeepQueue"
 BROWSER_RESCUE: dict[str, Rescue] = {
     "nothing": "off", "offer to run it again": "offer", "run it again": "automatic",
 }
@@ -44,6 +47,14 @@ def guards_all(
         return asked
     word = word_of(environment, GUARD_VARIABLE, get_args(Guard))
     return browser.get(GUARD_SETTING) is True if word is None else word == "all"
+
+
+def queue_of(environment: Mapping[str, str], browser: Mapping[str, Any]) -> Queue:
+    """Return what is to become of the queue; the server's environment wins over the browser."""
+    word = word_of(environment, QUEUE_VARIABLE, get_args(Queue))
+    if word is None:
+        word = "off" if browser.get(QUEUE_SETTING) is False else "keep"
+    return word  # type: ignore[return-value]
 
 
 def with_browser_wish(extra_data: Any, browser: Mapping[str, Any]) -> Any:

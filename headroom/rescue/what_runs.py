@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base.graph import Graph
-from ..base.loops import keeps_iterations
+from ..base.loops import decides_on_turns, keeps_iterations
 from .failed_prompt import FailedPrompt
 
 SEEDS = ("seed", "noise_seed")
@@ -73,10 +73,10 @@ def _needed(graph: Graph, outputs: Sequence[str], cached: Collection[str]) -> se
 
 
 def _turns_are_kept(failure: FailedPrompt, graph: Graph, node_id: str) -> bool:
-    """Whether a loop keeps what a node did in it: nothing above it may have been changed."""
+    """Whether a loop keeps what a node did in it: nothing in it or above may have been changed."""
     return keeps_iterations(graph, node_id) and all(
         one in failure.prompt and failure.prompt[one]["inputs"] == graph.nodes[one]["inputs"]
-        for one in graph.above(node_id))
+        for one in decides_on_turns(graph, node_id))
 
 
 def _may_differ(failure: FailedPrompt, node_id: str, marks: Mapping[str, Any] | None) -> bool:

@@ -2,9 +2,10 @@
 
     python moved_host.py COMFYUI PACK FOLDER [SYMBOL ...]      -> one line of JSON a symbol
 
-A ComfyUI without a socket is made once and forked for each symbol. Only the pack's frames do not
-see the symbol, or see it with other parameters: ComfyUI itself goes on using it, as a newer one
-uses what it has in its place.
+A ComfyUI without a socket is made once and forked for each symbol that only its users ask for;
+those that cost the same features are hidden together in one fork, as none of what uses them runs
+then. Only the pack's frames do not see a symbol, or see it with other parameters: ComfyUI itself
+goes on using it, as a newer one uses what it has in its place.
 """
 
 import asyncio
@@ -65,13 +66,14 @@ def hide(path, name, instead=None):
         for method in ("__getattribute__", "__getattr__"):
             if hasattr(owner, method):
                 setattr(owner, method, look_of(getattr(owner, method)))
-        contract.getattr = lambda one, asked, *default: (
-            default[0] if one is owner and asked == name and instead is None else
-            instead if one is owner and asked == name else getattr(one, asked, *default))
-        contract.hasattr = lambda one, asked: (
-            not (one is owner and asked == name and instead is None) and hasattr(one, asked))
     else:
         owner.__class__ = hidden(type(owner))
+    get, has = (vars(contract).get(one.__name__, one) for one in (getattr, hasattr))
+    contract.getattr = lambda one, asked, *default: (
+        default[0] if one is owner and asked == name and instead is None else
+        instead if one is owner and asked == name else get(one, asked, *default))
+    contract.hasattr = lambda one, asked: (
+        not (one is owner and asked == name and instead is None) and has(one, asked))
     if instead is None:
         is_set = contract._is_set
         contract._is_set = lambda module, one, asked: (
@@ -294,25 +296,39 @@ def main():
     gc.collect()
     gc.freeze()
     cases = {("", "", None): ([], [])}
-    for feature, owners in contract.CONTRACT.items():
-        for path, members in owners.items():
+    owners = {path.removeprefix("?") for table in contract.CONTRACT.values() for path in table}
+    for feature, table in contract.CONTRACT.items():
+        for path, members in table.items():
             for member in members:
                 bare, bracket, _ = member.removeprefix("?").partition("(")
                 for instead in (None, otherwise) if bracket else (None,):
                     case = cases.setdefault((path.removeprefix("?"), bare, instead), ([], []))
                     case["?" in path + member].append(feature)
+    groups = {}
     for (path, bare, instead), (needed, asked_for) in cases.items():
         if ONLY and f"{path}.{bare}" not in ONLY or bare and not is_there(path, bare):
             continue
+        # With other parameters it costs the features too that only ask for it.
+        costs = frozenset(needed if instead is None else [*needed, *asked_for])
+        # Who hides a class hides what is asked of it.
+        apart = f"{path}.{bare}" in owners if costs else (path, bare)
+        groups.setdefault((costs, instead, apart), []).append((path, bare))
+    for (costs, instead, _), symbols in groups.items():
 
-        def work(path=path, bare=bare, instead=instead, needed=needed, asked_for=asked_for):
-            is_hidden = bool(bare) and hide(path, bare, instead)
-            wrong = asked_for if is_hidden and instead is not None else []
-            return {**run_all(*place), "features": sorted({*needed, *wrong})}
+        def work(costs=costs, instead=instead, symbols=symbols):
+            hidden = [one for one in symbols if one[1] and hide(*one, instead)]
+            lacking = [broken for feature in contract.CONTRACT
+                       for broken in contract.broken(contract.CONTRACT[feature])[0]]
+            noticed = {name.partition("(")[0] for name in lacking}
+            return {**run_all(*place), "features": sorted(costs if hidden else ()),
+                    "noticed": sorted(noticed)}
 
         answer = in_a_fork(work)
-        print(json.dumps({"symbol": f"{path}.{bare}", "is_otherwise": instead is not None,
-                          **answer}), flush=True)
+        noticed = set(answer.pop("noticed", ()))
+        for path, bare in symbols:
+            is_noticed = not answer.get("features") or f"{path}.{bare}" in noticed
+            print(json.dumps({"symbol": f"{path}.{bare}", "is_otherwise": instead is not None,
+                              "is_noticed": is_noticed, **answer}), flush=True)
 
 
 main()

@@ -9,11 +9,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("moved_host.py")
 # What is lost with each feature: itself, and what needs it.
+ALONE = ("sorter", "reserve",  # these do not need "nodes"
+         "devices", "buffers", "spare", "clip", "cast", "outputs")
+RERUN = {"rerun", "outputs"}
 WITH = {
-    "nodes": {"nodes", "guard", "cast", "files", "server", "record", "rerun"},
-    "server": {"server", "record", "rerun"}, "record": {"record", "rerun"},
-    "guard": {"guard", "rerun"}, "files": {"files", "rerun"}, "rerun": {"rerun"},
-    "cast": {"cast"}, "sorter": {"sorter"}, "reserve": {"reserve"},
+    **{feature: {feature} for feature in ALONE}, "rerun": RERUN,
+    "server": {"server", "record", *RERUN}, "record": {"record", *RERUN},
+    "guard": {"guard", "clip", *RERUN}, "files": {"files", *RERUN},
+    "nodes": {"nodes", "guard", "files", "server", "record", *RERUN, *ALONE[2:]},
 }
 
 
@@ -39,6 +42,8 @@ def what_is_wrong(answer):
         yield f"the prompt that runs out of memory: {answer['fails']}"
     if answer["tracebacks"]:
         yield f"tracebacks: {answer['tracebacks']}"
+    if not answer["is_noticed"]:
+        yield "the table does not tell"
     told = [line for line in answer["lines"] if "than Headroom knows" in line]
     if bool(told) != bool(answer["features"]):
         yield f"lines: {told}"

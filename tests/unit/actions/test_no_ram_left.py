@@ -25,7 +25,7 @@ from headroom.actions.mapping import map_modules
 from headroom.encode.cache_key import EmbeddingLookup
 from headroom.encode.disk_cache import EmbeddingCache
 from headroom.encode.encode import encode_to_cpu
-from headroom.encode.stored_value import from_bytes, to_bytes
+from headroom.base.stored_value import from_bytes, to_bytes
 from headroom.guard.errors import is_out_of_memory, where_of
 from headroom.guard.call import Call
 from headroom.guard.options import GuardOptions

@@ -1,8 +1,8 @@
 """Where what frees a model goes: before the node that does without it, or behind its last user."""
 
-from support.advice import CLIP, PROMPT, VAE, case, step
+from support.advice import CLIP, PROMPT, UNET, VAE, case, step, text_to_image
 
-from headroom.advise import idle
+from headroom.advise import idle, leftover
 from headroom.advise.advise import advise
 from headroom.advise.edit import apply_edit
 
@@ -32,6 +32,34 @@ def test_what_is_on_the_wire_already_is_not_advised_again():
     again = apply_edit(TWO, {"steps": [insert]})
     steps = [*TWO_STEPS[:1], step("17", 250, {"m3": 200}, again), *TWO_STEPS[1:]]
     assert "offload_after-16" not in found(steps, again, (CLIP, VAE))
+
+
+LOOP = {
+    **PROMPT, "start": {"class_type": "StartLoop", "inputs": {"mode": "simple"}},
+    "3": {**PROMPT["3"], "inputs": {**PROMPT["3"]["inputs"], "seed": ["start", 0]}},
+    "end": {"class_type": "EndLoop", "inputs": {"output_value": ["8", 0]}},
+    "9": {"class_type": "SaveImage", "inputs": {"images": ["end", 0]}},
+}
+
+
+def test_in_a_loop_a_model_of_the_loop_is_freed_on_a_wire_of_the_loop_or_not_at_all():
+    """On a wire into the loop a node runs once, before the first turn."""
+    steps = text_to_image(LOOP)
+    made = case((*steps, *steps[2:4]), LOOP, (UNET, CLIP, VAE))
+    decode, sample = steps[3], steps[2]
+    assert idle._spot(made, decode, {"m1"}).wire == ("3", 0)
+    assert idle._spot(made, sample, {"m3"}).wire == ("start", 0)  # not a latent or a prompt
+    assert idle._spot(made, sample, {"m2"}).wire[0] in "567"  # used before the loop only
+    without_start = {**LOOP, "3": PROMPT["3"],
+                     "8": {**LOOP["8"], "inputs": {**LOOP["8"]["inputs"], "x": ["start", 0]}}}
+    made = case(steps, without_start, (UNET, CLIP, VAE))
+    assert idle._spot(made, decode, {"m3"}).wire in (("3", 0), ("start", 0))
+
+
+def test_nothing_that_ends_there_hangs_on_a_wire_of_a_loop():
+    (last,) = [one for one in leftover.findings(case(text_to_image(LOOP)[:4], LOOP))]
+    [step] = last.edit["steps"]
+    assert step["from"] == ["4", 2]  # the VAE: what comes into the loop
 
 
 def test_no_wire_is_drawn_out_of_a_loop_past_its_end():

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from headroom.base.stored_value import Unstorable
 from headroom.encode.disk_cache import EmbeddingCache, limit_bytes
-from headroom.encode.stored_value import Unstorable
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 from safetensors.torch import save
 
+from headroom.base.stored_value import METADATA_KEY, Damaged, from_bytes, to_bytes
 from headroom.encode import disk_cache
 from headroom.encode.cache_key import EmbeddingLookup
 from headroom.encode.disk_cache import EmbeddingCache
-from headroom.encode.stored_value import METADATA_KEY, Damaged, from_bytes, to_bytes
 
 KEY = "0123456789abcdef" * 4
 MUTATIONS = 10_000

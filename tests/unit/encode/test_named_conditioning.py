@@ -7,6 +7,7 @@ import torch
 from safetensors import safe_open
 
 from headroom.base.node_types import ClassInfo, NodeType
+from headroom.base.stored_value import to_bytes
 from headroom.encode import named_nodes
 from headroom.encode.encoders import encoders_above, is_made_of, loaders_in, name_of
 from headroom.encode.named_conditioning import (
@@ -17,7 +18,6 @@ from headroom.encode.named_conditioning import (
     names_in,
     save,
 )
-from headroom.encode.stored_value import to_bytes
 
 TYPES = {
     "CLIPLoader": NodeType({"clip_name": "COMBO"}, ("CLIP",)),

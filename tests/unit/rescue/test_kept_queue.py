@@ -9,7 +9,8 @@ from headroom.base.device import MIB
 from headroom.base.refusals import Refused
 from headroom.base.said import said_json
 from headroom.rescue import kept_queue as module
-from headroom.rescue.kept_queue import RAN_KEY, SETTING, VARIABLE, KeptQueue, wish_of
+from headroom.rescue.kept_queue import RAN_KEY, KeptQueue
+from headroom.rescue.settings import QUEUE_SETTING, QUEUE_VARIABLE, queue_of
 
 PROMPT = {"1": {"class_type": "Loader"},
           "5": {"class_type": "Decode", "_meta": {"title": "VAE Decode"}}}
@@ -153,9 +154,9 @@ def test_a_folder_that_cannot_be_made_is_one_warning(tmp_path, caplog):
 
 def test_the_environment_wins_over_the_setting_and_a_wrong_word_is_told_once(caplog):
     environment._told.clear()
-    assert wish_of({}, {}) == "keep"
-    assert wish_of({}, {SETTING: False}) == "off"
-    assert wish_of({VARIABLE: "resume"}, {SETTING: False}) == "resume"
-    assert [wish_of({VARIABLE: "always"}, {}) for _ in range(2)] == ["keep", "keep"]
+    assert queue_of({}, {}) == "keep"
+    assert queue_of({}, {QUEUE_SETTING: False}) == "off"
+    assert queue_of({QUEUE_VARIABLE: "resume"}, {QUEUE_SETTING: False}) == "resume"
+    assert [queue_of({QUEUE_VARIABLE: "always"}, {}) for _ in range(2)] == ["keep", "keep"]
     [record] = caplog.records
     assert "HEADROOM_QUEUE to be off, keep or resume" in record.getMessage()

@@ -61,6 +61,14 @@ def test_turns_that_comfyui_keeps_come_from_the_cache_unless_a_guard_changes_the
     assert data["failure"]["text"].endswith("what had finished comes from the cache.")
 
 
+def test_a_guard_after_a_node_in_a_loop_costs_its_kept_turns_too_and_the_text_says_so(bench):
+    """Each turn stands on what reached the loop's end in the turn before."""
+    prompt = looped(cache_iterations=True)
+    del prompt["2"]["inputs"]["model"]  # nothing of the sampler or above it is guarded
+    assert fail(bench, prompt)["text"].endswith(
+        "except for Hi-res (node 2), Decode (node 3).")
+
+
 def test_a_loop_of_another_pack_whose_first_turn_is_in_the_cache_is_guarded_where_it_failed(bench):
     """Its first turn runs under the very ids of the prompt."""
     bench.host.cached = Cached(frozenset({"1", "2", "3"}), {})

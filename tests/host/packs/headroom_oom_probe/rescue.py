@@ -1,8 +1,12 @@
 """Nodes that run out of memory when asked, write something each time they run, or expand."""
 
 import json
+import os
+import signal
+from pathlib import Path
 
 import comfy.model_management as mm
+import folder_paths
 import torch
 from comfy_execution.graph_utils import GraphBuilder
 from server import PromptServer
@@ -197,3 +201,24 @@ class OomFromPipe(OomOnce):
 
     def execute(self, pipe, key):
         return super().execute(pipe, key, 1, "")
+
+
+class OomThenKills(_Node):
+    """Runs out of memory the first time, kills its server the second, then hands `value` on.
+
+    Its count outlives the server, in the output folder.
+    """
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"value": (ANY,), "key": ("STRING", {})}}
+
+    def execute(self, value, key):
+        with (Path(folder_paths.get_output_directory()) / key).open("ab+") as runs:
+            runs.write(b"x")
+            count = runs.tell()
+        if count == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.50 GiB.")
+        if count == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return (value,)

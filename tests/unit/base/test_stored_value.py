@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load
 
 import simgpu
-from headroom.encode.stored_value import Damaged, Unstorable, from_bytes, to_bytes
+from headroom.base.stored_value import Damaged, Unstorable, from_bytes, to_bytes
 
 KEY = "k" * 64
 

@@ -15,8 +15,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from ..base.device import MIB
-from ..base.numpy_backed import is_plain, numpy_backed
+from .device import MIB
+from .numpy_backed import is_plain, numpy_backed
 
 FORMAT = 1
 METADATA_KEY = "headroom"
@@ -80,7 +80,7 @@ def from_bytes(data: bytes, key: str) -> Any:
     except Damaged:
         raise
     except DEFECTS as error:
-        raise Damaged(f"not a file of Headroom's embedding cache: {error}"[:200]) from error
+        raise Damaged(f"not a file that Headroom wrote: {error}"[:200]) from error
 
 
 def _structure(value: Any, tensors: dict[str, torch.Tensor]) -> str:

@@ -1,0 +1,64 @@
+"""Finished outputs under the keys by which ComfyUI asks cache providers, and a provider of ours.
+
+With a provider registered ComfyUI makes a hash of each node and all before it, three times a node
+(see prompt_events.py). So ours is registered only while a prompt runs of which something is on
+disk, and what goes there is read from the node cache, not sent by `on_store`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from comfy_execution import cache_provider
+
+from .node_cache import entries_of
+
+Get = Callable[[str], "tuple[list[Any], dict[str, Any] | None] | None"]
+ValueOf = Callable[[str], "tuple[str, list[Any], dict[str, Any] | None] | None"]
+
+_registered: Any = None
+
+
+def values_of(caches: Any, prompt_id: str, prompt: Mapping[str, Any]) -> ValueOf:
+    """Return what tells of a node of `prompt` its key, its outputs and what it showed.
+
+    None for a node that the cache does not hold. Costs what ComfyUI takes to look the prompt up.
+    """
+    entry_of = entries_of(caches, prompt_id, prompt)
+
+    def value_of(node_id: str) -> tuple[str, list[Any], dict[str, Any] | None] | None:
+        found = entry_of(node_id)
+        key = None if found is None else cache_provider._serialize_cache_key(found[0])
+        return None if found is None or key is None else (key, found[1].outputs, found[1].ui)
+
+    return value_of
+
+
+def serve(get: Get | None) -> None:
+    """Answer ComfyUI's look-ups by `get` from now on, by none where that is None.
+
+    To be called between prompts, or as one begins.
+    """
+    global _registered
+    if _registered is not None:
+        cache_provider.unregister_cache_provider(_registered)
+        _registered = None
+    if get is not None:
+        _registered = _Provider(get)
+        cache_provider.register_cache_provider(_registered)
+
+
+class _Provider(cache_provider.CacheProvider):  # type: ignore[misc]
+    """Gives what is on disk, and takes nothing."""
+
+    def __init__(self, get: Get) -> None:
+        self._get = get
+
+    async def on_lookup(self, context: Any) -> Any:
+        found = self._get(context.cache_key_hash)
+        return None if found is None else cache_provider.CacheValue(outputs=found[0], ui=found[1])
+
+    async def on_store(self, context: Any, value: Any) -> None:
+        """Nothing: see above."""
+
+    def should_cache(self, context: Any, value: Any = None) -> bool:
+        return value is None

@@ -1,0 +1,171 @@
+"""Finished outputs of a prompt that ran out of memory, on disk until its rerun has ended.
+
+A server that is killed in the rerun loses ComfyUI's node cache; the next one, which queues the
+prompt again, finds them here. A file is safetensors, made for one prompt with its model files as
+they were. What it cannot hold, a model for instance, is not kept, but what that was made of is.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from ..base.device import MIB
+from ..base.environment import count_of
+from ..base.file_identity import identities_of
+from ..base.graph import Graph, Prompt
+from ..base.node_types import Registry
+from ..base.ram import ram_room_bytes
+from ..base.stored_value import Damaged, Unstorable, from_bytes, to_bytes
+from ..base.tensors import tensors_within
+from ..base.untrusted_file import read_untrusted
+from ..host.features import comfyui_version
+from .plan import Plan
+
+log = logging.getLogger("headroom")
+
+LIMIT_VARIABLE = "HEADROOM_RERUN_DISK_MIB"
+DEFAULT_LIMIT_MIB = 4096
+COPIES = 3  # of a value, in RAM while it is written or read
+HEADER_BYTES = 100 * MIB  # more than a file has beside its tensors
+
+Found = tuple[list[Any], dict[str, Any] | None]  # a node's outputs, and what it showed
+
+
+class Providers(Protocol):
+    """ComfyUI's cache providers, as headroom/host/finished.py has them."""
+
+    def values_of(
+        self, caches: Any, prompt_id: str, prompt: Prompt
+    ) -> Callable[[str], tuple[str, list[Any], dict[str, Any] | None] | None]: ...
+
+    def serve(self, get: Callable[[str], Found | None] | None) -> None: ...
+
+
+class Finished:
+    """Keeps outputs in the folder that `folder_of` tells for a prompt; None: it has none.
+
+    Whoever gives the folder removes it. At most `limit_bytes` a prompt.
+    """
+
+    def __init__(
+        self, host: Providers, registry: Registry, folder_of: Callable[[str], Path | None],
+        limit_bytes: int,
+    ) -> None:
+        self._host = host
+        self._registry = registry
+        self._folder_of = folder_of
+        self._limit_bytes = limit_bytes
+
+    def keep(self, prompt_id: str, plan: Plan, caches: Any) -> None:
+        """Write what the rerun of this id takes from the cache; what fails is one warning.
+
+        Costs the bytes of the outputs on disk, and three times those of one in RAM meanwhile.
+        """
+        folder = self._folder_of(prompt_id)
+        if folder is None or caches is None or not plan.cached:
+            return
+        try:
+            _Writing(folder, self._limit_bytes).write(
+                Graph(plan.guarded.prompt), plan, self._mark(plan.guarded.prompt),
+                self._host.values_of(caches, prompt_id, plan.guarded.prompt))
+        except (OSError, MemoryError, RuntimeError) as error:
+            log.warning("[Headroom] finished outputs are not kept on disk for the rerun: %s", error)
+
+    def prompt_begins(self, prompt_id: str, prompt: Prompt) -> None:
+        """A prompt begins: what is on disk of it is for ComfyUI to find, and nothing else."""
+        folder, get = self._folder_of(prompt_id), None
+        if folder is not None and folder.is_dir():
+            try:
+                get = partial(_read, folder, self._mark(prompt), self._limit_bytes)
+            except OSError as error:
+                log.warning("[Headroom] finished outputs are not read from disk: %s", error)
+        self._host.serve(get)
+
+    def _mark(self, prompt: Prompt) -> str:
+        """Return what else decides about outputs, beside ComfyUI's own key. Raises OSError."""
+        files = identities_of(Graph(prompt, self._registry).files())
+        return json.dumps([comfyui_version(), torch.__version__, files])
+
+
+class _Writing:
+    """One pass over a prompt."""
+
+    def __init__(self, folder: Path, limit_bytes: int) -> None:
+        self._folder = folder
+        self._left_bytes = limit_bytes
+        self._count = 0
+
+    def write(self, graph: Graph, plan: Plan, mark: str, value_of: Callable[[str], Any]) -> None:
+        """Write the cached nodes next to those that run; where one cannot be, those above it."""
+        done: set[str] = set()
+        pending = list(plan.outputs)
+        before_bytes = self._left_bytes
+        while pending:
+            node_id = pending.pop()
+            if node_id in done or node_id not in graph.nodes:
+                continue
+            done.add(node_id)
+            if node_id not in plan.cached or not self._is_written(value_of(node_id), mark):
+                pending += [wire.giver for wire in graph.wires(node_id)]
+        if self._count:
+            log.info("[Headroom] %d finished outputs (%d MiB) are on disk until the rerun has "
+                     "ended", self._count, (before_bytes - self._left_bytes) // MIB)
+
+    def _is_written(self, value: tuple[str, list[Any], Any] | None, mark: str) -> bool:
+        if value is None:
+            return False
+        key, outputs, ui = value
+        # Without a tensor nothing took long, and a text may be the name of something that is gone.
+        nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors_within(outputs))
+        if not 0 < nbytes <= min(self._left_bytes, ram_room_bytes() // COPIES):
+            return False
+        path, key = _place(self._folder, mark, key)
+        try:
+            data = to_bytes({"outputs": list(outputs), "ui": ui}, key)
+        except (Unstorable, MemoryError):
+            return False
+        if len(data) > self._left_bytes:
+            return False
+        self._folder.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        part.write_bytes(data)
+        part.replace(path)
+        self._left_bytes -= len(data)
+        self._count += 1
+        return True
+
+
+def _place(folder: Path, mark: str, key: str) -> tuple[Path, str]:
+    """Return the file for ComfyUI's key of a node, and the key that is in it."""
+    name = hashlib.sha256(json.dumps([mark, key]).encode()).hexdigest()
+    return folder / f"{name}.safetensors", name
+
+
+def _read(folder: Path, mark: str, limit_bytes: int, key: str) -> Found | None:
+    """Return what is kept under ComfyUI's key of a node; None where nothing sound is."""
+    path, key = _place(folder, mark, key)
+    try:
+        if path.stat().st_size > ram_room_bytes() // COPIES:
+            return None
+        value = from_bytes(read_untrusted(path, limit_bytes + HEADER_BYTES), key)
+        outputs, ui = value["outputs"], value["ui"]
+        is_sound = (isinstance(outputs, list) and all(isinstance(one, list) for one in outputs)
+                    and isinstance(ui, (dict, type(None))))
+    except FileNotFoundError:
+        return None
+    except (OSError, Damaged, KeyError, TypeError, MemoryError) as error:
+        log.warning("[Headroom] %s is not usable, the node runs again: %s", path.name, error)
+        return None
+    return (outputs, ui) if is_sound else None
+
+
+def limit_bytes(environment: Mapping[str, str]) -> int:
+    """Return how much may be kept on disk of one prompt, 0: nothing."""
+    given = count_of(environment, LIMIT_VARIABLE, "MiB")
+    return (DEFAULT_LIMIT_MIB if given is None else given) * MIB

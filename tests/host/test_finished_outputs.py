@@ -1,0 +1,69 @@
+"""A server that is killed in a rerun: the next one repeats only what had not finished."""
+
+import io
+import re
+
+import pytest
+from PIL import Image
+from support.oom import PACK
+
+from tools.client import cached_nodes
+from tools.rescued import RESCUE, picture, pictures, wait_until
+from tools.server import ComfyServer
+
+pytestmark = pytest.mark.host
+
+
+@pytest.fixture
+def start(newest_comfyui, models_dir, tmp_path, servers):
+    """A function that starts a server in the one folder of this test."""
+    running = []
+
+    def start(**env):
+        running.append(ComfyServer(newest_comfyui, tmp_path, packs=[PACK], env=env,
+                                   models_dir=models_dir,
+                                   start_with=servers.start_process).start())
+        return running[-1]
+
+    yield start
+    for server in running:
+        server.stop(grace_seconds=0)
+
+
+def deadly(seed):
+    """A picture whose sampled latent passes a node that fails once and kills once."""
+    prompt = picture(seed).prompt
+    prompt["kills"] = {"class_type": "OomThenKills",
+                       "inputs": {"value": prompt["decode"]["inputs"]["samples"], "key": "runs"}}
+    prompt["decode"]["inputs"]["samples"] = ["kills", 0]
+    return prompt
+
+
+def test_after_a_kill_in_the_rerun_only_what_had_not_finished_runs_again(start, tmp_path):
+    first = start()
+    first.client().queue(deadly(1), extra_data=RESCUE)
+    wait_until(lambda: first.process.poll() is not None, 120)
+    first.stop(grace_seconds=0)
+    assert list((tmp_path / "user/__headroom/queue").rglob("*.safetensors"))
+    [rerun] = re.findall(r"again as ([0-9a-f-]{36}):", first.log_text())
+
+    client = (second := start(HEADROOM_QUEUE="resume")).client()
+    entry = client.wait(rerun)
+    assert entry["status"]["status_str"] == "success", second.log_text()[-3000:]
+    nodes = {one["node_id"]: one["cached"] for one in
+             client.get_json(f"/headroom/runs/{rerun}")["nodes"]}
+    ran = {name for name, cached in nodes.items() if not cached}
+    assert {name for name in ran if not name.startswith("headroom-")} == {
+        "1", "kills", "decode", "save"}
+    assert "sampler" in cached_nodes(entry)
+    assert any(name.startswith("headroom-guard") for name in ran)
+    wait_until(lambda: not list((tmp_path / "user/__headroom/queue").glob("*.outputs")), 30)
+
+    client.free()
+    unfailed = client.run(picture(1).prompt)
+    assert "sampler" not in cached_nodes(unfailed)
+    assert pictures(client, unfailed) and pixels(client, unfailed) == pixels(client, entry)
+
+
+def pixels(client, entry):
+    return [Image.open(io.BytesIO(one)).tobytes() for one in pictures(client, entry)]
