@@ -67,6 +67,7 @@ def _start() -> None:
     if off or (off is None and settings.get(OFF_SETTING) is True):
         log.info("[Headroom] turned off: the nodes, and nothing else")
         return
+    from .actions.ceiling import Limit
     from .api.gauges import gauges
     from .api.idle import Idle, IdleRelease
     from .api.metrics import Metrics
@@ -80,11 +81,12 @@ def _start() -> None:
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue,
                    wanted_bytes(os.environ, settings), _ram_stop(prompt_of))
     kept = _kept_queue(settings)
-    peaks = HeldPeaks()
+    peaks, limit = HeldPeaks(), Limit(os.environ, settings)
     metrics = Metrics(partial(gauges, host_server.queue_lengths), rescue.facts)
 
     def before_prompt() -> None:
         gate.wait_for_action()
+        limit.before_prompt()
         ram.before_prompt()
         rescue.prompt_begins()
         kept.changed()
@@ -119,7 +121,7 @@ def _start() -> None:
     watch = ProgressWatch(recorder.without_progress)
     advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts)
     routes = Routes(recorder, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
-                    advisor.more_of, peaks, kept, watch.stuck)
+                    advisor.more_of, peaks, kept, limit, watch.stuck)
     attach = _listen(recorder, host_server.is_running, error_is_handled, history_is_written)
 
     def prompt_is_posted() -> None:
@@ -128,6 +130,7 @@ def _start() -> None:
         browser = host_server.browser_settings()
         idle.prompt_is_posted(browser)
         watch.prompt_is_posted(browser)
+        limit.prompt_is_posted(browser)
 
     for method, path, handler in routes.table():
         host_server.add_route(method, path, handler)
@@ -140,6 +143,7 @@ def _start() -> None:
     host_server.after_each_post(kept.changed)
     host_server.when_about_to_listen(kept.start)
     host_server.when_about_to_listen(garbage.settle)
+    host_server.when_about_to_listen(limit.apply)
     use_advisor(advisor)
     use_recorder(recorder)
 

@@ -3,17 +3,19 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import torch
 from aiohttp import web
 
+from ..actions.ceiling import Limit
 from ..actions.offload import offload
 from ..actions.purge import free_bytes, purge
 from ..actions.reserve import reserve_mib, set_reserve
 from ..base.device import in_mib
-from ..base.refusals import NotKnown
+from ..base.refusals import NotKnown, Refused
 from ..base.said import Said, said_json
 from ..host.features import losses
 from ..measure.snapshot import snapshot
@@ -30,6 +32,7 @@ from .requests import (
     PurgeRequest,
     free_mib_asked,
     into_gib_asked,
+    limit_request,
     memory_answer,
     nothing_asked,
     offload_request,
@@ -42,6 +45,7 @@ from .requests import (
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 Asked = TypeVar("Asked")
+Done = TypeVar("Done")
 READERS = 4
 
 
@@ -74,7 +78,7 @@ class Routes:
         rescue: Callable[[str], Any], metrics: Page,
         advice: Callable[[str, float | None], list[dict[str, Any]]],
         more_of: Callable[[str], dict[str, Any]], peaks: HeldPeaks, queues: LeftQueues,
-        stuck: Callable[[], Said | None] = lambda: None,
+        limit: Limit, stuck: Callable[[], Said | None] = lambda: None,
     ) -> None:
         self._recorder = recorder
         self._gate = gate
@@ -85,6 +89,7 @@ class Routes:
         self._more_of = more_of
         self._peaks = peaks
         self._queues = queues
+        self._limit = limit
         self._stuck = stuck
         self._foreign: tuple[list[int | None], list[dict[str, Any]]] = [], []  # with what was then
         # Threads of our own: a driver that hangs must not take those that ComfyUI serves with.
@@ -101,10 +106,12 @@ class Routes:
             ("GET", "/headroom/metrics", self.metrics),
             ("GET", "/headroom/bug-report", self.bug_report),
             ("GET", "/headroom/queue", self.queue),
+            ("GET", "/headroom/limit", self.limit),
             ("POST", "/headroom/purge", self.purge),
             ("POST", "/headroom/offload", self.offload),
             ("POST", "/headroom/rescue", self.rescue),
             ("POST", "/headroom/reserve", self.reserve),
+            ("POST", "/headroom/limit", self.set_limit),
             ("POST", "/headroom/peaks", self.peaks),
             ("POST", "/headroom/queue", self.decide),
         ]
@@ -134,6 +141,9 @@ class Routes:
     async def queue(self, request: web.Request) -> web.Response:
         return await self._read(lambda: as_json(self._queues.left()))
 
+    async def limit(self, request: web.Request) -> web.Response:
+        return await self._read(lambda: as_json(self._limit.as_json()))
+
     async def purge(self, request: web.Request) -> web.Response:
         return await answered(self._act(request, purge_request, _purge))
 
@@ -146,6 +156,9 @@ class Routes:
     async def reserve(self, request: web.Request) -> web.Response:
         return await answered(self._reserved(request))
 
+    async def set_limit(self, request: web.Request) -> web.Response:
+        return await answered(self._limited(request))
+
     async def peaks(self, request: web.Request) -> web.Response:
         return await answered(self._forget_peaks(request))
 
@@ -157,8 +170,8 @@ class Routes:
     async def _read(self, work: Callable[[], Answer]) -> web.Response:
         return await answered(self._in_thread(work))
 
-    async def _in_thread(self, work: Callable[[], Answer]) -> Answer:
-        """Do `work`, which makes the body too, in a thread."""
+    async def _in_thread(self, work: Callable[[], Done]) -> Done:
+        """Do `work`, which makes the body too where there is one, in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     async def _act(
@@ -180,6 +193,14 @@ class Routes:
     async def _reserved(self, request: web.Request) -> Answer:
         asked = reserve_request(await body_of(request))
         return await self._in_thread(lambda: as_json({"reserve_mib": set_reserve(asked)}))
+
+    async def _limited(self, request: web.Request) -> Answer:
+        """Set it at once; give back what is above it as soon as no prompt runs."""
+        asked = limit_request(await body_of(request))
+        await self._in_thread(partial(self._limit.set, asked))
+        with suppress(Refused):
+            await self._gate.act(partial(_as_nodes_do, Limit.give_back, self._limit))
+        return as_json(self._limit.as_json())
 
     async def _forget_peaks(self, request: web.Request) -> Answer:
         nothing_asked(await body_of(request))
@@ -205,7 +226,7 @@ class Routes:
         stuck = self._stuck()
         return {**found, "foreign": self._foreign[1],
                 "stuck": None if stuck is None else {"text": stuck, "said": said_json(stuck)},
-                "reserve_mib": reserve_mib(), "peaks": peaks,
+                "reserve_mib": reserve_mib(), "limit": self._limit.as_json(), "peaks": peaks,
                 "lost": [{"text": text, "said": said_json(text)} for text in losses()]}
 
     def _peaks_from_now(self) -> Answer:

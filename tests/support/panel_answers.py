@@ -57,9 +57,12 @@ RUN: dict[str, Any] = {
 SECOND = {**RUN, "prompt_id": SECOND_ID, "started_at": 1763722000, "rescued_from": RUN_ID}
 MEMORY: dict[str, Any] = {
     "busy": False, "reserve_mib": 512,
+    "limit": {"limit": "3 GiB", "set_by": "HTTP", "devices": [], "not_limited": [
+        {"text": "dynamic VRAM cannot be limited while it runs", "said": None}]},
     "devices": [{"device": "cuda:0", "name": "A GPU", "total_mib": 4096.0, "used_mib": 1000.0,
                  "models_mib": 400.0, "other_torch_mib": 300.0, "allocated_mib": 500.0,
-                 "reserved_mib": 700.0, "other_processes_mib": 300.0, "free_mib": 3096.0}],
+                 "reserved_mib": 700.0, "other_processes_mib": 300.0, "free_mib": 3096.0,
+                 "left_mib": 2072.0, "limit_mib": 3072.0}],
     "ram": {"rss_mib": 900.0, "total_mib": 16000.0, "available_mib": 9000.0},
     "peaks": {"since": 1763722000, "devices": {"cuda:0": 1500.0}, "rss_mib": 1000.0},
     "models": [
@@ -83,6 +86,7 @@ def answers() -> dict[str, Any]:
         f"/headroom/runs/{RUN_ID}": RUN, f"/headroom/runs/{SECOND_ID}": SECOND,
         f"/headroom/runs/{RUN_ID}/advice": ADVICE, f"/headroom/runs/{SECOND_ID}/advice": [],
         "/headroom/purge": REPORT, "/headroom/offload": REPORT, "/headroom/reserve": {},
+        "/headroom/limit": {},
         "/headroom/peaks": {}, "/headroom/rescue": {"prompt_id": "p3"},
         "/headroom/bug-report": {"runs": []},
     }

@@ -26,7 +26,9 @@ interface Run {
 }
 
 interface Memory {
-  busy: boolean; reserve_mib?: number | null; devices: any[]; ram: any; models: any[]; lost?: { text: string; said: any }[];
+  busy: boolean; reserve_mib?: number | null;
+  limit?: { limit: string | null; not_limited: { text: string; said: any }[] };
+  devices: any[]; ram: any; models: any[]; lost?: { text: string; said: any }[];
   stuck?: { text: string; said: any } | null; foreign?: { pack: string | null; classes: string[]; mib: number }[];
   peaks?: { since: number; devices: Record<string, number>; rss_mib: number | null } | null;
 }
@@ -55,7 +57,7 @@ interface Actions {
   pickNode(node: RunNode): void; rescue(promptId: string): Promise<boolean>;
   apply(items: Advice[], run: Run): void; plan(run: Run, gib: number): Promise<Advice[] | null>;
   choose(promptId: string): void; sortBy(key: string): void; offload(model: any): void;
-  reserve(mib: number): void; resetPeaks(): void; purge(): Promise<void>;
+  reserve(mib: number): void; limit(size: string): void; resetPeaks(): void; purge(): Promise<void>;
   saveBugReport(): void;
 }
 

@@ -9,6 +9,7 @@ import torch
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from headroom.actions.ceiling import Limit
 from headroom.api import routes as api
 from headroom.api.gate import Gate
 from headroom.api.routes import Routes
@@ -54,7 +55,7 @@ def asked(*requests, act=None, rescue=lambda prompt_id: {}):
     """The (status, JSON) of each (method, path, body) on a server with our routes."""
     routes = Routes(
         Recorder(), Gate(lambda: False, lambda: True), lambda: (0, 0), rescue, None, no_advice,
-        lambda _: {}, HeldPeaks(), NothingKept(said("Nothing is kept.")),
+        lambda _: {}, HeldPeaks(), NothingKept(said("Nothing is kept.")), Limit({}),
     )
 
     async def ask():
