@@ -5,6 +5,7 @@ Turned off (HEADROOM_OFF=1, or its setting) nothing runs beside them, and our ro
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -17,7 +18,9 @@ from .base.environment import word_of
 from .base.graph import Prompt
 from .guard import left_out
 from .host import features
-from .host.adapter import host_registry, is_in_comfyui
+from .host.adapter import host_registry, is_in_comfyui, pinned_bytes
+from .measure.spill import Spill, counter_of_windows
+from .measure.strain import Strains
 from .models.foreign import NOTABLE_AFTER_RUN, foreign_models
 from .models.held import HeldModels
 from .record.highest import HeldPeaks
@@ -95,8 +98,9 @@ def _start() -> None:
         idle.something_happens()
         ram.prompt_is_over()
         rescue.prompt_is_over(prompt_id)
+        previews = None if features.lost("files") else _preview_method()
         foreign = [one.as_json() for one in foreign_models(least_bytes=NOTABLE_AFTER_RUN)]
-        recorder.look(prompt_id, lambda run: run.foreign.extend(foreign))
+        recorder.look(prompt_id, lambda run: run.after(foreign, previews))
         kept.changed()
 
     def history_is_written() -> None:
@@ -113,7 +117,7 @@ def _start() -> None:
                 host_server.send_event("headroom.error", {"prompt_id": run.prompt_id, **told})
 
     recorder = Recorder(
-        Probe(held=HeldModels()), host_server.outcome_of,
+        Probe(held=HeldModels(), strain=_strains().now), host_server.outcome_of,
         announce=lambda data: host_server.send_event("headroom.oom", data),
         before_prompt=before_prompt, prompt_is_over=prompt_is_over, run_is_over=run_is_over,
         before_node=ram.before_node,
@@ -146,6 +150,19 @@ def _start() -> None:
     host_server.when_about_to_listen(limit.apply)
     use_advisor(advisor)
     use_recorder(recorder)
+
+
+def _strains() -> Strains:
+    """Return what strains the machine; spilled VRAM is asked for on Windows alone."""
+    if sys.platform != "win32":
+        return Strains()
+    return Strains(Spill(counter_of_windows(), pinned_bytes).bytes_now)
+
+
+def _preview_method() -> str | None:
+    from .host.flags import preview_method
+
+    return preview_method()
 
 
 def _lookout() -> Lookout:

@@ -21,6 +21,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "current_loaded_models", "cleanup_models()", "free_memory(_, _, _)",
             "get_free_memory(_)", "get_torch_device()", "load_models_gpu(_)", "soft_empty_cache()",
             "?get_all_torch_devices()", "?reset_cast_buffers()", "?free_pins(_)",
+            "?TOTAL_PINNED_MEMORY",
         ),
         "comfy.model_management.LoadedModel": ("model", "device"),
         "comfy.model_patcher": ("ModelPatcher", "model_loaded_weight_memory"),
@@ -115,6 +116,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy_execution.graph.DynamicPrompt": ("get_node(_)", "all_node_ids()"),
         "comfy.utils": ("ProgressBar(_)",),
         "comfy.cli_args": ("args",),
+        "comfy.cli_args.args": ("?preview_method",),
         "comfy_api.internal": ("first_real_override(_, _)",),
         "execution.PromptQueue": ("get_current_queue_volatile()",),
         "folder_paths": (

@@ -20,7 +20,8 @@ interface Run {
   left_out?: { display_node_id: string; title: string; count: number }[];
   grows?: { what: string; mib_a_turn: number; turns: number; display_node_id: string; title: string }[];
   samples?: { seconds: number[]; vram_mib: (number | null)[]; rss_mib: (number | null)[]; devices?: any };
-  oom?: any[]; slower?: { text: string; said: any }[]; actions?: any[]; gave_up?: any[]; devices?: any[];
+  oom?: any[]; slower?: { node_id: string; text: string; said: any }[];
+  spilled?: { node_id: string; text: string; said: any }[]; actions?: any[]; gave_up?: any[]; devices?: any[];
   failure?: Failure | null; rescued_from?: string | null; rescued_as?: string | null;
   fits?: { kind: string; smallest_mib: [number, number]; at_least?: boolean; cards_gib?: number[] } | null;
 }
