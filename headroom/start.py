@@ -87,9 +87,15 @@ def _start() -> None:
     peaks, limit = HeldPeaks(), Limit(os.environ, settings)
     metrics = Metrics(partial(gauges, host_server.queue_lengths), rescue.facts)
 
+    def hold_limit() -> None:
+        try:
+            limit.before_prompt()
+        except Exception:
+            log.exception("[Headroom] the VRAM limit could not be held; the server goes on")
+
     def before_prompt() -> None:
         gate.wait_for_action()
-        limit.before_prompt()
+        hold_limit()
         ram.before_prompt()
         rescue.prompt_begins()
         kept.changed()
@@ -147,7 +153,7 @@ def _start() -> None:
     host_server.after_each_post(kept.changed)
     host_server.when_about_to_listen(kept.start)
     host_server.when_about_to_listen(garbage.settle)
-    host_server.when_about_to_listen(limit.apply)
+    host_server.when_about_to_listen(hold_limit)
     use_advisor(advisor)
     use_recorder(recorder)
 

@@ -118,9 +118,9 @@ class Limit:
         else:
             # Idle programs make room when Windows needs it, so a full desktop is no reason for less
             # than half of the card.
-            share = max(total - (memory.other_bytes or 0) - KEPT_ON_WINDOWS, total // 2)
-            limit = share
-        ceiling = Ceiling(limit, share, self._torchs_share(device, share))
+            limit = share = max(total - (memory.other_bytes or 0) - KEPT_ON_WINDOWS, total // 2)
+        is_asked = isinstance(wish, Amount)  # else what stays free there is for the pool's gaps too
+        ceiling = Ceiling(limit, share, self._torchs_share(device, share) if is_asked else share)
         if not limit_torch(device, total, ceiling):
             told.append(said("torch has no limit of its own for {device}", device=memory.device))
         return told
@@ -148,7 +148,8 @@ class Limit:
         held = [(memory.total_bytes or 0, ceiling, device) for device, memory in found.items()
                 if (ceiling := ceiling_of(device)) is not None]
         if not host.has_dynamic_vram():
-            return [] if not held else [said(
+            is_asked = isinstance(self.wish[0], Amount)  # ComfyUI's own reserve is more than ours
+            return [] if not held or not is_asked else [said(
                 "ComfyUI itself loads models by what the driver has free: OOM Guard loads within "
                 "the limit, and {flag} lets ComfyUI do so",
                 flag=_flag("--reserve-vram", *held[0][:2]))]

@@ -7,29 +7,24 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-import torch
 from aiohttp import web
 
 from ..actions.ceiling import Limit
-from ..actions.offload import offload
-from ..actions.purge import free_bytes, purge
 from ..actions.reserve import reserve_mib, set_reserve
-from ..base.device import in_mib
 from ..base.refusals import NotKnown, Refused
 from ..base.said import Said, said_json
 from ..host.features import losses
 from ..measure.snapshot import snapshot
 from ..models.foreign import foreign_models
-from ..models.loaded import loaded_models, patchers_named
+from ..models.loaded import loaded_models
 from ..record.highest import HeldPeaks
 from ..record.recorder import NO_RECORD, Recorder
+from .acting import as_nodes_do, offload_model, purge_models
 from .answers import Answer, answered, as_json, body_of
 from .bug_report import RUNS, bug_report
 from .gate import Gate
 from .ready import readiness
 from .requests import (
-    OffloadRequest,
-    PurgeRequest,
     free_mib_asked,
     into_gib_asked,
     limit_request,
@@ -145,10 +140,10 @@ class Routes:
         return await self._read(lambda: as_json(self._limit.as_json()))
 
     async def purge(self, request: web.Request) -> web.Response:
-        return await answered(self._act(request, purge_request, _purge))
+        return await answered(self._act(request, purge_request, purge_models))
 
     async def offload(self, request: web.Request) -> web.Response:
-        return await answered(self._act(request, offload_request, _offload))
+        return await answered(self._act(request, offload_request, offload_model))
 
     async def rescue(self, request: web.Request) -> web.Response:
         return await answered(self._rescued(request))
@@ -179,7 +174,7 @@ class Routes:
     ) -> Answer:
         """Read what is asked, before anything else, and do it when nothing else runs."""
         asked = read(await body_of(request))
-        return as_json(await self._gate.act(partial(_as_nodes_do, do, asked)))
+        return as_json(await self._gate.act(partial(as_nodes_do, do, asked)))
 
     async def _rescued(self, request: web.Request) -> Answer:
         asked = rescue_request(await body_of(request))
@@ -199,7 +194,7 @@ class Routes:
         asked = limit_request(await body_of(request))
         await self._in_thread(partial(self._limit.set, asked))
         with suppress(Refused):
-            await self._gate.act(partial(_as_nodes_do, Limit.give_back, self._limit))
+            await self._gate.act(partial(as_nodes_do, Limit.give_back, self._limit))
         return as_json(self._limit.as_json())
 
     async def _forget_peaks(self, request: web.Request) -> Answer:
@@ -254,24 +249,3 @@ class Routes:
     def _page(self) -> Answer:
         body, content_type = self._metrics.page(self._recorder.catch_up)
         return Answer(body, content_type=content_type)
-
-
-def _as_nodes_do(do: Callable[[Asked], Any], asked: Asked) -> Any:
-    """Handle weights in the mode in which nodes run."""
-    with torch.inference_mode():
-        return do(asked)
-
-
-def _purge(asked: PurgeRequest) -> dict[str, object]:
-    keep = patchers_named(list(asked.keep)) or None
-    report = purge(
-        asked.unload, keep, asked.only_below_free_mib, asked.free_ram, asked.reset_node_cache,
-        asked.free_mib,
-    )
-    if asked.free_mib is None:
-        return report.as_json()
-    return {**report.as_json(), "reached_free_mib": in_mib(free_bytes())}
-
-
-def _offload(asked: OffloadRequest) -> dict[str, object]:
-    return offload(patchers_named([asked.model]), asked.scope, asked.to).as_json()

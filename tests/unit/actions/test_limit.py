@@ -131,6 +131,12 @@ def test_what_cannot_be_held_is_said(world):
     assert "torch has no limit of its own for cuda:0" in texts(limit)
 
 
+def test_on_windows_the_pools_gaps_take_nothing_off_what_tensors_may_have(world):
+    world.monkeypatch.setattr(module, "is_pool", lambda _: True)
+    Limit({}, {}, "win32").apply()
+    assert held() == (21.5, 21.5, 21.5)
+
+
 def test_on_windows_the_limit_is_just_below_what_the_card_has_beside_the_desktop(world):
     Limit({}, {}, "linux").apply()
     assert held() is None
