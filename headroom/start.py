@@ -5,6 +5,7 @@ Turned off (HEADROOM_OFF=1, or its setting) nothing runs beside them, and our ro
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -17,7 +18,9 @@ from .base.environment import word_of
 from .base.graph import Prompt
 from .guard import left_out
 from .host import features
-from .host.adapter import host_registry, is_in_comfyui
+from .host.adapter import host_registry, is_in_comfyui, pinned_bytes
+from .measure.spill import Spill, counter_of_windows
+from .measure.strain import Strains
 from .models.foreign import NOTABLE_AFTER_RUN, foreign_models
 from .models.held import HeldModels
 from .record.current import current_recorder, use_recorder
@@ -68,6 +71,7 @@ def _start() -> None:
     if off or (off is None and settings.get(OFF_SETTING) is True):
         log.info("[Headroom] turned off: the nodes, and nothing else")
         return
+    from .actions.ceiling import Limit
     from .api.gauges import gauges
     from .api.idle import Idle, IdleRelease
     from .api.metrics import Metrics
@@ -81,11 +85,18 @@ def _start() -> None:
     idle = Idle()
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue,
                    wanted_bytes(os.environ, settings), _ram_stop(prompt_of))
-    peaks = HeldPeaks()
+    peaks, limit = HeldPeaks(), Limit(os.environ, settings)
     metrics = Metrics(partial(gauges, host_server.queue_lengths), rescue.facts)
+
+    def hold_limit() -> None:
+        try:
+            limit.before_prompt()
+        except Exception:
+            log.exception("[Headroom] the VRAM limit could not be held; the server goes on")
 
     def before_prompt() -> None:
         gate.wait_for_action()
+        hold_limit()
         ram.before_prompt()
         rescue.prompt_begins()
         kept.changed()
@@ -94,8 +105,9 @@ def _start() -> None:
         idle.something_happens()
         ram.prompt_is_over()
         rescue.prompt_is_over(prompt_id)
+        previews = None if features.lost("files") else _preview_method()
         foreign = [one.as_json() for one in foreign_models(least_bytes=NOTABLE_AFTER_RUN)]
-        recorder.look(prompt_id, lambda run: run.foreign.extend(foreign))
+        recorder.look(prompt_id, lambda run: run.after(foreign, previews))
         kept.changed()
 
     def history_is_written() -> None:
@@ -112,7 +124,7 @@ def _start() -> None:
                 host_server.send_event("headroom.error", {"prompt_id": run.prompt_id, **told})
 
     recorder = Recorder(
-        Probe(held=HeldModels()), host_server.outcome_of,
+        Probe(held=HeldModels(), strain=_strains().now), host_server.outcome_of,
         announce=lambda data: host_server.send_event("headroom.oom", data),
         before_prompt=before_prompt, prompt_is_over=prompt_is_over, run_is_over=run_is_over,
         before_node=ram.before_node,
@@ -120,7 +132,7 @@ def _start() -> None:
     watch = ProgressWatch(recorder.without_progress)
     advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts)
     routes = Routes(recorder, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
-                    advisor.more_of, peaks, kept, watch.stuck)
+                    advisor.more_of, peaks, kept, limit, watch.stuck)
     attach = _listen(recorder, host_server.is_running, error_is_handled, history_is_written)
 
     def prompt_is_posted() -> None:
@@ -129,6 +141,7 @@ def _start() -> None:
         browser = host_server.browser_settings()
         idle.prompt_is_posted(browser)
         watch.prompt_is_posted(browser)
+        limit.prompt_is_posted(browser)
 
     for method, path, handler in routes.table():
         host_server.add_route(method, path, handler)
@@ -141,8 +154,22 @@ def _start() -> None:
     host_server.after_each_post(kept.changed)
     host_server.when_about_to_listen(kept.start)
     host_server.when_about_to_listen(garbage.settle)
+    host_server.when_about_to_listen(hold_limit)
     use_advisor(advisor)
     use_recorder(recorder)
+
+
+def _strains() -> Strains:
+    """Return what strains the machine; spilled VRAM is asked for on Windows alone."""
+    if sys.platform != "win32":
+        return Strains()
+    return Strains(Spill(counter_of_windows(), pinned_bytes).bytes_now)
+
+
+def _preview_method() -> str | None:
+    from .host.flags import preview_method
+
+    return preview_method()
 
 
 def _lookout(kept: KeptQueue | NothingKept) -> Lookout:

@@ -25,7 +25,7 @@ def set_reserve(wanted_mib: int) -> float:
     if host is None or host.reserve_bytes() is None:
         flag = next(filter(has_flag, LEAVES_VRAM), LEAVES_VRAM[-1])
         raise NotKnown(said(
-            "This ComfyUI offers no live reserve: it needs dynamic VRAM and comfy-aimdo 0.6 or "
+            "This ComfyUI offers no live reserve: it needs dynamic VRAM and comfy-aimdo 0.4.10 or "
             "newer; start it with {flag} instead.", flag=flag))
     if most and wanted_mib * MIB > most:
         raise ValueError(said(

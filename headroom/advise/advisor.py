@@ -12,13 +12,14 @@ from ..base.graph import Graph, Prompt
 from ..base.node_types import Registry
 from ..base.ram import ram_room_bytes
 from ..base.refusals import NotKnown
-from ..host.adapter import has_flag
+from ..host.adapter import has_flag, pinned_bytes
 from ..measure.snapshot import rss_bytes
 from ..record.recorder import NO_RECORD, Recorder
 from ..record.run import Run
 from . import surroundings
 from .about_error import about_error
 from .about_ram import about_ram
+from .about_strain import about_strain
 from .advise import advise, advise_into
 from .applied import applied
 from .case import Case, Surroundings
@@ -66,7 +67,8 @@ class Advisor:
             return [] if case is None else self._into(case, round(into_gib * 1024 * MIB))
         limit = rss_bytes() + ram_room_bytes()
         about = self._recorder.look(
-            prompt_id, lambda run: about_error(run) + about_ram(run, limit, has_flag)) or []
+            prompt_id, lambda run: about_error(run) + about_ram(
+                run, limit, has_flag, pinned_bytes()) + about_strain(run, limit, has_flag)) or []
         if case is None:
             return about
         found = self._measured(prompt_id, case, advise(case))

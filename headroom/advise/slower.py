@@ -20,9 +20,11 @@ from ..record.run import Run
 TIMES = 3.0
 LEAST_SECONDS = 1.0  # below it other work of the machine decides
 LEAST_BYTES = 256 * MIB
+HEAVY_PREVIEWS = ("taesd",)  # of ComfyUI's: a model of their own decodes them at each step
 OF_NO_SHAPE = frozenset({"seed", "noise_seed", "text", "prompt", "filename_prefix"})
 NOTHING_DIFFERED = said(
-    "models, other programs and OOM Guard were the same, so the reason is outside of the record")
+    "models, other programs, swap, the disk, previews and OOM Guard were the same, so the reason "
+    "is outside of the record")
 Value = TypeVar("Value")
 Key = tuple[str, float]  # of a run: its prompt, and when it began
 
@@ -46,6 +48,10 @@ class Took(NamedTuple):
     other_bytes: int  # on the card that is no model of ComfyUI's and not torch's
     again: int  # calls that OOM Guard made again
     ways: tuple[str, ...]  # how it began calls, as it had learned
+    spilled_bytes: int = 0
+    swapped_bytes: int = 0
+    read_bytes: int = 0  # from disk
+    previews: str | None = None
 
 
 def same_nodes(graph: Graph) -> dict[str, str]:
@@ -70,6 +76,7 @@ def took(run: Run, keys: Mapping[str, str]) -> dict[str, Took]:
                 for _, entry in run.entries),
             tuple(entry.text for _, entry in run.entries if isinstance(entry, Action)
                   and entry.action == "guard" and entry.node_id == node_id),
+            record.spilled_bytes, record.swapped_bytes, record.read_bytes, run.previews,
         )
         for node_id, record in run.nodes.records.items()
         if node_id in keys and record.status == "done"
@@ -130,12 +137,29 @@ def _differences(before: Took, now: Took) -> Iterator[Said]:
     if now.other_bytes - before.other_bytes > LEAST_BYTES:
         yield said("other programs held {held_mib} of the GPU, and {before_mib} then",
                    held_mib=now.other_bytes / MIB, before_mib=before.other_bytes / MIB)
+    yield from _strains(before, now)
     if now.again > before.again:
         yield said("OOM Guard made {count} calls again, and {before} then",
                    count=now.again, before=before.again)
     for way in now.ways:
         if way not in before.ways:
             yield said("OOM Guard: {way}", way=way)
+
+
+def _strains(before: Took, now: Took) -> Iterator[Said]:
+    if now.spilled_bytes - before.spilled_bytes > LEAST_BYTES:
+        yield said("the driver had moved {spilled_mib} of VRAM into RAM, and {before_mib} then",
+                   spilled_mib=now.spilled_bytes / MIB, before_mib=before.spilled_bytes / MIB)
+    if now.swapped_bytes - before.swapped_bytes > LEAST_BYTES:
+        yield said("{swapped_mib} of swap were in use, and {before_mib} then",
+                   swapped_mib=now.swapped_bytes / MIB, before_mib=before.swapped_bytes / MIB)
+    if now.read_bytes - before.read_bytes > LEAST_BYTES:
+        yield said("{read_mib} were read from disk, {speed_mib} a second, and {before_mib} then",
+                   read_mib=now.read_bytes / MIB, before_mib=before.read_bytes / MIB,
+                   speed_mib=now.read_bytes / MIB / now.seconds)
+    if now.previews in HEAVY_PREVIEWS and before.previews != now.previews:
+        yield said("previews were drawn by a model ({method}), and not so then",
+                   method=now.previews)
 
 
 class Slower:

@@ -1,6 +1,5 @@
 """What advice needs to know besides the record: other processes, torch's settings."""
 
-import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -8,12 +7,11 @@ from typing import Any
 import torch
 
 from ..base.device import MIB, computes_in_bf16, is_started
+from ..base.environment import allocator_words
 from ..host.adapter import has_flag
 from ..measure.other_processes import other_processes
 from ..measure.snapshot import used_devices
 from .case import Surroundings
-
-SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 
 
 def of(failure: Mapping[str, Any] | None) -> Surroundings:
@@ -31,7 +29,7 @@ def allocator() -> dict[str, Any]:
     """Return which allocator torch uses, and those of its settings that matter here."""
     if not torch.cuda.is_available() or not is_started("cuda"):
         return {}
-    said = ",".join(os.environ.get(name, "") for name in SETTINGS).replace(" ", "").lower()
+    said = allocator_words()
     return {
         "backend": torch.cuda.get_allocator_backend(),
         "expandable": "expandable_segments:true" in said,

@@ -30,6 +30,13 @@ SENTENCES = {
                 "come from their files instead of from RAM that is not pinned.",
     "ram_cache": "This run had {peak} of {limit} of RAM. Start ComfyUI with {flag}, so that it "
                  "keeps no results of nodes there; every node then runs in every prompt.",
+    "ram_pinned": "This run had {peak} of {limit} of RAM, {pinned} of it pinned for fast copies to "
+                  "the GPU. Start ComfyUI with {flag}: the system can then take it back.",
+    "spill": "The driver had moved {spilled} of VRAM into RAM while {node} ran, which makes it "
+             "many times slower. Set a VRAM limit in the panel, or start ComfyUI with "
+             "{flag} {gib}.",
+    "disk_reads": "{node} read {read} from disk while it ran, {speed} a second, and RAM has room. "
+                  "Start ComfyUI with {flag}, so that weights stay in RAM.",
     "expandable_segments": "PyTorch keeps {spare} after {node} that no tensor uses, in pieces that "
                            "may be too small. Start ComfyUI with the environment variable "
                            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True ({source}).",

@@ -12,6 +12,7 @@ from ..models.loaded import LoadedModel, loaded_models
 DEVICE_FIGURES: tuple[tuple[str, str, Callable[[DeviceMemory], int | None]], ...] = (
     ("total", "Size of the device.", lambda device: device.total_bytes),
     ("driver_free", "Free for every process, by the driver.", lambda d: d.driver_free_bytes),
+    ("limit", "This process takes at most.", lambda d: d.ceiling and d.ceiling.limit_bytes),
     ("allocated", "In tensors of this process.", lambda device: device.allocated_bytes),
     ("reserved", "Kept by torch's allocator.", lambda device: device.reserved_bytes),
     ("dynamic", "In pages of dynamic VRAM.", lambda device: device.dynamic_bytes),

@@ -8,6 +8,7 @@ from typing import Any
 
 import psutil
 
+from ..base.ceiling import EXPECTED
 from ..base.device import in_mib
 from ..base.said import said
 from ..measure.snapshot import DeviceMemory, Snapshot
@@ -107,6 +108,14 @@ def reserve_request(body: bytes) -> int:
     return _count(fields, "mib")
 
 
+def limit_request(body: bytes) -> str:
+    """Read the body of POST /headroom/limit: a size, in GiB where it has no unit, or "off"."""
+    given = _fields(body, ("limit",)).get("limit")
+    if isinstance(given, bool) or not isinstance(given, (str, int, float)):
+        raise BadRequest(f"Expected `limit` to be {EXPECTED}, but got {_shown(given)}.")
+    return str(given)
+
+
 def runs_asked(query: Mapping[str, str]) -> int:
     """Read `limit` of GET /headroom/runs."""
     given = query.get("limit", str(MAX_RUNS_ASKED))
@@ -155,6 +164,8 @@ def _device_json(device: DeviceMemory, models: list[LoadedModel]) -> dict[str, A
         "in_use": device.in_use,
         "total_mib": in_mib(device.total_bytes),
         "free_mib": in_mib(device.driver_free_bytes),
+        "left_mib": in_mib(device.left_bytes),
+        "limit_mib": in_mib(device.ceiling and device.ceiling.limit_bytes),
         "used_mib": in_mib(device.used_bytes),
         "models_mib": in_mib(in_models),
         "other_torch_mib": in_mib(None if held is None else held - in_models),

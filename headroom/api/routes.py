@@ -3,33 +3,31 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-import torch
 from aiohttp import web
 
-from ..actions.offload import offload
-from ..actions.purge import free_bytes, purge
+from ..actions.ceiling import Limit
 from ..actions.reserve import reserve_mib, set_reserve
-from ..base.device import in_mib
-from ..base.refusals import NotKnown
+from ..base.refusals import NotKnown, Refused
 from ..base.said import Said, said_json
 from ..host.features import losses
 from ..measure.snapshot import snapshot
 from ..models.foreign import foreign_models
-from ..models.loaded import loaded_models, patchers_named
+from ..models.loaded import loaded_models
 from ..record.highest import HeldPeaks
 from ..record.recorder import NO_RECORD, Recorder
+from .acting import as_nodes_do, offload_model, purge_models
 from .answers import Answer, answered, as_json, body_of
 from .bug_report import RUNS, bug_report
 from .gate import Gate
 from .ready import readiness
 from .requests import (
-    OffloadRequest,
-    PurgeRequest,
     free_mib_asked,
     into_gib_asked,
+    limit_request,
     memory_answer,
     nothing_asked,
     offload_request,
@@ -42,6 +40,7 @@ from .requests import (
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 Asked = TypeVar("Asked")
+Done = TypeVar("Done")
 READERS = 4
 
 
@@ -74,7 +73,7 @@ class Routes:
         rescue: Callable[[str], Any], metrics: Page,
         advice: Callable[[str, float | None], list[dict[str, Any]]],
         more_of: Callable[[str], dict[str, Any]], peaks: HeldPeaks, queues: LeftQueues,
-        stuck: Callable[[], Said | None] = lambda: None,
+        limit: Limit, stuck: Callable[[], Said | None] = lambda: None,
     ) -> None:
         self._recorder = recorder
         self._gate = gate
@@ -85,6 +84,7 @@ class Routes:
         self._more_of = more_of
         self._peaks = peaks
         self._queues = queues
+        self._limit = limit
         self._stuck = stuck
         self._foreign: tuple[list[int | None], list[dict[str, Any]]] = [], []  # with what was then
         # Threads of our own: a driver that hangs must not take those that ComfyUI serves with.
@@ -101,10 +101,12 @@ class Routes:
             ("GET", "/headroom/metrics", self.metrics),
             ("GET", "/headroom/bug-report", self.bug_report),
             ("GET", "/headroom/queue", self.queue),
+            ("GET", "/headroom/limit", self.limit),
             ("POST", "/headroom/purge", self.purge),
             ("POST", "/headroom/offload", self.offload),
             ("POST", "/headroom/rescue", self.rescue),
             ("POST", "/headroom/reserve", self.reserve),
+            ("POST", "/headroom/limit", self.set_limit),
             ("POST", "/headroom/peaks", self.peaks),
             ("POST", "/headroom/queue", self.decide),
         ]
@@ -134,17 +136,23 @@ class Routes:
     async def queue(self, request: web.Request) -> web.Response:
         return await self._read(lambda: as_json(self._queues.left()))
 
+    async def limit(self, request: web.Request) -> web.Response:
+        return await self._read(lambda: as_json(self._limit.as_json()))
+
     async def purge(self, request: web.Request) -> web.Response:
-        return await answered(self._act(request, purge_request, _purge))
+        return await answered(self._act(request, purge_request, purge_models))
 
     async def offload(self, request: web.Request) -> web.Response:
-        return await answered(self._act(request, offload_request, _offload))
+        return await answered(self._act(request, offload_request, offload_model))
 
     async def rescue(self, request: web.Request) -> web.Response:
         return await answered(self._rescued(request))
 
     async def reserve(self, request: web.Request) -> web.Response:
         return await answered(self._reserved(request))
+
+    async def set_limit(self, request: web.Request) -> web.Response:
+        return await answered(self._limited(request))
 
     async def peaks(self, request: web.Request) -> web.Response:
         return await answered(self._forget_peaks(request))
@@ -157,8 +165,8 @@ class Routes:
     async def _read(self, work: Callable[[], Answer]) -> web.Response:
         return await answered(self._in_thread(work))
 
-    async def _in_thread(self, work: Callable[[], Answer]) -> Answer:
-        """Do `work`, which makes the body too, in a thread."""
+    async def _in_thread(self, work: Callable[[], Done]) -> Done:
+        """Do `work`, which makes the body too where there is one, in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     async def _act(
@@ -166,7 +174,7 @@ class Routes:
     ) -> Answer:
         """Read what is asked, before anything else, and do it when nothing else runs."""
         asked = read(await body_of(request))
-        return as_json(await self._gate.act(partial(_as_nodes_do, do, asked)))
+        return as_json(await self._gate.act(partial(as_nodes_do, do, asked)))
 
     async def _rescued(self, request: web.Request) -> Answer:
         asked = rescue_request(await body_of(request))
@@ -180,6 +188,14 @@ class Routes:
     async def _reserved(self, request: web.Request) -> Answer:
         asked = reserve_request(await body_of(request))
         return await self._in_thread(lambda: as_json({"reserve_mib": set_reserve(asked)}))
+
+    async def _limited(self, request: web.Request) -> Answer:
+        """Set it at once; give back what is above it as soon as no prompt runs."""
+        asked = limit_request(await body_of(request))
+        await self._in_thread(partial(self._limit.set, asked))
+        with suppress(Refused):
+            await self._gate.act(partial(as_nodes_do, Limit.give_back, self._limit))
+        return as_json(self._limit.as_json())
 
     async def _forget_peaks(self, request: web.Request) -> Answer:
         nothing_asked(await body_of(request))
@@ -205,7 +221,7 @@ class Routes:
         stuck = self._stuck()
         return {**found, "foreign": self._foreign[1],
                 "stuck": None if stuck is None else {"text": stuck, "said": said_json(stuck)},
-                "reserve_mib": reserve_mib(), "peaks": peaks,
+                "reserve_mib": reserve_mib(), "limit": self._limit.as_json(), "peaks": peaks,
                 "lost": [{"text": text, "said": said_json(text)} for text in losses()]}
 
     def _peaks_from_now(self) -> Answer:
@@ -233,24 +249,3 @@ class Routes:
     def _page(self) -> Answer:
         body, content_type = self._metrics.page(self._recorder.catch_up)
         return Answer(body, content_type=content_type)
-
-
-def _as_nodes_do(do: Callable[[Asked], Any], asked: Asked) -> Any:
-    """Handle weights in the mode in which nodes run."""
-    with torch.inference_mode():
-        return do(asked)
-
-
-def _purge(asked: PurgeRequest) -> dict[str, object]:
-    keep = patchers_named(list(asked.keep)) or None
-    report = purge(
-        asked.unload, keep, asked.only_below_free_mib, asked.free_ram, asked.reset_node_cache,
-        asked.free_mib,
-    )
-    if asked.free_mib is None:
-        return report.as_json()
-    return {**report.as_json(), "reached_free_mib": in_mib(free_bytes())}
-
-
-def _offload(asked: OffloadRequest) -> dict[str, object]:
-    return offload(patchers_named([asked.model]), asked.scope, asked.to).as_json()

@@ -11,6 +11,7 @@ from .choices import shown
 log = logging.getLogger("headroom")
 
 MAX_DIGITS = 12
+ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 MOST_TOLD = 100  # what comes with prompts may be wrong in ever new ways
 
 _told: set[tuple[str, str]] = set()
@@ -34,6 +35,12 @@ def count_of(environment: Mapping[str, str], name: str, unit: str) -> int | None
         return int(value)
     ignore(name, value, f"a whole number of {unit}")
     return None
+
+
+def allocator_words(environment: Mapping[str, str] = os.environ) -> str:
+    """Return what torch's allocator was told, such as "expandable_segments:true"."""
+    words = ",".join(environment.get(name, "") for name in ALLOCATOR_VARIABLES)
+    return words.replace(" ", "").lower()
 
 
 def chosen(browser: Mapping[str, Any], setting: str, most: float) -> float:

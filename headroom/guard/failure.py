@@ -93,7 +93,7 @@ def _largest_piece(memory: Snapshot | None, asked: int | None) -> int | None:
     for device in memory.devices[:1] if memory is not None else ():
         free = device.available_bytes
         if asked is not None and free is not None and free >= asked:
-            return largest_free_bytes(torch.device(device.device), device.driver_free_bytes or 0)
+            return largest_free_bytes(torch.device(device.device), device.left_bytes or 0)
     return None
 
 

@@ -132,7 +132,7 @@ def _left(memory: Snapshot, held: DeviceMemory) -> int | None:
     had not given up: other steps take these.
     """
     before = next(device for device in memory.devices if device.device == held.device)
-    if before.driver_free_bytes is None:
+    if before.left_bytes is None:
         return None
     garbage = (before.allocated_bytes or 0) - (held.allocated_bytes or 0)
-    return before.driver_free_bytes + max(0, garbage)
+    return before.left_bytes + max(0, garbage)

@@ -82,7 +82,9 @@ class _Guard:
 
         def load() -> Any:
             estimate = max(self._guard.estimated_bytes(patcher.model, shape), 1.0)
-            times = max(1.0, run.plan.room_bytes / estimate)
+            hidden = weights.hidden_bytes(patcher)
+            wanted = max(run.plan.room_bytes, estimate if hidden else 0) + hidden
+            times = max(1.0, wanted / estimate)
             room = [math.ceil(shape[0] * times), *shape[1:]] if times > 1 else shape
             return executor(patcher, room, conds, *args, **kwargs)
 

@@ -64,6 +64,16 @@ def make_room(in_use: Sequence[Any], wanted_bytes: int) -> int:
     return guard.make_room(in_use, wanted_bytes) if guard is not None and wanted_bytes else 0
 
 
+def hidden_bytes(patcher: Any) -> int:
+    """Return what ComfyUI would load weights into, though the device's ceiling does not leave it.
+
+    The pager of a dynamic model knows of the ceiling.
+    """
+    host = current_host()
+    is_classic = host is not None and not host.is_dynamic(patcher)
+    return host.hidden_bytes(patcher.load_device) if host is not None and is_classic else 0
+
+
 def loaded_bytes(patchers: Sequence[Any]) -> int:
     """Return the bytes of these models on their GPUs that leave when they are unloaded."""
     host = current_host()

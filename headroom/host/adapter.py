@@ -100,6 +100,16 @@ def has_cache_providers() -> bool:
     return not lost("outputs") and not any(broken(CONTRACT["outputs"]))
 
 
+def pinned_bytes() -> int:
+    """Return the bytes of RAM that ComfyUI has pinned; 0 outside of it, and where it cannot tell.
+    """
+    if current_host() is None:
+        return 0
+    from .spare import pinned_bytes as pinned
+
+    return pinned()
+
+
 def host_registry() -> Registry:
     """Return the node registry of the ComfyUI that runs in this process."""
     if lost("files"):

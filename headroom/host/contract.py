@@ -20,6 +20,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy.model_management": (
             "current_loaded_models", "cleanup_models()", "free_memory(_, _, _)",
             "get_free_memory(_)", "get_torch_device()", "load_models_gpu(_)", "soft_empty_cache()",
+            "?TOTAL_PINNED_MEMORY",
         ),
         "comfy.model_management.LoadedModel": ("model", "device"),
         "comfy.model_patcher": ("ModelPatcher", "model_loaded_weight_memory"),
@@ -48,7 +49,11 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "?comfy.memory_management": ("?extra_ram_release(_)",),
     },
     "reserve": {
-        "?comfy_aimdo.control": ("?get_simple_vram_headroom()", "?set_simple_vram_headroom(_)"),
+        "?comfy_aimdo.control": (
+            "?get_simple_vram_headroom()", "?set_simple_vram_headroom(_)", "?lib", "?init()",
+            "?init(simple_vram_headroom=_)", "?init(nvml_pressure=_)",
+        ),
+        "comfy.cli_args.args": ("?reserve_vram", "?disable_nvml_pressure"),
     },
     "sorter": {"comfy_execution.graph_utils": ("ExecutionBlocker(_)",)},
     "guard": {
@@ -121,6 +126,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy_execution.graph.DynamicPrompt": ("get_node(_)", "all_node_ids()"),
         "comfy.utils": ("ProgressBar(_)",),
         "comfy.cli_args": ("args",),
+        "comfy.cli_args.args": ("?preview_method",),
         "comfy_api.internal": ("first_real_override(_, _)",),
         "execution.PromptQueue": ("get_current_queue_volatile()",),
         "folder_paths": (

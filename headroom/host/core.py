@@ -15,6 +15,7 @@ import torch
 from comfy.model_patcher import ModelPatcher
 from comfy_execution.utils import get_executing_context
 
+from ..base import ceiling
 from ..base import device as devices
 from ..base.living import living
 from ..base.tensors import bytes_on
@@ -52,10 +53,16 @@ def compute_device() -> torch.device:
 def available_bytes(device: torch.device) -> int | None:
     """Return the bytes a new tensor could get on `device` (RAM for the CPU), by ComfyUI's count.
 
-    None where its driver cannot tell.
+    At most what the ceiling of the device leaves. None where its driver cannot tell.
     """
     found = devices.told(mm.get_free_memory, device)
-    return None if found is None else int(found)
+    return None if found is None else ceiling.within(device, int(found), dynamic_bytes)
+
+
+def hidden_bytes(device: torch.device) -> int:
+    """Return what ComfyUI counts as free on `device`, though its ceiling does not leave it."""
+    found = devices.told(mm.get_free_memory, device)
+    return 0 if found is None else int(found) - (available_bytes(device) or 0)
 
 
 def dynamic_bytes(device: torch.device) -> int | None:
@@ -97,6 +104,11 @@ def reserve_bytes() -> int | None:
 def set_reserve_bytes(wanted_bytes: int) -> int | None:
     """Leave so much VRAM to others from now on; return what is in effect, None as above."""
     return reserve.set_reserve_bytes(has_dynamic_vram(), wanted_bytes)
+
+
+def keep_from_pages(kept_bytes: int) -> bool:
+    """Keep so much VRAM of each card from dynamic VRAM; False where it cannot be told that."""
+    return reserve.keep_from_pages(has_dynamic_vram(), kept_bytes)
 
 
 def drop_cast_buffers() -> bool:

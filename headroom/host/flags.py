@@ -17,6 +17,12 @@ def known_flags() -> frozenset[str]:
     return frozenset("--" + name.replace("_", "-") for name in names)
 
 
+def preview_method() -> str | None:
+    """Return how the samplers' previews are drawn now ("none", "taesd"); None: not known."""
+    method = getattr(comfy.cli_args.args, "preview_method", None)
+    return None if method is None else str(getattr(method, "value", method))
+
+
 def reads_from_disk(patcher: Any) -> bool:
     """Return whether ComfyUI reads a model's weights from its file whenever it needs them.
 

@@ -1,36 +1,80 @@
-"""A live reserve: VRAM that dynamic VRAM leaves to others, where comfy-aimdo lets it be set.
+"""VRAM that comfy-aimdo, ComfyUI's dynamic VRAM, keeps its pages from, settable while it runs.
 
-From 0.6.0 on comfy_aimdo.control has `set_simple_vram_headroom(bytes)` and its getter: one value
-for the process, at least 256 MiB in effect, which acts at the next page fault or allocation and
-evicts pages only. (https://github.com/Comfy-Org/comfy-aimdo)
+It counts what this process has asked the driver for: pages, and torch's memory as far as that comes
+by cuMemAlloc or cuMemAllocAsync. Pages leave before that is more than the card has less one value
+for the process, at least 256 MiB, at the next page fault or allocation. From 0.6.0 on
+comfy_aimdo.control has `set_simple_vram_headroom(bytes)` and its getter; before, its `init` sets
+the value where it has run already. (https://github.com/Comfy-Org/comfy-aimdo)
 """
 
+import inspect
 import sys
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
+from ..base.device import MIB
 from .features import lost
 
 CONTROL = "comfy_aimdo.control"
-FUNCTIONS = ("get_simple_vram_headroom", "set_simple_vram_headroom")
+LEAST_BYTES = 256 * MIB
+_wishes: dict[str, int] = {}  # bytes, of whoever leaves VRAM to others, and of a ceiling
 
 
 def reserve_bytes(has_dynamic_vram: bool) -> int | None:
     """Return the bytes that are left to others now; None where that cannot be set."""
     control = _control(has_dynamic_vram)
-    return None if control is None else int(control.get_simple_vram_headroom())
+    if control is None:
+        return None
+    get = getattr(control, "get_simple_vram_headroom", None)
+    return int(get()) if get is not None else _wanted_bytes()
 
 
 def set_reserve_bytes(has_dynamic_vram: bool, wanted_bytes: int) -> int | None:
     """Leave so many bytes to others from now on; return what is in effect, None as above."""
+    return reserve_bytes(True) if _wish(has_dynamic_vram, "others", wanted_bytes) else None
+
+
+def keep_from_pages(has_dynamic_vram: bool, kept_bytes: int) -> bool:
+    """Keep pages from so much of each card, whatever is left to others; False: not possible."""
+    return _wish(has_dynamic_vram, "ceiling", kept_bytes)
+
+
+def _wish(has_dynamic_vram: bool, whose: str, wanted_bytes: int) -> bool:
     control = _control(has_dynamic_vram)
-    if control is None:
-        return None
-    control.set_simple_vram_headroom(wanted_bytes)
-    return int(control.get_simple_vram_headroom())
+    if control is not None:
+        _wishes[whose] = wanted_bytes
+        _setter(control)(_wanted_bytes())
+    return control is not None
+
+
+def _wanted_bytes() -> int:
+    """Return the larger wish; what ComfyUI was started with counts until others have one."""
+    started_with = getattr(_flags(), "reserve_vram", None) or 0
+    others = _wishes.get("others", int(started_with * 1024 * MIB))
+    return max(LEAST_BYTES, others, _wishes.get("ceiling", 0))
 
 
 def _control(has_dynamic_vram: bool) -> ModuleType | None:
-    """Return the module that ComfyUI has started itself, where it has both functions."""
+    """Return the module that ComfyUI has started itself, where it has what sets the value."""
     is_offered = has_dynamic_vram and not lost("reserve")
     control = sys.modules.get(CONTROL) if is_offered else None
-    return control if all(hasattr(control, name) for name in FUNCTIONS) else None
+    return None if control is None or _setter(control) is None else control
+
+
+def _setter(control: ModuleType) -> Any:
+    setter: Callable[[int], object] | None = getattr(control, "set_simple_vram_headroom", None)
+    if setter is not None:
+        return setter if hasattr(control, "get_simple_vram_headroom") else None
+    init: Any = getattr(control, "init", None)
+    known = inspect.signature(init).parameters if init is not None else {}
+    if "simple_vram_headroom" not in known or getattr(control, "lib", None) is None:
+        return None
+    # Its other value is set as ComfyUI's main.py has set it.
+    pressure = not getattr(_flags(), "disable_nvml_pressure", False)
+    also = {"nvml_pressure": pressure} if "nvml_pressure" in known else {}
+    return lambda wanted: init(simple_vram_headroom=wanted, **also)
+
+
+def _flags() -> Any:
+    return getattr(sys.modules.get("comfy.cli_args"), "args", None)

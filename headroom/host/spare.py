@@ -20,6 +20,11 @@ def release_cached_results(wanted_bytes: int) -> None:
     extra_ram_release(psutil.virtual_memory().available + wanted_bytes)
 
 
+def pinned_bytes() -> int:
+    """Return the bytes of RAM that ComfyUI has pinned, 0 where it does not count them."""
+    return int(getattr(mm, "TOTAL_PINNED_MEMORY", 0))
+
+
 def release_idle_pins(wanted_bytes: int) -> None:
     """Let ComfyUI give back so much pinned memory that no model uses now, where it can do that."""
     free_pins = getattr(mm, "free_pins", None)

@@ -29,12 +29,23 @@ def other_processes(device: torch.device) -> list[OtherProcess]:
     or is that of another one. What can be us by its bytes is left out then. Windows (WDDM) tells no
     bytes, some containers tell no numbers: such processes are left out as well.
     """
-    before = measure_device(device)
-    found = [one for one in card_processes(device) if one.used_bytes]
-    ours = _can_be_us(found, before, measure_device(device)) if before.in_use else []
+    found, ours = _processes(device)
     others = [OtherProcess(_name(one.number), one.used_bytes or 0) for one in found
-              if one.number and one not in ours]
+              if one.number and one.used_bytes and one not in ours]
     return sorted(others, key=lambda other: -other.used_bytes)
+
+
+def own_bytes(device: torch.device) -> int | None:
+    """Return what this process has of the card by its driver, with its context; None: not told."""
+    ours = _processes(device)[1]
+    return ours[0].used_bytes if len(ours) == 1 else None
+
+
+def _processes(device: torch.device) -> tuple[list[CardProcess], list[CardProcess]]:
+    """Return the processes on the card whose bytes are told, and those that may be this one."""
+    before = measure_device(device)
+    found = [one for one in card_processes(device) if one.used_bytes is not None]
+    return found, _can_be_us(found, before, measure_device(device)) if before.in_use else []
 
 
 def _can_be_us(

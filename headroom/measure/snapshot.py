@@ -7,6 +7,7 @@ import psutil
 import torch
 
 from ..base import device as devices
+from ..base.ceiling import Ceiling, ceiling_of
 from ..base.device import MIB
 from ..host.adapter import current_host
 from .nvml import card_memory, card_name
@@ -19,6 +20,7 @@ class DeviceMemory:
     `driver_free_bytes` counts every process on the card, the others only this one.
     `dynamic_bytes` are ComfyUI's dynamic-VRAM pages, which torch's counters do not include.
     `in_use` is False while this process has no context on the device, and so holds nothing there.
+    `ceiling` is what this process may take of it, where that was limited.
     """
 
     device: str
@@ -29,6 +31,7 @@ class DeviceMemory:
     reserved_bytes: int | None
     dynamic_bytes: int | None
     in_use: bool = True
+    ceiling: Ceiling | None = None
 
     @property
     def held_bytes(self) -> int | None:
@@ -58,17 +61,31 @@ class DeviceMemory:
         return self.reserved_bytes - self.allocated_bytes
 
     @property
+    def left_bytes(self) -> int | None:
+        """Bytes the driver can still give this process, and may where a ceiling is set."""
+        if self.driver_free_bytes is None or self.ceiling is None:
+            return self.driver_free_bytes
+        left = self.ceiling.left_bytes(self.reserved_bytes or 0, self.dynamic_bytes or 0)
+        return min(self.driver_free_bytes, left)
+
+    @property
     def available_bytes(self) -> int | None:
         """Bytes a new tensor of this process could get: driver free plus torch's unused reserve."""
-        if self.driver_free_bytes is None:
-            return None
-        return self.driver_free_bytes + (self.unused_bytes or 0)
+        return self._room_bytes(0)
 
     @property
     def room_bytes(self) -> int | None:
         """Bytes a new tensor could get once dynamic-VRAM pages have yielded to it."""
-        available = self.available_bytes
-        return None if available is None else available + (self.dynamic_bytes or 0)
+        return self._room_bytes(self.dynamic_bytes or 0)
+
+    def _room_bytes(self, yields_bytes: int) -> int | None:
+        if self.driver_free_bytes is None:
+            return None
+        room = self.driver_free_bytes + (self.unused_bytes or 0) + yields_bytes
+        if self.ceiling is None:
+            return room
+        return min(room, self.ceiling.left_bytes(
+            self.allocated_bytes or 0, (self.dynamic_bytes or 0) - yields_bytes))
 
 
 @dataclass(frozen=True)
@@ -129,6 +146,7 @@ def measure_device(device: torch.device) -> DeviceMemory:
         reserved_bytes=reserved,
         dynamic_bytes=host.dynamic_bytes(device) if host is not None else None,
         in_use=in_use,
+        ceiling=ceiling_of(device) if in_use else None,
     )
 
 

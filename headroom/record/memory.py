@@ -13,6 +13,7 @@ the lower one for `at_least`, at the higher one for `at_most`.
 from typing import NamedTuple
 
 from ..host.types import Held
+from ..measure.strain import Strain
 
 
 class Use(NamedTuple):
@@ -45,13 +46,15 @@ class Use(NamedTuple):
 class Reading(NamedTuple):
     """Memory at one moment (`at`: seconds of a monotonic clock), for each device of the run.
 
-    `models` are those that ComfyUI held there; looked up where nodes begin and end only.
+    `models` are those that ComfyUI held there; looked up where nodes begin and end only. `strain`
+    is read now and then.
     """
 
     at: float
     rss_bytes: int | None
     devices: tuple[Use, ...] = ()
     models: tuple[Held, ...] = ()
+    strain: Strain | None = None
 
 
 class Peak(NamedTuple):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from ..host.types import NodeLabel
+from ..measure.strain import Strain
 from .memory import Peaks, Reading, larger, now, perhaps
 
 NodeStatus = Literal["running", "waiting", "done", "cached", "failed", "stopped"]
@@ -34,6 +35,10 @@ class NodeRecord:
     before: Reading | None = None
     after: Reading | None = None
     peaks: Peaks = ()
+    spilled_bytes: int = 0  # of VRAM in RAM, at most while it ran
+    swapped_bytes: int = 0  # of swap in use, at most while it ran
+    read_bytes: int = 0  # from disk while it ran
+    _read_before: int | None = None
 
     @property
     def seconds(self) -> float:
@@ -54,6 +59,15 @@ class NodeRecord:
         self.status = "waiting"
         self.after = reading
         self.raise_peaks(now(reading))
+
+    def strained(self, strain: Strain) -> None:
+        """Take in what strained the machine while the node runs."""
+        self.spilled_bytes = max(self.spilled_bytes, strain.spilled_bytes or 0)
+        self.swapped_bytes = max(self.swapped_bytes, strain.swapped_bytes or 0)
+        if strain.read_bytes is not None:
+            if self._read_before is None:
+                self._read_before = strain.read_bytes
+            self.read_bytes = max(0, strain.read_bytes - self._read_before)
 
     def raise_peaks(self, peaks: Peaks) -> None:
         self.peaks = larger(self.peaks, peaks)
@@ -108,6 +122,12 @@ class NodeTable:
             all_the_time = record.opened is not None and record.opened.at <= since
             sure = all_the_time or len(ran) == 1
             record.peaks = (larger if sure else perhaps)(record.peaks, peaks)
+
+    def strained(self, strain: Strain | None) -> None:
+        """Count for every node that runs what strains the machine at this moment."""
+        if strain is not None:
+            for record in self._open.values():
+                record.strained(strain)
 
     def observe_moment(self, peaks: Peaks, at: float) -> None:
         """Memory was in use as these say; they count for the nodes that ran at this time."""

@@ -10,6 +10,7 @@ from ..base import device as devices
 from ..host.borrowed import borrowed
 from ..host.types import Held
 from ..measure.snapshot import measure_device, rss_bytes, used_devices
+from ..measure.strain import Strain
 from .memory import Reading, Use
 from .ticker import TICK_SECONDS
 
@@ -30,9 +31,11 @@ class Probe:
     def __init__(
         self, clock: Callable[[], float] = time.perf_counter,
         held: Callable[[], tuple[Held, ...]] = tuple,
+        strain: Callable[[], Strain | None] = lambda: None,
     ) -> None:
         self._clock = clock
         self._held = held
+        self._strain = strain
         self._devices: list[torch.device] = []
         self._has_failed = False
         self._last: Reading | None = None
@@ -88,7 +91,7 @@ class Probe:
         at = self._clock()
         try:
             uses = tuple(_use(device, begins_again) for device in self._devices)
-            return Reading(at, rss_bytes(), uses)
+            return Reading(at, rss_bytes(), uses, strain=self._strain())
         except Exception:
             if not self._has_failed:
                 log.exception("[Headroom] reading memory failed; the prompt goes on")

@@ -90,6 +90,7 @@ class Run:
     peak_rss_bytes: int | None = None
     entries: list[tuple[float, Entry]] = field(default_factory=list)
     error: NodeError | None = None
+    previews: str | None = None  # how ComfyUI drew them, as its command line names it
     foreign: list[dict[str, object]] = field(default_factory=list)  # what packs held after it
 
     def __post_init__(self) -> None:
@@ -107,6 +108,7 @@ class Run:
         last = self._last
         if reading is last or len(reading.devices) != len(self.devices):
             return
+        self.nodes.strained(reading.strain)
         if reading.at < last.at:
             peaks, vram = now(reading), [use.used_bytes for use in reading.devices]
             self.nodes.observe_moment(peaks, reading.at)
@@ -146,6 +148,11 @@ class Run:
                     return
         self.entries.append((at, entry))
         del self.entries[:-MAX_ENTRIES]
+
+    def after(self, foreign: list[dict[str, object]], previews: str | None) -> None:
+        """It is over: what packs hold, and how its previews were drawn."""
+        self.foreign.extend(foreign)
+        self.previews = previews
 
     def end(self, reading: Reading) -> None:
         """The prompt has left the executor; its outcome is known a moment later."""

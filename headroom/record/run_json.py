@@ -7,9 +7,9 @@ reached; `peak_vram_at_most_mib` is what it cannot have exceeded, null where nob
 
 from typing import Any, NamedTuple
 
-from ..base.device import in_mib
+from ..base.device import MIB, in_mib
 from ..base.error_table import row_of
-from ..base.said import said_json
+from ..base.said import said, said_json
 from ..host.adapter import has_flag
 from ..measure.journal import Action, GaveUp, OomAttempt
 from .memory import Peak, Reading
@@ -18,6 +18,7 @@ from .run import NodeError, Run
 from .turns import Growth, growths
 
 Json = dict[str, Any]
+NOTABLE_SPILL_BYTES = 64 * MIB
 
 
 def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
@@ -47,6 +48,8 @@ def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
                     for at, entry in run.entries if isinstance(entry, GaveUp)],
         "actions": [_action_json(at - run.began.at, entry) for at, entry in run.entries
                     if isinstance(entry, Action)],
+        "spilled": [_spilled_json(record) for record in run.nodes.records.values()
+                    if record.spilled_bytes >= NOTABLE_SPILL_BYTES],
         "foreign": run.foreign,
         "error": None if run.error is None else error_json(run, run.error),
     }
@@ -99,6 +102,14 @@ def error_json(run: Run, error: NodeError) -> Json:
     }
 
 
+def _spilled_json(record: NodeRecord) -> Json:
+    node = f"{record.info.title} #{record.info.node_id}"
+    text = said("spilled {spilled_mib} while {node} ran",
+                spilled_mib=record.spilled_bytes / MIB, node=node)
+    return {"node_id": record.info.node_id, "spilled_mib": in_mib(record.spilled_bytes),
+            **_told(text)}
+
+
 def _told(phrase: str) -> Json:
     return {"text": phrase, "said": said_json(phrase)}
 
@@ -132,6 +143,8 @@ def _node_json(run: Run, record: NodeRecord, main: int, now: float) -> Json:
         "spans": [[_seconds(start - began), _seconds(end - began)] for start, end in spans],
         "cached": record.status == "cached",
         **_vram_json(run, record, main),
+        "spilled_mib": in_mib(record.spilled_bytes),
+        "read_mib": in_mib(record.read_bytes),
         "rss_before_mib": in_mib(record.before.rss_bytes if record.before else None),
         "rss_after_mib": in_mib(record.after.rss_bytes if record.after else None),
         "devices": [{"device": device, **_vram_json(run, record, index)}

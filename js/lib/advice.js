@@ -30,6 +30,9 @@ const TITLES = {
   reserve: phrase("Reserve"),
   error: phrase("The error"),
   ram_disk: phrase("Weights from disk"),
+  ram_pinned: phrase("Less pinned RAM"),
+  spill: phrase("A VRAM limit"),
+  disk_reads: phrase("Weights in RAM"),
   ram_cache: phrase("No results in RAM"),
 };
 

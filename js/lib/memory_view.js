@@ -13,6 +13,7 @@ const PARTS = {
   thisServer: [phrase("This server")],
   elsewhere: [phrase("Other programs")],
   free: [phrase("Free"), phrase("What the driver can still give")],
+  aboveLimit: [phrase("Above the limit"), phrase("Free, but this server takes no more than its limit")],
 };
 
 /**
@@ -57,17 +58,39 @@ export function reserveControl(memory, t, onReserve) {
   return [h("label.headroom-line.headroom-reserve", {}, h("span", {}, t("Leave to others")), slider, amount)];
 }
 
+/**
+ * A field for the most that this server takes of each GPU, and what of it cannot be held.
+ * @param {Memory} memory
+ * @param {Say} t
+ */
+export function limitControl(memory, t, onLimit) {
+  if (!memory.limit || !memory.devices.length) return [];
+  const field = h("input", {
+    type: "text", "data-focus": "limit", size: 8, value: memory.limit.limit ?? "", placeholder: t("no limit"),
+    title: t("The most that this server takes of each GPU, from now on: 10 GiB, 80% or off"), "aria-label": t("VRAM limit"),
+    onchange: (event) => onLimit(event.currentTarget.value || "off"),
+  });
+  const told = memory.limit.not_limited.map((one) => h("p.headroom-quiet", { "data-not-limited": "" }, t.said(one.said, one.text)));
+  return [h("label.headroom-line.headroom-reserve", {}, h("span", {}, t("VRAM limit")), field), ...told];
+}
+
 function deviceCard(device, held, t) {
   const parts = [
     ["models", device.models_mib],
     ...torchParts(device),
     ["otherProcesses", device.other_processes_mib],
-    ["free", device.free_mib],
+    ...freeParts(device),
   ].filter(([, amount]) => amount !== null && amount !== undefined);
   const known = device.total_mib ?? sum(parts);
   const used = mib(device.used_mib);
   const line = device.total_mib ? t("{used} of {total} used", { used, total: mib(known) }) : t("{used} used by this server", { used });
   return card(device.device, device.name, line, { parts, total: known, held }, t);
+}
+
+/** What is free: to this server, and what its limit leaves to others. */
+function freeParts({ free_mib: free, left_mib: left }) {
+  if (free === null || left === null || left === undefined || left >= free) return [["free", free]];
+  return [["free", left], ["aboveLimit", free - left]];
 }
 
 /** torch's memory besides models: what tensors use, and what it only keeps for the next ones. */

@@ -136,6 +136,15 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
       await poll.wake();
     },
 
+    async limit(size) {
+      try {
+        await http.limit(size);
+      } catch (error) {
+        tell(t("VRAM limit"), sentence(error), "reserve");
+      }
+      await poll.wake();
+    },
+
     async resetPeaks() {
       try {
         await http.resetPeaks();

@@ -1,6 +1,6 @@
 // The panel as it is drawn: its parts from top to bottom, and which of them have to be drawn again.
 import { h, redraw } from "./dom.js";
-import { foreignLines, heldPeaks, memoryCards, modelList, reserveControl } from "./memory_view.js";
+import { foreignLines, heldPeaks, limitControl, memoryCards, modelList, reserveControl } from "./memory_view.js";
 import { nodeTable } from "./node_table.js";
 import { runActions, runDetails, runPicker } from "./run_view.js";
 import { reportText } from "./say.js";
@@ -76,7 +76,9 @@ export function createView(container, { state, words, sorting, actions }) {
     ]);
     show("memory", [memory.devices, memory.ram, memory.peaks], () => memoryCards(memory, t));
     show("held", [memory.peaks?.since], () => heldPeaks(memory, t, actions.resetPeaks));
-    show("reserve", [memory.reserve_mib], () => reserveControl(memory, t, actions.reserve));
+    show("reserve", [memory.reserve_mib, memory.limit], () => [
+      ...reserveControl(memory, t, actions.reserve), ...limitControl(memory, t, actions.limit),
+    ]);
     show("models", [memory.models, memory.foreign, reason], () => [
       ...modelList(memory, reason, t, actions.offload), ...foreignLines(memory, t),
     ]);

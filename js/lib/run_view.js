@@ -101,7 +101,8 @@ export function runDetails(run, advice, { t, width, actions }) {
     timeline(run, width, t, actions.pickNode),
     rescueEntry(run, t, actions.rescue),
     happened([...oom, ...gaveUp], t("Out of memory")),
-    happened((run.slower ?? []).map((one) => h("li.headroom-action", {}, t.said(one.said, one.text))), t("Slower than before")),
+    happened((run.slower ?? []).map((one) => h("li.headroom-action", { "data-slower": one.node_id }, t.said(one.said, one.text))), t("Slower than before")),
+    happened((run.spilled ?? []).map((one) => h("li.headroom-action", { "data-spilled": one.node_id }, t.said(one.said, one.text))), t("VRAM that the driver moved into RAM")),
     happened(loopTexts(run, t).map((text) => h("li", {}, text)), t("Loops")),
     adviceView(run, advice, { t, actions }),
   ].filter((part) => part !== null);

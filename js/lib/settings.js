@@ -67,6 +67,14 @@ export function settings(onBadges) {
       defaultValue: 0,
     },
     {
+      id: "Headroom.Server.VramLimit",
+      category: ["Headroom", "Server", "VramLimit"],
+      name: "Take no more of each GPU than (10 GiB, 80% or off)",
+      tooltip: "Counts from your next prompt on. HEADROOM_VRAM_LIMIT in the server's environment wins, and what the panel has set wins over both. Empty: no limit, but on Windows just below what the card has free.",
+      type: "text",
+      defaultValue: "",
+    },
+    {
       id: OFF,
       category: ["Headroom", "Server", "Off"],
       name: "Only the nodes: no panel, badges, records and reruns",

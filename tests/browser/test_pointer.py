@@ -65,6 +65,9 @@ def test_a_hand_reaches_every_listener_and_each_does_what_it_says(open_panel, lo
     slider = panel.get_by_role("slider")
     slider.focus()
     slider.press("ArrowRight")
+    limit = panel.locator("[data-focus='limit']")
+    limit.fill("80%")
+    limit.press("Tab")
     panel.locator("[data-model='m1'] button").click()
     panel.locator(".headroom-report summary").click()
     panel.locator("header .headroom-primary").click()
@@ -73,9 +76,10 @@ def test_a_hand_reaches_every_listener_and_each_does_what_it_says(open_panel, lo
     panel.locator("[data-rescue='p2'] button").click()
     shown.offer(1)
     page.locator(".headroom-close").click()
-    shown.posts(5)
+    shown.posts(6)
     assert shown.posted == [
         ("/headroom/peaks", {}), ("/headroom/reserve", {"mib": 576}),
+        ("/headroom/limit", {"limit": "80%"}),
         ("/headroom/offload", {"model": "m1"}), ("/headroom/purge", {}),
         ("/headroom/rescue", {"prompt_id": "p2"}),
     ]
@@ -94,7 +98,7 @@ def test_keys_stop_once_at_each_heading_and_row_and_at_no_band_of_the_timeline(o
     assert table[:5] == [f"column {key}" for key in columns]
     assert sorted(table[5:]) == [f"node {number}" for number in range(1, 7)]
     assert "in the timeline" not in stops
-    assert {"picker", "reset", "reserve", "offload m1", "rescue p1"} <= set(stops)
+    assert {"picker", "reset", "reserve", "limit", "offload m1", "rescue p1"} <= set(stops)
 
 
 def test_after_a_key_on_a_heading_the_next_key_begins_there(open_panel):

@@ -13,6 +13,7 @@ from support.facts import figure
 from support.worlds import (
     CAPACITY_MIB,
     CLOSE,
+    EVERYWHERE,
     MIB,
     ROOM_MIB,
     SHOWN,
@@ -210,6 +211,42 @@ def test_a_recovery_repeats_nothing_in_vain_and_leaves_nothing_behind(device):
     assert streaming_bytes(device) == 0
     assert recovery(device, mib, 2) == []
     assert with_room(device) == before
+
+
+def eight_pictures(seed, guarded):
+    """A graph of eight pictures of 1024 pixels, with every model guarded or none."""
+    graph = Graph()
+    checkpoint = add_checkpoint(graph, TEST_CHECKPOINT)
+    model, clip, vae = (add_guard(graph, checkpoint[index]) if guarded else checkpoint[index]
+                        for index in range(3))
+    latent = add_sampler(graph, model, clip, seed=seed, size=1024)
+    empty = graph.prompt[latent.id]["inputs"]["latent_image"][0]
+    graph.prompt[empty]["inputs"]["batch_size"] = 8
+    graph.add("ProbeTensor", value=graph.add("VAEDecode", samples=latent, vae=vae))
+    return graph.prompt
+
+
+@pytest.mark.parametrize("share", [0.7, 0.4, 0.25] if EVERYWHERE else [0.4])
+def test_a_prompt_that_needs_more_completes_below_the_limit_and_never_has_more(device, share):
+    """At most the limit and a page of the pager, or a slab of the pool, as the driver counts."""
+    device.client.run(eight_pictures(1, guarded=False))
+    need_bytes = device.driver.device().peak_used_bytes
+    limit_mib = int(need_bytes * share / MIB)
+    limit = f"{limit_mib / 1024:.3f} GiB"
+    status, told = device.client.post_json("/headroom/limit", {"limit": limit})
+    assert (status, told["set_by"]) == (200, "HTTP")
+    try:
+        assert device.driver.device().used_bytes <= limit_mib * MIB  # what was above it is unloaded
+        device.reset_peaks()
+        device.client.run(eight_pictures(2, guarded=True))
+        now = device.driver.device()
+        assert now.peak_used_bytes <= (limit_mib + PAGE_MIB + 1) * MIB < need_bytes
+        (memory,) = device.client.get_json("/headroom/memory")["devices"]
+        assert memory["limit_mib"] == pytest.approx(limit_mib, abs=1)
+        assert memory["left_mib"] <= memory["limit_mib"]
+    finally:
+        device.client.post_json("/headroom/limit", {"limit": "off"})
+    assert device.client.get_json("/headroom/memory")["devices"][0]["limit_mib"] is None
 
 
 def test_encode_to_cpu_gives_all_back_and_its_report_is_what_the_driver_knows(device):

@@ -214,6 +214,17 @@ def test_a_prompt_that_does_not_come_on_makes_its_server_not_ready(server):
         client.post_json(setting, 0)
 
 
+def test_a_node_that_took_longer_than_before_is_named_in_the_runs_entry_with_what_differed(plain):
+    client = plain.client()
+    runs = [record(client, client.run({"1": {"class_type": "TimedSeed", "inputs": {"seed": seed}}}))
+            for seed in (1, 15)]
+    (first, _), (second, _) = runs
+    (slower,) = second["slower"]
+    assert first["slower"] == [] and slower["before_run"] == first["prompt_id"]
+    sentence = r"TimedSeed #1 took [\d.]+ s, and [\d.]+ s in an earlier run: .+"
+    assert re.fullmatch(sentence, slower["text"]) and slower["said"]["values"]["why"]
+
+
 def test_a_run_can_be_watched_while_it_goes_on(plain):
     client = plain.client()
     prompt_id = client.queue({"1": node("TimedWork"), "2": node("TimedWork", 30, value=["1", 0])})

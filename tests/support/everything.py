@@ -44,6 +44,9 @@ def ask_every_route(device, prompt_id):
     assert ready["ready"] and ready["free_mib"] >= now.free_bytes / MIB - CLOSE
     status, answer = client.post_json("/headroom/rescue", {"prompt_id": prompt_id})
     assert status == 409 and "out-of-memory" in answer["error"]
+    for limit in ("90%", "off"):
+        assert client.post_json("/headroom/limit", {"limit": limit})[0] == 200
+    assert client.get_json("/headroom/limit")["limit"] == "off"
     if (reserve := client.get_json("/headroom/memory")["reserve_mib"]) is not None:
         assert client.post_json("/headroom/reserve", {"mib": int(reserve)})[0] == 200
     for to in ("CPU", "disk"):

@@ -10,6 +10,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from headroom import cast, offload, purge, snapshot, to_cpu
 from headroom.actions import reserve
+from headroom.actions.ceiling import Limit
 from headroom.actions.to_cpu import move_to_cpu
 from headroom.advise.advisor import Advisor
 from headroom.api import ready
@@ -40,6 +41,7 @@ ASKED = [
     ("POST", "/headroom/purge", {"only_below_free_mib": 10}),
     ("POST", "/headroom/offload", {"model": "m"}), ("POST", "/headroom/reserve", {"mib": 100}),
     ("POST", "/headroom/rescue", {"prompt_id": "p"}), ("POST", "/headroom/peaks", {}),
+    ("GET", "/headroom/limit", None), ("POST", "/headroom/limit", {"limit": "off"}),
 ]
 
 
@@ -141,7 +143,7 @@ def answers(device, free_bytes):
     metrics = Metrics(lambda: gauges(lambda: (0, 0)), lambda prompt_id: {})
     routes = Routes(found, Gate(lambda: False, lambda: True), lambda: (0, 0), lambda _: {}, metrics,
                     advisor.advice, advisor.more_of, HeldPeaks(),
-                    NothingKept(said("Nothing is kept.")))
+                    NothingKept(said("Nothing is kept.")), Limit({}))
 
     async def ask():
         app = web.Application()
@@ -156,7 +158,7 @@ def answers(device, free_bytes):
 
     with (mock.patch.object(ready, "current_host", lambda: host),
           mock.patch.object(reserve, "current_host", lambda: host),
-          mock.patch("headroom.api.routes.patchers_named", lambda ids: [torch.nn.Linear(2, 2)])):
+          mock.patch("headroom.api.acting.patchers_named", lambda ids: [torch.nn.Linear(2, 2)])):
         return asyncio.run(ask())
 
 

@@ -50,6 +50,15 @@ RUN: dict[str, Any] = {
                  "said": None, "at_seconds": 1.0}],
     "samples": {"seconds": [0.0, 2.0, 5.0, 10.0], "vram_mib": [100.0, 250.0, None, 300.0],
                 "rss_mib": [10.0, 12.0, 20.0, 20.0]},
+    "slower": [{"node_id": "3", "text": "Node 3 #3 took 31.0 s, and 10.0 s in an earlier run: "
+                                        "900.0 MiB of swap were in use, and 0.0 MiB then", "said": {
+        "template": "{node} took {seconds} s, and {before} s in an earlier run: {why}",
+        "values": {"node": "Node 3 #3", "seconds": "31.0", "before": "10.0", "why": {
+            "template": "{swapped_mib} of swap were in use, and {before_mib} then",
+            "values": {"swapped_mib": 900.0, "before_mib": 0.0}}}}}],
+    "spilled": [{"node_id": "3", "text": "spilled 1,240.0 MiB while Node 3 #3 ran", "said": {
+        "template": "spilled {spilled_mib} while {node} ran",
+        "values": {"spilled_mib": 1240.0, "node": "Node 3 #3"}}}],
     "failure": FAILURE, "rescued_from": None, "rescued_as": None,
     "fits": {"kind": "measured", "smallest_mib": [290.0, 320.0], "at_least": False,
              "cards_gib": [4]},
@@ -57,9 +66,16 @@ RUN: dict[str, Any] = {
 SECOND = {**RUN, "prompt_id": SECOND_ID, "started_at": 1763722000, "rescued_from": RUN_ID}
 MEMORY: dict[str, Any] = {
     "busy": False, "reserve_mib": 512,
+    "stuck": {"text": "no progress for 612 s in KSampler #3", "said": {
+        "template": "no progress for {seconds} s in {node}",
+        "values": {"seconds": 612, "node": "KSampler #3"}}},
+    "foreign": [{"pack": "comfyui_sam3", "classes": ["Sam3"], "mib": 1022.0}],
+    "limit": {"limit": "3 GiB", "set_by": "HTTP", "devices": [], "not_limited": [
+        {"text": "dynamic VRAM cannot be limited while it runs", "said": None}]},
     "devices": [{"device": "cuda:0", "name": "A GPU", "total_mib": 4096.0, "used_mib": 1000.0,
                  "models_mib": 400.0, "other_torch_mib": 300.0, "allocated_mib": 500.0,
-                 "reserved_mib": 700.0, "other_processes_mib": 300.0, "free_mib": 3096.0}],
+                 "reserved_mib": 700.0, "other_processes_mib": 300.0, "free_mib": 3096.0,
+                 "left_mib": 2072.0, "limit_mib": 3072.0}],
     "ram": {"rss_mib": 900.0, "total_mib": 16000.0, "available_mib": 9000.0},
     "peaks": {"since": 1763722000, "devices": {"cuda:0": 1500.0}, "rss_mib": 1000.0},
     "models": [
@@ -72,7 +88,8 @@ MEMORY: dict[str, Any] = {
 REPORT = {"headline": "5 MiB of VRAM freed", "text": "5 MiB of VRAM freed\n- models: one unloaded",
           "said": None, "figures": [], "steps": []}
 ADVICE = [advice("encode_to_cpu"), advice("purge_between", changes_picture=True),
-          advice("oom_guard"), advice("cast_bf16"), advice("other_process", edit=None)]
+          advice("oom_guard"), advice("cast_bf16"), advice("other_process", edit=None),
+          advice("error", edit=None, text="ComfyUI could not read pinned memory.")]
 
 
 def answers() -> dict[str, Any]:
@@ -83,6 +100,7 @@ def answers() -> dict[str, Any]:
         f"/headroom/runs/{RUN_ID}": RUN, f"/headroom/runs/{SECOND_ID}": SECOND,
         f"/headroom/runs/{RUN_ID}/advice": ADVICE, f"/headroom/runs/{SECOND_ID}/advice": [],
         "/headroom/purge": REPORT, "/headroom/offload": REPORT, "/headroom/reserve": {},
+        "/headroom/limit": {},
         "/headroom/peaks": {}, "/headroom/rescue": {"prompt_id": "p3"},
         "/headroom/bug-report": {"runs": []},
     }

@@ -68,7 +68,8 @@ def test_what_a_card_of_intel_cannot_tell_is_null_in_data_and_not_known_in_words
     (told,) = json.loads(answers(card.device, None)["GET", "/headroom/memory", "None"][1])[
         "devices"]
     unknown = {name for name, value in told.items() if value is None}
-    assert unknown == {"total_mib", "free_mib", "other_processes_mib", "dynamic_mib"}
+    assert unknown == {"total_mib", "free_mib", "left_mib", "limit_mib", "other_processes_mib",
+                       "dynamic_mib"}
     assert told["used_mib"] == told["reserved_mib"] == 1500
     text = dict(actions(card.device))["Purge VRAM"]()
     assert "driver free         not known here" in text and "torch reserved" in text

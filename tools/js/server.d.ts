@@ -20,13 +20,16 @@ interface Run {
   left_out?: { display_node_id: string; title: string; count: number }[];
   grows?: { what: string; mib_a_turn: number; turns: number; display_node_id: string; title: string }[];
   samples?: { seconds: number[]; vram_mib: (number | null)[]; rss_mib: (number | null)[]; devices?: any };
-  oom?: any[]; slower?: { text: string; said: any }[]; actions?: any[]; gave_up?: any[]; devices?: any[];
+  oom?: any[]; slower?: { node_id: string; text: string; said: any }[];
+  spilled?: { node_id: string; text: string; said: any }[]; actions?: any[]; gave_up?: any[]; devices?: any[];
   failure?: Failure | null; rescued_from?: string | null; rescued_as?: string | null;
   fits?: { kind: string; smallest_mib: [number, number]; at_least?: boolean; cards_gib?: number[] } | null;
 }
 
 interface Memory {
-  busy: boolean; reserve_mib?: number | null; devices: any[]; ram: any; models: any[]; lost?: { text: string; said: any }[];
+  busy: boolean; reserve_mib?: number | null;
+  limit?: { limit: string | null; not_limited: { text: string; said: any }[] };
+  devices: any[]; ram: any; models: any[]; lost?: { text: string; said: any }[];
   stuck?: { text: string; said: any } | null; foreign?: { pack: string | null; classes: string[]; mib: number }[];
   peaks?: { since: number; devices: Record<string, number>; rss_mib: number | null } | null;
 }
@@ -55,7 +58,7 @@ interface Actions {
   pickNode(node: RunNode): void; rescue(promptId: string): Promise<boolean>;
   apply(items: Advice[], run: Run): void; plan(run: Run, gib: number): Promise<Advice[] | null>;
   choose(promptId: string): void; sortBy(key: string): void; offload(model: any): void;
-  reserve(mib: number): void; resetPeaks(): void; purge(): Promise<void>;
+  reserve(mib: number): void; limit(size: string): void; resetPeaks(): void; purge(): Promise<void>;
   saveBugReport(): void;
 }
 

@@ -7,6 +7,7 @@ import pytest
 from support.advice import CLIP, PROMPT, UNET, Registry
 
 from headroom.advise.about_ram import about_ram
+from headroom.advise.about_strain import about_strain
 from headroom.advise.advisor import Advisor
 from headroom.advise.applied import applied
 from headroom.advise.edit import apply_edit
@@ -262,3 +263,27 @@ def test_flags_that_keep_less_in_ram_are_advised_where_its_peak_speaks_for_them(
     assert [one["kind"] for one in found] == kinds
     assert all("900 MiB of 1,000 MiB" in one["text"] for one in found)
     assert about_ram(run, 2000 * MIB, flags.__contains__) == []
+
+
+def test_pinned_ram_is_named_where_it_is_a_quarter_of_what_the_run_had():
+    run = run_of("a", 600)
+    run.peak_rss_bytes = 900 * MIB
+    flags = {"--disable-pinned-memory"}.__contains__
+    (found,) = about_ram(run, 1000 * MIB, flags, 225 * MIB)
+    assert found["kind"] == "ram_pinned" and "225 MiB of it pinned" in found["text"]
+    assert about_ram(run, 1000 * MIB, flags, 224 * MIB) == []
+
+
+def test_what_spilled_and_what_was_read_from_disk_speak_for_a_flag():
+    run, flags = run_of("a", 600), {"--reserve-vram", "--disable-fast-disk"}
+    record = run.nodes.records["3"]
+    record.after = record.after._replace(
+        models=(Held(replace(UNET, is_dynamic=True), "cuda:0", 1000 * MIB),))
+    run.peak_rss_bytes = 500 * MIB
+    assert about_strain(run, 1000 * MIB, flags.__contains__) == []
+    record.spilled_bytes, record.read_bytes = 1240 * MIB, 3000 * MIB
+    spill, reads = about_strain(run, 1000 * MIB, flags.__contains__)
+    assert "1.2 GiB of VRAM into RAM while Title 3 #3 ran" in spill["text"]
+    assert "--reserve-vram 1.7" in spill["text"] and "--disable-fast-disk" in reads["text"]
+    assert about_strain(run, 800 * MIB, {"--disable-fast-disk"}.__contains__) == []  # RAM is full
+    assert about_strain(run, 1000 * MIB, set().__contains__) == []

@@ -10,6 +10,7 @@ from headroom.advise.slower import Slower, same_nodes, slower
 from headroom.base.graph import Graph
 from headroom.host.types import Held, NodeLabel, Outcome
 from headroom.measure.journal import Action, OomAttempt
+from headroom.measure.strain import Strain
 from headroom.record.memory import Reading, Use
 from headroom.record.nodes import NodeTable
 from headroom.record.run import Run
@@ -18,12 +19,12 @@ MIB = 1 << 20
 BIG = replace(UNET, total_bytes=4000 * MIB)
 
 
-def reading(at, held_mib=0, others_mib=100, is_dynamic=False):
+def reading(at, held_mib=0, others_mib=100, is_dynamic=False, strain=None):
     facts = replace(BIG, is_dynamic=is_dynamic)
     reserved = 0 if is_dynamic else held_mib
     use = Use((others_mib + held_mib) * MIB, reserved * MIB)
     models = (Held(facts, "cuda:0", held_mib * MIB),) if held_mib else ()
-    return Reading(at, 0, (use,), models)
+    return Reading(at, 0, (use,), models, strain)
 
 
 def run_of(prompt_id, seconds, before=(4000,), after=(4000,), entries=(), status="success"):
@@ -69,6 +70,33 @@ def test_where_the_records_are_the_same_it_says_so():
 def test_what_differed_is_named_with_its_figure(how, why):
     [text] = told(run_of("c", 31, **how), [run_of("a", 10)])
     assert text.partition("earlier run: ")[2] == why.replace("SD15", BIG.class_name)
+
+
+@pytest.mark.parametrize("strain, why", [
+    (Strain(1240 * MIB, 0, 0), "the driver had moved 1,240.0 MiB of VRAM into RAM, and 0.0 MiB "
+     "then"),
+    (Strain(None, 900 * MIB, None), "900.0 MiB of swap were in use, and 0.0 MiB then"),
+    (Strain(0, 0, 6200 * MIB), "6,200.0 MiB were read from disk, 200.0 MiB a second, and 0.0 MiB "
+     "then"),
+])
+def test_what_strained_the_machine_is_named(strain, why):
+    run = Run("c", ("cuda:0",), reading(0), 0.0, NodeTable(
+        lambda node_id: NodeLabel(node_id, "KSampler", "KSampler", node_id)))
+    run.node_starts("3", reading(1, 4000))
+    run.observe(reading(2, 4000, strain=Strain(0, 0, 0)))
+    run.node_finishes("3", reading(32, 4000, strain=strain))
+    run.settle(Outcome("success"))
+    [text] = told(run, [run_of("a", 10)])
+    assert text.partition("earlier run: ")[2] == why
+
+
+def test_previews_that_a_model_draws_are_named():
+    now, before = run_of("c", 31), run_of("a", 10)
+    now.after([], "taesd")
+    before.after([], "none")
+    [text] = told(now, [before])
+    assert text.endswith("previews were drawn by a model (taesd), and not so then")
+    assert "previews were drawn" not in told(run_of("c", 31), [now, run_of("b", 10)])[0]
 
 
 def test_pages_of_dynamic_vram_are_not_other_programs():

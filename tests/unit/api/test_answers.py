@@ -9,7 +9,8 @@ import torch
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from headroom.api import routes as api
+from headroom.actions.ceiling import Limit
+from headroom.api import acting as api
 from headroom.api.gate import Gate
 from headroom.api.routes import Routes
 from headroom.base.refusals import NotKnown, Refused
@@ -54,7 +55,7 @@ def asked(*requests, act=None, rescue=lambda prompt_id: {}):
     """The (status, JSON) of each (method, path, body) on a server with our routes."""
     routes = Routes(
         Recorder(), Gate(lambda: False, lambda: True), lambda: (0, 0), rescue, None, no_advice,
-        lambda _: {}, HeldPeaks(), NothingKept(said("Nothing is kept.")),
+        lambda _: {}, HeldPeaks(), NothingKept(said("Nothing is kept.")), Limit({}),
     )
 
     async def ask():
@@ -173,3 +174,19 @@ def test_a_hostile_path_never_makes_a_5xx(path):
     [(status, answer)] = asked(("GET", path, None))
     assert status in (400, 404)
     assert_is_a_sentence(answer)
+
+
+@pytest.mark.parametrize("body", [b"", b'{"limit": true}', b'{"limit": "much"}', b'{"limit": null}',
+                                  b'{"limit": "10 MiB"}', b'{"mib": 10}'])
+def test_what_is_no_limit_is_refused_in_a_sentence_and_changes_nothing(body):
+    (refused, told) = asked(("POST", "/headroom/limit", body), ("GET", "/headroom/limit", None))
+    assert refused[0] == 400 and refused[1]["error"].startswith("Expected ")
+    assert told == (200, {"limit": None, "set_by": "default", "devices": [], "not_limited": []})
+
+
+@pytest.mark.parametrize("given, limit", [("80%", "80%"), (10, "10 GiB"), ("7.5 gib", "7.5 GiB"),
+                                          ("off", "off")])
+def test_a_limit_is_told_as_it_counts(given, limit):
+    body = json.dumps({"limit": given})
+    ((status, told),) = asked(("POST", "/headroom/limit", body))
+    assert (status, told["limit"], told["set_by"]) == (200, limit, "HTTP")

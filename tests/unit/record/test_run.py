@@ -1,6 +1,7 @@
 """Memory in the record of a run: which node it counts for, on which device, and how sure it is."""
 
 from headroom.host.types import NodeLabel
+from headroom.measure.strain import Strain
 from headroom.record.memory import Reading, Use
 from headroom.record.nodes import NodeTable
 from headroom.record.run import Run
@@ -209,6 +210,21 @@ def test_every_device_has_its_figures_and_the_fullest_stands_for_the_run():
     assert [device["device"] for device in node["devices"]] == ["cuda:0", "cuda:1"]
     assert found["samples"]["vram_mib"] == found["samples"]["devices"]["cuda:1"]
     assert max(found["samples"]["devices"]["cuda:0"]) == 1100
+
+
+def test_what_spilled_while_a_node_ran_is_in_its_entry_and_in_a_sentence():
+    run = begun(torch := Torch().take(100))
+    run.node_starts("1", at(1, torch))
+    run.observe(at(2, torch)._replace(strain=Strain(1240 * MIB, 5, 100 * MIB)))
+    run.node_finishes("1", at(3, torch)._replace(strain=Strain(40 * MIB, 5, 300 * MIB)))
+    run.node_starts("2", at(3, torch))
+    run.node_finishes("2", at(4, torch)._replace(strain=Strain(63 * MIB, 5, 300 * MIB)))
+    found = run_json(run, 5)
+    node = found["nodes"][0]
+    assert (node["spilled_mib"], node["read_mib"]) == (1240, 200)
+    (spilled,) = found["spilled"]
+    name = f"{node['title']} #1"
+    assert (spilled["node_id"], spilled["text"]) == ("1", f"spilled 1,240.0 MiB while {name} ran")
 
 
 def test_fuller_is_measured_against_the_size_of_the_card():

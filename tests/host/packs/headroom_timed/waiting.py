@@ -45,6 +45,17 @@ class TimedWork(Timed):
         return self.told(began, value)
 
 
+class TimedSeed(TimedWork):
+    """Waits a tenth of a second for each count of its seed, which is no part of what it is."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"seed": ("INT", {"default": 0})}}
+
+    def run(self, seed):
+        return super().run(seed / 10, 0)
+
+
 class TimedFail(TimedWork):
     """Waits, then raises."""
 

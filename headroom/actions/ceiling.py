@@ -1,0 +1,211 @@
+"""The ceiling of this server: who sets it, how it is held, and what of it cannot be held.
+
+torch's allocators hold it by their own memory fraction, dynamic VRAM by the value that it keeps its
+pages from. So an out-of-memory error comes there, and OOM Guard and reruns answer it, as on a
+smaller card. The driver's context counts: its share is taken off.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ..base.ceiling import EXPECTED, GIB, OFF, Amount, Ceiling, amount_of, ceiling_of, limit_torch
+from ..base.device import MIB, in_mib, is_pool
+from ..base.environment import allocator_words, ignore
+from ..base.said import Said, said, said_json
+from ..host.adapter import LEAVES_VRAM, current_host, has_flag, return_cache
+from ..measure.journal import note_action
+from ..measure.other_processes import own_bytes
+from ..measure.snapshot import DeviceMemory, devices_in_use, measure_device
+
+VARIABLE = "HEADROOM_VRAM_LIMIT"
+SETTING = "Headroom.Server.VramLimit"
+# Windows moves memory to RAM before a card is full; comfy-aimdo keeps as much from its budget.
+KEPT_ON_WINDOWS = 512 * MIB
+LEAST_SHARE = 64 * MIB
+POOLS_TENSORS = 5 / 6  # of what the pool reserves (tests/host/test_fake_cuda_bytes.py)
+
+Wish = Amount | str | None  # the string is OFF; None: nobody has said
+
+
+class Limit:
+    """What is wished for, and its way to the devices in use.
+
+    What was sent over HTTP wins until the server stops, then the server's environment, then the
+    setting of the browser's user, which comes with each prompt. Where nobody says anything there is
+    a ceiling on Windows alone.
+    """
+
+    def __init__(
+        self, environment: Mapping[str, str] = os.environ, browser: Mapping[str, Any] | None = None,
+        platform: str = sys.platform,
+    ) -> None:
+        self._environment = environment
+        self._platform = platform
+        self._of_server = _wish(environment.get(VARIABLE, ""), VARIABLE)
+        self._of_browser = _wish((browser or {}).get(SETTING, ""), SETTING)
+        self._sent: Wish = None
+        self._unheld: list[Said] = []
+        self._lock = threading.Lock()
+        self._is_on = False
+
+    @property
+    def wish(self) -> tuple[Wish, str]:
+        """Return what counts, and who has said so."""
+        for found, whose in ((self._sent, "HTTP"), (self._of_server, "environment"),
+                             (self._of_browser, "browser")):
+            if found is not None:
+                return found, whose
+        return None, "default"
+
+    def prompt_is_posted(self, browser: Mapping[str, Any]) -> None:
+        """A prompt comes, from a user with these browser settings."""
+        self._of_browser = _wish(browser.get(SETTING, ""), SETTING)
+
+    def set(self, text: str) -> None:
+        """Let this count from now on, in any thread; ValueError for what is no size."""
+        found = _wish(text)
+        if found is None:
+            raise ValueError(said("Expected `limit` to be {expected}, but got {given}.",
+                                  expected=EXPECTED, given=text[:60]))
+        self._sent = found
+        self.apply()
+        note_action("limit", 0.0, said("the VRAM limit is {limit}", limit=str(found)))
+
+    def before_prompt(self) -> None:
+        """Hold it on every device that is in use by now; give back what is above it.
+
+        In the executor's thread, before a prompt's first node. Costs nothing where it is off.
+        """
+        self.apply()
+        self.give_back()
+
+    def apply(self) -> None:
+        """Let torch and dynamic VRAM hold what counts now."""
+        wish = self.wish[0]
+        is_wanted = wish != OFF if wish is not None else self._platform == "win32"
+        if not is_wanted and not self._is_on:
+            return
+        with self._lock:
+            self._is_on = is_wanted
+            found = {device: measure_device(device) for device in devices_in_use()}
+            self._unheld = [
+                sentence for device, memory in found.items()
+                for sentence in self._hold(device, memory, wish if is_wanted else OFF)
+            ]
+            self._unheld += self._hold_pages(found)
+
+    def _hold(self, device: torch.device, memory: DeviceMemory, wish: Wish) -> list[Said]:
+        """Let torch hold its part of one device; return what is not held."""
+        total = memory.total_bytes
+        if wish == OFF or total is None:
+            limit_torch(device, total or 1, None)
+            return [] if wish == OFF else [said("the size of {device} is not known, so there is no "
+                                                "limit on it", device=memory.device)]
+        told = []
+        if isinstance(wish, Amount):
+            limit, own = wish.bytes_of(total), own_bytes(device)
+            beside = 0 if own is None else max(0, own - (memory.held_bytes or 0))
+            share = max(LEAST_SHARE, limit - beside)
+            if own is None:
+                told.append(said("what the driver keeps for this server on {device}, some hundred "
+                                 "MiB, comes on top: it does not tell how much",
+                                 device=memory.device))
+        else:
+            # Idle programs make room when Windows needs it, so a full desktop is no reason for less
+            # than half of the card.
+            limit = share = max(total - (memory.other_bytes or 0) - KEPT_ON_WINDOWS, total // 2)
+        is_asked = isinstance(wish, Amount)  # else what stays free there is for the pool's gaps too
+        ceiling = Ceiling(limit, share, self._torchs_share(device, share) if is_asked else share)
+        if not limit_torch(device, total, ceiling):
+            told.append(said("torch has no limit of its own for {device}", device=memory.device))
+        return told
+
+    def _torchs_share(self, device: torch.device, share: int) -> int:
+        """Return what torch may have by its own count.
+
+        In cudaMallocAsync's pool it counts what tensors have, not what the pool keeps between them.
+        Of expandable segments dynamic VRAM knows nothing: each of the two gets one half.
+        """
+        if is_pool(device):
+            return int(share * POOLS_TENSORS)
+        return share // 2 if self._halves(device) else share
+
+    def _halves(self, device: torch.device) -> bool:
+        host = current_host()
+        has_pages = host is not None and host.has_dynamic_vram()
+        return has_pages and not is_pool(device) and (
+            "expandable_segments:true" in allocator_words(self._environment))
+
+    def _hold_pages(self, found: Mapping[torch.device, DeviceMemory]) -> list[Said]:
+        host = current_host()
+        if host is None:
+            return []
+        held = [(memory.total_bytes or 0, ceiling, device) for device, memory in found.items()
+                if (ceiling := ceiling_of(device)) is not None]
+        if not host.has_dynamic_vram():
+            is_asked = isinstance(self.wish[0], Amount)  # ComfyUI's own reserve is more than ours
+            return [] if not held or not is_asked else [said(
+                "ComfyUI itself loads models by what the driver has free: OOM Guard loads within "
+                "the limit, and {flag} lets ComfyUI do so",
+                flag=_flag("--reserve-vram", *held[0][:2]))]
+        kept = 0
+        if held:  # one value for all cards: that of the one on which models run
+            total, ceiling, _ = held[0]
+            # What its pages and torch's allocations may have together, as far as it sees these.
+            kept = total - ceiling.torch_bytes
+        if not host.keep_from_pages(kept) and held:
+            name = next(filter(has_flag, LEAVES_VRAM), LEAVES_VRAM[-1])
+            return [said("dynamic VRAM cannot be limited while it runs: start ComfyUI with {flag}",
+                         flag=_flag(name, *held[0][:2]))]
+        if len({total for total, _, _ in held}) > 1:
+            return [said("dynamic VRAM has one value for all cards: it is that of {device}",
+                         device=str(held[0][2]))]
+        return []
+
+    def give_back(self) -> None:
+        """Unload what is held above the ceiling; while no prompt runs."""
+        host = current_host()
+        if host is None or not self._is_on:
+            return
+        for device in devices_in_use():
+            if _over_bytes(device) > 0:
+                return_cache()
+            if (over := _over_bytes(device)) > 0:
+                free = (host.available_bytes(device) or 0) + host.hidden_bytes(device)
+                host.free_at_least(device, free + over, ())
+                return_cache()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the answer of GET /headroom/limit."""
+        wish, whose = self.wish
+        found = [(device, ceiling) for device in devices_in_use()
+                 if (ceiling := ceiling_of(device)) is not None]
+        return {
+            "limit": None if wish is None else str(wish), "set_by": whose,
+            "devices": [{"device": str(device), "limit_mib": in_mib(ceiling.limit_bytes),
+                         "torch_mib": in_mib(ceiling.torch_bytes)} for device, ceiling in found],
+            "not_limited": [{"text": one, "said": said_json(one)} for one in self._unheld],
+        }
+
+
+def _wish(value: object, name: str | None = None) -> Wish:
+    """Read what somebody has said; what is no size is told once, where it has a `name`."""
+    text = value.strip() if isinstance(value, str) else str(value or "")
+    found: Wish = OFF if text.lower() == OFF else amount_of(text)
+    if text and found is None and name is not None:
+        ignore(name, value, EXPECTED)
+    return found
+
+
+def _over_bytes(device: torch.device) -> int:
+    memory = measure_device(device)
+    return 0 if memory.ceiling is None else (memory.held_bytes or 0) - memory.ceiling.share_bytes
+
+
+def _flag(name: str, total_bytes: int, ceiling: Ceiling) -> str:
+    return f"{name} {(total_bytes - ceiling.share_bytes) / GIB:.1f}"

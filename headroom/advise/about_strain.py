@@ -1,0 +1,63 @@
+"""What to change where VRAM has spilled into RAM, or weights were read from disk all the time.
+
+Both cost time and no memory of the GPU, so these findings save none.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..base.device import MIB, in_mib
+from ..host.adapter import LEAVES_VRAM
+from ..record.nodes import NodeRecord
+from ..record.run import Run
+from .finding import Finding, Kind, Saves
+from .words import amounts, text_of
+
+LEAST_SPILL = 256 * MIB
+LEAST_READ = 1024 * MIB
+KEEPS_IN_RAM = "--disable-fast-disk"
+MUCH_RAM = 0.6
+
+
+def about_strain(
+    run: Run, limit_bytes: int, has_flag: Callable[[str], bool]
+) -> list[dict[str, Any]]:
+    """Return what to do about the node that spilled or read most; `limit_bytes` as of RAM."""
+    records = list(run.nodes.records.values())
+    found = [*_spilled(records, has_flag), *_read(run, records, limit_bytes, has_flag)]
+    return [one.as_json(text_of(one)) for one in found]
+
+
+def _spilled(
+    records: list[NodeRecord], has_flag: Callable[[str], bool]
+) -> Iterator[Finding]:
+    most = max(records, key=lambda record: record.spilled_bytes, default=None)
+    flag = next(filter(has_flag, LEAVES_VRAM), None)
+    if most is not None and most.spilled_bytes >= LEAST_SPILL and flag is not None:
+        gib = round(most.spilled_bytes / 1024 / MIB + 0.5, 1)
+        yield _finding("spill", most, {"flag": flag, "gib": gib,
+                                       **amounts(spilled=most.spilled_bytes)},
+                       {"spilled_mib": in_mib(most.spilled_bytes)})
+
+
+def _read(
+    run: Run, records: list[NodeRecord], limit_bytes: int, has_flag: Callable[[str], bool]
+) -> Iterator[Finding]:
+    """Yield it for weights that go page by page, where RAM has room for them."""
+    most = max(records, key=lambda record: record.read_bytes, default=None)
+    has_room = (run.peak_rss_bytes or 0) < MUCH_RAM * limit_bytes
+    if most is None or most.read_bytes < LEAST_READ or not has_room or not has_flag(KEEPS_IN_RAM):
+        return
+    if most.after is not None and any(held.model.is_dynamic for held in most.after.models):
+        speed = most.read_bytes / max(most.seconds, 0.001)
+        yield _finding("disk_reads", most, {"flag": KEEPS_IN_RAM, **amounts(
+            read=most.read_bytes, speed=int(speed))}, {"read_mib": in_mib(most.read_bytes)})
+
+
+def _finding(
+    kind: Kind, record: NodeRecord, values: dict[str, Any], measured: dict[str, Any]
+) -> Finding:
+    node_id = record.info.node_id
+    name = {"node": f"{record.info.title} #{node_id}", "node_id": node_id}
+    return Finding(kind, Saves(0, 0), {**name, **values}, {"node_id": node_id, **measured},
+                   (node_id,))

@@ -1,0 +1,55 @@
+"""What makes a node slow beside a lack of VRAM: spilled VRAM, swap in use, reads from disk."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import psutil
+
+EACH_SECONDS = 0.25
+
+
+class Strain(NamedTuple):
+    """At one moment, in bytes; None where nobody can tell.
+
+    `spilled_bytes`: VRAM of this process that the driver has moved into RAM. `swapped_bytes`: swap
+    in use on the machine. `read_bytes`: what this process has read from disk since it began.
+    """
+
+    spilled_bytes: int | None = None
+    swapped_bytes: int | None = None
+    read_bytes: int | None = None
+
+
+class Strains:
+    """Reads them four times a second at most, which takes 0.2 ms; `spilled()` as in spill.py."""
+
+    def __init__(
+        self, spilled: Callable[[], int | None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._spilled, self._clock = spilled, clock
+        self._process = psutil.Process()
+        self._due = 0.0
+
+    def now(self) -> Strain | None:
+        """Return them; None where they were read a moment ago."""
+        at = self._clock()
+        if at < self._due:
+            return None
+        self._due = at + EACH_SECONDS
+        return Strain(self._spilled(), _swapped(), self._read())
+
+    def _read(self) -> int | None:
+        counters = getattr(self._process, "io_counters", None)  # macOS has none
+        try:
+            return None if counters is None else int(counters().read_bytes)
+        except (psutil.Error, OSError):
+            return None
+
+
+def _swapped() -> int | None:
+    try:
+        return int(psutil.swap_memory().used)
+    except (RuntimeError, OSError):  # Windows without its counters; a /proc that is not all there
+        return None

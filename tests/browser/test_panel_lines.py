@@ -1,0 +1,36 @@
+"""What the panel says beside figures: a stuck prompt, packs, errors, limits, spills, slow nodes."""
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+LINES = {
+    "en": {
+        "[data-stuck]": "no progress for 612 s in KSampler #3",
+        "[data-foreign=comfyui_sam3]": "1022 MiB held by comfyui_sam3 (Sam3): not managed",
+        "[data-not-limited]": "dynamic VRAM cannot be limited while it runs",
+        "[data-spilled='3']": "spilled 1,240.0 MiB while Node 3 #3 ran",
+        "[data-advice=error]": "ComfyUI could not read pinned memory.",
+        "[data-slower='3']": "Node 3 #3 took 31.0 s, and 10.0 s in an earlier run: "
+                      "900.0 MiB of swap were in use, and 0.0 MiB then",
+    },
+    "zh": {
+        "[data-stuck]": "612", "[data-foreign=comfyui_sam3]": "comfyui_sam3",
+        "[data-spilled='3']": "Node 3 #3 运行时溢出了 1.2 GiB",
+        "[data-slower='3']": "交换空间使用了 900 MiB，当时是 0 MiB",
+    },
+}
+
+
+@pytest.mark.parametrize("locale", LINES)
+def test_each_line_is_there_in_the_users_language(open_panel, locale):
+    shown = open_panel(locale=locale)
+    shown.panel.locator(".headroom-chart").wait_for()
+    for summary in shown.panel.locator("summary").all():
+        summary.click()
+    for place, text in LINES[locale].items():
+        assert text in "".join(shown.panel.locator(place).all_inner_texts()), place
+    assert shown.panel.locator("[data-focus=limit]").input_value() == "3 GiB"
+    above = shown.panel.locator("[data-part=aboveLimit]")
+    assert above.get_attribute("data-mib") == "1024"
+    assert shown.problems == []

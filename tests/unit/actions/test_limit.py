@@ -1,0 +1,149 @@
+"""The limit of a server: who sets it, what each part is told, and what cannot be held."""
+
+import logging
+
+import pytest
+import torch
+
+from headroom.actions import ceiling as module
+from headroom.actions.ceiling import SETTING, VARIABLE, Limit
+from headroom.base import ceiling as base
+from headroom.measure.snapshot import DeviceMemory
+
+GIB = 1 << 30
+CARD = torch.device("cuda", 0)
+
+
+class Host:
+    """The part of the host adapter that a limit asks for."""
+
+    def __init__(self, dynamic=False, can_keep=True):
+        self.dynamic, self.can_keep, self.kept, self.freed = dynamic, can_keep, [], []
+
+    def has_dynamic_vram(self):
+        return self.dynamic
+
+    def keep_from_pages(self, kept):
+        self.kept.append(kept / GIB)
+        return self.can_keep
+
+    def available_bytes(self, device):
+        return 0
+
+    def hidden_bytes(self, device):
+        return 3 * GIB
+
+    def free_at_least(self, device, wanted, keep):
+        self.freed.append((str(device), wanted / GIB))
+
+
+@pytest.fixture
+def world(monkeypatch):
+    """A card of 24 GiB on which we hold 2 GiB and a context of 0.5, and others 1.5 GiB."""
+    host, monkeypatch_ = Host(), monkeypatch
+
+    def measured(device):
+        return DeviceMemory(str(device), "Card", 24 * GIB, 20 * GIB, GIB, 2 * GIB, 0,
+                            ceiling=base.ceiling_of(device))
+
+    monkeypatch.setattr(base, "_ceilings", {})
+    monkeypatch.setattr(base, "backend", lambda _: torch.cuda)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda share, device: None)
+    monkeypatch.setattr(module, "devices_in_use", lambda: [CARD])
+    monkeypatch.setattr(module, "measure_device", measured)
+    monkeypatch.setattr(module, "is_pool", lambda _: False)
+    monkeypatch.setattr(module, "own_bytes", lambda _: int(2.5 * GIB))
+    monkeypatch.setattr(module, "current_host", lambda: host)
+    monkeypatch.setattr(module, "return_cache", lambda: None)
+    host.monkeypatch = monkeypatch_
+    return host
+
+
+def held():
+    found = base.ceiling_of(CARD)
+    return None if found is None else tuple(amount / GIB for amount in found)
+
+
+def texts(limit):
+    return [one["text"] for one in limit.as_json()["not_limited"]]
+
+
+def test_http_wins_over_the_environment_which_wins_over_the_browser():
+    limit = Limit({VARIABLE: "80%"}, {SETTING: "5"}, "linux")
+    assert (str(limit.wish[0]), limit.wish[1]) == ("80%", "environment")
+    limit = Limit({}, {}, "linux")
+    limit.prompt_is_posted({SETTING: "5"})
+    assert (str(limit.wish[0]), limit.wish[1]) == ("5 GiB", "browser")
+    limit._sent = "off"
+    assert limit.wish == ("off", "HTTP")
+
+
+def test_a_wrong_word_is_told_once_and_refused_over_http(caplog, world):
+    caplog.set_level(logging.WARNING, "headroom")
+    limit = Limit({VARIABLE: "much"}, {}, "linux")
+    assert limit.wish == (None, "default") and "expected HEADROOM_VRAM_LIMIT to be" in caplog.text
+    with pytest.raises(ValueError, match="Expected `limit` to be a size such as 10, .* got x"):
+        limit.set("x")
+    assert held() is None
+
+
+def test_the_drivers_context_counts_and_off_takes_the_limit_back(world):
+    limit = Limit({}, {}, "linux")
+    limit.set("10 GiB")
+    assert held() == (10, 9.5, 9.5)
+    assert texts(limit) == ["ComfyUI itself loads models by what the driver has free: OOM Guard "
+                            "loads within the limit, and --reserve-vram 14.5 lets ComfyUI do so"]
+    limit.set("off")
+    assert held() is None and texts(limit) == []
+
+
+def test_what_is_above_the_limit_is_unloaded_before_the_next_prompt(world):
+    limit = Limit({VARIABLE: "1.5"}, {}, "linux")
+    limit.before_prompt()
+    assert held() == (1.5, 1, 1) and world.freed == [("cuda:0", 4)]  # 3 seem free, 1 is above
+
+
+@pytest.mark.parametrize("pool, words, torchs, kept", [
+    (False, "", 9.5, 14.5), (False, "expandable_segments:True", 4.75, 19.25),
+    (True, "expandable_segments:True", 9.5 * 5 / 6, 24 - 9.5 * 5 / 6),
+])
+def test_pages_and_torch_stay_within_the_limit_together(world, pool, words, torchs, kept):
+    world.dynamic = True
+    world.monkeypatch.setattr(module, "is_pool", lambda _: pool)
+    limit = Limit({VARIABLE: "10", "PYTORCH_CUDA_ALLOC_CONF": words}, {}, "linux")
+    limit.apply()
+    assert held()[2] == pytest.approx(torchs) and world.kept == [pytest.approx(kept)]
+    assert texts(limit) == []
+
+
+def test_what_cannot_be_held_is_said(world):
+    world.dynamic, world.can_keep = True, False
+    world.monkeypatch.setattr(module, "own_bytes", lambda _: None)
+    world.monkeypatch.setattr(module, "has_flag", lambda flag: flag == "--reserve-vram")
+    limit = Limit({VARIABLE: "10"}, {}, "linux")
+    limit.apply()
+    context, pages = texts(limit)
+    assert "what the driver keeps for this server on cuda:0" in context and "on top" in context
+    assert pages == ("dynamic VRAM cannot be limited while it runs: "
+                     "start ComfyUI with --reserve-vram 14.0")
+    world.monkeypatch.setattr(base, "backend", lambda _: None)
+    limit.apply()
+    assert "torch has no limit of its own for cuda:0" in texts(limit)
+
+
+def test_on_windows_the_pools_gaps_take_nothing_off_what_tensors_may_have(world):
+    world.monkeypatch.setattr(module, "is_pool", lambda _: True)
+    Limit({}, {}, "win32").apply()
+    assert held() == (21.5, 21.5, 21.5)
+
+
+def test_on_windows_the_limit_is_just_below_what_the_card_has_beside_the_desktop(world):
+    Limit({}, {}, "linux").apply()
+    assert held() is None
+    Limit({VARIABLE: "off"}, {}, "win32").apply()
+    assert held() is None
+    limit = Limit({}, {}, "win32")
+    limit.apply()
+    assert held() == (21.5, 21.5, 21.5)  # of 24: 2 are others' and the context, 0.5 stays free
+    limit.set("off")
+    assert held() is None
