@@ -58,6 +58,7 @@ export function createHttp(fetchApi) {
     },
     purge: (body = {}) => post("/headroom/purge", body),
     rescue: (promptId) => post("/headroom/rescue", { prompt_id: promptId }),
+    estimate: (prompt) => post("/headroom/estimate", { prompt }),
     reserve: (amount) => post("/headroom/reserve", { mib: amount }),
     resetPeaks: () => post("/headroom/peaks", {}),
     bugReport: () => answer("/headroom/bug-report"),

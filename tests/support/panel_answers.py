@@ -84,5 +84,6 @@ def answers() -> dict[str, Any]:
         f"/headroom/runs/{RUN_ID}/advice": ADVICE, f"/headroom/runs/{SECOND_ID}/advice": [],
         "/headroom/purge": REPORT, "/headroom/offload": REPORT, "/headroom/reserve": {},
         "/headroom/peaks": {}, "/headroom/rescue": {"prompt_id": "p3"},
+        "/headroom/estimate": {"verdict": "fits", "lines": [{"text": "It fits.", "said": None}]},
         "/headroom/bug-report": {"runs": []},
     }
