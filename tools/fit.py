@@ -1,4 +1,4 @@
-"""`dev.py fit WORKFLOW.json`, or `headroom-fit`: on which cards a workflow fits, with no card and no weights.
+"""`dev.py fit` and `headroom-fit`: on which cards a workflow fits, with no card and no weights.
 
 ComfyUI runs the workflow on a fake CUDA driver: PyTorch's own allocator and ComfyUI's own loading
 take every byte that they would take, and nothing is computed. docs/fit.md says what is in it.
@@ -33,7 +33,8 @@ Json = dict[str, Any]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("workflow", type=Path, metavar="WORKFLOW.json",
                         help="a workflow of the canvas, or an API prompt")
-    parser.add_argument("--comfyui", metavar="PATH", help="your ComfyUI; default in a clone: 0.3.75")
+    parser.add_argument("--comfyui", metavar="PATH",
+                        help="your ComfyUI; default in a clone: 0.3.75")
     parser.add_argument("--python", metavar="PATH",
                         help="the Python that it runs with; default: our environment's in a clone, "
                              "else this one")

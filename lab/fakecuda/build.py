@@ -101,7 +101,7 @@ def wheels() -> Path:
 
 def _compiler() -> str:
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
-        raise CannotBuild("the fake CUDA driver needs 64-bit Linux; WSL and containers are that too")
+        raise CannotBuild("the fake CUDA driver needs 64-bit Linux, as WSL and containers are")
     found = shutil.which("g++")
     if not found or not shutil.which("nm"):
         raise CannotBuild("the fake CUDA driver needs g++ and nm (package build-essential)")

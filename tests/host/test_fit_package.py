@@ -18,7 +18,8 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES, FOLDERS = ("__init__.py", "dev.py", "requirements.txt"), ("headroom", "nodes", "lab", "tools")
+FILES = ("__init__.py", "dev.py", "requirements.txt")
+FOLDERS = ("headroom", "nodes", "lab", "tools")
 PICTURE = {
     "1": {"class_type": "EmptyImage",
           "inputs": {"width": 64, "height": 64, "batch_size": 1, "color": 0}},
