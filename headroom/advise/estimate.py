@@ -5,11 +5,11 @@ model files, and a rule of thumb for what computing takes.
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PureWindowsPath
+from pathlib import PureWindowsPath
 from typing import Any, NamedTuple
 
 from ..base.device import MIB, in_mib
-from ..base.graph import MODEL_SUFFIXES, Graph, constants, strings
+from ..base.graph import Graph, constants, is_model_name, strings
 from ..base.node_types import kinds
 from ..base.said import Said, said, said_json
 from ..base.weights_file import Weights, weights_of
@@ -119,7 +119,7 @@ def _models(graph: Graph, nodes: list[str]) -> tuple[list[Model], list[str], lis
         values = list(strings(constants(graph.nodes[node_id])))
         is_patch = any(kinds(wire.type) & PATCHED for wire in graph.wires(node_id))
         is_8_bit = any(value.startswith("fp8") for value in values)
-        for name in filter(_is_model_name, values):
+        for name in filter(is_model_name, values):
             if len(found) + len(missing) + len(outside) >= MOST_FILES:
                 raise ValueError(said("Expected a workflow that names at most {most} model files, "
                                       "but this one names more.", most=MOST_FILES))
@@ -136,11 +136,6 @@ def _models(graph: Graph, nodes: list[str]) -> tuple[list[Model], list[str], lis
             else:
                 missing[name] = None
     return list(found.values()), list(missing), list(outside)
-
-
-def _is_model_name(value: str) -> bool:
-    suffix = Path(value).suffix.lower()
-    return suffix in MODEL_SUFFIXES and suffix != ".yaml" and "\n" not in value
 
 
 def _is_outside(name: str) -> bool:

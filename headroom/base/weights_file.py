@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .graph import MODEL_SUFFIXES
+from .graph import is_model_name
 from .untrusted_file import read_untrusted
 
 MAX_HEADER_BYTES = 32 << 20  # ten times that of the largest published ones
@@ -37,14 +37,13 @@ def weights_of(path: Path) -> Weights | None:
     Reads the header of a .safetensors file, at most once while it stays the same; of others only
     the size is looked at. Costs some milliseconds.
     """
+    if not is_model_name(path.name):
+        return None
     try:
         status = path.stat()
     except OSError:
         return None
-    suffix = path.suffix.lower()
-    if suffix not in MODEL_SUFFIXES or suffix == ".yaml":
-        return None
-    return _weights(path, suffix, status.st_size, status.st_mtime_ns)
+    return _weights(path, path.suffix.lower(), status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=256)
