@@ -44,6 +44,8 @@ def ask_every_route(device, prompt_id):
     assert ready["ready"] and ready["free_mib"] >= now.free_bytes / MIB - CLOSE
     status, answer = client.post_json("/headroom/rescue", {"prompt_id": prompt_id})
     assert status == 409 and "out-of-memory" in answer["error"]
+    status, told = client.post_json("/headroom/estimate", {"prompt": every_node().prompt})
+    assert status == 200 and Path(TEST_CHECKPOINT).name in [one["file"] for one in told["models"]]
     if (reserve := client.get_json("/headroom/memory")["reserve_mib"]) is not None:
         assert client.post_json("/headroom/reserve", {"mib": int(reserve)})[0] == 200
     for to in ("CPU", "disk"):
