@@ -96,10 +96,9 @@ def estimate_request(body: bytes) -> dict[str, Any]:
     """Read the body of POST /headroom/estimate: a prompt in API format."""
     prompt = _fields(body, ("prompt",)).get("prompt")
     if not isinstance(prompt, dict) or not prompt:
-        raise BadRequest(
-            "Expected `prompt` to be a workflow in API format, as POST /prompt takes it, "
-            f"but got {_shown(prompt)}."
-        )
+        raise BadRequest(said(
+            "Expected a workflow in API format with nodes in it as `prompt`, but got {given}.",
+            given=_shown(prompt)))
     return prompt
 
 

@@ -1,5 +1,5 @@
 // The panel: what it knows, when it asks, and what its buttons do.
-import { reasonText, Refused } from "./http.js";
+import { messageOf, reasonText, Refused } from "./http.js";
 import { nameOf } from "./memory_view.js";
 import { createView } from "./panel_view.js";
 import { createPoll } from "./poll.js";
@@ -40,6 +40,15 @@ export function createPanel({ http, words, interval, pickNode, prompt, notify, p
 
   const t = (template, values) => words()(template, values);
   const sentence = (error) => reasonText(error, words());
+
+  /** The open workflow; Refused with what the page or a pack in it says where that cannot be queued. */
+  async function openPrompt() {
+    try {
+      return await prompt();
+    } catch (error) {
+      throw new Refused(0, messageOf(error), messageOf(error));
+    }
+  }
 
   /** The same where a run was asked for. */
   function runSentence(error) {
@@ -147,7 +156,7 @@ export function createPanel({ http, words, interval, pickNode, prompt, notify, p
 
     async estimate() {
       try {
-        state.estimate = { ...(await http.estimate(await prompt())), at: Date.now() / 1000 };
+        state.estimate = { ...(await http.estimate(await openPrompt())), at: Date.now() / 1000 };
       } catch (error) {
         notify("warn", t("Will it fit this card?"), sentence(error));
       }

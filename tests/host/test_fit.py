@@ -94,7 +94,7 @@ def test_a_workflow_at_its_real_size_gets_its_word_on_a_card_of_eight_gib(dry, i
     assert CONTEXT_MIB < found.peak_mib <= CARD_GIB * 1024
 
 
-@pytest.mark.parametrize("name", ["default", "sdxlturbo_example", "flux_schnell"])
+@pytest.mark.parametrize("name", ["default", "flux_schnell"])
 def test_the_panels_estimate_holds_the_peak_of_a_run_with_room_and_is_no_wider_than_its_half(
     dry, info, name
 ):
