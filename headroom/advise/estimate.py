@@ -69,7 +69,7 @@ class Size(NamedTuple):
 
 
 def estimate(graph: Graph, like: tuple[str, Json] | None, device: DeviceMemory | None) -> Json:
-    """Return {kind, needs_mib, total_mib, verdict, said, models, not_counted, run}.
+    """Return what the route answers, in words as `lines`, the verdict first.
 
     `like`: the newest run of the same kind and what fits.py says of it. ValueError for a prompt
     with more nodes or files than any that could be meant.
@@ -83,9 +83,10 @@ def estimate(graph: Graph, like: tuple[str, Json] | None, device: DeviceMemory |
     low, high, basis = _measured(like[1]) if like is not None else _by_headers(models, size)
     total = None if device is None else device.total_bytes
     room = None if device is None or total is None else total - max(
-        (device.other_bytes or 0) if device.in_use else 0, round((1 - USABLE) * total))
+        device.other_bytes or 0, round((1 - USABLE) * total))
     failed = like is not None and like[1]["at_least"]
-    verdict, word = _verdict(low, high, room, failed)
+    known = like is not None or bool(models) and not missing and not outside
+    verdict, word = _verdict(low, high, room, failed, known)
     broken = [model.name for model in models if model.weights.is_broken]
     lines = [
         word, *basis, *_names("missing", missing), *_names("outside", outside),
@@ -199,7 +200,10 @@ def _about(size: Size) -> Said:
                 pictures=size.pictures, **values)
 
 
-def _verdict(low: int, high: int, room: int | None, failed: bool) -> tuple[str, Said]:
+def _verdict(
+    low: int, high: int, room: int | None, failed: bool, known: bool
+) -> tuple[str, Said]:
+    """`known`: every model that is used is counted; else more may be needed than `high`."""
     needs = {"low_mib": low / MIB, "high_mib": high / MIB}
     if room is None:
         return "unknown", said("It needs {low_mib} to {high_mib}; no size of a GPU is known here.",
@@ -208,6 +212,9 @@ def _verdict(low: int, high: int, room: int | None, failed: bool) -> tuple[str, 
     if failed and high > room:
         return "fails", said("It did not fit last time: more than {high_mib}, and {room_mib} can "
                              "be had.", high_mib=high / MIB, room_mib=room / MIB)
+    if low <= room and not known:
+        return "unknown", said("Not all of its models are known: more than {low_mib}, and "
+                               "{room_mib} can be had.", low_mib=low / MIB, room_mib=room / MIB)
     if high <= room:
         return "fits", said("It fits: {low_mib} to {high_mib} of {room_mib} that can be had.",
                             **have)

@@ -143,9 +143,15 @@ def test_a_file_outside_of_the_models_folders_is_named_and_not_looked_for(regist
     assert found["not_counted"] == [name] and "outside of the models folders" in texts(found)
 
 
-def test_a_file_that_is_nowhere_is_named(registry):
-    found = of(naming("gone.safetensors"), registry)
+def test_a_file_that_is_nowhere_is_named_and_nothing_is_said_to_fit(registry):
+    found = of(naming("gone.safetensors"), registry, card(8192))
     assert "no models folder has them: gone.safetensors" in texts(found)
+    assert found["verdict"] == "unknown"
+    assert of(naming("gone.safetensors"), registry, card(1024))["verdict"] == "streams"
+
+
+def test_a_workflow_that_names_no_model_file_is_not_said_to_fit(registry):
+    assert of({"9": PROMPT["9"]}, registry, card(8192))["verdict"] == "unknown"
 
 
 @pytest.mark.parametrize("prompt", [
