@@ -8,6 +8,7 @@ import sys
 # Name, module (imported only when asked for), and what the list of commands says about it.
 # A module has `add_arguments(parser)` and `main(args) -> int`; one with PASS_THROUGH = True
 # gets everything after the command's name unread, as `args.rest`.
+PROG = "python dev.py {name}"
 COMMANDS = (
     ("demo", "tools.demo", "run a real ComfyUI with this pack and print what it freed"),
     ("test", "tools.test", "run every check and test that can run on this machine"),
@@ -37,7 +38,7 @@ def load(name):
 def parse(module, name, text, words):
     import argparse
 
-    parser = argparse.ArgumentParser(prog=f"python dev.py {name}", description=text)
+    parser = argparse.ArgumentParser(prog=PROG.format(name=name), description=text)
     module.add_arguments(parser)
     if getattr(module, "PASS_THROUGH", False) and words[:1] not in (["-h"], ["--help"]):
         return argparse.Namespace(rest=words)

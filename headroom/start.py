@@ -132,7 +132,7 @@ def _start() -> None:
     watch = ProgressWatch(recorder.without_progress)
     advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts)
     routes = Routes(recorder, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
-                    advisor.more_of, peaks, kept, limit, watch.stuck)
+                    advisor.more_of, peaks, kept, limit, advisor.estimate, watch.stuck)
     attach = _listen(recorder, host_server.is_running, error_is_handled, history_is_written)
 
     def prompt_is_posted() -> None:

@@ -49,6 +49,7 @@ const panel = createPanel({
   notify,
   interval: () => Number(setting(REFRESH_SECONDS)) || 2,
   pickNode,
+  prompt,
   purge,
   apply,
   rescue: rescue.ask,
@@ -57,6 +58,11 @@ const panel = createPanel({
     settings: Object.fromEntries(settings(showBadges).map(({ id }) => [id, setting(id)])),
   }),
 });
+
+/** The open workflow as ComfyUI would queue it. */
+async function prompt() {
+  return (await app.graphToPrompt()).output;
+}
 
 async function purge() {
   try {
@@ -86,7 +92,7 @@ async function applyNow(advice, run) {
   try {
     await applyEdits(advice.map((item) => item.edit), classes, {
       canvas: app.canvas,
-      prompt: async () => (await app.graphToPrompt()).output,
+      prompt,
       create: frontend.createNode,
       undo: () => app.extensionManager.command.execute("Comfy.Undo"),
       frame,

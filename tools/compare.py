@@ -1,4 +1,6 @@
-"""`python dev.py compare WORKFLOW.json --a TREE[,FLAG…] --b TREE[,FLAG…]`: what a change does.
+"""`dev.py compare WORKFLOW.json --a TREE[,FLAG…] --b TREE[,FLAG…]`: what a change does.
+
+`headroom-compare` is the same.
 
 Runs a workflow dry (see `tools.fit`) on two ComfyUIs, or on one with other flags, and prints both
 in one table, with what ComfyUI itself said about memory on one side only. `--servers URL URL` does
@@ -19,7 +21,7 @@ from typing import Any
 
 from .address import server_url
 from .client import Client, PromptFailed, failed
-from .environment import ensure_environment
+from .environment import python_for
 from .errors import DevError
 from .fit import ROOT, cards
 from .jobs import read_file, read_prompt
@@ -55,15 +57,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="a workflow of the canvas, or an API prompt")
     for name in ("a", "b"):
         parser.add_argument(f"--{name}", type=side, metavar="TREE[,FLAG…]",
-                            help="a ComfyUI folder (none: the one that dev.py has), then flags "
+                            help="a ComfyUI folder (none: the one that a clone has), then flags "
                                  "with commas; several are also tried one by one")
     parser.add_argument("--servers", nargs=2, type=server_url, metavar="URL",
                         help="two running servers with Headroom instead, on real cards")
     parser.add_argument("--cards", type=cards, default=CARDS_GIB, metavar="GIB,GIB",
                         help=f"default: {CARDS_GIB}")
     parser.add_argument("--models", type=Path, action="append", default=[], metavar="FOLDER",
-                        help="as in `dev.py fit`")
-    parser.add_argument("--python", metavar="PATH", help="as in `dev.py fit`, for both")
+                        help="as in `fit`")
+    parser.add_argument("--python", metavar="PATH", help="as in `fit`, for both")
     parser.add_argument("--json", action="store_true", help="print JSON, for machines")
 
 
@@ -103,7 +105,7 @@ def names(sides: Sequence[Side]) -> list[str]:
 
 def dry(one: Side, args: argparse.Namespace) -> Json:
     """What `fit --json` says of this side; DevError with its last line where it says nothing."""
-    python = args.python or str(ensure_environment().python)
+    python = str(python_for(args.python))
     words = [python, str(ROOT / "dev.py"), "fit", str(args.workflow), "--json",
              "--cards", ",".join(f"{gib:g}" for gib in args.cards)]
     words += ["--comfyui", one.tree] if one.tree else []

@@ -25,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 CONSTRAINTS = HERE / "constraints.txt"
 REQUIREMENTS = HERE / "requirements.txt"
 PACK_REQUIREMENTS = HERE.parent / "requirements.txt"
+IS_CLONE = (HERE.parent / "tests").is_dir()  # else what `pip install` makes of tools/
 COMPLETE = "headroom-complete.json"
 NEEDED_GIB = {"linux": 10}  # the CUDA libraries of PyTorch, unpacked and while downloading
 NEEDED_GIB_ELSEWHERE = 4
@@ -57,6 +58,15 @@ def environment_folder(version: tuple[int, int] = sys.version_info[:2]) -> Path:
 def _without_comments(text: str) -> str:
     lines = (line.split("#")[0].strip() for line in text.splitlines())
     return "\n".join(line for line in lines if line)
+
+
+def python_for(given: str | None) -> Path:
+    """The Python of `--python`; else our environment's, or this one where there is no clone."""
+    if given and not Path(given).is_file():
+        raise DevError(f"--python {given} is no file; give the Python of --comfyui.")
+    if given:
+        return Path(given).absolute()
+    return ensure_environment().python if IS_CLONE else Path(sys.executable)
 
 
 def ensure_environment(python: Path | None = None) -> Environment:

@@ -1,4 +1,4 @@
-"""`python dev.py fit WORKFLOW.json`: on which cards a workflow fits, with no card and no weights.
+"""`dev.py fit` and `headroom-fit`: on which cards a workflow fits, with no card and no weights.
 
 ComfyUI runs the workflow on a fake CUDA driver: PyTorch's own allocator and ComfyUI's own loading
 take every byte that they would take, and nothing is computed. docs/fit.md says what is in it.
@@ -16,8 +16,9 @@ from typing import Any
 
 from .client import PromptInvalid
 from .comfyui import VARIABLE, locate_comfyui
-from .environment import ensure_environment
+from .environment import IS_CLONE, python_for
 from .errors import DevError
+from .fake_cuda import fake_cuda
 from .jobs import read_file
 from .processes import end_like_ctrl_c, run_in_foreground
 
@@ -32,9 +33,11 @@ Json = dict[str, Any]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("workflow", type=Path, metavar="WORKFLOW.json",
                         help="a workflow of the canvas, or an API prompt")
-    parser.add_argument("--comfyui", metavar="PATH", help="your ComfyUI; default: 0.3.75")
+    parser.add_argument("--comfyui", metavar="PATH",
+                        help="your ComfyUI; default in a clone: 0.3.75")
     parser.add_argument("--python", metavar="PATH",
-                        help="the Python that it runs with; default: our environment's")
+                        help="the Python that it runs with; default: our environment's in a clone, "
+                             "else this one")
     parser.add_argument("--models", type=Path, action="append", default=[], metavar="FOLDER",
                         help="a models folder; default: that of --comfyui. May be repeated")
     parser.add_argument("--cards", type=cards, default=CARDS_GIB, metavar="GIB,GIB",
@@ -92,9 +95,12 @@ def main(args: argparse.Namespace) -> int:
     if not args.workflow.is_file():
         raise DevError(f"{args.workflow} is no file; give the workflow that is to be looked at.")
     read_file(args.workflow)  # what is wrong with it is told before anything is fetched
-    if args.python and not Path(args.python).is_file():
-        raise DevError(f"--python {args.python} is no file; give the Python of --comfyui.")
-    python = Path(args.python).absolute() if args.python else ensure_environment().python
+    if reason := fake_cuda().why_not(any_python=True):
+        raise DevError(f"A dry run is not possible here: {reason}.")
+    if not IS_CLONE and not args.comfyui and VARIABLE not in os.environ:
+        raise DevError("Expected --comfyui FOLDER with your ComfyUI: only a clone of the "
+                       "repository fetches one.")
+    python = python_for(args.python)
     tree = locate_comfyui(args.comfyui, python=python)
     words = sys.argv[sys.argv.index("fit") + 1:]
     env = {**os.environ, VARIABLE: str(tree), "PYTHONPATH": str(ROOT)}
@@ -106,7 +112,7 @@ def main(args: argparse.Namespace) -> int:
 
 def inside() -> int:
     end_like_ctrl_c()
-    parser = argparse.ArgumentParser(prog="python dev.py fit")
+    parser = argparse.ArgumentParser(prog="fit")
     add_arguments(parser)
     args = parser.parse_args()
     from urllib.error import URLError

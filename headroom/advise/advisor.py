@@ -12,8 +12,9 @@ from ..base.graph import Graph, Prompt
 from ..base.node_types import Registry
 from ..base.ram import ram_room_bytes
 from ..base.refusals import NotKnown
+from ..base.said import said
 from ..host.adapter import has_flag, pinned_bytes
-from ..measure.snapshot import rss_bytes
+from ..measure.snapshot import rss_bytes, snapshot
 from ..record.recorder import NO_RECORD, Recorder
 from ..record.run import Run
 from . import surroundings
@@ -23,10 +24,11 @@ from .about_strain import about_strain
 from .advise import advise, advise_into
 from .applied import applied
 from .case import Case, Surroundings
+from .estimate import estimate
 from .finding import Finding, Saves
 from .fits import fits
 from .from_run import case_of
-from .slower import Slower
+from .slower import Slower, same_nodes
 from .words import lines_of, text_of
 
 log = logging.getLogger("headroom")
@@ -91,6 +93,28 @@ class Advisor:
         state = self._recorder.look(prompt_id, lambda run: (run.started_at, run.status))
         return {**facts, "fits": None if state is None else self._fits_of(prompt_id, *state),
                 "slower": self._slower.of(prompt_id)}
+
+    def estimate(self, prompt: Prompt) -> dict[str, Any]:
+        """Return a first word on whether a prompt would fit this GPU (see estimate.py)."""
+        graph = Graph(prompt, self._registry)
+        device = next(iter(snapshot().devices), None)
+        try:
+            return estimate(graph, self._run_like(graph), device)
+        except RecursionError as error:
+            raise ValueError(said("Expected a workflow, but its values are nested too deeply.")
+                             ) from error
+
+    def _run_like(self, graph: Graph) -> tuple[str, dict[str, Any]] | None:
+        """Return the newest run that tells what the same nodes, files and sizes took."""
+        wanted = set(same_nodes(graph).values())
+        for prompt_id in self._recorder.newest_ids():
+            prompt = Graph(self._prompt(prompt_id))
+            if prompt.nodes and set(same_nodes(prompt).values()) == wanted:
+                state = self._recorder.look(prompt_id, lambda run: (run.started_at, run.status))
+                found = None if state is None else self._fits_of(prompt_id, *state)
+                if found is not None:
+                    return prompt_id, found
+        return None
 
     def lines(self, prompt_id: str) -> list[str]:
         """Return the advice as lines of text; none where it cannot be told."""

@@ -59,11 +59,16 @@ def same_nodes(graph: Graph) -> dict[str, str]:
     keys: dict[str, str] = {}
     for node_id in graph.above(*graph.nodes):
         node = graph.nodes[node_id]
-        values = {name: [keys.get(str(value[0])), value[1]] if is_link(value) else value
+        values = {name: [keys.get(str(value[0])), value[1]] if is_link(value) else _plain(value)
                   for name, value in node["inputs"].items() if name not in OF_NO_SHAPE}
         whole = json.dumps([node_id, node["class_type"], values], sort_keys=True, default=str)
         keys[node_id] = str(hash(whole))
     return keys
+
+
+def _plain(value: Any) -> Any:
+    """ComfyUI turns a whole number into a float where a node asks for one."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def took(run: Run, keys: Mapping[str, str]) -> dict[str, Took]:

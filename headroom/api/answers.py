@@ -34,14 +34,14 @@ def as_json(data: Any, status: int = 200) -> Answer:
     return Answer(json.dumps(data).encode(), status)
 
 
-async def body_of(request: web.Request) -> bytes:
+async def body_of(request: web.Request, most_bytes: int = MAX_BODY_BYTES) -> bytes:
     """Return the body; BadRequest for a broken one, and one larger than any that could be meant."""
     body = bytearray()
     try:
         async for chunk in request.content.iter_any():
             body += chunk
-            if len(body) > MAX_BODY_BYTES:
-                most = f"{MAX_BODY_BYTES // 1024} KiB"
+            if len(body) > most_bytes:
+                most = f"{most_bytes // 1024} KiB"
                 raise BadRequest(f"Expected a body of at most {most}, but this one is larger.")
     except web.RequestPayloadError as error:
         raise BadRequest(

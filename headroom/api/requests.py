@@ -20,6 +20,7 @@ TARGETS = ("CPU", "disk")
 QUEUE_ACTIONS = ("queue again", "discard")
 MAX_RUNS_ASKED = 50
 MAX_BODY_BYTES = 64 * 1024
+MAX_PROMPT_BYTES = 8 * 1024 * 1024
 _GIB = re.compile(r"[0-9]{1,4}(\.[0-9]{1,3})?")
 MAX_DIGITS = 12  # of a number of MiB
 
@@ -90,6 +91,16 @@ def rescue_request(body: bytes) -> str:
             f"but got {_shown(prompt_id)}."
         )
     return prompt_id
+
+
+def estimate_request(body: bytes) -> dict[str, Any]:
+    """Read the body of POST /headroom/estimate: a prompt in API format."""
+    prompt = _fields(body, ("prompt",)).get("prompt")
+    if not isinstance(prompt, dict) or not prompt:
+        raise BadRequest(said(
+            "Expected a workflow in API format with nodes in it as `prompt`, but got {given}.",
+            given=_shown(prompt)))
+    return prompt
 
 
 def queue_request(body: bytes) -> str:

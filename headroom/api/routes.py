@@ -25,6 +25,7 @@ from .bug_report import RUNS, bug_report
 from .gate import Gate
 from .ready import readiness
 from .requests import (
+    estimate_request,
     free_mib_asked,
     into_gib_asked,
     limit_request,
@@ -65,7 +66,8 @@ class Routes:
 
     `queue_lengths` gives how many prompts run and wait, `rescue(prompt_id)` queues one again,
     `advice(prompt_id, GiB)` says what to change in it, and `more_of(prompt_id)` gives what else
-    belongs into its record. `stuck()` says that the running prompt does not come on.
+    belongs into its record. `estimate(prompt)` says whether one fits before it runs. `stuck()` says
+    that the running prompt does not come on.
     """
 
     def __init__(
@@ -73,7 +75,8 @@ class Routes:
         rescue: Callable[[str], Any], metrics: Page,
         advice: Callable[[str, float | None], list[dict[str, Any]]],
         more_of: Callable[[str], dict[str, Any]], peaks: HeldPeaks, queues: LeftQueues,
-        limit: Limit, stuck: Callable[[], Said | None] = lambda: None,
+        limit: Limit, estimate: Callable[[dict[str, Any]], dict[str, Any]],
+        stuck: Callable[[], Said | None] = lambda: None,
     ) -> None:
         self._recorder = recorder
         self._gate = gate
@@ -85,6 +88,7 @@ class Routes:
         self._peaks = peaks
         self._queues = queues
         self._limit = limit
+        self._estimate = estimate
         self._stuck = stuck
         self._foreign: tuple[list[int | None], list[dict[str, Any]]] = [], []  # with what was then
         # Threads of our own: a driver that hangs must not take those that ComfyUI serves with.
@@ -102,6 +106,7 @@ class Routes:
             ("GET", "/headroom/bug-report", self.bug_report),
             ("GET", "/headroom/queue", self.queue),
             ("GET", "/headroom/limit", self.limit),
+            ("POST", "/headroom/estimate", self.estimate),
             ("POST", "/headroom/purge", self.purge),
             ("POST", "/headroom/offload", self.offload),
             ("POST", "/headroom/rescue", self.rescue),
@@ -123,6 +128,9 @@ class Routes:
     async def advice(self, request: web.Request) -> web.Response:
         wanted, query = request.match_info["prompt_id"], dict(request.query)
         return await self._read(lambda: as_json(self._advice(wanted, into_gib_asked(query))))
+
+    async def estimate(self, request: web.Request) -> web.Response:
+        return await answered(self._estimated(request))
 
     async def ready(self, request: web.Request) -> web.Response:
         return await self._read(partial(self._ready, dict(request.query)))
@@ -179,6 +187,10 @@ class Routes:
     async def _rescued(self, request: web.Request) -> Answer:
         asked = rescue_request(await body_of(request))
         return await self._in_thread(lambda: as_json(self._rescue(asked)))
+
+    async def _estimated(self, request: web.Request) -> Answer:
+        body = await body_of(request, MAX_PROMPT_BYTES)
+        return await self._in_thread(lambda: as_json(self._estimate(estimate_request(body))))
 
     async def _decided(self, request: web.Request) -> Answer:
         asked = queue_request(await body_of(request))

@@ -5,7 +5,7 @@ The one place that knows how nodes hang together. Where guards go is told in gua
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from .node_types import GUARD_CLASS, NodeType, Registry, is_wildcard, kinds
@@ -248,6 +248,17 @@ def strings(value: Any) -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from strings(item)
+
+
+def names_a_model(node: Node) -> bool:
+    """Return whether a widget of the node names a model file."""
+    return any(is_model_name(value) for value in strings(constants(node)))
+
+
+def is_model_name(value: str) -> bool:
+    """Return whether a text ends as the name of a file with weights does."""
+    suffix = PurePath(value).suffix.lower()
+    return suffix in MODEL_SUFFIXES and suffix != ".yaml" and "\n" not in value
 
 
 def title_given(node: Node) -> str:

@@ -10,14 +10,15 @@ import copy
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from .graph import Graph, Source, Wire, is_link
-from .node_types import GUARD_CLASS, is_guardable, is_wildcard
+from .graph import Graph, Source, Wire, is_link, names_a_model
+from .node_types import GUARD_CLASS, HANDED_ON, is_guardable, is_wildcard, kinds
 
 INSERTED = "headroom-"  # how the ids of nodes begin that no user has put into the prompt
 GUARD_INPUTS = {
     "free_other_models": True, "offload_weights": True, "split_batch": True, "tile_vae": True,
     "max_attempts": 8, "prefer": "same bits",
 }
+NO_MODELS = frozenset({"STRING", "INT", "FLOAT", "BOOLEAN", "COMBO"})
 CARRIERS = frozenset({"GUIDER"})  # the node that makes one only wraps a model up
 
 
@@ -77,8 +78,9 @@ class WithGuards(dict[str, Any]):
 class Guarded(NamedTuple):
     """A prompt with its guards: the wires that go through each, by its id, and the wires left.
 
-    Those are of a type that only their own pack knows, and may bring a model unseen; or they may
-    bring an empty list, which a guard cannot hand on.
+    Those are of a type that only their own pack knows, and may bring a model unseen; or they bring
+    a model that no guard takes, such as a CLIP_VISION, from its file to a node that computes with
+    it; or they may bring an empty list, which a guard cannot hand on.
     """
 
     prompt: WithGuards
@@ -127,16 +129,26 @@ class _Work:
         """Return the link that takes the place of a wire, None where it stays."""
         if is_guardable(wire.given, wire.taken):
             taker = self._graph.node_type(wire.taker)
-            if taker is None or not taker.uses_models or self._graph.is_guarded(wire):
+            if (taker is None or not taker.computes_with(wire.type)
+                    or self._graph.is_guarded(wire)):
                 return None
             if not (taker.takes_lists and self._gives_list(wire)):
                 return self._guard(wire)
             self.left.append(wire)
         elif wire.given in CARRIERS and wire.giver not in self.into:
             return self._copied(wire)
-        elif not is_wildcard(wire.given) and not self._graph.is_core(wire.given):
+        elif self._brings_a_model_unseen(wire):
             self.left.append(wire)
         return None
+
+    def _brings_a_model_unseen(self, wire: Wire) -> bool:
+        if is_wildcard(wire.given) or kinds(wire.given) <= HANDED_ON | NO_MODELS:
+            return False
+        if not self._graph.is_core(wire.given):
+            return True
+        taker = self._graph.node_type(wire.taker)  # else the model that it patches is guarded
+        return (taker is not None and taker.uses_models
+                and names_a_model(self._graph.nodes[wire.giver]))
 
     def _gives_list(self, wire: Wire) -> bool:
         giver = self._graph.node_type(wire.giver)

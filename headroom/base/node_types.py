@@ -41,6 +41,10 @@ class NodeType(NamedTuple):
         """Whether the node may compute with a model, not only hand it on patched or merged."""
         return self.is_output or any(not kinds(out) <= HANDED_ON for out in self.outputs)
 
+    def computes_with(self, kind: str) -> bool:
+        """Whether the node may compute with a model of this type, also later inside another one."""
+        return self.uses_models or not any(kinds(kind) & kinds(out) for out in self.outputs)
+
 
 class ClassInfo(NamedTuple):
     """What else the host knows of a node class, for those who keep what a node gave.

@@ -140,7 +140,12 @@ export function boxOf({ pos, size }) {
 
 function boxesOf(graph, except = null) {
   const ends = [graph.inputNode, graph.outputNode].map((end) => end?.boundingRect).filter(Boolean);
-  return [...graph.nodes.filter((node) => node !== except).map(boxOf), ...ends];
+  return [...graph.nodes.filter((node) => node !== except).map(boxOf), ...ends, ...(graph.groups ?? []).flatMap(frameOf)];
+}
+
+/** What of a group no new node may lie on: its title and its edges; inside and outside is room. */
+function frameOf({ pos: [x, y], size: [width, height], titleHeight = TITLE }) {
+  return [[x, y, width, titleHeight], [x, y, 0, height], [x + width, y, 0, height], [x, y + height, width, 0]];
 }
 
 /** @returns {[number, number]} */
@@ -159,7 +164,7 @@ function placeBetween(graph, left, right, [width, height]) {
 
 /** The place of the node that was there, unless the new one needs more room than there is. */
 function placeOf(graph, old, [width, height]) {
-  const boxes = boxesOf(graph);
+  const boxes = boxesOf(graph).filter((box) => !overlap(boxOf(old), box));
   const wanted = [old.pos[0], old.pos[1] - TITLE];
   const size = [width, height + TITLE];
   if (!boxes.some((box) => overlap([...wanted, ...size], box))) return [...old.pos];

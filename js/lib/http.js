@@ -59,6 +59,7 @@ export function createHttp(fetchApi) {
     purge: (body = {}) => post("/headroom/purge", body),
     rescue: (promptId) => post("/headroom/rescue", { prompt_id: promptId }),
     limit: (size) => post("/headroom/limit", { limit: size }),
+    estimate: (prompt) => post("/headroom/estimate", { prompt }),
     reserve: (amount) => post("/headroom/reserve", { mib: amount }),
     resetPeaks: () => post("/headroom/peaks", {}),
     bugReport: () => answer("/headroom/bug-report"),

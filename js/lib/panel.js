@@ -1,5 +1,5 @@
 // The panel: what it knows, when it asks, and what its buttons do.
-import { reasonText, Refused } from "./http.js";
+import { messageOf, reasonText, Refused } from "./http.js";
 import { nameOf } from "./memory_view.js";
 import { createView } from "./panel_view.js";
 import { createPoll } from "./poll.js";
@@ -11,13 +11,13 @@ const RUNS_LISTED = 20;
 /**
  * `mount(container)` shows the panel and starts asking; `unmount()` ends both. `http` are the
  * routes, `words()` the texts, `interval()` the seconds between two questions, `pickNode(node)`
- * finds a node on the canvas, `notify(severity, summary, detail)` shows a message,
+ * finds a node on the canvas, `prompt()` makes that of the open workflow, `notify(severity, summary, detail)` shows a message,
  * `apply(advice, run)` puts pieces of advice on a run into the workflow, `rescue(id)` queues a
  * prompt again that ran out of memory, `save(report)` gives a bug report to the user as a file.
  */
-export function createPanel({ http, words, interval, pickNode, notify, purge, apply, rescue, save }) {
+export function createPanel({ http, words, interval, pickNode, prompt, notify, purge, apply, rescue, save }) {
   /** @type {PanelState} */
-  const state = { memory: null, runs: [], run: null, advice: { of: null, items: [] }, chosen: null, sort: null, trouble: null, report: null };
+  const state = { memory: null, runs: [], run: null, advice: { of: null, items: [] }, chosen: null, sort: null, trouble: null, report: null, estimate: null };
   /** @type {ReturnType<typeof createView> | null} */
   let view = null;
   const visible = () => document.visibilityState === "visible";
@@ -40,6 +40,15 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
 
   const t = (template, values) => words()(template, values);
   const sentence = (error) => reasonText(error, words());
+
+  /** The open workflow; Refused with what the page or a pack in it says where that cannot be queued. */
+  async function openPrompt() {
+    try {
+      return await prompt();
+    } catch (error) {
+      throw new Refused(0, messageOf(error), messageOf(error));
+    }
+  }
 
   /** The same where a run was asked for. */
   function runSentence(error) {
@@ -152,6 +161,15 @@ export function createPanel({ http, words, interval, pickNode, notify, purge, ap
         notify("warn", t("Reset"), sentence(error));
       }
       await poll.wake();
+    },
+
+    async estimate() {
+      try {
+        state.estimate = { ...(await http.estimate(await openPrompt())), at: Date.now() / 1000 };
+      } catch (error) {
+        notify("warn", t("Will it fit this card?"), sentence(error));
+      }
+      draw();
     },
 
     async saveBugReport() {

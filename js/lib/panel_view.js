@@ -1,5 +1,6 @@
 // The panel as it is drawn: its parts from top to bottom, and which of them have to be drawn again.
 import { h, redraw } from "./dom.js";
+import { estimateView } from "./estimate_view.js";
 import { foreignLines, heldPeaks, limitControl, memoryCards, modelList, reserveControl } from "./memory_view.js";
 import { nodeTable } from "./node_table.js";
 import { runActions, runDetails, runPicker } from "./run_view.js";
@@ -82,6 +83,7 @@ export function createView(container, { state, words, sorting, actions }) {
     show("models", [memory.models, memory.foreign, reason], () => [
       ...modelList(memory, reason, t, actions.offload), ...foreignLines(memory, t),
     ]);
+    show("estimate", [state.estimate, state.trouble], () => estimateView(state.estimate, state.trouble, t, actions.estimate));
     if (state.run) drawRun(state.run, Math.max(NARROWEST, parts.run.clientWidth));
     else drawNoRun();
   }
@@ -135,12 +137,13 @@ function panelParts(t, onPurge, onBugReport) {
     held: h("div"),
     reserve: h("div"),
     models: h("div.headroom-stack", { role: "list", "aria-label": t("Loaded models") }),
+    estimate: h("div.headroom-stack"),
     picker: h("div"),
     run: h("div.headroom-stack"),
     nodes: h("div"),
     actions: h("div"),
   };
-  const { purge, error, lost, report, memory, held, reserve, models, picker, run, nodes, actions } = parts;
+  const { purge, error, lost, report, memory, held, reserve, models, estimate, picker, run, nodes, actions } = parts;
   const root = h(
     "div.headroom-panel",
     {},
@@ -150,6 +153,7 @@ function panelParts(t, onPurge, onBugReport) {
     report,
     section(t("Memory"), memory, held, reserve),
     section(t("Loaded models"), models),
+    section(t("Open workflow"), estimate),
     section(t("Last runs"), picker, h("div.headroom-stack", {}, run, nodes, actions)),
     h("button.headroom-button.headroom-bug", { type: "button", title: t("A file with versions, settings and the figures of the last runs; no prompt's text, no title, no path"), onclick: onBugReport }, t("Save a bug report")),
   );

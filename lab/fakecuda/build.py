@@ -78,10 +78,13 @@ def libraries() -> list[Path]:
     return [folder / library.name for library in LIBRARIES]
 
 
-def why_not() -> str | None:
-    """Why the libraries cannot be built here; None where they can."""
+def why_not(any_python: bool = False) -> str | None:
+    """Why the libraries cannot be built here; None where they can.
+
+    `any_python`: of this machine, whatever Python it is that is to run on them.
+    """
     try:
-        _compiler(), wheels()
+        _compiler(), any_python or wheels()
     except CannotBuild as error:
         return str(error)
     return None
@@ -98,7 +101,7 @@ def wheels() -> Path:
 
 def _compiler() -> str:
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
-        raise CannotBuild("the fake CUDA driver needs 64-bit Linux")
+        raise CannotBuild("the fake CUDA driver needs 64-bit Linux, as WSL and containers are")
     found = shutil.which("g++")
     if not found or not shutil.which("nm"):
         raise CannotBuild("the fake CUDA driver needs g++ and nm (package build-essential)")

@@ -99,6 +99,25 @@ def test_turned_off_the_page_has_no_panel_no_command_and_no_badge_and_the_settin
     comfy.page.locator(TAB_BUTTON).wait_for()
 
 
+def test_before_a_run_the_panel_says_whether_the_open_workflow_fits_and_after_it_what_it_took(
+    gpu, open_page
+):
+    prompt = sampling(seed=36, size=104)  # which no other test has run on this server
+    comfy = open_page(gpu).load_prompt(prompt)
+    panel = comfy.open_panel()
+    ran = len(comfy.get("/headroom/runs")["runs"])
+    ask = panel.get_by_role("button", name="Will it fit this card?")
+    ask.click()
+    told = panel.locator(".headroom-estimate")
+    told.get_by_text("Model files: ").wait_for()
+    assert told.get_by_text("It fits: ").is_visible()
+    assert told.get_by_text("headroom-fit").is_visible()
+    assert len(comfy.get("/headroom/runs")["runs"]) == ran  # nothing was queued
+    comfy.run()
+    ask.click()
+    told.get_by_text("A run of the same nodes, files and sizes took ").wait_for()
+
+
 def test_one_button_saves_a_bug_report_with_the_page_s_part_and_without_the_prompt(gpu, open_page):
     prompt = sampling(seed=35)
     prompt["2"]["inputs"]["text"] = "my grandmother"

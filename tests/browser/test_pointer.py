@@ -71,6 +71,8 @@ def test_a_hand_reaches_every_listener_and_each_does_what_it_says(open_panel, lo
     panel.locator("[data-model='m1'] button").click()
     panel.locator(".headroom-report summary").click()
     panel.locator("header .headroom-primary").click()
+    panel.locator("[data-focus='estimate']").click()
+    panel.locator(".headroom-estimate").wait_for()
     panel.locator("select").select_option("p2")
     panel.locator("[data-run='p2']").wait_for()
     panel.locator("[data-rescue='p2'] button").click()
@@ -81,6 +83,7 @@ def test_a_hand_reaches_every_listener_and_each_does_what_it_says(open_panel, lo
         ("/headroom/peaks", {}), ("/headroom/reserve", {"mib": 576}),
         ("/headroom/limit", {"limit": "80%"}),
         ("/headroom/offload", {"model": "m1"}), ("/headroom/purge", {}),
+        ("/headroom/estimate", {"prompt": {"1": {"class_type": "A", "inputs": {}}}}),
         ("/headroom/rescue", {"prompt_id": "p2"}),
     ]
     assert shown.unreached() == []
@@ -123,7 +126,8 @@ def test_another_language_is_spoken_at_once_and_what_was_told_stays(open_panel):
     shown.panel.locator(".headroom-report").wait_for()
     shown.offer(1)
     shown.speak("zh")
-    assert shown.panel.locator("h3").all_inner_texts() == ["内存占用", "已加载的模型", "最近的运行"]
+    assert shown.panel.locator("h3").all_inner_texts() == [
+        "内存占用", "已加载的模型", "当前工作流", "最近的运行"]
     assert "报告" in shown.panel.locator(".headroom-report").inner_text()
     assert "节点" in shown.panel.locator("th").first.inner_text()
     assert "重新运行" in shown.page.locator(".headroom-toast").inner_text()

@@ -94,6 +94,24 @@ def test_a_workflow_at_its_real_size_gets_its_word_on_a_card_of_eight_gib(dry, i
     assert CONTEXT_MIB < found.peak_mib <= CARD_GIB * 1024
 
 
+@pytest.mark.parametrize("name", ["default", "flux_schnell"])
+def test_the_panels_estimate_holds_the_peak_of_a_run_with_room_and_is_no_wider_than_its_half(
+    dry, info, name
+):
+    fit = fit_of(name, dry, info)
+
+    def asked():
+        status, found = dry.client.post_json("/headroom/estimate", {"prompt": fit.prompt})
+        assert status == 200, found
+        return found["kind"], found["needs_mib"]
+
+    kind, (low, high) = asked()
+    _, prompt_id = plain(fit, 24)
+    peak = dry.client.get_json(f"/headroom/runs/{prompt_id}")["peak_vram_mib"]
+    assert kind == "headers" and 0.5 * peak < low <= peak <= high < 1.5 * peak
+    assert asked() == ("measured", [pytest.approx(low, rel=0.2), peak])
+
+
 def test_nothing_of_one_run_is_left_for_the_next(dry, info):
     encodes = fit_of("diffusers_encode_only", dry, info)
     first, again = (plain(encodes, CARD_GIB)[0] for _ in range(2))

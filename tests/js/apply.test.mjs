@@ -61,6 +61,24 @@ test("a value is set, and a wire in its input taken out", () => {
   assert.deepEqual(values(graph.getNodeById(3)), { steps: 4 });
 });
 
+test("a new node lies on no title of a group and across no edge of one", () => {
+  for (const [x, y] of [[-40, -80], [150, -200], [300, -40], [210, -95], [-500, -300]]) {
+    const graph = simple();
+    graph.groups = [{ pos: [x, y], size: [700, 400], titleHeight: 34 }];
+    const [made] = apply(graph, guard([["3", "model"]]));
+    const box = boxOf(made);
+    const edges = [[x, y, 700, 34], [x, y, 0, 400], [x + 700, y, 0, 400], [x, y + 400, 700, 0]];
+    for (const taken of [...edges, ...graph.nodes.filter((node) => node !== made).map(boxOf)]) assert.ok(!overlap(box, taken));
+  }
+});
+
+test("a replaced node stays where it was, also where that is across a group's edge", () => {
+  const graph = simple();
+  const { pos } = graph.getNodeById(2);
+  graph.groups = [{ pos: [pos[0] - 20, pos[1] - 10], size: [100, 90] }];
+  assert.deepEqual(apply(graph, toCpu("2"))[0].pos, pos);
+});
+
 test("the user's other nodes stay where and as they are", () => {
   const graph = simple();
   const before = graph.nodes.map(({ id, pos, title }) => JSON.stringify([id, pos, title]));

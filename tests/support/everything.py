@@ -47,6 +47,8 @@ def ask_every_route(device, prompt_id):
     for limit in ("90%", "off"):
         assert client.post_json("/headroom/limit", {"limit": limit})[0] == 200
     assert client.get_json("/headroom/limit")["limit"] == "off"
+    status, told = client.post_json("/headroom/estimate", {"prompt": every_node().prompt})
+    assert status == 200 and Path(TEST_CHECKPOINT).name in [one["file"] for one in told["models"]]
     if (reserve := client.get_json("/headroom/memory")["reserve_mib"]) is not None:
         assert client.post_json("/headroom/reserve", {"mib": int(reserve)})[0] == 200
     for to in ("CPU", "disk"):

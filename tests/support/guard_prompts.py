@@ -3,7 +3,8 @@
 from headroom.base.node_types import from_object_info
 
 CORE = {"MODEL", "CLIP", "VAE", "CONTROL_NET", "UPSCALE_MODEL", "CONDITIONING", "LATENT", "IMAGE",
-        "GUIDER", "SIGMAS", "STRING", "INT", "*"}
+        "GUIDER", "SIGMAS", "STRING", "INT", "*", "CLIP_VISION", "CLIP_VISION_OUTPUT",
+        "MODEL_PATCH"}
 
 
 def info(inputs, outputs, output_node=False, optional=None):
@@ -44,6 +45,12 @@ CLASSES = {
     "ControlLoad": info({}, ["CONTROL_NET"]),
     "UpscaleLoad": info({}, ["UPSCALE_MODEL"]),
     "Upscale": info({"upscale_model": "UPSCALE_MODEL", "image": "IMAGE"}, ["IMAGE"]),
+    "VisionLoad": info({"clip_name": ["v.safetensors"]}, ["CLIP_VISION"]),
+    "VisionEncode": info({"clip_vision": "CLIP_VISION"}, ["CLIP_VISION_OUTPUT"]),
+    "PatchLoad": info({"name": ["p.safetensors"]}, ["MODEL_PATCH"]),
+    "PatchWithVae": info({"model": "MODEL", "model_patch": "MODEL_PATCH", "vae": "VAE"},
+                         ["MODEL"]),
+    "Text": info({"value": "STRING"}, ["STRING"]),
     "HeadroomOOMGuard": info({"model": "*", "max_attempts": "INT"}, ["*"]),
 }
 

@@ -102,5 +102,6 @@ def answers() -> dict[str, Any]:
         "/headroom/purge": REPORT, "/headroom/offload": REPORT, "/headroom/reserve": {},
         "/headroom/limit": {},
         "/headroom/peaks": {}, "/headroom/rescue": {"prompt_id": "p3"},
+        "/headroom/estimate": {"verdict": "fits", "lines": [{"text": "It fits.", "said": None}]},
         "/headroom/bug-report": {"runs": []},
     }

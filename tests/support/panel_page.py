@@ -45,6 +45,7 @@ PAGE = """<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="/js/
   window.panel = createPanel({
     http, words, notify, interval: () => 0.2,
     pickNode: (node) => picked.push(node.node_id),
+    prompt: async () => ({ 1: { class_type: "A", inputs: {} } }),
     purge: () => http.purge(),
     apply: (advice) => applied.push(advice.map((item) => item.id)),
     rescue: rescue.ask,

@@ -47,6 +47,7 @@ interface Sorting { key: string; descending: boolean }
 /** What the panel knows. */
 interface PanelState {
   memory: Memory | null; runs: Run[]; run: Run | null; advice: { of: string | null; items: Advice[] };
+  estimate: { verdict: string; lines: { text: string; said: any }[]; at: number } | null;
   chosen: string | null; sort: Sorting | null; trouble: string | null; report: Report | null;
 }
 
@@ -59,7 +60,7 @@ interface Actions {
   apply(items: Advice[], run: Run): void; plan(run: Run, gib: number): Promise<Advice[] | null>;
   choose(promptId: string): void; sortBy(key: string): void; offload(model: any): void;
   reserve(mib: number): void; limit(size: string): void; resetPeaks(): void; purge(): Promise<void>;
-  saveBugReport(): void;
+  saveBugReport(): void; estimate(): void;
 }
 
 /** What the parts of a run are drawn with. */

@@ -56,6 +56,7 @@ def asked(*requests, act=None, rescue=lambda prompt_id: {}):
     routes = Routes(
         Recorder(), Gate(lambda: False, lambda: True), lambda: (0, 0), rescue, None, no_advice,
         lambda _: {}, HeldPeaks(), NothingKept(said("Nothing is kept.")), Limit({}),
+        lambda prompt: {},
     )
 
     async def ask():
@@ -129,6 +130,9 @@ LONG = "m" * 60_000
     ("reserve", {"mib": LONG}),
     ("reserve", {"mib": -1}),
     ("reserve", {}),
+    ("estimate", {}),
+    ("estimate", {"prompt": [LONG]}),
+    ("estimate", {"prompt": {"1": "m" * (9 * 2**20)}}),
 ])
 def test_what_is_long_is_not_sent_back(path, body):
     [(status, answer)] = asked(("POST", f"/headroom/{path}", json.dumps(body)))

@@ -41,6 +41,27 @@ def test_every_model_on_its_way_into_a_node_that_uses_it_gets_one_guard():
     assert left(found) == []
 
 
+def test_a_vae_that_a_patcher_uses_is_guarded_and_the_patch_goes_with_its_model():
+    prompt = {**picture(), "8": node("PatchLoad", name="p.safetensors"),
+              "9": node("PatchWithVae", model=["1", 0], model_patch=["8", 0], vae=["1", 2])}
+    prompt["4"]["inputs"]["model"] = ["9", 0]
+    found = guarded(prompt)
+    assert found.prompt["9"]["inputs"] == {
+        "model": ["1", 0], "model_patch": ["8", 0], "vae": ["headroom-guard-1-2", 0]}
+    assert found.prompt["4"]["inputs"]["model"] == ["headroom-guard-9-0", 0]
+    assert left(found) == []
+
+
+def test_a_model_of_comfyui_s_own_that_no_guard_takes_is_named():
+    prompt = {**picture(), "8": node("VisionLoad", clip_name="v.safetensors"),
+              "9": node("VisionEncode", clip_vision=["8", 0]),
+              "10": node("Text", value="not a model.safetensors"),
+              "11": node("Encode", clip=["1", 1], text=["10", 0])}
+    found = guarded(prompt)
+    assert left(found) == [("9", "clip_vision", "CLIP_VISION")]
+    assert found.prompt["9"] is prompt["9"]
+
+
 def test_a_guard_has_every_input_of_its_class_and_a_title():
     new = guarded(picture()).prompt["headroom-guard-1-0"]
     assert new["class_type"] == "HeadroomOOMGuard"

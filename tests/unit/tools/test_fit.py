@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tools import dry_server
+from tools import dry_server, fit
+from tools.errors import DevError
 from tools.fit import amount, capability
 from tools.fit import cards as parse_cards
 from tools.fit_report import copied, report
@@ -35,6 +36,19 @@ def sampler(*steps, node_id="3", title="KSampler"):
 def failure(message, out_of_memory=True, node_id="3"):
     return SimpleNamespace(node_id=node_id, node_type="KSampler", exception_message=message,
                            out_of_memory=out_of_memory)
+
+
+def test_where_a_dry_run_is_not_possible_one_sentence_says_so_before_anything_is_fetched(
+    monkeypatch, tmp_path
+):
+    def fetched(*_):
+        raise AssertionError
+
+    monkeypatch.setattr("sys.platform", "win32")
+    monkeypatch.setattr(fit, "python_for", fetched)
+    (tmp_path / "w.json").write_text("{}")
+    with pytest.raises(DevError, match=r"^A dry run is not possible here: .*64-bit Linux"):
+        fit.main(argparse.Namespace(workflow=tmp_path / "w.json"))
 
 
 @pytest.mark.parametrize("steps, text", [

@@ -134,6 +134,9 @@ PAGE = node_infos({
         "model_file": ["COMBO", {"options": ["none"]}], "image": ["LOAD_3D", {}],
         "width": ["INT", {"default": 1024}], "height": ["INT", {"default": 1024}]}}},
     "CustomCombo": {"input": {"required": {"choice": ["COMBO", {"options": []}]}}},
+    "ImageCompositor": {"input": {"required": {
+        "layers": ["LAYERS", {}],
+        "compositor": ["COMPOSITOR", {"default": {}, "socketless": True}]}}},
     "Boxes": {"input": {"required": {
         "width": ["INT", {}], "boxes": ["BOUNDING_BOXES", {"default": [], "socketless": False}],
         "seed": ["INT", {}]}}},
@@ -164,6 +167,13 @@ def test_inputs_that_no_server_tells_of_are_kept(values, wanted):
     assert inputs_of("CustomCombo", values) == {"choice": "9:16", **wanted}
     named = {"choice": "9:16", **wanted}
     assert inputs_of("CustomCombo", values, widgets_values_named=named) == named
+
+
+def test_what_the_layer_editor_has_saved_is_kept():
+    saved = {"version": 1, "layers": [{"x": 3}]}
+    assert inputs_of("ImageCompositor", [saved]) == {"compositor": saved}
+    named = {"compositor": saved}
+    assert inputs_of("ImageCompositor", [saved], widgets_values_named=named) == named
 
 
 def test_names_saved_with_the_values_go_before_their_places():

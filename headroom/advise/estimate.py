@@ -1,0 +1,232 @@
+"""A first word on whether a workflow fits this GPU, before it runs: an estimate, made in a moment.
+
+From a run of the same nodes, files and sizes where there was one; else from the headers of the
+model files, and a rule of thumb for what computing takes.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import PureWindowsPath
+from typing import Any, NamedTuple
+
+from ..base.device import MIB, in_mib
+from ..base.graph import Graph, constants, is_model_name, strings
+from ..base.node_types import kinds
+from ..base.said import Said, said, said_json
+from ..base.weights_file import Weights, weights_of
+from ..measure.snapshot import DeviceMemory
+from ..sizes.text import parse_sizes
+from .fits import USABLE
+
+Json = dict[str, Any]
+MOST_NODES, MOST_FILES, NAMES_TOLD = 5000, 200, 8
+# What the driver's context takes, at least and with what ComfyUI computes on the card.
+LEAST_CONTEXT_BYTES, CONTEXT_BYTES = 250 * MIB, 500 * MIB
+# Decoding takes most of what a picture takes. By ComfyUI's own estimate (comfy/sd.py: 2178 x 64
+# halves a latent pixel of 8 x 8); video is decoded in pieces, and sampling it takes more than that.
+PICTURE_BYTES_A_PIXEL = 2178 * 2
+VIDEO_BYTES_A_PIXEL = 400  # and frame
+SIDE = 1024  # where no node says a size
+FRAMES = ("length", "frames", "num_frames", "video_frames")
+PATCHED = frozenset({"MODEL", "CLIP"})
+NAMES = {
+    "missing": "Not counted, as no models folder has them: {names}.",
+    "outside": "Not looked at, as they lie outside of the models folders: {names}.",
+    "broken": "Counted by size on disk, as their headers are broken: {names}.",
+}
+
+
+class Model(NamedTuple):
+    """A file that a loader names. `is_patch`: a LoRA, which is worked into another's weights."""
+
+    name: str
+    weights: Weights
+    is_patch: bool
+    is_8_bit: bool
+
+    @property
+    def least_bytes(self) -> int:
+        """What must be on the GPU at once, so that nothing streams: its largest part."""
+        if self.is_patch:
+            return 0
+        most = max(self.weights.parts.values(), default=0)
+        return most // 2 if self.is_8_bit else most
+
+
+class Size(NamedTuple):
+    """Of the largest picture or video that the nodes say. `pixels`: of all pictures at once."""
+
+    width: int = SIDE
+    height: int = SIDE
+    pictures: int = 1
+    frames: int = 1
+    is_said: bool = False
+
+    @property
+    def working_bytes(self) -> int:
+        pixels = self.width * self.height * self.pictures
+        return pixels * max(PICTURE_BYTES_A_PIXEL // (1 if self.frames == 1 else 2),
+                            VIDEO_BYTES_A_PIXEL * self.frames)
+
+
+def estimate(graph: Graph, like: tuple[str, Json] | None, device: DeviceMemory | None) -> Json:
+    """Return what the route answers, in words as `lines`, the verdict first.
+
+    `like`: the newest run of the same kind and what fits.py says of it. ValueError for a prompt
+    with more nodes or files than any that could be meant.
+    """
+    if len(graph.nodes) > MOST_NODES:
+        raise ValueError(said("Expected a workflow of at most {most} nodes, but this one has "
+                              "{count}.", most=MOST_NODES, count=len(graph.nodes)))
+    nodes = _needed(graph)
+    models, missing, outside = _models(graph, nodes)
+    size = _size(graph, nodes)
+    low, high, basis = _measured(like[1]) if like is not None else _by_headers(models, size)
+    total = None if device is None else device.total_bytes
+    room = None if device is None or total is None else total - max(
+        device.other_bytes or 0, round((1 - USABLE) * total))
+    failed = like is not None and like[1]["at_least"]
+    known = like is not None or bool(models) and not missing and not outside
+    verdict, word = _verdict(low, high, room, failed, known)
+    broken = [model.name for model in models if model.weights.is_broken]
+    lines = [
+        word, *basis, *_names("missing", missing), *_names("outside", outside),
+        *_names("broken", broken),
+    ]
+    return {
+        "kind": "measured" if like is not None else "headers",
+        "run": None if like is None else like[0],
+        "needs_mib": [in_mib(low), in_mib(high)], "verdict": verdict, "total_mib": in_mib(total),
+        "room_mib": in_mib(room),
+        "size": size._asdict(),
+        "models": [{"file": model.name, "mib": in_mib(model.weights.bytes)} for model in models],
+        "not_counted": missing + outside,
+        "lines": [{"text": line, "said": said_json(line)} for line in lines],
+    }
+
+
+def _needed(graph: Graph) -> list[str]:
+    """Return the nodes that an output needs; ComfyUI runs no others."""
+    ends = [node_id for node_id in graph.nodes
+            if (declared := graph.node_type(node_id)) is not None and declared.is_output]
+    return graph.above(*(ends or graph.nodes))
+
+
+def _models(graph: Graph, nodes: list[str]) -> tuple[list[Model], list[str], list[str]]:
+    """Return the model files that the nodes name, and names that are nowhere, or lie outside."""
+    found: dict[str, Model] = {}
+    missing: dict[str, None] = {}
+    outside: dict[str, None] = {}
+    for node_id in nodes:
+        values = list(strings(constants(graph.nodes[node_id])))
+        is_patch = any(kinds(wire.type) & PATCHED for wire in graph.wires(node_id))
+        is_8_bit = any(value.startswith("fp8") for value in values)
+        for name in filter(is_model_name, values):
+            if len(found) + len(missing) + len(outside) >= MOST_FILES:
+                raise ValueError(said("Expected a workflow that names at most {most} model files, "
+                                      "but this one names more.", most=MOST_FILES))
+            if name in found or name in missing:
+                continue
+            if _is_outside(name):
+                outside[name] = None
+                continue
+            weights = [one for path in graph.files_named(name)
+                       if (one := weights_of(path)) is not None]
+            if weights:
+                found[name] = Model(name, max(weights, key=lambda one: one.bytes), is_patch,
+                                    is_8_bit)
+            else:
+                missing[name] = None
+    return list(found.values()), list(missing), list(outside)
+
+
+def _is_outside(name: str) -> bool:
+    """Whether a name is a full path, or leads out of a folder, on any system."""
+    path = PureWindowsPath(name)
+    return bool(path.anchor) or ".." in path.parts
+
+
+def _size(graph: Graph, nodes: list[str]) -> Size:
+    sizes = [size for node_id in nodes if (size := _size_of(graph.nodes[node_id]["inputs"]))]
+    return max(sizes, key=lambda size: size.working_bytes, default=Size())
+
+
+def _size_of(inputs: Mapping[str, Any]) -> Size | None:
+    if isinstance(listed := inputs.get("sizes"), str):  # Size Sorter's
+        try:
+            return Size(*max(parse_sizes(listed), key=lambda one: one.width * one.height),
+                        is_said=True)
+        except ValueError:
+            return None
+    width, height = _count(inputs, "width"), _count(inputs, "height")
+    if not width or not height:
+        return None
+    frames = next((count for name in FRAMES if (count := _count(inputs, name))), 1)
+    return Size(width, height, _count(inputs, "batch_size") or 1, frames, True)
+
+
+def _count(inputs: Mapping[str, Any], name: str) -> int:
+    value = inputs.get(name)
+    return value if isinstance(value, int) and 0 < value < 1 << 20 else 0
+
+
+def _measured(fits: Json) -> tuple[int, int, list[Said]]:
+    low, high = (round((mib or 0) * MIB) for mib in fits["smallest_mib"])
+    phrase = (said("A run of the same nodes, files and sizes needed more than {low_mib} here.",
+                   low_mib=low / MIB) if fits["at_least"] else
+              said("A run of the same nodes, files and sizes took {high_mib} of the GPU here; what "
+                   "it used at once was {low_mib}.", high_mib=high / MIB, low_mib=low / MIB))
+    return low, high, [phrase]
+
+
+def _by_headers(models: list[Model], size: Size) -> tuple[int, int, list[Said]]:
+    largest = max((model.least_bytes for model in models), default=0)
+    everything = sum(model.weights.bytes for model in models)
+    low, high = largest + LEAST_CONTEXT_BYTES, everything + CONTEXT_BYTES + size.working_bytes
+    weights = said("Model files: {all_mib}, of which {largest_mib} are used at once.",
+                   all_mib=everything / MIB, largest_mib=largest / MIB)
+    return low, high, [weights, _about(size)]
+
+
+def _about(size: Size) -> Said:
+    values = {"width": size.width, "height": size.height,
+              "working_mib": size.working_bytes / MIB}
+    if not size.is_said:
+        return said("No node says a size: for a picture of {width} × {height} computing takes up "
+                    "to {working_mib}.", **values)
+    if size.frames > 1:
+        return said("For {frames} frames of {width} × {height} computing takes up to about "
+                    "{working_mib}.", frames=size.frames, **values)
+    return said("For {pictures} × {width} × {height} computing takes up to about {working_mib}.",
+                pictures=size.pictures, **values)
+
+
+def _verdict(
+    low: int, high: int, room: int | None, failed: bool, known: bool
+) -> tuple[str, Said]:
+    """`known`: every model that is used is counted; else more may be needed than `high`."""
+    needs = {"low_mib": low / MIB, "high_mib": high / MIB}
+    if room is None:
+        return "unknown", said("It needs {low_mib} to {high_mib}; no size of a GPU is known here.",
+                               **needs)
+    have = {"room_mib": room / MIB, **needs}
+    if failed and high > room:
+        return "fails", said("It did not fit last time: more than {high_mib}, and {room_mib} can "
+                             "be had.", high_mib=high / MIB, room_mib=room / MIB)
+    if low <= room and not known:
+        return "unknown", said("Not all of its models are known: more than {low_mib}, and "
+                               "{room_mib} can be had.", low_mib=low / MIB, room_mib=room / MIB)
+    if high <= room:
+        return "fits", said("It fits: {low_mib} to {high_mib} of {room_mib} that can be had.",
+                            **have)
+    if low <= room:
+        return "tight", said("It is close: {low_mib} to {high_mib}, and {room_mib} can be had. "
+                             "Models may have to make room for each other.", **have)
+    return "streams", said("It does not fit as a whole: {low_mib} at least, and {room_mib} can be "
+                           "had. {short_mib} of weights have to be streamed in every step.",
+                           short_mib=(low - room) / MIB, **have)
+
+
+def _names(what: str, names: list[str]) -> Iterator[Said]:
+    if names:
+        more = ["…"] if len(names) > NAMES_TOLD else []
+        yield said(NAMES[what], names=", ".join([*names[:NAMES_TOLD], *more]))
