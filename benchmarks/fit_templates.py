@@ -44,10 +44,9 @@ from tools.template_package import templates_of
 NAME = "fit_templates"
 DEVICE = FAKE
 CARDS = "8,16,24"
-PAID = "comfy_api_nodes"  # where ComfyUI keeps the nodes that cost money
 CPU_S, RAM_GIB = 60.0, 4.0  # what one template may take
 LIMIT_S = 3600
-NEVER = ("no such node", "paid")  # gates behind which a template is not this ComfyUI's to load
+NO_SUCH = "no such node"  # of this ComfyUI, or one that costs money: the dry server has none
 Json = dict[str, Any]
 Row = dict[str, Any]
 
@@ -107,24 +106,20 @@ def gates(tree: Path, base: Path, templates: Mapping[str, Json]) -> dict[str, Ro
     rows = {}
     with DryServer(tree, base / "gate") as dry:
         info = dry.client.get_json("/object_info")
-        paid = {kind for kind, one in info.items()
-                if str(one.get("python_module", "")).startswith(PAID)}
         for name, data in templates.items():
             file = base / f"{name}.json"
             file.write_text(json.dumps(data), encoding="utf-8")
-            rows[name] = _gate(file, data, dry, ObjectInfo(info), paid)
+            rows[name] = _gate(file, data, dry, ObjectInfo(info))
     return rows
 
 
-def _gate(file: Path, data: Json, dry: DryServer, registry: ObjectInfo, paid: set[str]) -> Row:
+def _gate(file: Path, data: Json, dry: DryServer, registry: ObjectInfo) -> Row:
     try:
         prompt = read_prompt(file, dry.client)
-        if used := sorted({node["class_type"] for node in prompt.values()} & paid):
-            return {"gate": "paid", "why": ", ".join(used)}
         found = find_models(data, {}, lambda wanted: [{} for _ in wanted])
         prompt, _ = without_loras(prompt, {*found.unknown, *found.unreadable}, registry)
     except DevError as error:
-        return {"gate": "no such node" if str(error).startswith(NO_NODE) else "refused",
+        return {"gate": NO_SUCH if str(error).startswith(NO_NODE) else "refused",
                 "why": str(error)}
     missing = {value for node in prompt.values() for value in node["inputs"].values()
                if isinstance(value, str) and value in {*found.unknown, *found.unreadable}}
@@ -166,7 +161,7 @@ def has_verdict(row: Row) -> bool:
 
 def summary(rows: Mapping[str, Row]) -> Json:
     """How many of the templates came how far, and what those that were run took."""
-    loadable = {name: row for name, row in rows.items() if row.get("gate") not in NEVER}
+    loadable = {name: row for name, row in rows.items() if row.get("gate") != NO_SUCH}
     tried = [row for row in loadable.values() if "cpu_s" in row]
     told = [row for row in tried if has_verdict(row)]
     return {
@@ -176,7 +171,7 @@ def summary(rows: Mapping[str, Row]) -> Json:
         "within_limits": sum(row["cpu_s"] <= CPU_S and row["ram_gib"] <= RAM_GIB for row in told),
         "median_cpu_s": statistics.median([row["cpu_s"] for row in tried] or [0]),
         "median_ram_gib": statistics.median([row["ram_gib"] for row in tried] or [0]),
-        "rows": {name: rows[name] for name in sorted(rows) if rows[name].get("gate") != "paid"},
+        "rows": {name: rows[name] for name in sorted(rows) if name in loadable},
     }
 
 
