@@ -11,8 +11,6 @@ MARK = "scaled_fp8"
 KEPT = ("shared", "embed_tokens", "visual.", "relative_attention_bias")  # never quantised
 LEAST_SIDE = 16  # of a layer: narrower ones are tables, such as those of modulations
 ROTATED = 256  # inputs that are rotated together
-SETTINGS = json.dumps({"format": "int8_tensorwise", "convrot": True,
-                       "convrot_groupsize": ROTATED}).encode()
 
 
 def stored(dtype: str, prefix: str, shapes: Mapping[str, Shape]) -> SparseFile:
@@ -25,16 +23,21 @@ def stored(dtype: str, prefix: str, shapes: Mapping[str, Shape]) -> SparseFile:
         if dtype == SCALED and _is_layer(name, shape):
             weights[full] = Weight("F8_E4M3", shape)
             weights[full.removesuffix("weight") + "scale_weight"] = Weight("F32", ())
-        elif dtype == INT8 and _is_layer(name, shape) and shape[1] % ROTATED == 0:
+        elif dtype == INT8 and _is_layer(name, shape):
             quant = full.removesuffix("weight") + "comfy_quant"
+            values[quant] = _settings(shape)
             weights |= {full: Weight("I8", shape), f"{full}_scale": Weight("F32", (shape[0], 1)),
-                        quant: Weight("U8", (len(SETTINGS),))}
-            values[quant] = SETTINGS
+                        quant: Weight("U8", (len(values[quant]),))}
         else:
             weights[full] = Weight({SCALED: "F16", INT8: "BF16"}.get(dtype, dtype), shape)
     if dtype == SCALED:
         weights[prefix + MARK] = Weight("F8_E4M3", (0,))
     return SparseFile(weights, values)
+
+
+def _settings(shape: Shape) -> bytes:
+    rotated = {"convrot": True, "convrot_groupsize": ROTATED} if shape[1] % ROTATED == 0 else {}
+    return json.dumps({"format": "int8_tensorwise", **rotated}).encode()
 
 
 def _is_layer(name: str, shape: Shape) -> bool:

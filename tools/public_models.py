@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import models
+from .errors import DevError
 from .number_types import SCALED, stored
 from .public_newer import SD3_LARGE, newer
 from .sparse_files import SparseFile, Weight
@@ -150,11 +151,18 @@ def known(name: str) -> list[str]:
 
 
 def sparse_files(places: Iterable[str], ask: models.Ask) -> dict[str, SparseFile]:
-    """These published files as a ComfyUI's classes have them, which `ask` reads."""
+    """These published files as a ComfyUI's classes have them, which `ask` reads.
+
+    DevError where it has no such class.
+    """
     places = list(places)
     parts = [{str(number): part.made_by for number, part in enumerate(PUBLIC[place])}
              for place in places]
-    found = models.read_shapes(parts, ask=ask, joined="/") if places else []
+    try:
+        found = models.read_shapes(parts, ask=ask, joined="/") if places else []
+    except DevError as error:
+        raise DevError(f"This ComfyUI lacks the class of one of {', '.join(places)}; name a newer "
+                       f"one with --comfyui ({str(error).splitlines()[-1]}).") from error
     return {place: _file(place, shapes) for place, shapes in zip(places, found, strict=True)}
 
 

@@ -142,7 +142,8 @@ NEWER: dict[str, list[tuple[Made, dict[str, str]]]] = {
                                 "capybara_v0.1"}),
         (_hunyuan(4096, 3072, 20, 40), {"BF16": "hunyuan_video_t2v_720p_bf16"}),
         (QWEN, {"BF16": "FireRed-Image-Edit-1.1-transformer",
-                SCALED: "qwen_image_edit_2511_fp8mixed", INT8: "qwen_image_edit_2511_int8_convrot"}),
+                SCALED: "qwen_image_edit_2511_fp8mixed",
+                INT8: "qwen_image_edit_2511_int8_convrot"}),
         (LAYERED, {"BF16": "qwen_image_layered_bf16 qwen_image_layered_control_bf16"}),
         (("z_image",), {INT8: "z_image_int8_convrot z_image_turbo_int8_convrot"}),
         (_kandinsky(), {"BF16": "kandinsky5lite_t2v_sft_5s kandinsky5lite_i2v_5s"}),
@@ -188,7 +189,7 @@ NEWER: dict[str, list[tuple[Made, dict[str, str]]]] = {
                                        "wan2.2_fun_inpaint_low_noise_14B_fp8_scaled"}),
         (_wan(WAN, "t2v"), {SCALED: "wan2.2_bernini_r_high_noise_fp8_scaled "
                                    "wan2.2_bernini_r_low_noise_fp8_scaled"}),
-        (_wan(WAN, "t2v", size="1.3B"), {"BF16": "causal_forcing-framewise"}),
+        (_wan(WAN, "t2v", size="1.3B"), {"F32": "causal_forcing-framewise"}),
         (_wan(WAN, "i2v", 36),
          {"F16": "chrono_edit_14B_fp16", SCALED: "Wan2_1-I2V-14B-480p_fp8_e4m3fn_scaled_KJ "
                                                "Wan21-WanMove_fp8_scaled_e4m3fn_KJ"}),
@@ -196,7 +197,6 @@ NEWER: dict[str, list[tuple[Made, dict[str, str]]]] = {
     ],
     "text_encoders": [
         (("llama", "Qwen3_8B"), {SCALED: "qwen_3_8b_fp8mixed"}),
-        (("llama", "Qwen3_4B"), {SCALED: "qwen_3_4b_fp8_mixed"}),
         (("llama", "Qwen3_06B"), {"BF16": "qwen_3_06b_base"}),
         (("llama", "Qwen3_06B_ACE15"), {"BF16": "qwen_0.6b_ace15"}),
         (("llama", "Qwen3_2B_ACE15_lm"), {"BF16": "qwen_1.7b_ace15"}),
