@@ -153,8 +153,9 @@ def of_class(path: str, settings: str = "{}") -> Shapes:
     for device in ("meta", "cpu"):  # the second for a class that reads its own small tables
         try:
             with torch.device("cpu" if ops else "meta"):
-                return _as_published(kind(
-                    **json.loads(settings), **{**ops, **({"device": device} if ops else {})}))
+                made = kind(**json.loads(settings),
+                            **{**ops, **({"device": device} if ops else {})})
+            return _as_published(made) if ".ldm.flux." in module else _built(made)
         except RuntimeError:
             if device == "cpu" or not ops:
                 raise
@@ -216,6 +217,17 @@ def z_image() -> Shapes:
         n_kv_heads=30, qk_norm=True, cap_feat_dim=2560, axes_dims=[32, 48, 48],
         axes_lens=[1536, 512, 512], rope_theta=256.0, ffn_dim_multiplier=8.0 / 3.0,
         z_image_modulation=True, time_scale=1000.0, pad_tokens_multiple=32, **_ops()))
+
+
+def recognised_as(name: str, *arguments: Any) -> str:
+    """What ComfyUI's detection takes a diffusion model of this module for; "" for nothing."""
+    import torch
+    from comfy.model_detection import model_config_from_unet
+
+    weights = {key: torch.empty(shape, device="meta")
+               for key, shape in globals()[name](*arguments).items()}
+    found = model_config_from_unet(weights, "")
+    return type(found).__name__ if found else ""
 
 
 if __name__ == "__main__":

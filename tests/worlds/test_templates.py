@@ -15,6 +15,7 @@ from tools.fit_files import READABLE, UNREADABLE, named
 from tools.fit_packs import NO_NODE
 from tools.fit_prompt import ObjectInfo, guarded
 from tools.node_info import node_infos
+from tools.public_newer import newer
 from tools.template_package import sizes_of, templates_of
 from tools.ui_prompt import BYPASSED, MUTED, api_prompt
 
@@ -131,3 +132,11 @@ def test_files_that_are_known_by_name_have_the_sizes_that_templates_tell(newest_
               for name, found in places.items()}
     assert len(shares) > 10
     assert {name: share for name, share in shares.items() if not 0.93 < share < 1.02} == {}
+
+
+def test_comfyui_recognises_each_diffusion_model_that_is_known_by_name(newest_comfyui):
+    made = sorted({made_by for place, made_by, _ in newer()
+                   if place.startswith("diffusion_models/")}, key=str)
+    ask = models.asking(newest_comfyui, public_models.SCRIPT)
+    found = ask([("recognised_as", *one) for one in made])
+    assert [one for one, kind in zip(made, found, strict=True) if not kind] == []
