@@ -7,6 +7,8 @@ itself fixes (text encoders) is read from it; the other numbers are those that i
 in the published files.
 """
 
+import importlib
+import inspect
 import json
 import sys
 from collections.abc import Iterable
@@ -61,6 +63,16 @@ def sdxl_refiner_unet() -> Shapes:
         out_channels=4, transformer_depth_output=[0, 0, 0, 4, 4, 4, 4, 4, 4, 0, 0, 0])))
 
 
+def lotus_unet() -> Shapes:
+    """Lotus: the UNet of Stable Diffusion 2 that takes its task as a vector of four."""
+    from comfy.ldm.modules.diffusionmodules.openaimodel import UNetModel
+
+    return _built(UNetModel(**_sd(
+        4, **{**SD15, "channel_mult": SD15_LEVELS, "context_dim": 1024, "num_heads": -1},
+        num_head_channels=64, use_linear_in_transformer=True, num_classes="sequential",
+        adm_in_channels=4, out_channels=4, transformer_depth_output=[1] * 9 + [0] * 3)))
+
+
 def clip_vision(config: str) -> Shapes:
     """An image encoder; `config` is the name of ComfyUI's file with its sizes."""
     import comfy.clip_model as module
@@ -99,11 +111,55 @@ def t5(config: str) -> Shapes:
     return _built(module.T5(json.loads(file.read_text()), None, **_ops()))
 
 
-def llama(name: str) -> Shapes:
-    """A language model of comfy/text_encoders/llama.py, by its class."""
+def llama(name: str, layers: int = 0) -> Shapes:
+    """A language model of comfy/text_encoders/llama.py, by its class; `layers`: not as many."""
     import comfy.text_encoders.llama as module
 
-    return _built(getattr(module, name)({}, None, **_ops()))
+    config = {"num_hidden_layers": layers} if layers else {}
+    return _built(getattr(module, name)(config, None, **_ops()))
+
+
+def qwen3_vl(kind: str) -> Shapes:
+    """Qwen3-VL of one size, in the names of its own files."""
+    import comfy.text_encoders.qwen3vl as module
+
+    model = type(kind, (module.Qwen3VL,), {"model_type": kind})
+    made = _built(model({}, None, **_ops()))
+    return {name.replace("model.", "model.language_model.", 1) if name.startswith("model.")
+            else f"model.{name}": shape for name, shape in made.items()}
+
+
+def clip_text(config: str, positions: int = 77) -> Shapes:
+    """A CLIP text encoder; `config` is the name of ComfyUI's file with its sizes."""
+    import comfy.clip_model as module
+
+    sizes = json.loads(Path(str(module.__file__)).with_name(f"{config}.json").read_text())
+    shapes = _built(module.CLIPTextModel(sizes, None, **_ops()))
+    table = "text_model.embeddings.position_embedding.weight"
+    return {**shapes, table: (positions, *shapes[table][1:])}
+
+
+def of_class(path: str, settings: str = "{}") -> Shapes:
+    """A class of ComfyUI by "module:Class", made with these settings, a JSON object.
+
+    What it does not take of the device and the layers to use is left out.
+    """
+    module, _, name = path.partition(":")
+    import torch
+
+    kind = getattr(importlib.import_module(module), name)
+    takes = [key for one in kind.__mro__[:2] for key in inspect.signature(one).parameters]
+    ops = {key: value for key, value in _ops().items() if key in takes}
+    for device in ("meta", "cpu"):  # the second for a class that reads its own small tables
+        try:
+            with torch.device("cpu" if ops else "meta"):
+                made = kind(**json.loads(settings),
+                            **{**ops, **({"device": device} if ops else {})})
+            return _as_published(made) if ".ldm.flux." in module else _built(made)
+        except RuntimeError:
+            if device == "cpu" or not ops:
+                raise
+    raise AssertionError("one of the two returns or raises")
 
 
 def flux(guidance: bool = True, inputs: int = 16) -> Shapes:
@@ -161,6 +217,17 @@ def z_image() -> Shapes:
         n_kv_heads=30, qk_norm=True, cap_feat_dim=2560, axes_dims=[32, 48, 48],
         axes_lens=[1536, 512, 512], rope_theta=256.0, ffn_dim_multiplier=8.0 / 3.0,
         z_image_modulation=True, time_scale=1000.0, pad_tokens_multiple=32, **_ops()))
+
+
+def recognised_as(name: str, *arguments: Any) -> str:
+    """What ComfyUI's detection takes a diffusion model of this module for; "" for nothing."""
+    import torch
+    from comfy.model_detection import model_config_from_unet
+
+    weights = {key: torch.empty(shape, device="meta")
+               for key, shape in globals()[name](*arguments).items()}
+    found = model_config_from_unet(weights, "")
+    return type(found).__name__ if found else ""
 
 
 if __name__ == "__main__":

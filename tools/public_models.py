@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import models
+from .errors import DevError
+from .number_types import SCALED, stored
+from .public_newer import SD3_LARGE, newer
 from .sparse_files import SparseFile, Weight
 
 SCRIPT = Path(__file__).with_name("public_architectures.py")
-SCALED = "fp8 scaled"  # layers in float8 with a scale each, everything else in float16
-MARK = "scaled_fp8"
-KEPT = ("shared", "embed_tokens", "visual.", "relative_attention_bias")  # never in float8
 VOCABULARY = "spiece_model"  # umT5's tokenizer, which its file holds as a tensor
 
 
@@ -61,8 +61,17 @@ def flux_checkpoint(guidance: bool) -> tuple[Part, ...]:
             Part("vae.", ("flux_vae",), "F32"))
 
 
-CLIP_L = (Part("text_model.", ("clip_l",), "F16"),)
+def sd3(made_by: tuple[Any, ...]) -> tuple[Part, ...]:
+    """A checkpoint of Stable Diffusion 3.5 with its three text encoders."""
+    return (Part("model.diffusion_model.", made_by, SCALED),
+            Part("text_encoders.clip_l.transformer.", ("clip_text", "sd1_clip_config"), "F16"),
+            Part("text_encoders.clip_g.transformer.", ("clip_text", "clip_config_bigg"), "F16"),
+            Part("text_encoders.t5xxl.transformer.", T5_XXL, SCALED),
+            Part("first_stage_model.", ("flux_vae",), "F16"))
+
+
 T5_XXL, UMT5_XXL = ("t5", "t5_config_xxl"), ("t5", "umt5_config_xxl")
+CLIP_L = (Part("text_model.", ("clip_l",), "F16"),)
 PUBLIC: Mapping[str, tuple[Part, ...]] = {
     f"{name}.safetensors": parts for name, parts in {
         "checkpoints/v1-5-pruned-emaonly-fp16": sd15("F16"),
@@ -75,6 +84,7 @@ PUBLIC: Mapping[str, tuple[Part, ...]] = {
         "checkpoints/sd_xl_refiner_1.0": sdxl_refiner("F16"),
         "checkpoints/flux1-dev-fp8": flux_checkpoint(True),
         "checkpoints/flux1-schnell-fp8": flux_checkpoint(False),
+        "checkpoints/sd3.5_large_fp8_scaled": sd3(SD3_LARGE),
         "clip_vision/clip_vision_h": one(("clip_vision", "clip_vision_config_h"), "F16"),
         "controlnet/control_v11p_sd15_canny_fp16": one(("sd15_controlnet",), "F16"),
         "controlnet/control_v11p_sd15_scribble_fp16": one(("sd15_controlnet",), "F16"),
@@ -128,6 +138,7 @@ PUBLIC: Mapping[str, tuple[Part, ...]] = {
         "vae/Wan2_1_VAE_bf16": one(("wan_vae", 96), "BF16"),
         "vae/qwen_image_vae": one(("wan_vae", 96), "BF16"),
         "vae/vae-ft-mse-840000-ema-pruned": one(("sd15_vae",), "F32"),
+        **{place: one(made_by, dtype) for place, made_by, dtype in newer()},
     }.items()
 }
 
@@ -140,39 +151,34 @@ def known(name: str) -> list[str]:
 
 
 def sparse_files(places: Iterable[str], ask: models.Ask) -> dict[str, SparseFile]:
-    """These published files as a ComfyUI's classes have them, which `ask` reads."""
+    """These published files as a ComfyUI's classes have them, which `ask` reads.
+
+    DevError where it has no such class.
+    """
     places = list(places)
     parts = [{str(number): part.made_by for number, part in enumerate(PUBLIC[place])}
              for place in places]
-    found = models.read_shapes(parts, ask=ask, joined="/") if places else []
+    try:
+        found = models.read_shapes(parts, ask=ask, joined="/") if places else []
+    except DevError as error:
+        raise DevError(f"This ComfyUI lacks the class of one of {', '.join(places)}; name a newer "
+                       f"one with --comfyui ({str(error).splitlines()[-1]}).") from error
     return {place: _file(place, shapes) for place, shapes in zip(places, found, strict=True)}
 
 
 def _file(place: str, shapes: Mapping[str, models.Shape]) -> SparseFile:
     weights: dict[str, Weight] = {}
-    for key, shape in shapes.items():
-        number, _, name = key.partition("/")
-        part = PUBLIC[place][int(number)]
-        weights |= _weights(part, name, shape)
-    for part in PUBLIC[place]:
-        if part.dtype == SCALED:
-            weights[part.prefix + MARK] = Weight("F8_E4M3", (0,))
+    values: dict[str, bytes] = {}
+    for number, part in enumerate(PUBLIC[place]):
+        own = f"{number}/"
+        made = stored(part.dtype, part.prefix, {
+            key.removeprefix(own): shape for key, shape in shapes.items() if key.startswith(own)})
+        weights |= made.weights
+        values |= made.values
     if any(UMT5_XXL == part.made_by for part in PUBLIC[place]):
-        value = _tokenizer()
-        return SparseFile({**weights, VOCABULARY: Weight("U8", (len(value),))},
-                          {VOCABULARY: value})
-    return SparseFile(weights)
-
-
-def _weights(part: Part, name: str, shape: models.Shape) -> dict[str, Weight]:
-    full = part.prefix + name
-    if part.dtype != SCALED:
-        return {full: Weight(part.dtype, shape)}
-    is_layer = name.endswith(".weight") and len(shape) == 2 and "norm" not in name
-    if not is_layer or any(word in name for word in KEPT):
-        return {full: Weight("F16", shape)}
-    return {full: Weight("F8_E4M3", shape),
-            full.removesuffix("weight") + "scale_weight": Weight("F32", ())}
+        values[VOCABULARY] = _tokenizer()
+        weights[VOCABULARY] = Weight("U8", (len(values[VOCABULARY]),))
+    return SparseFile(weights, values)
 
 
 @lru_cache(maxsize=1)

@@ -25,13 +25,13 @@ JSON_PART = re.compile(rf"{DISTRIBUTION}-json==([0-9.]+)\b")
 Json = dict[str, Any]
 
 
-def templates_of(tree: Path) -> dict[str, Json]:
+def templates_of(tree: Path, version: str | None = None) -> dict[str, Json]:
     """The workflows by their names; NotHere where they are neither here nor to be had.
 
-    DevError where the download fails.
+    `version` of the package: that which `tree` pins. DevError where the download fails.
     """
     files = {path.stem: json.loads(path.read_text(encoding="utf-8"))
-             for path in _files(required_packages(tree).get(DISTRIBUTION, ""))}
+             for path in _files(version or required_packages(tree).get(DISTRIBUTION, ""))}
     return {name: data for name, data in files.items() if is_workflow(data)}
 
 

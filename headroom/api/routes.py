@@ -25,6 +25,7 @@ from .bug_report import RUNS, bug_report
 from .gate import Gate
 from .ready import readiness
 from .requests import (
+    MAX_PROMPT_BYTES,
     estimate_request,
     free_mib_asked,
     into_gib_asked,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.abc
 import importlib.machinery
 import mmap
@@ -16,6 +17,7 @@ from typing import Any
 # Its CUDA backend has NVIDIA's runtime linked into it, which asks a driver for more than is
 # documented; its Triton backend would compile kernels that then do nothing.
 KITCHEN, WITHOUT = "comfy_kitchen", ("cuda", "triton")
+PAGER = "comfy_aimdo.host_buffer"  # comfy-aimdo's reader of files
 MAP_NORESERVE = 0x4000  # Linux's, which Python's mmap does not name
 COPY_AT_MOST = "FAKECUDA_COPY_AT_MOST_KIB"
 
@@ -93,6 +95,27 @@ def _without_reading_ahead(torch: Any) -> None:
     torch.UntypedStorage.from_file = staticmethod(from_file)
 
 
+def _without_reading_files(host_buffer: Any) -> None:
+    """Let the pager read no file for a copy that the driver counts and does not make."""
+    at_most = float(os.environ.get(COPY_AT_MOST) or 0) * 1024
+    read = getattr(host_buffer, "read_file_to_device", None)
+    if not at_most or read is None:
+        return
+    copy = ctypes.CDLL("libcuda.so.1").cuMemcpyHtoDAsync_v2
+    copy.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p]
+    somewhere = ctypes.create_string_buffer(1)
+
+    def counted(
+        file: Any, offset: int, size: int, stream: int, to: int, *args: Any, **kwargs: Any
+    ) -> Any:
+        if size <= at_most:
+            return read(file, offset, size, stream, to, *args, **kwargs)
+        if copy(int(to), ctypes.addressof(somewhere), int(size), None):
+            raise RuntimeError("the driver refused a copy")
+
+    host_buffer.read_file_to_device = counted
+
+
 class _AfterImport(importlib.abc.MetaPathFinder):
     """Calls a function with a module as soon as that is imported."""
 
@@ -117,7 +140,8 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
 
 def main() -> None:
-    hooks = {KITCHEN: _without_kernels, "torch": _without_large_work}
+    hooks = {KITCHEN: _without_kernels, "torch": _without_large_work,
+             PAGER: _without_reading_files}
     sys.meta_path.insert(0, _AfterImport(hooks))
     for name in sys.modules.keys() & hooks.keys():  # imported before this process was forked
         hooks[name](sys.modules[name])

@@ -3,6 +3,7 @@
 import argparse
 import json
 import runpy
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -182,6 +183,23 @@ def test_an_encoder_that_streams_or_computes_on_the_cpu_is_told_beside_the_verdi
     assert [line.split()[-4:] for line in told.splitlines() if line.startswith("   in all")] == [
         ["500", "500", "1,300", "0"]]
     assert "computed on the CPU" in told and "KSampler" not in told
+
+
+def test_a_language_model_ends_its_text_early_dry_whatever_it_writes(monkeypatch):
+    class BaseGenerate:
+        def generate(self, embeds, max_length=256, stop_tokens=None):
+            written = 1
+            while written < max_length and 0 not in stop_tokens:
+                written += 1
+            return written, max_length
+
+    llama = SimpleNamespace(BaseGenerate=BaseGenerate)
+    monkeypatch.setitem(sys.modules, "comfy.text_encoders.llama", llama)
+    dry = SimpleNamespace(**runpy.run_path(DRY / "headroom_dry_run.py"))
+    dry.write_few_words()
+    dry.write_few_words()  # before every prompt
+    assert BaseGenerate().generate(None, 512, stop_tokens=[7]) == (dry.WORDS, 512)
+    assert BaseGenerate().generate(None, max_length=2) == (2, 2)
 
 
 def test_a_dry_run_reads_no_weight_and_begins_without_lessons(monkeypatch):

@@ -29,3 +29,15 @@ show(shape=list(weight.shape), ends=[weight[0, 0].item(), weight[-1, 0].item()],
     assert found["shape"] == list(weight.shape)
     assert found["ends"] == [0, 3] and found["taken_mib"] < 64
     assert file.stat().st_blocks * 512 < 1 << 20
+
+
+def test_the_pager_reads_no_file_for_a_copy_that_is_only_counted(tmp_path):
+    pytest.importorskip("comfy_aimdo")
+    found = script_runner(tmp_path)("""
+import torch
+import comfy_aimdo.host_buffer as pager
+there = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+pager.read_file_to_device(None, 0, there.nbytes, 0, there.data_ptr(), 0)  # there is no such file
+show(nbytes=there.nbytes)
+""", copy_at_most_kib=64)
+    assert found["nbytes"] == 1 << 20

@@ -27,7 +27,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "lab" / "fakecuda"))
 from ledger import Ledger  # noqa: E402
 
 from .headroom_dry_integers import Integers  # noqa: E402
-from .headroom_dry_run import forget_lessons, look_at_no_weight  # noqa: E402
+from .headroom_dry_run import forget_lessons, look_at_no_weight, write_few_words  # noqa: E402
 from .headroom_dry_shapes import shapes  # noqa: E402
 from .headroom_dry_steps import Steps  # noqa: E402
 
@@ -124,6 +124,7 @@ PROBE = Probe()
 def _on_prompt(data):
     PROBE.hang_on()
     look_at_no_weight()
+    write_few_words()
     return data
 
 

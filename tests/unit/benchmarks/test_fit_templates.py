@@ -1,0 +1,32 @@
+"""What the benchmark over all templates counts as a verdict, and in what it counts it."""
+
+import pytest
+
+from tools.bench_run import load
+
+FIT_TEMPLATES = load("fit_templates")
+TRIED = {"cpu_s": 40.0, "ram_gib": 1.5, "verdicts": "resident | resident | resident"}
+ROWS = {
+    "ran": TRIED,
+    "slow": {**TRIED, "cpu_s": 90.0},
+    "stopped": {**TRIED, "why": "needs real values"},
+    "killed": {"cpu_s": 3.0, "ram_gib": 1.0, "why": "Error: no RAM"},
+    "not yet": {},
+    "a file": {"gate": "unknown file", "why": "x.safetensors"},
+    "newer": {"gate": "no such node", "why": "NodeOfTomorrow"},
+}
+
+
+def test_a_run_that_stopped_gives_no_verdict_and_a_slow_one_is_outside_the_limits():
+    found = FIT_TEMPLATES.summary(ROWS)
+    assert (found["templates"], found["loadable"], found["files_known"]) == (7, 6, 5)
+    assert (found["tried"], found["verdicts"], found["within_limits"]) == (4, 2, 1)
+    assert found["median_cpu_s"] == 40.0 and "newer" not in found["rows"]
+
+
+@pytest.mark.parametrize("count", [2, 3, 99])
+def test_a_sample_is_the_same_at_every_call(count):
+    names = list("abcde")
+    found = FIT_TEMPLATES._sample(names, count)
+    assert found == FIT_TEMPLATES._sample(names, count)
+    assert len(set(found)) == min(count, 5) and set(found) <= set(names)

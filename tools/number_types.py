@@ -1,0 +1,45 @@
+"""How a weight lies in a published file of each number type: its tensors, and the bytes of some."""
+
+import json
+from collections.abc import Mapping
+
+from .sparse_files import Shape, SparseFile, Weight
+
+SCALED = "fp8 scaled"  # layers in float8 with a scale each, everything else in float16
+INT8 = "int8 rotated"  # layers in int8 with a scale a row, everything else in bfloat16
+MARK = "scaled_fp8"
+KEPT = ("shared", "embed_tokens", "visual.", "relative_attention_bias")  # never quantised
+LEAST_SIDE = 16  # of a layer: narrower ones are tables, such as those of modulations
+ROTATED = 256  # inputs that are rotated together
+
+
+def stored(dtype: str, prefix: str, shapes: Mapping[str, Shape]) -> SparseFile:
+    """The weights of these shapes, by their names after `prefix`, as a file of that type has them.
+    """
+    weights: dict[str, Weight] = {}
+    values: dict[str, bytes] = {}
+    for name, shape in shapes.items():
+        full = prefix + name
+        if dtype == SCALED and _is_layer(name, shape):
+            weights[full] = Weight("F8_E4M3", shape)
+            weights[full.removesuffix("weight") + "scale_weight"] = Weight("F32", ())
+        elif dtype == INT8 and _is_layer(name, shape):
+            quant = full.removesuffix("weight") + "comfy_quant"
+            values[quant] = _settings(shape)
+            weights |= {full: Weight("I8", shape), f"{full}_scale": Weight("F32", (shape[0], 1)),
+                        quant: Weight("U8", (len(values[quant]),))}
+        else:
+            weights[full] = Weight({SCALED: "F16", INT8: "BF16"}.get(dtype, dtype), shape)
+    if dtype == SCALED:
+        weights[prefix + MARK] = Weight("F8_E4M3", (0,))
+    return SparseFile(weights, values)
+
+
+def _settings(shape: Shape) -> bytes:
+    rotated = {"convrot": True, "convrot_groupsize": ROTATED} if shape[1] % ROTATED == 0 else {}
+    return json.dumps({"format": "int8_tensorwise", **rotated}).encode()
+
+
+def _is_layer(name: str, shape: Shape) -> bool:
+    return (name.endswith(".weight") and len(shape) == 2 and "norm" not in name
+            and min(shape) >= LEAST_SIDE and not any(word in name for word in KEPT))

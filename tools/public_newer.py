@@ -1,0 +1,244 @@
+"""Published files of newer models by their names, each made of one class of ComfyUI's.
+
+As public_models.py, which joins them to its own. The settings are those that ComfyUI's detection
+finds in the published files. What is in a quantised file beside its layers is taken as bfloat16,
+and each layer as quantised: files that keep some layers ("mixed") are up to 7 % larger.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from .number_types import INT8, SCALED
+
+Made = tuple[Any, ...]
+LDM = "comfy.ldm."
+
+
+def of(path: str, **settings: Any) -> Made:
+    return ("of_class", LDM + path, json.dumps(settings, sort_keys=True))
+
+
+def _engine(kind: str, regularizer: str, **sizes: Any) -> Made:
+    return of("models.autoencoder:AutoencodingEngine",
+              regularizer_config={"target": f"{LDM}models.autoencoder.{regularizer}"},
+              encoder_config={"target": f"{LDM}{kind}.Encoder", "params": sizes},
+              decoder_config={"target": f"{LDM}{kind}.Decoder", "params": sizes})
+
+
+def _kl(decoder: int = 128, embed: int = 32, **sizes: Any) -> Made:
+    plain = {"double_z": True, "z_channels": embed, "resolution": 256, "in_channels": 3,
+             "out_ch": 3, "ch": 128, "ch_mult": [1, 2, 4, 4], "num_res_blocks": 2,
+             "attn_resolutions": [], "dropout": 0.0, **sizes}
+    more = {"decoder_ddconfig": {**plain, "ch": decoder}} if decoder != 128 else {}
+    return of("models.autoencoder:AutoencoderKL", ddconfig=plain, embed_dim=embed, **more)
+
+
+def _flux2(hidden: int, context: int, double: int, single: int, guidance: bool = False) -> Made:
+    return of("flux.model:Flux", in_channels=128, out_channels=128, vec_in_dim=None,
+              context_in_dim=context, hidden_size=hidden, mlp_ratio=3.0, num_heads=hidden // 128,
+              depth=double, depth_single_blocks=single, axes_dim=[32] * 4, theta=2000,
+              patch_size=1, qkv_bias=False, guidance_embed=guidance, txt_ids_dims=[3],
+              global_modulation=True, mlp_silu_act=True, ops_bias=False)
+
+
+def _flux_like(double: int, single: int, context: int, **more: Any) -> Made:
+    return of("flux.model:Flux", in_channels=16, out_channels=16, vec_in_dim=None,
+              context_in_dim=context, hidden_size=3072, mlp_ratio=4.0, num_heads=24, depth=double,
+              depth_single_blocks=single, axes_dim=[16, 56, 56], theta=10000, patch_size=2,
+              qkv_bias=True, guidance_embed=False, txt_ids_dims=[1, 2], **more)
+
+
+def _chroma(kind: str, **more: Any) -> Made:
+    return of(kind, context_in_dim=4096, hidden_size=3072, mlp_ratio=4.0, num_heads=24, depth=19,
+              depth_single_blocks=38, axes_dim=[16, 56, 56], theta=10000, qkv_bias=True, in_dim=64,
+              out_dim=3072, hidden_dim=5120, n_layers=5, txt_ids_dims=[], vec_in_dim=None,
+              **{"in_channels": 64, "out_channels": 64, "patch_size": 2, **more})
+
+
+def _hunyuan(context: int, hidden: int, double: int, single: int, **more: Any) -> Made:
+    sizes = {"in_channels": 16, "out_channels": 16, "vec_in_dim": 768, "patch_size": [1, 2, 2],
+             "guidance_embed": True, "byt5": False, "meanflow": False, "vision_in_dim": None,
+             "use_cond_type_embedding": False, "meanflow_sum": False, **more}
+    return of("hunyuan_video.model:HunyuanVideo", context_in_dim=context, hidden_size=hidden,
+              mlp_ratio=4.0, num_heads=hidden // 128, depth=double, depth_single_blocks=single,
+              axes_dim=[16, 56, 56], theta=256, qkv_bias=True, **sizes)
+
+
+def _hunyuan_15() -> Made:
+    return _hunyuan(3584, 2048, 54, 0, in_channels=65, out_channels=32, vec_in_dim=None,
+                    patch_size=[1, 1, 1], guidance_embed=False, byt5=True, vision_in_dim=1152,
+                    use_cond_type_embedding=True, meanflow_sum=False)
+
+
+def _wan(name: str, kind: str, inputs: int = 16, size: str = "14B", **more: Any) -> Made:
+    width, heads, layers, hidden = {"14B": (5120, 40, 40, 13824), "1.3B": (1536, 12, 30, 8960),
+                                    "5B": (3072, 24, 30, 14336)}[size]
+    return of(f"wan.{name}", model_type=kind, dim=width, ffn_dim=hidden, num_heads=heads,
+              num_layers=layers, in_dim=inputs, **more)
+
+
+def _ace_xl() -> Made:
+    return of("ace.ace_step15:AceStepConditionGenerationModel", hidden_size=2560,
+              num_dit_layers=32, num_heads=32, intermediate_size=9728)
+
+
+def _sd3_large() -> Made:
+    return of("modules.diffusionmodules.mmdit:MMDiT", input_size=None, in_channels=16,
+              patch_size=2, out_channels=16, depth=38, adm_in_channels=2048,
+              context_embedder_config={"target": "torch.nn.Linear", "params": {
+                  "in_features": 4096, "out_features": 2432}},
+              num_patches=36864, pos_embed_max_size=192, qk_norm="rms",
+              pos_embed_scaling_factor=None)
+
+
+def _anima() -> Made:
+    return of("anima.model:Anima", max_img_h=240, max_img_w=240, max_frames=128, in_channels=16,
+              out_channels=16, patch_spatial=2, patch_temporal=1, model_channels=2048,
+              num_blocks=28, num_heads=16, crossattn_emb_channels=1024, pos_emb_cls="rope3d",
+              pos_emb_learnable=True, use_adaln_lora=True, adaln_lora_dim=256)
+
+
+def _kandinsky(**sizes: Any) -> Made:
+    return of("kandinsky5.model:Kandinsky5", time_dim=512, **sizes)
+
+
+def _seedvr(width: int, heads: int, layers: int, **more: Any) -> Made:
+    return of("seedvr.model:NaDiT", vid_dim=width, heads=heads, num_layers=layers, norm_eps=1e-5,
+              **more)
+
+
+WAN, CAMERA = "model:WanModel", "model:CameraWanModel"
+SD3_LARGE = _sd3_large()
+HIDREAM = of("hidream.model:HiDreamImageTransformer2DModel", patch_size=2, in_channels=16,
+             out_channels=16, caption_channels=[4096, 4096], axes_dims_rope=[64, 32, 32],
+             llama_layers=[*range(32), *[31] * 16])
+ACE_15 = of("ace.ace_step15:AceStepConditionGenerationModel")
+QWEN = ("qwen_image",)
+LAYERED = of("qwen_image.model:QwenImageTransformer2DModel", use_additional_t_cond=True)
+MAGE = of("mage_flow.model:MageFlowTransformer2DModel")
+IDEOGRAM = of("ideogram4.model:Ideogram4Transformer2DModel")
+BOOGU = of("boogu.model:BooguTransformer2DModel")
+KLEIN_4B, KLEIN_9B = _flux2(3072, 7680, 5, 20), _flux2(4096, 12288, 8, 24)
+HUNYUAN_VAE = {"block_out_channels": [128, 256, 512, 1024, 1024], "in_channels": 3,
+               "out_channels": 3, "num_res_blocks": 2, "ffactor_spatial": 16,
+               "ffactor_temporal": 4, "downsample_match_channel": True,
+               "upsample_match_channel": True, "z_channels": 32}
+
+# By folder: architecture, then for each number type the files that have it.
+NEWER: dict[str, list[tuple[Made, dict[str, str]]]] = {
+    "diffusion_models": [
+        (_flux2(6144, 15360, 8, 48, True), {SCALED: "flux2_dev_fp8mixed"}),
+        (KLEIN_4B, {SCALED: "flux-2-klein-4b-fp8 flux-2-klein-base-4b-fp8",
+                    "BF16": "flux-2-klein-base-4b flux-2-klein-4b"}),
+        (KLEIN_9B, {SCALED: "flux-2-klein-9b-fp8 flux-2-klein-base-9b-fp8 flux-2-klein-9b-kv-fp8"}),
+        (HIDREAM, {"F8_E4M3": "hidream_i1_dev_fp8 hidream_i1_fast_fp8 hidream_i1_full_fp8",
+                   "BF16": "hidream_e1_1_bf16 hidream_e1_full_bf16"}),
+        (_anima(), {"BF16": "anima-base-v1.0 anima-preview3-base"}),
+        (ACE_15, {"BF16": "acestep_v1.5_turbo"}),
+        (_ace_xl(), {"BF16": "acestep_v1.5_xl_base_bf16 acestep_v1.5_xl_sft_bf16 "
+                             "acestep_v1.5_xl_turbo_bf16"}),
+        (_hunyuan_15(), {"F16": "hunyuanvideo1.5_720p_i2v_fp16 hunyuanvideo1.5_720p_t2v_fp16 "
+                                "capybara_v0.1"}),
+        (_hunyuan(4096, 3072, 20, 40), {"BF16": "hunyuan_video_t2v_720p_bf16"}),
+        (QWEN, {"BF16": "FireRed-Image-Edit-1.1-transformer",
+                SCALED: "qwen_image_edit_2511_fp8mixed",
+                INT8: "qwen_image_edit_2511_int8_convrot"}),
+        (LAYERED, {"BF16": "qwen_image_layered_bf16 qwen_image_layered_control_bf16"}),
+        (("z_image",), {INT8: "z_image_int8_convrot z_image_turbo_int8_convrot"}),
+        (_kandinsky(), {"BF16": "kandinsky5lite_t2v_sft_5s kandinsky5lite_i2v_5s"}),
+        (_kandinsky(model_dim=2560, ff_dim=10240, visual_embed_dim=64, num_visual_blocks=50),
+         {"BF16": "kandinsky5lite_t2i"}),
+        (of("omnigen.omnigen2:OmniGen2Transformer2DModel", axes_dim_rope=[40, 40, 40],
+            hidden_size=2520, num_attention_heads=21, num_kv_heads=7, num_layers=32,
+            text_feat_dim=2048), {"F16": "omnigen2_fp16"}),
+        (of("lens.model:LensTransformer2DModel"), {"BF16": "lens_bf16 lens_turbo_bf16"}),
+        (of("ernie.model:ErnieImageModel"), {"BF16": "ernie-image ernie-image-turbo"}),
+        (of("krea2.model:SingleStreamDiT"), {SCALED: "krea2_turbo_fp8_scaled",
+                                            INT8: "krea2_turbo_int8_convrot"}),
+        (MAGE, {INT8: "mage_flow_edit_int8_convrot mage_flow_edit_turbo_int8_convrot "
+                        "mage_flow_int8_convrot mage_flow_turbo_int8_convrot"}),
+        (IDEOGRAM, {SCALED: "ideogram4_fp8_scaled ideogram4_unconditional_fp8_scaled",
+                    INT8: "ideogram4_int8_convrot ideogram4_unconditional_int8_convrot"}),
+        (BOOGU, {SCALED: "boogu_image_edit_fp8_scaled boogu_image_turbo_fp8_scaled",
+                 INT8: "boogu_image_edit_int8_convrot"}),
+        (_seedvr(2560, 20, 32, mlp_type="swiglu", vid_out_norm=True),
+         {INT8: "seedvr2_3b_int8_convrot"}),
+        (_seedvr(3072, 24, 36, mlp_type="normal", mm_layers=36, rope_type="rope3d", rope_dim=64),
+         {INT8: "seedvr2_7b_int8_convrot"}),
+        (_flux_like(10, 20, 3584), {"BF16": "longcat_image_bf16 longcat_image_edit_bf16"}),
+        (_flux_like(6, 27, 2048, yak_mlp=True, txt_norm=True), {"BF16": "ovis_image_bf16"}),
+        (_chroma("chroma.model:Chroma"), {SCALED: "Chroma1-HD-fp8mixed"}),
+        (("flux", True, 96), {"F8_E4M3": "flux.1-fill-dev-OneReward-transformer_fp8"}),
+        (("lotus_unet",), {"F16": "lotus-depth-d-v1-1"}),
+        (_wan(WAN, "t2v", 48, "5B", out_dim=48), {"F16": "wan2.2_ti2v_5B_fp16"}),
+        (_wan(WAN, "t2v", 148, "5B", out_dim=48, in_dim_ref_conv=48),
+         {"BF16": "wan2.2_fun_control_5B_bf16"}),
+        (_wan(WAN, "t2v", 100, "5B", out_dim=48), {"BF16": "wan2.2_fun_inpaint_5B_bf16"}),
+        (_wan(WAN, "i2v", 48, "1.3B", in_dim_ref_conv=16),
+         {"BF16": "wan2.1_fun_control_1.3B_bf16"}),
+        (_wan(CAMERA, "camera", 32, "1.3B"), {"BF16": "wan2.1_fun_camera_v1.1_1.3B_bf16"}),
+        (_wan(CAMERA, "camera", 32), {"BF16": "wan2.1_fun_camera_v1.1_14B_bf16"}),
+        (_wan(CAMERA, "camera_2.2", 36),
+         {SCALED: "wan2.2_fun_camera_high_noise_14B_fp8_scaled "
+                 "wan2.2_fun_camera_low_noise_14B_fp8_scaled"}),
+        (_wan(WAN, "t2v", 52, in_dim_ref_conv=16),
+         {SCALED: "wan2.2_fun_control_high_noise_14B_fp8_scaled "
+                 "wan2.2_fun_control_low_noise_14B_fp8_scaled"}),
+        (_wan(WAN, "t2v", 36), {SCALED: "wan2.2_fun_inpaint_high_noise_14B_fp8_scaled "
+                                       "wan2.2_fun_inpaint_low_noise_14B_fp8_scaled"}),
+        (_wan(WAN, "t2v"), {SCALED: "wan2.2_bernini_r_high_noise_fp8_scaled "
+                                   "wan2.2_bernini_r_low_noise_fp8_scaled"}),
+        (_wan(WAN, "t2v", size="1.3B"), {"F32": "causal_forcing-framewise"}),
+        (_wan(WAN, "i2v", 36),
+         {"F16": "chrono_edit_14B_fp16", SCALED: "Wan2_1-I2V-14B-480p_fp8_e4m3fn_scaled_KJ "
+                                               "Wan21-WanMove_fp8_scaled_e4m3fn_KJ"}),
+        (_wan("model:WanModel_S2V", "s2v"), {SCALED: "wan2.2_s2v_14B_fp8_scaled"}),
+    ],
+    "text_encoders": [
+        (("llama", "Qwen3_8B"), {SCALED: "qwen_3_8b_fp8mixed"}),
+        (("llama", "Qwen3_06B"), {"BF16": "qwen_3_06b_base"}),
+        (("llama", "Qwen3_06B_ACE15"), {"BF16": "qwen_0.6b_ace15"}),
+        (("llama", "Qwen3_2B_ACE15_lm"), {"BF16": "qwen_1.7b_ace15"}),
+        (("llama", "Qwen3_4B_ACE15_lm"), {"BF16": "qwen_4b_ace15"}),
+        (("llama", "Qwen25_3B"), {"F16": "qwen_2.5_vl_fp16"}),
+        (("llama", "Ovis25_2B"), {"BF16": "ovis_2.5"}),
+        (("llama", "Llama2"), {SCALED: "llama_3.1_8b_instruct_fp8_scaled llava_llama3_fp8_scaled"}),
+        (("qwen3_vl", "qwen3vl_4b"), {SCALED: "qwen3vl_4b_fp8_scaled", "BF16": "qwen3vl_4b_bf16"}),
+        (("qwen3_vl", "qwen3vl_8b"), {SCALED: "qwen3vl_8b_fp8_scaled",
+                                      INT8: "qwen3vl_8b_joyimage_edit_int8_convrot"}),
+        (("t5", "byt5_config_small_glyph"), {"F16": "byt5_small_glyphxl_fp16"}),
+        (("t5", "t5_config_base"), {"F32": "t5-base"}),
+        (("clip_text", "sd1_clip_config", 248), {"F16": "clip_l_hidream"}),
+        (("clip_text", "clip_config_bigg", 248), {"F16": "clip_g_hidream"}),
+        (("clip_text", "clip_config_bigg"), {"F16": "clip_g"}),
+    ],
+    "clip_vision": [
+        (("clip_vision", "clip_vision_siglip_384"), {"F16": "sigclip_vision_patch14_384"}),
+        (("clip_vision", "clip_vision_config_g"), {"F16": "clip_vision_g"}),
+    ],
+    "vae": [
+        (_kl(batch_norm_latent=True), {"F32": "flux2-vae"}),
+        (_kl(96, batch_norm_latent=True), {"F32": "full_encoder_small_decoder"}),
+        (_engine("hunyuan_video.vae_refiner", "EmptyRegularizer", **HUNYUAN_VAE),
+         {"F16": "hunyuanvideo15_vae_fp16"}),
+        (_kl(embed=16, conv3d=True, time_compress=4), {"BF16": "hunyuan_video_vae_bf16"}),
+        (of("audio.autoencoder:AudioOobleckVAE", channels=128, latent_dim=64,
+            c_mults=[1, 2, 4, 8, 16], strides=[2, 4, 4, 6, 10]), {"BF16": "ace_1.5_vae"}),
+        (of("wan.vae2_2:WanVAE", dim=160, z_dim=48, dim_mult=[1, 2, 4, 4], num_res_blocks=2,
+            attn_scales=[], temperal_downsample=[False, True, True]), {"F16": "wan2.2_vae"}),
+        (of("wan.vae:WanVAE", dim=96, z_dim=16, dim_mult=[1, 2, 4, 4], num_res_blocks=2,
+            attn_scales=[], temperal_downsample=[False, True, True], image_channels=4,
+            conv_out_channels=4), {"BF16": "qwen_image_layered_vae"}),
+        (of("seedvr.vae:VideoAutoencoderKLWrapper"), {"F16": "seedvr2_ema_vae_fp16"}),
+        (of("cogvideo.vae:AutoencoderKLCogVideoX", latent_channels=16), {"F16": "cogvideox_vae"}),
+    ],
+}
+
+
+def newer() -> Iterator[tuple[str, Made, str]]:
+    """Each file's place without its ending, its architecture and its number type."""
+    for folder, rows in NEWER.items():
+        for made_by, dtypes in rows:
+            for dtype, names in dtypes.items():
+                yield from ((f"{folder}/{name}", made_by, dtype) for name in names.split())
