@@ -1,6 +1,6 @@
 // The panel as it is drawn: its parts from top to bottom, and which of them have to be drawn again.
 import { h, redraw } from "./dom.js";
-import { foreignLines, heldPeaks, memoryCards, modelList, reserveControl } from "./memory_view.js";
+import { foreignLines, heldPeaks, memoryCards, modelList, ramLines, reserveControl } from "./memory_view.js";
 import { nodeTable } from "./node_table.js";
 import { runActions, runDetails, runPicker } from "./run_view.js";
 import { reportText } from "./say.js";
@@ -77,6 +77,7 @@ export function createView(container, { state, words, sorting, actions }) {
     show("memory", [memory.devices, memory.ram, memory.peaks], () => memoryCards(memory, t));
     show("held", [memory.peaks?.since], () => heldPeaks(memory, t, actions.resetPeaks));
     show("reserve", [memory.reserve_mib], () => reserveControl(memory, t, actions.reserve));
+    show("ram", [memory.ram_held, memory.grows_over_runs], () => ramLines(memory, t));
     show("models", [memory.models, memory.foreign, reason], () => [
       ...modelList(memory, reason, t, actions.offload), ...foreignLines(memory, t),
     ]);
@@ -132,13 +133,14 @@ function panelParts(t, onPurge, onBugReport) {
     memory: h("div.headroom-stack"),
     held: h("div"),
     reserve: h("div"),
+    ram: h("div.headroom-stack"),
     models: h("div.headroom-stack", { role: "list", "aria-label": t("Loaded models") }),
     picker: h("div"),
     run: h("div.headroom-stack"),
     nodes: h("div"),
     actions: h("div"),
   };
-  const { purge, error, lost, report, memory, held, reserve, models, picker, run, nodes, actions } = parts;
+  const { purge, error, lost, report, memory, held, reserve, ram, models, picker, run, nodes, actions } = parts;
   const root = h(
     "div.headroom-panel",
     {},
@@ -146,7 +148,7 @@ function panelParts(t, onPurge, onBugReport) {
     error,
     lost,
     report,
-    section(t("Memory"), memory, held, reserve),
+    section(t("Memory"), memory, held, reserve, ram),
     section(t("Loaded models"), models),
     section(t("Last runs"), picker, h("div.headroom-stack", {}, run, nodes, actions)),
     h("button.headroom-button.headroom-bug", { type: "button", title: t("A file with versions, settings and the figures of the last runs; no prompt's text, no title, no path"), onclick: onBugReport }, t("Save a bug report")),
