@@ -40,7 +40,7 @@ def levels_of(run: Run) -> Levels:
 
 
 def grows_over_runs(runs: Sequence[Levels]) -> list[dict[str, object]]:
-    """Return the node of the last run in which RAM grows with each of its runs, as JSON, or nothing.
+    """Return the node of the last run in which RAM grows with each of its runs, as JSON.
 
     `runs` oldest first. Only the last MIN_RUNS runs of a node count, without the first of all,
     in which models are loaded.

@@ -64,7 +64,7 @@ def test_a_node_that_keeps_50_mib_a_run_is_named_after_five_runs(client, kind, h
             packs = client.get_json("/headroom/memory")["ram_held"]["packs"]
             return {one["holder"]: one["mib"] for one in packs}.get(holder, 0) >= 250
 
-        wait_until(named)
+        wait_until(named, 10)
 
 
 def test_memory_tells_devices_ram_and_loaded_models(client, slow_model):
