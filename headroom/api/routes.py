@@ -10,19 +10,17 @@ from typing import Any, Protocol, TypeVar
 from aiohttp import web
 
 from ..actions.ceiling import Limit
-from ..actions.reserve import reserve_mib, set_reserve
+from ..actions.reserve import set_reserve
 from ..base.refusals import NotKnown, Refused
-from ..base.said import Said, said_json
-from ..host.features import losses
+from ..base.said import Said
 from ..measure.snapshot import snapshot
-from ..models.foreign import foreign_models
-from ..models.loaded import loaded_models
 from ..record.highest import HeldPeaks
 from ..record.recorder import NO_RECORD, Recorder
 from .acting import as_nodes_do, offload_model, purge_models
 from .answers import Answer, answered, as_json, body_of
 from .bug_report import RUNS, bug_report
 from .gate import Gate
+from .memory_now import MemoryNow
 from .ready import readiness
 from .requests import (
     MAX_PROMPT_BYTES,
@@ -30,7 +28,6 @@ from .requests import (
     free_mib_asked,
     into_gib_asked,
     limit_request,
-    memory_answer,
     nothing_asked,
     offload_request,
     purge_request,
@@ -91,7 +88,7 @@ class Routes:
         self._limit = limit
         self._estimate = estimate
         self._stuck = stuck
-        self._foreign: tuple[list[int | None], list[dict[str, Any]]] = [], []  # with what was then
+        self._memory_now = MemoryNow(recorder, queue_lengths, peaks, limit, stuck)
         # Threads of our own: a driver that hangs must not take those that ComfyUI serves with.
         self._readers = ThreadPoolExecutor(READERS, "headroom answer")
 
@@ -217,25 +214,11 @@ class Routes:
     # ---------------------------------------------------- in a thread
 
     def _memory(self) -> Answer:
-        return as_json(self._memory_now())
+        return as_json(self._memory_now.as_json())
 
     def _bug_report(self) -> Answer:
         runs = map(self._with_more, self._recorder.runs(RUNS))
-        return as_json(bug_report(self._memory_now(), runs))
-
-    def _memory_now(self) -> dict[str, Any]:
-        busy = sum(self._queue_lengths()) > 0
-        now = snapshot()
-        found = memory_answer(now, loaded_models(), busy)
-        peaks = self._peaks.as_json(now, self._recorder)
-        allocated = [device.allocated_bytes for device in now.devices]
-        if not busy and allocated != self._foreign[0]:
-            self._foreign = allocated, [one.as_json() for one in foreign_models(now)]
-        stuck = self._stuck()
-        return {**found, "foreign": self._foreign[1],
-                "stuck": None if stuck is None else {"text": stuck, "said": said_json(stuck)},
-                "reserve_mib": reserve_mib(), "limit": self._limit.as_json(), "peaks": peaks,
-                "lost": [{"text": text, "said": said_json(text)} for text in losses()]}
+        return as_json(bug_report(self._memory_now.as_json(), runs))
 
     def _peaks_from_now(self) -> Answer:
         self._recorder.catch_up()
@@ -250,7 +233,8 @@ class Routes:
         found = self._recorder.run(prompt_id)
         if found is None:
             raise NotKnown(NO_RECORD)
-        return as_json(self._with_more(found))
+        grows = self._memory_now.grows(prompt_id)
+        return as_json({**self._with_more(found), "grows_over_runs": grows})
 
     def _with_more(self, run: dict[str, Any]) -> dict[str, Any]:
         return {**run, **self._more_of(run["prompt_id"])}

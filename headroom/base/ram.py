@@ -22,6 +22,24 @@ def ram_total_bytes(root: Path = Path("/")) -> int:
     return machine if group is None else min(machine, group.limit)
 
 
+def swap_bytes() -> tuple[int, int]:
+    """Return the bytes of swap (on Windows: page file) in use and in all, by every process."""
+    try:
+        swap = psutil.swap_memory()
+    except (OSError, RuntimeError):
+        return 0, 0  # some containers show none
+    return int(swap.used), int(swap.total)
+
+
+def ram_pressure(root: Path = Path("/")) -> float | None:
+    """Return the percentage of the last 10 s in which a task waited for RAM; None: not told."""
+    try:
+        some = (root / "proc/pressure/memory").read_text().splitlines()[0]
+        return float(some.split("avg10=")[1].split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 def trim_heap() -> str:
     """Return free heap pages to the system where the C library offers it, and say what was done.
 

@@ -123,7 +123,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "throw_exception_if_processing_interrupted()",
         ),
         "comfy.sd1_clip": ("__file__",),
-        "comfy_execution.graph.DynamicPrompt": ("get_node(_)", "all_node_ids()"),
+        "comfy_execution.graph.DynamicPrompt": ("get_node(_)", "has_node(_)", "all_node_ids()"),
         "comfy.utils": ("ProgressBar(_)",),
         "comfy.cli_args": ("args",),
         "comfy.cli_args.args": ("?preview_method",),
@@ -135,7 +135,10 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         ),
         "execution": ("?CacheSet",),
         "execution.CacheSet": ("?objects", "?outputs"),
-        "comfy_execution.caching.BasicCache": ("?cache", "?subcaches"),
+        "comfy_execution.caching.BasicCache": (
+            "?cache", "?subcaches", "?cache_key_set", "?dynprompt",
+        ),
+        "comfy_execution.caching.CacheKeySet": ("all_node_ids()", "get_data_key(_)"),
         "nodes": ("NODE_CLASS_MAPPINGS",),
     },
     "server": {

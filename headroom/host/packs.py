@@ -40,6 +40,32 @@ def node_objects() -> list[Any]:
             for value in _kept(getattr(cache, which, None))]
 
 
+def cached_results() -> list[tuple[str | None, str | None, Any]]:
+    """Return what ComfyUI's cache holds: node, its class, and its results.
+
+    None and None for results of earlier prompts, whose nodes the cache does not know any more. One
+    walk over all objects of the process, in C.
+    """
+    kind = getattr(execution, "CacheSet", None)
+    return [] if kind is None else [
+        found for caches in living(kind) for found in _results(getattr(caches, "outputs", None))]
+
+
+def _results(cache: Any) -> Iterator[tuple[str | None, str | None, Any]]:
+    own, keys = getattr(cache, "cache", None), getattr(cache, "cache_key_set", None)
+    prompt, nodes, classes = getattr(cache, "dynprompt", None), {}, {}
+    if keys is not None and prompt is not None:
+        for node_id in filter(prompt.has_node, keys.all_node_ids()):
+            nodes[keys.get_data_key(node_id)] = node_id
+            classes[node_id] = prompt.get_node(node_id)["class_type"]
+    for key, value in list(own.items()) if isinstance(own, Mapping) else ():
+        node_id = nodes.get(key)
+        yield node_id, None if node_id is None else classes[node_id], value
+    below = getattr(cache, "subcaches", None)
+    for inner in list(below.values()) if isinstance(below, Mapping) else ():
+        yield from _results(inner)
+
+
 def _kept(cache: Any) -> Iterator[Any]:
     """Yield the values of a cache, and of those that it has for nodes which nodes have made."""
     own, below = getattr(cache, "cache", None), getattr(cache, "subcaches", None)

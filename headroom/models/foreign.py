@@ -33,9 +33,9 @@ NAMED = 3
 _LEAVES = (str, bytes, int, float, complex, bool, type(None), torch.Tensor, torch.device,
            torch.dtype, PurePath, ModuleType, FunctionType, BuiltinFunctionType, MethodType,
            functools.partial, classmethod, staticmethod, property)
-Way = Literal["nowhere", "module", "values", "items", "class", "fields"]
-_WAYS: dict[Way, Any] = {"module": torch.nn.Module, "values": dict,
-                         "items": (list, tuple, set, frozenset), "class": type}
+MODULE = (torch.nn.Module,)
+Way = Literal["nowhere", "wanted", "values", "items", "class", "fields"]
+_WAYS: dict[Way, Any] = {"values": dict, "items": (list, tuple, set, frozenset), "class": type}
 # ComfyUI's own objects lead to the models and values of everybody.
 _HOST = ("comfy", "comfy_api", "comfy_execution", "comfy_extras", "server", "execution", "nodes",
          "app", "folder_paths", "aiohttp", "asyncio")
@@ -89,12 +89,12 @@ def foreign_models(now: Snapshot | None = None, least_bytes: int = NOTABLE) -> l
 
     for pack, modules in packs.items():
         own = {module.__name__ for module in modules}
-        for module in _modules_in([vars(module) for module in modules], own, names):
-            count(pack, module)
+        for found in things_in([vars(module) for module in modules], own, names, MODULE):
+            count(pack, found)
     for value in node_objects():
         holder = names.get(type(value).__module__)
-        for module in _modules_in([value], (), names):
-            count(holder or names.get(type(module).__module__), module)
+        for found in things_in([value], (), names, MODULE):
+            count(holder or names.get(type(found).__module__), found)
     return sorted((Foreign(pack, tuple(dict.fromkeys(classes)), size)
                    for pack, (classes, size) in held.items()), key=lambda one: -one.bytes)
 
@@ -120,26 +120,29 @@ def _bytes_of(module: torch.nn.Module, seen: set[tuple[str, int]]) -> int:
     return total
 
 
-def _modules_in(
-    roots: Iterable[Any], own: Collection[str], packs: Collection[str]
-) -> Iterator[torch.nn.Module]:
-    """Yield the outermost nn.Modules below `roots`.
+def things_in(
+    roots: Iterable[Any], own: Collection[str], packs: Collection[str], wanted: tuple[type, ...],
+    seen: set[int] | None = None,
+) -> Iterator[Any]:
+    """Yield the outermost objects of the classes `wanted` below `roots`.
 
     Classes of the modules `own` are looked into, and objects of all but ComfyUI's; `packs` names
-    the modules of packs, which may be called as one of ComfyUI's.
+    the modules of packs, which may be called as one of ComfyUI's. Objects whose ids are in `seen`
+    are passed over, and those that were looked at are put there.
     """
-    seen: set[int] = set()
+    seen = set() if seen is None else seen
+    most = len(seen) + MOST_LOOKED_AT
     ways: dict[type, Way] = {}
     level = list(roots)
     for _ in range(DEEPEST):
         below: list[Any] = []
         for item in level:
             kind = type(item)
-            way = ways.get(kind) or ways.setdefault(kind, _way(kind, packs))
-            if way == "nowhere" or id(item) in seen or len(seen) > MOST_LOOKED_AT:
+            way = ways.get(kind) or ways.setdefault(kind, _way(kind, packs, wanted))
+            if way == "nowhere" or id(item) in seen or len(seen) > most:
                 continue
             seen.add(id(item))
-            if way == "module":
+            if way == "wanted":
                 yield item
             elif way == "values":
                 below += item.values()
@@ -153,8 +156,10 @@ def _modules_in(
         level = below
 
 
-def _way(kind: type, packs: Collection[str]) -> Way:
+def _way(kind: type, packs: Collection[str], wanted: tuple[type, ...]) -> Way:
     """Return where an object of this class leads on."""
+    if issubclass(kind, wanted):
+        return "wanted"
     if issubclass(kind, _LEAVES):
         return "nowhere"
     for way, classes in _WAYS.items():

@@ -48,7 +48,7 @@ def _growth(what: str, loops: Sequence[list[NodeRecord]], device: int) -> Growth
                  if before is not None and after is not None]
         if len(known) < len(levels):
             continue
-        rate = max(rate, _rate([after for _, after in known]))
+        rate = max(rate, rate_of([after for _, after in known]))
         own = sum(after - before for before, after in known)
         if best is None or own > best[0]:
             best = own, found
@@ -57,8 +57,8 @@ def _growth(what: str, loops: Sequence[list[NodeRecord]], device: int) -> Growth
     return Growth(what, rate, len(best[1]) + 1, best[1][0].info)
 
 
-def _rate(levels: Sequence[int]) -> int:
-    """Return the growth a turn that both halves of the turns have in common."""
+def rate_of(levels: Sequence[int]) -> int:
+    """Return the growth a turn (or run) that both halves of them have in common."""
     middle, last = (len(levels) - 1) // 2, len(levels) - 1
     first_half = (levels[middle] - levels[0]) // max(middle, 1)
     return min(first_half, (levels[last] - levels[middle]) // max(last - middle, 1))

@@ -1,7 +1,7 @@
 // The panel as it is drawn: its parts from top to bottom, and which of them have to be drawn again.
 import { h, redraw } from "./dom.js";
 import { estimateView } from "./estimate_view.js";
-import { foreignLines, heldPeaks, limitControl, memoryCards, modelList, reserveControl } from "./memory_view.js";
+import { foreignLines, heldPeaks, limitControl, memoryCards, modelList, ramLines, reserveControl } from "./memory_view.js";
 import { nodeTable } from "./node_table.js";
 import { runActions, runDetails, runPicker } from "./run_view.js";
 import { reportText } from "./say.js";
@@ -80,6 +80,7 @@ export function createView(container, { state, words, sorting, actions }) {
     show("reserve", [memory.reserve_mib, memory.limit], () => [
       ...reserveControl(memory, t, actions.reserve), ...limitControl(memory, t, actions.limit),
     ]);
+    show("ram", [memory.ram_held, memory.grows_over_runs], () => ramLines(memory, t));
     show("models", [memory.models, memory.foreign, reason], () => [
       ...modelList(memory, reason, t, actions.offload), ...foreignLines(memory, t),
     ]);
@@ -136,6 +137,7 @@ function panelParts(t, onPurge, onBugReport) {
     memory: h("div.headroom-stack"),
     held: h("div"),
     reserve: h("div"),
+    ram: h("div.headroom-stack"),
     models: h("div.headroom-stack", { role: "list", "aria-label": t("Loaded models") }),
     estimate: h("div.headroom-stack"),
     picker: h("div"),
@@ -143,7 +145,7 @@ function panelParts(t, onPurge, onBugReport) {
     nodes: h("div"),
     actions: h("div"),
   };
-  const { purge, error, lost, report, memory, held, reserve, models, estimate, picker, run, nodes, actions } = parts;
+  const { purge, error, lost, report, memory, held, reserve, ram, models, estimate, picker, run, nodes, actions } = parts;
   const root = h(
     "div.headroom-panel",
     {},
@@ -151,7 +153,7 @@ function panelParts(t, onPurge, onBugReport) {
     error,
     lost,
     report,
-    section(t("Memory"), memory, held, reserve),
+    section(t("Memory"), memory, held, reserve, ram),
     section(t("Loaded models"), models),
     section(t("Open workflow"), estimate),
     section(t("Last runs"), picker, h("div.headroom-stack", {}, run, nodes, actions)),

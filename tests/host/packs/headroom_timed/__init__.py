@@ -1,10 +1,10 @@
 """Nodes that tell by their own clock when they ran, in every way that ComfyUI runs nodes."""
 
-from . import expanding, memory, telling, waiting
+from . import expanding, leaking, memory, telling, waiting
 
 NODE_CLASS_MAPPINGS = {
     name: found
-    for module in (waiting, expanding, memory, telling)
+    for module in (waiting, expanding, leaking, memory, telling)
     for name, found in vars(module).items()
     if name.startswith("Timed") and name != "Timed"
 }

@@ -1,0 +1,184 @@
+"""Who holds this process's RAM, by storage, each once: models, ComfyUI's cache, packs, others.
+
+A storage counts for the first of these that has it. What only a closure, a frame or a library
+holds has no name: a tensor of it is in `other_tensors_mib`, all else in `rest_mib`.
+"""
+
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..base import private_file
+from ..base.cgroup import cgroup_memory
+from ..base.device import MIB, in_mib
+from ..base.living import living
+from ..base.ram import ram_pressure, swap_bytes
+from ..base.tensors import module_tensors, storage_key
+from ..host.adapter import current_host
+from ..host.borrowed import borrowed
+from ..host.features import lost
+from ..measure.snapshot import Snapshot
+from .foreign import things_in
+from .loaded import class_name, file_name, name_of
+
+LEAST = MIB  # who holds less is not named
+NAMED = 20
+HOLDERS = (torch.nn.Module, torch.Tensor, np.ndarray, bytes, bytearray)
+Part = dict[str, Any]
+
+
+def ram_held(now: Snapshot) -> Part:
+    """Return the parts of the RAM, in MiB. Costs some walks over all objects of the process, in C,
+    and one over what packs hold, in Python; not for the event loop."""
+    seen: set[int] = set()
+    models = _models(seen)
+    cached = _cached(seen)
+    packs = _packs(seen)
+    others = sum(_sizes(living(torch.Tensor), seen))
+    named = sum(one["mib"] for one in [*models, *cached, *packs]) + others / MIB
+    files = _resident_files()
+    swap_used, swap_total = swap_bytes()
+    group = cgroup_memory()
+    return {
+        "models": models, "cached": cached, "packs": packs, "other_tensors_mib": in_mib(others),
+        "files_mib": in_mib(files),
+        "rest_mib": max(0.0, round((now.rss_bytes - (files or 0)) / MIB - named, 3)),
+        "python_blocks": sys.getallocatedblocks(),
+        "swap_used_mib": in_mib(swap_used), "swap_total_mib": in_mib(swap_total),
+        "limit_mib": None if group is None else in_mib(group.limit),
+        "pressure_percent": ram_pressure(),
+    }
+
+
+def _models(seen: set[int]) -> list[Part]:
+    host = current_host()
+    if host is None or lost("nodes"):
+        return []
+    ranges = _file_ranges()
+    patchers = host.living_patchers()
+    found: list[Part] = []
+    try:
+        for patcher in {id(one.model): one for one in patchers}.values():
+            in_ram = mapped = pinned = 0
+            names = getattr(patcher, "pinned", ())
+            for name, tensor in module_tensors(patcher.model):
+                for address, size in _storages(tensor):
+                    if address in seen:
+                        continue
+                    seen.add(address)
+                    is_mapped = private_file.is_mapped(address) or _is_in(address, ranges)
+                    mapped += size * is_mapped
+                    in_ram += size * (not is_mapped)
+                    pinned += size * (name in names)
+            if in_ram + mapped >= LEAST:
+                found.append({
+                    "id": name_of(patcher.model), "class": class_name(patcher.model),
+                    "file": file_name(host.source_files(patcher)), "mib": in_mib(in_ram),
+                    "mapped_mib": in_mib(mapped), "pinned_mib": in_mib(pinned)})
+    finally:
+        borrowed.done_with(patchers)
+    return _largest(found)
+
+
+def _cached(seen: set[int]) -> list[Part]:
+    if current_host() is None or lost("files"):
+        return []
+    from ..host.packs import cached_results
+
+    sizes: dict[tuple[str | None, str | None], int] = {}
+    for node_id, class_type, value in cached_results():
+        held = sum(_sizes(things_in([value], (), (), HOLDERS), seen))
+        sizes[node_id, class_type] = sizes.get((node_id, class_type), 0) + held
+    return _largest([{"node_id": node_id, "class_type": kind, "mib": in_mib(size)}
+                     for (node_id, kind), size in sizes.items() if size >= LEAST])
+
+
+def _packs(seen: set[int]) -> list[Part]:
+    """Return what packs hold: by the variable of a module, or the class of a node's object."""
+    if current_host() is None or lost("files"):
+        return []
+    from ..host.packs import node_objects, pack_modules
+
+    packs = pack_modules()
+    names = {module.__name__: pack for pack, modules in packs.items() for module in modules}
+    found: list[Part] = []
+    looked_at: set[int] = set()  # what many modules lead to, a logger for instance, once
+
+    def count(pack: str, holder: str, roots: Iterable[Any], own: set[str]) -> None:
+        held = sum(_sizes(things_in(roots, own, names, HOLDERS, looked_at), seen))
+        if held >= LEAST:
+            found.append({"pack": pack, "holder": holder, "mib": in_mib(held)})
+
+    for value in node_objects():
+        if (pack := names.get(type(value).__module__)) is not None:
+            count(pack, type(value).__name__, [value], set())
+    for pack, modules in packs.items():
+        for module in modules:
+            for variable, value in list(vars(module).items()):
+                if not variable.startswith("__"):
+                    where = f"{module.__name__.rpartition('.')[2]}.{variable}"
+                    count(pack, where, [value], {module.__name__})
+    return _largest(found)
+
+
+def _sizes(things: Iterable[Any], seen: set[int]) -> Iterator[int]:
+    """Yield the bytes in RAM of each storage that is not in `seen`, and put it there."""
+    for thing in things:
+        for address, size in _storages(thing):
+            if address not in seen:
+                seen.add(address)
+                yield size
+
+
+def _storages(thing: Any) -> Iterator[tuple[int, int]]:
+    """Yield address and bytes of what a value has in RAM."""
+    if isinstance(thing, torch.nn.Module):
+        for _, tensor in module_tensors(thing):
+            yield from _storages(tensor)
+    elif isinstance(thing, torch.Tensor):
+        key = storage_key(thing) if thing.device.type == "cpu" else None
+        if key is not None:
+            yield key[1], thing.untyped_storage().nbytes()
+    elif isinstance(thing, np.ndarray):
+        while isinstance(thing.base, np.ndarray):
+            thing = thing.base
+        yield thing.ctypes.data, thing.nbytes
+    elif isinstance(thing, (bytes, bytearray)):
+        yield id(thing), len(thing)
+
+
+def _largest(parts: list[Part]) -> list[Part]:
+    return sorted(parts, key=lambda one: -one["mib"])[:NAMED]
+
+
+def _file_ranges(root: Path = Path("/")) -> list[tuple[int, int]]:
+    """Return where files are mapped into this process, in order; nothing where nobody tells."""
+    try:
+        lines = (root / "proc/self/maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    found = []
+    for words in (line.split(maxsplit=5) for line in lines):
+        if len(words) == 6 and words[5].startswith("/") and not words[5].startswith("/dev/"):
+            start, _, end = words[0].partition("-")
+            found.append((int(start, 16), int(end, 16)))
+    return found
+
+
+def _is_in(address: int, ranges: list[tuple[int, int]]) -> bool:
+    place = bisect_right(ranges, (address, sys.maxsize)) - 1
+    return place >= 0 and address < ranges[place][1]
+
+
+def _resident_files(root: Path = Path("/")) -> int | None:
+    """Return the bytes of mapped files that are in RAM now; the system may drop them."""
+    try:
+        lines = (root / "proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssFile:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return None

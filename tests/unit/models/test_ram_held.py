@@ -1,0 +1,95 @@
+"""What each storage in RAM counts for, once, and which variable or node of a pack holds it."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from headroom.base.device import MIB
+from headroom.measure.snapshot import Snapshot
+from headroom.models import ram_held as held
+
+
+def mib(count):
+    return torch.zeros(count * MIB, dtype=torch.uint8)
+
+
+@pytest.fixture
+def pack(monkeypatch):
+    """A pack with a list in its module, a class with a list, and a node."""
+    module = ModuleType("leaky_pack.nodes")
+
+    class VideoNode:
+        shared = []
+
+        def __init__(self):
+            self.frames = []
+
+    VideoNode.__module__ = module.__name__
+    module.kept, module.VideoNode, module.node = [], VideoNode, VideoNode()
+    fake = SimpleNamespace(
+        pack_modules=lambda: {"leaky": [module]}, node_objects=lambda: [module.node],
+        cached_results=lambda: [("7", "VAEDecode", module.cached)])
+    module.cached = None
+    monkeypatch.setitem(sys.modules, "headroom.host.packs", fake)
+    monkeypatch.setattr("headroom.host.packs", fake, raising=False)
+    monkeypatch.setattr(held, "current_host", lambda: SimpleNamespace(
+        living_patchers=list, source_files=lambda _: []))
+    monkeypatch.setattr(held, "lost", lambda _: False)
+    return module
+
+
+def parts():
+    return held.ram_held(Snapshot((), 4000 * MIB, 0))
+
+
+def test_tensors_arrays_and_bytes_of_a_pack_are_named_with_who_holds_them(pack):
+    pack.kept += [mib(50), np.zeros((40, MIB), np.uint8)[1:], b"x" * (10 * MIB)]
+    pack.node.frames += [mib(30)[MIB:], mib(20).numpy()]
+    pack.VideoNode.shared += [mib(5)]
+    assert parts()["packs"] == [
+        {"pack": "leaky", "holder": "nodes.kept", "mib": 100.0},
+        {"pack": "leaky", "holder": "VideoNode", "mib": 50.0},
+        {"pack": "leaky", "holder": "nodes.VideoNode", "mib": 5.0}]
+
+
+def test_a_storage_in_the_cache_and_in_a_pack_counts_once_for_the_node(pack):
+    pack.cached = [[mib(60)]]
+    pack.kept.append(pack.cached[0][0][MIB:])
+    found = parts()
+    assert found["cached"] == [{"node_id": "7", "class_type": "VAEDecode", "mib": 60.0}]
+    assert found["packs"] == []
+
+
+def test_a_tensor_that_nobody_named_holds_is_counted_apart_and_the_rest_is_what_is_left(pack):
+    before = parts()
+    tensor = mib(70)
+    after = parts()
+    assert after["other_tensors_mib"] - before["other_tensors_mib"] == pytest.approx(70, abs=1)
+    assert before["rest_mib"] - after["rest_mib"] == pytest.approx(70, abs=8)
+    del tensor
+
+
+def test_weights_in_a_mapped_file_count_apart_from_those_in_ram(pack, tmp_path, monkeypatch):
+    if not sys.platform.startswith("linux"):
+        pytest.skip("only Linux lists what is mapped")
+    (tmp_path / "weights").write_bytes(bytes(8 * MIB))
+    model = torch.nn.Module()
+    model.register_buffer("mapped", torch.from_file(
+        str(tmp_path / "weights"), shared=False, size=8 * MIB, dtype=torch.uint8))
+    model.register_buffer("own", mib(4))
+    patcher = SimpleNamespace(model=model, pinned={"own"})
+    monkeypatch.setattr(held, "current_host", lambda: SimpleNamespace(
+        living_patchers=lambda: [patcher, patcher], source_files=lambda _: []))
+    (found,) = parts()["models"]
+    assert (found["mib"], found["mapped_mib"], found["pinned_mib"]) == (4.0, 8.0, 4.0)
+
+
+def test_where_the_kernel_tells_nothing_the_figures_are_null_and_not_zero(tmp_path):
+    assert held._resident_files(tmp_path) is None and held._file_ranges(tmp_path) == []
+    assert held.ram_pressure(tmp_path) is None
+    (tmp_path / "proc/pressure").mkdir(parents=True)
+    (tmp_path / "proc/pressure/memory").write_text("some avg10=12.50 avg60=1.00 total=9\n")
+    assert held.ram_pressure(tmp_path) == 12.5
