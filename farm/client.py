@@ -107,7 +107,7 @@ class Batch:
 
     def _take(self) -> bool:
         """Bring what has ended; return whether anything had."""
-        most = 2 * max(AHEAD, len(self._given))
+        most = 16 + 4 * len(self._servers)  # the newest; what came before them has `_vanished`
         _, answer = self._farm.ask(
             "GET", f"/api/jobs?limit={most}&status=completed,failed,cancelled")
         ended = [job["id"] for job in answer["jobs"] if job["id"] in self._given]

@@ -18,7 +18,7 @@ class Threads:
         self, specs: Sequence[ServerSpec], patience: Patience, errors: Errors, logs: Path
     ) -> None:
         self._workers = {spec.name: Worker(spec, patience, errors, logs) for spec in specs}
-        self._pool = ThreadPoolExecutor(len(specs), "farm")
+        self._pool = ThreadPoolExecutor(max(1, len(specs)), "farm")  # on Ray, perhaps none
 
     async def start(self, server: str) -> Facts:
         """Have a server; ServerFailed where it cannot be had."""

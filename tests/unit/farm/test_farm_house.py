@@ -9,6 +9,8 @@ import pytest
 
 from farm import cli
 from farm.__main__ import REQUIRED
+from farm.threads import Threads
+from farm.worker import Patience
 
 ROOT = Path(__file__).resolve().parents[3]
 FARM = ROOT / "farm"
@@ -126,3 +128,7 @@ def test_a_requirement_that_is_not_installed_is_one_sentence(tmp_path, name):
         f"Error: the farm needs {name}, which this Python does not have; "
         "run: pip install -r farm/requirements.txt\n"
     )
+
+
+def test_a_farm_on_ray_may_have_no_server_that_runs_already(tmp_path):
+    Threads([], Patience(), (), tmp_path).close()
