@@ -140,7 +140,7 @@ class Batch:
                 "key": asked.key, "name": asked.name, "prompt_id": farm.get("attempt", prompt_id),
                 "server": server, "rescued": bool(farm.get("rescued")),
                 "moved": farm.get("moved", 0), "record": self._farm.record(prompt_id)})
-        except Unknown as error:  # its server is away, or was started without its files
+        except (Unknown, Unreachable) as error:  # its server is away, hangs, or has no such file
             return self._is_again(prompt_id, asked, server, error)
         except OSError as error:
             raise self._not_kept(asked, error) from error
@@ -155,7 +155,7 @@ class Batch:
         self.counts.moved += bool(farm.get("moved"))
         return True
 
-    def _is_again(self, prompt_id: str, asked: Asked, server: str, error: Unknown) -> bool:
+    def _is_again(self, prompt_id: str, asked: Asked, server: str, error: Exception) -> bool:
         """Have a prompt run once more whose files are gone; False while its server may come."""
         self._look()
         if self._servers.get(server, {}).get("state") == "starting":
