@@ -1,5 +1,6 @@
 """What a prompt costs the head of a farm of a thousand servers; without Ray, without servers."""
 
+import asyncio
 import itertools
 import tempfile
 import time
@@ -11,70 +12,61 @@ from typing import Any
 from on_path import ROOT, loaded
 
 SERVERS, PROMPTS, KINDS = 1000, 3000, 20
-RESULTS_A_TURN = 5
 SIZES_MIB = (8192, 16384, 24576, 49152)
-PARTS = ("driver", "ledger", "prompts", "words")
+PARTS = ("clients", "door", "seat", "store", "words")
 
 
 def head() -> dict[str, Any]:
-    """CPU and wall time of the driver's loop a prompt, where some results come at once."""
+    """CPU and wall time of a door a prompt, from its acceptance to its result on disk."""
     package = loaded("headroom_farm", ROOT / "farm")
     farm = SimpleNamespace(**{part: import_module(f"{package.__name__}.{part}") for part in PARTS})
+    farm.seat.HEARD_SECONDS = 0.01  # nobody listens to servers that are not there
     with tempfile.TemporaryDirectory() as scratch:
-        results = Path(scratch)
-        with farm.ledger.Ledger(results) as ledger:
-            names = [f"s{number}" for number in range(SERVERS)]
-            driver = farm.driver.Driver(_Ends(farm, results), ledger, results, names, _Silent())
-            asked = [_asked(farm.prompts, number) for number in range(PROMPTS)]
-            began = time.perf_counter(), time.process_time()
-            driver.run(iter(asked))
-            spent = time.perf_counter() - began[0], time.process_time() - began[1]
-        size = (results / "ledger.jsonl").stat().st_size
-    assert driver.counts.finished == PROMPTS
-    wall, cpu = (round(1000 * seconds / PROMPTS, 3) for seconds in spent)
-    return {"servers": SERVERS, "prompts": PROMPTS, "kinds": KINDS, "ms": wall, "cpu_ms": cpu,
-            "ledger_bytes_a_prompt": round(size / PROMPTS)}
+        store = farm.store.Store(Path(scratch))
+        wall, cpu = asyncio.run(_spent(farm, store))
+        assert store.ended() == PROMPTS
+        store.close()
+        size = (Path(scratch) / farm.store.FILE).stat().st_size
+    return {"servers": SERVERS, "prompts": PROMPTS, "kinds": KINDS,
+            "ms": round(1000 * wall / PROMPTS, 3), "cpu_ms": round(1000 * cpu / PROMPTS, 3),
+            "store_bytes_a_prompt": round(size / PROMPTS)}
 
 
-def _asked(prompts: ModuleType, number: int) -> Any:
-    inputs = {"kind": number % KINDS, "seed": number}
-    return prompts.asked_for(f"p{number}", {"1": {"class_type": "A", "inputs": inputs}})
+async def _spent(farm: SimpleNamespace, store: Any) -> tuple[float, float]:
+    names = [f"s{number}" for number in range(SERVERS)]
+    door = farm.door.Door(store, names, _Ends(farm.words), farm.clients.Clients(), lambda _: None)
+    door.open()
+    while len(door.there()) < SERVERS:
+        await asyncio.sleep(0.05)
+    began = time.perf_counter(), time.process_time()
+    for number in range(PROMPTS):
+        await door.accept({"prompt": {"1": {"class_type": "A", "inputs": {
+            "kind": number % KINDS, "seed": number}}}})
+    while door.remaining:
+        await asyncio.sleep(0.01)
+    spent = time.perf_counter() - began[0], time.process_time() - began[1]
+    await door.close()
+    return spent
 
 
 class _Ends:
-    """Servers that finish every prompt at once; some results a look, as in a farm that is busy."""
+    """Servers that finish every prompt at once."""
 
-    def __init__(self, farm: SimpleNamespace, results: Path) -> None:
-        self._farm, self._results = farm, results
-        self._calls: list[tuple[str, Any]] = []
-        self._sizes: dict[str, int] = {}
-        self._next_size = itertools.cycle(SIZES_MIB)
+    def __init__(self, words: ModuleType) -> None:
+        self._words = words
+        sizes = itertools.cycle(SIZES_MIB)
+        self._facts = {f"s{n}": words.Facts(size, size, True)
+                       for n, size in zip(range(SERVERS), sizes, strict=False)}
 
-    def start(self, server: str) -> None:
-        self._sizes[server] = next(self._next_size)
-        self._calls.append((server, self._facts(server)))
+    async def start(self, server: str) -> Any:
+        return self._facts[server]
 
-    def run(self, server: str, order: Any) -> None:
-        folder = self._results / ".partial" / order.asked.key
-        folder.mkdir(parents=True)
+    async def run(self, server: str, order: Any) -> Any:
         needed = 2000.0 * (1 + order.asked.prompt["1"]["inputs"]["kind"] % 4)
-        outcome = self._farm.words.Outcome(
-            "done", "", self._facts(server), needed, False, 1.0, str(folder)
-        )
-        self._calls.append((server, outcome))
+        return self._words.Outcome("done", "", self._facts[server], needed, entry={"outputs": {}})
 
-    def wait(self, seconds: float) -> list[tuple[str, Any]]:
-        ended, self._calls = self._calls[:RESULTS_A_TURN], self._calls[RESULTS_A_TURN:]
-        return ended
+    def wake(self, server: str) -> None:
+        """They need none."""
 
-    def _facts(self, server: str) -> Any:
-        size = self._sizes[server]
-        return self._farm.words.Facts(size, size, True)
-
-
-class _Silent:
-    def changes(self, farm: Any) -> None:
-        """Nobody looks."""
-
-    def says(self, text: str) -> None:
-        """Nobody listens."""
+    def close(self) -> None:
+        """They are none."""

@@ -1,15 +1,15 @@
-"""A farm on Ray: 300 mixed prompts on three GPUs of different size while servers and driver die.
+"""A farm: 300 mixed prompts on three GPUs of different size while servers and the head die.
 
     python benchmarks/farm_proof.py --comfyui PATH [--prompts N]
 
-Wants Ray (`pip install -r farm/requirements.txt`). Three ComfyUI servers on simulated GPUs, shapes
+Wants `pip install -r farm/requirements.txt`. Three ComfyUI servers on simulated GPUs, shapes
 only: every allocation takes place, no arithmetic. So that the two cores of a small machine do not
 decide how fast three servers are, each prompt waits in a node for as long as a GPU would compute.
 
 First equal prompts on one server, then three times as many on three, all adopted: throughput. Then
 the mixed queue. The small GPU's server is adopted, so that it is the first to try every kind; the
 two others the farm starts itself. The large one is killed (SIGKILL), the middle one stopped
-(SIGSTOP: it hangs), and the driver with its Ray is killed and started again. Judged: every prompt
+(SIGSTOP: it hangs), and the head is killed and started again. Judged: every prompt
 has its result once, whole, and none is lost; some were rescued by the server that they were too
 large for, and those that no guard makes fit ran on the large one, some of them moved there; nothing
 that the farm started is left running.
@@ -26,7 +26,7 @@ from typing import Any
 
 import farm_cost
 import on_path  # noqa: F401
-from farm_run import Farm, Fault, has_ray, own_server
+from farm_run import Farm, Fault, has_door, own_server
 
 from tools import models
 from tools.bench_device import serve
@@ -53,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Json:
     """Return throughput, the scheduler's cost, and how the mixed queue ended."""
-    if not has_ray():
-        raise NotHere("it needs Ray: pip install -r farm/requirements.txt")
+    if not has_door():
+        raise NotHere("it needs Starlette: pip install -r farm/requirements.txt")
     weights = models.models_folder()
     models.make_models(weights, [models.TEST_CHECKPOINT], comfyui=args.comfyui)
     found: Json = {"gpus_mib": GPUS_MIB, "prompts": args.prompts, "seconds": args.seconds}
@@ -94,8 +94,8 @@ def mixed(args: argparse.Namespace, folder: Path, servers: Json) -> Json:
     farm.write(prompts)
     bases = {name: str(server.base_dir) for name, server in servers.items()}
     faults = [
-        Fault("server_killed", len(prompts) // 4, "large", bases["large"]),
-        Fault("server_hung", len(prompts) // 2, "middle", bases["middle"]),
+        Fault("server_killed", len(prompts) // 4, bases["large"]),
+        Fault("server_hung", len(prompts) // 2, bases["middle"]),
         Fault("driver_killed", len(prompts) * 3 // 4),
     ]
     for fault in faults:
@@ -105,24 +105,21 @@ def mixed(args: argparse.Namespace, folder: Path, servers: Json) -> Json:
     left_running += farm.processes(bases["middle"], bases["large"])
     problems = [f"{fault.what} did not take place" for fault in faults if not fault.is_done]
     problems += [f"left running: {words}" for words in left_running]
-    results = {one["name"]: one for one in farm.results()}
+    found = farm.results()
+    results = {one["name"]: one for one in found}
+    problems += [f"{len(found)} results of {len(results)} prompts"] * (len(found) > len(results))
     problems += [text for number, body in enumerate(prompts)
                  for text in judge(body, results.get(f"{farm.file}:{number + 1}"), farm)]
-    ledger = farm.ledger()
-    done = Counter(entry["key"] for entry in ledger if entry["what"] == "done")
-    moved = {entry["key"] for entry in ledger if entry["what"] == "out of memory"}
-    problems += [f"{key} is finished {times} times" for key, times in done.items() if times > 1]
-    rescued = sum(bool(entry.get("rescued")) for entry in ledger if entry["what"] == "done")
+    told = list(results.values())
+    ended = Counter(entry["prompt"][1] for entry in farm.entries())
+    problems += [f"{key} has ended {times} times" for key, times in ended.items() if times > 1]
+    rescued, moved = (sum(bool(one[what]) for one in told) for what in ("rescued", "moved"))
     problems += [f"none was {what}" for what, count in
-                 (("rescued on its own server", rescued), ("moved", len(moved & set(done))))
-                 if not count]
+                 (("rescued on its own server", rescued), ("moved", moved)) if not count]
     return {
         "finished": len(results), "faults": [fault.what for fault in faults if fault.is_done],
-        "by_server": dict(Counter(one["server"] for one in results.values())),
-        "attempts": dict(Counter(
-            entry["what"] for entry in ledger if entry["what"] != "begin")),
-        "rescued": rescued,
-        "moved": len(moved & set(done)),
+        "by_server": dict(Counter(one["server"] for one in told)),
+        "rescued": rescued, "moved": moved,
         "executed_twice": sum(executions(servers, body) > 1 for body in prompts),
         **farm.pace(), "problems": problems,
     }

@@ -1,14 +1,18 @@
 """The farm of `farm_proof`: its command, the faults around it, and what it left on disk."""
 
+import contextlib
 import hashlib
 import importlib.util
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+import urllib.request
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,14 +31,13 @@ Json = dict[str, Any]
 
 @dataclass
 class Fault:
-    """What goes wrong once so many prompts are finished, to a `server` that runs one.
+    """What goes wrong once so many prompts are finished, to a server that runs one.
 
     `base` is a folder that the command lines of its processes name.
     """
 
     what: str
     after: int
-    server: str = ""
     base: str = ""
     is_done: bool = False
 
@@ -53,7 +56,7 @@ class Farm:
         entries = [{"url": one, "name": one} if isinstance(one, str) else one for one in servers]
         self._servers.write_text(json.dumps(entries), encoding="utf-8")
         self._process: subprocess.Popen[bytes] | None = None
-        self._cpu: list[tuple[int, float]] = []  # prompts finished, CPU seconds of the driver
+        self._cpu: list[tuple[int, float]] = []  # prompts finished, CPU seconds of the head
 
     def write(self, prompts: list[Json]) -> None:
         lines = (json.dumps(prompt) for prompt in prompts)
@@ -73,7 +76,7 @@ class Farm:
         """Run, start it first where it does not, until the fault's time has come; then do it."""
         if self._process is None:
             self._start()
-        self._look(lambda: self._finished() >= fault.after and self._works(fault.server))
+        self._look(lambda: self._finished() >= fault.after and self._works(fault))
         if fault.what == "driver_killed":
             end_process(self._running(), grace_seconds=0)
             self._process = None
@@ -88,10 +91,9 @@ class Farm:
     def _start(self) -> None:
         words = ["run", str(self.file), "--servers", str(self._servers), "--results",
                  str(self._results), "--silent-seconds", str(SILENT_SECONDS), *self._options]
-        env = {**os.environ, "RAY_TMPDIR": str(self.folder.parent)}
         with (self.folder / "log").open("ab") as log:
             self._process = start_process([sys.executable, "-m", "farm", *words], cwd=ROOT,
-                                          env=env, output=log)
+                                          env=os.environ, output=log)
 
     def _look(self, is_over: Any) -> None:
         deadline = time.monotonic() + LONGEST_SECONDS
@@ -113,12 +115,17 @@ class Farm:
             return
         self._cpu.append((self._finished(), times.user + times.system))
 
-    def _works(self, server: str) -> bool:
-        """Whether a server runs a prompt and has run some before."""
-        if not server:
-            return True
-        own = [entry["what"] for entry in self.ledger() if entry["server"] == server]
-        return len(own) >= 4 and own[-1] == "begin"
+    def _works(self, fault: Fault) -> bool:
+        """Whether the fault's server runs a prompt and has run some before."""
+        for process in self._with(fault.base) if fault.base else ():
+            words = process.cmdline()
+            url = f"http://127.0.0.1:{words[words.index('--port') + 1]}"
+            try:
+                queue, history = (_asked(url + path) for path in ("/queue", "/history"))
+            except OSError:
+                return False
+            return bool(queue["queue_running"]) and len(history) >= 3
+        return not fault.base
 
     def _finished(self) -> int:
         return len(list(self._results.glob("*/result.json")))
@@ -145,32 +152,33 @@ class Farm:
     def sha256(self, key: str, name: str) -> str:
         return hashlib.sha256((self._results / key / name).read_bytes()).hexdigest()
 
-    def ledger(self) -> list[Json]:
-        path = self._results / "ledger.jsonl"
-        whole, _, _ = (path.read_bytes() if path.exists() else b"").rpartition(b"\n")
-        lines = [line for line in whole.splitlines() if line]
-        return [json.loads(line.partition(b" ")[2]) for line in lines]
+    def entries(self) -> list[Json]:
+        """The history of the farm, once it has ended: it keeps the file to itself before."""
+        with contextlib.closing(sqlite3.connect(self._results / "farm.sqlite")) as store:
+            rows = store.execute("SELECT entry FROM prompts WHERE state = 'ended'")
+            return [json.loads(entry) for [entry] in rows]
 
     def pace(self) -> Json:
-        """Prompts a minute, the pause of a server between two, CPU time of the driver a prompt."""
-        entries = self.ledger()
-        done = [entry for entry in entries if entry["what"] == "done"]
-        minutes = (entries[-1]["at"] - entries[0]["at"]) / 60
-        ended: dict[str, float] = {}
-        pauses = []
-        for entry in entries:
-            if entry["what"] != "begin":
-                ended[entry["server"]] = entry["at"]
-            elif entry["server"] in ended:
-                pauses.append(entry["at"] - ended[entry["server"]])
+        """Prompts a minute, the pause of a server between two, CPU time of the head a prompt."""
+        spans: dict[str, list[tuple[int, int]]] = {}
+        for entry in self.entries():
+            told = {kind: data["timestamp"] for kind, data in entry["status"]["messages"]
+                    if "timestamp" in data}
+            if "execution_start" in told and "execution_success" in told:
+                spans.setdefault(entry["farm"]["server"], []).append(
+                    (told["execution_start"], told["execution_success"]))
+        every = sorted(span for several in spans.values() for span in several)
+        pauses = [after[0] - before[1] for several in spans.values()
+                  for before, after in pairwise(sorted(several))]
+        minutes = (max(end for _, end in every) - every[0][0]) / 60_000
         return {
-            "prompts_a_minute": round(len(done) / minutes, 1),
-            "pause_ms": round(1000 * median(pauses), 2) if pauses else None,
+            "prompts_a_minute": round(len(every) / minutes, 1),
+            "pause_ms": round(median(pauses), 2) if pauses else None,
             "driver_cpu_ms_a_prompt": self._cpu_ms(),
         }
 
     def _cpu_ms(self) -> float | None:
-        """Of the last start of the driver, without what Ray's own start takes."""
+        """Of the last start of the head, without what its own start takes."""
         last = [self._cpu[-1]] if self._cpu else []
         for point in reversed(self._cpu[:-1]):
             if point[1] > last[-1][1]:
@@ -182,8 +190,14 @@ class Farm:
         return round(1000 * (last[0][1] - begun[1]) / (last[0][0] - begun[0]), 2)
 
 
-def has_ray() -> bool:
-    return importlib.util.find_spec("ray") is not None
+def has_door() -> bool:
+    return importlib.util.find_spec("starlette") is not None
+
+
+def _asked(url: str) -> Json:
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        found: Json = json.load(answer)
+    return found
 
 
 def own_server(server: ComfyServer, name: str) -> Json:

@@ -1,22 +1,23 @@
-"""A farm: one queue of prompts for many ComfyUI servers, on Ray.
+"""A farm: one queue of prompts for many ComfyUI servers.
 
 It talks HTTP to the servers and imports nothing of the node pack, nor the pack anything of it.
 `python -m farm serve --servers …` is one ComfyUI in front of all; `python -m farm run PROMPTS
---servers …` runs a batch. From the folder above this one; docs/farm.md has the rest.
+--servers …` runs a batch through a door of its own. From the folder above this one; docs/farm.md
+has the rest.
 
-    app · guard               one URL: its routes, who may ask
-    door · store              accept, place, follow; what is accepted and what came of it, on disk
+    app · listen · guard      one URL: its routes, its WebSocket, who may ask
+    door · line · wish        accept, place, follow; what waits; what is asked of a door, and by it
+    store · history           what is accepted and what came of it, on disk; as clients see it
     proxy · hearing · clients what goes on to a server, what servers say, who listens
-    jobs · threads            the queue as newer frontends ask for it; a thread each server
-    client                    a batch through such a URL
-    serve · plan · replicas   in this process, or on Ray Serve
-    cli · driver              what is typed; the loop that gives out prompts and takes results
-    cluster                   Ray for `run`: one actor a server
-    worker                    what an actor does: start or adopt one server, run one prompt
-    comfy · process · outputs HTTP to a server; a server's process; its files
+    jobs                      the queue as newer frontends ask for it
+    client · outputs          a batch through such a URL; its files
+    serve · plan              a door in this process, or on Ray Serve
+    threads · replicas        a server's work: in a thread, in a replica of Ray Serve
+    cli · counts · progress   what is typed; how many prompts came to what; the bar
+    worker · comfy · process  start or adopt one server, run one prompt; HTTP to it; its process
     errors                    which errors say that memory ran out
-    placement · verdict       which prompt goes where; what follows an attempt
-    seat · counts · progress  what a server does; how many prompts came to what; the bar
-    needs · ledger · prompts · servers · keys · words
-                              plain data: what was needed, what is done, what is asked
+    placement · needs         which prompt goes where, by what its kind needed
+    verdict · seat            what follows an attempt; what each server does
+    prompts · servers · keys · words
+                              plain data: what is asked
 """

@@ -2,7 +2,7 @@
 
 import sys
 
-REQUIRED = ("aiohttp", "filelock", "ray", "requests", "starlette", "tqdm", "uvicorn")
+REQUIRED = ("aiohttp", "ray", "requests", "starlette", "tqdm", "uvicorn")
 
 
 def start() -> int:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -11,15 +10,16 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
-from .clients import Client, event
-from .door import Door, Refused
+from .door import Door
 from .guard import App, Guard
 from .hearing import hear
 from .jobs import ENDED_STATES, Page, ended_job, open_job
+from .listen import listen
 from .proxy import Proxy, session
 from .store import MOST_ENDED, without_secrets
+from .wish import Refused
 from .words import FarmError, Json
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -75,7 +75,7 @@ class Routes:
         return [
             *(Route(prefix + path, handler, methods=[method])
               for prefix in ("", "/api") for path, method, handler in own),
-            WebSocketRoute("/ws", self.socket), WebSocketRoute("/api/ws", self.socket),
+            *(WebSocketRoute(prefix + "/ws", self.socket) for prefix in ("", "/api")),
             Route("/{path:path}", self.other, methods=METHODS),
         ]
 
@@ -105,7 +105,7 @@ class Routes:
     def _queues(self) -> tuple[list[Any], list[Any]]:
         running: list[Any] = []
         waiting: list[Any] = []
-        at_work = {one.waiting.asked.key for one in self.door.begun.values()}
+        at_work = {one.named.id for one in self.door.begun.values()}
         for kept in self.door.store.open():
             item = [kept.number, kept.id, kept.prompt, without_secrets(kept.extra), []]
             (running if kept.id in at_work else waiting).append(item)
@@ -223,62 +223,12 @@ class Routes:
 
     async def farm(self, _: Request) -> Response:
         """Every server: what it does, and what is known of its memory."""
-        return JSONResponse({"remaining": self.door.remaining, "servers": [
-            {"name": name, "state": seat.state, "url": seat.server.facts.url,
-             "total_mib": seat.server.facts.total_mib, "room_mib": seat.server.facts.room_mib}
-            for name, seat in self.door.seats.items()]})
-
-    # ---------------------------------------------------- who listens
+        return JSONResponse({"remaining": self.door.remaining,
+                             "servers": [seat.told() for seat in self.door.seats.values()]})
 
     async def socket(self, socket: WebSocket) -> None:
         """Tell a client what happens to its prompts."""
-        await socket.accept()
-        client = Client(socket.query_params.get("clientId") or uuid.uuid4().hex)
-        self.door.clients.come(client)
-        client.send(event("status", {**self.door.status(), "sid": client.id}))
-        for begun in self.door.begun.values():
-            if begun.client_id == client.id and begun.last_node:
-                client.send(begun.last_node)
-        works = [asyncio.ensure_future(work) for work in (
-            self._listen(socket, client), _tell(socket, client), client.is_behind.wait())]
-        try:
-            await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self.door.clients.go(client)
-            for work in works:
-                work.cancel()
-            await asyncio.gather(*works, return_exceptions=True)
-            with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # closed already
-                await socket.close()
-
-    async def _listen(self, socket: WebSocket, client: Client) -> None:
-        """Read until the client goes; its first message may say what it understands."""
-        with contextlib.suppress(WebSocketDisconnect, KeyError):  # KeyError: a binary message
-            while True:
-                flags = _flags(await socket.receive_text())
-                if flags is not None:
-                    client.takes_metadata = bool(flags.get("supports_preview_metadata"))
-                    seat = next(iter(self.door.there()), None)
-                    known = await self.proxy.ask(seat, "GET", "/features") if seat else None
-                    client.send(event("feature_flags", known if isinstance(known, dict) else {}))
-
-
-async def _tell(socket: WebSocket, client: Client) -> None:
-    while True:
-        message = await client.next()
-        if isinstance(message, bytes):
-            await socket.send_bytes(message)
-        else:
-            await socket.send_text(message)
-
-
-def _flags(text: str) -> Json | None:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    is_told = isinstance(found, dict) and found.get("type") == "feature_flags"
-    return found["data"] if is_told and isinstance(found.get("data"), dict) else None
+        await listen(socket, self.door, self.proxy)
 
 
 async def _object(request: Request, default: Json | None = None) -> Json:

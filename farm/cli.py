@@ -5,22 +5,25 @@ import os
 import signal
 import sys
 import time
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import prompts
 from .client import Batch
 from .comfy import Unknown, Unreachable
 from .counts import Counts
-from .driver import Driver
-from .ledger import Ledger
 from .progress import Progress
 from .servers import read_servers
 from .verdict import Limits
 from .words import FarmError
 from .worker import Patience
 
+if TYPE_CHECKING:
+    from .plan import Plan
+
+RAY = ("serve on this Ray cluster (auto, or its address), or on a Ray that is started here "
+       "(local); default: only where servers that are started want GPUs")
 FAILED, WRONG, STOPPED = 1, 2, 130
 
 
@@ -55,8 +58,7 @@ def parser() -> argparse.ArgumentParser:
     add = run_parser.add_argument
     add("prompts", nargs="+", metavar="PROMPTS",
         help=".json, .jsonl, a folder of these, a .py with a generator `prompts`, or - for stdin")
-    add("--ray", metavar="ADDRESS", help="a running Ray cluster, or auto; else one is started here")
-    add("--dashboard", action="store_true", help="with Ray's dashboard (pip install ray[default])")
+    add("--ray", default="", metavar="ADDRESS", help=RAY)
     _add_servers(run_parser, 1).add_argument("--farm", default="", metavar="URL",
         help="the address of a farm that `serve` has opened, in place of --servers")
     add("--token", default=os.environ.get("FARM_TOKEN", ""), metavar="TEXT",
@@ -67,9 +69,7 @@ def parser() -> argparse.ArgumentParser:
     add("--port", type=_count, default=8288, metavar="N", help="default: %(default)s")
     add("--token", default=os.environ.get("FARM_TOKEN", ""), metavar="TEXT",
         help="what every request must show; default: the variable FARM_TOKEN, else none")
-    add("--ray", default="", metavar="ADDRESS",
-        help="serve on this Ray cluster (auto, or its address), or on a Ray that is started here "
-             "(local); default: only where servers that are started want GPUs")
+    add("--ray", default="", metavar="ADDRESS", help=RAY)
     add("--upload-mib", type=_count, default=100, metavar="N",
         help="largest body of a request; default: %(default)s")
     _add_servers(serve_parser, 0)  # who looks on wants to see an error at once
@@ -100,68 +100,48 @@ def _add_servers(sub: argparse.ArgumentParser, retries: int) -> "argparse._Mutua
 
 def serve(args: argparse.Namespace) -> int:
     """Open a door until it is stopped."""
-    from .plan import Plan  # wants Starlette, which `run` does not
     from .serve import serve as open_door
 
-    patience = Patience(args.start_seconds, args.silent_seconds, args.prompt_seconds)
-    open_door(
-        Plan(read_servers(args.servers), patience, args.results.absolute(), args.after_oom,
-             args.token, args.upload_mib << 20, Limits(args.retries, args.losses)),
-        args.host, args.port, args.ray)
+    open_door(plan_of(args, args.token, args.upload_mib << 20), args.host, args.port, args.ray)
     return 0
 
 
-def run(args: argparse.Namespace) -> int:
-    """Check everything that can be checked, then run."""
-    if args.farm:
-        return batch(args)
-    specs = read_servers(args.servers)
-    total = prompts.count(args.prompts)
+def plan_of(args: argparse.Namespace, token: str = "", most_bytes: int = 1 << 30) -> "Plan":
+    """Return what a door is to be made of; FarmError for servers that nobody understands."""
+    from .plan import Plan  # wants Starlette, which a client does not
+
     patience = Patience(args.start_seconds, args.silent_seconds, args.prompt_seconds)
-    args.results = args.results.absolute()
-    with Ledger(args.results) as ledger:
-        if ledger.damaged_lines:
-            print(f"{ledger.damaged_lines} damaged lines of the ledger are left out; what they "
-                  "told is learned again.", file=sys.stderr)
-        from .cluster import Cluster  # the only one that wants Ray
-
-        token = args.results / f".token-{uuid.uuid4().hex}"
-        token.touch()
-        try:
-            cluster = Cluster(specs, patience, args.results, token.name, args.ray, args.dashboard)
-            try:
-                progress = Progress(total)
-                driver = Driver(
-                    cluster, ledger, args.results, [spec.name for spec in specs], progress,
-                    [spec.name for spec in specs if not spec.is_started], args.after_oom,
-                    Limits(args.retries, args.losses),
-                )
-                began = time.monotonic()
-                try:
-                    driver.run(prompts.read_all(args.prompts))
-                finally:
-                    progress.close()
-            finally:
-                cluster.close()
-        finally:
-            token.unlink(missing_ok=True)
-    print(summary(driver.counts, time.monotonic() - began, args.results))
-    return FAILED if driver.counts.failed else 0
+    return Plan(read_servers(args.servers), patience, args.results.absolute(), args.after_oom,
+                token, most_bytes, Limits(args.retries, args.losses))
 
 
-def batch(args: argparse.Namespace) -> int:
-    """Run prompts through a farm that is open already."""
-    args.results = args.results.absolute()
-    args.results.mkdir(parents=True, exist_ok=True)
-    progress, began = Progress(prompts.count(args.prompts)), time.monotonic()
-    found = Batch(args.farm.rstrip("/"), args.token, args.results, args.silent_seconds, progress)
+def run(args: argparse.Namespace) -> int:
+    """Check everything that can be checked, then run on a farm that is open, or on one's own."""
+    if args.farm:
+        total = prompts.count(args.prompts)
+        return batch(args, args.farm.rstrip("/"), args.token, Progress(total))
+    from .serve import opened
+
+    plan = plan_of(args)
+    total = prompts.count(args.prompts)
+    with opened(plan, args.ray) as (url, token):
+        return batch(args, url, token, Progress(total), is_own=True)
+
+
+def batch(
+    args: argparse.Namespace, url: str, token: str, progress: Progress, is_own: bool = False
+) -> int:
+    """Run prompts through the farm at a URL."""
+    results, began = args.results.absolute(), time.monotonic()
+    results.mkdir(parents=True, exist_ok=True)
+    found = Batch(url, token, results, args.silent_seconds, progress, is_own)
     try:
         found.run(prompts.read_all(args.prompts))
     except (Unknown, Unreachable) as error:
         raise FarmError(f"The farm cannot be asked: {error}; the same command goes on.") from error
     finally:
         progress.close()
-    print(summary(found.counts, time.monotonic() - began, args.results))
+    print(summary(found.counts, time.monotonic() - began, results))
     return FAILED if found.counts.failed else 0
 
 

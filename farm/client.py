@@ -1,20 +1,25 @@
 """A batch as a client of a farm's address: prompts go in, results come into a folder, each once."""
 
+import shutil
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 from . import outputs
-from .clients import untagged
-from .comfy import Comfy, failure_of, refusal
+from .clients import seat_tag, untagged
+from .comfy import Comfy, Unknown, Unreachable, failure_of, refusal
 from .counts import Counts
 from .jobs import ENDED_STATES
 from .keys import prompt_id_of
 from .words import Asked, FarmError, Json
 
-AHEAD = 200  # prompts that the farm has at once
+AHEAD = 200  # prompts that the farm has at once, at least
+REPEATS = 10_000  # read again one after another: a generator that yields nothing new any more
 LOOK_SECONDS = 0.5
+STARTS = 5  # in a row that fail before a server that was there once is given up
+TRIES = 3  # of a prompt whose files its server did not have any more
 TARGET = "batch"  # in the ids of a batch's prompts, which are the same after a restart
 
 
@@ -26,69 +31,88 @@ class Listener(Protocol):
 
 
 class Batch:
-    """Runs prompts through the farm at `url`; results are kept in `results/<key>/`."""
+    """Runs prompts through the farm at `url`; results are kept in `results/<key>/`.
+
+    `is_own`: the farm is there for this batch alone, so that nobody else mends its servers.
+    """
 
     def __init__(
-        self, url: str, token: str, results: Path, patience_seconds: float, listener: Listener
+        self, url: str, token: str, results: Path, patience_seconds: float, listener: Listener,
+        is_own: bool = False,
     ) -> None:
         self._farm = Comfy(url, patience_seconds)
         self._farm.show({"X-Farm-Token": token} if token else {})
-        self._results, self._listener = results, listener
+        self._results, self._listener, self._is_own = results, listener, is_own
         self._given: dict[str, Asked] = {}
+        self._known: set[str] = set()
+        self._repeats = 0  # prompts read in a row that this run has read before
+        self._tried: Counter[str] = Counter()
+        self._servers: dict[str, Json] = {}
         self.counts = Counts()
-        self.states: list[str] = []
+
+    @property
+    def states(self) -> list[str]:
+        """What each server does."""
+        return [one["state"] for one in self._servers.values()]
 
     def run(self, prompts: Iterable[Asked]) -> None:
-        """Run every prompt to its end; FarmError where the farm refuses to be asked."""
+        """Run every prompt to its end; FarmError where the farm refuses, or has no server left."""
+        shutil.rmtree(self._results / outputs.PARTIAL, ignore_errors=True)
         finished, left = outputs.finished_keys(self._results), iter(prompts)
-        known: set[str] = set()
         is_read = False
         self._look()
         while True:
-            is_read = is_read or self._give(left, finished, known)
+            is_read = is_read or self._give(left, finished)
             if is_read and not self._given:
                 return
+            is_stuck = self._look()  # before the results: what ended since then is seen next time
             if not self._take():
+                if is_stuck:
+                    self._give_up()
                 time.sleep(LOOK_SECONDS)
             self._listener.changes(self)
 
-    def _give(self, left: Iterator[Asked], finished: set[str], known: set[str]) -> bool:
+    # ---------------------------------------------------- prompts go in
+
+    def _give(self, left: Iterator[Asked], finished: set[str]) -> bool:
         """Hand prompts in until enough are there; return whether all are."""
-        while len(self._given) < AHEAD:
+        while len(self._given) < max(AHEAD, 4 * len(self._servers)):
             asked = next(left, None)
             if asked is None:
                 return True
-            if asked.key in known:
-                continue
-            known.add(asked.key)
+            if asked.key in self._known:
+                self._repeats += 1
+                if self._repeats < REPEATS:
+                    continue
+                self._listener.says(f"{asked.name}: the last {REPEATS:,} prompts were all read "
+                                    "before; no more are read.")
+                return True
+            self._repeats = 0
+            self._known.add(asked.key)
             if asked.key in finished:
                 self.counts.finished_before += 1
-                continue
-            prompt_id = prompt_id_of(asked.key, TARGET, 0)
-            refused = self._farm.queue(prompt_id, asked.prompt, asked.extra_data)
-            if refused is None:
-                self._given[prompt_id] = asked
             else:
-                self._fails(asked, refusal(refused))
+                self._queue(asked)
         return False
+
+    def _queue(self, asked: Asked) -> None:
+        prompt_id = prompt_id_of(asked.key, TARGET, 0)
+        refused = self._farm.queue(prompt_id, asked.prompt, asked.extra_data)
+        if refused is None:
+            self._given[prompt_id] = asked
+        else:
+            self._fails(asked, refusal(refused))
+
+    # ---------------------------------------------------- results come
 
     def _take(self) -> bool:
         """Bring what has ended; return whether anything had."""
+        most = 16 + 4 * len(self._servers)  # the newest; what came before them has `_vanished`
         _, answer = self._farm.ask(
-            "GET", f"/api/jobs?limit={2 * AHEAD}&status=completed,failed,cancelled")
-        ended = {job["id"] for job in answer["jobs"]} & set(self._given)
-        for prompt_id in ended or (self._vanished() if self._given else ()):
-            self._bring(prompt_id, self._given.pop(prompt_id))
-        self._look()
-        return bool(ended)
-
-    def _look(self) -> None:
-        """See what the servers do; FarmError where this is no farm, or not ours."""
-        status, farm = self._farm.ask("GET", "/farm")
-        if status != 200 or not isinstance(farm, dict) or "servers" not in farm:
-            raise FarmError(f"{self._farm.url} is no farm that can be used: GET /farm answered "
-                            f"{status}: {refusal(farm)[:200]}")
-        self.states = [one["state"] for one in farm["servers"]]
+            "GET", f"/api/jobs?limit={most}&status=completed,failed,cancelled")
+        ended = [job["id"] for job in answer["jobs"] if job["id"] in self._given]
+        ended = ended or (self._vanished() if self._given else [])
+        return any([self._bring(prompt_id, self._given[prompt_id]) for prompt_id in ended])
 
     def _vanished(self) -> list[str]:
         """The oldest prompt, where somebody took it out, or its end is not among the newest."""
@@ -96,38 +120,118 @@ class Batch:
         status, job = self._farm.ask("GET", f"/api/jobs/{oldest}")
         return [oldest] if status == 404 or job.get("status") in ENDED_STATES else []
 
-    def _bring(self, prompt_id: str, asked: Asked) -> None:
+    def _bring(self, prompt_id: str, asked: Asked) -> bool:
+        """Keep the result of a prompt; False while the server that has it is not there."""
         entry = self._farm.ended(prompt_id)
         failure = failure_of(entry) if entry is not None else {
             "exception_message": "somebody took it out of the queue"}
         if failure:
+            self._forget(prompt_id)  # to be tried anew by the next run
             self._fails(asked, str(failure.get("exception_message", "interrupted")))
-            self._farm.ask("POST", "/history", {"delete": [prompt_id]})  # to be tried anew
-            return
-        folder = self._results / outputs.PARTIAL / asked.key
+            return True
         assert entry is not None
-        outputs.bring(_Files(self._farm, entry), untagged(entry), folder, {
-            "key": asked.key, "name": asked.name, "prompt_id": prompt_id,
-            "record": self._farm.record(prompt_id)})
-        outputs.commit(folder, self._results / asked.key)
-        outputs.sync(self._results)
+        farm = entry.get("farm", {})
+        server = str(farm.get("server", ""))
+        if self._servers.get(server, {}).get("state") == "starting":
+            return False
+        folder = self._results / outputs.PARTIAL / asked.key
+        try:
+            outputs.bring(_Files(self._farm, seat_tag(server)), untagged(entry), folder, {
+                "key": asked.key, "name": asked.name, "prompt_id": farm.get("attempt", prompt_id),
+                "server": server, "rescued": bool(farm.get("rescued")),
+                "moved": farm.get("moved", 0), "record": self._farm.record(prompt_id)})
+        except (Unknown, Unreachable) as error:  # its server is away, hangs, or has no such file
+            return self._is_again(prompt_id, asked, server, error)
+        except OSError as error:
+            raise self._not_kept(asked, error) from error
+        try:
+            outputs.commit(folder, self._results / asked.key)
+            outputs.sync(self._results)
+        except OSError as error:
+            raise self._not_kept(asked, error) from error
+        del self._given[prompt_id]
         self.counts.finished += 1
+        self.counts.rescued += bool(farm.get("rescued"))
+        self.counts.moved += bool(farm.get("moved"))
+        return True
+
+    def _is_again(self, prompt_id: str, asked: Asked, server: str, error: Exception) -> bool:
+        """Have a prompt run once more whose files are gone; False while its server may come."""
+        self._look()
+        if self._servers.get(server, {}).get("state") == "starting":
+            return False
+        self._forget(prompt_id)
+        self._tried[prompt_id] += 1
+        if self._tried[prompt_id] >= TRIES:
+            self._fails(asked, f"{server} does not give its files: {error}")
+        else:
+            self._listener.says(f"{asked.name} runs again: {server} does not give its files.")
+            self._queue(asked)
+        return True
+
+    def _not_kept(self, asked: Asked, error: OSError) -> FarmError:
+        return FarmError(
+            f"The results of {asked.name} cannot be kept in {self._results}: "
+            f"{error.strerror or error}; make room there and start again.")
+
+    def _forget(self, prompt_id: str) -> None:
+        self._farm.ask("POST", "/history", {"delete": [prompt_id]})
+        self._given.pop(prompt_id)
 
     def _fails(self, asked: Asked, why: str) -> None:
         self.counts.failed += 1
         self._listener.says(f"{asked.name} failed: {why}")
 
+    # ---------------------------------------------------- servers
+
+    def _look(self) -> bool:
+        """See what the servers do; return whether what waits has nowhere to go.
+
+        FarmError where this is no farm, or not ours, or one of our own that has no server left.
+        """
+        status, farm = self._farm.ask("GET", "/farm")
+        if status != 200 or not isinstance(farm, dict) or "servers" not in farm:
+            raise FarmError(f"{self._farm.url} is no farm that can be used: GET /farm answered "
+                            f"{status}: {refusal(farm)[:200]}")
+        for one in farm["servers"]:
+            before = self._servers.get(one["name"], {})
+            if one["why"] and one["why"] != before.get("why"):
+                self._listener.says(f"{one['name']} is away: {one['why']}")
+            self.counts.lost += one["losses"] - before.get("losses", 0)
+            self._servers[one["name"]] = one
+        if not self._is_own:
+            return False
+        gone = [_is_gone(one) for one in farm["servers"]]
+        never = [one["failed_starts"] > 0 and not one["was_there"] for one in farm["servers"]]
+        if all(map(any, zip(gone, never, strict=True))):
+            raise FarmError("No server of the farm can be had; each said why above.")
+        return farm["remaining"] > 0 and all(
+            is_gone or one["state"] == "idle"
+            for one, is_gone in zip(farm["servers"], gone, strict=True))
+
+    def _give_up(self) -> None:
+        """No server that is left may have what waits."""
+        self._farm.ask("POST", "/queue", {"delete": list(self._given)})
+        for prompt_id in list(self._given):
+            if not self._farm.has(prompt_id):
+                self._fails(self._given.pop(prompt_id), "no server that is left may have it")
+
+
+def _is_gone(server: Json) -> bool:
+    return bool(server["state"] != "busy" and server["failed_starts"] >= STARTS)
+
 
 class _Files:
     """The files of one prompt, under the names that its server gave them."""
 
-    def __init__(self, farm: Comfy, entry: Json) -> None:
-        self._farm = farm
-        folders = [query["subfolder"] for query in outputs.files_of(entry)]
-        self._tag = folders[0].partition("/")[0] if folders else ""
+    def __init__(self, farm: Comfy, tag: str) -> None:
+        self._farm, self._tag = farm, tag
 
     def download(self, query: dict[str, str]) -> Iterator[bytes]:
-        """Yield a file piece by piece."""
+        """Yield a file piece by piece; Unknown where its server does not give it."""
         below = query["subfolder"]
-        return self._farm.download(
-            {**query, "subfolder": f"{self._tag}/{below}" if below else self._tag})
+        try:
+            yield from self._farm.download(
+                {**query, "subfolder": f"{self._tag}/{below}" if below else self._tag})
+        except Unreachable as error:  # the farm broke it off, since the server did
+            raise Unknown(str(error)) from error

@@ -107,6 +107,12 @@ def tagged(value: Any, tag: str) -> Any:
     return {name: tagged(item, tag) for name, item in value.items()}
 
 
+def seat_tag(server: str) -> str:
+    """Return the folder under which clients see the files of a server."""
+    name = server.split("://")[-1]
+    return "@" + "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
+
+
 def untagged(value: Any) -> Any:
     """Return outputs as their server gave them."""
     if isinstance(value, list):

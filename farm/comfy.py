@@ -241,8 +241,3 @@ def _json(answer: requests.Response) -> Any:
         return answer.json()
     except ValueError:
         return answer.text
-
-
-def _sum(*figures: float | None) -> float | None:
-    known = [figure for figure in figures if figure is not None]
-    return sum(known) if known else None

@@ -6,8 +6,10 @@ from typing import Any
 
 import aiohttp
 
-from .clients import event, renamed, tagged
-from .door import CLIENT_ID, ENDINGS, Begun, Door, seat_tag
+from .clients import event, renamed, seat_tag, tagged
+from .door import CLIENT_ID, Door
+from .history import ENDINGS
+from .line import Begun
 from .seat import Seat
 from .words import Json
 
@@ -17,9 +19,8 @@ LARGEST_BYTES = 64 << 20
 
 async def hear(door: Door, seat: Seat, session: aiohttp.ClientSession) -> None:
     """Listen to one server for ever, again and again where the connection breaks."""
-    name = seat.server.name
     while True:
-        await door.answers[name].wait()
+        await seat.answers.wait()
         was_heard = False
         try:
             async with session.ws_connect(
@@ -28,13 +29,13 @@ async def hear(door: Door, seat: Seat, session: aiohttp.ClientSession) -> None:
             ) as socket:
                 await socket.send_str(event("feature_flags", {"supports_preview_metadata": True}))
                 was_heard = True
-                door.is_heard[name].set()
+                seat.is_heard.set()
                 async for message in socket:
                     _heard(door, seat, message)
         except (aiohttp.ClientError, TimeoutError, OSError):
             pass  # its prompt, or the next start of it, says why
         if was_heard:
-            door.loses(seat)
+            door.is_deaf(seat)
         await asyncio.sleep(AGAIN_SECONDS)
 
 
@@ -42,7 +43,7 @@ def _heard(door: Door, seat: Seat, message: aiohttp.WSMessage) -> None:
     begun = door.begun.get(seat.server.name)
     if begun is None:
         return
-    key = begun.waiting.asked.key
+    key = begun.named.id
     if message.type == aiohttp.WSMsgType.BINARY:
         door.clients.tell(begun.client_id, renamed(message.data, key))
     elif message.type == aiohttp.WSMsgType.TEXT:
@@ -74,7 +75,7 @@ def _text(door: Door, seat: Seat, begun: Begun, message: dict[str, Any]) -> None
         return  # told once the result is kept; a rescued prompt goes on
     told = json.dumps(tagged(message, seat_tag(seat.server.name)))
     if isinstance(prompt_id, str):  # it stands deeper in some messages too
-        told = told.replace(json.dumps(prompt_id), json.dumps(begun.waiting.asked.key))
+        told = told.replace(json.dumps(prompt_id), json.dumps(begun.named.id))
     if kind == "executing":
         begun.last_node = told
     door.clients.tell(begun.client_id, told)

@@ -57,23 +57,6 @@ def bring(source: Source, entry: Json, folder: Path, about: Json) -> None:
     _write(folder, Path(RESULT), [json.dumps(about, indent=1).encode()])
 
 
-def taken(folder: Path) -> dict[str, bytes]:
-    """Return the files of a folder for a driver that does not see it, and remove them."""
-    found = {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*")) if path.is_file()
-    }
-    shutil.rmtree(folder, ignore_errors=True)
-    return found
-
-
-def unpack(payload: dict[str, bytes], folder: Path) -> None:
-    """Write what `taken` returned."""
-    shutil.rmtree(folder, ignore_errors=True)
-    for name, data in payload.items():
-        _write(folder, Path(name), [data])
-
-
 def commit(folder: Path, final: Path) -> bool:
     """Put a prompt's folder in place; False when the prompt was finished before."""
     if final.exists():

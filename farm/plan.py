@@ -7,9 +7,10 @@ from typing import Literal
 
 from .app import application
 from .clients import Clients
-from .door import Calls, Door
+from .door import Door
 from .errors import Errors, known_errors
 from .guard import App
+from .seat import Calls
 from .servers import ServerSpec
 from .store import Store
 from .verdict import Limits
@@ -29,12 +30,20 @@ class Plan:
     limits: Limits = Limits()
     errors: Errors = field(default_factory=known_errors)
 
-    def app(self, calls: Callable[["Plan"], Calls], says: Callable[[str], None]) -> App:
-        """Return the door's application."""
+    @property
+    def wants_ray(self) -> bool:
+        """Whether servers want a machine that Ray chooses."""
+        return any(spec.is_started and (spec.gpus or spec.resources) for spec in self.specs)
+
+    def app(
+        self, calls: Callable[["Plan"], Calls], says: Callable[[str], None],
+        store: Store | None = None,
+    ) -> App:
+        """Return the door's application; without a `store` it opens its own when it starts."""
         names = [spec.name for spec in self.specs]
 
         def make() -> Door:
-            return Door(Store(self.results), names, calls(self), Clients(), says, self.after_oom,
-                        self.limits)
+            return Door(store or Store(self.results), names, calls(self), Clients(), says,
+                        self.after_oom, self.limits)
 
         return application(make, self.token, self.most_bytes)

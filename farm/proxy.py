@@ -11,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from yarl import URL
 
-from .door import Door, seat_tag
+from .clients import seat_tag
+from .door import Door
 from .seat import Seat
 from .words import Json
 
@@ -39,11 +40,13 @@ class Proxy:
     async def to_one(self, request: Request) -> Response:
         """Pass a request on to the server that has the file, or to the one that answers for all."""
         seat, query = self._owner(request.url.query)
-        seat = seat or self._ran(request.url.path) or self._page_seat()
+        raw_path = request.scope.get("raw_path") or request.url.path.encode()
+        path = raw_path.decode("latin-1").partition("?")[0]
+        if seat is None:
+            seat, path = self._ran(path)
         if seat is None or seat.state not in ("idle", "busy"):
             return JSONResponse({"error": NOBODY}, 503)
-        raw_path = request.scope.get("raw_path") or request.url.path.encode()
-        url = seat.server.facts.url + raw_path.decode("latin-1").partition("?")[0]
+        url = seat.server.facts.url + path
         headers = [(name, value) for name, value in request.headers.items()
                    if name not in KEPT_BACK and not name.startswith("x-farm-")]
         has_body = request.method not in ("GET", "HEAD", "OPTIONS")
@@ -63,11 +66,15 @@ class Proxy:
         ]
         return response
 
-    def _ran(self, path: str) -> Seat | None:
-        """The server that has Headroom's record of a prompt."""
+    def _ran(self, path: str) -> tuple[Seat | None, str]:
+        """The server that has Headroom's record of a prompt, under its id there; else any."""
         before, _, prompt_id = path.rpartition("/")
-        kept = self._door.store.find(prompt_id) if before.endswith("/headroom/runs") else None
-        return self._door.seats.get(kept.server or "") if kept is not None else None
+        is_record = before.endswith("/headroom/runs")
+        entry = self._door.store.entry(prompt_id) if is_record else None
+        farm = (entry or {}).get("farm", {})
+        seat = self._door.seats.get(farm.get("server", ""))
+        return (seat or self._page_seat(),
+                f"{before}/{farm['attempt']}" if seat and farm.get("attempt") else path)
 
     def _owner(self, query: str) -> tuple[Seat | None, str]:
         """Find whose file is meant; `subfolder` begins with its server's tag."""

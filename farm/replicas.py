@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import signal
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from .worker import Patience, ServerFailed, Worker
 APP, DOOR = "farm", "door"
 LOG = logging.getLogger("ray.serve")
 LOST = (ray.exceptions.RayError, serve.exceptions.RayServeException)
+LOGS = Path(tempfile.gettempdir(), "headroom-farm")  # on whatever machine
 ALONE = 1_000  # requests at once, streams and WebSockets among them, that a door takes
 
 
@@ -37,7 +39,7 @@ class Replica:
 
     def __init__(self, spec: ServerSpec, patience: Patience, errors: Errors) -> None:
         host = ray.util.get_node_ip_address()
-        self._worker = Worker(spec, patience, "", "", errors, host=host)
+        self._worker = Worker(spec, patience, errors, LOGS, host)
 
     async def start(self) -> Facts:
         """Have the server."""
@@ -60,7 +62,7 @@ class Replicas:
 
     def __init__(self, specs: Sequence[ServerSpec], patience: Patience, errors: Errors) -> None:
         adopted = [spec for spec in specs if not spec.is_started]
-        self._threads = Threads(adopted, patience, errors)
+        self._threads = Threads(adopted, patience, errors, LOGS)
         self._handles = {name: serve.get_deployment_handle(name_of(name), APP)
                          for name in (spec.name for spec in specs if spec.is_started)}
 

@@ -1,34 +1,99 @@
-"""A server in a farm and what it does: it starts, waits for work, works, is away, is gone."""
+"""The servers of a farm and what each does: it starts, waits for work, works, is away."""
 
-from dataclasses import dataclass
-from typing import Literal
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
-from .placement import Server, Waiting
-from .words import Facts
+from .placement import Server
+from .words import Facts, Json, Order, Outcome
+from .worker import ServerFailed
 
 AGAIN_SECONDS = (2.0, 60.0)  # between attempts to have a server back: at first, at most
-STARTS = 5  # in a row that fail before a server that was there once is given up
+HEARD_SECONDS = 3.0  # for the connection to a server; a prompt runs without it too
 
 
 @dataclass
 class Seat:
-    """A server and what it does; `waiting` is the prompt that it runs."""
+    """A server and what it does; `why` says what was last wrong with it.
+
+    `answers`: it may be listened to; `is_heard`: somebody listens.
+    """
 
     server: Server
-    state: Literal["starting", "idle", "busy", "away", "gone"] = "away"
-    waiting: Waiting | None = None
+    state: Literal["starting", "idle", "busy", "away"] = "away"
     was_there: bool = False
     failed_starts: int = 0
-    again_at: float = 0.0
+    losses: int = 0
+    why: str = ""
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
+    is_heard: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def comes(self, facts: Facts) -> None:
-        """It has started, and has nothing loaded."""
-        self.state, self.was_there, self.failed_starts = "idle", True, 0
-        self.server.facts, self.server.models = facts, frozenset()
-
-    def goes(self, now: float) -> None:
-        """It is to be had again from `again_at` on, later and later; after STARTS not at all."""
-        self.state = "gone" if self.failed_starts >= STARTS else "away"
+    @property
+    def again_seconds(self) -> float:
+        """How long to wait before it is asked for again: longer and longer."""
         first, most = AGAIN_SECONDS
-        failed = self.failed_starts
-        self.again_at = now + (min(most, first * 2 ** (failed - 1)) if failed else 0.0)
+        return min(most, first * 2.0 ** (self.failed_starts - 1)) if self.failed_starts else 0.0
+
+    def told(self) -> Json:
+        """What clients may know of it."""
+        facts = self.server.facts
+        return {"name": self.server.name, "state": self.state, "url": facts.url,
+                "total_mib": facts.total_mib, "room_mib": facts.room_mib,
+                "was_there": self.was_there, "failed_starts": self.failed_starts,
+                "losses": self.losses, "why": self.why}
+
+
+class Calls(Protocol):
+    """What runs on each server's behalf: threads of this process, or replicas of Ray Serve."""
+
+    async def start(self, server: str) -> Facts: ...
+    async def run(self, server: str, order: Order) -> Outcome: ...
+    def wake(self, server: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class Seats:
+    """Has every server, and has it back; `is_away` hears of each that is not there."""
+
+    def __init__(
+        self, names: Iterable[str], calls: Calls, is_away: Callable[[Seat], None],
+        says: Callable[[str], None],
+    ) -> None:
+        self.of = {name: Seat(Server(name)) for name in names}
+        self._calls, self._is_away, self._says = calls, is_away, says
+
+    def there(self) -> list[Seat]:
+        """The servers that answer, in the order in which they were named."""
+        return [seat for seat in self.of.values() if seat.state in ("idle", "busy")]
+
+    def goes(self, seat: Seat, why: str) -> None:
+        """A server was lost; what waited for it may go elsewhere."""
+        self._says(f"{seat.server.name} is away: {why}")
+        seat.state, seat.why = "away", why
+        seat.losses += 1
+        seat.answers.clear()
+        self._is_away(seat)
+
+    async def have(self, seat: Seat) -> None:
+        """Have a server, however often it must be asked for."""
+        while True:
+            seat.state = "starting"
+            try:
+                facts = await self._calls.start(seat.server.name)
+            except ServerFailed as error:
+                if not seat.failed_starts:
+                    self._says(f"{seat.server.name} is away: {error}")
+                seat.failed_starts += 1
+                seat.state, seat.why = "away", str(error)
+                self._is_away(seat)
+                await asyncio.sleep(seat.again_seconds)
+            else:
+                break
+        seat.server.facts, seat.server.models = facts, frozenset()  # nothing is loaded
+        seat.answers.set()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(seat.is_heard.wait(), HEARD_SECONDS)
+        seat.state, seat.was_there, seat.failed_starts = "idle", True, 0
+        self._says(f"{seat.server.name} is there.")

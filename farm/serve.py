@@ -1,21 +1,30 @@
-"""`farm serve`: the door on an address, in this process or on Ray Serve."""
+"""A door on an address, in this process or on Ray Serve: until it is stopped, or for a batch."""
 
 import contextlib
 import ipaddress
 import logging
+import secrets
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import uvicorn
 
+from .guard import App
 from .plan import Plan
+from .process import free_port
+from .store import Store
 from .threads import Threads
 from .words import FarmError
 
 LOG = logging.getLogger("farm")
 MESSAGE_BYTES = 1 << 20  # a client's message over the WebSocket
 END_SECONDS = 3
+HERE = "127.0.0.1"
+BATCH_PORT = 8289  # on a Ray that runs on after a batch: Serve keeps its first port there
+LOOK_SECONDS = 0.01
 
 
 def serve(plan: Plan, host: str, port: int, ray_address: str = "") -> None:
@@ -26,20 +35,55 @@ def serve(plan: Plan, host: str, port: int, ray_address: str = "") -> None:
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     if not plan.token and not _is_loopback(host):
         LOG.warning("Everybody who reaches %s may use these servers; --token asks for one.", host)
-    wants_gpus = any(spec.is_started and (spec.gpus or spec.resources) for spec in plan.specs)
-    if ray_address or wants_gpus:
+    if ray_address or plan.wants_ray:
         from .replicas import deployed  # Ray takes seconds to import
 
         with deployed(plan, host, port, ray_address or "local"):
             LOG.info("The farm is at http://%s:%s", host, port)
             threading.Event().wait()  # until a signal ends this process
-    with _bound(host, port) as bound:
+    with _bound(host, port) as bound, _app(plan, LOG.info) as app:
         LOG.info("The farm is at http://%s:%s", host, bound.getsockname()[1])
-        app = plan.app(lambda plan: Threads(plan.specs, plan.patience, plan.errors), LOG.info)
-        uvicorn.Server(uvicorn.Config(
-            app, log_level="warning", access_log=False, ws_max_size=MESSAGE_BYTES,
-            timeout_graceful_shutdown=END_SECONDS, lifespan="on", server_header=False,
-        )).run([bound])
+        _server(app).run([bound])
+
+
+@contextlib.contextmanager
+def opened(plan: Plan, ray_address: str = "") -> Iterator[tuple[str, str]]:
+    """Have a door for this process alone; yields its URL and its token."""
+    plan = replace(plan, token=secrets.token_hex())
+    if ray_address or plan.wants_ray:
+        from .replicas import deployed
+
+        address = ray_address or "local"
+        port = free_port() if address == "local" else BATCH_PORT
+        with deployed(plan, HERE, port, address):
+            yield f"http://{HERE}:{port}", plan.token
+        return
+    with _bound(HERE, 0) as bound, _app(plan, LOG.debug) as app:  # the batch says what it hears
+        server = _server(app)
+        thread = threading.Thread(target=server.run, args=([bound],), name="farm door")
+        thread.start()
+        try:
+            while not server.started and thread.is_alive():
+                time.sleep(LOOK_SECONDS)
+            yield f"http://{HERE}:{bound.getsockname()[1]}", plan.token
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@contextlib.contextmanager
+def _app(plan: Plan, says: Callable[[str], None]) -> Iterator[App]:
+    """Open the store before anything else: its refusals are sentences for the user."""
+    with contextlib.closing(Store(plan.results)) as store:
+        yield plan.app(
+            lambda plan: Threads(plan.specs, plan.patience, plan.errors, plan.results), says, store)
+
+
+def _server(app: App) -> uvicorn.Server:
+    return uvicorn.Server(uvicorn.Config(
+        app, log_level="warning", access_log=False, ws_max_size=MESSAGE_BYTES,
+        timeout_graceful_shutdown=END_SECONDS, lifespan="on", server_header=False,
+    ))
 
 
 @contextlib.contextmanager

@@ -33,11 +33,14 @@ CREATE TABLE IF NOT EXISTS abandoned (server TEXT, attempt TEXT PRIMARY KEY);
 
 @dataclass
 class Past:
-    """What a prompt went through: `ended` counts its attempts that ended on each server."""
+    """What a prompt went through: `ended` counts its attempts that ended on each server,
+    `moved` those that ended out of memory.
+    """
 
     not_on: list[str] = field(default_factory=list)
     lost: int = 0
     errors: int = 0
+    moved: int = 0
     ended: dict[str, int] = field(default_factory=dict)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from .errors import Errors
 from .servers import ServerSpec
@@ -13,9 +14,11 @@ from .worker import Patience, Worker
 class Threads:
     """Runs each server's work in a thread; servers that are started run on this machine."""
 
-    def __init__(self, specs: Sequence[ServerSpec], patience: Patience, errors: Errors) -> None:
-        self._workers = {spec.name: Worker(spec, patience, "", "", errors) for spec in specs}
-        self._pool = ThreadPoolExecutor(len(specs), "farm")
+    def __init__(
+        self, specs: Sequence[ServerSpec], patience: Patience, errors: Errors, logs: Path
+    ) -> None:
+        self._workers = {spec.name: Worker(spec, patience, errors, logs) for spec in specs}
+        self._pool = ThreadPoolExecutor(max(1, len(specs)), "farm")  # on Ray, perhaps none
 
     async def start(self, server: str) -> Facts:
         """Have a server; ServerFailed where it cannot be had."""

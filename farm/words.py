@@ -63,8 +63,8 @@ class Facts:
 class Outcome:
     """How an attempt ended, and what it needed (MiB).
 
-    `files` lie in `folder` where the driver can see it; else `payload` brings them. `entry` is what
-    the server's history says, or its answer where it refused the prompt.
+    `entry` is what the server's history says, or its answer where it refused the prompt; `attempt`
+    the id that it stands under there, which is another where the server itself tried again.
     """
 
     ending: Ending
@@ -72,7 +72,5 @@ class Outcome:
     facts: Facts | None = None
     needed_mib: float | None = None
     rescued: bool = False
-    seconds: float = 0.0
-    folder: str = ""
-    payload: dict[str, bytes] = field(default_factory=dict)
+    attempt: str = ""
     entry: Json = field(default_factory=dict)

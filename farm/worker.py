@@ -1,13 +1,11 @@
 """One server of a farm, started or adopted, and given one prompt at a time; without Ray."""
 
-import socket
 import subprocess
-import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import outputs, process
+from . import process
 from .comfy import Comfy, Unknown, Unreachable, failure_of, refusal
 from .errors import Errors, is_out_of_memory
 from .servers import HOST, PORT, ServerSpec
@@ -32,26 +30,20 @@ class ServerFailed(RuntimeError):
 
 
 class Worker:
-    """Has one server. `results` is the driver's folder, `token` the file that proves it is seen.
+    """Has one server. Its log goes below the folder `logs` where it is started.
 
-    Without a `token` nobody wants the files that prompts save: they stay with the server. `errors`
-    tells which of a server's errors are out of memory.
+    `errors` tells which of a server's errors are out of memory.
     """
 
     def __init__(
-        self, spec: ServerSpec, patience: Patience, results: str, token: str, errors: Errors,
+        self, spec: ServerSpec, patience: Patience, errors: Errors, logs: Path,
         host: str = "127.0.0.1",
     ) -> None:
         self._host = host if any(HOST in word for word in spec.command) else "127.0.0.1"
         self._spec = spec
         self._patience = patience
         self._errors = errors
-        self._brings = bool(token)
-        seen = self._brings and Path(results, token).is_file()
-        self._shared = Path(results) if seen else None
-        home = Path(results) if seen else Path(tempfile.gettempdir(), "headroom-farm")
-        self._partial = home / outputs.PARTIAL
-        self._log = home / LOGS / f"{_file_name(spec.name)}.log"
+        self._log = logs / LOGS / f"{_file_name(spec.name)}.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._comfy: Comfy | None = None
         self._sought: Comfy | None = None  # it may not be there yet
@@ -122,16 +114,12 @@ class Worker:
 
     def run(self, order: Order) -> Outcome:
         """Run a prompt to its end, however that comes; never raises."""
-        began = time.monotonic()
         try:
-            outcome = self._run(order)
+            return self._run(order)
         except Unreachable as error:
-            outcome = Outcome("lost", str(error))
+            return Outcome("lost", str(error))
         except Unknown as error:
-            outcome = Outcome("error", str(error))
-        except OSError as error:
-            outcome = Outcome("error", f"its files could not be written: {error}")
-        return replace(outcome, seconds=time.monotonic() - began)
+            return Outcome("error", str(error))
 
     def _run(self, order: Order) -> Outcome:
         comfy = self._comfy
@@ -162,23 +150,14 @@ class Worker:
             record = comfy.record(prompt_id)
         if entry is None:
             return self._too_long(comfy, prompt_id)
-        room_mib, facts = self._facts.room_mib, comfy.facts()
+        had, facts = self._facts, comfy.facts()
+        self._facts = facts
         failure = failure_of(entry)
         if failure:
-            self._facts = facts
-            return replace(self._failed(failure, facts), entry=entry)
+            return replace(self._failed(failure, facts), entry=entry, attempt=prompt_id)
         rescued = second is not None or any(item.get("recovered") for item in record.get("oom", ()))
-        needed = _needed_mib(record, self._facts.total_mib, room_mib)
-        done = Outcome("done", "", facts, needed, rescued, entry=entry)
-        if not self._brings:
-            self._facts = facts
-            return done
-        folder = self._brought(comfy, order, prompt_id, entry, record)
-        self._facts = facts
-        done = replace(done, folder=str(folder))
-        if self._shared is not None:
-            return done
-        return replace(done, folder="", payload=outputs.taken(folder))
+        needed = _needed_mib(record, had.total_mib, had.room_mib)
+        return Outcome("done", "", facts, needed, rescued, prompt_id, entry)
 
     def _failed(self, failure: Json, facts: Facts) -> Outcome:
         if failure.get("interrupted"):
@@ -188,16 +167,6 @@ class Worker:
         said = f"{node}: {failure.get('exception_type')}: {first_line}"[:500]
         ran_out = is_out_of_memory(failure, self._errors)
         return Outcome("out of memory" if ran_out else "error", said, facts)
-
-    def _brought(
-        self, comfy: Comfy, order: Order, prompt_id: str, entry: Json, record: Json
-    ) -> Path:
-        folder = self._partial / f"{order.asked.key}-{order.prompt_id}"
-        outputs.bring(comfy, entry, folder, {
-            "key": order.asked.key, "name": order.asked.name, "server": self._spec.name,
-            "host": socket.gethostname(), "prompt_id": prompt_id, "record": record,
-        })
-        return folder
 
     def _too_long(self, comfy: Comfy, prompt_id: str) -> Outcome:
         comfy.forget([prompt_id])

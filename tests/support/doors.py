@@ -41,14 +41,17 @@ class OpenDoor:
     """A door in a thread, as `farm serve` has it in a process."""
 
     def __init__(self, folder, urls, token="", most_bytes=1 << 20, after_oom="rescue",
-                 patience=PATIENCE, **options):
+                 patience=PATIENCE, calls=None, **options):
+        """`urls` may be a dict of names; `calls` makes what runs on the servers' behalf."""
         self.said = []
         self._store = Store(folder)
-        specs = [ServerSpec(url, url) for url in urls]
+        names = urls if isinstance(urls, dict) else {url: url for url in urls}
+        specs = [ServerSpec(name, url) for name, url in names.items()]
 
         def make():
-            calls = Threads(specs, patience, known_errors())
-            return Door(self._store, urls, calls, Clients(), self.said.append, after_oom, **options)
+            made = calls(specs) if calls else Threads(specs, patience, known_errors(), folder)
+            return Door(self._store, list(names), made, Clients(), self.said.append, after_oom,
+                        **options)
 
         bound = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{bound.getsockname()[1]}"

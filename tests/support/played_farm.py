@@ -1,14 +1,16 @@
-"""A farm whose servers a test plays, without Ray and without HTTP."""
+"""A batch on a door of its own, whose servers compute nothing and end prompts as a test says."""
 
 import json
 from collections import Counter
 from pathlib import Path
 
 from farm import outputs
-from farm.driver import Driver
-from farm.ledger import Ledger
+from farm.client import Batch
+from farm.errors import known_errors
 from farm.prompts import asked_for
-from farm.words import Facts, Outcome
+from farm.threads import Threads
+from support.doors import PATIENCE, OpenDoor
+from support.fake_comfy import FakeComfy
 
 
 def asked(seed, mib=100, **inputs):
@@ -16,46 +18,22 @@ def asked(seed, mib=100, **inputs):
     return asked_for(f"p{seed}", {"1": {"class_type": "Fake", "inputs": inputs}})
 
 
-class Played:
-    """Servers by their size in MiB; the call that began first ends first."""
+class Played(Threads):
+    """Calls of which `script(server, order or None)` may say the outcome, or raise an error."""
 
-    def __init__(self, results, sizes, script=None, rescues=False):
-        self.results, self.sizes, self.script, self.rescues = results, sizes, script, rescues
-        self.calls, self.orders, self.starts = [], [], Counter()
+    def __init__(self, farm, specs):
+        super().__init__(specs, PATIENCE, known_errors(), farm.results)
+        self.farm = farm
 
-    def start(self, server):
-        self.starts[server] += 1
-        self.calls.append((server, None))
+    async def start(self, server):
+        self.farm.starts[server] += 1
+        self.farm.script(server, None)
+        return await super().start(server)
 
-    def run(self, server, order):
-        self.orders.append((server, order))
-        self.calls.append((server, order))
-
-    def wait(self, seconds):
-        if not self.calls:
-            return []
-        server, order = self.calls.pop(0)
-        return [(server, self.end(server, order))]
-
-    def end(self, server, order):
-        scripted = self.script(server, order) if self.script is not None else None
-        if scripted is not None:
-            return scripted
-        size = self.sizes[server]
-        facts = Facts(size, size, True)
-        if order is None:
-            return facts
-        mib = order.asked.prompt["1"]["inputs"]["mib"]
-        if mib > size:
-            can = (order.rescue or order.guard) and self.rescues and mib <= 2 * size
-            if not can:
-                return Outcome("out of memory", "", facts)
-        folder = self.results / outputs.PARTIAL / order.prompt_id
-        outputs.bring(self, {"outputs": {}}, folder, {"server": server})
-        return Outcome("done", "", facts, min(mib, size), mib > size, 1.0, str(folder))
-
-    def download(self, query):
-        return []
+    async def run(self, server, order):
+        self.farm.orders.append((server, order))
+        found = self.farm.script(server, order)
+        return found if found is not None else await super().run(server, order)
 
 
 class Heard:
@@ -70,27 +48,31 @@ class Heard:
 
 
 class Farm:
-    def __init__(self, tmp_path, sizes, script=None, rescues=False, **options):
-        self.results, self.heard, self.now = tmp_path, Heard(), 0.0
-        self.played = Played(tmp_path, sizes, script, rescues)
-        self.options = options
+    """Servers by their size in MiB; `run` opens a door on the folder, as often as it is called."""
 
-    def clock(self):
-        self.now += 1.0
-        return self.now
+    def __init__(self, folder, sizes, script=lambda server, order: None, **options):
+        self.results, self.script, self.options = folder, script, options
+        self.heard, self.orders, self.starts = Heard(), [], Counter()
+        self.comfies = {name: FakeComfy(mib) for name, mib in sizes.items()}
 
     def run(self, prompts):
-        with Ledger(self.results) as ledger:
-            self.driver = Driver(self.played, ledger, self.results, list(self.played.sizes),
-                                 self.heard, adopted=list(self.played.sizes), clock=self.clock,
-                                 **self.options)
-            self.driver.run(iter(prompts))
-        return self.driver.counts
+        urls = {name: comfy.url for name, comfy in self.comfies.items()}
+        door = OpenDoor(self.results, urls, calls=lambda specs: Played(self, specs), **self.options)
+        try:
+            batch = Batch(door.url, "", self.results, 5.0, self.heard, is_own=True)
+            batch.run(iter(prompts))
+        finally:
+            door.close()
+        return batch.counts
+
+    def stop(self):
+        for comfy in self.comfies.values():
+            comfy.silent.clear()
+            comfy.stop()
 
     def server_of(self, one):
         return json.loads((self.results / one.key / outputs.RESULT).read_text())["server"]
 
 
 def finished(results):
-    names = [path.name for path in Path(results).iterdir()]
-    return sorted(name for name in names if not name.startswith((".", "ledger")))
+    return sorted(path.parent.name for path in Path(results).glob(f"*/{outputs.RESULT}"))

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from farm import cli, cluster
+from farm import cli
 from farm.__main__ import REQUIRED
-from farm.words import FarmError
+from farm.threads import Threads
+from farm.worker import Patience
 
 ROOT = Path(__file__).resolve().parents[3]
 FARM = ROOT / "farm"
 PACK = [ROOT / "__init__.py", *ROOT.glob("nodes/*.py"), *ROOT.glob("headroom/**/*.py")]
 OURS = {"headroom", "nodes", "tools", "lab", "benchmarks", "tests", "farm"}
 # In the order in which they may import each other: what stands further down the list.
-FLOORS = ("__main__", "cli", "serve", "replicas", "plan", "app", "hearing proxy",
-          "cluster progress door threads client", "driver worker", "ledger verdict seat store",
+FLOORS = ("__main__", "cli", "serve", "replicas", "plan", "app", "listen", "hearing proxy",
+          "progress door client", "line seat threads", "history worker", "verdict store wish",
           "placement comfy process outputs errors",
           "needs prompts servers", "keys clients guard jobs", "words counts")
 
@@ -45,10 +46,10 @@ def test_the_farm_imports_nothing_of_the_pack_nor_of_the_development_tools():
         assert found & OURS == set(), path
 
 
-def test_two_files_of_the_farm_import_ray():
+def test_one_file_of_the_farm_imports_ray():
     users = [path.name for path in FARM.glob("*.py")
              if any(name.split(".")[0] == "ray" for level, name in imports(path) if not level)]
-    assert sorted(users) == ["cluster.py", "replicas.py"]
+    assert sorted(users) == ["replicas.py"]
 
 
 def test_imports_inside_the_farm_point_one_way():
@@ -106,29 +107,16 @@ def test_what_cannot_be_read_is_one_sentence_before_anything_starts(
     assert not results.exists()
 
 
-@pytest.mark.parametrize(("address", "asked"), [(None, "local"), ("10.0.0.1:6379",) * 2])
-def test_without_an_address_the_farm_never_joins_another_ray_of_the_machine(
-    monkeypatch, address, asked
-):
-    class Ray:
-        def init(self, **options):
-            assert options["address"] == asked
-            raise ConnectionError("enough")
-
-    monkeypatch.setattr(cluster, "_ray", Ray)
-    with pytest.raises(FarmError, match="enough"):
-        cluster.Cluster([], None, ROOT, "token", address)
-
-
 @pytest.mark.parametrize("name", REQUIRED)
 def test_a_requirement_that_is_not_installed_is_one_sentence(tmp_path, name):
     """In a process of its own, in which that package cannot be imported."""
     prompt = tmp_path / "p.json"
     prompt.write_text('{"1": {"class_type": "Fake", "inputs": {}}}')
     what = ["run", str(prompt)]
-    if name in ("aiohttp", "starlette", "uvicorn"):
-        what = ["serve"]
-        pytest.importorskip("starlette")  # the others of them are there too
+    if name == "ray":
+        what += ["--ray", "local"]
+    if name != "starlette":
+        pytest.importorskip("starlette")  # the others are there too
     words = ["farm", *what, "--servers", "http://127.0.0.1:9",
              "--results", str(tmp_path / "results")]
     program = (f"import runpy, sys; sys.modules[{name!r}] = None; sys.argv = {words!r}; "
@@ -140,3 +128,7 @@ def test_a_requirement_that_is_not_installed_is_one_sentence(tmp_path, name):
         f"Error: the farm needs {name}, which this Python does not have; "
         "run: pip install -r farm/requirements.txt\n"
     )
+
+
+def test_a_farm_on_ray_may_have_no_server_that_runs_already(tmp_path):
+    Threads([], Patience(), (), tmp_path).close()

@@ -116,4 +116,3 @@ def test_servers_on_another_node_give_their_results_to_a_driver_whose_folder_the
         [file] = json.loads(path.read_text())["files"]
         saved = (path.parent / file["name"]).read_bytes()
         assert hashlib.sha256(saved).hexdigest() == file["sha256"]
-    assert not (head / "results" / ".servers").exists()  # where a server's log is if it is seen

@@ -21,9 +21,8 @@ posix = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
 
 def started(tmp_path, command):
-    (tmp_path / "token").touch()
     spec = ServerSpec("own", "", tuple(command), str(tmp_path))
-    return Worker(spec, QUICK, str(tmp_path), "token", known_errors())
+    return Worker(spec, QUICK, known_errors(), tmp_path)
 
 
 def own(tmp_path):

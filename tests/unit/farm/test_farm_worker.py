@@ -2,7 +2,6 @@
 
 import json
 import threading
-from pathlib import Path
 
 import pytest
 from support.fake_comfy import FakeComfy
@@ -29,10 +28,8 @@ def worker(comfy, tmp_path):
     return made(comfy.url, tmp_path)
 
 
-def made(url, results, patience=QUICK, seen=True):
-    (results / "token").touch()
-    found = Worker(ServerSpec(url, url), patience, str(results), "token" if seen else "none",
-                   known_errors())
+def made(url, logs, patience=QUICK):
+    found = Worker(ServerSpec(url, url), patience, known_errors(), logs)
     found.start()
     return found
 
@@ -63,20 +60,14 @@ def test_what_is_no_comfyui_is_no_server(comfy, tmp_path, monkeypatch, answer):
         made(comfy.url, tmp_path)
 
 
-def test_a_finished_prompt_has_its_files_its_need_and_its_record(comfy, worker):
+def test_a_finished_prompt_has_its_entry_its_id_there_and_its_need(comfy, worker):
     comfy.other_mib = 100
     worker.start()
-    outcome = worker.run(order(asked(mib=500, seed=7)))
+    one = order(asked(mib=500, seed=7))
+    outcome = worker.run(one)
     assert (outcome.ending, outcome.needed_mib, outcome.rescued) == ("done", 500, False)
-    assert Path(outcome.folder, "fake_00001_.txt").read_bytes() == b"7"
-    assert not Path(outcome.folder, "preview.png").exists()
+    assert outcome.entry["outputs"] and outcome.attempt == one.prompt_id
     assert outcome.facts == Facts(1000, 900, True)
-
-
-def test_a_driver_that_does_not_see_the_folder_gets_the_files(comfy, tmp_path):
-    outcome = made(comfy.url, tmp_path, seen=False).run(order(asked(seed=7)))
-    assert outcome.folder == "" and outcome.payload["fake_00001_.txt"] == b"7"
-    assert "result.json" in outcome.payload
 
 
 def test_a_prompt_does_not_begin_where_there_is_no_room(comfy, worker):
@@ -110,6 +101,7 @@ def test_a_prompt_is_rescued_where_it_is_only_if_that_is_wanted(worker):
     assert worker.run(order(one)).ending == "out of memory"
     outcome = worker.run(order(one, 1, rescue=True))
     assert (outcome.ending, outcome.rescued) == ("done", True)
+    assert outcome.attempt != order(one, 1).prompt_id  # that of the rerun
     assert worker.run(order(asked(mib=2500), rescue=True)).ending == "out of memory"
 
 
@@ -146,12 +138,6 @@ def test_what_was_abandoned_there_is_stopped_first(comfy, worker):
     assert worker.run(order(asked(), abandoned=("old", "older"))).ending == "done"
     assert comfy.posts("/queue") == [{"delete": ["old", "older"]}]
     assert comfy.posts("/interrupt") == [{"prompt_id": "old"}]
-
-
-def test_a_file_that_is_not_there_is_an_error_of_the_prompt_and_not_of_the_server(comfy, worker):
-    comfy.files = type("Lossy", (dict,), {"__setitem__": lambda *_: None})()
-    outcome = worker.run(order(asked()))
-    assert outcome.ending == "error" and "/view" in outcome.text
 
 
 def test_a_prompt_that_takes_too_long_is_stopped(comfy, tmp_path):

@@ -1,4 +1,4 @@
-"""The whole farm on Ray, with servers that compute nothing; skipped where Ray is not installed."""
+"""`farm run` as a process, with servers of its own that compute nothing."""
 
 import json
 import os
@@ -6,15 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from support import fake_comfy
 
-# Not imported here: every test process reads all files.
-pytestmark = [pytest.mark.ray, pytest.mark.skipif(
-    find_spec("ray") is None, reason="needs Ray: pip install -r farm/requirements.txt")]
+pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/requirements.txt")
 ROOT = Path(__file__).resolve().parents[3]
 LONGEST_SECONDS = 180
 SIZES_MIB = {"small": 500, "large": 4000}
@@ -71,10 +68,10 @@ def servers_running(mib):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_all_prompts_are_finished_once_though_a_server_dies_one_hangs_and_the_driver_is_killed(
+def test_all_prompts_are_finished_once_though_a_server_dies_one_hangs_and_the_head_is_killed(
     farm, tmp_path,
 ):
-    driver = farm()
+    head = farm()
     wait_until(lambda: len(results_of(tmp_path)) >= 5)
     for process in servers_running(SIZES_MIB["small"]):
         process.send_signal(signal.SIGKILL)
@@ -82,8 +79,8 @@ def test_all_prompts_are_finished_once_though_a_server_dies_one_hangs_and_the_dr
     for process in servers_running(SIZES_MIB["large"]):
         process.send_signal(signal.SIGSTOP)
     wait_until(lambda: len(results_of(tmp_path)) >= 30)
-    driver.kill()
-    driver.wait()
+    head.kill()
+    head.wait()
     wait_until(lambda: not any(map(servers_running, SIZES_MIB.values())))
     assert len(results_of(tmp_path)) < len(prompts())
     assert farm().wait(LONGEST_SECONDS) == 0, (tmp_path / "log").read_text()[-3000:]

@@ -1,0 +1,56 @@
+"""A prompt's history entry, as the clients of a door see it."""
+
+import time
+from dataclasses import dataclass
+
+from .clients import seat_tag, tagged
+from .store import Past, without_secrets
+from .words import Json, Outcome
+
+ENDINGS = ("execution_success", "execution_error", "execution_interrupted")
+
+
+@dataclass(frozen=True)
+class Named:
+    """A prompt under its client's own id and number, as it was accepted."""
+
+    id: str
+    number: float
+    prompt: Json
+    extra: Json
+
+
+def entry_of(named: Named, found: Json, server: str, outcome: Outcome, past: Past) -> Json:
+    """Return a server's entry under the client's id; `farm` says whose it is and what went before.
+
+    `attempt` there is the prompt's id on that server.
+    """
+    status = found.get("status") or {}
+    messages = [[kind, {**data, "prompt_id": named.id}]
+                for kind, data in status.get("messages", ())]
+    targets = (found.get("prompt") or [None] * 5)[4] or []
+    return {
+        **found, "outputs": tagged(found.get("outputs", {}), seat_tag(server)),
+        "prompt": [named.number, named.id, named.prompt, without_secrets(named.extra), targets],
+        "status": {**status, "messages": messages},
+        "farm": {"server": server, "attempt": outcome.attempt, "rescued": outcome.rescued,
+                 "moved": past.moved},
+    }
+
+
+def ending_of(entry: Json) -> tuple[str, Json]:
+    """Return the event that tells how a prompt ended, and its data."""
+    messages = reversed(entry["status"]["messages"])
+    kind, data = next((one for one in messages if one[0] in ENDINGS),
+                      ("execution_success", {"prompt_id": entry["prompt"][1]}))
+    return kind, data
+
+
+def failure(prompt_id: str, text: str) -> Json:
+    """Return the entry of a prompt of which no server has one."""
+    return {"outputs": {}, "meta": {}, "status": {"status_str": "error", "completed": False,
+            "messages": [["execution_error", {
+                "prompt_id": prompt_id, "node_id": "", "node_type": "", "executed": [],
+                "exception_type": "FarmError", "exception_message": text, "traceback": [],
+                "current_inputs": {}, "current_outputs": [],
+                "timestamp": int(time.time() * 1000)}]]}}

@@ -1,0 +1,71 @@
+"""The prompts that wait at a door, or run: on disk whole, in mind by what places them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .history import Named
+from .keys import attempt_id, kind_of, models_of
+from .placement import Queue, Waiting
+from .store import Kept, Past, Store
+from .words import Asked
+
+OVERDUE_SECONDS = 60.0  # then a prompt goes before those that suit a server better
+
+
+@dataclass
+class Begun:
+    """The prompt that a server runs: `attempt` is its id there, `client_id` whose it is."""
+
+    waiting: Waiting
+    attempt: str
+    client_id: str
+    named: Named
+    last_node: str = ""  # the message that said which node runs
+    is_cancelled: bool = False
+
+
+class Line:
+    """What waits, and what each prompt that waits or runs went through."""
+
+    def __init__(self, store: Store) -> None:
+        self.queue = Queue(store.needs, OVERDUE_SECONDS)
+        self.past: dict[str, Past] = {}
+        self._store = store
+
+    def join(self, kept: Kept, resumes_on: str | None = None) -> None:
+        """Have a prompt wait; its graph stays on disk until a server gets it."""
+        past = self.past[kept.id] = kept.past
+        asked = Asked(kept.id, kept.id, {}, {}, kind_of(kept.prompt), models_of(kept.prompt))
+        self.queue.add(Waiting(asked, set(past.not_on), past.lost, past.errors,
+                               resumes_on=resumes_on), kept.number < 0)
+
+    def again(self, waiting: Waiting) -> None:
+        """A prompt that was tried waits again."""
+        past = self.past[waiting.asked.key]
+        past.not_on, past.lost = sorted(waiting.not_on), waiting.lost
+        past.errors = waiting.errors
+        self._store.waits(waiting.asked.key, past)
+        self.queue.add(waiting)
+
+    def cancel(self, prompt_ids: Iterable[str]) -> list[str]:
+        """Take prompts out that wait; return those that did."""
+        return self._drop([one for one in prompt_ids if self.queue.discard(one) is not None])
+
+    def clear(self) -> None:
+        """Take out every prompt that waits."""
+        self._drop([one.asked.key for one in self.queue.drain()])
+
+    def _drop(self, out: list[str]) -> list[str]:
+        with self._store.at_once():
+            self._store.drop(out)
+        for one in out:
+            self.past.pop(one, None)
+        return out
+
+    def release(self, server: str) -> None:
+        """What waited for this server may go elsewhere; it is told to forget it."""
+        for waiting in self.queue.all():
+            if waiting.resumes_on == server:
+                waiting.resumes_on = None
+                ended = self.past[waiting.asked.key].ended.get(server, 0)
+                self._store.abandon(server, attempt_id(waiting.asked.key, server, ended))

@@ -1,0 +1,101 @@
+"""The results of a batch on disk, and what is said where they cannot be kept there."""
+
+import json
+
+import pytest
+
+from farm import cli, outputs
+from farm.store import FILE, Store
+from farm.words import FarmError
+
+
+def test_what_the_disk_refuses_is_one_sentence_and_a_code(tmp_path, monkeypatch, capsys):
+    def full(args):
+        raise OSError(28, "No space left on device", str(args.results / FILE))
+
+    monkeypatch.setattr(cli, "run", full)
+    assert cli.main(["run", "p.json", "--servers", "http://a", "--results", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "No space left on device" in said and FILE in said and said.count("\n") == 1
+
+
+def test_an_error_of_the_network_is_not_told_as_one_of_the_results_folder(
+    tmp_path, monkeypatch, capsys
+):
+    def refused(args):
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(cli, "run", refused)
+    assert cli.main(["run", "p.json", "--servers", "http://a", "--results", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "Connection refused" in said and str(tmp_path) not in said and said.count("\n") == 1
+
+
+def test_a_second_farm_on_the_same_results_is_told_so(tmp_path):
+    first = Store(tmp_path)
+    with pytest.raises(FarmError, match="Another farm"):
+        Store(tmp_path)
+    first.close()
+    Store(tmp_path).close()
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(FarmError, match="cannot be used"):
+        Store(tmp_path / "file")
+
+
+# ---------------------------------------------------- results
+
+
+class Files:
+    def __init__(self, **files):
+        self.files = files
+
+    def download(self, query):
+        yield self.files[query["filename"]]
+
+
+def entry(*files):
+    return {"outputs": {"9": {"images": list(files), "text": ["hello"]}}}
+
+
+def saved(name, folder="", kind="output"):
+    return {"filename": name, "subfolder": folder, "type": kind}
+
+
+def test_results_are_the_saved_files_and_what_is_known_of_the_run(tmp_path):
+    listed = entry(saved("a"), saved("b", "x/y"), saved("c", kind="temp"), saved("a"))
+    outputs.bring(Files(a=b"1", b=b"22"), listed, tmp_path / "p", {"key": "k"})
+    assert (tmp_path / "p/a").read_bytes() == b"1"
+    assert (tmp_path / "p/x/y/b").read_bytes() == b"22"
+    about = json.loads((tmp_path / "p" / outputs.RESULT).read_text())
+    assert [(file["name"], file["bytes"]) for file in about["files"]] == [("a", 1), ("x/y/b", 2)]
+    assert about["key"] == "k" and about["outputs"] == listed["outputs"]
+
+
+@pytest.mark.parametrize("name, folder", [
+    ("../../etc/passwd", ""), ("a", "../.."), ("/etc/passwd", ""), ("C:\\windows\\x", ""),
+    ("..", ""), ("a", "..\\..\\x"), ("result.json", ""), ("a", "/abs"),
+])
+def test_no_name_of_a_server_leads_out_of_the_prompts_folder(tmp_path, name, folder):
+    place = outputs.place_of({"filename": name, "subfolder": folder})
+    assert not place.is_absolute() and ".." not in place.parts
+    assert ":" not in str(place)
+    assert place.as_posix() != outputs.RESULT
+
+
+def test_outputs_of_any_shape_are_read_or_left_out():
+    odd = {"outputs": {"1": {"images": "none", "x": [3, None, {"type": "output"}], "y": None}}}
+    assert list(outputs.files_of(odd)) == []
+    assert list(outputs.files_of({})) == []
+
+
+def test_a_prompt_is_finished_once_and_the_first_result_stays(tmp_path):
+    for number in (1, 2):
+        outputs.bring(Files(a=b"%d" % number), entry(saved("a")), tmp_path / f"p{number}", {})
+    assert outputs.commit(tmp_path / "p1", tmp_path / "key")
+    assert not outputs.commit(tmp_path / "p2", tmp_path / "key")
+    assert (tmp_path / "key/a").read_bytes() == b"1"
+    assert not (tmp_path / "p2").exists()
+    assert outputs.finished_keys(tmp_path) == {"key"}
