@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..base.said import said
-from . import lessons, weights
+from . import lessons
 from .call import Call, Plan
 from .copies import GuardedMethod, guarded_copy
 from .lack import Lack
@@ -145,10 +145,6 @@ class _VAECall(Call[torch.Tensor]):
             frames = self._fewer_frames(plan, lack, side, tile is None)
             if frames is not None:
                 return replace(plan, tile=tile or side if lack.is_last else side, frames=frames)
-        if is_video and tile is not None and weights.come_by_themselves(self._vae.patcher):
-            # Larger tiles compute no fewer pixels, and take the room of the weights, which then
-            # come anew for every few frames (Wan on 1,573 MiB: half as many bytes again).
-            tile = min(tile, own)
         return None if tile is None else replace(plan, tile=tile)
 
     def _fewer_frames(self, plan: Plan, lack: Lack, side: int, is_left: bool) -> int | None:

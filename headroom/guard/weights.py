@@ -82,12 +82,6 @@ def loaded_bytes(patchers: Sequence[Any]) -> int:
     return sum(int(host.unloadable_bytes(entry)) for entry in host.entries_of(patchers))
 
 
-def come_by_themselves(patcher: Any) -> bool:
-    """Return whether the weights of this model leave and come in pages of dynamic VRAM."""
-    host = current_host()
-    return host is not None and bool(host.is_dynamic(patcher))
-
-
 def found(patchers: Sequence[Any]) -> list[FoundModel]:
     return [FoundModel("patcher", patcher) for patcher in patchers]
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from headroom.base.device import MIB
-from headroom.guard import weights
 from headroom.guard.call import Plan
 from headroom.guard.errors import OomGuardError, requested_bytes, where_of
 from headroom.guard.lack import Lack
@@ -162,15 +161,6 @@ def test_time_is_cut_last_where_that_spares_little():
     vae.time_costs = False  # Wan: one frame after the other
     found = list(plans(a_call(vae, torch.zeros(1, 16, 40, 64, 64)), Plan(), Lack("device")))
     assert found == [(28, None), (8, None), (8, 20), (8, 10), (8, 5), (8, 3)]
-
-
-@pytest.mark.parametrize(("is_dynamic", "tile"), [(True, 32), (False, 40)])
-def test_tiles_of_a_video_leave_pages_of_weights_their_room(monkeypatch, is_dynamic, tile):
-    monkeypatch.setattr(weights, "come_by_themselves", lambda patcher: is_dynamic)
-    vae = VideoVAE()
-    vae.time_costs = False
-    call = a_call(vae, torch.zeros(1, 16, 9, 64, 64))
-    assert call.smaller(Plan(), lacking(4096, 2500)).tile == tile
 
 
 def test_frames_are_fewer_than_those_that_were_asked_for():
