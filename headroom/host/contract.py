@@ -135,6 +135,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         ),
         "execution": ("?CacheSet",),
         "execution.CacheSet": ("?objects", "?outputs"),
+        "execution.PromptExecutor": ("?caches",),
         "comfy_execution.caching.BasicCache": (
             "?cache", "?subcaches", "?cache_key_set", "?dynprompt",
         ),

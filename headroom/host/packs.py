@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping
 from os.path import sep
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import execution
@@ -34,10 +34,8 @@ def node_objects() -> list[Any]:
 
     One walk over all objects of the process, in C.
     """
-    kind = getattr(execution, "CacheSet", None)
-    caches = [] if kind is None else living(kind)
-    return [value for which in ("objects", "outputs") for cache in caches
-            for value in _kept(getattr(cache, which, None))]
+    return [value for which in ("objects", "outputs") for caches in _cache_sets()
+            for value in _kept(getattr(caches, which, None))]
 
 
 def cached_results() -> list[tuple[str | None, str | None, Any]]:
@@ -46,9 +44,29 @@ def cached_results() -> list[tuple[str | None, str | None, Any]]:
     None and None for results of earlier prompts, whose nodes the cache does not know any more. One
     walk over all objects of the process, in C.
     """
+    return [
+        found for caches in _cache_sets() for found in _results(getattr(caches, "outputs", None))]
+
+
+def _cache_sets() -> list[Any]:
+    """Return ComfyUI's caches.
+
+    The collector does not show those that were there when the server began to listen, as it was
+    told to leave all of that alone (base/garbage.py). They belong to the executor in the function
+    that runs prompts, whose thread never leaves it.
+    """
     kind = getattr(execution, "CacheSet", None)
-    return [] if kind is None else [
-        found for caches in living(kind) for found in _results(getattr(caches, "outputs", None))]
+    if kind is None:
+        return []
+    found = living(kind)
+    for frame in sys._current_frames().values():
+        at: FrameType | None = frame
+        while at is not None:
+            if at.f_code.co_name == "prompt_worker":
+                held = [getattr(value, "caches", None) for value in list(at.f_locals.values())]
+                found += [caches for caches in held if isinstance(caches, kind)]
+            at = at.f_back
+    return list({id(one): one for one in found}.values())
 
 
 def _results(cache: Any) -> Iterator[tuple[str | None, str | None, Any]]:

@@ -48,7 +48,8 @@ def slow_model(client):
 
 
 @pytest.mark.parametrize(("kind", "holder"), [
-    ("TimedLeakInModule", "leaking.KEPT"), ("TimedLeakOnNode", ""), ("TimedLeakFrames", ""),
+    ("TimedLeakInModule", "leaking.KEPT"), ("TimedLeakOnNode", "TimedLeakOnNode"),
+    ("TimedLeakFrames", "TimedLeakFrames"),
     ("TimedLeakNone", None)])
 def test_a_node_that_keeps_50_mib_a_run_is_named_after_five_runs(client, kind, holder):
     for turn in range(5):
