@@ -82,18 +82,7 @@ def plain(fit, gib):
     return fit.trial(gib, "as it is", fit.prompt)
 
 
-@pytest.mark.parametrize("name", (*BUNDLED, *TEMPLATES))
-def test_a_workflow_at_its_real_size_gets_its_word_on_a_card_of_eight_gib(dry, info, name):
-    word, most_mib = {**BUNDLED, **TEMPLATES}[name]
-    fit = fit_of(name, dry, info)
-    if name == VIDEO:
-        fit.look_at_room()
-    found = plain(fit, CARD_GIB)[0]
-    assert found.verdict.word == word, found.verdict
-    assert word == "resident" or 0.1 * most_mib < found.verdict.mib <= most_mib
-    assert CONTEXT_MIB < found.peak_mib <= CARD_GIB * 1024
-
-
+# The first: a run of the same prompt would already have taught what it needs.
 @pytest.mark.parametrize("name", ["default", "flux_schnell"])
 def test_the_panels_estimate_holds_the_peak_of_a_run_with_room_and_is_no_wider_than_its_half(
     dry, info, name
@@ -110,6 +99,18 @@ def test_the_panels_estimate_holds_the_peak_of_a_run_with_room_and_is_no_wider_t
     peak = dry.client.get_json(f"/headroom/runs/{prompt_id}")["peak_vram_mib"]
     assert kind == "headers" and 0.5 * peak < low <= peak <= high < 1.5 * peak
     assert asked() == ("measured", [pytest.approx(low, rel=0.2), peak])
+
+
+@pytest.mark.parametrize("name", (*BUNDLED, *TEMPLATES))
+def test_a_workflow_at_its_real_size_gets_its_word_on_a_card_of_eight_gib(dry, info, name):
+    word, most_mib = {**BUNDLED, **TEMPLATES}[name]
+    fit = fit_of(name, dry, info)
+    if name == VIDEO:
+        fit.look_at_room()
+    found = plain(fit, CARD_GIB)[0]
+    assert found.verdict.word == word, found.verdict
+    assert word == "resident" or 0.1 * most_mib < found.verdict.mib <= most_mib
+    assert CONTEXT_MIB < found.peak_mib <= CARD_GIB * 1024
 
 
 def test_nothing_of_one_run_is_left_for_the_next(dry, info):
