@@ -143,7 +143,7 @@ def answers(device, free_bytes):
     metrics = Metrics(lambda: gauges(lambda: (0, 0)), lambda prompt_id: {})
     routes = Routes(found, Gate(lambda: False, lambda: True), lambda: (0, 0), lambda _: {}, metrics,
                     advisor.advice, advisor.more_of, HeldPeaks(),
-                    NothingKept(said("Nothing is kept.")), Limit({}))
+                    NothingKept(said("Nothing is kept.")), Limit({}), advisor.estimate)
 
     async def ask():
         app = web.Application()
