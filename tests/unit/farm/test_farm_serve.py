@@ -1,5 +1,6 @@
 """`farm serve` as a process: nothing that it accepted is lost when it, or a server, is killed."""
 
+import contextlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/requirements.txt")
 
+import psutil  # noqa: E402
 import requests  # noqa: E402
 from support import fake_comfy  # noqa: E402
 from support.doors import prompt, wait_until  # noqa: E402
@@ -57,7 +59,9 @@ def test_on_ray_serve_a_door_and_a_server_that_are_killed_come_back_and_go_on(se
     start, _ = serve
     url, door = start("--ray", "local", "--port", str(free_port()))
     ids = queued(url)
-    [replica] = processes(lambda words: words[0].startswith("ray::ServeReplica:farm:door"))
+    # Of this door: another test may have one on the same machine.
+    [replica] = processes(lambda words: words[0].startswith("ray::ServeReplica:farm:door"),
+                          psutil.Process(door.pid).children(recursive=True))
     replica.kill()
     wait_until(lambda: servers_of(url)[0]["state"] != "not there")
     for process in own_server():
@@ -80,11 +84,13 @@ def all_done(url, ids):
         one["status"]["status_str"] == "success" for one in history.values())
 
 
-def processes(are_meant):
-    import psutil
-
-    return [one for one in psutil.process_iter(["cmdline"])
-            if one.info["cmdline"] and are_meant(one.info["cmdline"])]
+def processes(are_meant, among=None):
+    found = []
+    for one in psutil.process_iter() if among is None else among:
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+            if (words := one.cmdline()) and are_meant(words):
+                found.append(one)
+    return found
 
 
 def servers_of(url):
