@@ -22,12 +22,15 @@ def ram_total_bytes(root: Path = Path("/")) -> int:
     return machine if group is None else min(machine, group.limit)
 
 
-def swap_bytes() -> tuple[int, int]:
-    """Return the bytes of swap (on Windows: page file) in use and in all, by every process."""
+def swap_bytes() -> tuple[int, int] | tuple[None, None]:
+    """Return the bytes of swap (on Windows: page file) in use and in all, by every process.
+
+    None and None where nobody tells: Windows without its counters, a /proc that is not all there.
+    """
     try:
         swap = psutil.swap_memory()
     except (OSError, RuntimeError):
-        return 0, 0  # some containers show none
+        return None, None
     return int(swap.used), int(swap.total)
 
 
