@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..base.said import said
-from . import lessons
+from . import lessons, weights
 from .call import Call, Plan
 from .copies import GuardedMethod, guarded_copy
 from .lack import Lack
@@ -138,8 +138,15 @@ class _VAECall(Call[torch.Tensor]):
                 return float("inf")
             return self._takes(_OWN_TILE if side == own else _PROBABLE, side, plan.frames)
 
-        tile = smaller_tile(sides, now, smallest, lack, takes,
-                            lambda side: tile_count(sides, side, is_video, most))
+        def fitting(lack: Lack) -> int | None:
+            return smaller_tile(sides, now, smallest, lack, takes,
+                                lambda side: tile_count(sides, side, is_video, most))
+
+        tile = fitting(lack)
+        if is_video and tile is not None and tile > own:
+            # The pages of weights in whose room a tile is come anew for every few frames.
+            pages = weights.paged_bytes(self._vae.patcher)
+            tile = max(fitting(lack.less(-pages)) or own, own)
         if is_video and (tile is None or tile < own * 3 // 4):
             side = min(now or max(sides), own)
             frames = self._fewer_frames(plan, lack, side, tile is None)
