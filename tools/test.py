@@ -64,7 +64,8 @@ def main(args: argparse.Namespace) -> int:
         print(f"Python {OLDEST}: skipped, there is none here", flush=True)
         return _test(usual, ())
     # Beside the others, in one process: those wait for their servers a fifth of the time.
-    beside = [sys.executable, ROOT / "dev.py", "test", "--python", oldest, *SHORT, "-n", "1"]
+    beside = [sys.executable, str(ROOT / "dev.py"), "test", "--python", str(oldest), *SHORT,
+              "-n", "1"]
     with ThreadPoolExecutor(1) as pool:
         passed = pool.submit(_stage, f"tests on Python {OLDEST}", beside)
         return _test(usual, ()) or int(not passed.result())

@@ -13,7 +13,7 @@ from fakecuda import FakeCuda
 from headroom.base import device as devices
 from headroom.record import probe as record_probe
 from headroom.record.memory import Use
-from headroom.record.probe import Probe
+from headroom.record.probe import IN_A_ROW, Probe
 
 MIB = 1024 * 1024
 FIRST, SECOND = torch.device("cuda", 0), torch.device("cuda", 1)
@@ -210,7 +210,7 @@ import json, sys
 sys.path.insert(0, {str(Path(__file__).resolve().parents[3])!r})
 import torch
 from headroom.record.memory import between
-from headroom.record.probe import Probe
+from headroom.record.probe import IN_A_ROW, Probe
 
 def bounds(before):
     return [tuple(peak) for peak in between(before, probe.measured())]
