@@ -21,6 +21,7 @@ from .vae_call import (
     can_rely_on_estimate,
     in_tiles,
     owns_tiling,
+    preferred_tile,
     takes_tiles,
     tiled_keywords,
     whole,
@@ -130,8 +131,7 @@ class _VAECall(Call[torch.Tensor]):
             smallest = max(_SMALLEST_LATENT_TILE, _SMALLEST_TILE // self._unit)
         most, is_video = MOST_OVERLAP[self._tiled], self._value.ndim == 5
         own = _HOST_VIDEO_TILE // self._unit if is_video else _HOST_TILE[self._tiled]
-
-        preferred = self._preferred(lack)
+        preferred = preferred_tile(self._vae, lack.room_bytes) if self._is_decode else None
 
         def takes(side: int) -> float:
             if preferred is not None and side > preferred:
@@ -171,13 +171,6 @@ class _VAECall(Call[torch.Tensor]):
             if not lack.is_last and (lack.room_bytes is None or needs <= lack.room_bytes):
                 break
         return frames
-
-    def _preferred(self, lack: Lack) -> int | None:
-        """Return the largest tile that the network itself would take in the room there is."""
-        prefers = getattr(self._vae.first_stage_model, "preferred_decode_tile", None)
-        if prefers is None or not self._is_decode or lack.room_bytes is None:
-            return None
-        return int(prefers(lack.room_bytes, self._vae.vae_dtype))
 
     def cut_words(self, plan: Plan) -> list[str]:
         return images_words(plan, max(self.seen, 1), self._unit)
