@@ -6,7 +6,6 @@ import logging
 import secrets
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -24,7 +23,6 @@ MESSAGE_BYTES = 1 << 20  # a client's message over the WebSocket
 END_SECONDS = 3
 HERE = "127.0.0.1"
 BATCH_PORT = 8289  # on a Ray that runs on after a batch: Serve keeps its first port there
-LOOK_SECONDS = 0.01
 
 
 def serve(plan: Plan, host: str, port: int, ray_address: str = "") -> None:
@@ -63,8 +61,7 @@ def opened(plan: Plan, ray_address: str = "") -> Iterator[tuple[str, str]]:
         thread = threading.Thread(target=server.run, args=([bound],), name="farm door")
         thread.start()
         try:
-            while not server.started and thread.is_alive():
-                time.sleep(LOOK_SECONDS)
+            server.is_up.wait()
             yield f"http://{HERE}:{bound.getsockname()[1]}", plan.token
         finally:
             server.should_exit = True
@@ -79,8 +76,22 @@ def _app(plan: Plan, says: Callable[[str], None]) -> Iterator[App]:
             lambda plan: Threads(plan.specs, plan.patience, plan.errors, plan.results), says, store)
 
 
-def _server(app: App) -> uvicorn.Server:
-    return uvicorn.Server(uvicorn.Config(
+class _Server(uvicorn.Server):  # type: ignore[misc]
+    """Says when it serves, or that it will not."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_up = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        finally:
+            self.is_up.set()
+
+
+def _server(app: App) -> _Server:
+    return _Server(uvicorn.Config(
         app, log_level="warning", access_log=False, ws_max_size=MESSAGE_BYTES,
         timeout_graceful_shutdown=END_SECONDS, lifespan="on", server_header=False,
     ))
