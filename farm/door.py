@@ -142,12 +142,15 @@ class Door:
 
     def _give_out(self) -> None:
         """Small servers choose first, so that the large ones are left what only they can do."""
-        idle = [seat for seat in self.seats.values() if seat.state == "idle"]
-        if idle and self._line.queue:
+        queue = self._line.queue
+        idle = [seat for seat in self.seats.values() if seat.state == "idle"] if queue else []
+        if idle:
             sizes = Sizes([seat.server for seat in self.seats.values() if seat.was_there],
                           may_come=any(not seat.was_there for seat in self.seats.values()))
             for seat in sorted(idle, key=lambda seat: seat.server.size_mib):
-                waiting = self._line.queue.take(seat.server, sizes)
+                if not queue:  # else a thousand idle servers would be asked for each prompt
+                    break
+                waiting = queue.take(seat.server, sizes)
                 if waiting is not None:
                     self._begin(seat, waiting, sizes)
         self._tell_status()
