@@ -165,7 +165,8 @@ class FakeComfy(ThreadingHTTPServer):
         if path == "/features":
             return 200, {"supports_preview_metadata": True}
         if path == "/object_info":
-            return 200, {"of": self.total_mib}
+            node = {"input": {"required": {}}, "output": [], "name": "Fake", "output_node": True}
+            return 200, {"of": self.total_mib, "Fake": node}
         if path == "/system_stats":
             return 200, {"devices": [{"vram_total": self.total_mib << 20}]}
         if path == "/interrupt":
