@@ -184,13 +184,14 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         ),
         "execution.CacheSet": ("outputs",),
         "execution.IsChangedCache": ("get(_)",),
-        "comfy_execution.caching.BasicCache": ("cache", "key_class"),
+        "comfy_execution.caching.BasicCache": ("cache", "key_class", "?cache_key_set"),
         "comfy_execution.caching.CacheKeySet": ("add_keys(_)", "get_data_key(_)"),
         "execution.PromptQueue": ("mutex", "put(_)", "get_flags(reset=_)"),
     },
     "outputs": {
         "?comfy_execution.cache_provider": (
             "CacheProvider", "CacheValue(outputs=_, ui=_)", "_serialize_cache_key(_)",
+            "_contains_self_unequal(_)",
             "register_cache_provider(_)", "unregister_cache_provider(_)",
         ),
         "?comfy_execution.cache_provider.CacheContext": ("cache_key_hash",),

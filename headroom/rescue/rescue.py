@@ -226,7 +226,8 @@ class Rescue:
         own = {**own_part(failure.extra_data), "rescued_from": failure.prompt_id}
         try:
             if self._finished is not None:
-                self._finished.keep(rerun.prompt_id, rerun.plan, kept.caches)
+                self._finished.keep(rerun.prompt_id, rerun.plan, kept.caches,
+                                    failure.prompt_id)
             self._host.put_first(
                 failure.number, rerun.prompt_id, rerun.plan.guarded.prompt,
                 {**failure.extra_data, "headroom": own}, rerun.outputs, kept.sensitive,
