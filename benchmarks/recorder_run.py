@@ -192,7 +192,7 @@ def _graph(salt: int, depth: int) -> tuple[dict[str, Any], list[str]]:
 
 def _load_pack() -> Any:
     asyncio.run(loaded("headroom_pack", ROOT).comfy_entrypoint())
-    return sys.modules["headroom_pack.headroom.record.recorder"].current_recorder()
+    return sys.modules["headroom_pack.headroom.record.current"].current_recorder()
 
 
 def _idle(seconds: float = 5.0) -> float:

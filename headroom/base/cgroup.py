@@ -3,6 +3,7 @@
 https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files; version 1 has others.
 """
 
+from os.path import join
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,41 +41,49 @@ def cgroup_room(root: Path = Path("/")) -> int | None:
     return max(0, min(found)) if found else None
 
 
-def _droppable(folder: Path, names: tuple[str, ...]) -> int:
+def _droppable(folder: str, names: tuple[str, ...]) -> int:
     try:
-        words = [line.split() for line in (folder / "memory.stat").read_text().splitlines()]
+        words = [line.split() for line in _text(folder, "memory.stat").splitlines()]
         return sum(int(line[1]) for line in words if line and line[0] in names)
     except (OSError, ValueError, IndexError):
         return 0
 
 
-def _folders(root: Path) -> list[tuple[Path, tuple[str, str]]]:
+def _folders(root: Path) -> list[tuple[str, tuple[str, str]]]:
     """Return the folders of the groups that this process is in, and the names of their files."""
     try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        lines = _text(str(root), "proc/self/cgroup").splitlines()
     except OSError:
         return []
     folders = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            folders += [(folder, V2_FILES) for folder in _upwards(root / "sys/fs/cgroup", path)]
+            top = join(root, "sys/fs/cgroup")
+            folders += [(folder, V2_FILES) for folder in _upwards(top, path)]
         elif "memory" in controllers.split(","):
-            top = root / "sys/fs/cgroup/memory"
+            top = join(root, "sys/fs/cgroup/memory")
             folders += [(folder, V1_FILES) for folder in _upwards(top, path)]
     return folders
 
 
-def _upwards(top: Path, path: str) -> list[Path]:
+def _upwards(top: str, path: str) -> list[str]:
     """Return the group's folder and those above it; in a container the path may be another's."""
-    own = top / path.strip("/")
-    return [own, *(folder for folder in own.parents if folder.is_relative_to(top))]
+    names = [name for name in path.split("/") if name]
+    return ["/".join([top, *names[:count]]) for count in range(len(names), -1, -1)]
 
 
-def _read(folder: Path, files: tuple[str, str]) -> GroupMemory | None:
+def _read(folder: str, files: tuple[str, str]) -> GroupMemory | None:
     try:
-        limit, used = (folder / files[0]).read_text().strip(), (folder / files[1]).read_text()
-        found = None if limit == "max" else GroupMemory(int(limit), int(used))
+        limit = _text(folder, files[0]).strip()
+        if limit == "max" or int(limit) >= NO_LIMIT:
+            return None
+        return GroupMemory(int(limit), int(_text(folder, files[1])))
     except (OSError, ValueError):
         return None
-    return None if found is None or found.limit >= NO_LIMIT else found
+
+
+def _text(folder: str, name: str) -> str:
+    """Return a file's text: pathlib takes as long again, four times a second."""
+    with open(join(folder, name), encoding="utf-8") as file:
+        return file.read()

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..base.said import said
-from . import lessons
+from . import lessons, weights
 from .call import Call, Plan
 from .copies import GuardedMethod, guarded_copy
 from .lack import Lack
@@ -21,6 +21,7 @@ from .vae_call import (
     can_rely_on_estimate,
     in_tiles,
     owns_tiling,
+    preferred_tile,
     takes_tiles,
     tiled_keywords,
     whole,
@@ -130,16 +131,22 @@ class _VAECall(Call[torch.Tensor]):
             smallest = max(_SMALLEST_LATENT_TILE, _SMALLEST_TILE // self._unit)
         most, is_video = MOST_OVERLAP[self._tiled], self._value.ndim == 5
         own = _HOST_VIDEO_TILE // self._unit if is_video else _HOST_TILE[self._tiled]
-
-        preferred = self._preferred(lack)
+        preferred = preferred_tile(self._vae, lack.room_bytes) if self._is_decode else None
 
         def takes(side: int) -> float:
             if preferred is not None and side > preferred:
                 return float("inf")
             return self._takes(_OWN_TILE if side == own else _PROBABLE, side, plan.frames)
 
-        tile = smaller_tile(sides, now, smallest, lack, takes,
-                            lambda side: tile_count(sides, side, is_video, most))
+        def fitting(lack: Lack) -> int | None:
+            return smaller_tile(sides, now, smallest, lack, takes,
+                                lambda side: tile_count(sides, side, is_video, most))
+
+        tile = fitting(lack)
+        if is_video and tile is not None and tile > own:
+            # The pages of weights in whose room a tile is come anew for every few frames.
+            pages = weights.paged_bytes(self._vae.patcher)
+            tile = max(fitting(lack.less(-pages)) or own, own)
         if is_video and (tile is None or tile < own * 3 // 4):
             side = min(now or max(sides), own)
             frames = self._fewer_frames(plan, lack, side, tile is None)
@@ -164,13 +171,6 @@ class _VAECall(Call[torch.Tensor]):
             if not lack.is_last and (lack.room_bytes is None or needs <= lack.room_bytes):
                 break
         return frames
-
-    def _preferred(self, lack: Lack) -> int | None:
-        """Return the largest tile that the network itself would take in the room there is."""
-        prefers = getattr(self._vae.first_stage_model, "preferred_decode_tile", None)
-        if prefers is None or not self._is_decode or lack.room_bytes is None:
-            return None
-        return int(prefers(lack.room_bytes, self._vae.vae_dtype))
 
     def cut_words(self, plan: Plan) -> list[str]:
         return images_words(plan, max(self.seen, 1), self._unit)

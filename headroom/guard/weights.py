@@ -82,6 +82,12 @@ def loaded_bytes(patchers: Sequence[Any]) -> int:
     return sum(int(host.unloadable_bytes(entry)) for entry in host.entries_of(patchers))
 
 
+def paged_bytes(patcher: Any) -> int:
+    """Return the bytes of weights of this model that leave and come in pages; 0: in none."""
+    host = current_host()
+    return int(patcher.model_size()) if host is not None and host.is_dynamic(patcher) else 0
+
+
 def found(patchers: Sequence[Any]) -> list[FoundModel]:
     return [FoundModel("patcher", patcher) for patcher in patchers]
 

@@ -16,7 +16,7 @@ from .ticker import TICK_SECONDS
 
 log = logging.getLogger("headroom")
 
-EACH_SECONDS, IN_A_ROW = 0.04, 6
+EACH_SECONDS, IN_A_ROW = 0.04, 3
 TRIES = 4
 
 
@@ -25,7 +25,8 @@ class Probe:
 
     A reading takes up to 200 microseconds, half as long as a node that does nothing
     (benchmarks/recorder_overhead.py). So of nodes that take less than EACH_SECONDS the first
-    IN_A_ROW in a row are measured, then one in that time; of all others each.
+    IN_A_ROW in a row are measured, then one in that time; of all others each. What strains the
+    machine is read beside a node, not between two.
     """
 
     def __init__(
@@ -67,8 +68,9 @@ class Probe:
         In the executor's thread: that is where models are loaded and unloaded.
         """
         borrowed.let_go()
-        at, last, age = self._clock(), self._last, TICK_SECONDS if begins else 0.0
-        if last is not None and last.at <= at < max(self._pauses_until, last.at + age):
+        at, last = self._clock(), self._last
+        if last is not None and last.at <= at and (
+                at < self._pauses_until or begins and at < last.at + TICK_SECONDS):
             return at, last
         self._due = min(max(self._due, at), at + IN_A_ROW * EACH_SECONDS) + EACH_SECONDS
         self._pauses_until = self._due - IN_A_ROW * EACH_SECONDS
@@ -91,7 +93,8 @@ class Probe:
         at = self._clock()
         try:
             uses = tuple(_use(device, begins_again) for device in self._devices)
-            return Reading(at, rss_bytes(), uses, strain=self._strain())
+            strain = None if begins_again else self._strain()
+            return Reading(at, rss_bytes(), uses, strain=strain)
         except Exception:
             if not self._has_failed:
                 log.exception("[Headroom] reading memory failed; the prompt goes on")

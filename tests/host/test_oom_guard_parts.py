@@ -54,11 +54,11 @@ def test_one_failed_allocation_while_a_text_encoder_with_a_lora_is_loaded_gives_
     clip = graph.add("LoraLoader", model=loader[0], clip=loader[1], strength_model=1.0,
                      strength_clip=1.0, lora_name="headroom_test_lora.safetensors")[1]
     answer = run_sweep(gpu, graph, "OomSweepEncoder", add_guard(graph, clip), clip, fresh=True,
-                       last=290, stride=22)
+                       last=290, stride=58)
     assert answer["problems"] == []
     assert answer["identical_unfailed"]
     assert answer["largest_difference"] == 0
-    assert answer["tried"] >= 10
+    assert answer["tried"] >= 4
 
 
 def upscaling(gpu, options, **settings):
@@ -81,7 +81,7 @@ def test_an_upscale_model_goes_on_to_one_image_and_to_tiles(gpu):
     assert answer["largest_difference"] < 0.15 * answer["range"]
 
 
-@pytest.mark.parametrize(("stage", "mib"), [("sample", 48), ("decode", 24)])
+@pytest.mark.parametrize(("stage", "mib"), [("sample", 48), ("decode", 36)])
 def test_the_guard_completes_where_stock_runs_out_of_memory(gpu, stage, mib):
     def completes(guarded):
         graph = Graph()
@@ -114,7 +114,7 @@ def test_a_text_encoder_with_a_layer_larger_than_the_gpu_still_encodes(gpu):
     assert answer["completed"]
 
 
-@pytest.mark.parametrize(("stage", "mib"), [("sample", 48), ("decode", 24)])
+@pytest.mark.parametrize(("stage", "mib"), [("sample", 48), ("decode", 36)])
 def test_the_second_prompt_of_a_kind_does_not_fail_first(gpu, stage, mib):
     first, learned = probed(gpu, stage, mib, batch=3)
     again, remembered = probed(gpu, stage, mib, batch=3)

@@ -1,11 +1,14 @@
 """Scripts that use PyTorch on a fake CUDA driver, each in a process of its own."""
 
 import json
-import subprocess
+import os
+import tempfile
 from pathlib import Path
 
 import fakecuda
 from fakecuda import FakeCuda
+
+from .warm import WarmPythons
 
 ROOT = Path(__file__).resolve().parents[2]
 START = f"""
@@ -29,11 +32,18 @@ def show(**found):
 """
 
 
+_warm = WarmPythons(modules=["torch"])  # they end with this process
+
+
 def ask(script, *arguments, **settings):
+    """What a script prints as JSON in its last line."""
     command = fakecuda.command(FakeCuda(**settings), script, *arguments)
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    with tempfile.TemporaryFile() as output:
+        code = _warm.start(command, cwd=Path.cwd(), env=os.environ, output=output).wait()
+        output.seek(0)
+        said = output.read().decode()
+    assert code == 0, said
+    return json.loads(said.splitlines()[-1])
 
 
 def script_runner(folder):

@@ -36,7 +36,8 @@ CHOSEN_BY_COMFYUI = "backend:cudaMallocAsync"  # before it imports torch
 class WarmPythons:
     """Starts processes as `tools.processes.start_process` does, those that can be, by a fork."""
 
-    def __init__(self):
+    def __init__(self, modules=MODULES):
+        self._modules = modules
         self._pythons = {}
 
     def start(self, command, *, cwd, env, output):
@@ -44,12 +45,14 @@ class WarmPythons:
         allocator = ""
         if str(command[1]) == str(LAUNCHER):
             settings, program, arguments = parse_command(list(command[2:]))
-            if settings.allocator != "program" or "--disable-cuda-malloc" in arguments:
+            is_server = not program.is_file()
+            if is_server and (settings.allocator != "program"
+                              or "--disable-cuda-malloc" in arguments):
                 return start_process(command, cwd=cwd, env=env, output=output)
             env = settings.environment(env)
             command = [command[0], str(LAUNCHER.with_name("start.py")), str(program), *arguments]
-            allocator = CHOSEN_BY_COMFYUI
-        python = self._pythons.setdefault(allocator, WarmPython())
+            allocator = CHOSEN_BY_COMFYUI if is_server else env.get(ALLOCATOR, "")
+        python = self._pythons.setdefault(allocator, WarmPython(self._modules))
         more = {ALLOCATOR: allocator} if allocator else {}
         return python.start(command, cwd=cwd, env=env, output=output, imports_with=more)
 

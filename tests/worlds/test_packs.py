@@ -13,6 +13,7 @@ import io
 import json
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from PIL import Image
@@ -61,34 +62,47 @@ def gpu(sim):
     return beside(sim)
 
 
+class Whole(NamedTuple):
+    """A run in which nothing failed: its pictures, what was recovered, and its allocations."""
+
+    pixels: list[bytes]
+    oom: list[object]
+    allocations: int
+
+
 @pytest.fixture(scope="module")
-def wanted_of():
-    """A function that gives the pictures of a world's workflow, made once without this pack."""
+def whole_of():
+    """A function that runs a world's workflow, once in each way: without this pack, or guarded."""
     made = {}
 
-    def wanted(gpu, world):
-        if world not in made:
+    def run(gpu, world, way=NOTHING):
+        key = (world, way is GUARD_ALL, gpu.url)
+        if key not in made:
             gpu.unload()
-            entry = gpu.client.run(world().prompt, extra_data=NOTHING)
-            made[world] = pixels(gpu.client, entry)
-        return made[world]
+            gpu.arm_fault(at=10**9)
+            entry = gpu.client.run(world().prompt, extra_data=way)
+            allocations = gpu.fault()["seen"]
+            gpu.disarm()
+            made[key] = Whole(pixels(gpu.client, entry), record(gpu, entry)["oom"], allocations)
+        return made[key]
 
-    return wanted
+    return run
+
+
+@pytest.fixture
+def wanted_of(whole_of, gpu):
+    """A function that gives the pictures of a world's workflow without this pack."""
+    return lambda world: whole_of(gpu, world).pixels
 
 
 def pixels(client, entry):
     return [Image.open(io.BytesIO(one)).tobytes() for one in pictures(client, entry)]
 
 
-def failing_once(gpu, graph, counted_as, run_as):
-    """The lives of a prompt in which one allocation fails, half way through a run that is counted.
-    """
+def failing_once(gpu, graph, allocations, run_as):
+    """The lives of a prompt in which one allocation fails, half way through that many."""
     gpu.unload()
-    gpu.arm_fault(at=10**9)
-    gpu.client.run(graph.prompt, extra_data=counted_as)
-    total = gpu.fault()["seen"]
-    gpu.unload()
-    gpu.arm_fault(at=int(total * 0.55))
+    gpu.arm_fault(at=int(allocations * 0.55))
     lives = live(gpu.client, graph.prompt, run_as)
     failed = gpu.fault()["failed"]
     gpu.disarm()
@@ -115,18 +129,14 @@ def on_wires(graph, class_type, name, defaults, types):
 
 
 @EVERY_EXECUTOR
-def test_guarding_every_run_changes_no_pixel(sim, wanted_of, world, packs):
-    gpu = beside(sim, *packs)
-    wanted = wanted_of(gpu, world)
-    gpu.unload()
-    entry = gpu.client.run(world().prompt, extra_data=GUARD_ALL)
-    assert pixels(gpu.client, entry) == wanted
-    assert record(gpu, entry)["oom"] == []
+def test_guarding_every_run_changes_no_pixel(sim, wanted_of, whole_of, world, packs):
+    guarded = whole_of(beside(sim, *packs), world, GUARD_ALL)
+    assert guarded.pixels == wanted_of(world) and guarded.oom == []
 
 
 @EVERY_WORLD
 def test_a_guard_behind_every_loader_changes_no_pixel(gpu, wanted_of, world):
-    graph, wanted = world(), wanted_of(gpu, world)
+    graph, wanted = world(), wanted_of(world)
     gpu.unload()
     guarded = on_wires(graph, "HeadroomOOMGuard", "model", GUARD_DEFAULTS, ("MODEL", "CLIP", "VAE"))
     if "control" in graph.prompt:
@@ -139,10 +149,10 @@ def test_a_guard_behind_every_loader_changes_no_pixel(gpu, wanted_of, world):
 
 @EVERY_WORLD
 def test_one_failed_allocation_in_a_guarded_run_gives_the_same_picture_or_says_that_it_may_differ(
-    gpu, wanted_of, world
+    gpu, wanted_of, whole_of, world
 ):
-    graph, wanted = world(), wanted_of(gpu, world)
-    lives = failing_once(gpu, graph, GUARD_ALL, BOTH)
+    wanted, guarded = wanted_of(world), whole_of(gpu, world, GUARD_ALL)
+    lives = failing_once(gpu, world(), guarded.allocations, BOTH)
     told = record(gpu, {"prompt_id": lives.second_id or lives.first_id})["oom"]
     same = pixels(gpu.client, lives.last) == wanted
     assert same or any("may differ" in attempt["action"] for attempt in told), told
@@ -150,12 +160,12 @@ def test_one_failed_allocation_in_a_guarded_run_gives_the_same_picture_or_says_t
 
 @EVERY_EXECUTOR
 def test_a_prompt_that_ran_out_of_memory_gets_its_picture_in_the_rerun(
-    sim, wanted_of, world, packs
+    sim, gpu, whole_of, world, packs
 ):
-    gpu, graph = beside(sim, *packs), world()
-    wanted = wanted_of(gpu, world)
-    lives = failing_once(gpu, graph, NOTHING, RESCUE)
-    assert pixels(gpu.client, lives.last) == wanted
+    graph, whole = world(), whole_of(gpu, world)
+    gpu = beside(sim, *packs)
+    lives = failing_once(gpu, graph, whole.allocations, RESCUE)
+    assert pixels(gpu.client, lives.last) == whole.pixels
     if world not in RUNS_AGAIN and lives.second is not None:
         # A node that a loop cloned is one of its own prompt only. The sampler in the loop had
         # finished its first turn and failed in a later one: it runs again, guarded.
@@ -165,7 +175,7 @@ def test_a_prompt_that_ran_out_of_memory_gets_its_picture_in_the_rerun(
 
 @EVERY_WORLD
 def test_a_purge_in_the_middle_frees_what_it_says_and_changes_no_pixel(gpu, wanted_of, world):
-    graph, wanted = world(), wanted_of(gpu, world)
+    graph, wanted = world(), wanted_of(world)
     gpu.unload()
     last = graph.prompt["save"]["inputs"]
     last["images"] = graph.add("HeadroomPurgeVRAM", "purge",
@@ -179,7 +189,7 @@ def test_a_purge_in_the_middle_frees_what_it_says_and_changes_no_pixel(gpu, want
 
 @EVERY_WORLD
 def test_an_offload_of_the_model_moves_its_bytes_and_changes_no_pixel(gpu, wanted_of, world):
-    graph, wanted = world(), wanted_of(gpu, world)
+    graph, wanted = world(), wanted_of(world)
     gpu.unload()
     last = graph.prompt["save"]["inputs"]
     last["images"] = graph.add("HeadroomOffloadModel", "offload", **{

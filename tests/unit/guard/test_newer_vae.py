@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from headroom.base.device import MIB
+from headroom.guard import weights
 from headroom.guard.call import Plan
 from headroom.guard.errors import OomGuardError, requested_bytes, where_of
 from headroom.guard.lack import Lack
@@ -161,6 +162,17 @@ def test_time_is_cut_last_where_that_spares_little():
     vae.time_costs = False  # Wan: one frame after the other
     found = list(plans(a_call(vae, torch.zeros(1, 16, 40, 64, 64)), Plan(), Lack("device")))
     assert found == [(28, None), (8, None), (8, 20), (8, 10), (8, 5), (8, 3)]
+
+
+@pytest.mark.parametrize(("pages_mib", "tile"), [(0, 40), (2200, 32)])
+def test_a_large_tile_of_a_video_leaves_the_pages_of_the_weights_their_room(
+    monkeypatch, pages_mib, tile
+):
+    monkeypatch.setattr(weights, "paged_bytes", lambda patcher: pages_mib * MIB)
+    vae = VideoVAE()
+    vae.time_costs = False
+    call = a_call(vae, torch.zeros(1, 16, 9, 64, 64))
+    assert call.smaller(Plan(), lacking(4096, 2500)).tile == tile
 
 
 def test_frames_are_fewer_than_those_that_were_asked_for():

@@ -13,7 +13,7 @@ from fakecuda import FakeCuda
 from headroom.base import device as devices
 from headroom.record import probe as record_probe
 from headroom.record.memory import Use
-from headroom.record.probe import Probe
+from headroom.record.probe import IN_A_ROW, Probe
 
 MIB = 1024 * 1024
 FIRST, SECOND = torch.device("cuda", 0), torch.device("cuda", 1)
@@ -178,10 +178,10 @@ def readings_of(probe, clock, nodes, seconds):
 def test_every_node_is_measured_that_takes_its_time_and_of_a_crowd_that_takes_none_a_few(clocked):
     probe, clock = clocked
     assert readings_of(probe, clock, 100, 0.041) == 100
-    assert readings_of(probe, clock, 6, 0.0001) == 6
+    assert readings_of(probe, clock, IN_A_ROW, 0.0001) == IN_A_ROW
     assert 2 <= readings_of(probe, clock, 1000, 0.0001) <= 4
     clock.now += 1
-    assert readings_of(probe, clock, 6, 0.0001) == 6
+    assert readings_of(probe, clock, IN_A_ROW, 0.0001) == IN_A_ROW
 
 
 def test_a_clock_that_jumps_back_stops_no_reading(clocked):
@@ -210,7 +210,7 @@ import json, sys
 sys.path.insert(0, {str(Path(__file__).resolve().parents[3])!r})
 import torch
 from headroom.record.memory import between
-from headroom.record.probe import Probe
+from headroom.record.probe import IN_A_ROW, Probe
 
 def bounds(before):
     return [tuple(peak) for peak in between(before, probe.measured())]
