@@ -199,7 +199,7 @@ def _ram_stop(prompt_of: Callable[[str], Prompt | None]) -> Callable[[Node], boo
         return lambda _: False
     from .host import flags, queue, server
 
-    return RamStop(queue.interrupt, prompt_of, flags.unset_flags, server.send_event).stop
+    return RamStop(queue.interrupt, prompt_of, flags.more_flags, server.send_event).stop
 
 
 def _listen(

@@ -49,7 +49,7 @@ def _read(
     if most is None or most.read_bytes < LEAST_READ or not has_room or not has_flag(KEEPS_IN_RAM):
         return
     if most.after is not None and any(held.model.is_dynamic for held in most.after.models):
-        speed = most.read_bytes / max(most.seconds, 0.001)
+        speed = most.read_bytes / (most.read_seconds or max(most.seconds, 0.001))
         yield _finding("disk_reads", most, {"flag": KEEPS_IN_RAM, **amounts(
             read=most.read_bytes, speed=int(speed))}, {"read_mib": in_mib(most.read_bytes)})
 

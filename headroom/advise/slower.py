@@ -51,7 +51,9 @@ class Took(NamedTuple):
     spilled_bytes: int = 0
     swapped_bytes: int = 0
     read_bytes: int = 0  # from disk
+    read_seconds: float = 0.0
     previews: str | None = None
+    peak_bytes: int = 0  # of VRAM
 
 
 def same_nodes(graph: Graph) -> dict[str, str]:
@@ -81,7 +83,8 @@ def took(run: Run, keys: Mapping[str, str]) -> dict[str, Took]:
                 for _, entry in run.entries),
             tuple(entry.text for _, entry in run.entries if isinstance(entry, Action)
                   and entry.action == "guard" and entry.node_id == node_id),
-            record.spilled_bytes, record.swapped_bytes, record.read_bytes, run.previews,
+            record.spilled_bytes, record.swapped_bytes, record.read_bytes, record.read_seconds,
+            run.previews, max((peak.at_least for peak in record.peaks if peak), default=0),
         )
         for node_id, record in run.nodes.records.items()
         if node_id in keys and record.status == "done"
@@ -158,13 +161,18 @@ def _strains(before: Took, now: Took) -> Iterator[Said]:
     if now.swapped_bytes - before.swapped_bytes > LEAST_BYTES:
         yield said("{swapped_mib} of swap were in use, and {before_mib} then",
                    swapped_mib=now.swapped_bytes / MIB, before_mib=before.swapped_bytes / MIB)
-    if now.read_bytes - before.read_bytes > LEAST_BYTES:
-        yield said("{read_mib} were read from disk, {speed_mib} a second, and {before_mib} then",
+    longer = now.read_seconds - before.read_seconds
+    if now.read_bytes > LEAST_BYTES and (
+            now.read_bytes - before.read_bytes > LEAST_BYTES or longer > LEAST_SECONDS):
+        yield said("{read_mib} were read from disk in {seconds} s ({speed_mib} a second), and "
+                   "{before_mib} in {before} s then",
                    read_mib=now.read_bytes / MIB, before_mib=before.read_bytes / MIB,
-                   speed_mib=now.read_bytes / MIB / now.seconds)
+                   seconds=f"{now.read_seconds:,.1f}", before=f"{before.read_seconds:,.1f}",
+                   speed_mib=now.read_bytes / MIB / (now.read_seconds or now.seconds))
     if now.previews in HEAVY_PREVIEWS and before.previews != now.previews:
-        yield said("previews were drawn by a model ({method}), and not so then",
-                   method=now.previews)
+        yield said("previews were drawn by a model ({method}), and not so then; the peak of VRAM "
+                   "was {peak_mib}, and {before_mib} then", method=now.previews,
+                   peak_mib=now.peak_bytes / MIB, before_mib=before.peak_bytes / MIB)
 
 
 class Slower:

@@ -86,13 +86,14 @@ def do_not_run() -> list[Any]:
 def has_flag(flag: str) -> bool:
     """Return whether ComfyUI's command line has a flag such as "--reserve-vram"; outside of it no.
 
-    Nothing else decides whether a flag is advised.
+    Nothing else decides whether a flag is advised. False too for one without a value that it has
+    been started with.
     """
     if current_host() is None or lost("files"):
         return False
-    from .flags import known_flags
+    from .flags import more_flags
 
-    return flag in known_flags()
+    return flag in more_flags()
 
 
 def has_cache_providers() -> bool:

@@ -9,6 +9,7 @@ user, and which others go with it, is in features.py.
 
 import ast
 import dis
+import functools
 import importlib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
@@ -184,13 +185,14 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         ),
         "execution.CacheSet": ("outputs",),
         "execution.IsChangedCache": ("get(_)",),
-        "comfy_execution.caching.BasicCache": ("cache", "key_class"),
+        "comfy_execution.caching.BasicCache": ("cache", "key_class", "?cache_key_set"),
         "comfy_execution.caching.CacheKeySet": ("add_keys(_)", "get_data_key(_)"),
         "execution.PromptQueue": ("mutex", "put(_)", "get_flags(reset=_)"),
     },
     "outputs": {
         "?comfy_execution.cache_provider": (
             "CacheProvider", "CacheValue(outputs=_, ui=_)", "_serialize_cache_key(_)",
+            "_contains_self_unequal(_)",
             "register_cache_provider(_)", "unregister_cache_provider(_)",
         ),
         "?comfy_execution.cache_provider.CacheContext": ("cache_key_hash",),
@@ -232,10 +234,11 @@ def _find(path: str) -> tuple[ModuleType | None, Any]:
 
 def _fits(module: ModuleType | None, owner: Any, text: str) -> bool:
     """Return whether `owner` has this attribute, or takes this call."""
+    name, bracket, _ = text.partition("(")
+    if not bracket:
+        return hasattr(owner, name) or _is_set(module, owner, name)
     wanted = ast.parse(text, mode="eval").body
-    if not isinstance(wanted, ast.Call):
-        return hasattr(owner, text) or _is_set(module, owner, text)
-    name = text.partition("(")[0]
+    assert isinstance(wanted, ast.Call)
     function = getattr(owner, name, None)
     if function is None:
         return False
@@ -254,11 +257,16 @@ def _fits(module: ModuleType | None, owner: Any, text: str) -> bool:
 def _is_set(module: ModuleType | None, owner: Any, name: str) -> bool:
     """Return whether a function of `owner`, a class or a module, sets an attribute `name`."""
     return any(
-        name in code.co_names and any(
-            step.opname == "STORE_ATTR" and step.argval == name
-            for step in dis.get_instructions(code))
+        name in code.co_names and name in _set_by(code)
         for place in getattr(owner, "__mro__", [module]) for code in _code_of(vars(place))
     )
+
+
+@functools.cache
+def _set_by(code: CodeType) -> frozenset[str]:
+    """Return the attributes that this code sets, of whatever object."""
+    return frozenset(step.argval for step in dis.get_instructions(code)
+                     if step.opname == "STORE_ATTR")
 
 
 def _code_of(names: Mapping[str, Any]) -> Iterator[CodeType]:

@@ -5,32 +5,46 @@ With a provider registered ComfyUI makes a hash of each node and all before it, 
 disk, and what goes there is read from the node cache, not sent by `on_store`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from comfy_execution import cache_provider
 
-from .node_cache import entries_of
+from .node_cache import entries_of, turns_of
 
 Get = Callable[[str], "tuple[list[Any], dict[str, Any] | None] | None"]
-ValueOf = Callable[[str], "tuple[str, list[Any], dict[str, Any] | None] | None"]
+Value = tuple[str, list[Any], "dict[str, Any] | None"]  # a node's key, its outputs, what it showed
+ValueOf = Callable[[str], "Value | None"]
 
 _registered: Any = None
 
 
 def values_of(caches: Any, prompt_id: str, prompt: Mapping[str, Any]) -> ValueOf:
-    """Return what tells of a node of `prompt` its key, its outputs and what it showed.
+    """Return what tells the value of a node of `prompt`, None for one that is not in the cache.
 
-    None for a node that the cache does not hold. Costs what ComfyUI takes to look the prompt up.
+    Costs what ComfyUI takes to look the prompt up.
     """
     entry_of = entries_of(caches, prompt_id, prompt)
 
-    def value_of(node_id: str) -> tuple[str, list[Any], dict[str, Any] | None] | None:
+    def value_of(node_id: str) -> Value | None:
         found = entry_of(node_id)
-        key = None if found is None else cache_provider._serialize_cache_key(found[0])
-        return None if found is None or key is None else (key, found[1].outputs, found[1].ui)
+        return None if found is None else _value(*found)
 
     return value_of
+
+
+def turn_values(caches: Any, prompt_id: str, nodes: Collection[str]) -> Iterator[Value]:
+    """Yield what turns of loops left in the cache that are shown as these nodes."""
+    for shown, key, entry in turns_of(caches, prompt_id):
+        # Under a key that is never the same nothing is found again.
+        if shown in nodes and not cache_provider._contains_self_unequal(key):
+            if (value := _value(key, entry)) is not None:
+                yield value
+
+
+def _value(key: Any, entry: Any) -> Value | None:
+    name = cache_provider._serialize_cache_key(key)
+    return None if name is None else (name, entry.outputs, entry.ui)
 
 
 def serve(get: Get | None) -> None:

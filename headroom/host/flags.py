@@ -5,15 +5,15 @@ from typing import Any
 import comfy.cli_args
 
 
-def unset_flags() -> frozenset[str]:
-    """Return the flags without a value that this ComfyUI has and was started without."""
-    return frozenset("--" + name.replace("_", "-")
-                     for name, value in vars(comfy.cli_args.args).items() if value is False)
+def more_flags() -> frozenset[str]:
+    """Return the flags of this ComfyUI, such as "--reserve-vram", that would change something.
 
-
-def known_flags() -> frozenset[str]:
-    """Return every flag of this ComfyUI, such as "--reserve-vram"."""
-    names = vars(comfy.cli_args.args)
+    One without a value changes nothing where it is given already.
+    """
+    values = vars(comfy.cli_args.args)
+    names = {name for name, value in values.items() if value is not True}
+    if values.get("disable_fast_disk") is True:
+        names.discard("fast_disk")  # which it overrides
     return frozenset("--" + name.replace("_", "-") for name in names)
 
 

@@ -85,6 +85,23 @@ def entries_of(
     return entry_of
 
 
+def turns_of(
+    caches: "weakref.ref[Any] | None", prompt_id: str
+) -> list[tuple[str, Any, Any]]:
+    """Return (node on the canvas, key, entry) of each cached node that another has expanded to.
+
+    Only of the last prompt, and not with --cache-classic, where no provider is asked for them.
+    """
+    outputs: Any = getattr(caches() if caches is not None else None, "outputs", None)
+    keys, registry = getattr(outputs, "cache_key_set", None), get_progress_state()
+    if keys is None or registry.prompt_id != prompt_id or _is_about_to_go():
+        return []
+    prompt, cache = registry.dynprompt, outputs.cache
+    made = [one for one in keys.all_node_ids() if prompt.get_parent_node_id(one) is not None]
+    return [(prompt.get_display_node_id(one), key, cache[key]) for one in made
+            if (key := keys.get_data_key(one)) in cache]
+
+
 def _looked_up(
     caches: "weakref.ref[Any] | None", prompt_id: str, prompt: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Any, Mapping[Any, Any]]:

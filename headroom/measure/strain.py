@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import psutil
 
+from ..base.device import MIB
 from ..base.ram import swap_bytes
 
 EACH_SECONDS = 0.25
+LEAST_READ = MIB
 
 
 class Strain(NamedTuple):
@@ -16,11 +18,13 @@ class Strain(NamedTuple):
 
     `spilled_bytes`: VRAM of this process that the driver has moved into RAM. `swapped_bytes`: swap
     in use on the machine. `read_bytes`: what this process has read from disk since it began.
+    `read_seconds`: for how long it has read, as far as somebody looked.
     """
 
     spilled_bytes: int | None = None
     swapped_bytes: int | None = None
     read_bytes: int | None = None
+    read_seconds: float = 0.0
 
 
 class Strains:
@@ -35,15 +39,21 @@ class Strains:
     ) -> None:
         self._spilled, self._clock = spilled, clock
         self._process = psutil.Process()
-        self._due = 0.0
+        self._due = self._at = 0.0
+        self._before: int | None = None
+        self._read_seconds = 0.0
 
     def now(self) -> Strain | None:
         """Return them; None where they were read a moment ago."""
         at = self._clock()
         if at < self._due:
             return None
-        self._due = at + EACH_SECONDS
-        return Strain(self._spilled(), swap_bytes()[0], self._read())
+        self._due, since, self._at = at + EACH_SECONDS, at - self._at, at
+        before, self._before = self._before, self._read()
+        # Between prompts nobody asks.
+        if before is not None and self._before is not None and since < 4 * EACH_SECONDS:
+            self._read_seconds += since * (self._before - before >= LEAST_READ)
+        return Strain(self._spilled(), swap_bytes()[0], self._before, self._read_seconds)
 
     def _read(self) -> int | None:
         counters = getattr(self._process, "io_counters", None)  # macOS has none

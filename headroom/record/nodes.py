@@ -38,7 +38,8 @@ class NodeRecord:
     spilled_bytes: int = 0  # of VRAM in RAM, at most while it ran
     swapped_bytes: int = 0  # of swap in use, at most while it ran
     read_bytes: int = 0  # from disk while it ran
-    _read_before: int | None = None
+    read_seconds: float = 0.0  # of its own in which it read them
+    _at_first: Strain | None = None
 
     @property
     def seconds(self) -> float:
@@ -65,9 +66,9 @@ class NodeRecord:
         self.spilled_bytes = max(self.spilled_bytes, strain.spilled_bytes or 0)
         self.swapped_bytes = max(self.swapped_bytes, strain.swapped_bytes or 0)
         if strain.read_bytes is not None:
-            if self._read_before is None:
-                self._read_before = strain.read_bytes
-            self.read_bytes = max(0, strain.read_bytes - self._read_before)
+            before = self._at_first = self._at_first or strain
+            self.read_bytes = max(0, strain.read_bytes - (before.read_bytes or 0))
+            self.read_seconds = strain.read_seconds - before.read_seconds
 
     def raise_peaks(self, peaks: Peaks) -> None:
         self.peaks = larger(self.peaks, peaks)

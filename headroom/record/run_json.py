@@ -145,6 +145,7 @@ def _node_json(run: Run, record: NodeRecord, main: int, now: float) -> Json:
         **_vram_json(run, record, main),
         "spilled_mib": in_mib(record.spilled_bytes),
         "read_mib": in_mib(record.read_bytes),
+        "read_seconds": round(record.read_seconds, 3),
         "rss_before_mib": in_mib(record.before.rss_bytes if record.before else None),
         "rss_after_mib": in_mib(record.after.rss_bytes if record.after else None),
         "devices": [{"device": device, **_vram_json(run, record, index)}

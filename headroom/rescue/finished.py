@@ -8,7 +8,7 @@ they were. What it cannot hold, a model for instance, is not kept, but what that
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ from ..base.device import MIB
 from ..base.environment import count_of
 from ..base.file_identity import identities_of
 from ..base.graph import Graph, Prompt
+from ..base.loops import START
 from ..base.node_types import Registry
 from ..base.ram import ram_room_bytes
 from ..base.stored_value import Damaged, Unstorable, from_bytes, to_bytes
@@ -35,6 +36,7 @@ COPIES = 3  # of a value, in RAM while it is written or read
 HEADER_BYTES = 100 * MIB  # more than a file has beside its tensors
 
 Found = tuple[list[Any], dict[str, Any] | None]  # a node's outputs, and what it showed
+Value = tuple[str, list[Any], "dict[str, Any] | None"]  # ComfyUI's key of it, and both
 
 
 class Providers(Protocol):
@@ -42,7 +44,11 @@ class Providers(Protocol):
 
     def values_of(
         self, caches: Any, prompt_id: str, prompt: Prompt
-    ) -> Callable[[str], tuple[str, list[Any], dict[str, Any] | None] | None]: ...
+    ) -> Callable[[str], Value | None]: ...
+
+    def turn_values(
+        self, caches: Any, prompt_id: str, nodes: Collection[str]
+    ) -> Iterable[Value]: ...
 
     def serve(self, get: Callable[[str], Found | None] | None) -> None: ...
 
@@ -62,18 +68,22 @@ class Finished:
         self._folder_of = folder_of
         self._limit_bytes = limit_bytes
 
-    def keep(self, prompt_id: str, plan: Plan, caches: Any) -> None:
+    def keep(self, prompt_id: str, plan: Plan, caches: Any, failed_id: str) -> None:
         """Write what the rerun of this id takes from the cache; what fails is one warning.
 
-        Costs the bytes of the outputs on disk, and three times those of one in RAM meanwhile.
+        `failed_id`: the prompt that it repeats. Costs the bytes of the outputs on disk, and three
+        times those of one in RAM meanwhile.
         """
         folder = self._folder_of(prompt_id)
         if folder is None or caches is None or not plan.cached:
             return
+        prompt = plan.guarded.prompt
+        # A turn begins with numbers, and with what the one before has on disk anyway.
+        turns = [one for one in plan.runs.turns if prompt[one]["class_type"] != START]
         try:
-            _Writing(folder, self._limit_bytes).write(
-                Graph(plan.guarded.prompt), plan, self._mark(plan.guarded.prompt),
-                self._host.values_of(caches, prompt_id, plan.guarded.prompt))
+            _Writing(folder, self._limit_bytes, self._mark(prompt)).write(
+                Graph(prompt), plan, self._host.values_of(caches, prompt_id, prompt),
+                self._host.turn_values(caches, failed_id, turns))
         except (OSError, MemoryError, RuntimeError) as error:
             log.warning("[Headroom] finished outputs are not kept on disk for the rerun: %s", error)
 
@@ -96,13 +106,20 @@ class Finished:
 class _Writing:
     """One pass over a prompt."""
 
-    def __init__(self, folder: Path, limit_bytes: int) -> None:
+    def __init__(self, folder: Path, limit_bytes: int, mark: str) -> None:
         self._folder = folder
+        self._mark = mark
         self._left_bytes = limit_bytes
         self._count = 0
 
-    def write(self, graph: Graph, plan: Plan, mark: str, value_of: Callable[[str], Any]) -> None:
-        """Write the cached nodes next to those that run; where one cannot be, those above it."""
+    def write(
+        self, graph: Graph, plan: Plan, value_of: Callable[[str], Value | None],
+        turns: Iterable[Value],
+    ) -> None:
+        """Write the cached nodes next to those that run; where one cannot be, those above it.
+
+        Of loops that run everything: ComfyUI begins them with their first turn.
+        """
         done: set[str] = set()
         pending = list(plan.outputs)
         before_bytes = self._left_bytes
@@ -111,13 +128,15 @@ class _Writing:
             if node_id in done or node_id not in graph.nodes:
                 continue
             done.add(node_id)
-            if node_id not in plan.cached or not self._is_written(value_of(node_id), mark):
+            if node_id not in plan.cached or not self._is_written(value_of(node_id)):
                 pending += [wire.giver for wire in graph.wires(node_id)]
+        for value in turns:
+            self._is_written(value)
         if self._count:
             log.info("[Headroom] %d finished outputs (%d MiB) are on disk until the rerun has "
                      "ended", self._count, (before_bytes - self._left_bytes) // MIB)
 
-    def _is_written(self, value: tuple[str, list[Any], Any] | None, mark: str) -> bool:
+    def _is_written(self, value: Value | None) -> bool:
         if value is None:
             return False
         key, outputs, ui = value
@@ -125,7 +144,7 @@ class _Writing:
         nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors_within(outputs))
         if not 0 < nbytes <= min(self._left_bytes, ram_room_bytes() // COPIES):
             return False
-        path, key = _place(self._folder, mark, key)
+        path, key = _place(self._folder, self._mark, key)
         try:
             data = to_bytes({"outputs": list(outputs), "ui": ui}, key)
         except (Unstorable, MemoryError):

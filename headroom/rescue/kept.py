@@ -4,10 +4,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..base.said import said_json
 from .failed_prompt import FailedPrompt, Heard
+from .plan import Plan
 
 MAX_KEPT = 50  # as many as there are run records
 
@@ -34,6 +35,19 @@ class Kept:
     caches: Any = None
     rescued_as: str | None = None
     has_run_again: bool = False
+    is_queued: threading.Event = field(default_factory=threading.Event)  # not while a rerun comes
+
+    def __post_init__(self) -> None:
+        self.is_queued.set()
+
+
+class Rerun(NamedTuple):
+    """A rerun that is decided on and not yet in the queue; `outputs` as ComfyUI validated them."""
+
+    kept: Kept
+    prompt_id: str
+    plan: Plan
+    outputs: list[str]
 
 
 class Book:

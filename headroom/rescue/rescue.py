@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from ..base.graph import Wire
 from ..base.node_types import Registry
 from ..base.refusals import NotKnown, Refused
 from ..base.said import joined, sentence_of
@@ -17,7 +16,7 @@ from ..models.loaded import LoadedModel
 from . import words
 from .failed_prompt import FailedPrompt, Heard, executed, failure_of, row_of_entry
 from .finished import Finished
-from .kept import Book, Kept, Running
+from .kept import Book, Kept, Rerun, Running
 from .plan import Host, Plan, plan_of
 from .settings import own_part, rescue_of
 
@@ -106,24 +105,25 @@ class Rescue:
             if self._is_in_executor(running):
                 return
             try:
-                self._look_back(running)
+                rerun = self._look_back(running)
             finally:
                 self._running = None
                 running.is_decided.set()  # only now: who asks for the facts meanwhile waits for it
+        if rerun is not None:
+            self._queue(rerun)
 
     def _is_in_executor(self, running: Running) -> bool:
         item = self._host.running_item()
         return item is not None and str(item[1]) == running.prompt_id
 
-    def _look_back(self, running: Running) -> None:
+    def _look_back(self, running: Running) -> Rerun | None:
         entry = self._host.history_entry(running.prompt_id)
         if entry is None:
-            return  # somebody cleared the history
+            return None  # somebody cleared the history
         marks = self._host.change_marks(running.prompt_id)
         shown = self._host.shown_nodes(running.prompt_id, executed(entry))
         failure = failure_of(entry, running.heard, marks, running.left_out, shown)
-        if failure is not None:
-            self._decide(failure, running)
+        return None if failure is None else self._decide(failure, running)
 
     # ---------------------------------------------------- asked
 
@@ -138,16 +138,18 @@ class Rescue:
             first_id = self._book.first_id(prompt_id)
             if first_id is not None:
                 raise Refused(words.is_rerun(prompt_id, first_id))
-            if kept.has_run_again or self._host.is_known(kept.rescued_as or ""):
+            if kept.has_run_again or not kept.is_queued.is_set() or (
+                    self._host.is_known(kept.rescued_as or "")):
                 raise Refused(words.was_run_again(prompt_id, kept.rescued_as))
-            left = self._again(kept)
-            return {
-                "prompt_id": kept.rescued_as, "rescued_from": prompt_id, "text": kept.text,
-                "not_guarded": [
-                    {"node_id": wire.taker, "input": wire.input, "type": wire.given}
-                    for wire in left
-                ],
-            }
+            rerun = self._again(kept)
+        self._queue(rerun)
+        return {
+            "prompt_id": kept.rescued_as, "rescued_from": prompt_id, "text": kept.text,
+            "not_guarded": [
+                {"node_id": wire.taker, "input": wire.input, "type": wire.given}
+                for wire in rerun.plan.guarded.left
+            ],
+        }
 
     def facts(self, prompt_id: str) -> dict[str, Any]:
         """Return what the record of a run says of its first run and its rerun.
@@ -160,6 +162,9 @@ class Rescue:
         if running is not None and running.prompt_id == prompt_id:
             if not self._is_in_executor(running):
                 running.is_decided.wait(DECISION_SECONDS)
+        kept = self._book.get(prompt_id)
+        if kept is not None:
+            kept.is_queued.wait(DECISION_SECONDS)
         return self._book.facts(prompt_id)
 
     def about_first_run(self) -> str:
@@ -170,7 +175,7 @@ class Rescue:
 
     # ---------------------------------------------------- the decision
 
-    def _decide(self, failure: FailedPrompt, running: Running) -> None:
+    def _decide(self, failure: FailedPrompt, running: Running) -> Rerun | None:
         kept = self._book.keep(
             Kept(failure, words.what_failed(failure), running.sensitive, running.caches)
         )
@@ -178,27 +183,25 @@ class Rescue:
             first = self._book.first(failure.prompt_id)
             kept.text = words.failed_twice(failure, first.failure) if first else kept.text
             self._tell(kept)
-            return
+            return None
         wish = rescue_of(failure.extra_data, os.environ)
         is_unwanted = failure.prompt_id in self._unwanted
         if wish == "off" or is_unwanted or self._host.interrupt_is_asked():
-            return
+            return None
         if wish == "automatic":
-            self._again_or_say_why(kept)
+            try:
+                return self._again(kept)
+            except Refused as error:
+                kept.text = words.cannot_run_again(failure, sentence_of(error))
         else:
             kept.text = words.can_run_again(
                 failure, self._plan(kept).runs, self._host.keeps_no_results()
             )
-            self._tell(kept)
+        self._tell(kept)
+        return None
 
-    def _again_or_say_why(self, kept: Kept) -> None:
-        try:
-            self._again(kept)
-        except Refused as error:
-            kept.text = words.cannot_run_again(kept.failure, sentence_of(error))
-            self._tell(kept)
-
-    def _again(self, kept: Kept) -> list[Wire]:
+    def _again(self, kept: Kept) -> Rerun:
+        """Decide on a rerun, which `_queue` then queues. Raises Refused."""
         failure, new_id = kept.failure, str(uuid.uuid4())
         plan = self._plan(kept)
         (prompt, _, left), wanted, runs, _ = plan
@@ -206,20 +209,32 @@ class Rescue:
             outputs = self._host.validated(new_id, prompt, wanted)
         except ValueError as error:
             raise Refused(words.refused_by_host(str(error))) from error
-        own = {**own_part(failure.extra_data), "rescued_from": failure.prompt_id}
         self._book.link(kept, new_id)
+        kept.is_queued.clear()
         kept.text = joined(" ", filter(None, (
             words.runs_again(failure, runs, self._host.keeps_no_results()),
             words.not_guarded(left),
         )))
-        if self._finished is not None:  # before a server can be killed in the rerun
-            self._finished.keep(new_id, plan, kept.caches)
-        self._host.put_first(
-            failure.number, new_id, prompt, {**failure.extra_data, "headroom": own},
-            outputs, kept.sensitive,
-        )
+        return Rerun(kept, new_id, plan, outputs)
+
+    def _queue(self, rerun: Rerun) -> None:
+        """Queue it, once what it takes over is on disk: a server can be killed in it.
+
+        Writing takes time, so `_deciding` is not held meanwhile.
+        """
+        kept, failure = rerun.kept, rerun.kept.failure
+        own = {**own_part(failure.extra_data), "rescued_from": failure.prompt_id}
+        try:
+            if self._finished is not None:
+                self._finished.keep(rerun.prompt_id, rerun.plan, kept.caches,
+                                    failure.prompt_id)
+            self._host.put_first(
+                failure.number, rerun.prompt_id, rerun.plan.guarded.prompt,
+                {**failure.extra_data, "headroom": own}, rerun.outputs, kept.sensitive,
+            )
+        finally:
+            kept.is_queued.set()
         self._tell(kept)
-        return left
 
     def _plan(self, kept: Kept) -> Plan:
         return plan_of(kept.failure, kept.caches, self._host, self._registry)

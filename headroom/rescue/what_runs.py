@@ -15,13 +15,14 @@ SEEDS = ("seed", "noise_seed")
 class WhatRuns:
     """Node ids. `again`: had finished, and run once more. `differing`: those of them that may give
     another result. `is_known`: somebody could see what ComfyUI's cache holds; without that, `again`
-    are those that are never in it.
+    are those that are never in it. `turns`: nodes in loops of which finished turns are in it.
     """
 
     again: tuple[str, ...]
     differing: tuple[str, ...]
     is_everything: bool
     is_known: bool
+    turns: frozenset[str] = frozenset()
 
 
 def unfinished(graph: Graph, failed: str, cached: Collection[str]) -> set[str]:
@@ -52,12 +53,13 @@ def what_runs(
     they are now; None where nobody could see them.
     """
     runs = _needed(graph, outputs, cached)
+    turns = frozenset(one for one in failure.looped & runs if _turns_are_kept(failure, graph, one))
     again = [node_id for node_id, _ in failure.prompt.items()
-             if node_id in runs and (node_id in failure.finished or (
-                 node_id in failure.looped and not _turns_are_kept(failure, graph, node_id)))]
+             if node_id in runs & (failure.finished | (failure.looped - turns))]
     differing = [node_id for node_id in again if _may_differ(failure, node_id, marks)]
     is_everything = bool(again) and not cached
-    return WhatRuns(tuple(again), tuple(differing), is_everything, marks is not None)
+    return WhatRuns(tuple(again), tuple(differing), is_everything, marks is not None,
+                    turns)
 
 
 def _needed(graph: Graph, outputs: Sequence[str], cached: Collection[str]) -> set[str]:

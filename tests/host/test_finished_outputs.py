@@ -12,6 +12,7 @@ from tools.rescued import RESCUE, picture, pictures, wait_until
 from tools.server import ComfyServer
 
 pytestmark = pytest.mark.host
+TURNS = PACK.parent / "headroom_turns"
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def start(newest_comfyui, models_dir, tmp_path, servers):
     running = []
 
     def start(**env):
-        running.append(ComfyServer(newest_comfyui, tmp_path, packs=[PACK], env=env,
+        running.append(ComfyServer(newest_comfyui, tmp_path, packs=[PACK, TURNS], env=env,
                                    models_dir=models_dir,
                                    start_with=servers.start_process).start())
         return running[-1]
@@ -31,12 +32,15 @@ def start(newest_comfyui, models_dir, tmp_path, servers):
 
 
 def deadly(seed):
-    """A picture whose sampled latent passes a node that fails once and kills once."""
-    prompt = picture(seed).prompt
-    prompt["kills"] = {"class_type": "OomThenKills",
-                       "inputs": {"value": prompt["decode"]["inputs"]["samples"], "key": "runs"}}
-    prompt["decode"]["inputs"]["samples"] = ["kills", 0]
-    return prompt
+    """A picture whose latent passes a loop, and a node that fails once and kills once."""
+    graph = picture(seed)
+    decode = graph.prompt["decode"]["inputs"]
+    start = graph.add("StartLoop", "start", cache_iterations=True, value=decode["samples"])
+    body = graph.add("Turn", "body", value=start)
+    end = graph.add("EndLoop", "end", value=body)
+    gave = graph.add("LoopGave", "gave", value=start, end=end)
+    decode["samples"] = [graph.add("OomThenKills", "kills", value=gave, key="runs").id, 0]
+    return graph.prompt
 
 
 def test_after_a_kill_in_the_rerun_only_what_had_not_finished_runs_again(start, tmp_path):
@@ -54,7 +58,8 @@ def test_after_a_kill_in_the_rerun_only_what_had_not_finished_runs_again(start, 
              client.get_json(f"/headroom/runs/{rerun}")["nodes"]}
     ran = {name for name, cached in nodes.items() if not cached}
     assert {name for name in ran if not name.startswith("headroom-")} == {
-        "1", "kills", "decode", "save"}
+        "1", "start", "gave", "kills", "decode", "save"}
+    assert (tmp_path / "output/turns").read_bytes() == b"xxx"  # none of them a second time
     assert "sampler" in cached_nodes(entry)
     assert any(name.startswith("headroom-guard") for name in ran)
     wait_until(lambda: not list((tmp_path / "user/__headroom/queue").glob("*.outputs")), 30)

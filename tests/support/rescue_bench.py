@@ -101,7 +101,7 @@ def type_name(error):
 class Bench:
     """A rescue, its host, and prompts that fail on it."""
 
-    def __init__(self):
+    def __init__(self, finished=None):
         self.host = Host()
         self.purged = []
         model = LoadedModel(
@@ -109,7 +109,8 @@ class Bench:
             device="cuda:0", loaded_bytes=3 << 30, total_bytes=3 << 30, dynamic=False, patcher=None,
         )
         self.registry = Registry()
-        self.rescue = Rescue(self.host, self.registry, self.purged.append, lambda: [model])
+        self.rescue = Rescue(self.host, self.registry, self.purged.append, lambda: [model],
+                             finished)
 
     def take(self, prompt_id="a", prompt=PROMPT, extra=AUTOMATIC, outputs=("4",)):
         """ComfyUI takes a prompt out of its queue; nobody has told of it yet."""

@@ -293,6 +293,8 @@ def main():
     logging.getLogger().setLevel(logging.INFO)
     place = begin()
     contract = sys.modules[f"{NAME}.headroom.host.contract"]
+    for table in contract.CONTRACT.values():
+        contract.broken(table)  # which keeps what each function of ComfyUI sets
     gc.collect()
     gc.freeze()
     cases = {("", "", None): ([], [])}

@@ -70,12 +70,14 @@ def test_a_real_comfyui_is_asked_for_its_flags_and_may_not_know_what_is_free(req
 def test_flags_are_looked_up_in_comfyuis_own_command_line(monkeypatch):
     comfy, cli_args = ModuleType("comfy"), ModuleType("comfy.cli_args")
     comfy.cli_args = cli_args
-    cli_args.args = SimpleNamespace(reserve_vram=None, fast=[])
+    cli_args.args = SimpleNamespace(reserve_vram=None, fast=[], cache_none=True)
     monkeypatch.setitem(sys.modules, "comfy", comfy)
     monkeypatch.setitem(sys.modules, "comfy.cli_args", cli_args)
     sys.modules.pop("headroom.host.flags", None)
     flags = importlib.import_module("headroom.host.flags")
-    assert flags.known_flags() == {"--reserve-vram", "--fast"}
+    assert flags.more_flags() == {"--reserve-vram", "--fast"}  # the other one is given already
     cli_args.args = SimpleNamespace()
-    assert flags.known_flags() == frozenset()
+    assert flags.more_flags() == frozenset()
+    cli_args.args = SimpleNamespace(fast_disk=False, disable_fast_disk=True)
+    assert flags.more_flags() == frozenset()  # one overrides the other
     sys.modules.pop("headroom.host.flags")

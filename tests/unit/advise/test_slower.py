@@ -76,8 +76,8 @@ def test_what_differed_is_named_with_its_figure(how, why):
     (Strain(1240 * MIB, 0, 0), "the driver had moved 1,240.0 MiB of VRAM into RAM, and 0.0 MiB "
      "then"),
     (Strain(None, 900 * MIB, None), "900.0 MiB of swap were in use, and 0.0 MiB then"),
-    (Strain(0, 0, 6200 * MIB), "6,200.0 MiB were read from disk, 200.0 MiB a second, and 0.0 MiB "
-     "then"),
+    (Strain(0, 0, 6200 * MIB, 20.0), "6,200.0 MiB were read from disk in 20.0 s (310.0 MiB a "
+     "second), and 0.0 MiB in 0.0 s then"),
 ])
 def test_what_strained_the_machine_is_named(strain, why):
     run = Run("c", ("cuda:0",), reading(0), 0.0, NodeTable(
@@ -90,12 +90,26 @@ def test_what_strained_the_machine_is_named(strain, why):
     assert text.partition("earlier run: ")[2] == why
 
 
+def test_the_same_bytes_from_a_slower_disk_are_named():
+    def run(prompt_id, seconds):
+        run = run_of(prompt_id, seconds)
+        record = run.nodes.records["3"]
+        record.read_bytes, record.read_seconds = 6000 * MIB, seconds - 5.0
+        return run
+
+    [text] = told(run("c", 65), [run("a", 15)])
+    assert text.partition("earlier run: ")[2] == (
+        "6,000.0 MiB were read from disk in 60.0 s (100.0 MiB a second), and 6,000.0 MiB in 10.0 s "
+        "then")
+
+
 def test_previews_that_a_model_draws_are_named():
-    now, before = run_of("c", 31), run_of("a", 10)
+    now, before = run_of("c", 31, after=(5000,)), run_of("a", 10)
     now.after([], "taesd")
     before.after([], "none")
     [text] = told(now, [before])
-    assert text.endswith("previews were drawn by a model (taesd), and not so then")
+    assert text.endswith("previews were drawn by a model (taesd), and not so then; the peak of "
+                         "VRAM was 5,100.0 MiB, and 4,100.0 MiB then")
     assert "previews were drawn" not in told(run_of("c", 31), [now, run_of("b", 10)])[0]
 
 

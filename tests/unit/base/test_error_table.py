@@ -40,6 +40,18 @@ def test_a_row_is_of_a_known_family_and_only_memory_is_worth_a_rerun(row):
     ("MemoryError", "VBAR OOM", "address_space", None),
     ("MyPackError", "Sorry. It seems you ran out of memory on your GPU.", "device", "device"),
     ("ValueError", "CUDA out of memory", "device", None),  # explained, and no rerun for it
+    ("RuntimeError", "HostBuffer.read_file_slice failed", "pinned_read", None),
+    ("RuntimeError", "hostbuf_file_reader_read failed: -1", "pinned_read", None),
+    ("RuntimeError", "VRAM Allocation failed (non OOM)", "pager_fault", None),
+    ("RuntimeError", "Fault failed: 2", "pager_fault", None),
+    ("RuntimeError", "CUDA driver error: device not ready", "pager_fault", None),
+    ("RuntimeError", "aimdo memory compile error", "pager_compile", None),
+    ("RuntimeError", "aimdo device 1 is not initialized", "pager_device", None),
+    ("OSError", "[WinError 1455] The paging file is too small for this operation to complete",
+     "page_file", "RAM"),
+    ("RuntimeError", "cannot allocate array memory", "ram", "RAM"),
+    ("RuntimeError", "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED. This error may appear if you passed "
+     "in a non-contiguous input.", "cudnn", None),
 ])
 def test_an_error_is_known_by_class_and_text(kind, text, row_id, where):
     row = row_of(kind, text)

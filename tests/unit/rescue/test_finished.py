@@ -10,6 +10,7 @@ from headroom.rescue import finished as module
 from headroom.rescue.finished import DEFAULT_LIMIT_MIB, LIMIT_VARIABLE, Finished, limit_bytes
 from headroom.rescue.kept_queue import KeptQueue
 from headroom.rescue.plan import Plan
+from headroom.rescue.what_runs import WhatRuns
 
 PROMPT = WithGuards({
     "load": {"class_type": "Load", "inputs": {"file": "model.safetensors"}},
@@ -29,13 +30,17 @@ class Providers:
     """ComfyUI's node cache, by node, and its provider."""
 
     def __init__(self):
-        self.values, self.get = dict(VALUES), None
+        self.values, self.get, self.turns = dict(VALUES), None, []
 
     def values_of(self, caches, prompt_id, prompt):
         def value_of(node_id):
             found = self.values.get(node_id)
             return None if found is None else (f"key of {node_id}", found, {"text": [node_id]})
         return value_of
+
+    def turn_values(self, caches, prompt_id, nodes):
+        assert prompt_id == "failed"
+        return [value for shown, value in self.turns if shown in nodes]
 
     def serve(self, get):
         self.get = get
@@ -60,9 +65,10 @@ class Place:
         (folder / "model.safetensors").write_bytes(b"weights")
         self.finished = Finished(self.host, Files(folder), lambda _: self.folder, limit)
 
-    def keep(self, *cached, outputs=("decode",)):
-        plan = Plan(Guarded(PROMPT, {}, []), list(outputs), None, frozenset(cached))
-        self.finished.keep("rerun", plan, "caches")
+    def keep(self, *cached, outputs=("decode",), turns=(), prompt=PROMPT):
+        runs = WhatRuns((), (), False, True, frozenset(turns))
+        plan = Plan(Guarded(prompt, {}, []), list(outputs), runs, frozenset(cached))
+        self.finished.keep("rerun", plan, "caches", "failed")
         return self
 
     def found(self, *names):
@@ -89,6 +95,16 @@ def test_what_the_rerun_takes_from_the_cache_is_found_bit_by_bit_and_nothing_abo
 
 def test_of_what_no_file_can_hold_that_is_kept_which_it_was_made_of(place):
     assert set(place.keep("load", "text", "hook").found()) == {"text"}
+
+
+def test_of_a_loop_all_is_kept_that_its_finished_turns_gave_but_for_their_beginnings(place):
+    looped = WithGuards({**PROMPT, "start": {"class_type": "StartLoop", "inputs": {}}}, {})
+    place.host.turns = [(shown, (key, LATENT, None)) for shown, key in (
+        ("upscale", "turn 0"), ("upscale", "turn 1"), ("start", "begin 1"), ("hook", "changed"))]
+    found = place.keep("load", turns=["start", "upscale"], prompt=looped)
+    found.finished.prompt_begins("rerun", looped)
+    kept = [key for _, (key, *_) in place.host.turns if place.host.get(key) is not None]
+    assert kept == ["turn 0", "turn 1"]
 
 
 def test_a_text_alone_is_not_kept(place):

@@ -59,6 +59,7 @@ def test_turns_that_comfyui_keeps_come_from_the_cache_unless_a_guard_changes_the
     bench.end(failed="start", executed=("1", "start.0.0_2", "start.0.0_3"))
     [(_, data, _)] = bench.host.events
     assert data["failure"]["text"].endswith("what had finished comes from the cache.")
+    assert bench.rescue._plan(bench.rescue._book.get("b")).runs.turns == {"2", "3"}
 
 
 def test_a_guard_after_a_node_in_a_loop_costs_its_kept_turns_too_and_the_text_says_so(bench):

@@ -1,6 +1,7 @@
 """What is offered and who asks, what was left out without an error, and what others see."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.rescue_bench import OOM, PROMPT, Bench
@@ -23,6 +24,36 @@ def test_offering_queues_nothing_until_it_is_asked_for(bench):
     assert answer["prompt_id"] == bench.only_queued[1] and answer["rescued_from"] == "a"
     with pytest.raises(Refused, match="was run again already"):
         bench.rescue.ask("a")
+
+
+class SlowDisk:
+    """Finished outputs whose writing does not end before `meanwhile` has."""
+
+    def __init__(self, meanwhile):
+        self.meanwhile, self.seen = meanwhile, []
+
+    def prompt_begins(self, prompt_id, prompt):
+        """A prompt begins."""
+
+    def keep(self, prompt_id, plan, caches, failed_id):
+        with ThreadPoolExecutor(1) as other:
+            self.seen.append(other.submit(self.meanwhile).result(10))
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_while_finished_outputs_go_to_disk_other_decisions_are_made_and_no_second_rerun(is_asked):
+    def meanwhile():
+        assert bench.host.queued == []  # a server may be killed as soon as it is there
+        bench.rescue.prompt_is_over()
+        with pytest.raises(Refused, match="was run again already"):
+            bench.rescue.ask("a")
+        return True
+
+    bench = Bench(finished=(disk := SlowDisk(meanwhile)))
+    bench.fail(extra={"headroom": {"rescue": not is_asked}})
+    if is_asked:
+        bench.rescue.ask("a")
+    assert disk.seen == [True] and bench.rescue.facts("a")["rescued_as"] == bench.only_queued[1]
 
 
 def test_a_rerun_that_was_deleted_before_it_ran_can_be_asked_for_again(bench):

@@ -1,0 +1,69 @@
+"""Start Loop and End Loop where ComfyUI has none: three turns, kept in its cache, that count."""
+
+from pathlib import Path
+
+import folder_paths
+from comfy_execution.graph_utils import GraphBuilder
+
+LATENT = ("LATENT",)
+
+
+class StartLoop:
+    """Makes the turns, and gives what the last one gave."""
+
+    RETURN_TYPES, FUNCTION, CATEGORY = LATENT, "expand", "test"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"cache_iterations": ("BOOLEAN", {}), "value": (*LATENT, {
+            "rawLink": True})}}
+
+    @classmethod
+    def IS_CHANGED(cls, **_):
+        return float("nan")
+
+    def expand(self, cache_iterations, value):
+        graph = GraphBuilder()
+        for turn in range(3):
+            node = graph.node("Turn", f"{turn}_body", value=value)
+            node.set_override_display_id("body")
+            value = node.out(0)
+        return {"result": (value,), "expand": graph.finalize()}
+
+
+class Turn:
+    """Hands on a copy, and says so in the output folder."""
+
+    RETURN_TYPES, FUNCTION, CATEGORY = LATENT, "run", "test"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"value": LATENT}}
+
+    def run(self, value):
+        with (Path(folder_paths.get_output_directory()) / "turns").open("ab") as turns:
+            turns.write(b"x")
+        return ({"samples": value["samples"].clone()},)
+
+
+class EndLoop(Turn):
+    """Stands behind the body, as ComfyUI's own does."""
+
+
+class LoopGave:
+    """Takes the last turn's from Start Loop, which ComfyUI's executor here can do."""
+
+    RETURN_TYPES, FUNCTION, CATEGORY = LATENT, "run", "test"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"value": LATENT, "end": (*LATENT, {"lazy": True})}}
+
+    def check_lazy_status(self, value, end=None):
+        return []
+
+    def run(self, value, end=None):
+        return (value,)
+
+
+NODE_CLASS_MAPPINGS = {one.__name__: one for one in (StartLoop, Turn, EndLoop, LoopGave)}

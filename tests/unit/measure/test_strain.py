@@ -1,0 +1,24 @@
+"""What strains the machine: read four times a second at most; how long the disk was read."""
+
+from headroom.measure.strain import Strains
+
+MIB = 1 << 20
+
+
+def test_seconds_of_reading_are_those_in_which_bytes_came_from_disk(monkeypatch):
+    at, total = [100.0], [0]
+    strains = Strains(clock=lambda: at[0])
+    monkeypatch.setattr(strains, "_read", lambda: total[0] * MIB)
+
+    def after(seconds, read_mib):
+        at[0] += seconds
+        total[0] += read_mib
+        return strains.now()
+
+    assert after(0, 5).read_seconds == 0.0
+    assert after(0.1, 50) is None  # a moment ago
+    assert round(after(0.2, 50).read_seconds, 3) == 0.3
+    assert round(after(0.3, 0).read_seconds, 3) == 0.3
+    assert round(after(60, 900).read_seconds, 3) == 0.3  # between two prompts nobody looked
+    found = after(0.5, 10)
+    assert (round(found.read_seconds, 3), found.read_bytes) == (0.8, 1015 * MIB)
