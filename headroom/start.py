@@ -84,7 +84,7 @@ def _start() -> None:
     rescue, error_is_handled, prompt_has_ended, prompt_of = _lookout(kept)
     idle = Idle()
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue,
-                   wanted_bytes(os.environ, settings), _ram_stop(prompt_of))
+                   wanted_bytes(os.environ, settings), _ram_stop(prompt_of, rescue.stops_for_ram))
     peaks, limit = HeldPeaks(), Limit(os.environ, settings)
     metrics = Metrics(partial(gauges, host_server.queue_lengths), rescue.facts)
 
@@ -192,14 +192,16 @@ def _kept_queue(settings: Mapping[str, Any]) -> KeptQueue | NothingKept:
     return kept_queue(queue, files.own_folder() / "queue", settings)
 
 
-def _ram_stop(prompt_of: Callable[[str], Prompt | None]) -> Callable[[Node], bool]:
+def _ram_stop(
+    prompt_of: Callable[[str], Prompt | None], stops: Callable[[str, str, str], None],
+) -> Callable[[Node], bool]:
     """Return what interrupts a prompt before RAM runs out; nothing where ComfyUI is too different.
     """
     if features.lost("rerun"):
         return lambda _: False
     from .host import flags, queue, server
 
-    return RamStop(queue.interrupt, prompt_of, flags.unset_flags, server.send_event).stop
+    return RamStop(queue.interrupt, prompt_of, flags.unset_flags, server.send_event, stops).stop
 
 
 def _listen(

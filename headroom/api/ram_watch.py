@@ -27,7 +27,9 @@ log = logging.getLogger("headroom")
 
 VARIABLE = "HEADROOM_RAM_FREE_MIB"
 SETTING = "Headroom.Server.KeepRamFree"
-LOOK_SECONDS, AMID_SECONDS = 5.0, 0.25  # between two looks: nothing runs, a prompt does
+AMID_SECONDS = 0.25  # between two looks while a prompt runs
+# Between two looks while none does: a look is a millisecond of CPU, and others may take the RAM.
+IDLE_SECONDS, SHORT_SECONDS = 60.0, 5.0
 SHARE, AT_MOST_MIB = 0.02, 1024  # of RAM, where nobody says how much is to stay free
 
 
@@ -70,7 +72,10 @@ class RamWatch:
         self._at: tuple[str | None, str | None] = (None, None)  # the prompt and node that run
 
     def start(self) -> None:
-        """Start to look, where that is asked for: every few seconds, more often amid a prompt."""
+        """Start to look, where that is asked for: often amid a prompt, once a minute after it.
+
+        Before the first prompt the thread waits without a timeout: there is nothing to let go of.
+        """
         if self._wanted:
             threading.Thread(target=self._wait, name="headroom RAM", daemon=True).start()
 
@@ -129,12 +134,16 @@ class RamWatch:
                 self._stopped = prompt_id
 
     def _wait(self) -> None:
-        pause = threading.Event()
+        pause, seconds = threading.Event(), None
         while True:
-            if self._amid.wait(LOOK_SECONDS):
+            if self._amid.wait(seconds):
                 pause.wait(AMID_SECONDS)
                 self.look_amid()
-            elif self._is_short() and not self._tried and self._loop is not None:
+                seconds = AMID_SECONDS
+                continue
+            seconds = IDLE_SECONDS
+            if self._is_short() and not self._tried and self._loop is not None:
+                seconds = SHORT_SECONDS  # the gate may have refused
                 try:
                     asyncio.run_coroutine_threadsafe(self.look(), self._loop).result()
                 except RuntimeError:

@@ -90,6 +90,12 @@ class Rescue:
         if entry.prompt_id == running.prompt_id and entry.node_id is not None:
             running.left_out.add(entry.node_id)
 
+    def stops_for_ram(self, prompt_id: str, node_id: str, text: str) -> None:
+        """A prompt is about to be interrupted before RAM runs out (in a thread of ours)."""
+        running = self._running
+        if running is not None and running.prompt_id == prompt_id:
+            running.heard = Heard.stop(node_id, text)
+
     def queue_is_cleared(self) -> None:
         """Somebody emptied the queue (in the server's thread): what runs gets no rerun."""
         taken = self._host.running_item()  # which may not have begun yet

@@ -205,3 +205,27 @@ def test_a_model_is_used_when_a_prompt_of_the_queue_names_its_file(monkeypatch, 
         {"1": {"class_type": "Load", "inputs": {"name": "named.safetensors"}}}])
     assert [is_used(name) for name in ("one", "two", "unknown")] == [True, False, None]
     assert not watch_module.used_by([])("unknown")
+
+
+class Amid:
+    """Whether a prompt runs, look by look; remembers how long the thread was ready to wait."""
+
+    def __init__(self, *runs):
+        self.runs, self.waited = list(runs), []
+
+    def wait(self, seconds):
+        self.waited.append(seconds)
+        if not self.runs:
+            raise EOFError
+        return self.runs.pop(0)
+
+
+def test_an_idle_server_is_looked_at_once_a_minute_and_before_its_first_prompt_never(
+    monkeypatch, spared
+):
+    monkeypatch.setattr(watch_module, "AMID_SECONDS", 0.0)
+    found, spared["room"] = watch(), GIB
+    found._amid = amid = Amid(True, True, False, False)
+    with pytest.raises(EOFError):
+        found._wait()
+    assert amid.waited == [None, 0.0, 0.0, 60.0, 60.0]
