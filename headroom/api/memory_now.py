@@ -7,13 +7,14 @@ from typing import Any
 from ..actions.ceiling import Limit
 from ..actions.reserve import reserve_mib
 from ..base.said import Said, said_json
+from ..host.adapter import pack_of
 from ..host.features import losses
 from ..measure.snapshot import Snapshot, snapshot
 from ..models.foreign import foreign_models
 from ..models.loaded import loaded_models
 from ..models.ram_held import ram_held
 from ..record.highest import HeldPeaks
-from ..record.over_runs import grows_over_runs, levels_of
+from ..record.over_runs import growers, levels_of, traced
 from ..record.recorder import Recorder
 from .requests import memory_answer
 
@@ -54,11 +55,17 @@ class MemoryNow:
                 "lost": [{"text": text, "said": said_json(text)} for text in losses()]}
 
     def grows(self, until: str | None = None) -> list[dict[str, Any]]:
-        """Return in which node RAM has grown over the last runs, up to the prompt `until`."""
+        """Return in which node RAM has grown over the last runs, up to the prompt `until`.
+
+        Nobody is named whom nothing of it was traced to.
+        """
         ids = self._recorder.newest_ids()
         ids = ids[ids.index(until):] if until in ids else ids
         levels = [self._recorder.look(one, levels_of) for one in reversed(ids[:LOOKED_AT_RUNS])]
-        return grows_over_runs([one for one in levels if one is not None])
+        found = growers([one for one in levels if one is not None])
+        if not found:
+            return []
+        return traced(found, self._ram_held(snapshot(), sum(self._queue_lengths()) > 0), pack_of)
 
     def _ram_held(self, now: Snapshot, busy: bool) -> dict[str, Any]:
         """Return who holds RAM; while prompts run, as it was before: a tensor or model that is

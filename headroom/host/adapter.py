@@ -100,6 +100,15 @@ def has_cache_providers() -> bool:
     return not lost("outputs") and not any(broken(CONTRACT["outputs"]))
 
 
+def pack_of(class_type: str) -> str | None:
+    """Return the pack that a node class comes from; None where nobody can tell."""
+    if current_host() is None or lost("files"):
+        return None
+    from .packs import pack_of as found_pack
+
+    return found_pack(class_type)
+
+
 def pinned_bytes() -> int:
     """Return the bytes of RAM that ComfyUI has pinned; 0 outside of it, and where it cannot tell.
     """
