@@ -112,6 +112,8 @@ def _start() -> None:
 
     def history_is_written() -> None:
         prompt_has_ended()
+        if (found := ram.after_prompt()) is not None:
+            recorder.look(found[0], lambda run: run.ran_low(found[1]))
         kept.changed()
 
     def run_is_over(run: Run) -> None:

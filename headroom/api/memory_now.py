@@ -1,6 +1,5 @@
 """The answer of GET /headroom/memory: devices, RAM and who holds it, models, what grows."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,14 +11,13 @@ from ..host.features import losses
 from ..measure.snapshot import Snapshot, snapshot
 from ..models.foreign import foreign_models
 from ..models.loaded import loaded_models
-from ..models.ram_held import ram_held
+from ..models.ram_held import SeldomHeld
 from ..record.highest import HeldPeaks
 from ..record.over_runs import growers, levels_of, traced
 from ..record.recorder import Recorder
 from .requests import memory_answer
 
 LOOKED_AT_RUNS = 10
-COSTS_AT_MOST = 0.05  # of the time: who holds RAM is looked up so often, if it is asked for
 
 
 class MemoryNow:
@@ -37,7 +35,7 @@ class MemoryNow:
         self._stuck = stuck
         self._foreign: tuple[list[int | None], list[dict[str, Any]]] = [], []  # with what was then
         self._held: dict[str, Any] = {}
-        self._held_until = 0.0
+        self._seldom = SeldomHeld()
 
     def as_json(self) -> dict[str, Any]:
         busy = sum(self._queue_lengths()) > 0
@@ -71,9 +69,6 @@ class MemoryNow:
         """Return who holds RAM; while prompts run, as it was before: a tensor or model that is
         looked at could die in this thread and not in the prompt's.
         """
-        began = time.perf_counter()
-        if began >= self._held_until and not busy:
-            self._held = ram_held(now)
-            ended = time.perf_counter()
-            self._held_until = ended + (ended - began) / COSTS_AT_MOST
+        if not busy:
+            self._held = self._seldom.now(now) or self._held
         return self._held

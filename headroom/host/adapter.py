@@ -100,6 +100,15 @@ def has_cache_providers() -> bool:
     return not lost("outputs") and not any(broken(CONTRACT["outputs"]))
 
 
+def cache_ram_gib() -> float:
+    """Return how much RAM ComfyUI's cache was told to leave free (--cache-ram), 0 where nothing."""
+    if current_host() is None or lost("files"):
+        return 0.0
+    from .flags import cache_ram_gib as told
+
+    return told()
+
+
 def pack_of(class_type: str) -> str | None:
     """Return the pack that a node class comes from; None where nobody can tell."""
     if current_host() is None or lost("files"):

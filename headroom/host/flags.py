@@ -17,6 +17,12 @@ def known_flags() -> frozenset[str]:
     return frozenset("--" + name.replace("_", "-") for name in names)
 
 
+def cache_ram_gib() -> float:
+    """Return the (first) value of --cache-ram, 0 where none was given."""
+    told = getattr(comfy.cli_args.args, "cache_ram", None)
+    return float(next(iter(told), 0) if isinstance(told, list) else told or 0)
+
+
 def preview_method() -> str | None:
     """Return how the samplers' previews are drawn now ("none", "taesd"); None: not known."""
     method = getattr(comfy.cli_args.args, "preview_method", None)

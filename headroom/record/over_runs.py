@@ -46,9 +46,9 @@ class Grower(NamedTuple):
     node_id: str
     class_type: str
     title: str
-    bytes_a_run: float
+    bytes_a_run: int
     runs: int
-    off_bytes: float  # how far what it adds is from that
+    off_bytes: int  # how far what it adds is from that
 
 
 def growers(runs: Sequence[Levels]) -> list[Grower]:
@@ -66,7 +66,8 @@ def growers(runs: Sequence[Levels]) -> list[Grower]:
         rate = rate_of([level.after_bytes for level in levels])
         own = sum(level.after_bytes - level.before_bytes for level in levels) / len(levels)
         if rate >= MIN_BYTES and own >= rate / 2:
-            found.append(Grower(*node, levels[-1].title, rate, len(all_levels), abs(own - rate)))
+            found.append(Grower(*node, levels[-1].title, int(rate), len(all_levels),
+                                int(abs(own - rate))))
     return sorted(found, key=lambda one: one.off_bytes)
 
 
@@ -80,7 +81,7 @@ def traced(
     """
     if not found:
         return []
-    least_mib = SHARE_FOUND * in_mib(found[0].bytes_a_run * found[0].runs)
+    least_mib = SHARE_FOUND * found[0].bytes_a_run * found[0].runs / MIB
     for part in held.get("packs", ()):
         of_pack = [one for one in found if pack_of(one.class_type) == part["pack"]]
         own = [one for one in of_pack if one.class_type == part["holder"]] or of_pack

@@ -34,6 +34,10 @@ const TITLES = {
   spill: phrase("A VRAM limit"),
   disk_reads: phrase("Weights in RAM"),
   ram_cache: phrase("No results in RAM"),
+  ram_held: phrase("What held the RAM"),
+  ram_frames: phrase("Fewer frames at once"),
+  ram_models: phrase("One model after the other"),
+  ram_headroom: phrase("More RAM kept free"),
 };
 
 export const titleOf = (item, t) => t(TITLES[item.kind] ?? item.kind);

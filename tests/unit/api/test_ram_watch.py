@@ -229,3 +229,26 @@ def test_an_idle_server_is_looked_at_once_a_minute_and_before_its_first_prompt_n
     with pytest.raises(EOFError):
         found._wait()
     assert amid.waited == [None, 0.0, 0.0, 60.0, 60.0]
+
+
+def test_after_a_prompt_that_nearly_filled_the_ram_its_record_says_who_holds_it(
+    monkeypatch, spared
+):
+    held = {"models": []}
+    seldom = SimpleNamespace(now=lambda _: held)
+    monkeypatch.setattr(watch_module, "ram_total_bytes", lambda: 1000 * MIB)
+    found = RamWatch(Gate(lambda: True, lambda: True), None, list, 5 * MIB, held=seldom)
+
+    def prompt(*rooms_mib):
+        found.before_prompt()
+        found.before_node("p", "1")
+        for room in rooms_mib:
+            spared["room"] = room * MIB
+            found.look_amid()
+        return found.after_prompt()
+
+    assert prompt(500, 100, 500) is None
+    assert prompt(500, 99, 500) == ("p", (99 * MIB, 1000 * MIB, held))
+    assert found.after_prompt() is None and prompt() is None
+    seldom.now = lambda _: None  # it was looked up a moment ago
+    assert prompt(99) is None
