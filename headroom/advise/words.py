@@ -43,6 +43,8 @@ SENTENCES = {
     "ram_headroom": "This run had {peak} of {limit} of RAM, {cached} of it results that ComfyUI "
                     "keeps. Start ComfyUI with {flag} {gib}: the number is how much RAM is to stay "
                     "free, not how large the cache may be.",
+    "ram_without": "This run had {peak} of {limit} of RAM, {cached} of it results that ComfyUI "
+                   "keeps. Start ComfyUI without {flag}, which makes it keep more there.",
     "spill": "The driver had moved {spilled} of VRAM into RAM while {node} ran, which makes it "
              "many times slower. Set a VRAM limit in the panel, or start ComfyUI with "
              "{flag} {gib}.",

@@ -6,7 +6,9 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from ..base.device import MIB
+import torch
+
+from ..base.device import MIB, shares_ram
 from ..base.graph import Prompt, title_given
 from ..base.ram import ram_room_bytes
 from ..base.said import Said, joined, said, said_json
@@ -116,4 +118,5 @@ def _ram_bytes(model: LoadedModel) -> int:
     """Return the bytes of weights in RAM; dynamic VRAM maps them from files."""
     if model.dynamic:
         return 0
-    return model.total_bytes - (0 if model.device == "cpu" else model.loaded_bytes)
+    is_in_ram = model.device == "cpu" or shares_ram(torch.device(model.device))
+    return model.total_bytes - (0 if is_in_ram else model.loaded_bytes)

@@ -95,16 +95,25 @@ def has_flag(flag: str) -> bool:
     return flag in known_flags()
 
 
+def can_set_flag(flag: str) -> bool:
+    """Return whether ComfyUI has this flag and was started without it."""
+    if not has_flag(flag):
+        return False
+    from .flags import is_set
+
+    return not is_set(flag)
+
+
 def has_cache_providers() -> bool:
     """Return whether ComfyUI has all that is used of its cache providers (0.17 and later)."""
     return not lost("outputs") and not any(broken(CONTRACT["outputs"]))
 
 
-def cache_ram_gib() -> float:
-    """Return how much RAM ComfyUI's cache was told to leave free (--cache-ram), 0 where nothing."""
+def cache_flags() -> tuple[float, str | None]:
+    """Return the value of --cache-ram (0: none), and another flag for the cache that is set."""
     if current_host() is None or lost("files"):
-        return 0.0
-    from .flags import cache_ram_gib as told
+        return 0.0, None
+    from .flags import cache_flags as told
 
     return told()
 

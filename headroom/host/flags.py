@@ -4,6 +4,8 @@ from typing import Any
 
 import comfy.cli_args
 
+CACHE_FLAGS = ("--high-ram", "--cache-lru", "--cache-classic")
+
 
 def unset_flags() -> frozenset[str]:
     """Return the flags without a value that this ComfyUI has and was started without."""
@@ -17,10 +19,18 @@ def known_flags() -> frozenset[str]:
     return frozenset("--" + name.replace("_", "-") for name in names)
 
 
-def cache_ram_gib() -> float:
-    """Return the (first) value of --cache-ram, 0 where none was given."""
+def is_set(flag: str) -> bool:
+    """Return whether ComfyUI was started with a flag."""
+    return bool(getattr(comfy.cli_args.args, flag[2:].replace("-", "_"), None))
+
+
+def cache_flags() -> tuple[float, str | None]:
+    """Return the (first) value of --cache-ram, 0 where none was given, and which other flag of the
+    same group is set but --cache-none.
+    """
     told = getattr(comfy.cli_args.args, "cache_ram", None)
-    return float(next(iter(told), 0) if isinstance(told, list) else told or 0)
+    first = next(iter(told), 0) if isinstance(told, list) else told
+    return float(first or 0), next(filter(is_set, CACHE_FLAGS), None)
 
 
 def preview_method() -> str | None:

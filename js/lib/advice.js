@@ -38,6 +38,7 @@ const TITLES = {
   ram_frames: phrase("Fewer frames at once"),
   ram_models: phrase("One model after the other"),
   ram_headroom: phrase("More RAM kept free"),
+  ram_without: phrase("Less kept in RAM"),
 };
 
 export const titleOf = (item, t) => t(TITLES[item.kind] ?? item.kind);

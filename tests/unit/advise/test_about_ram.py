@@ -8,6 +8,7 @@ from support.advice import CLIP, PROMPT, UNET, VAE, Registry
 from headroom.advise.about_ram import Server, about_ram
 from headroom.advise.from_run import case_of
 from headroom.base.graph import Graph
+from headroom.base.node_types import NodeType
 from headroom.host.types import Held, NodeLabel
 from headroom.measure.strain import Strain
 from headroom.record.memory import Reading, Use
@@ -57,7 +58,7 @@ def kinds(found):
 
 @pytest.mark.parametrize("flags, wanted", [
     (set(), []), ({"--cache-none"}, ["ram_cache"]), ({"--cache-none", "--fast-disk"}, ["ram_disk",
-     "ram_cache"]), ({"--cache-none", "--fast-disk", "--disable-fast-disk"}, ["ram_cache"]),
+     "ram_cache"]),
 ])
 def test_flags_that_keep_less_in_ram_are_advised_where_its_peak_speaks_for_them(flags, wanted):
     run = run_of(models=(replace(UNET, is_dynamic=True),))
@@ -65,6 +66,7 @@ def test_flags_that_keep_less_in_ram_are_advised_where_its_peak_speaks_for_them(
     assert kinds(found) == wanted
     assert all("900 MiB of 1,000 MiB" in one["text"] for one in found)
     assert about_ram(run_of(899), server(*flags)) == []
+    assert "ram_disk" not in kinds(about_ram(run, server(*flags, is_disk_default=True)))
 
 
 def test_pinned_ram_is_named_where_it_is_a_quarter_of_what_the_run_had():
@@ -116,3 +118,36 @@ def test_the_value_of_cache_ram_is_advised_as_headroom_where_the_cache_is_large(
     (found,) = advised(90)
     assert found["kind"] == "ram_headroom" and f"--cache-ram {gib}:" in found["text"]
     assert kinds(advised(89)) == ["ram_cache"]
+
+
+def test_sound_is_no_frames_though_its_latent_comes_with_a_video():
+    """A VAE for sound behind a sampler of both."""
+    prompt = {**VIDEO, "8": {**VIDEO["8"], "class_type": "VAEDecodeAudio"}}
+
+    class Both(Registry):
+        def node_type(self, class_type):
+            is_sound = class_type == "VAEDecodeAudio"
+            return (NodeType({"samples": "LATENT", "vae": "VAE"}, ("AUDIO",)) if is_sound
+                    else super().node_type(class_type))
+
+    run = run_of(2000, prompt)
+    assert about_ram(run, Server(2000 * MIB, set().__contains__), Graph(prompt, Both())) == []
+
+
+@pytest.mark.parametrize("flag, cached, wanted", [
+    ("--high-ram", 0, ["ram_without"]), ("--high-ram", 500, ["ram_without"]),
+    ("--cache-lru", 500, ["ram_without"]), ("--cache-lru", 0, ["ram_cache"]),
+    ("--cache-classic", 500, ["ram_without"])])
+def test_a_flag_that_keeps_more_in_ram_is_advised_away_and_none_that_comfyui_refuses_beside_it(
+    flag, cached, wanted
+):
+    run = run_of(low=low(cached=[("8", cached)]))
+    found = about_ram(run, server("--cache-ram", "--cache-none", cache_flag=flag))
+    assert kinds(found)[1:] == wanted
+    assert wanted != ["ram_without"] or f"without {flag}, which" in found[1]["text"]
+
+
+def test_with_cache_none_and_gpu_only_what_is_left_to_advise_is_said_and_nothing_twice():
+    """Neither results nor weights are in RAM, and the flag is set already."""
+    (held,) = about_ram(run_of(low=low(packs=[700])), server("--cache-ram"))
+    assert held["kind"] == "ram_held"
