@@ -29,8 +29,8 @@ from .record.probe import Probe
 from .record.recorder import Recorder
 from .record.run import Run
 from .record.run_json import error_json
-from .rescue.kept_queue import KeptQueue, NothingKept, kept_queue
-from .rescue.lookout import Lookout, no_lookout
+from .rescue.kept_queue import KeptQueue, kept_queue
+from .rescue.lookout import Lookout, NothingKept, no_lookout
 
 log = logging.getLogger("headroom")
 

@@ -33,8 +33,8 @@ def spare_ram(wanted_bytes: int, is_used: IsUsed) -> Spared:
 
     Only models that ComfyUI manages, of which nothing is on a GPU with memory of its own and for
     none of whose patchers `is_used`; those of which it cannot tell (None) go last, what was loaded
-    longest ago before the rest. Those that ComfyUI maps by itself (dynamic VRAM) stay. Costs writing what is not on disk
-    in the same bytes, and a walk over all objects of the process.
+    longest ago before the rest. Those that ComfyUI maps by itself (dynamic VRAM) stay. Costs
+    writing what is not on disk in the same bytes, and a walk over all objects of the process.
     """
     count, moved, refusal = 0, 0, ""
     for patcher, nbytes in _idle_models(is_used):

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ..base.device import in_mib
 from ..base.ram import ram_room_bytes
 from ..base.refusals import Refused
-from ..base.said import Said, said_json
+from ..base.said import said_json
 from ..measure.snapshot import rss_bytes
 from ..record.ticker import Ticker
 from .left_words import no_more_left, sentence_about
@@ -217,27 +217,6 @@ class KeptQueue:
         ran = next((one for one in last.prompts if one.was_running), None)
         waiting = sum(one is not ran for one in self._prompts())
         return sentence_about(ran, last.samples, waiting)
-
-
-class NothingKept:
-    """Stands for a kept queue where none can be; `why` in a sentence."""
-
-    def __init__(self, why: Said) -> None:
-        self._why = why
-
-    def start(self) -> None: ...
-
-    def changed(self) -> None: ...
-
-    def outputs_of(self, prompt_id: str) -> None: ...
-
-    def left(self) -> dict[str, Any]:
-        return NOTHING_LEFT
-
-    def queue_again(self) -> dict[str, Any]:
-        raise Refused(self._why)
-
-    discard = queue_again
 
 
 def kept_queue(host: Host, folder: Path, browser: Mapping[str, Any]) -> KeptQueue:

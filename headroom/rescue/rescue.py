@@ -24,9 +24,7 @@ from .settings import own_part, rescue_of
 log = logging.getLogger("headroom")
 
 EVENT = "headroom.rescue"
-# The thread that runs prompts decides when it has written its history, or a moment later, where the
-# log is silent, the one of the recorder.
-DECISION_SECONDS = 10.0
+DECISION_SECONDS = 10.0  # of the thread that runs prompts, or of the recorder where no log tells
 
 
 class Rescue:
@@ -247,6 +245,5 @@ class Rescue:
         log.warning("[Headroom] prompt %s%s: %s", kept.failure.prompt_id, again, kept.text)
         failure = kept.failure
         client = failure.extra_data.get("client_id")
-        self._host.send_event(EVENT, {
-            "prompt_id": failure.prompt_id, **self._book.facts(failure.prompt_id),
-        }, client if isinstance(client, str) else None)
+        told = {"prompt_id": failure.prompt_id, **self._book.facts(failure.prompt_id)}
+        self._host.send_event(EVENT, told, client if isinstance(client, str) else None)
