@@ -7,25 +7,29 @@ HEADROOM_RAM_FREE_MIB=0 and HEADROOM_QUEUE=off, once with both on. A prompt is l
 ComfyUI's history nor the kept queue knows of it. Small prompts take 50 MiB, large ones grow by 200
 MiB a second, as frames that are decoded do, up to twice the limit.
 
-`cost`: CPU time of two servers that have room, on and off, for the same pictures in turn, in
-blocks; the ratio is the median over the blocks, each set against its neighbour.
+`cost`: on a server that has room, the CPU time of the threads that look at RAM and note it in the
+queue's file, and of writing each prompt there, set against all CPU time of the same server for the
+same pictures. Two servers, of which one does without, differ by more than that on a machine that
+does other work: two equal ones were 3 % apart.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
+import json
 import tempfile
+import time
 import urllib.error
+from pathlib import Path
 from typing import Any
 
 import on_path  # noqa: F401
-import psutil
 
+from headroom.rescue.queue_file import new_file
 from tools import models
 from tools.bench_device import serve
 from tools.bench_run import alone
-from tools.client import was_interrupted
+from tools.client import node_texts, was_interrupted
 from tools.memory_group import memory_group
 from tools.rescued import picture
 
@@ -33,15 +37,16 @@ NAME = "ram_queue"
 LARGE_OF = 10  # one prompt in so many
 WAYS = {"off": {"HEADROOM_RAM_FREE_MIB": "0", "HEADROOM_QUEUE": "off"},
         "on": {"HEADROOM_QUEUE": "keep"}}
+WARM = 2  # pictures that are not counted: the first loads the model
+OWN_THREADS = ("headroom RAM", "headroom queue")
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", type=int, default=60)
-    parser.add_argument("--limit", type=int, default=800, help="MiB beside what its start takes")
+    parser.add_argument("--limit", type=int, default=600, help="MiB beside what its start takes")
     parser.add_argument("--free", type=int, default=400, help="MiB to stay free")
-    parser.add_argument("--blocks", type=int, default=16, help="of the cost, a way")
-    parser.add_argument("--pictures", type=int, default=4, help="in a block")
+    parser.add_argument("--pictures", type=int, default=60, help="of the cost")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -96,31 +101,50 @@ def _kept(args: argparse.Namespace, base: str) -> int:
 def _cost(args: argparse.Namespace) -> dict[str, Any]:
     weights = models.models_folder()
     models.make_models(weights, [models.TEST_CHECKPOINT], comfyui=args.comfyui)
-    spent: dict[str, list[float]] = {way: [] for way in WAYS}
-    with tempfile.TemporaryDirectory() as off, tempfile.TemporaryDirectory() as on:
-        servers = {way: serve(args, base, None, models_dir=weights, env={**ONE_THREAD, **WAYS[way]})
-                   for way, base in (("off", off), ("on", on))}
-        with servers["off"], servers["on"]:
-            for block in range(-1, args.blocks):  # the first loads the model
-                for way in list(WAYS)[::1 if block % 2 else -1]:
-                    seconds = _block(servers[way], args.pictures, 1000 * (block + 1))
-                    if block >= 0:
-                        spent[way].append(seconds)
-    ratios = [on / off for on, off in zip(spent["on"], spent["off"], strict=True)]
-    return {"pictures": args.blocks * args.pictures, "ratio": round(statistics.median(ratios), 4),
-            "middle_half": [round(one, 4) for one in statistics.quantiles(ratios, n=4)[::2]],
-            "ratio_of_sums": round(sum(spent["on"]) / sum(spent["off"]), 4),
-            "cpu_s": {way: round(sum(seconds), 2) for way, seconds in spent.items()}}
+    graphs = [picture(seed=number, size=128) for number in range(WARM + args.pictures)]
+    with tempfile.TemporaryDirectory() as base, serve(
+            args, base, None, packs=["headroom_timed"], models_dir=weights,
+            env={**ONE_THREAD, **WAYS["on"]}) as server:
+        assert server.process is not None
+        client, pid = server.client(), server.process.pid
+        told = client.run({"1": {"class_type": "TimedThreads",
+                                 "inputs": {"seconds": 0.0, "salt": 0}}})
+        threads = json.loads(node_texts(told)["1"])["threads"]
+        for graph in graphs[:WARM]:
+            client.run(graph.prompt)
+        before = _spent(pid, threads)
+        for graph in graphs[WARM:]:
+            client.run(graph.prompt)
+        spent = {name: after - before[name] for name, after in _spent(pid, threads).items()}
+    spent["the file"] = sum(_written(graph.prompt) for graph in graphs[WARM:])
+    whole = spent.pop("server")
+    return {"pictures": args.pictures, "server_cpu_s": round(whole, 2),
+            "own_cpu_ms": {name: round(1000 * own, 2) for name, own in spent.items()},
+            "ratio": round(whole / (whole - sum(spent.values())), 5)}
 
 
-def _block(server: Any, pictures: int, seed: int) -> float:
-    """CPU seconds of a server for so many pictures."""
-    client, process = server.client(), psutil.Process(server.process.pid)
-    before = process.cpu_times()
-    for number in range(pictures):
-        client.run(picture(seed=seed + number, size=128).prompt)
-    after = process.cpu_times()
-    return (after.user + after.system) - (before.user + before.system)
+def _spent(pid: int, threads: dict[str, int]) -> dict[str, float]:
+    """CPU seconds so far of the process and of the threads that are there for RAM and queue."""
+    clock = (~pid << 3) | 2  # what clock_getcpuclockid(3) gives for it
+    found = {"server": time.clock_gettime(clock)}
+    for name in OWN_THREADS:
+        told = Path(f"/proc/{pid}/task/{threads[name]}/schedstat").read_text().split()
+        found[name] = int(told[0]) / 1e9
+    return found
+
+
+def _written(prompt: dict[str, Any]) -> float:
+    """CPU seconds for one prompt in the file: it comes, begins and ends."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = new_file(Path(folder))
+        item: tuple[Any, ...] = (1.0, "a", prompt, {"client_id": "me"}, ["save"], {})
+        began = time.thread_time()
+        file.keep([], [item])
+        file.keep([item], [])
+        file.keep([], [])
+        spent = time.thread_time() - began
+        file.close()
+    return spent
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files; version 1 has others.
 """
 
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +55,11 @@ def _folders(root: Path) -> list[tuple[Path, tuple[str, str]]]:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []
+    return _folders_named(root, tuple(lines))
+
+
+@lru_cache(maxsize=8)
+def _folders_named(root: Path, lines: tuple[str, ...]) -> list[tuple[Path, tuple[str, str]]]:
     folders = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
@@ -73,8 +79,9 @@ def _upwards(top: Path, path: str) -> list[Path]:
 
 def _read(folder: Path, files: tuple[str, str]) -> GroupMemory | None:
     try:
-        limit, used = (folder / files[0]).read_text().strip(), (folder / files[1]).read_text()
-        found = None if limit == "max" else GroupMemory(int(limit), int(used))
+        limit = (folder / files[0]).read_text().strip()
+        if limit == "max" or int(limit) >= NO_LIMIT:
+            return None
+        return GroupMemory(int(limit), int((folder / files[1]).read_text()))
     except (OSError, ValueError):
         return None
-    return None if found is None or found.limit >= NO_LIMIT else found

@@ -25,7 +25,7 @@ from .settings import Queue, own_part, queue_of
 
 log = logging.getLogger("headroom")
 
-SAMPLE_SECONDS = 1.0
+SAMPLE_SECONDS, LOOK_SECONDS = 1.0, 0.25  # between two samples of a node; for another node
 NOTHING_LEFT: dict[str, Any] = {"text": None, "said": None, "prompts": [], "samples": []}
 RAN_KEY = "ran_when_server_ended"  # in a prompt's extra_data.headroom
 
@@ -57,7 +57,7 @@ class KeptQueue:
         self._left: list[LeftQueue] = []
         self._file: QueueFile | None = None
         self._last = Sample(0.0, None, 0, 0)
-        self._ticker = Ticker(self.look)
+        self._ticker = Ticker(self.look, "headroom queue", LOOK_SECONDS)
         if wish == "off":
             return
         try:
@@ -76,7 +76,7 @@ class KeptQueue:
         log.warning("[Headroom] %s", self._sentence())
         if self._wish == "resume":
             # A thread of its own: ComfyUI validates prompts in the server's.
-            threading.Thread(target=self._resume, name="headroom queue", daemon=True).start()
+            threading.Thread(target=self._resume, name="headroom resume", daemon=True).start()
 
     # ---------------------------------------------------- told
 
