@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", type=int, default=60)
     parser.add_argument("--limit", type=int, default=600, help="MiB beside what its start takes")
     parser.add_argument("--free", type=int, default=400, help="MiB to stay free")
-    parser.add_argument("--pictures", type=int, default=60, help="of the cost")
+    parser.add_argument("--pictures", type=int, default=40, help="of the cost")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:

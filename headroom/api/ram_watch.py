@@ -67,7 +67,6 @@ class RamWatch:
         self._wanted = wanted
         self._stop = stop
         self._held = held or SeldomHeld()
-        self._total = ram_total_bytes() if wanted else 0
         self._lowest: tuple[str, int] | None = None  # what was left least, in which prompt
         self._stopped: str | None = None  # the prompt that was interrupted last
         self._fall = RamFall()
@@ -116,10 +115,10 @@ class RamWatch:
         at most.
         """
         lowest, self._lowest = self._lowest, None
-        if lowest is None or lowest[1] >= LOW * self._total:
+        if lowest is None or lowest[1] >= LOW * (total := ram_total_bytes()):
             return None
         held = self._held.now(snapshot())
-        return None if held is None else (lowest[0], RamLow(lowest[1], self._total, held))
+        return None if held is None else (lowest[0], RamLow(lowest[1], total, held))
 
     def something_happens(self) -> None:
         """A prompt begins or ends: other models may be idle now."""
