@@ -29,8 +29,8 @@ from .record.probe import Probe
 from .record.recorder import Recorder
 from .record.run import Run
 from .record.run_json import error_json
-from .rescue.kept_queue import KeptQueue, NothingKept, kept_queue
-from .rescue.lookout import Lookout, no_lookout
+from .rescue.kept_queue import KeptQueue, kept_queue
+from .rescue.lookout import Lookout, NothingKept, no_lookout
 
 log = logging.getLogger("headroom")
 
@@ -84,7 +84,7 @@ def _start() -> None:
     rescue, error_is_handled, prompt_has_ended, prompt_of = _lookout(kept)
     idle = Idle()
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue,
-                   wanted_bytes(os.environ, settings), _ram_stop(prompt_of))
+                   wanted_bytes(os.environ, settings), _ram_stop(prompt_of, rescue.stops_for_ram))
     peaks, limit = HeldPeaks(), Limit(os.environ, settings)
     metrics = Metrics(partial(gauges, host_server.queue_lengths), rescue.facts)
 
@@ -112,6 +112,8 @@ def _start() -> None:
 
     def history_is_written() -> None:
         prompt_has_ended()
+        if (found := ram.after_prompt()) is not None:
+            recorder.look(found[0], lambda run: run.ran_low(found[1]))
         kept.changed()
 
     def run_is_over(run: Run) -> None:
@@ -192,14 +194,16 @@ def _kept_queue(settings: Mapping[str, Any]) -> KeptQueue | NothingKept:
     return kept_queue(queue, files.own_folder() / "queue", settings)
 
 
-def _ram_stop(prompt_of: Callable[[str], Prompt | None]) -> Callable[[Node], bool]:
+def _ram_stop(
+    prompt_of: Callable[[str], Prompt | None], stops: Callable[[str, str, str], None],
+) -> Callable[[Node], bool]:
     """Return what interrupts a prompt before RAM runs out; nothing where ComfyUI is too different.
     """
     if features.lost("rerun"):
         return lambda _: False
     from .host import flags, queue, server
 
-    return RamStop(queue.interrupt, prompt_of, flags.more_flags, server.send_event).stop
+    return RamStop(queue.interrupt, prompt_of, flags.unset_flags, server.send_event, stops).stop
 
 
 def _listen(

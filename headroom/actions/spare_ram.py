@@ -5,6 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
+from ..base.device import shares_ram
 from ..base.ram import ram_room_bytes
 from ..host.adapter import current_host
 from ..models.unload import loaded_bytes
@@ -28,10 +31,10 @@ class Spared:
 def spare_ram(wanted_bytes: int, is_used: IsUsed) -> Spared:
     """Map models from disk, those that hold the most RAM first, until `wanted_bytes` are free.
 
-    Only models that ComfyUI manages, of which nothing is on a GPU and for none of whose patchers
-    `is_used`; those of which it cannot tell (None) go last, what was loaded longest ago before the
-    rest. Those that ComfyUI maps by itself (dynamic VRAM) stay. Costs writing what is not on disk
-    in the same bytes, and a walk over all objects of the process.
+    Only models that ComfyUI manages, of which nothing is on a GPU with memory of its own and for
+    none of whose patchers `is_used`; those of which it cannot tell (None) go last, what was loaded
+    longest ago before the rest. Those that ComfyUI maps by itself (dynamic VRAM) stay. Costs
+    writing what is not on disk in the same bytes, and a walk over all objects of the process.
     """
     count, moved, refusal = 0, 0, ""
     for patcher, nbytes in _idle_models(is_used):
@@ -54,7 +57,7 @@ def _idle_models(is_used: IsUsed) -> list[tuple[Any, int]]:
     if host is None:
         return []
     on_gpu = {id(entry.model.model) for entry in host.loaded_entries()
-              if entry.model is not None and loaded_bytes(entry)}
+              if entry.model is not None and loaded_bytes(entry) and not shares_ram(entry.device)}
     patchers = host.living_patchers()
     use = [(patcher, True if host.is_dynamic(patcher) else is_used(patcher))
            for patcher in patchers]
@@ -79,5 +82,9 @@ def _ages(entries: Sequence[Any]) -> dict[int, int]:
 
 
 def _ram_bytes(patcher: Any) -> int:
-    blocks = blocks_of([patcher.model], "cpu")
-    return sum(block.nbytes for block in blocks if not block.is_mapped)
+    return sum(block.nbytes for block in blocks_of([patcher.model])
+               if _is_in_ram(block.tensors[0].device) and not block.is_mapped)
+
+
+def _is_in_ram(device: torch.device) -> bool:
+    return device.type == "cpu" or shares_ram(device)

@@ -1,41 +1,162 @@
-"""What to change where a run nearly filled the RAM that this process may have.
+"""What to change where a run nearly filled the RAM that this process may have, or swapped.
 
 Findings are about the GPU's peak; this saves RAM, and nobody can say beforehand how much.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from ..base.device import in_mib
+from ..base.device import MIB, in_mib
+from ..base.graph import Graph
 from ..record.run import Run
+from .case import Case
 from .finding import Finding, Kind, Saves
-from .words import amounts, text_of
+from .words import amounts, mib_text, text_of
 
-NEARLY_FULL = 0.85
-LEAST_PINNED = 0.25  # of the peak
+NEARLY_FULL = 0.9
+LEAST_SWAPPED = 256 * MIB
+LEAST_PINNED = LEAST_FRAMES = 0.25  # of the peak
+LEAST_CACHED = LEAST_MODEL = 0.1
+HEADROOM = 0.1  # of RAM, beside what the node that takes most of it takes
+PARTS_NAMED = 3
+CHANNELS, FLOAT32 = 3, 4
+FRAMES = ("length", "frames", "num_frames", "video_length", "batch_size")
+
+
+@dataclass(frozen=True)
+class Server:
+    """What this process may have of RAM, and how its ComfyUI was started.
+
+    `can_set(flag)`: whether it has that flag and was started without. `pinned_bytes`: what is
+    pinned now. `kept_free_gib`: the value of --cache-ram. `cache_flag`: another one for the cache,
+    beside which ComfyUI takes no --cache-ram. `is_disk_default`: --fast-disk is on by itself.
+    """
+
+    limit_bytes: int
+    can_set: Callable[[str], bool]
+    pinned_bytes: int = 0
+    kept_free_gib: float = 0.0
+    cache_flag: str | None = None
+    is_disk_default: bool = False
 
 
 def about_ram(
-    run: Run, limit_bytes: int, has_flag: Callable[[str], bool], pinned_bytes: int = 0
+    run: Run, server: Server, graph: Graph | None = None, case: Case | None = None
 ) -> list[dict[str, Any]]:
-    """Return flags of this ComfyUI that keep less in RAM, where the record's peak speaks for them.
-
-    `pinned_bytes`: what is pinned now.
-    """
-    peak = run.peak_rss_bytes or 0
-    if peak < NEARLY_FULL * limit_bytes:
+    """Return what held the RAM, and which flags of this ComfyUI and which nodes lower its peak."""
+    if not _is_near(run, server):
         return []
-    kinds: list[tuple[Kind, str]] = [("ram_cache", "--cache-none")]
-    # Where it can be turned off it is on, as long as nobody did that.
-    if _streams(run) and not has_flag("--disable-fast-disk"):
-        kinds.insert(0, ("ram_disk", "--fast-disk"))
-    if pinned_bytes >= LEAST_PINNED * peak:
-        kinds.insert(0, ("ram_pinned", "--disable-pinned-memory"))
-    values = amounts(peak=peak, limit=limit_bytes, pinned=pinned_bytes)
-    measured = {"peak_rss_mib": in_mib(peak), "limit_mib": in_mib(limit_bytes)}
-    found = (Finding(kind, Saves(0, 0), {**values, "flag": flag}, measured, cost="seconds")
-             for kind, flag in kinds if has_flag(flag))
+    peak = run.peak_rss_bytes or 0
+    values = amounts(peak=peak, limit=server.limit_bytes)
+    measured = {"peak_rss_mib": in_mib(peak), "limit_mib": in_mib(server.limit_bytes)}
+    parts = [*_held(run), *_frames(run, graph, peak), *_models(run, case, peak),
+             *_flags(run, server, peak)]
+    found = (Finding(kind, Saves(0, 0), {**values, **more}, measured, node_ids, cost="seconds")
+             for kind, more, node_ids in parts)
     return [one.as_json(text_of(one)) for one in found]
+
+
+Part = tuple[Kind, dict[str, Any], tuple[str, ...]]
+
+
+def _is_near(run: Run, server: Server) -> bool:
+    before = run.swapped_before
+    swapped = max((one.swapped_bytes for one in run.nodes.records.values()), default=0)
+    return (run.ram_low is not None
+            or (run.peak_rss_bytes or 0) >= NEARLY_FULL * server.limit_bytes
+            or (before is not None and swapped - before >= LEAST_SWAPPED))
+
+
+def _held(run: Run) -> Iterator[Part]:
+    """Yield who held most when the run ended."""
+    if run.ram_low is None:
+        return
+    held = run.ram_low.held
+    named = [(one["mib"], one["file"] or one["class"]) for one in held["models"]]
+    named += [(one["mib"], f"{one['class_type']} #{one['node_id']}") for one in held["cached"]
+              if one["node_id"] is not None]
+    named += [(one["mib"], f"{one['pack']}: {one['holder']}") for one in held["packs"]]
+    most = sorted(named, reverse=True)[:PARTS_NAMED]
+    if most:
+        told = ", ".join(f"{name} {mib_text(mib * MIB)}" for mib, name in most)
+        yield "ram_held", {"held": told}, ()
+
+
+def _frames(run: Run, graph: Graph | None, peak: int) -> Iterator[Part]:
+    """Yield a node that decodes many frames at once: their bytes are known beforehand."""
+    if graph is None:
+        return
+    for record in run.nodes.records.values():
+        info = record.info
+        if record.before is None or "VAEDecode" not in info.class_type or (
+                info.node_id not in graph.nodes):
+            continue
+        kind = graph.node_type(info.node_id)
+        if kind is None or "IMAGE" not in kind.outputs:
+            continue  # it decodes sound
+        sizes = [found for above in graph.above(info.node_id)
+                 if (found := _size(graph.nodes[above]["inputs"]))]
+        width, height, frames = sizes[-1] if sizes else (0, 0, 0)
+        size = width * height * frames * CHANNELS * FLOAT32
+        if frames > 1 and size >= LEAST_FRAMES * peak:
+            node = f"{info.title} #{info.node_id}"
+            yield "ram_frames", {"node": node, "frames": frames, "width": width, "height": height,
+                                 **amounts(size=size)}, (info.node_id,)
+
+
+def _size(inputs: dict[str, Any]) -> tuple[int, int, int] | None:
+    """Return width, height and frames that a node makes a latent of."""
+    frames = next((inputs[name] for name in FRAMES if name in inputs), None)
+    found = inputs.get("width"), inputs.get("height"), frames
+    is_size = all(isinstance(one, int) and one > 0 for one in found)
+    return found if is_size else None  # type: ignore[return-value]
+
+
+def _models(run: Run, case: Case | None, peak: int) -> Iterator[Part]:
+    """Yield a model that stays in RAM though only nodes before another large one's use it."""
+    if run.ram_low is None or case is None:
+        return
+    large = {one["id"]: one["mib"] for one in run.ram_low.held["models"]
+             if one["mib"] * MIB >= LEAST_MODEL * peak and one["id"] in case.models}
+    used = {one: [number for number, step in enumerate(case.steps) if case.uses(step, one)]
+            for one in large}
+    done = [(large[one], one, max(used[one])) for one in large if used[one] and any(
+        used[other] and max(used[one]) < min(used[other]) for other in large)]
+    if done:
+        mib, one, last = max(done)
+        step = case.steps[last]
+        yield "ram_models", {"model": case.models[one].file or case.models[one].class_name,
+                             "node": step.name, **amounts(held=int(mib * MIB))}, (step.node_id,)
+
+
+def _flags(run: Run, server: Server, peak: int) -> Iterator[Part]:
+    """Yield flags of this ComfyUI that keep less in RAM."""
+    if server.pinned_bytes >= LEAST_PINNED * peak and server.can_set("--disable-pinned-memory"):
+        yield "ram_pinned", {"flag": "--disable-pinned-memory",
+                             **amounts(pinned=server.pinned_bytes)}, ()
+    if _streams(run) and server.can_set("--fast-disk") and not server.is_disk_default:
+        yield "ram_disk", {"flag": "--fast-disk"}, ()
+    cached = 0 if run.ram_low is None else int(
+        sum(one["mib"] for one in run.ram_low.held["cached"]) * MIB)
+    is_cache_large = cached >= LEAST_CACHED * peak
+    if server.cache_flag == "--high-ram" or (server.cache_flag and is_cache_large):
+        yield "ram_without", {"flag": server.cache_flag, **amounts(cached=cached)}, ()
+    elif is_cache_large and server.can_set("--cache-ram"):
+        yield "ram_headroom", {"flag": "--cache-ram", "gib": _headroom_gib(run, server),
+                               **amounts(cached=cached)}, ()
+    elif server.can_set("--cache-none"):
+        yield "ram_cache", {"flag": "--cache-none"}, ()
+
+
+def _headroom_gib(run: Run, server: Server) -> int:
+    """Return how much is to be free before each node: what the largest takes, and a tenth of RAM.
+    """
+    grown = [(one.after.rss_bytes or 0) - (one.before.rss_bytes or 0)
+             for one in run.nodes.records.values() if one.before and one.after]
+    wanted = max([0, *grown]) + HEADROOM * server.limit_bytes
+    return math.ceil(max(wanted / MIB / 1024, 2 * server.kept_free_gib))
 
 
 def _streams(run: Run) -> bool:

@@ -13,13 +13,13 @@ from ..base.node_types import Registry
 from ..base.ram import ram_room_bytes
 from ..base.refusals import NotKnown
 from ..base.said import said
-from ..host.adapter import has_flag, pinned_bytes
+from ..host.adapter import cache_flags, can_set_flag, has_flag, pinned_bytes
 from ..measure.snapshot import rss_bytes, snapshot
 from ..record.recorder import NO_RECORD, Recorder
 from ..record.run import Run
 from . import surroundings
 from .about_error import about_error
-from .about_ram import about_ram
+from .about_ram import Server, about_ram
 from .about_strain import about_strain
 from .advise import advise, advise_into
 from .applied import applied
@@ -68,9 +68,12 @@ class Advisor:
         if into_gib is not None:
             return [] if case is None else self._into(case, round(into_gib * 1024 * MIB))
         limit = rss_bytes() + ram_room_bytes()
+        server = Server(limit, can_set_flag, pinned_bytes(), *cache_flags(),
+                        has_flag("--disable-fast-disk"))
+        graph = Graph(self._prompt(prompt_id), self._registry)
         about = self._recorder.look(
             prompt_id, lambda run: about_error(run) + about_ram(
-                run, limit, has_flag, pinned_bytes()) + about_strain(run, limit, has_flag)) or []
+                run, server, graph, case) + about_strain(run, limit, has_flag)) or []
         if case is None:
             return about
         found = self._measured(prompt_id, case, advise(case))

@@ -10,7 +10,8 @@ Json = dict[str, Any]
 Kind = Literal[
     "encode_to_cpu", "offload_after", "purge_between", "cast_bf16", "oom_guard", "other_process",
     "expandable_segments", "gc_threshold", "reserve", "error", "ram_disk",
-    "ram_cache", "ram_pinned", "spill", "disk_reads",
+    "ram_cache", "ram_pinned", "ram_held", "ram_frames", "ram_models", "ram_headroom",
+    "ram_without", "spill", "disk_reads",
 ]
 Cost = Literal["none", "seconds", "picture"]
 

@@ -32,6 +32,19 @@ SENTENCES = {
                  "keeps no results of nodes there; every node then runs in every prompt.",
     "ram_pinned": "This run had {peak} of {limit} of RAM, {pinned} of it pinned for fast copies to "
                   "the GPU. Start ComfyUI with {flag}: the system can then take it back.",
+    "ram_held": "This run had {peak} of {limit} of RAM. When it ended, most of it was held by "
+                "{held}.",
+    "ram_frames": "{node} decodes {frames} frames of {width}x{height} at once: {size} of RAM, "
+                  "however small its VAE is. Make them in pieces, each saved before the next is "
+                  "decoded, or in fewer frames a prompt.",
+    "ram_models": "{model} stays in RAM ({held}) after {node}, the last node that uses it, while "
+                  "other large models come. An Offload Model with `to` = `disk` after that node "
+                  "lets it go.",
+    "ram_headroom": "This run had {peak} of {limit} of RAM, {cached} of it results that ComfyUI "
+                    "keeps. Start ComfyUI with {flag} {gib}: the number is how much RAM is to stay "
+                    "free, not how large the cache may be.",
+    "ram_without": "This run had {peak} of {limit} of RAM, {cached} of it results that ComfyUI "
+                   "keeps. Start ComfyUI without {flag}, which makes it keep more there.",
     "spill": "The driver had moved {spilled} of VRAM into RAM while {node} ran, which makes it "
              "many times slower. Set a VRAM limit in the panel, or start ComfyUI with "
              "{flag} {gib}.",

@@ -1,24 +1,23 @@
 """The answer of GET /headroom/memory: devices, RAM and who holds it, models, what grows."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 from ..actions.ceiling import Limit
 from ..actions.reserve import reserve_mib
 from ..base.said import Said, said_json
+from ..host.adapter import pack_of
 from ..host.features import losses
 from ..measure.snapshot import Snapshot, snapshot
 from ..models.foreign import foreign_models
 from ..models.loaded import loaded_models
-from ..models.ram_held import ram_held
+from ..models.ram_held import SeldomHeld
 from ..record.highest import HeldPeaks
-from ..record.over_runs import grows_over_runs, levels_of
+from ..record.over_runs import growers, levels_of, traced
 from ..record.recorder import Recorder
 from .requests import memory_answer
 
 LOOKED_AT_RUNS = 10
-COSTS_AT_MOST = 0.05  # of the time: who holds RAM is looked up so often, if it is asked for
 
 
 class MemoryNow:
@@ -36,7 +35,7 @@ class MemoryNow:
         self._stuck = stuck
         self._foreign: tuple[list[int | None], list[dict[str, Any]]] = [], []  # with what was then
         self._held: dict[str, Any] = {}
-        self._held_until = 0.0
+        self._seldom = SeldomHeld()
 
     def as_json(self) -> dict[str, Any]:
         busy = sum(self._queue_lengths()) > 0
@@ -54,19 +53,22 @@ class MemoryNow:
                 "lost": [{"text": text, "said": said_json(text)} for text in losses()]}
 
     def grows(self, until: str | None = None) -> list[dict[str, Any]]:
-        """Return in which node RAM has grown over the last runs, up to the prompt `until`."""
+        """Return in which node RAM has grown over the last runs, up to the prompt `until`.
+
+        Nobody is named whom nothing of it was traced to.
+        """
         ids = self._recorder.newest_ids()
         ids = ids[ids.index(until):] if until in ids else ids
         levels = [self._recorder.look(one, levels_of) for one in reversed(ids[:LOOKED_AT_RUNS])]
-        return grows_over_runs([one for one in levels if one is not None])
+        found = growers([one for one in levels if one is not None])
+        if not found:
+            return []
+        return traced(found, self._ram_held(snapshot(), sum(self._queue_lengths()) > 0), pack_of)
 
     def _ram_held(self, now: Snapshot, busy: bool) -> dict[str, Any]:
         """Return who holds RAM; while prompts run, as it was before: a tensor or model that is
         looked at could die in this thread and not in the prompt's.
         """
-        began = time.perf_counter()
-        if began >= self._held_until and not busy:
-            self._held = ram_held(now)
-            ended = time.perf_counter()
-            self._held_until = ended + (ended - began) / COSTS_AT_MOST
+        if not busy:
+            self._held = self._seldom.now(now) or self._held
         return self._held

@@ -6,7 +6,9 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from ..base.device import MIB
+import torch
+
+from ..base.device import MIB, shares_ram
 from ..base.graph import Prompt, title_given
 from ..base.ram import ram_room_bytes
 from ..base.said import Said, joined, said, said_json
@@ -57,21 +59,25 @@ class RamStop:
     """Interrupts a prompt as ComfyUI itself does, and says once who held the RAM and what may help.
 
     `interrupt(id)` tells whether that prompt ran; `prompt_of(id)` is it in API format; `unset` are
-    the flags that this ComfyUI has and was started without; `announce` tells the browsers.
+    the flags that this ComfyUI has and was started without; `announce` tells the browsers, and
+    `stops(prompt, node, text)` whoever may run it again.
     """
 
     def __init__(
         self, interrupt: Callable[[str], bool], prompt_of: Callable[[str], Prompt | None],
         unset: Callable[[], Collection[str]], announce: Callable[[str, dict[str, Any]], None],
+        stops: Callable[[str, str, str], None] = lambda *_: None,
     ) -> None:
         self._interrupt = interrupt
         self._prompt_of = prompt_of
         self._unset = unset
         self._announce = announce
+        self._stops = stops
 
     def stop(self, node: Node) -> bool:
         """Interrupt the prompt; False where it has ended already."""
         text = self._told(node)
+        self._stops(node.prompt_id, node.node_id, text)  # before the prompt can end
         if not self._interrupt(node.prompt_id):
             return False
         log.error("[Headroom] prompt %s: %s", node.prompt_id, text)
@@ -112,4 +118,5 @@ def _ram_bytes(model: LoadedModel) -> int:
     """Return the bytes of weights in RAM; dynamic VRAM maps them from files."""
     if model.dynamic:
         return 0
-    return model.total_bytes - (0 if model.device == "cpu" else model.loaded_bytes)
+    is_in_ram = model.device == "cpu" or shares_ram(torch.device(model.device))
+    return model.total_bytes - (0 if is_in_ram else model.loaded_bytes)

@@ -20,6 +20,9 @@ from ..base.refusals import Refused
 from ..base.said import said
 from ..host.adapter import current_host, host_registry
 from ..measure.journal import Action, note
+from ..measure.snapshot import snapshot
+from ..models.ram_held import SeldomHeld
+from ..record.run import RamLow
 from .gate import Gate
 from .ram_stop import Node, RamFall
 
@@ -27,8 +30,11 @@ log = logging.getLogger("headroom")
 
 VARIABLE = "HEADROOM_RAM_FREE_MIB"
 SETTING = "Headroom.Server.KeepRamFree"
-LOOK_SECONDS, AMID_SECONDS = 5.0, 0.25  # between two looks: nothing runs, a prompt does
+AMID_SECONDS = 0.25  # between two looks while a prompt runs
+# Between two looks while none does: a look is a millisecond of CPU, and others may take the RAM.
+IDLE_SECONDS, SHORT_SECONDS = 60.0, 5.0
 SHARE, AT_MOST_MIB = 0.02, 1024  # of RAM, where nobody says how much is to stay free
+LOW = 0.1  # of RAM: below it the record tells who held it
 
 
 def wanted_bytes(environment: Mapping[str, str], browser: Mapping[str, Any]) -> int:
@@ -53,13 +59,15 @@ class RamWatch:
     def __init__(
         self, gate: Gate, loop: asyncio.AbstractEventLoop | None,
         prompts: Callable[[], Sequence[Mapping[str, Any]]], wanted: int,
-        stop: Callable[[Node], bool] = lambda _: False,
+        stop: Callable[[Node], bool] = lambda _: False, held: SeldomHeld | None = None,
     ) -> None:
         self._gate = gate
         self._loop = loop
         self._prompts = prompts
         self._wanted = wanted
         self._stop = stop
+        self._held = held or SeldomHeld()
+        self._lowest: tuple[str, int] | None = None  # what was left least, in which prompt
         self._stopped: str | None = None  # the prompt that was interrupted last
         self._fall = RamFall()
         self._tried = False  # in vain, since something happened
@@ -70,14 +78,17 @@ class RamWatch:
         self._at: tuple[str | None, str | None] = (None, None)  # the prompt and node that run
 
     def start(self) -> None:
-        """Start to look, where that is asked for: every few seconds, more often amid a prompt."""
+        """Start to look, where that is asked for: often amid a prompt, once a minute after it.
+
+        Before the first prompt the thread waits without a timeout: there is nothing to let go of.
+        """
         if self._wanted:
             threading.Thread(target=self._wait, name="headroom RAM", daemon=True).start()
 
     def before_prompt(self) -> None:
         """Make room before the first node of a prompt, in the thread that runs it."""
         self.something_happens()
-        self._at = (None, None)
+        self._at, self._lowest = (None, None), None
         self._amid.set()
         if self._is_short():
             self._spare()
@@ -97,6 +108,18 @@ class RamWatch:
             self._amid.clear()
         self.something_happens()
 
+    def after_prompt(self) -> tuple[str, RamLow] | None:
+        """Return in which prompt RAM nearly ran out, if it did, and who holds it now.
+
+        To be called in the thread of the prompt after it, which waits for it: for 5 % of the time
+        at most.
+        """
+        lowest, self._lowest = self._lowest, None
+        if lowest is None or lowest[1] >= LOW * (total := ram_total_bytes()):
+            return None
+        held = self._held.now(snapshot())
+        return None if held is None else (lowest[0], RamLow(lowest[1], total, held))
+
     def something_happens(self) -> None:
         """A prompt begins or ends: other models may be idle now."""
         self._tried = False
@@ -114,6 +137,9 @@ class RamWatch:
         """Look while a node runs: unused heap pages go at once, all else before the next node."""
         room = ram_room_bytes()
         # In the upper half what is taken may be a model that is loaded, and then no more.
+        prompt_id, node_id = self._at
+        if prompt_id is not None and (self._lowest is None or room < self._lowest[1]):
+            self._lowest = prompt_id, room
         is_ending = self._fall.is_ending(time.monotonic(), room) and room < self._wanted / 2
         if not self._is_short(room):
             self._trimmed = self._is_due = False
@@ -123,18 +149,21 @@ class RamWatch:
             if (gained := trimmed()) >= MIB:
                 self._note(trim_step(gained))
         self._is_due = not self._tried and self._is_short()
-        prompt_id, node_id = self._at
         if is_ending and prompt_id is not None and node_id is not None:
             if prompt_id != self._stopped and self._stop(Node(prompt_id, node_id)):
                 self._stopped = prompt_id
 
     def _wait(self) -> None:
-        pause = threading.Event()
+        pause, seconds = threading.Event(), None
         while True:
-            if self._amid.wait(LOOK_SECONDS):
+            if self._amid.wait(seconds):
                 pause.wait(AMID_SECONDS)
                 self.look_amid()
-            elif self._is_short() and not self._tried and self._loop is not None:
+                seconds = AMID_SECONDS
+                continue
+            seconds = IDLE_SECONDS
+            if self._is_short() and not self._tried and self._loop is not None:
+                seconds = SHORT_SECONDS  # the gate may have refused
                 try:
                     asyncio.run_coroutine_threadsafe(self.look(), self._loop).result()
                 except RuntimeError:

@@ -3,6 +3,7 @@
 https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files; version 1 has others.
 """
 
+from functools import lru_cache
 from os.path import join
 from pathlib import Path
 from typing import NamedTuple
@@ -55,6 +56,11 @@ def _folders(root: Path) -> list[tuple[str, tuple[str, str]]]:
         lines = _text(str(root), "proc/self/cgroup").splitlines()
     except OSError:
         return []
+    return _folders_named(root, tuple(lines))
+
+
+@lru_cache(maxsize=8)
+def _folders_named(root: Path, lines: tuple[str, ...]) -> list[tuple[str, tuple[str, str]]]:
     folders = []
     for line in lines:
         _, controllers, path = line.split(":", 2)

@@ -144,6 +144,15 @@ def driver_memory(device: torch.device) -> tuple[int, int] | None:
     return None if found is None else (int(found[0]), int(found[1]))
 
 
+def shares_ram(device: torch.device) -> bool:
+    """Return whether a device has no memory but RAM: what is freed on one is room for the other."""
+    if device.type == "mps":
+        return True
+    if device.type != "cuda" or not is_started("cuda"):
+        return False
+    return bool(getattr(told(torch.cuda.get_device_properties, device), "is_integrated", False))
+
+
 def torch_memory(device: torch.device) -> tuple[int | None, int | None]:
     """Return (allocated bytes, reserved bytes) of torch's allocator in this process."""
     module = backend(device)

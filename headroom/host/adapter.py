@@ -96,9 +96,36 @@ def has_flag(flag: str) -> bool:
     return flag in more_flags()
 
 
+def can_set_flag(flag: str) -> bool:
+    """Return whether ComfyUI has this flag and was started without it."""
+    if not has_flag(flag):
+        return False
+    from .flags import is_set
+
+    return not is_set(flag)
+
+
 def has_cache_providers() -> bool:
     """Return whether ComfyUI has all that is used of its cache providers (0.17 and later)."""
     return not lost("outputs") and not any(broken(CONTRACT["outputs"]))
+
+
+def cache_flags() -> tuple[float, str | None]:
+    """Return the value of --cache-ram (0: none), and another flag for the cache that is set."""
+    if current_host() is None or lost("files"):
+        return 0.0, None
+    from .flags import cache_flags as told
+
+    return told()
+
+
+def pack_of(class_type: str) -> str | None:
+    """Return the pack that a node class comes from; None where nobody can tell."""
+    if current_host() is None or lost("files"):
+        return None
+    from .packs import pack_of as found_pack
+
+    return found_pack(class_type)
 
 
 def pinned_bytes() -> int:

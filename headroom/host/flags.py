@@ -4,6 +4,8 @@ from typing import Any
 
 import comfy.cli_args
 
+CACHE_FLAGS = ("--high-ram", "--cache-lru", "--cache-classic")
+
 
 def more_flags() -> frozenset[str]:
     """Return the flags of this ComfyUI, such as "--reserve-vram", that would change something.
@@ -15,6 +17,20 @@ def more_flags() -> frozenset[str]:
     if values.get("disable_fast_disk") is True:
         names.discard("fast_disk")  # which it overrides
     return frozenset("--" + name.replace("_", "-") for name in names)
+
+
+def is_set(flag: str) -> bool:
+    """Return whether ComfyUI was started with a flag."""
+    return bool(getattr(comfy.cli_args.args, flag[2:].replace("-", "_"), None))
+
+
+def cache_flags() -> tuple[float, str | None]:
+    """Return the (first) value of --cache-ram, 0 where none was given, and which other flag of the
+    same group is set but --cache-none.
+    """
+    told = getattr(comfy.cli_args.args, "cache_ram", None)
+    first = next(iter(told), 0) if isinstance(told, list) else told
+    return float(first or 0), next(filter(is_set, CACHE_FLAGS), None)
 
 
 def preview_method() -> str | None:

@@ -10,6 +10,7 @@ import execution
 import folder_paths
 
 from ..base.living import living
+from .node_types import core_nodes
 
 OWN = __name__.rsplit(".", 3)[0]  # as ComfyUI calls the pack that this file belongs to
 
@@ -27,6 +28,13 @@ def pack_modules() -> dict[str, list[ModuleType]]:
                 pack = file[len(root):].split(sep)[0].removesuffix(".py")
                 found.setdefault(pack, []).append(module)
     return found
+
+
+def pack_of(class_type: str) -> str | None:
+    """Return the pack that a node class comes from; None for ComfyUI's own and unknown ones."""
+    module = getattr(core_nodes.NODE_CLASS_MAPPINGS.get(class_type), "__module__", None)
+    return next((pack for pack, modules in pack_modules().items()
+                 if any(one.__name__ == module for one in modules)), None)
 
 
 def node_objects() -> list[Any]:

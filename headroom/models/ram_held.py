@@ -5,6 +5,7 @@ holds has no name: a tensor of it is in `other_tensors_mib`, all else in `rest_m
 """
 
 import sys
+import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ from .loaded import class_name, file_name, name_of
 
 LEAST = MIB  # who holds less is not named
 NAMED = 20
+COSTS_AT_MOST = 0.05
 HOLDERS = (torch.nn.Module, torch.Tensor, np.ndarray, bytes, bytearray)
 Part = dict[str, Any]
 
@@ -53,6 +55,23 @@ def ram_held(now: Snapshot) -> Part:
         "limit_mib": None if group is None else in_mib(group.limit),
         "pressure_percent": ram_pressure(),
     }
+
+
+class SeldomHeld:
+    """Looks up who holds RAM for at most COSTS_AT_MOST of the time."""
+
+    def __init__(self) -> None:
+        self._due = 0.0
+
+    def now(self, now: Snapshot) -> Part | None:
+        """Return it as `ram_held` does; None where it was looked up not long ago."""
+        began = time.perf_counter()
+        if began < self._due:
+            return None
+        found = ram_held(now)
+        ended = time.perf_counter()
+        self._due = ended + (ended - began) / COSTS_AT_MOST
+        return found
 
 
 def _models(seen: set[int]) -> list[Part]:

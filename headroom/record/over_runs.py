@@ -4,8 +4,8 @@ A node that keeps something of each run (a list in its module, frames on its obj
 much as RAM grows by. A node with a large result adds more, and gives it back before the next run.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ..base.device import MIB, in_mib
 from .run import Run
@@ -13,6 +13,7 @@ from .turns import rate_of
 
 MIN_RUNS = 5
 MIN_BYTES = 16 * MIB  # a run
+SHARE_FOUND = 0.5  # of what has grown in all, with who holds it
 
 
 class Level(NamedTuple):
@@ -39,13 +40,24 @@ def levels_of(run: Run) -> Levels:
     return found
 
 
-def grows_over_runs(runs: Sequence[Levels]) -> list[dict[str, object]]:
-    """Return the node of the last run in which RAM grows with each of its runs, as JSON.
+class Grower(NamedTuple):
+    """A node in which RAM grows by about as much as it does from run to run."""
+
+    node_id: str
+    class_type: str
+    title: str
+    bytes_a_run: int
+    runs: int
+    off_bytes: int  # how far what it adds is from that
+
+
+def growers(runs: Sequence[Levels]) -> list[Grower]:
+    """Return the nodes of the last run in which RAM grows with each run, the likeliest first.
 
     `runs` oldest first. Only the last MIN_RUNS runs of a node count, without the first of all,
     in which models are loaded.
     """
-    best: tuple[float, dict[str, object]] | None = None
+    found: list[Grower] = []
     for node in runs[-1] if runs else ():
         all_levels = [run[node] for run in runs if node in run]
         if len(all_levels) < MIN_RUNS:
@@ -53,11 +65,34 @@ def grows_over_runs(runs: Sequence[Levels]) -> list[dict[str, object]]:
         levels = all_levels[1:][-MIN_RUNS:]
         rate = rate_of([level.after_bytes for level in levels])
         own = sum(level.after_bytes - level.before_bytes for level in levels) / len(levels)
-        if rate < MIN_BYTES or own < rate / 2:
-            continue
-        distance = abs(own - rate)
-        if best is None or distance < best[0]:
-            best = distance, {
-                "display_node_id": node[0], "class_type": node[1], "title": levels[-1].title,
-                "mib_a_run": in_mib(rate), "runs": len(all_levels)}
-    return [] if best is None else [best[1]]
+        if rate >= MIN_BYTES and own >= rate / 2:
+            found.append(Grower(*node, levels[-1].title, int(rate), len(all_levels),
+                                int(abs(own - rate))))
+    return sorted(found, key=lambda one: one.off_bytes)
+
+
+def traced(
+    found: Sequence[Grower], held: Mapping[str, Any], pack_of: Callable[[str], str | None]
+) -> list[dict[str, object]]:
+    """Return the growth as JSON: with its node only where what has grown was found with that node.
+
+    `held` as of ram_held; `pack_of(class)` is the pack that a node class comes from. Several nodes
+    may grow alike, and one of them may only hand on what others keep.
+    """
+    if not found:
+        return []
+    least_mib = SHARE_FOUND * found[0].bytes_a_run * found[0].runs / MIB
+    for part in held.get("packs", ()):
+        of_pack = [one for one in found if pack_of(one.class_type) == part["pack"]]
+        own = [one for one in of_pack if one.class_type == part["holder"]] or of_pack
+        if part["mib"] >= least_mib and own:
+            alike = [one for one in own if one.off_bytes < own[0].off_bytes + one.bytes_a_run / 2]
+            return [_grown(own[0], own[0] if len(alike) == 1 else None, part["holder"])]
+    return [_grown(found[0], None, None)]
+
+
+def _grown(grower: Grower, node: Grower | None, holder: str | None) -> dict[str, object]:
+    return {
+        "display_node_id": node and node.node_id, "class_type": node and node.class_type,
+        "title": node and node.title, "holder": holder,
+        "mib_a_run": in_mib(grower.bytes_a_run), "runs": grower.runs}

@@ -21,8 +21,7 @@ from .ticker import TICK_SECONDS, Ticker
 NO_RECORD = said(
     "No record of this prompt: it has not begun yet, or is older than the last runs that are kept."
 )
-SETTLE_SECONDS = 5.0
-ASK_SECONDS = 1.0
+SETTLE_SECONDS, ASK_SECONDS = 5.0, 1.0
 
 Seen = TypeVar("Seen")
 Beginning = tuple[tuple[str, ...], Reading, float]  # devices, memory, seconds since the epoch
@@ -91,8 +90,7 @@ class Recorder:
         with self._lock:
             self._finish()
             devices, began, started_at = self._began or self._begin()
-            self._began = None
-            self._asked_outcome = began.at
+            self._began, self._asked_outcome = None, began.at
             self._progress.moves()
             self._graph = graph
             self._run = Run(prompt_id, devices, began, started_at, NodeTable(graph.describe))
@@ -109,9 +107,7 @@ class Recorder:
     def _teller(self, enter: Enter, begins: bool = False) -> NodeCallback:
         """Return what the executor calls when something has happened to a node."""
         at_node, append, reading = self._probe.at_node, self._events.append, self._events.reading
-        progress = self._progress
-
-        before_node = self._before_node if begins else None
+        progress, before_node = self._progress, self._before_node if begins else None
 
         def told(node_id: str, _state: Any, prompt_id: str) -> None:
             if before_node is not None:
@@ -205,8 +201,7 @@ class Recorder:
         with self._lock:
             if self._run is None:
                 self._events.enter()
-                self._ticker.rest()
-                return
+                return self._ticker.rest()
             if self._left is None:
                 self._read(self._run, TICK_SECONDS)
             if self._events.are_many:
@@ -222,10 +217,10 @@ class Recorder:
 
     def _is_time_to_ask(self) -> bool:
         """Now and then: a host may not tell the end."""
-        now = time.perf_counter()
-        is_due = now - self._asked_outcome > ASK_SECONDS
-        self._asked_outcome = now if is_due else self._asked_outcome
-        return is_due
+        if (now := time.perf_counter()) - self._asked_outcome <= ASK_SECONDS:
+            return False
+        self._asked_outcome = now
+        return True
 
     def _settle(self) -> None:
         """Close the record of a run that has left the executor, once ComfyUI knows its outcome."""

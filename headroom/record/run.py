@@ -1,7 +1,7 @@
 """One prompt's record: its nodes, memory over time, out-of-memory attempts and our actions."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..base.error_table import MAX_TEXT
 from ..host.types import Outcome, RunStatus
@@ -49,6 +49,10 @@ class Samples:
             self.add(sample)
 
 
+def _swapped(reading: Reading) -> int | None:
+    return None if reading.strain is None else reading.strain.swapped_bytes
+
+
 def _at(reading: Reading, at: float | None) -> Reading:
     return reading if at is None or at == reading.at else reading._replace(at=at)
 
@@ -61,6 +65,14 @@ def _joined(earlier: Sample, later: Sample) -> Sample:
 
 def _most(one: int | None, other: int | None) -> int | None:
     return max((amount for amount in (one, other) if amount is not None), default=None)
+
+
+class RamLow(NamedTuple):
+    """How little RAM was left in a run, of how much, and who held it when the run ended."""
+
+    least_left_bytes: int
+    total_bytes: int
+    held: dict[str, Any]
 
 
 class NodeError(NamedTuple):
@@ -92,9 +104,11 @@ class Run:
     error: NodeError | None = None
     previews: str | None = None  # how ComfyUI drew them, as its command line names it
     foreign: list[dict[str, object]] = field(default_factory=list)  # what packs held after it
+    ram_low: RamLow | None = None  # where RAM nearly ran out
 
     def __post_init__(self) -> None:
         self._last = self.began
+        self.swapped_before = _swapped(self.began)
         self.totals = [use.total_bytes for use in self.began.devices]
         self.nodes.observe((), self.began.at)
         self._add(self.began, now(self.began), [use.used_bytes for use in self.began.devices])
@@ -109,6 +123,8 @@ class Run:
         if reading is last or len(reading.devices) != len(self.devices):
             return
         self.nodes.strained(reading.strain)
+        if self.swapped_before is None:
+            self.swapped_before = _swapped(reading)
         if reading.at < last.at:
             peaks, vram = now(reading), [use.used_bytes for use in reading.devices]
             self.nodes.observe_moment(peaks, reading.at)
@@ -153,6 +169,10 @@ class Run:
         """It is over: what packs hold, and how its previews were drawn."""
         self.foreign.extend(foreign)
         self.previews = previews
+
+    def ran_low(self, low: RamLow) -> None:
+        """RAM nearly ran out in it."""
+        self.ram_low = low
 
     def end(self, reading: Reading) -> None:
         """The prompt has left the executor; its outcome is known a moment later."""

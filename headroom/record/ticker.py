@@ -1,4 +1,4 @@
-"""A thread that looks 20 times a second while a prompt runs, and sleeps while none does."""
+"""A thread that looks now and then while a prompt runs, and sleeps while none does."""
 
 import logging
 import threading
@@ -10,18 +10,21 @@ TICK_SECONDS = 0.05
 
 
 class Ticker:
-    """Calls `look` in a thread of its own between `wake` and `rest`.
+    """Calls `look` in a thread of its own between `wake` and `rest`, each so many `seconds`.
 
     An error in it is logged and ends nothing; asleep it waits without a timeout.
     """
 
-    def __init__(self, look: Callable[[], None]) -> None:
-        self._look = look
+    def __init__(
+        self, look: Callable[[], None], name: str = "headroom recorder",
+        seconds: float = TICK_SECONDS,
+    ) -> None:
+        self._look, self._name, self._seconds = look, name, seconds
         self._awake = threading.Event()
         self._pause = threading.Event()  # never set
 
     def start(self) -> None:
-        threading.Thread(target=self._tick, name="headroom recorder", daemon=True).start()
+        threading.Thread(target=self._tick, name=self._name, daemon=True).start()
 
     def wake(self) -> None:
         self._awake.set()
@@ -37,7 +40,7 @@ class Ticker:
         while True:
             self._awake.wait()
             while self._awake.is_set():
-                self._pause.wait(TICK_SECONDS)
+                self._pause.wait(self._seconds)
                 try:
                     self._look()
                 except Exception:

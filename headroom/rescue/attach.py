@@ -4,14 +4,19 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
+from ..actions.make_room import make_room
 from ..actions.purge import purge
+from ..actions.spare_ram import spare_ram
+from ..base.ram import ram_total_bytes
 from ..guard.errors import out_of_memory_behind
 from ..guard.explain import say_also
 from ..host import queue
 from ..host import server as host_server
 from ..host.adapter import guard_host, has_cache_providers
 from ..host.node_types import HostRegistry
-from ..measure.journal import listen
+from ..measure.journal import Action, listen, note
 from ..models.loaded import loaded_models
 from .finished import Finished, limit_bytes
 from .leftovers import Leftovers
@@ -23,7 +28,7 @@ from .rescue import Rescue
 def look_after_prompts(outputs_of: Callable[[str], Path | None]) -> Lookout:
     """Make the Rescue of this server; `outputs_of` as KeptQueue has it."""
     registry = HostRegistry()
-    rescue = Rescue(queue, registry, _empty_gpu, loaded_models, _finished(registry, outputs_of))
+    rescue = Rescue(queue, registry, _empty, loaded_models, _finished(registry, outputs_of))
     listen(rescue.note)
     say_also(rescue.about_first_run)
     leftovers = Leftovers()
@@ -46,8 +51,15 @@ def look_after_prompts(outputs_of: Callable[[str], Path | None]) -> Lookout:
     return Lookout(rescue, error_is_handled, prompt_is_over, queue.prompt_of)
 
 
-def _empty_gpu(free_ram: bool) -> None:
+def _empty(free_ram: bool) -> None:
+    """Unload all; with `free_ram` all that can leave RAM leaves it too, models for the disk."""
     purge("all models", free_ram=free_ram)
+    if free_ram:
+        everything = ram_total_bytes()
+        with torch.inference_mode():
+            spare_ram(everything, lambda _: False)
+        for step in make_room(everything):
+            note(Action(None, None, step.action, None, step.text))
 
 
 def _finished(

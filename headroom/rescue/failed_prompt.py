@@ -31,7 +31,13 @@ class Heard(NamedTuple):
     text: str
     held: tuple[ModelOnDevice, ...]
     told_as: tuple[str, str] | None = None  # type and text of the error that a node made of it
+    is_stop: bool = False  # no error: the prompt was interrupted before RAM ran out
     shown: str | None = None  # the node on the canvas, where a loop has made `node_id` of it
+
+    @classmethod
+    def stop(cls, node_id: str, text: str) -> "Heard":
+        """A prompt is interrupted before RAM runs out; `text` says so."""
+        return cls(node_id, "RAM", "Interrupted", text, (), is_stop=True)
 
     @classmethod
     def of(
@@ -78,6 +84,7 @@ class FailedPrompt:
     wrong: frozenset[str] = frozenset()  # ran, but without a part of what they were to use
     marks: Mapping[str, Any] = field(default_factory=dict)  # each node's own mark of change
     looped: frozenset[str] = frozenset()  # finished in some turns of a loop, under other ids
+    is_stop: bool = False  # interrupted by us before RAM ran out
 
     @property
     def title(self) -> str:
@@ -110,8 +117,13 @@ def failure_of(
     are wrong, and so is what stands on them. `shown`: by nodes that ran, those on the canvas.
     """
     messages = messages_of(entry.get("status"))
-    error = messages.get("execution_error")
-    if error is None or "execution_interrupted" in messages:
+    error, interrupted = messages.get("execution_error"), messages.get("execution_interrupted")
+    if heard is not None and heard.is_stop:
+        error = interrupted and {
+            **interrupted, "exception_type": heard.kind, "exception_message": heard.text}
+    elif interrupted is not None:
+        return None
+    if error is None:
         return None
     number, prompt_id, prompt, extra_data, outputs = entry["prompt"][:5]
     cached = frozenset(map(str, messages.get("execution_cached", {}).get("nodes") or []))
@@ -137,7 +149,8 @@ def row_of_entry(entry: Mapping[str, Any]) -> Row | None:
 
 def executed(entry: Mapping[str, Any]) -> frozenset[str]:
     """Return the nodes that had run when a prompt failed, with those that others made."""
-    error = messages_of(entry.get("status")).get("execution_error") or {}
+    messages = messages_of(entry.get("status"))
+    error = messages.get("execution_error") or messages.get("execution_interrupted") or {}
     return frozenset(map(str, error.get("executed") or []))
 
 
@@ -166,6 +179,7 @@ def _raised(
         "error": _first_line(kind, text), "row": row_of(kind, text),
         "asked_bytes": requested_bytes(text),
         "held": () if heard is None else heard.held,
+        "is_stop": heard is not None and heard.is_stop,
     }
 
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ..base.device import in_mib
 from ..base.ram import ram_room_bytes
 from ..base.refusals import Refused
-from ..base.said import Said, said_json
+from ..base.said import said_json
 from ..measure.snapshot import rss_bytes
 from ..record.ticker import Ticker
 from .left_words import no_more_left, sentence_about
@@ -25,7 +25,7 @@ from .settings import Queue, own_part, queue_of
 
 log = logging.getLogger("headroom")
 
-SAMPLE_SECONDS = 1.0
+SAMPLE_SECONDS, LOOK_SECONDS = 1.0, 0.25  # between two samples of a node; for another node
 NOTHING_LEFT: dict[str, Any] = {"text": None, "said": None, "prompts": [], "samples": []}
 RAN_KEY = "ran_when_server_ended"  # in a prompt's extra_data.headroom
 
@@ -57,7 +57,7 @@ class KeptQueue:
         self._left: list[LeftQueue] = []
         self._file: QueueFile | None = None
         self._last = Sample(0.0, None, 0, 0)
-        self._ticker = Ticker(self.look)
+        self._ticker = Ticker(self.look, "headroom queue", LOOK_SECONDS)
         if wish == "off":
             return
         try:
@@ -76,7 +76,7 @@ class KeptQueue:
         log.warning("[Headroom] %s", self._sentence())
         if self._wish == "resume":
             # A thread of its own: ComfyUI validates prompts in the server's.
-            threading.Thread(target=self._resume, name="headroom queue", daemon=True).start()
+            threading.Thread(target=self._resume, name="headroom resume", daemon=True).start()
 
     # ---------------------------------------------------- told
 
@@ -217,27 +217,6 @@ class KeptQueue:
         ran = next((one for one in last.prompts if one.was_running), None)
         waiting = sum(one is not ran for one in self._prompts())
         return sentence_about(ran, last.samples, waiting)
-
-
-class NothingKept:
-    """Stands for a kept queue where none can be; `why` in a sentence."""
-
-    def __init__(self, why: Said) -> None:
-        self._why = why
-
-    def start(self) -> None: ...
-
-    def changed(self) -> None: ...
-
-    def outputs_of(self, prompt_id: str) -> None: ...
-
-    def left(self) -> dict[str, Any]:
-        return NOTHING_LEFT
-
-    def queue_again(self) -> dict[str, Any]:
-        raise Refused(self._why)
-
-    discard = queue_again
 
 
 def kept_queue(host: Host, folder: Path, browser: Mapping[str, Any]) -> KeptQueue:

@@ -1,4 +1,4 @@
-"""Who looks after prompts that run out of memory, and who does where nobody can."""
+"""Who looks after prompts that run out of memory and after the queue; who does where nobody can."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 from ..base.graph import Prompt
 from ..base.refusals import Refused
 from ..base.said import Said
+from .kept_queue import NOTHING_LEFT
 
 
 class Reruns(Protocol):
@@ -14,6 +15,8 @@ class Reruns(Protocol):
     def prompt_begins(self) -> None: ...
 
     def prompt_is_over(self, prompt_id: str | None = None) -> None: ...
+
+    def stops_for_ram(self, prompt_id: str, node_id: str, text: str) -> None: ...
 
     def ask(self, prompt_id: str) -> dict[str, Any]: ...
 
@@ -42,6 +45,8 @@ class _NoReruns:
 
     def prompt_is_over(self, prompt_id: str | None = None) -> None: ...
 
+    def stops_for_ram(self, prompt_id: str, node_id: str, text: str) -> None: ...
+
     def ask(self, prompt_id: str) -> dict[str, Any]:
         raise Refused(self._why)
 
@@ -52,3 +57,24 @@ class _NoReruns:
 def no_lookout(why: Said) -> Lookout:
     """Return the lookout of a ComfyUI in which no prompt can be run again; `why` in a sentence."""
     return Lookout(_NoReruns(why), lambda _: None, lambda: None, lambda _: None)
+
+
+class NothingKept:
+    """Stands for a kept queue where none can be; `why` in a sentence."""
+
+    def __init__(self, why: Said) -> None:
+        self._why = why
+
+    def start(self) -> None: ...
+
+    def changed(self) -> None: ...
+
+    def outputs_of(self, prompt_id: str) -> None: ...
+
+    def left(self) -> dict[str, Any]:
+        return NOTHING_LEFT
+
+    def queue_again(self) -> dict[str, Any]:
+        raise Refused(self._why)
+
+    discard = queue_again

@@ -141,15 +141,21 @@ class QueueFile:
         self._noted += 1
 
     def prompts(self) -> list[KeptPrompt]:
-        """Return what is kept, in the order of the queue. ValueError where that is damaged."""
+        """Return what is kept, in the order of the queue.
+
+        ValueError and TypeError where that is damaged.
+        """
         rows = self._base.execute("SELECT prompt_id, number, running, content FROM prompt "
                                   "ORDER BY running DESC, number, rowid")
-        return [KeptPrompt(prompt_id, number, bool(running), *_content(content))
+        return [KeptPrompt(str(prompt_id), float(number), bool(running), *_content(content))
                 for prompt_id, number, running, content in rows]
 
     def samples(self) -> list[Sample]:
-        """Return memory in the last minutes, oldest first."""
-        return [Sample(*row) for row in self._base.execute("SELECT * FROM sample ORDER BY at")]
+        """Return memory in the last minutes, oldest first; errors as `prompts`."""
+        rows = self._base.execute("SELECT at, node_id, rss_bytes, room_bytes FROM sample "
+                                  "ORDER BY at")
+        return [Sample(float(at), None if node_id is None else str(node_id), int(rss), int(room))
+                for at, node_id, rss, room in rows]
 
     def close(self) -> None:
         self._base.close()
@@ -166,7 +172,8 @@ def _content(text: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     prompt, extra_data, outputs, *guards = json.loads(text)
     stands_for = guards[0] if guards else {}
     if not (isinstance(prompt, dict) and isinstance(extra_data, dict)
-            and isinstance(outputs, list) and isinstance(stands_for, dict)):
+            and isinstance(outputs, list) and isinstance(stands_for, dict)
+            and all(isinstance(node, dict) for node in prompt.values())):
         raise ValueError("a kept prompt is none")
     return WithGuards(prompt, stands_for) if stands_for else prompt, extra_data, outputs
 

@@ -23,9 +23,7 @@ from .settings import own_part, rescue_of
 log = logging.getLogger("headroom")
 
 EVENT = "headroom.rescue"
-# The thread that runs prompts decides when it has written its history, or a moment later, where the
-# log is silent, the one of the recorder.
-DECISION_SECONDS = 10.0
+DECISION_SECONDS = 10.0  # of the thread that runs prompts, or of the recorder where no log tells
 
 
 class Rescue:
@@ -88,6 +86,12 @@ class Rescue:
             return
         if entry.prompt_id == running.prompt_id and entry.node_id is not None:
             running.left_out.add(entry.node_id)
+
+    def stops_for_ram(self, prompt_id: str, node_id: str, text: str) -> None:
+        """A prompt is about to be interrupted before RAM runs out (in a thread of ours)."""
+        running = self._running
+        if running is not None and running.prompt_id == prompt_id:
+            running.heard = Heard.stop(node_id, text)
 
     def queue_is_cleared(self) -> None:
         """Somebody emptied the queue (in the server's thread): what runs gets no rerun."""
@@ -256,6 +260,5 @@ class Rescue:
         log.warning("[Headroom] prompt %s%s: %s", kept.failure.prompt_id, again, kept.text)
         failure = kept.failure
         client = failure.extra_data.get("client_id")
-        self._host.send_event(EVENT, {
-            "prompt_id": failure.prompt_id, **self._book.facts(failure.prompt_id),
-        }, client if isinstance(client, str) else None)
+        told = {"prompt_id": failure.prompt_id, **self._book.facts(failure.prompt_id)}
+        self._host.send_event(EVENT, told, client if isinstance(client, str) else None)

@@ -15,6 +15,9 @@ MODELS_NAMED = NODES_NAMED = 3
 
 def what_failed(failure: FailedPrompt) -> Said:
     """Return which node failed, what it asked for and what held the memory, as one sentence."""
+    if failure.is_stop:
+        return said("{title} (node {node_id}) was stopped before RAM ran out.",
+                    title=failure.title, node_id=failure.node_id)
     memory = said("RAM" if failure.where == "RAM" else "GPU memory")
     return said("{title} (node {node_id}) ran out of {memory}{asked}{held}.", title=failure.title,
                 node_id=failure.node_id, memory=memory, asked=_asked(failure), held=_held(failure))
@@ -24,14 +27,14 @@ def runs_again(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> st
     """Return that the prompt runs again, and how much of it."""
     cost = _cost(failure, runs, keeps_nothing)
     again = said("It runs again with OOM Guard: {cost}.", cost=cost)
-    return joined(" ", [what_failed(failure), again, *_differing(failure, runs)])
+    return joined(" ", [what_failed(failure), again, *_also(failure, runs)])
 
 
 def can_run_again(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> str:
     """Return that a rerun is there for the asking, and how much of the prompt would run."""
     cost = _cost(failure, runs, keeps_nothing)
     offer = said("It can run again with OOM Guard: {cost}.", cost=cost)
-    return joined(" ", [what_failed(failure), offer, *_differing(failure, runs)])
+    return joined(" ", [what_failed(failure), offer, *_also(failure, runs)])
 
 
 def _cost(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> Said:
@@ -47,10 +50,12 @@ def _cost(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> Said:
     return said("what had finished comes from the cache")
 
 
-def _differing(failure: FailedPrompt, runs: WhatRuns) -> list[Said]:
+def _also(failure: FailedPrompt, runs: WhatRuns) -> list[Said]:
+    emptied = [said("RAM is emptied first: models go to disk, and ComfyUI's cache gives up what "
+                    "this prompt does not use.")] if failure.where == "RAM" else []
     if not runs.differing:
-        return []
-    return [said("The result may be another one, because of {nodes}.",
+        return emptied
+    return [*emptied, said("The result may be another one, because of {nodes}.",
                  nodes=_nodes(failure, runs.differing))]
 
 

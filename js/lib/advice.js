@@ -34,6 +34,11 @@ const TITLES = {
   spill: phrase("A VRAM limit"),
   disk_reads: phrase("Weights in RAM"),
   ram_cache: phrase("No results in RAM"),
+  ram_held: phrase("What held the RAM"),
+  ram_frames: phrase("Fewer frames at once"),
+  ram_models: phrase("One model after the other"),
+  ram_headroom: phrase("More RAM kept free"),
+  ram_without: phrase("Less kept in RAM"),
 };
 
 export const titleOf = (item, t) => t(TITLES[item.kind] ?? item.kind);

@@ -202,8 +202,13 @@ export function foreignLines(memory, t) {
  */
 export function ramLines(memory, t) {
   const { ram_held: held } = memory;
-  const grows = (memory.grows_over_runs ?? []).map(({ title, display_node_id: id, mib_a_run: grown, runs }) =>
-    h("p.headroom-oom", { "data-grows": id }, t("RAM grows by {grown} with each run of {title} (#{id}, {runs} runs)", { grown: mib(grown), title, id, runs })));
+  const grows = (memory.grows_over_runs ?? []).map(({ title, display_node_id: id, holder, mib_a_run: grown, runs }) => {
+    const values = { grown: mib(grown), title, id, holder, runs };
+    const text = title ? t("RAM grows by {grown} with each run of {title} (#{id}, {runs} runs)", values)
+      : holder ? t("RAM grows by {grown} with each run ({runs} runs): {holder} holds it", values)
+        : t("RAM grows by {grown} with each run ({runs} runs); growth not traced", values);
+    return h("p.headroom-oom", { "data-grows": id ?? "" }, text);
+  });
   if (!held?.models) return grows;
   const packs = held.packs.map(({ pack, holder, mib: amount }) => [t("{pack}: {holder}", { pack, holder }), amount]);
   const models = held.models.flatMap((model) => [

@@ -10,9 +10,8 @@ from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_LORA
 
 pytestmark = pytest.mark.host
 
-CACHE_MODES = {
+CACHE_MODES = {  # --cache-classic is what 0.3.75 does without a flag
     "default": (),
-    "--cache-classic": ("--cache-classic",),
     "--cache-lru": ("--cache-lru", "20"),
     "--cache-none": ("--cache-none",),
     "--cache-ram": ("--cache-ram", "1.0"),

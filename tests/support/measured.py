@@ -29,7 +29,7 @@ from headroom.record.highest import HeldPeaks
 from headroom.record.probe import Probe
 from headroom.record.recorder import Recorder
 from headroom.record.text import record_text
-from headroom.rescue.kept_queue import NothingKept
+from headroom.rescue.lookout import NothingKept
 from support.calls import Changing
 
 ASKED = [

@@ -31,7 +31,7 @@ interface Memory {
   limit?: { limit: string | null; not_limited: { text: string; said: any }[] };
   devices: any[]; ram: any; models: any[]; lost?: { text: string; said: any }[];
   stuck?: { text: string; said: any } | null; foreign?: { pack: string | null; classes: string[]; mib: number }[];
-  ram_held?: any; grows_over_runs?: { display_node_id: string; title: string; mib_a_run: number; runs: number }[];
+  ram_held?: any; grows_over_runs?: { display_node_id: string | null; title: string | null; holder: string | null; mib_a_run: number; runs: number }[];
   peaks?: { since: number; devices: Record<string, number>; rss_mib: number | null } | null;
 }
 

@@ -91,3 +91,14 @@ def test_a_model_that_cannot_be_mapped_is_passed_over_and_a_full_disk_ends_it(mo
     ram["refuses"] = {"odd": ValueError("odd weights"), "full": DiskRefused("no room on disk")}
     spared = spare_ram(GIB, lambda patcher: False)
     assert ram["moved"] == [] and spared.refusal == "no room on disk"
+
+
+def test_on_a_device_that_shares_its_memory_with_the_cpu_what_it_holds_is_room_too(
+    monkeypatch, ram
+):
+    loaded, used = model(2, "loaded"), model(1, "used")
+    loaded.loaded = used.loaded = 1
+    with_host(monkeypatch, loaded=[loaded, used])
+    monkeypatch.setattr(spare_module, "shares_ram", lambda device: True)
+    spare_ram(GIB, lambda patcher: patcher is used)
+    assert ram["moved"] == ["loaded"]

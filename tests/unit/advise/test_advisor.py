@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from support.advice import CLIP, PROMPT, UNET, Registry
 
-from headroom.advise.about_ram import about_ram
 from headroom.advise.about_strain import about_strain
 from headroom.advise.advisor import Advisor
 from headroom.advise.applied import applied
@@ -248,30 +247,6 @@ def test_an_error_of_the_gpus_memory_is_left_to_the_advice_with_figures(advisor,
     run.settle(Outcome("error", "3", (), ("OutOfMemoryError", "CUDA out of memory")))
     records.add(run)
     assert "error" not in {one["kind"] for one in advisor.advice("a")}
-
-
-@pytest.mark.parametrize("flags, kinds", [
-    (set(), []), ({"--cache-none"}, ["ram_cache"]), ({"--cache-none", "--fast-disk"}, ["ram_disk",
-     "ram_cache"]), ({"--cache-none", "--fast-disk", "--disable-fast-disk"}, ["ram_cache"]),
-])
-def test_flags_that_keep_less_in_ram_are_advised_where_its_peak_speaks_for_them(flags, kinds):
-    run = run_of("a", 600)
-    run.nodes.records["3"].after = run.nodes.records["3"].after._replace(
-        models=(Held(replace(UNET, is_dynamic=True), "cuda:0", 1000 * MIB),))
-    run.peak_rss_bytes = 900 * MIB
-    found = about_ram(run, 1000 * MIB, flags.__contains__)
-    assert [one["kind"] for one in found] == kinds
-    assert all("900 MiB of 1,000 MiB" in one["text"] for one in found)
-    assert about_ram(run, 2000 * MIB, flags.__contains__) == []
-
-
-def test_pinned_ram_is_named_where_it_is_a_quarter_of_what_the_run_had():
-    run = run_of("a", 600)
-    run.peak_rss_bytes = 900 * MIB
-    flags = {"--disable-pinned-memory"}.__contains__
-    (found,) = about_ram(run, 1000 * MIB, flags, 225 * MIB)
-    assert found["kind"] == "ram_pinned" and "225 MiB of it pinned" in found["text"]
-    assert about_ram(run, 1000 * MIB, flags, 224 * MIB) == []
 
 
 def test_what_spilled_and_what_was_read_from_disk_speak_for_a_flag():

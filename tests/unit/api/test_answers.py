@@ -16,7 +16,7 @@ from headroom.api.routes import Routes
 from headroom.base.refusals import NotKnown, Refused
 from headroom.base.said import said
 from headroom.record.highest import HeldPeaks
-from headroom.rescue.kept_queue import NothingKept
+from headroom.rescue.lookout import NothingKept
 
 ERRORS = [
     (NotKnown(said("No record.")), 404, "No record."),

@@ -67,3 +67,13 @@ def test_one_sentence_says_who_held_the_ram_and_which_flags_of_this_comfyui_may_
 
 def test_of_a_prompt_that_has_ended_meanwhile_nothing_is_said(stopped):
     assert stopped(runs=False) == (False, [], [])
+
+
+@pytest.mark.parametrize("device, shares, named", [
+    ("cuda:0", False, ""), ("mps", True, ", with these models in RAM: a 300.0 MiB")])
+def test_weights_on_the_gpu_count_as_ram_only_where_both_are_one(
+    monkeypatch, device, shares, named
+):
+    """With --gpu-only all of them are there."""
+    monkeypatch.setattr(module, "shares_ram", lambda device: shares)
+    assert module._models([model("a", 300, 300, device)]) == named

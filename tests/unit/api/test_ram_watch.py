@@ -205,3 +205,50 @@ def test_a_model_is_used_when_a_prompt_of_the_queue_names_its_file(monkeypatch, 
         {"1": {"class_type": "Load", "inputs": {"name": "named.safetensors"}}}])
     assert [is_used(name) for name in ("one", "two", "unknown")] == [True, False, None]
     assert not watch_module.used_by([])("unknown")
+
+
+class Amid:
+    """Whether a prompt runs, look by look; remembers how long the thread was ready to wait."""
+
+    def __init__(self, *runs):
+        self.runs, self.waited = list(runs), []
+
+    def wait(self, seconds):
+        self.waited.append(seconds)
+        if not self.runs:
+            raise EOFError
+        return self.runs.pop(0)
+
+
+def test_an_idle_server_is_looked_at_once_a_minute_and_before_its_first_prompt_never(
+    monkeypatch, spared
+):
+    monkeypatch.setattr(watch_module, "AMID_SECONDS", 0.0)
+    found, spared["room"] = watch(), GIB
+    found._amid = amid = Amid(True, True, False, False)
+    with pytest.raises(EOFError):
+        found._wait()
+    assert amid.waited == [None, 0.0, 0.0, 60.0, 60.0]
+
+
+def test_after_a_prompt_that_nearly_filled_the_ram_its_record_says_who_holds_it(
+    monkeypatch, spared
+):
+    held = {"models": []}
+    seldom = SimpleNamespace(now=lambda _: held)
+    monkeypatch.setattr(watch_module, "ram_total_bytes", lambda: 1000 * MIB)
+    found = RamWatch(Gate(lambda: True, lambda: True), None, list, 5 * MIB, held=seldom)
+
+    def prompt(*rooms_mib):
+        found.before_prompt()
+        found.before_node("p", "1")
+        for room in rooms_mib:
+            spared["room"] = room * MIB
+            found.look_amid()
+        return found.after_prompt()
+
+    assert prompt(500, 100, 500) is None
+    assert prompt(500, 99, 500) == ("p", (99 * MIB, 1000 * MIB, held))
+    assert found.after_prompt() is None and prompt() is None
+    seldom.now = lambda _: None  # it was looked up a moment ago
+    assert prompt(99) is None

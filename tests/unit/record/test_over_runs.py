@@ -3,7 +3,7 @@
 import pytest
 
 from headroom.base.device import MIB
-from headroom.record.over_runs import Level, grows_over_runs
+from headroom.record.over_runs import Level, growers, traced
 
 
 def runs(count, *nodes):
@@ -24,13 +24,39 @@ def always(amount):
     return lambda _run: amount
 
 
-def test_a_node_that_keeps_50_mib_a_run_is_named_after_five_runs_and_no_other():
+def test_a_node_that_keeps_50_mib_a_run_is_found_after_five_runs_and_no_other():
     nodes = [("1", always(700), always(0)), ("2", always(50), always(50)),
              ("3", always(0), always(0))]
-    assert grows_over_runs(runs(4, *nodes)) == []
-    assert grows_over_runs(runs(5, *nodes)) == [{
-        "display_node_id": "2", "class_type": "Kind", "title": "Node 2", "mib_a_run": 50.0,
-        "runs": 5}]
+    assert growers(runs(4, *nodes)) == []
+    found = growers(runs(5, *nodes))[0]
+    assert (found.node_id, found.bytes_a_run, found.runs) == ("2", 50 * MIB, 5)
+
+
+def node_of(nodes, packs, pack_of=lambda _: "leaky"):
+    [found] = traced(growers(runs(5, *nodes)), {"packs": packs}, pack_of)
+    assert (found["mib_a_run"], found["runs"]) == (50.0, 5)
+    return found["display_node_id"], found["holder"]
+
+
+def part(holder, mib=250.0, pack="leaky"):
+    return {"pack": pack, "holder": holder, "mib": mib}
+
+
+def test_a_node_is_named_only_where_what_has_grown_was_traced_to_it():
+    """Node 1 takes as much as node 2 keeps, and gives it back before the next run."""
+    innocent = ("1", always(50), always(0))
+    both, one = [innocent, ("2", always(50), always(50))], [("2", always(50), always(50))]
+    assert node_of(both, []) == (None, None)
+    assert node_of(one, [part("nodes.kept", 100.0)]) == (None, None)
+    assert node_of(one, [part("nodes.kept", pack="another")]) == (None, None)
+    large = [("1", always(700), always(0)), *one]
+    assert node_of(large, [part("nodes.kept")]) == ("2", "nodes.kept")
+    assert node_of(one, [part("nodes.kept")]) == ("2", "nodes.kept")
+    assert node_of(both, [part("nodes.kept")]) == (None, "nodes.kept")  # of either, in one pack
+    kinds = [{(node, f"Kind{node}"): level for (node, _), level in run.items()}
+             for run in runs(5, *both)]
+    [found] = traced(growers(kinds), {"packs": [part("Kind2")]}, lambda _: "leaky")
+    assert (found["display_node_id"], found["class_type"]) == ("2", "Kind2")
 
 
 @pytest.mark.parametrize("kept", [
@@ -40,4 +66,4 @@ def test_a_node_that_keeps_50_mib_a_run_is_named_after_five_runs_and_no_other():
     lambda run: 200 if run < 3 else 0,  # a cache that is full
 ])
 def test_what_does_not_grow_with_each_run_is_not_named(kept):
-    assert grows_over_runs(runs(8, ("1", kept, kept))) == []
+    assert growers(runs(8, ("1", kept, kept))) == []

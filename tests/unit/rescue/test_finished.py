@@ -163,8 +163,10 @@ def test_comfyui_is_told_of_a_provider_only_while_such_a_prompt_runs(place, tmp_
     assert place.host.get is None
 
 
-def test_the_limit_is_set_in_mib():
+def test_the_limit_is_set_in_mib_and_a_wrong_number_is_told_once(caplog):
     assert limit_bytes({}) == DEFAULT_LIMIT_MIB << 20
+    assert limit_bytes({LIMIT_VARIABLE: "lots"}) == DEFAULT_LIMIT_MIB << 20
+    assert caplog.text.count("HEADROOM_RERUN_DISK_MIB to be a whole number of MiB") == 1
     assert limit_bytes({LIMIT_VARIABLE: "0"}) == 0 and limit_bytes({LIMIT_VARIABLE: "2"}) == 2 << 20
 
 

@@ -101,11 +101,17 @@ def test_a_damaged_file_is_set_aside_under_another_name_and_said_once(tmp_path, 
     assert os.listdir(tmp_path) == [f"{file.path.stem}.damaged"]
 
 
-def test_rows_that_are_no_prompts_make_the_file_a_damaged_one(tmp_path, caplog):
+@pytest.mark.parametrize("damage", [
+    "UPDATE prompt SET content = '[1, 2, 3]'", "UPDATE prompt SET content = NULL",
+    """UPDATE prompt SET content = '[{"1": "no node"}, {}, []]'""",
+    "UPDATE prompt SET number = 'first'", "UPDATE sample SET at = 'now'",
+    "UPDATE sample SET rss_bytes = NULL", "ALTER TABLE sample RENAME COLUMN at TO moment"])
+def test_rows_that_are_no_prompts_make_the_file_a_damaged_one(tmp_path, caplog, damage):
     file = new_file(tmp_path)
     file.keep([], [item(1, "a")])
+    file.note(Sample(7.0, "1", 100, 50))
     with file._base:
-        file._base.execute("UPDATE prompt SET content = '[1, 2, 3]'")
+        file._base.execute(damage)
     file.close()
     assert left_queues(tmp_path) == [] and file.path.with_suffix(".damaged").exists()
 

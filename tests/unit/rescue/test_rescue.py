@@ -211,3 +211,32 @@ def test_a_queue_cleared_when_the_next_prompt_was_just_taken_stays_empty_for_the
     bench.end()
     bench.fail("b")
     assert bench.host.queued == []
+
+
+STOPPED = [("execution_interrupted", {"node_id": "2", "node_type": "Sample", "executed": ["1"]})]
+
+
+def test_a_prompt_that_was_stopped_before_ram_ran_out_runs_again_once_after_a_purge_of_ram(bench):
+    bench.begin()
+    bench.rescue.stops_for_ram("a", "2", "RAM was about to run out")
+    bench.end(error=None, messages=STOPPED)
+    item = bench.only_queued
+    text = bench.rescue.facts("a")["failure"]["text"]
+    assert text.startswith("Hi-res (node 2) was stopped before RAM ran out. It runs again")
+    assert "RAM is emptied first" in text
+    bench.begin(item[1], item[2], item[3], item[4])
+    assert bench.purged == [True]
+    bench.rescue.stops_for_ram(item[1], "2", "RAM was about to run out")
+    bench.end(error=None, messages=STOPPED)
+    assert bench.host.queued == [item]
+    with pytest.raises(Refused, match="run again already"):
+        bench.rescue.ask("a")
+
+
+@pytest.mark.parametrize("stopped", [None, "another"])
+def test_a_prompt_that_its_user_interrupted_is_not_run_again(bench, stopped):
+    bench.begin()
+    if stopped is not None:
+        bench.rescue.stops_for_ram(stopped, "2", "RAM was about to run out")
+    bench.end(error=None, messages=STOPPED)
+    assert bench.host.queued == [] and bench.rescue.facts("a")["failure"] is None

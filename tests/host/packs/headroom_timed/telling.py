@@ -81,6 +81,14 @@ def forget_when_idle():
     logging.info("an idle server has no registry any more")
 
 
+class TimedThreads(Timed):
+    """The threads of the server: their names, and their numbers in the system."""
+
+    def run(self, seconds, salt, value=None):
+        threads = {one.name: one.native_id for one in threading.enumerate()}
+        return self.told(time.time(), value, threads=threads)
+
+
 class TimedHold(Timed):
     """Keeps the registry that is there between this prompt's and the next one's."""
 
