@@ -38,11 +38,12 @@ def dry(comfyui, tmp_path_factory):
     if reason := fakecuda.why_not():
         pytest.skip(reason)
     from tools.dry_server import DryServer
-    from tools.fit_files import add_pictures, find_models
+    from tools.fit_files import find_models
+    from tools.fit_inputs import add_inputs
 
     base = tmp_path_factory.mktemp("fit")
     data = [json.loads(file(name).read_text()) for name in (*BUNDLED, *TEMPLATES)]
-    add_pictures(data, None, base / "input")
+    add_inputs(data, None, base / "input")
     settings = {"context_mib": CONTEXT_MIB, "capability": "8.9", "cudnn_layout_copies": 1}
     with DryServer(comfyui, base, settings=settings,
                    flags=["--disable-dynamic-vram"] if has_dynamic(comfyui) else [],

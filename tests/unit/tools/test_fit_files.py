@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tools import fit_files, public_models
+from tools import fit_files, fit_inputs, public_models
 from tools.errors import DevError
 from tools.sparse_files import SparseFile, Weight, write_sparse
 
@@ -54,6 +54,18 @@ def test_pictures_that_are_not_there_are_made_and_the_users_are_copied(tmp_path)
     Image.new("RGB", (33, 44)).save(own / "mine.png")
     data = {"1": {"inputs": {"image": "mine.png"}}, "2": {"inputs": {"image": "other.jpg"}},
             "3": {"inputs": {"image": "../../escape.png"}}}
-    assert fit_files.add_pictures(data, own, target) == ["other.jpg"]
+    assert fit_inputs.add_inputs(data, own, target) == ["other.jpg"]
     assert Image.open(target / "mine.png").size == (33, 44)
     assert not (tmp_path.parent / "escape.png").exists()
+
+
+def test_a_video_and_a_sound_that_are_not_there_are_made_and_can_be_read(tmp_path):
+    import av
+
+    data = {"1": {"inputs": {"file": "walk.mov", "audio": "song.mp3"}}}
+    assert fit_inputs.add_inputs(data, None, tmp_path) == ["walk.mov", "song.mp3"]
+    with av.open(tmp_path / "walk.mov") as file:
+        assert sum(1 for _ in file.decode(video=0)) == fit_inputs.FRAMES
+        assert (file.streams.video[0].width, len(file.streams.audio)) == (fit_inputs.WIDTH, 1)
+    with av.open(tmp_path / "song.mp3") as file:
+        assert file.duration == 1e6 * fit_inputs.SOUND_S
