@@ -176,8 +176,9 @@ def _tried(
     from .fit_files import check_named, find_models
     from .fit_loras import without_loras
     from .fit_packs import with_packs
-    from .fit_prompt import ObjectInfo, fewer_steps, without_noise_trees
+    from .fit_prompt import ObjectInfo, without_noise_trees
     from .fit_run import Fit
+    from .fit_steps import fewer_steps
     from .jobs import read_prompt
     from .progress import ProgressBar
 

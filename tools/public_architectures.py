@@ -82,6 +82,28 @@ def clip_vision(config: str) -> Shapes:
         json.loads(file.read_text()), None, *_ops().values()))
 
 
+def dino(config: str) -> Shapes:
+    """A DINO image encoder; `config` is the name of ComfyUI's file with its sizes."""
+    import comfy.image_encoders.dino2 as module
+
+    file = Path(str(module.__file__)).with_name(f"{config}.json")
+    return _built(module.Dinov2Model(json.loads(file.read_text()), None, *_ops().values()))
+
+
+def mage_vae() -> Shapes:
+    """Mage's VAE in the names of its file."""
+    names = {"dconv_encoder": "student.dconv_encoder", "decoder_model": "pipeline"}
+    made = of_class("comfy.ldm.mage_flow.vae:MageVAE")
+    return {".".join((names[first], *rest)): shape for first, *rest, shape in
+            ((*name.split("."), shape) for name, shape in made.items())}
+
+
+def hunyuan_3d_decoder() -> Shapes:
+    """The VAE of Hunyuan3D 2.0, whose files hold no encoder."""
+    made = of_class("comfy.ldm.hunyuan3d.vae:ShapeVAE")
+    return {name: shape for name, shape in made.items() if not name.startswith("encoder.")}
+
+
 def clip_g() -> Shapes:
     """OpenCLIP's bigG text encoder in the names of its own checkpoints, which SDXL keeps."""
     width, layers, hidden, words = 1280, 32, 5120, 49408
@@ -111,12 +133,10 @@ def t5(config: str) -> Shapes:
     return _built(module.T5(json.loads(file.read_text()), None, **_ops()))
 
 
-def llama(name: str, layers: int = 0) -> Shapes:
-    """A language model of comfy/text_encoders/llama.py, by its class; `layers`: not as many."""
-    import comfy.text_encoders.llama as module
-
-    config = {"num_hidden_layers": layers} if layers else {}
-    return _built(getattr(module, name)(config, None, **_ops()))
+def llama(name: str, layers: int = 0, module: str = "llama") -> Shapes:
+    """A language model of ComfyUI's text encoders, by its class; `layers`: not as many."""
+    kind = getattr(importlib.import_module(f"comfy.text_encoders.{module}"), name)
+    return _built(kind({"num_hidden_layers": layers} if layers else {}, None, **_ops()))
 
 
 def qwen3_vl(kind: str) -> Shapes:
@@ -148,16 +168,19 @@ def of_class(path: str, settings: str = "{}") -> Shapes:
     import torch
 
     kind = getattr(importlib.import_module(module), name)
+    own = inspect.signature(kind).parameters
     takes = [key for one in kind.__mro__[:2] for key in inspect.signature(one).parameters]
     ops = {key: value for key, value in _ops().items() if key in takes}
+    if "dtype" in own and own["dtype"].default is inspect.Parameter.empty:
+        ops["dtype"] = None
     for device in ("meta", "cpu"):  # the second for a class that reads its own small tables
         try:
-            with torch.device("cpu" if ops else "meta"):
+            with torch.device("cpu" if ops else device):
                 made = kind(**json.loads(settings),
-                            **{**ops, **({"device": device} if ops else {})})
+                            **{**ops, **({"device": device} if "device" in ops else {})})
             return _as_published(made) if ".ldm.flux." in module else _built(made)
         except RuntimeError:
-            if device == "cpu" or not ops:
+            if device == "cpu":
                 raise
     raise AssertionError("one of the two returns or raises")
 

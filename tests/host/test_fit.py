@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tools.client import Client
-from tools.fit_prompt import fewer_steps
+from tools.fit_steps import fewer_steps
 from tools.jobs import read_prompt
 from tools.templates import template_file
 from tools.workflows import API_FOLDER, WORKFLOWS

@@ -44,6 +44,19 @@ with Integers():
                      "on": "cuda:0"}
 
 
+def test_a_known_mask_picks_as_much_of_what_a_model_computes_as_it_holds(run):
+    found = run("""
+with Integers():
+    x = torch.rand(1, 40, 8, device="cuda")
+    mask = torch.zeros(1, 40, dtype=torch.bool, device="cuda")
+    mask[0, 3:19] = True
+    picked = x[mask]
+    x[mask] = picked + torch.rand(16, 8, device="cuda")
+    show(picked=list(picked.shape))
+""")
+    assert found == {"picked": [16, 8]}
+
+
 def test_what_a_model_computes_is_not_taken_for_known(run):
     found = run("""
 with Integers():

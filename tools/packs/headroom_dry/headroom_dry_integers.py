@@ -17,6 +17,8 @@ from torch.utils._pytree import tree_map
 MOST_BYTES = 64 << 10  # what the dry server copies to the device; nobody reads larger ones back
 KNOWN = "_headroom_dry_known"
 COPY, FROM_DATA = torch.ops.aten.copy_.default, torch.ops.aten.lift_fresh.default
+MASKED = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default,
+          torch.ops.aten.index_put_.default, torch.ops.aten._index_put_impl_.default)
 UNMADE = ("aten::empty", "aten::rand", "aten::randint", "aten::randn", "aten::randperm")
 Tensor = torch.Tensor
 
@@ -31,6 +33,8 @@ def _dispatch(
     kwargs = kwargs or {}
     given = list(_tensors((*args, *kwargs.values())))
     if types or not all(map(_is_small, given)):
+        if func in MASKED:
+            args = (args[0], _places(args[1]), *args[2:])
         return _unknown(func, args, kwargs, given)
     if not any(one.is_cuda for one in given) and not _names_a_device(kwargs):
         return func(*args, **kwargs)
@@ -55,6 +59,17 @@ def _unknown(func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> Any:
         for one in given:
             one.__dict__.pop(KNOWN, None)
     return func(*args, **kwargs)
+
+
+def _places(indices: Any) -> list[Any]:
+    """With the places of a known mask instead of it, which the device would count as none."""
+    found = []
+    for one in indices:
+        if isinstance(one, Tensor) and one.is_cuda and one.dtype is torch.bool and _is_known(one):
+            found += [_put(each, one.device) for each in host(one).nonzero(as_tuple=True)]
+        else:
+            found.append(one)
+    return found
 
 
 def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
