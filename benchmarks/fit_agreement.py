@@ -38,8 +38,8 @@ from tools.errors import NotHere
 from tools.fake_cuda import fake_cuda
 from tools.fit_files import Found, find_models
 from tools.fit_inputs import add_inputs
-from tools.fit_steps import fewer_steps
 from tools.fit_run import PLAIN, Fit, Trial
+from tools.fit_steps import fewer_steps
 from tools.fit_verdict import Verdict
 from tools.jobs import read_prompt
 from tools.models import asking
