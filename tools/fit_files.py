@@ -73,7 +73,7 @@ def find_models(data: Any, there: Mapping[str, Path], ask: Ask) -> Found:
     for place, name in public:
         target = f"{place.rpartition('/')[0]}/{name}" if "/" in name or "\\" in name else place
         found.files[target.replace("\\", "/")] = made[place]
-        found.origin[target.replace("\\", "/")] = "published sizes"
+        found.origin[target.replace("\\", "/")] = public_models.origin(place)
     return found
 
 

@@ -20,7 +20,7 @@ HELPERS: dict[str, list[tuple[Made, dict[str, str]]]] = {
         (_anywhere("comfy.cldm.dit_embedder:ControlNetEmbedder", img_size=None, patch_size=2,
                    in_chans=16, num_layers=19, main_model_double=38, double_y_emb=True,
                    attention_head_dim=64, num_attention_heads=38, adm_in_channels=2048),
-         {"F16": "sd3.5_large_controlnet_blur sd3.5_large_controlnet_canny "
+         {"F32": "sd3.5_large_controlnet_blur sd3.5_large_controlnet_canny "
                  "sd3.5_large_controlnet_depth"}),
         (of(f"{QWEN_CONTROL}QwenImageControlNetModel", num_layers=5),
          {"BF16": "Qwen-Image-InstantX-ControlNet-Union"}),

@@ -140,6 +140,25 @@ PUBLIC: Mapping[str, tuple[Part, ...]] = {
     }.items()
 }
 
+# Trained from another model, whose sizes they have.
+FINE_TUNED = {
+    "DreamShaper_8_pruned": "Stable Diffusion 1.5", "dreamshaper_8": "Stable Diffusion 1.5",
+    "512-inpainting-ema": "Stable Diffusion 1.5", "flux1-krea-dev_fp8_scaled": "Flux.1 dev",
+    "flux.1-fill-dev-OneReward-transformer_fp8": "Flux.1 Fill",
+    "FireRed-Image-Edit-1.1-transformer": "Qwen-Image-Edit", "capybara_v0.1": "HunyuanVideo 1.5",
+    "chrono_edit_14B_fp16": "Wan 2.1 I2V 14B", "Wan2_1-I2V-ATI-14B_fp8_e4m3fn": "Wan 2.1 I2V 14B",
+    "Wan21-WanMove_fp8_scaled_e4m3fn_KJ": "Wan 2.1 I2V 14B",
+    "wan2.2_bernini_r_high_noise_fp8_scaled": "Wan 2.2 T2V 14B",
+    "wan2.2_bernini_r_low_noise_fp8_scaled": "Wan 2.2 T2V 14B",
+    "causal_forcing-framewise": "Wan 2.1 T2V 1.3B", "lotus-depth-d-v1-1": "Stable Diffusion 2",
+}
+
+
+def origin(place: str) -> str:
+    """Where the sizes of a published file come from, for the report."""
+    base = FINE_TUNED.get(place.rpartition("/")[2].removesuffix(".safetensors"))
+    return f"sizes of {base}, from which it was trained" if base else "published sizes"
+
 
 def known(name: str) -> list[str]:
     """The places (folder/file) of published files of that name, which may have folders before it.
@@ -175,8 +194,8 @@ def _file(place: str, shapes: Mapping[str, models.Shape]) -> SparseFile:
         values |= made.values
     for part in PUBLIC[place]:
         if kind := TOKENIZER.get(part.made_by[:2]):
-            text = TOKENIZERS[kind]()
-            values[part.prefix + kind] = text
-            weights[part.prefix + kind] = Weight("U8", (len(text),))
+            name = f"{part.prefix.partition('.')[0]}.{kind}" if part.prefix else kind
+            values[name] = TOKENIZERS[kind]()
+            weights[name] = Weight("U8", (len(values[name]),))
     metadata = [METADATA[part.made_by] for part in PUBLIC[place] if part.made_by in METADATA]
     return SparseFile(weights, values, metadata[0] if metadata else {})

@@ -27,6 +27,12 @@ def test_a_file_of_the_users_comes_before_a_published_one_and_the_kinds_are_told
     assert (found.unreadable, found.unknown) == (["old.ckpt"], ["nowhere.safetensors"])
 
 
+def test_a_fine_tune_is_marked_as_one_and_each_is_a_file_that_is_known():
+    told = public_models.origin("diffusion_models/capybara_v0.1.safetensors")
+    assert told == "sizes of HunyuanVideo 1.5, from which it was trained"
+    assert all(public_models.known(f"{name}.safetensors") for name in public_models.FINE_TUNED)
+
+
 def test_layers_without_weights_name_no_shapes():
     file = Path(fit_files.__file__).with_name("architectures.py")
     built = runpy.run_path(str(file))["_built"]

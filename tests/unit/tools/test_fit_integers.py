@@ -44,6 +44,16 @@ with Integers():
                      "on": "cuda:0"}
 
 
+def test_a_grid_that_shares_its_memory_is_known(run):
+    found = run("""
+with torch.inference_mode(), Integers():
+    rows, columns = torch.meshgrid(torch.arange(3, device="cuda"),
+                                   torch.arange(4, device="cuda"), indexing="ij")
+    show(rows=rows[2].tolist(), columns=columns[2].tolist())
+""")
+    assert found == {"rows": [2, 2, 2, 2], "columns": [0, 1, 2, 3]}
+
+
 def test_a_known_mask_picks_as_much_of_what_a_model_computes_as_it_holds(run):
     found = run("""
 with Integers():
@@ -52,9 +62,9 @@ with Integers():
     mask[0, 3:19] = True
     picked = x[mask]
     x[mask] = picked + torch.rand(16, 8, device="cuda")
-    show(picked=list(picked.shape))
+    show(picked=list(picked.shape), again=list(x[mask].shape))
 """)
-    assert found == {"picked": [16, 8]}
+    assert found == {"picked": [16, 8], "again": [16, 8]}
 
 
 def test_what_a_model_computes_is_not_taken_for_known(run):
