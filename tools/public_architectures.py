@@ -135,6 +135,20 @@ def flux(guidance: bool = True, inputs: int = 16) -> Shapes:
     return _as_published(Flux(**{k: v for k, v in wanted.items() if k in known}, **_ops()))
 
 
+def real_esrgan(blocks: int = 23, width: int = 64, grown: int = 32) -> Shapes:
+    """The upscaler, which ComfyUI has no class of; in the names of its own files."""
+    convolutions = {"conv_first": (width, 3), "conv_body": (width, width),
+                    "conv_up1": (width, width), "conv_up2": (width, width),
+                    "conv_hr": (width, width), "conv_last": (3, width)}
+    for block in range(blocks):
+        for dense in (1, 2, 3):
+            convolutions |= {
+                f"body.{block}.rdb{dense}.conv{place + 1}":
+                    (grown if place < 4 else width, width + place * grown) for place in range(5)}
+    return {f"{name}.weight": (*sides, 3, 3) for name, sides in convolutions.items()} | {
+        f"{name}.bias": sides[:1] for name, sides in convolutions.items()}
+
+
 def flux_controlnet(double_blocks: int) -> Shapes:
     """A ControlNet in the XLabs format, at its published width."""
     import architectures

@@ -54,5 +54,6 @@ HELPERS: dict[str, list[tuple[Made, dict[str, str]]]] = {
     "geometry_estimation": [
         (of("depth_anything_3.model:DepthAnything3Net"), {"F32": "depth_anything_3_mono_large"}),
     ],
+    "upscale_models": [(("real_esrgan",), {"F16": "RealESRGAN_x4plus"})],
     "vae": [(("mage_vae",), {"BF16": "mage_flow_vae_bf16"})],
 }

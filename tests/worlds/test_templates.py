@@ -125,25 +125,41 @@ def used_files(workflow):
     return named(values, READABLE + UNREADABLE)
 
 
-def test_files_that_are_known_by_name_have_the_sizes_that_templates_tell(newest_comfyui):
+@pytest.fixture(scope="module")
+def asked(newest_comfyui):
+    """Of files that are known by name: sizes by template, and what ComfyUI takes models for.
+
+    One process tells both, since its start is most of what this takes.
+    """
     templates, told = templates_or_skip(newest_comfyui), sizes_of(newest_comfyui)
     places = {name: [public_models.known(file)[:1] for file in used_files(workflow)]
-              for name, workflow in templates.items()
-              if told.get(name)
+              for name, workflow in templates.items() if told.get(name)
               and name not in TOLD_WRONGLY + MORE_IN_THE_FILE + LESS_IN_THE_FILE}
     places = {name: {place for [place] in found} for name, found in places.items()
               if found and all(found)}
-    made = public_models.sparse_files(sorted(set().union(*places.values())),
-                                      models.asking(newest_comfyui, public_models.SCRIPT))
-    sizes = {name: sum(made[place].nbytes for place in found) for name, found in places.items()}
+    diffusion = sorted({made_by for place, made_by, _ in newer()
+                        if place.startswith("diffusion_models/")}, key=str)
+    kinds = {}
+
+    def ask(wanted):
+        tell = models.asking(newest_comfyui, public_models.SCRIPT)
+        shapes = list(tell([*wanted, *(("recognised_as", *one) for one in diffusion)]))
+        kinds.update(zip(diffusion, shapes[len(wanted):], strict=True))
+        return shapes[:len(wanted)]
+
+    made = public_models.sparse_files(sorted(set().union(*places.values())), ask)
+    sizes = {name: (sum(made[place].nbytes for place in found), told[name])
+             for name, found in places.items()}
+    return sizes, kinds
+
+
+def test_files_that_are_known_by_name_have_the_sizes_that_templates_tell(asked):
+    sizes, _ = asked
     assert len(sizes) > 10
-    assert {name: size / told[name] for name, size in sizes.items()
-            if not LEAST * told[name] < size < MOST * told[name] + ROUNDED} == {}
+    assert {name: size / told for name, (size, told) in sizes.items()
+            if not LEAST * told < size < MOST * told + ROUNDED} == {}
 
 
-def test_comfyui_recognises_each_diffusion_model_that_is_known_by_name(newest_comfyui):
-    made = sorted({made_by for place, made_by, _ in newer()
-                   if place.startswith("diffusion_models/")}, key=str)
-    ask = models.asking(newest_comfyui, public_models.SCRIPT)
-    found = ask([("recognised_as", *one) for one in made])
-    assert [one for one, kind in zip(made, found, strict=True) if not kind] == []
+def test_comfyui_recognises_each_diffusion_model_that_is_known_by_name(asked):
+    _, kinds = asked
+    assert kinds and [one for one, kind in kinds.items() if not kind] == []
