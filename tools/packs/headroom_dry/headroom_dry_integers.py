@@ -8,7 +8,7 @@ device or made there from nothing, and what comes of it; never what a model comp
 
 import ctypes
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
 import torch
@@ -26,6 +26,18 @@ Tensor = torch.Tensor
 
 class Integers(TorchDispatchMode):
     """Does so in the thread in which it is entered."""
+
+
+def tell_of_data() -> None:
+    """Let `torch.as_tensor` make what it makes of numbers as `torch.tensor`, which tells a mode."""
+    plain = torch.as_tensor
+
+    @wraps(plain)
+    def told(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+        made = torch.tensor if _is_list(data) or isinstance(data, (int, float)) else plain
+        return made(data, dtype=dtype, device=device)
+
+    torch.as_tensor = told
 
 
 def _dispatch(
