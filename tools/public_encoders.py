@@ -69,11 +69,10 @@ def llama(name: str, layers: int = 0, module: str = "llama", words: int = 0) -> 
     return _built(kind(given, None, **_ops()))
 
 
-def qwen3_vl(kind: str) -> Shapes:
-    """Qwen3-VL of one size, in the names of its own files."""
-    import comfy.text_encoders.qwen3vl as module
-
-    model = type(kind, (module.Qwen3VL,), {"model_type": kind})
+def qwen3_vl(kind: str, module: str = "qwen3vl", name: str = "Qwen3VL") -> Shapes:
+    """Qwen3-VL, or Qwen3.5, of one size, in the names of its own files."""
+    base = getattr(importlib.import_module(f"comfy.text_encoders.{module}"), name)
+    model = type(kind, (base,), {"model_type": kind})
     made = _built(model({}, None, **_ops()))
     return {name.replace("model.", "model.language_model.", 1) if name.startswith("model.")
             else f"model.{name}": shape for name, shape in made.items()}

@@ -42,6 +42,7 @@ HELPERS: dict[str, list[tuple[Made, dict[str, str]]]] = {
                                              SCALED: "mistral_3_small_flux2_fp8"}),
         (("llama", "Ministral3_3B"), {"BF16": "ministral-3-3b ernie-image-prompt-enhancer"}),
         (("llama", "Qwen3_4B"), {SCALED: "qwen_3_4b_fp8_mixed"}),
+        (("qwen3_vl", "qwen35_4b", "qwen35", "Qwen35"), {"BF16": "qwen3.5_4b_bf16"}),
         (("llama", "Gemma2_2B"), {"BF16": "gemma_2_2b_it_elm_bf16",
                                   SCALED: "gemma_2_2b_it_elm_fp8_scaled"}),
         (("llama", "Gemma3_4B"), {"BF16": "gemma_3_4b_it_bf16"}),
