@@ -46,8 +46,6 @@ def _dispatch(
     kwargs = kwargs or {}
     given = list(_tensors((*args, *kwargs.values())))
     if types or not all(map(_is_small, given)):
-        if func in MASKED:
-            args = (args[0], _places(args[1]), *args[2:])
         return _unknown(func, args, kwargs)
     if not any(one.is_cuda for one in given) and not _names_a_device(kwargs):
         return func(*args, **kwargs)
@@ -74,6 +72,8 @@ def _unknown(func: Any, args: Any, kwargs: Any) -> Any:
         changed = args[place] if place < len(args) else kwargs.get(name)
         for one in _tensors(changed if _is_list(changed) else (changed,)):
             one.__dict__.pop(KNOWN, None)
+    if func in MASKED:
+        args = (args[0], _places(args[1]), *args[2:])
     return func(*args, **kwargs)
 
 
