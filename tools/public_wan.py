@@ -19,8 +19,10 @@ def _wan(name: str, kind: str, inputs: int = 16, size: str = "14B", **more: Any)
 
 WAN, CAMERA = "model:WanModel", "model:CameraWanModel"
 ANIMATE_2 = of("wan.model_animate2:WanAnimate2Model")
+CAUSAL = _wan(WAN, "t2v", size="1.3B")
 # What ComfyUI reads of a file beside its weights.
-METADATA = {ANIMATE_2: {"config": json.dumps({"transformer": {"model_type": "animate2"}})}}
+METADATA = {made_by: {"config": json.dumps({"transformer": told})} for made_by, told in (
+    (ANIMATE_2, {"model_type": "animate2"}), (CAUSAL, {"causal_ar": True}))}
 WAN_VIDEO: list[tuple[Made, dict[str, str]]] = [
     (_wan(WAN, "t2v", 48, "5B", out_dim=48), {"F16": "wan2.2_ti2v_5B_fp16"}),
     (_wan(WAN, "t2v", 148, "5B", out_dim=48, in_dim_ref_conv=48),
@@ -40,7 +42,7 @@ WAN_VIDEO: list[tuple[Made, dict[str, str]]] = [
                                    "wan2.2_fun_inpaint_low_noise_14B_fp8_scaled"}),
     (_wan(WAN, "t2v"), {SCALED: "wan2.2_bernini_r_high_noise_fp8_scaled "
                                "wan2.2_bernini_r_low_noise_fp8_scaled"}),
-    (_wan(WAN, "t2v", size="1.3B"), {"F32": "causal_forcing-framewise"}),
+    (CAUSAL, {"F32": "causal_forcing-framewise"}),
     (_wan(WAN, "i2v", 36),
      {"F16": "chrono_edit_14B_fp16", "F8_E4M3": "Wan2_1-I2V-ATI-14B_fp8_e4m3fn",
       SCALED: "Wan2_1-I2V-14B-480p_fp8_e4m3fn_scaled_KJ Wan21-WanMove_fp8_scaled_e4m3fn_KJ"}),
