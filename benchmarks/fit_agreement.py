@@ -36,9 +36,10 @@ from tools.bench_run import alone
 from tools.dry_server import ROOM_MIB, DryServer
 from tools.errors import NotHere
 from tools.fake_cuda import fake_cuda
-from tools.fit_files import Found, add_pictures, find_models
-from tools.fit_prompt import fewer_steps
+from tools.fit_files import Found, find_models
+from tools.fit_inputs import add_inputs
 from tools.fit_run import PLAIN, Fit, Trial
+from tools.fit_steps import fewer_steps
 from tools.fit_verdict import Verdict
 from tools.jobs import read_prompt
 from tools.models import asking
@@ -188,7 +189,7 @@ class Compared:
 
 
 def started(what: Compared, base: str, capacity_mib: float = 1 << 20) -> DryServer:
-    add_pictures(what.data, None, Path(base) / "input")
+    add_inputs(what.data, None, Path(base) / "input")
     dry = DryServer(what.tree, Path(base), capacity_mib, settings=SETTINGS,
                     env={"HEADROOM_DRY_RAM_MIB": "32768"})
     dry.add_models(what.found.files)

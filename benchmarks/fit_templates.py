@@ -56,7 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--package", help="version of the templates; default: the ComfyUI's own")
     parser.add_argument("--gate", action="store_true", help="run none, only say which could be")
     parser.add_argument("--sample", type=int, help="run so many of them, drawn by chance")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="run these templates")
+    parser.add_argument("--only", nargs="+", metavar="NAME",
+                        help="run these templates, also such as have a row")
     parser.add_argument("--cards", default=CARDS)
     parser.add_argument("--again", action="store_true", help="also those that have a row")
     parser.add_argument("--minutes", type=float, help="begin no further template after so long")
@@ -73,7 +74,8 @@ def run(args: argparse.Namespace) -> Json:
         rows = gates(Path(args.comfyui), Path(base), templates)
         done = {} if args.again else _recorded(args.comfyui)
         passed = [name for name in rows if not rows[name]]
-        rows |= {name: done[name] for name in passed if name in done}
+        rows |= {name: done[name] for name in passed
+                 if name in done and name not in (args.only or ())}
         chosen = args.only or _sample(passed, args.sample)
         if not args.gate:
             began = time.monotonic()

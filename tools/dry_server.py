@@ -37,10 +37,13 @@ EMBEDDING_FOLDER = "HEADROOM_EMBEDDING_FOLDER"
 MIB = 1 << 20
 
 
-def unpinned(comfyui: Path) -> tuple[str, ...]:
-    """The flag without which dynamic VRAM reads all weights into pinned RAM (Flux: 17 GiB)."""
+def needed_flags(comfyui: Path) -> tuple[str, ...]:
+    """Those without which dynamic VRAM reads all weights into pinned RAM (Flux: 17 GiB), and a
+    language model records CUDA graphs, which the driver has none of.
+    """
     flags = known_flags(comfyui)
-    return ("--disable-pinned-memory",) if "--disable-dynamic-vram" in flags else ()
+    return (*(["--disable-pinned-memory"] if "--disable-dynamic-vram" in flags else []),
+            *(flag for flag in ("--disable-cuda-graphs",) if flag in flags))
 
 
 class DryServer:
@@ -64,7 +67,7 @@ class DryServer:
         self.models, self.embeddings = Path(base) / "models", Path(base) / "embeddings"
         own = {EMBEDDING_FOLDER: str(self.embeddings.resolve())}  # never the user's
         env = {**LAZY_RAM, **NO_COMPILING, **SAME_ORDER, **options.pop("env", {}), **own}
-        self._server = ComfyServer(comfyui, Path(base), args=(*flags, *unpinned(comfyui)),
+        self._server = ComfyServer(comfyui, Path(base), args=(*flags, *needed_flags(comfyui)),
                                    packs=(*packs, *PACKS),
                                    fake_cuda=devices.words(), env=env, **options)
 

@@ -142,14 +142,15 @@ def _newer(error: PromptInvalid) -> str:
 
 
 def fit(args: argparse.Namespace, tree: Path) -> int:
-    from .fit_files import SIDE, add_pictures, index
+    from .fit_files import index
+    from .fit_inputs import SIDE, add_inputs
 
     data = read_file(args.workflow)
     own = Path(args.comfyui).expanduser() if args.comfyui else None
     folders = args.models or ([own / "models"] if own else [])
     there = index(folders)
     with tempfile.TemporaryDirectory(prefix="headroom-fit-") as base:
-        made = add_pictures(data, own / "input" if own else None, Path(base) / "input")
+        made = add_inputs(data, own / "input" if own else None, Path(base) / "input")
         facts: Json = {
             "workflow": args.workflow.name, "capability": args.capability,
             "context_mib": args.context_mib, "other_mib": args.other_mib,
@@ -175,8 +176,9 @@ def _tried(
     from .fit_files import check_named, find_models
     from .fit_loras import without_loras
     from .fit_packs import with_packs
-    from .fit_prompt import ObjectInfo, fewer_steps, without_noise_trees
+    from .fit_prompt import ObjectInfo, without_noise_trees
     from .fit_run import Fit
+    from .fit_steps import fewer_steps
     from .jobs import read_prompt
     from .progress import ProgressBar
 

@@ -1,7 +1,6 @@
 """The files that a workflow names: where they are, and what a dry run can have of them."""
 
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +13,6 @@ from .sparse_files import SparseFile, read_sparse
 
 READABLE = (".safetensors", ".sft")
 UNREADABLE = (".ckpt", ".pt", ".pth", ".bin", ".gguf", ".onnx")
-PICTURES = (".png", ".jpg", ".jpeg", ".webp")
-SIDE = 1024  # pixels of the picture that stands for one that is not there
 Json = dict[str, Any]
 
 
@@ -76,7 +73,7 @@ def find_models(data: Any, there: Mapping[str, Path], ask: Ask) -> Found:
     for place, name in public:
         target = f"{place.rpartition('/')[0]}/{name}" if "/" in name or "\\" in name else place
         found.files[target.replace("\\", "/")] = made[place]
-        found.origin[target.replace("\\", "/")] = "published sizes"
+        found.origin[target.replace("\\", "/")] = public_models.origin(place)
     return found
 
 
@@ -106,22 +103,3 @@ def check_named(prompt: Json, found: Found) -> None:
                 raise DevError(
                     f"{where}, which is neither in a models folder nor a published file whose "
                     "sizes are known; name the folder that holds it with --models.")
-
-
-def add_pictures(data: Any, inputs: Path | None, target: Path) -> list[str]:
-    """Put the pictures that a workflow loads into `target`; those that had to be made are told."""
-    from PIL import Image
-
-    made = []
-    for name in named(data, PICTURES):
-        place = (target / re.sub(r" \[\w+\]$", "", name)).resolve()
-        own = inputs / place.name if inputs is not None else None
-        if target.resolve() not in place.parents or place.exists():
-            continue
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if own is not None and own.is_file():
-            shutil.copyfile(own, place)
-            continue
-        Image.new("RGB", (SIDE, SIDE), "gray").save(place)
-        made.append(name)
-    return made

@@ -6,15 +6,12 @@ from typing import Any
 
 from .fit_files import READABLE, UNREADABLE
 
-STEPS = 4  # of a sampler: memory is the same in each, so that more would only take time
-LEAST = 2  # the first step loads the model, so that only the second shows what is streamed
 # Samplers that look for their smallest sigma, which needs real values, and those that call the
 # model as often in a step.
 ONE_CALL, TWO_CALLS = "euler", "heun"
 TWICE = ("dpmpp_sde", "dpmpp_sde_gpu", "exp_heun_2_x0_sde", "sa_solver_pece")
 ONCE = ("sa_solver",)  # solves equations, as sa_solver_pece does; other SDE ones by their name
 AS_IT_IS = ("er_sde",)
-STAGES = ("start_at_step", "end_at_step")
 CORE = ("nodes", "comfy_extras", "comfy_api_nodes")
 Json = dict[str, Any]
 
@@ -94,15 +91,4 @@ def without_noise_trees(prompt: Json) -> Json:
             node["inputs"]["sampler_name"] = TWO_CALLS
         elif name in ONCE or "sde" in name.split("_"):
             node["inputs"]["sampler_name"] = ONE_CALL
-    return changed
-
-
-def fewer_steps(prompt: Json) -> Json:
-    """The prompt with LEAST to STEPS steps a sampler; one whose steps are shared out stays."""
-    changed = copy.deepcopy(prompt)
-    if any(stage in node["inputs"] for node in changed.values() for stage in STAGES):
-        return changed
-    for node in changed.values():
-        if isinstance(node["inputs"].get("steps"), int):
-            node["inputs"]["steps"] = min(max(node["inputs"]["steps"], LEAST), STEPS)
     return changed

@@ -29,8 +29,8 @@ def _head(facts: Mapping[str, Any]) -> str:
         lines.append("  left out, so that the workflow needs somewhat more: LoRAs whose sizes are "
                      f"not known, {', '.join(facts['left_out'])}")
     if facts["made_pictures"]:
-        lines.append(f"  grey pictures of {facts['side']} px stand for "
-                     f"{', '.join(facts['made_pictures'])}")
+        lines.append(f"  grey pictures of {facts['side']} px, videos of 5 s and 10 s of silence "
+                     f"stand for {', '.join(facts['made_pictures'])}")
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ INT8 = "int8 rotated"  # layers in int8 with a scale a row, everything else in b
 MARK = "scaled_fp8"
 KEPT = ("shared", "embed_tokens", "visual.", "relative_attention_bias")  # never quantised
 LEAST_SIDE = 16  # of a layer: narrower ones are tables, such as those of modulations
+FP8_SIDE = 16  # what both sides of a float8 layer are multiples of: its kernels take no others
 ROTATED = 256  # inputs that are rotated together
 
 
@@ -20,7 +21,8 @@ def stored(dtype: str, prefix: str, shapes: Mapping[str, Shape]) -> SparseFile:
     values: dict[str, bytes] = {}
     for name, shape in shapes.items():
         full = prefix + name
-        if dtype == SCALED and _is_layer(name, shape):
+        if dtype == SCALED and _is_layer(name, shape) and not any(
+                side % FP8_SIDE for side in shape):
             weights[full] = Weight("F8_E4M3", shape)
             weights[full.removesuffix("weight") + "scale_weight"] = Weight("F32", ())
         elif dtype == INT8 and _is_layer(name, shape):

@@ -10,9 +10,9 @@ in the published files.
 import importlib
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from architectures import _built, _ops, _sd, main
@@ -21,6 +21,13 @@ from architectures import flux_vae as flux_vae
 from architectures import one_number as one_number
 from architectures import sd15_vae as sd15_vae
 from architectures import wan_vae as wan_vae
+from public_encoders import clip_g as clip_g
+from public_encoders import clip_text as clip_text
+from public_encoders import clip_vision as clip_vision
+from public_encoders import dino as dino
+from public_encoders import llama as llama
+from public_encoders import qwen3_vl as qwen3_vl
+from public_encoders import t5 as t5
 
 Shapes = dict[str, tuple[int, ...]]
 SD15 = {"num_res_blocks": [2] * 4, "transformer_depth": [1] * 6 + [0] * 2,
@@ -73,70 +80,17 @@ def lotus_unet() -> Shapes:
         adm_in_channels=4, out_channels=4, transformer_depth_output=[1] * 9 + [0] * 3)))
 
 
-def clip_vision(config: str) -> Shapes:
-    """An image encoder; `config` is the name of ComfyUI's file with its sizes."""
-    import comfy.clip_model as module
-
-    file = Path(str(module.__file__)).with_name(f"{config}.json")
-    return _built(module.CLIPVisionModelProjection(
-        json.loads(file.read_text()), None, *_ops().values()))
+def mage_vae() -> Shapes:
+    """Mage's VAE in the names of its file."""
+    made = of_class("comfy.ldm.mage_flow.vae:MageVAE")
+    return {re.sub("^decoder_model", "pipeline", re.sub("^dconv", "student.dconv", name)): shape
+            for name, shape in made.items()}
 
 
-def clip_g() -> Shapes:
-    """OpenCLIP's bigG text encoder in the names of its own checkpoints, which SDXL keeps."""
-    width, layers, hidden, words = 1280, 32, 5120, 49408
-    shapes: Shapes = {
-        "positional_embedding": (77, width), "text_projection": (width, width),
-        "logit_scale": (), "token_embedding.weight": (words, width),
-        "ln_final.weight": (width,), "ln_final.bias": (width,),
-    }
-    block = {
-        "attn.in_proj_weight": (3 * width, width), "attn.in_proj_bias": (3 * width,),
-        "attn.out_proj.weight": (width, width), "attn.out_proj.bias": (width,),
-        "mlp.c_fc.weight": (hidden, width), "mlp.c_fc.bias": (hidden,),
-        "mlp.c_proj.weight": (width, hidden), "mlp.c_proj.bias": (width,),
-        "ln_1.weight": (width,), "ln_1.bias": (width,),
-        "ln_2.weight": (width,), "ln_2.bias": (width,),
-    }
-    for layer in range(layers):
-        shapes |= {f"transformer.resblocks.{layer}.{name}": shape for name, shape in block.items()}
-    return shapes
-
-
-def t5(config: str) -> Shapes:
-    """A T5-class encoder; `config` is the name of ComfyUI's file with its sizes."""
-    import comfy.text_encoders.t5 as module
-
-    file = Path(str(module.__file__)).with_name(f"{config}.json")
-    return _built(module.T5(json.loads(file.read_text()), None, **_ops()))
-
-
-def llama(name: str, layers: int = 0) -> Shapes:
-    """A language model of comfy/text_encoders/llama.py, by its class; `layers`: not as many."""
-    import comfy.text_encoders.llama as module
-
-    config = {"num_hidden_layers": layers} if layers else {}
-    return _built(getattr(module, name)(config, None, **_ops()))
-
-
-def qwen3_vl(kind: str) -> Shapes:
-    """Qwen3-VL of one size, in the names of its own files."""
-    import comfy.text_encoders.qwen3vl as module
-
-    model = type(kind, (module.Qwen3VL,), {"model_type": kind})
-    made = _built(model({}, None, **_ops()))
-    return {name.replace("model.", "model.language_model.", 1) if name.startswith("model.")
-            else f"model.{name}": shape for name, shape in made.items()}
-
-
-def clip_text(config: str, positions: int = 77) -> Shapes:
-    """A CLIP text encoder; `config` is the name of ComfyUI's file with its sizes."""
-    import comfy.clip_model as module
-
-    sizes = json.loads(Path(str(module.__file__)).with_name(f"{config}.json").read_text())
-    shapes = _built(module.CLIPTextModel(sizes, None, **_ops()))
-    table = "text_model.embeddings.position_embedding.weight"
-    return {**shapes, table: (positions, *shapes[table][1:])}
+def hunyuan_3d_decoder() -> Shapes:
+    """The VAE of Hunyuan3D 2.0, whose files hold no encoder."""
+    made = of_class("comfy.ldm.hunyuan3d.vae:ShapeVAE")
+    return {name: shape for name, shape in made.items() if not name.startswith("encoder.")}
 
 
 def of_class(path: str, settings: str = "{}") -> Shapes:
@@ -148,16 +102,19 @@ def of_class(path: str, settings: str = "{}") -> Shapes:
     import torch
 
     kind = getattr(importlib.import_module(module), name)
+    own = inspect.signature(kind).parameters
     takes = [key for one in kind.__mro__[:2] for key in inspect.signature(one).parameters]
     ops = {key: value for key, value in _ops().items() if key in takes}
+    if "dtype" in own and own["dtype"].default is inspect.Parameter.empty:
+        ops["dtype"] = None
     for device in ("meta", "cpu"):  # the second for a class that reads its own small tables
         try:
-            with torch.device("cpu" if ops else "meta"):
+            with torch.device("cpu" if ops else device):
                 made = kind(**json.loads(settings),
-                            **{**ops, **({"device": device} if ops else {})})
+                            **{**ops, **({"device": device} if "device" in ops else {})})
             return _as_published(made) if ".ldm.flux." in module else _built(made)
         except RuntimeError:
-            if device == "cpu" or not ops:
+            if device == "cpu":
                 raise
     raise AssertionError("one of the two returns or raises")
 
@@ -176,6 +133,20 @@ def flux(guidance: bool = True, inputs: int = 16) -> Shapes:
     }
     known = {field.name for field in dataclasses.fields(FluxParams)}
     return _as_published(Flux(**{k: v for k, v in wanted.items() if k in known}, **_ops()))
+
+
+def real_esrgan(blocks: int = 23, width: int = 64, grown: int = 32) -> Shapes:
+    """The upscaler, which ComfyUI has no class of; in the names of its own files."""
+    convolutions = {"conv_first": (width, 3), "conv_body": (width, width),
+                    "conv_up1": (width, width), "conv_up2": (width, width),
+                    "conv_hr": (width, width), "conv_last": (3, width)}
+    for block in range(blocks):
+        for dense in (1, 2, 3):
+            convolutions |= {
+                f"body.{block}.rdb{dense}.conv{place + 1}":
+                    (grown if place < 4 else width, width + place * grown) for place in range(5)}
+    return {f"{name}.weight": (*sides, 3, 3) for name, sides in convolutions.items()} | {
+        f"{name}.bias": sides[:1] for name, sides in convolutions.items()}
 
 
 def flux_controlnet(double_blocks: int) -> Shapes:

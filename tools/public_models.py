@@ -5,30 +5,27 @@ published sizes (public_architectures.py), number types those that the files are
 """
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import models
 from .errors import DevError
 from .number_types import SCALED, stored
+from .public_checkpoints import CHECKPOINTS
+from .public_classes import Part, one
 from .public_newer import SD3_LARGE, newer
+from .public_wan import METADATA
 from .sparse_files import SparseFile, Weight
+from .stand_in_tokenizers import TOKENIZERS
 
 SCRIPT = Path(__file__).with_name("public_architectures.py")
-VOCABULARY = "spiece_model"  # umT5's tokenizer, which its file holds as a tensor
-
-
-class Part(NamedTuple):
-    """Tensors of one model in a file: the prefix of their names, who knows the shapes, the type."""
-
-    prefix: str
-    made_by: tuple[Any, ...]
-    dtype: str
-
-
-def one(made_by: tuple[Any, ...], dtype: str) -> tuple[Part, ...]:
-    return (Part("", made_by, dtype),)
+# Text encoders whose file holds their tokenizer, as a tensor of that name.
+TOKENIZER = {
+    ("t5", "umt5_config_xxl"): "spiece_model", ("t5", "umt5_config_base"): "spiece_model",
+    **dict.fromkeys([("llama", name) for name in (
+        "Gemma2_2B", "Gemma3_4B", "Gemma3_4B_Vision", "Gemma3_12B")], "spiece_model"),
+    ("llama", "Mistral3Small24B"): "tekken_model", ("llama", "Ministral3_3B"): "tekken_model",
+}
 
 
 def sd15(dtype: str, inputs: int = 4) -> tuple[Part, ...]:
@@ -138,9 +135,29 @@ PUBLIC: Mapping[str, tuple[Part, ...]] = {
         "vae/Wan2_1_VAE_bf16": one(("wan_vae", 96), "BF16"),
         "vae/qwen_image_vae": one(("wan_vae", 96), "BF16"),
         "vae/vae-ft-mse-840000-ema-pruned": one(("sd15_vae",), "F32"),
+        **{f"checkpoints/{name}": parts for name, parts in CHECKPOINTS.items()},
         **{place: one(made_by, dtype) for place, made_by, dtype in newer()},
     }.items()
 }
+
+# Trained from another model, whose sizes they have.
+FINE_TUNED = {
+    "DreamShaper_8_pruned": "Stable Diffusion 1.5", "dreamshaper_8": "Stable Diffusion 1.5",
+    "512-inpainting-ema": "Stable Diffusion 1.5", "flux1-krea-dev_fp8_scaled": "Flux.1 dev",
+    "flux.1-fill-dev-OneReward-transformer_fp8": "Flux.1 Fill",
+    "FireRed-Image-Edit-1.1-transformer": "Qwen-Image-Edit", "capybara_v0.1": "HunyuanVideo 1.5",
+    "chrono_edit_14B_fp16": "Wan 2.1 I2V 14B", "Wan2_1-I2V-ATI-14B_fp8_e4m3fn": "Wan 2.1 I2V 14B",
+    "Wan21-WanMove_fp8_scaled_e4m3fn_KJ": "Wan 2.1 I2V 14B",
+    "wan2.2_bernini_r_high_noise_fp8_scaled": "Wan 2.2 T2V 14B",
+    "wan2.2_bernini_r_low_noise_fp8_scaled": "Wan 2.2 T2V 14B",
+    "causal_forcing-framewise": "Wan 2.1 T2V 1.3B", "lotus-depth-d-v1-1": "Stable Diffusion 2",
+}
+
+
+def origin(place: str) -> str:
+    """Where the sizes of a published file come from, for the report."""
+    base = FINE_TUNED.get(place.rpartition("/")[2].removesuffix(".safetensors"))
+    return f"sizes of {base}, from which it was trained" if base else "published sizes"
 
 
 def known(name: str) -> list[str]:
@@ -175,23 +192,10 @@ def _file(place: str, shapes: Mapping[str, models.Shape]) -> SparseFile:
             key.removeprefix(own): shape for key, shape in shapes.items() if key.startswith(own)})
         weights |= made.weights
         values |= made.values
-    if any(UMT5_XXL == part.made_by for part in PUBLIC[place]):
-        values[VOCABULARY] = _tokenizer()
-        weights[VOCABULARY] = Weight("U8", (len(values[VOCABULARY]),))
-    return SparseFile(weights, values)
-
-
-@lru_cache(maxsize=1)
-def _tokenizer() -> bytes:
-    """A small tokenizer of words; prompts are filled up to 512 tokens whatever it makes of them."""
-    import io
-
-    import sentencepiece
-
-    made = io.BytesIO()
-    words = [letter * 3 + " " + letter for letter in "abcdefghijklmnopqrstuvwxyz,."]
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(words), model_writer=made, vocab_size=64, model_type="word",
-        hard_vocab_limit=False, pad_id=0, eos_id=1, unk_id=2, bos_id=-1, minloglevel=2)
-    return made.getvalue()
-
+    for part in PUBLIC[place]:
+        if kind := TOKENIZER.get(part.made_by[:2]):
+            name = f"{part.prefix.partition('.')[0]}.{kind}" if part.prefix else kind
+            values[name] = TOKENIZERS[kind]()
+            weights[name] = Weight("U8", (len(values[name]),))
+    metadata = [METADATA[part.made_by] for part in PUBLIC[place] if part.made_by in METADATA]
+    return SparseFile(weights, values, metadata[0] if metadata else {})

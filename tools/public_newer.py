@@ -5,18 +5,13 @@ finds in the published files. What is in a quantised file beside its layers is t
 and each layer as quantised: files that keep some layers ("mixed") are up to 7 % larger.
 """
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from .number_types import INT8, SCALED
-
-Made = tuple[Any, ...]
-LDM = "comfy.ldm."
-
-
-def of(path: str, **settings: Any) -> Made:
-    return ("of_class", LDM + path, json.dumps(settings, sort_keys=True))
+from .public_classes import LDM, Made, of
+from .public_helpers import HELPERS
+from .public_wan import WAN_VIDEO
 
 
 def _engine(kind: str, regularizer: str, **sizes: Any) -> Made:
@@ -71,13 +66,6 @@ def _hunyuan_15() -> Made:
                     use_cond_type_embedding=True, meanflow_sum=False)
 
 
-def _wan(name: str, kind: str, inputs: int = 16, size: str = "14B", **more: Any) -> Made:
-    width, heads, layers, hidden = {"14B": (5120, 40, 40, 13824), "1.3B": (1536, 12, 30, 8960),
-                                    "5B": (3072, 24, 30, 14336)}[size]
-    return of(f"wan.{name}", model_type=kind, dim=width, ffn_dim=hidden, num_heads=heads,
-              num_layers=layers, in_dim=inputs, **more)
-
-
 def _ace_xl() -> Made:
     return of("ace.ace_step15:AceStepConditionGenerationModel", hidden_size=2560,
               num_dit_layers=32, num_heads=32, intermediate_size=9728)
@@ -108,7 +96,6 @@ def _seedvr(width: int, heads: int, layers: int, **more: Any) -> Made:
               **more)
 
 
-WAN, CAMERA = "model:WanModel", "model:CameraWanModel"
 SD3_LARGE = _sd3_large()
 HIDREAM = of("hidream.model:HiDreamImageTransformer2DModel", patch_size=2, in_channels=16,
              out_channels=16, caption_channels=[4096, 4096], axes_dims_rope=[64, 32, 32],
@@ -147,7 +134,8 @@ NEWER: dict[str, list[tuple[Made, dict[str, str]]]] = {
         (LAYERED, {"BF16": "qwen_image_layered_bf16 qwen_image_layered_control_bf16"}),
         (("z_image",), {INT8: "z_image_int8_convrot z_image_turbo_int8_convrot"}),
         (_kandinsky(), {"BF16": "kandinsky5lite_t2v_sft_5s kandinsky5lite_i2v_5s"}),
-        (_kandinsky(model_dim=2560, ff_dim=10240, visual_embed_dim=64, num_visual_blocks=50),
+        (_kandinsky(model_dim=2560, ff_dim=10240, visual_embed_dim=64, num_visual_blocks=50,
+                    axes_dims=[32, 48, 48]),
          {"BF16": "kandinsky5lite_t2i"}),
         (of("omnigen.omnigen2:OmniGen2Transformer2DModel", axes_dim_rope=[40, 40, 40],
             hidden_size=2520, num_attention_heads=21, num_kv_heads=7, num_layers=32,
@@ -171,29 +159,6 @@ NEWER: dict[str, list[tuple[Made, dict[str, str]]]] = {
         (_chroma("chroma.model:Chroma"), {SCALED: "Chroma1-HD-fp8mixed"}),
         (("flux", True, 96), {"F8_E4M3": "flux.1-fill-dev-OneReward-transformer_fp8"}),
         (("lotus_unet",), {"F16": "lotus-depth-d-v1-1"}),
-        (_wan(WAN, "t2v", 48, "5B", out_dim=48), {"F16": "wan2.2_ti2v_5B_fp16"}),
-        (_wan(WAN, "t2v", 148, "5B", out_dim=48, in_dim_ref_conv=48),
-         {"BF16": "wan2.2_fun_control_5B_bf16"}),
-        (_wan(WAN, "t2v", 100, "5B", out_dim=48), {"BF16": "wan2.2_fun_inpaint_5B_bf16"}),
-        (_wan(WAN, "i2v", 48, "1.3B", in_dim_ref_conv=16),
-         {"BF16": "wan2.1_fun_control_1.3B_bf16"}),
-        (_wan(CAMERA, "camera", 32, "1.3B"), {"BF16": "wan2.1_fun_camera_v1.1_1.3B_bf16"}),
-        (_wan(CAMERA, "camera", 32), {"BF16": "wan2.1_fun_camera_v1.1_14B_bf16"}),
-        (_wan(CAMERA, "camera_2.2", 36),
-         {SCALED: "wan2.2_fun_camera_high_noise_14B_fp8_scaled "
-                 "wan2.2_fun_camera_low_noise_14B_fp8_scaled"}),
-        (_wan(WAN, "t2v", 52, in_dim_ref_conv=16),
-         {SCALED: "wan2.2_fun_control_high_noise_14B_fp8_scaled "
-                 "wan2.2_fun_control_low_noise_14B_fp8_scaled"}),
-        (_wan(WAN, "t2v", 36), {SCALED: "wan2.2_fun_inpaint_high_noise_14B_fp8_scaled "
-                                       "wan2.2_fun_inpaint_low_noise_14B_fp8_scaled"}),
-        (_wan(WAN, "t2v"), {SCALED: "wan2.2_bernini_r_high_noise_fp8_scaled "
-                                   "wan2.2_bernini_r_low_noise_fp8_scaled"}),
-        (_wan(WAN, "t2v", size="1.3B"), {"F32": "causal_forcing-framewise"}),
-        (_wan(WAN, "i2v", 36),
-         {"F16": "chrono_edit_14B_fp16", SCALED: "Wan2_1-I2V-14B-480p_fp8_e4m3fn_scaled_KJ "
-                                               "Wan21-WanMove_fp8_scaled_e4m3fn_KJ"}),
-        (_wan("model:WanModel_S2V", "s2v"), {SCALED: "wan2.2_s2v_14B_fp8_scaled"}),
     ],
     "text_encoders": [
         (("llama", "Qwen3_8B"), {SCALED: "qwen_3_8b_fp8mixed"}),
@@ -203,7 +168,8 @@ NEWER: dict[str, list[tuple[Made, dict[str, str]]]] = {
         (("llama", "Qwen3_4B_ACE15_lm"), {"BF16": "qwen_4b_ace15"}),
         (("llama", "Qwen25_3B"), {"F16": "qwen_2.5_vl_fp16"}),
         (("llama", "Ovis25_2B"), {"BF16": "ovis_2.5"}),
-        (("llama", "Llama2"), {SCALED: "llama_3.1_8b_instruct_fp8_scaled llava_llama3_fp8_scaled"}),
+        (("llama", "Llama2"), {SCALED: "llava_llama3_fp8_scaled"}),
+        (("llama", "Llama2", 0, "llama", 128256), {SCALED: "llama_3.1_8b_instruct_fp8_scaled"}),
         (("qwen3_vl", "qwen3vl_4b"), {SCALED: "qwen3vl_4b_fp8_scaled", "BF16": "qwen3vl_4b_bf16"}),
         (("qwen3_vl", "qwen3vl_8b"), {SCALED: "qwen3vl_8b_fp8_scaled",
                                       INT8: "qwen3vl_8b_joyimage_edit_int8_convrot"}),
@@ -238,7 +204,7 @@ NEWER: dict[str, list[tuple[Made, dict[str, str]]]] = {
 
 def newer() -> Iterator[tuple[str, Made, str]]:
     """Each file's place without its ending, its architecture and its number type."""
-    for folder, rows in NEWER.items():
+    for folder, rows in (*NEWER.items(), ("diffusion_models", WAN_VIDEO), *HELPERS.items()):
         for made_by, dtypes in rows:
             for dtype, names in dtypes.items():
                 yield from ((f"{folder}/{name}", made_by, dtype) for name in names.split())

@@ -23,9 +23,15 @@ COPY_AT_MOST = "FAKECUDA_COPY_AT_MOST_KIB"
 
 
 def _without_kernels(kitchen: ModuleType) -> None:
-    """Let comfy_kitchen use its PyTorch backend only, in its own way."""
+    """Let comfy_kitchen use its PyTorch backend only, in its own way.
+
+    One kernel has no other backend; what it writes to is made before it is called.
+    """
     for backend in WITHOUT:
         kitchen.disable_backend(backend)
+    own = getattr(sys.modules.get(f"{KITCHEN}.backends.cuda"), "_C", None)
+    if hasattr(own, "flash_attention_decode"):
+        own.flash_attention_decode = lambda *_args: None
 
 
 def _without_large_work(torch: Any) -> None:

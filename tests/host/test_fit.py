@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tools.client import Client
-from tools.fit_prompt import fewer_steps
+from tools.fit_steps import fewer_steps
 from tools.jobs import read_prompt
 from tools.templates import template_file
 from tools.workflows import API_FOLDER, WORKFLOWS
@@ -24,9 +24,8 @@ BUNDLED = {
     "diffusers_encode_only": ("resident", 0), "sd_controlnet_switch": ("resident", 0),
 }
 TEMPLATES = {
-    "default": ("resident", 0), "image2image": ("resident", 0),
-    "controlnet_example": ("resident", 0), "sdxlturbo_example": ("resident", 0),
-    "flux_dev_checkpoint_example": ("streams", 11500), "flux_schnell": ("streams", 11500),
+    "default": ("resident", 0), "controlnet_example": ("resident", 0),
+    "sdxlturbo_example": ("resident", 0), "flux_schnell": ("streams", 11500),
 }
 
 
@@ -38,11 +37,12 @@ def dry(comfyui, tmp_path_factory):
     if reason := fakecuda.why_not():
         pytest.skip(reason)
     from tools.dry_server import DryServer
-    from tools.fit_files import add_pictures, find_models
+    from tools.fit_files import find_models
+    from tools.fit_inputs import add_inputs
 
     base = tmp_path_factory.mktemp("fit")
     data = [json.loads(file(name).read_text()) for name in (*BUNDLED, *TEMPLATES)]
-    add_pictures(data, None, base / "input")
+    add_inputs(data, None, base / "input")
     settings = {"context_mib": CONTEXT_MIB, "capability": "8.9", "cudnn_layout_copies": 1}
     with DryServer(comfyui, base, settings=settings,
                    flags=["--disable-dynamic-vram"] if has_dynamic(comfyui) else [],

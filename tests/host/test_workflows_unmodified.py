@@ -12,7 +12,7 @@ import pytest
 from support.trials import LIMIT_S, trial_server
 
 from tools import workflow_trials
-from tools.fit_prompt import fewer_steps
+from tools.fit_steps import fewer_steps
 from tools.workflow_models import make_workflow_models
 from tools.workflows import WORKFLOWS
 

@@ -97,18 +97,24 @@ def test_every_template_is_valid_as_it_is_and_with_guards(tree, request, tmp_pat
     assert tried.counts["guards"] > len(templates)
 
 
-# The package tells of less than the files alone take, or of files that are switched off.
+# The package tells another template's size, or of fewer of its files, or of a larger number type.
 TOLD_WRONGLY = (
-    "flux_fill_outpaint_example", "audio_ace_step_1_5_split_llm", "hidream_e1_full",
-    "hidream_i1_fast", "hidream_i1_full", "image_chroma_text_to_image",
-    "image_flux2_klein_image_edit_4b_base", "image_flux2_klein_text_to_image",
-    "image_ideogram4_t2i",
-    "video_hunyuan_video_1.5_720p_i2v", "video_hunyuan_video_1.5_720p_t2v",
+    "3d_hunyuan3d-v2.1", "flux_fill_outpaint_example", "audio_ace_step_1_5_split_llm",
+    "hidream_e1_full", "hidream_i1_fast", "hidream_i1_full", "image_chroma_text_to_image",
+    "image_ernie_image", "image_ernie_image_turbo", "image_flux2_klein_image_edit_4b_base",
+    "image_flux2_klein_text_to_image", "image_ideogram4_t2i", "image_mage_flow_turbo_t2i_int8",
+    "ltxv_image_to_video", "sd3.5_large_depth", "video_hunyuan_video_1.5_720p_i2v",
+    "video_hunyuan_video_1.5_720p_t2v",
 )
-# Their text encoders hold an eye, which ComfyUI does not load.
+# Their text encoders hold an eye, or a head, which ComfyUI does not load.
 MORE_IN_THE_FILE = (
     "image_omnigen2_image_edit", "image_omnigen2_t2i", "image_ovis_text_to_image",
+    "image_z_image_turbo_int8",
 )
+# Which of its layers are float8 is not known: ours is 0.7 GB larger.
+LESS_IN_THE_FILE = ("image_boogu_image_0_1_edit", "image_boogu_image_0_1_turbo_t2i")
+# GB and GiB are told as if they were the same, so that a size can be told 7 % too large.
+LEAST, MOST, ROUNDED = 0.93, 1.01, 50e6
 
 
 def used_files(workflow):
@@ -119,24 +125,41 @@ def used_files(workflow):
     return named(values, READABLE + UNREADABLE)
 
 
-def test_files_that_are_known_by_name_have_the_sizes_that_templates_tell(newest_comfyui):
+@pytest.fixture(scope="module")
+def asked(newest_comfyui):
+    """Of files that are known by name: sizes by template, and what ComfyUI takes models for.
+
+    One process tells both, since its start is most of what this takes.
+    """
     templates, told = templates_or_skip(newest_comfyui), sizes_of(newest_comfyui)
     places = {name: [public_models.known(file)[:1] for file in used_files(workflow)]
-              for name, workflow in templates.items()
-              if told.get(name) and name not in TOLD_WRONGLY + MORE_IN_THE_FILE}
+              for name, workflow in templates.items() if told.get(name)
+              and name not in TOLD_WRONGLY + MORE_IN_THE_FILE + LESS_IN_THE_FILE}
     places = {name: {place for [place] in found} for name, found in places.items()
               if found and all(found)}
-    made = public_models.sparse_files(sorted(set().union(*places.values())),
-                                      models.asking(newest_comfyui, public_models.SCRIPT))
-    shares = {name: sum(made[place].nbytes for place in found) / told[name]
-              for name, found in places.items()}
-    assert len(shares) > 10
-    assert {name: share for name, share in shares.items() if not 0.93 < share < 1.02} == {}
+    diffusion = sorted({made_by for place, made_by, _ in newer()
+                        if place.startswith("diffusion_models/")}, key=str)
+    kinds = {}
+
+    def ask(wanted):
+        tell = models.asking(newest_comfyui, public_models.SCRIPT)
+        shapes = list(tell([*wanted, *(("recognised_as", *one) for one in diffusion)]))
+        kinds.update(zip(diffusion, shapes[len(wanted):], strict=True))
+        return shapes[:len(wanted)]
+
+    made = public_models.sparse_files(sorted(set().union(*places.values())), ask)
+    sizes = {name: (sum(made[place].nbytes for place in found), told[name])
+             for name, found in places.items()}
+    return sizes, kinds
 
 
-def test_comfyui_recognises_each_diffusion_model_that_is_known_by_name(newest_comfyui):
-    made = sorted({made_by for place, made_by, _ in newer()
-                   if place.startswith("diffusion_models/")}, key=str)
-    ask = models.asking(newest_comfyui, public_models.SCRIPT)
-    found = ask([("recognised_as", *one) for one in made])
-    assert [one for one, kind in zip(made, found, strict=True) if not kind] == []
+def test_files_that_are_known_by_name_have_the_sizes_that_templates_tell(asked):
+    sizes, _ = asked
+    assert len(sizes) > 10
+    assert {name: size / told for name, (size, told) in sizes.items()
+            if not LEAST * told < size < MOST * told + ROUNDED} == {}
+
+
+def test_comfyui_recognises_each_diffusion_model_that_is_known_by_name(asked):
+    _, kinds = asked
+    assert kinds and [one for one, kind in kinds.items() if not kind] == []

@@ -193,13 +193,23 @@ def test_a_language_model_ends_its_text_early_dry_whatever_it_writes(monkeypatch
                 written += 1
             return written, max_length
 
+    def sample(ids, max_new_tokens=2048, eos_token_id=7):
+        codes = []
+        while len(codes) < max_new_tokens and not eos_token_id == 0:
+            codes.append(0)
+        return codes
+
     llama = SimpleNamespace(BaseGenerate=BaseGenerate)
+    music = SimpleNamespace(sample_manual_loop_no_classes=sample)
     monkeypatch.setitem(sys.modules, "comfy.text_encoders.llama", llama)
+    monkeypatch.setitem(sys.modules, "comfy.text_encoders.ace15", music)
     dry = SimpleNamespace(**runpy.run_path(DRY / "headroom_dry_run.py"))
     dry.write_few_words()
     dry.write_few_words()  # before every prompt
     assert BaseGenerate().generate(None, 512, stop_tokens=[7]) == (dry.WORDS, 512)
     assert BaseGenerate().generate(None, max_length=2) == (2, 2)
+    assert len(music.sample_manual_loop_no_classes([1])) == dry.WORDS - 1
+    assert music.sample_manual_loop_no_classes([1], max_new_tokens=2) == [0, 0]
 
 
 def test_a_dry_run_reads_no_weight_and_begins_without_lessons(monkeypatch):
@@ -234,8 +244,9 @@ def test_steps_that_comfyui_does_not_tell_are_counted_with_their_share(told, fou
 @pytest.mark.parametrize(("flags", "expected"), [
     ('"--disable-dynamic-vram" "--disable-pinned-memory"', ("--disable-pinned-memory",)),
     ('"--disable-pinned-memory"', ()),
+    ('"--disable-cuda-graphs"', ("--disable-cuda-graphs",)),
 ])
-def test_no_weight_is_read_into_pinned_ram_where_dynamic_vram_would(tmp_path, flags, expected):
+def test_a_dry_server_pins_no_weights_and_records_no_graphs(tmp_path, flags, expected):
     (tmp_path / "comfy").mkdir()
     (tmp_path / "comfy" / "cli_args.py").write_text(flags)
-    assert dry_server.unpinned(tmp_path) == expected
+    assert dry_server.needed_flags(tmp_path) == expected

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tools import fit_files, public_models
+from tools import fit_files, fit_inputs, public_models
 from tools.errors import DevError
 from tools.sparse_files import SparseFile, Weight, write_sparse
 
@@ -25,6 +25,12 @@ def test_a_file_of_the_users_comes_before_a_published_one_and_the_kinds_are_told
     assert found.origin == {"checkpoints/mine/sd_xl_base_1.0.safetensors": "header of the file",
                             "vae/ae.safetensors": "published sizes"}
     assert (found.unreadable, found.unknown) == (["old.ckpt"], ["nowhere.safetensors"])
+
+
+def test_a_fine_tune_is_marked_as_one_and_each_is_a_file_that_is_known():
+    told = public_models.origin("diffusion_models/capybara_v0.1.safetensors")
+    assert told == "sizes of HunyuanVideo 1.5, from which it was trained"
+    assert all(public_models.known(f"{name}.safetensors") for name in public_models.FINE_TUNED)
 
 
 def test_layers_without_weights_name_no_shapes():
@@ -54,6 +60,18 @@ def test_pictures_that_are_not_there_are_made_and_the_users_are_copied(tmp_path)
     Image.new("RGB", (33, 44)).save(own / "mine.png")
     data = {"1": {"inputs": {"image": "mine.png"}}, "2": {"inputs": {"image": "other.jpg"}},
             "3": {"inputs": {"image": "../../escape.png"}}}
-    assert fit_files.add_pictures(data, own, target) == ["other.jpg"]
+    assert fit_inputs.add_inputs(data, own, target) == ["other.jpg"]
     assert Image.open(target / "mine.png").size == (33, 44)
     assert not (tmp_path.parent / "escape.png").exists()
+
+
+def test_a_video_and_a_sound_that_are_not_there_are_made_and_can_be_read(tmp_path):
+    import av
+
+    data = {"1": {"inputs": {"file": "walk.mov", "audio": "song.mp3"}}}
+    assert fit_inputs.add_inputs(data, None, tmp_path) == ["walk.mov", "song.mp3"]
+    with av.open(tmp_path / "walk.mov") as file:
+        assert sum(1 for _ in file.decode(video=0)) == fit_inputs.FRAMES
+        assert (file.streams.video[0].width, len(file.streams.audio)) == (fit_inputs.WIDTH, 1)
+    with av.open(tmp_path / "song.mp3") as file:
+        assert file.duration == 1e6 * fit_inputs.SOUND_S

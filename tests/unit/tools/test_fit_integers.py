@@ -17,7 +17,8 @@ DRY = Path(dry_server.__file__).parent / "packs" / "headroom_dry"
 
 @pytest.fixture
 def run(tmp_path):
-    start = f"sys.path.insert(0, {str(DRY)!r})\nfrom headroom_dry_integers import Integers\n"
+    start = (f"sys.path.insert(0, {str(DRY)!r})\n"
+             "from headroom_dry_integers import Integers, tell_of_data\n")
     runs = script_runner(tmp_path)
     return lambda body: runs(start + body, capacity_mib=1024, copy_at_most_kib=64)
 
@@ -31,17 +32,43 @@ with Integers():
     lengths = ends[1:] - ends[:-1]
     rows = torch.cat([torch.arange(int(h), device="cuda") for _, h, _ in grid])
     seen = rows[rows >= 3].unique()
+    tell_of_data()
+    area = torch.as_tensor([[3, 4], [5, 6]], device="cuda").prod(-1)
     mask = torch.ones(2, 5, dtype=torch.int64, device="cuda")
     mask[1, 3:] = 0
     mask.mul_(2)
     parts = [part.shape[0] for part in torch.split(rows, [74, 4])]
     show(lengths=lengths.tolist(), first=lengths[0].item(), seen=seen.numel(),
          last=int(seen.max()), sums=mask.sum(1).tolist(), none=bool((mask < 0).any()),
-         where=mask[1].nonzero().flatten().tolist(), parts=parts, on=str(lengths.device))
+         where=mask[1].nonzero().flatten().tolist(), parts=parts, on=str(lengths.device),
+         area=area.tolist())
 """)
     assert found == {"lengths": [5476, 24, 24], "first": 5476, "seen": 71, "last": 73,
                      "sums": [10, 6], "none": False, "where": [0, 1, 2], "parts": [74, 4],
-                     "on": "cuda:0"}
+                     "on": "cuda:0", "area": [12, 30]}
+
+
+def test_a_grid_that_shares_its_memory_is_known(run):
+    found = run("""
+with torch.inference_mode(), Integers():
+    rows, columns = torch.meshgrid(torch.arange(3, device="cuda"),
+                                   torch.arange(4, device="cuda"), indexing="ij")
+    show(rows=rows[2].tolist(), columns=columns[2].tolist())
+""")
+    assert found == {"rows": [2, 2, 2, 2], "columns": [0, 1, 2, 3]}
+
+
+def test_a_known_mask_picks_as_much_of_what_a_model_computes_as_it_holds(run):
+    found = run("""
+with Integers():
+    x = torch.rand(1, 40, 8, device="cuda")
+    mask = torch.zeros(1, 40, dtype=torch.bool, device="cuda")
+    mask[0, 3:19] = True
+    picked = x[mask]
+    x[mask] = picked + torch.rand(16, 8, device="cuda")
+    show(picked=list(picked.shape), again=list(x[mask].shape))
+""")
+    assert found == {"picked": [16, 8], "again": [16, 8]}
 
 
 def test_what_a_model_computes_is_not_taken_for_known(run):

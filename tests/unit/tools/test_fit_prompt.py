@@ -2,15 +2,8 @@
 
 import pytest
 
-from tools.fit_prompt import (
-    STEPS,
-    ObjectInfo,
-    advised,
-    fewer_steps,
-    guarded,
-    loaded_by,
-    without_noise_trees,
-)
+from tools.fit_prompt import ObjectInfo, advised, guarded, loaded_by, without_noise_trees
+from tools.fit_steps import STEPS, fewer_steps
 
 INFO = {
     "Loader": {"input": {}, "output": ["MODEL"], "python_module": "nodes"},
@@ -44,11 +37,38 @@ def test_advice_for_one_run_that_keeps_the_picture_is_applied_and_no_other():
     assert prompt["3"]["inputs"]["steps"] == 7 and applied == ["one"]
 
 
-def test_steps_are_cut_unless_samplers_share_them():
+def sampler(**inputs):
+    return {"class_type": "KSamplerAdvanced", "inputs": inputs}
+
+
+def steps_of(prompt, *names):
+    return [fewer_steps(prompt)[node_id]["inputs"][name] for node_id, name in names]
+
+
+def test_steps_are_cut_also_where_another_node_tells_them():
     assert fewer_steps(PROMPT)["3"]["inputs"]["steps"] == STEPS
-    shared = {**PROMPT, "4": {"class_type": "KSamplerAdvanced",
-                              "inputs": {"steps": 20, "start_at_step": 10}}}
-    assert fewer_steps(shared) == shared
+    wired = {"1": {"class_type": "PrimitiveInt", "inputs": {"value": 40}},
+             "2": {"class_type": "PrimitiveInt", "inputs": {"value": 3}},
+             "3": {"class_type": "Switch", "inputs": {"on_true": ["1", 0], "on_false": ["2", 0],
+                                                      "switch": False}},
+             "4": sampler(steps=["1", 0]), "5": sampler(steps=["3", 0]),
+             "6": sampler(steps=["4", 0])}
+    assert steps_of(wired, ("4", "steps"), ("5", "steps"), ("6", "steps")) == [STEPS, 3, STEPS]
+
+
+def test_samplers_that_share_their_steps_take_two_each():
+    shared = {"1": sampler(steps=20, start_at_step=0, end_at_step=10),
+              "2": sampler(steps=20, start_at_step=10, end_at_step=10000)}
+    assert steps_of(shared, ("1", "steps"), ("1", "end_at_step"), ("2", "start_at_step"),
+                    ("2", "end_at_step")) == [4, 2, 2, 10000]
+    split = {"1": sampler(steps=30), "2": {"class_type": "SplitSigmas", "inputs": {"step": 25}}}
+    assert steps_of(split, ("1", "steps"), ("2", "step")) == [4, 2]
+
+
+def test_shared_steps_stay_where_they_are_few_or_cannot_be_told():
+    few = {"1": sampler(steps=3, end_at_step=2)}
+    unknown = {"1": sampler(steps=20, end_at_step=["2", 0]), "2": sampler(steps=20)}
+    assert fewer_steps(few) == few and fewer_steps(unknown) == unknown
 
 
 def test_a_sampler_of_one_step_takes_another_that_shows_what_is_streamed():

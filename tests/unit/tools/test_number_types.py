@@ -25,11 +25,11 @@ def test_int8_layers_have_a_scale_a_row_and_are_rotated_where_their_inputs_allow
         "p.a.bias", "p.norm.weight", "p.table.weight"}
 
 
-def test_scaled_float8_is_marked_and_leaves_norms_and_narrow_tables():
+def test_scaled_float8_is_marked_and_leaves_norms_narrow_tables_and_odd_widths():
     found = stored(SCALED, "", SHAPES).weights
     assert found["scaled_fp8"] == Weight("F8_E4M3", (0,))
     assert {name for name, weight in found.items() if weight.dtype == "F16"} == {
-        "a.bias", "norm.weight", "table.weight"}
+        "a.bias", "b.weight", "norm.weight", "table.weight"}
 
 
 def test_each_published_file_is_known_once():

@@ -26,7 +26,7 @@ from server import PromptServer
 sys.path.append(str(Path(__file__).resolve().parents[3] / "lab" / "fakecuda"))
 from ledger import Ledger  # noqa: E402
 
-from .headroom_dry_integers import Integers  # noqa: E402
+from .headroom_dry_integers import Integers, tell_of_data  # noqa: E402
 from .headroom_dry_run import forget_lessons, look_at_no_weight, write_few_words  # noqa: E402
 from .headroom_dry_shapes import shapes  # noqa: E402
 from .headroom_dry_steps import Steps  # noqa: E402
@@ -140,6 +140,7 @@ def _assume_ram(mib):
 
 if os.environ.get(HOST_RAM):
     _assume_ram(float(os.environ[HOST_RAM]))
+tell_of_data()
 PromptServer.instance.add_on_prompt_handler(_on_prompt)
 
 

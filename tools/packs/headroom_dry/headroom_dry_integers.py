@@ -8,6 +8,7 @@ device or made there from nothing, and what comes of it; never what a model comp
 
 import ctypes
 from collections.abc import Iterator
+from functools import cache, wraps
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ from torch.utils._pytree import tree_map
 MOST_BYTES = 64 << 10  # what the dry server copies to the device; nobody reads larger ones back
 KNOWN = "_headroom_dry_known"
 COPY, FROM_DATA = torch.ops.aten.copy_.default, torch.ops.aten.lift_fresh.default
+MASKED = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default,
+          torch.ops.aten.index_put_.default, torch.ops.aten._index_put_impl_.default)
 UNMADE = ("aten::empty", "aten::rand", "aten::randint", "aten::randn", "aten::randperm")
 Tensor = torch.Tensor
 
@@ -25,13 +28,25 @@ class Integers(TorchDispatchMode):
     """Does so in the thread in which it is entered."""
 
 
+def tell_of_data() -> None:
+    """Let `torch.as_tensor` make what it makes of numbers as `torch.tensor`, which tells a mode."""
+    plain = torch.as_tensor
+
+    @wraps(plain)
+    def told(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+        made = torch.tensor if _is_list(data) or isinstance(data, (int, float)) else plain
+        return made(data, dtype=dtype, device=device)
+
+    torch.as_tensor = told
+
+
 def _dispatch(
     _mode: Integers, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
 ) -> Any:
     kwargs = kwargs or {}
     given = list(_tensors((*args, *kwargs.values())))
     if types or not all(map(_is_small, given)):
-        return _unknown(func, args, kwargs, given)
+        return _unknown(func, args, kwargs)
     if not any(one.is_cuda for one in given) and not _names_a_device(kwargs):
         return func(*args, **kwargs)
     if func is FROM_DATA:
@@ -40,9 +55,11 @@ def _dispatch(
         host(args[0]).copy_(_values(args[1]))
         return _mark(args[0])
     if func._schema.name in UNMADE or not all(map(_is_known, given)):
-        return _unknown(func, args, kwargs, given)
+        return _unknown(func, args, kwargs)
     if any(one.alias_info and not one.alias_info.is_write for one in func._schema.returns):
-        return tree_map(_mark, func(*args, **kwargs))  # a view
+        made = func(*args, **kwargs)
+        if all(_shares(one, given) for one in _tensors(made if _is_list(made) else (made,))):
+            return tree_map(_mark, made)  # a view
     return _computed(func, args, kwargs)
 
 
@@ -50,11 +67,32 @@ def _dispatch(
 Integers.__torch_dispatch__ = _dispatch  # type: ignore[method-assign, assignment]
 
 
-def _unknown(func: Any, args: Any, kwargs: Any, given: list[Tensor]) -> Any:
-    if func._schema.is_mutable:
-        for one in given:
+def _unknown(func: Any, args: Any, kwargs: Any) -> Any:
+    for place, name in _written(func):
+        changed = args[place] if place < len(args) else kwargs.get(name)
+        for one in _tensors(changed if _is_list(changed) else (changed,)):
             one.__dict__.pop(KNOWN, None)
+    if func in MASKED:
+        args = (args[0], _places(args[1]), *args[2:])
     return func(*args, **kwargs)
+
+
+@cache
+def _written(func: Any) -> list[tuple[int, str]]:
+    """The arguments that a function writes to, by their places and names."""
+    return [(place, one.name) for place, one in enumerate(func._schema.arguments)
+            if one.alias_info is not None and one.alias_info.is_write]
+
+
+def _places(indices: Any) -> list[Any]:
+    """With the places of a known mask instead of it, which the device would count as none."""
+    found = []
+    for one in indices:
+        if isinstance(one, Tensor) and one.is_cuda and one.dtype is torch.bool and _is_known(one):
+            found += [_put(each, one.device) for each in host(one).nonzero(as_tuple=True)]
+        else:
+            found.append(one)
+    return found
 
 
 def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -86,7 +124,9 @@ def _put(made: Tensor, device: Any) -> Tensor:
     there = torch.empty_strided(made.size(), made.stride(), dtype=made.dtype, device=device)
     if made.nbytes > MOST_BYTES:
         return there
-    host(there).copy_(made)
+    if made.numel():  # all that it reaches over: several elements can be one place of memory
+        line = (_reach(made),), (1,)
+        host(there).as_strided(*line).copy_(made.as_strided(*line))
     return _mark(there)
 
 
@@ -94,10 +134,15 @@ def host(tensor: Tensor) -> Tensor:
     """The memory of a tensor as one on the CPU: on the fake device it is the same memory."""
     if not tensor.is_cuda or tensor.numel() == 0:
         return tensor if not tensor.is_cuda else torch.empty(tensor.size(), dtype=tensor.dtype)
-    reach = 1 + sum((size - 1) * step
-                    for size, step in zip(tensor.size(), tensor.stride(), strict=True))
-    memory = (ctypes.c_char * (reach * tensor.element_size())).from_address(tensor.data_ptr())
+    memory = (ctypes.c_char * (_reach(tensor) * tensor.element_size())).from_address(
+        tensor.data_ptr())
     return torch.frombuffer(memory, dtype=tensor.dtype).as_strided(tensor.size(), tensor.stride())
+
+
+def _reach(tensor: Tensor) -> int:
+    """From its first element to behind its last, in elements."""
+    return 1 + sum((size - 1) * step
+                   for size, step in zip(tensor.size(), tensor.stride(), strict=True))
 
 
 def _values(tensor: Tensor) -> Tensor:
@@ -108,8 +153,18 @@ def _tensors(values: Any) -> Iterator[Tensor]:
     for value in values:
         if isinstance(value, Tensor):
             yield value
-        elif isinstance(value, (list, tuple)):
+        elif _is_list(value):
             yield from _tensors(value)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple))
+
+
+def _shares(made: Tensor, given: list[Tensor]) -> bool:
+    """Whether it is in the memory of one of these: `to` and `reshape` can also make a copy."""
+    memory = made.untyped_storage().data_ptr()
+    return any(one.untyped_storage().data_ptr() == memory for one in given)
 
 
 def _is_small(tensor: Tensor) -> bool:

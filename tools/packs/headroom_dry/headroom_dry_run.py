@@ -27,33 +27,52 @@ def write_few_words() -> None:
 
     What it keeps of all words (its cache) is as large as for the length that was asked for.
     """
-    module = sys.modules.get("comfy.text_encoders.llama")
-    kind = getattr(module, "BaseGenerate", None)
-    generate = getattr(kind, "generate", None)
-    if kind is None or generate is None or getattr(generate, "_headroom_dry", False):
+    kind = getattr(sys.modules.get("comfy.text_encoders.llama"), "BaseGenerate", None)
+    _end_with(kind, "generate", "stop_tokens", _AfterFew)
+    music = sys.modules.get("comfy.text_encoders.ace15")
+    _end_with(music, "sample_manual_loop_no_classes", "eos_token_id", _EndAfterFew)
+
+
+def _end_with(owner: Any, name: str, parameter: str, end: Any) -> None:
+    """Let a function be given `end` of what it was given to know the end of a text by."""
+    function = getattr(owner, name, None)
+    if function is None or getattr(function, "_headroom_dry", False):
         return
 
-    @wraps(generate)
+    @wraps(function)
     def shortened(*args: Any, **kwargs: Any) -> Any:
-        given = signature(generate).bind(*args, **kwargs)
-        if "stop_tokens" in given.signature.parameters:
-            given.arguments["stop_tokens"] = _AfterFew()
-        return generate(*given.args, **given.kwargs)
+        given = signature(function).bind(*args, **kwargs)
+        given.apply_defaults()
+        if parameter in given.arguments:
+            given.arguments[parameter] = end(given.arguments[parameter])
+        return function(*given.args, **given.kwargs)
 
     shortened._headroom_dry = True  # type: ignore[attr-defined]
-    kind.generate = shortened
+    setattr(owner, name, shortened)
 
 
 class _AfterFew(list[int]):
     """Tokens that end a text, of which every one is, once WORDS have been written."""
 
-    def __init__(self) -> None:
+    def __init__(self, _tokens: object) -> None:
         super().__init__()
         self.asked = 0
 
     def __contains__(self, _token: object) -> bool:
         self.asked += 1
         return self.asked >= WORDS
+
+
+class _EndAfterFew(int):
+    """The token that ends a text, which every token equals once WORDS have been compared."""
+
+    asked = 0
+
+    def __eq__(self, _token: object) -> bool:
+        self.asked += 1
+        return self.asked >= WORDS
+
+    __hash__ = int.__hash__
 
 
 def _parts(name: str) -> Iterator[ModuleType]:

@@ -23,6 +23,7 @@ def shapes(wanted: Iterable[list[Any]]) -> list[dict[str, Any]]:
 def _architectures() -> ModuleType:
     """By their files: with this folder in sys.path its modules could hide those of other packs."""
     _module("architectures")
+    _module("public_encoders")
     return _module("public_architectures")
 
 

@@ -1,0 +1,59 @@
+"""Published checkpoints, which hold several models, by their names.
+
+As public_newer.py; joined to the others by public_models.py.
+"""
+
+from .public_classes import Made, Part, of
+from .public_newer import ACE_15
+
+DIFFUSION = "model.diffusion_model."
+ACE = of("ace.model:ACEStepTransformer2DModel", attention_head_dim=128, in_channels=8,
+         inner_dim=2560, max_height=16, max_position=32768, max_width=32768, mlp_ratio=2.5,
+         num_attention_heads=20, num_layers=24, out_channels=8, patch_size=[16, 1],
+         rope_theta=1000000.0, speaker_embedding_dim=512, text_embedding_dim=768,
+         ssl_encoder_depths=[8, 8], ssl_latent_dims=[1024, 768], ssl_names=["mert", "m-hubert"],
+         lyric_encoder_vocab_size=6693, lyric_hidden_size=1024)
+ACE_VAE = of("ace.vae.music_dcae_pipeline:MusicDCAE", source_sample_rate=44100)
+ACE_15_VAE = of("audio.autoencoder:AudioOobleckVAE", channels=128, latent_dim=64,
+                c_mults=[1, 2, 4, 8, 16], strides=[2, 4, 4, 6, 10])
+
+
+def _hunyuan_3d(made_by: Made, vision: str, vae: Made) -> tuple[Part, ...]:
+    return (Part("model.", made_by, "F16"),
+            Part("conditioner.main_image_encoder.model.", ("dino", vision), "F16"),
+            Part("vae.", vae, "F16"))
+
+
+def _hunyuan_3d_2(guidance: bool) -> tuple[Part, ...]:
+    return _hunyuan_3d(of(
+        "hunyuan3d.model:Hunyuan3Dv2", in_channels=64, context_in_dim=1536, hidden_size=1024,
+        mlp_ratio=4.0, num_heads=16, depth=16, depth_single_blocks=32, qkv_bias=True,
+        guidance_embed=guidance), "dino2_giant", ("hunyuan_3d_decoder",))
+
+
+def _ltx_vae(version: int) -> Made:
+    return of("lightricks.vae.causal_video_autoencoder:VideoVAE", version=version)
+
+
+def _ltxv(dtype: str, vae: int) -> tuple[Part, ...]:
+    return (Part(DIFFUSION, of("lightricks.model:LTXVModel", num_layers=28, attention_head_dim=64,
+                               cross_attention_dim=2048), dtype),
+            Part("vae.", _ltx_vae(vae), dtype))
+
+
+CHECKPOINTS: dict[str, tuple[Part, ...]] = {
+    "ace_step_v1_3.5b": (
+        Part(DIFFUSION, ACE, "BF16"), Part("vae.", ACE_VAE, "BF16"),
+        Part("text_encoders.umt5base.transformer.", ("t5", "umt5_config_base"), "BF16")),
+    "ace_step_1.5_turbo_aio": (
+        Part(DIFFUSION, ACE_15, "BF16"), Part("vae.", ACE_15_VAE, "BF16"),
+        Part("text_encoders.qwen3_06b.transformer.", ("llama", "Qwen3_06B_ACE15"), "BF16"),
+        Part("text_encoders.qwen3_2b.transformer.", ("llama", "Qwen3_2B_ACE15_lm"), "BF16")),
+    "hunyuan3d-dit-v2_fp16": _hunyuan_3d_2(False),
+    "hunyuan3d-dit-v2-mv_fp16": _hunyuan_3d_2(False),
+    "hunyuan3d-dit-v2-mv-turbo_fp16": _hunyuan_3d_2(True),
+    "hunyuan_3d_v2.1": _hunyuan_3d(of("hunyuan3dv2_1.hunyuandit:HunYuanDiTPlain"), "dino2_large",
+                                   of("hunyuan3d.vae:ShapeVAE")),
+    "ltx-video-2b-v0.9": _ltxv("F32", 0),
+    "ltx-video-2b-v0.9.5": _ltxv("BF16", 2),
+}

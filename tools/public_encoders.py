@@ -1,0 +1,88 @@
+"""Names and shapes of weights of published text and image encoders, off ComfyUI's own classes.
+
+As public_architectures.py, which hands them on.
+"""
+
+import importlib
+import json
+from pathlib import Path
+
+from architectures import _built, _ops
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def clip_vision(config: str) -> Shapes:
+    """An image encoder; `config` is the name of ComfyUI's file with its sizes."""
+    import comfy.clip_model as module
+
+    file = Path(str(module.__file__)).with_name(f"{config}.json")
+    return _built(module.CLIPVisionModelProjection(
+        json.loads(file.read_text()), None, *_ops().values()))
+
+
+def dino(config: str) -> Shapes:
+    """A DINO image encoder; `config` is the name of ComfyUI's file with its sizes."""
+    import comfy.image_encoders.dino2 as module
+
+    file = Path(str(module.__file__)).with_name(f"{config}.json")
+    return _built(module.Dinov2Model(json.loads(file.read_text()), None, *_ops().values()))
+
+
+def clip_g() -> Shapes:
+    """OpenCLIP's bigG text encoder in the names of its own checkpoints, which SDXL keeps."""
+    width, layers, hidden, words = 1280, 32, 5120, 49408
+    shapes: Shapes = {
+        "positional_embedding": (77, width), "text_projection": (width, width),
+        "logit_scale": (), "token_embedding.weight": (words, width),
+        "ln_final.weight": (width,), "ln_final.bias": (width,),
+    }
+    block = {
+        "attn.in_proj_weight": (3 * width, width), "attn.in_proj_bias": (3 * width,),
+        "attn.out_proj.weight": (width, width), "attn.out_proj.bias": (width,),
+        "mlp.c_fc.weight": (hidden, width), "mlp.c_fc.bias": (hidden,),
+        "mlp.c_proj.weight": (width, hidden), "mlp.c_proj.bias": (width,),
+        "ln_1.weight": (width,), "ln_1.bias": (width,),
+        "ln_2.weight": (width,), "ln_2.bias": (width,),
+    }
+    for layer in range(layers):
+        shapes |= {f"transformer.resblocks.{layer}.{name}": shape for name, shape in block.items()}
+    return shapes
+
+
+def t5(config: str) -> Shapes:
+    """A T5-class encoder; `config` is the name of ComfyUI's file with its sizes."""
+    import comfy.text_encoders.t5 as module
+
+    file = Path(str(module.__file__)).with_name(f"{config}.json")
+    return _built(module.T5(json.loads(file.read_text()), None, **_ops()))
+
+
+def llama(name: str, layers: int = 0, module: str = "llama", words: int = 0) -> Shapes:
+    """A language model of ComfyUI's text encoders, by its class.
+
+    `layers`, `words`: how many it has, where not as many as the class says.
+    """
+    kind = getattr(importlib.import_module(f"comfy.text_encoders.{module}"), name)
+    sizes = {"num_hidden_layers": layers, "vocab_size": words}
+    given = {key: size for key, size in sizes.items() if size}
+    return _built(kind(given, None, **_ops()))
+
+
+def qwen3_vl(kind: str, module: str = "qwen3vl", name: str = "Qwen3VL") -> Shapes:
+    """Qwen3-VL, or Qwen3.5, of one size, in the names of its own files."""
+    base = getattr(importlib.import_module(f"comfy.text_encoders.{module}"), name)
+    model = type(kind, (base,), {"model_type": kind})
+    made = _built(model({}, None, **_ops()))
+    return {name.replace("model.", "model.language_model.", 1) if name.startswith("model.")
+            else f"model.{name}": shape for name, shape in made.items()}
+
+
+def clip_text(config: str, positions: int = 77) -> Shapes:
+    """A CLIP text encoder; `config` is the name of ComfyUI's file with its sizes."""
+    import comfy.clip_model as module
+
+    sizes = json.loads(Path(str(module.__file__)).with_name(f"{config}.json").read_text())
+    shapes = _built(module.CLIPTextModel(sizes, None, **_ops()))
+    table = "text_model.embeddings.position_embedding.weight"
+    return {**shapes, table: (positions, *shapes[table][1:])}

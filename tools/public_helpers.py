@@ -1,0 +1,60 @@
+"""Published files that work beside or instead of a diffusion model of their own, by their names.
+
+ControlNets, patches, language models, VAEs. As public_newer.py, which joins them to its own.
+"""
+
+import json
+from typing import Any
+
+from .number_types import INT8, SCALED
+from .public_classes import Made, of
+
+
+def _anywhere(path: str, **settings: Any) -> Made:
+    return ("of_class", path, json.dumps(settings, sort_keys=True))
+
+
+QWEN_CONTROL, PATCHES = "qwen_image.controlnet:", "comfy_extras.nodes_model_patch:"
+HELPERS: dict[str, list[tuple[Made, dict[str, str]]]] = {
+    "controlnet": [
+        (_anywhere("comfy.cldm.dit_embedder:ControlNetEmbedder", img_size=None, patch_size=2,
+                   in_chans=16, num_layers=19, main_model_double=38, double_y_emb=True,
+                   attention_head_dim=64, num_attention_heads=38, adm_in_channels=2048),
+         {"F32": "sd3.5_large_controlnet_blur sd3.5_large_controlnet_canny "
+                 "sd3.5_large_controlnet_depth"}),
+        (of(f"{QWEN_CONTROL}QwenImageControlNetModel", num_layers=5),
+         {"BF16": "Qwen-Image-InstantX-ControlNet-Union"}),
+        (of(f"{QWEN_CONTROL}QwenImageControlNetModel", num_layers=6, extra_condition_channels=4),
+         {"BF16": "Qwen-Image-InstantX-ControlNet-Inpainting"}),
+        (of(f"{QWEN_CONTROL}QwenImageFunControlNetModel", control_in_features=132, inner_dim=3072,
+            num_attention_heads=24, attention_head_dim=128, num_control_blocks=5,
+            main_model_double=60, injection_layers=[0, 12, 24, 36, 48]),
+         {"BF16": "Qwen-Image-2512-Fun-Controlnet-Union-2602"}),
+    ],
+    "model_patches": [
+        (_anywhere(f"{PATCHES}QwenImageBlockWiseControlNet"),
+         {"BF16": "qwen_image_canny_diffsynth_controlnet"}),
+        (_anywhere(f"{PATCHES}SigLIPMultiFeatProjModel"), {"BF16": "uso-flux1-projector-v1"}),
+        (of("lumina.controlnet:ZImage_Control"), {"BF16": "Z-Image-Turbo-Fun-Controlnet-Union"}),
+    ],
+    "text_encoders": [
+        (("llama", "Mistral3Small24B", 30), {"BF16": "mistral_3_small_flux2_bf16",
+                                             SCALED: "mistral_3_small_flux2_fp8"}),
+        (("llama", "Ministral3_3B"), {"BF16": "ministral-3-3b ernie-image-prompt-enhancer"}),
+        (("llama", "Qwen3_4B"), {SCALED: "qwen_3_4b_fp8_mixed"}),
+        (("qwen3_vl", "qwen35_4b", "qwen35", "Qwen35"), {"BF16": "qwen3.5_4b_bf16"}),
+        (("llama", "Gemma2_2B"), {"BF16": "gemma_2_2b_it_elm_bf16",
+                                  SCALED: "gemma_2_2b_it_elm_fp8_scaled"}),
+        (("llama", "Gemma3_4B"), {"BF16": "gemma_3_4b_it_bf16"}),
+        (("llama", "Gemma3_12B"), {"BF16": "gemma_3_12B_it"}),
+    ],
+    "diffusion_models": [
+        (of("joyimage.model:JoyImageTransformer3DModel", hidden_size=4096, num_attention_heads=32,
+            num_layers=40), {INT8: "joyai_image_edit_int8_convrot"}),
+    ],
+    "geometry_estimation": [
+        (of("depth_anything_3.model:DepthAnything3Net"), {"F32": "depth_anything_3_mono_large"}),
+    ],
+    "upscale_models": [(("real_esrgan",), {"F16": "RealESRGAN_x4plus"})],
+    "vae": [(("mage_vae",), {"BF16": "mage_flow_vae_bf16"})],
+}
