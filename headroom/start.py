@@ -203,7 +203,7 @@ def _ram_stop(
         return lambda _: False
     from .host import flags, queue, server
 
-    return RamStop(queue.interrupt, prompt_of, flags.unset_flags, server.send_event, stops).stop
+    return RamStop(queue.interrupt, prompt_of, flags.more_flags, server.send_event, stops).stop
 
 
 def _listen(
