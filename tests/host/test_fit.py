@@ -129,8 +129,14 @@ def test_a_card_with_room_is_resident_and_its_verdict_comes_back_after_a_smaller
     assert plain(fit, 8)[0].verdict == first.verdict
 
 
-def test_a_card_without_room_names_the_node_that_fails_and_stays_within_the_card(fit):
-    found = plain(fit, 0.44)[0]
+@pytest.mark.parametrize("gib, limit", [(0.44, ""), (8, "0.44")])
+def test_a_card_or_limit_without_room_names_the_node_that_fails_and_stays_within(fit, gib, limit):
+    fit.limit = limit
+    try:
+        found = plain(fit, gib)[0]
+    finally:
+        fit.limit = ""
+        fit.dry.limit("off")
     assert found.verdict.word == "fails" and "(" in found.verdict.node
     assert found.verdict.mib is None or found.verdict.mib > 0
     assert found.peak_mib <= 0.44 * 1024
