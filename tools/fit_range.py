@@ -35,9 +35,6 @@ class Unmodelled(NamedTuple):
         return workspace_mib * more + CONTEXT_MORE_MIB
 
 
-NOTHING_KNOWN = Unmodelled()
-
-
 def largest_layer_mib(files: Mapping[str, SparseFile]) -> float:
     """The largest weight of the diffusion models among these files, in MiB."""
     return max((weight.nbytes / MIB for place, content in files.items()

@@ -15,7 +15,7 @@ from typing import Any
 from .client import PromptFailed, failed
 from .dry_server import ROOM_MIB, DryServer
 from .fit_prompt import ObjectInfo, advised, guarded, loaded_by
-from .fit_range import NOTHING_KNOWN, Unmodelled, ceiling_gib
+from .fit_range import Unmodelled, ceiling_gib
 from .fit_verdict import Node, Verdict, nodes_of, per_step_mib, verdict
 from .progress import ProgressBar
 from .run import follow, titles_of
@@ -64,13 +64,13 @@ def about_memory(log: str) -> list[str]:
 class Fit:
     """A workflow on one dry server. `guard`: also guarded, and with the advice of each card.
 
-    `show` False draws no progress bar. `unmodelled`: what a run may need beyond a dry one. `limit`:
-    HEADROOM_VRAM_LIMIT of the server that is asked about.
+    `show` False draws no progress bar. `unmodelled`: what a run may need beyond a dry one, where
+    ranges are wanted. `limit`: HEADROOM_VRAM_LIMIT of the server that is asked about.
     """
 
     def __init__(
         self, dry: DryServer, prompt: Json, info: Mapping[str, Any], *, guard: bool,
-        context_mib: float, show: bool = True, unmodelled: Unmodelled = NOTHING_KNOWN,
+        context_mib: float, show: bool = True, unmodelled: Unmodelled | None = None,
         limit: str = "",
     ) -> None:
         self.dry, self.prompt, self.guard = dry, prompt, guard
@@ -157,7 +157,7 @@ class Fit:
         return Trial(
             gib, way, verdict(nodes, samplers, error, self.anyway_mib,
                               loaded_by(prompt, error.node_id) if error else "",
-                              self.unmodelled.layer_mib),
+                              self.unmodelled.layer_mib if self.unmodelled else 0.0),
             round(max((node.peak_mib for node in nodes), default=0.0), 1),
             round(time.monotonic() - started, 1), nodes, applied,
             tuple(about_memory(self.dry.log_text()[logged:])),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .fit_range import NOTHING_KNOWN, Unmodelled
+from .fit_range import Unmodelled
 
 NO_SIZE = "more than 1EB"  # PyTorch's words for a size that was never computed
 NO_RAM = "Cannot allocate memory"  # Linux's words
@@ -125,7 +125,7 @@ def asked_mib(message: str) -> float | None:
 
 
 def nodes_of(record: Mapping[str, Any], taken: Sequence[Mapping[str, Any]], context_mib: float,
-             unmodelled: Unmodelled = NOTHING_KNOWN) -> list[Node]:
+             unmodelled: Unmodelled | None = None) -> list[Node]:
     """The nodes of a run: the pack's own record of it, and the driver's figures of each node."""
     driver = {node["node_id"]: node for node in taken}
     nodes = []
@@ -141,5 +141,5 @@ def nodes_of(record: Mapping[str, Any], taken: Sequence[Mapping[str, Any]], cont
             round(own["workspace_bytes"] / MIB, 1), own["refused"],
             tuple(round(step / MIB, 1) for step in own["steps"]),
             round(own["htod_bytes"] / MIB, 1),
-            round(unmodelled.mib(own["workspace_bytes"] / MIB), 1)))
+            round(unmodelled.mib(own["workspace_bytes"] / MIB), 1) if unmodelled else 0.0))
     return nodes

@@ -120,8 +120,14 @@ def test_nothing_of_one_run_is_left_for_the_next(dry, info):
     assert again.peak_mib == first.peak_mib
 
 
-def test_a_card_with_room_is_resident_and_its_verdict_comes_back_after_a_smaller_one(fit):
-    first = plain(fit, 8)[0]
+@pytest.fixture(scope="module")
+def with_room(fit):
+    return plain(fit, 8)
+
+
+def test_a_card_with_room_is_resident_and_its_verdict_comes_back_after_a_smaller_one(
+        fit, with_room):
+    first = with_room[0]
     assert first.verdict.word == "resident"
     small = plain(fit, 2)[0]
     assert small.verdict.word == "streams"
@@ -142,8 +148,8 @@ def test_a_card_or_limit_without_room_names_the_node_that_fails_and_stays_within
     assert found.peak_mib <= 0.44 * 1024
 
 
-def test_the_peaks_are_those_of_the_packs_own_record_and_hold_the_context(fit):
-    trial, prompt_id = plain(fit, 8)
+def test_the_peaks_are_those_of_the_packs_own_record_and_hold_the_context(fit, with_room):
+    trial, prompt_id = with_room
     client: Client = fit.dry.client
     record = client.get_json(f"/headroom/runs/{prompt_id}")
     told = {node["node_id"]: node["peak_vram_mib"] for node in record["nodes"]}
