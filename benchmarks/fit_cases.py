@@ -233,18 +233,11 @@ def pixart(dtype: torch.dtype = torch.float16) -> None:
          use_resolution_binning=False, height=1024, width=1024)
 
 
-def decode(pictures: int, dtype: torch.dtype) -> None:
-    """SDXL's VAE alone, without slicing."""
-    with torch.no_grad():
-        vae(dtype, 4).decode(random(pictures, 4, 128, 128, dtype=dtype))
-
-
 CASES: dict[str, Callable[[], int | None]] = {
     **{f"{kind}_{way}": partial(transformer, kind, way)
        for kind in ("unet", "flux", "ltx") for way in ("plain", "upcasting", "group_offload")},
     "sdxl_fp16": sdxl,
     "sdxl_fp32": lambda: sdxl("plain attention", torch.float32),
-    "sdxl_plain_attention": lambda: sdxl("plain attention"),
     "sdxl_slicing": lambda: sdxl("slicing"),
     "sdxl_tiny": lambda: sdxl("tiny"),
     "sdxl_offload": lambda: sdxl("offload"),
@@ -253,9 +246,6 @@ CASES: dict[str, Callable[[], int | None]] = {
     "flux_pipeline": flux_pipeline,
     "flux_pipeline_offload": lambda: flux_pipeline(offload=True),
     "pixart": pixart,
-    "vae_fp32_1": lambda: decode(1, torch.float32),
-    "vae_fp32_4": lambda: decode(4, torch.float32),
-    "vae_fp16_1": lambda: decode(1, torch.float16),
 }
 
 

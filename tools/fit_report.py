@@ -14,7 +14,8 @@ NOTHING = "-"
 
 def report(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
     """The whole text; `facts` are those of `tools.fit`."""
-    parts = [_head(facts), cards(trials), largest(trials), peaks(trials), added(trials, facts)]
+    parts = [_head(facts), cards(trials), largest(trials), needs(trials), peaks(trials),
+             added(trials, facts)]
     more = (copied(trials, facts["room_copied_mib"]), _stops(trials, facts["comfyui"]),
             _applied(trials))
     parts += [text for text in more if text]
@@ -72,6 +73,16 @@ def largest(trials: Sequence[Trial]) -> str:
     sizes = list(dict.fromkeys(trial.card_gib for trial in trials))
     rows = [["largest peak, MiB", *(f"{gib:g} GiB" for gib in sizes)]]
     rows += [[way, *(_mib(found.get((gib, way))) for gib in sizes)] for way in ways(trials)]
+    return render(rows)
+
+
+def needs(trials: Sequence[Trial]) -> str:
+    """From which to which amount a resident run needs; "-" where weights fill what there is."""
+    found = {(trial.card_gib, trial.way): words(trial.range_mib).removesuffix(" GiB")
+             for trial in trials if trial.verdict.word == "resident"}
+    sizes = list(dict.fromkeys(trial.card_gib for trial in trials))
+    rows = [["needs, GiB", *(f"{gib:g} GiB" for gib in sizes)]]
+    rows += [[way, *(found.get((gib, way), NOTHING) for gib in sizes)] for way in ways(trials)]
     return render(rows)
 
 

@@ -172,6 +172,7 @@ def test_a_verdict_near_a_cards_size_says_what_it_may_need_and_what_comes_then()
     text = report([near], FACTS)
     assert "resident, or streams 300 to 900 MiB a step: needs 7.4 to 8.3 GiB" in text
     assert near.as_json()["range_mib"] == (7600.0, 8500.0)
+    assert text.split("needs, GiB")[1].splitlines()[2].split() == "as it is 7.4 to 8.3".split()
 
 
 def test_what_streams_is_more_where_what_is_not_modelled_takes_the_room_of_weights():
