@@ -184,7 +184,8 @@ class Compared:
         if self.state is None or not self.state.exists():
             return {}
         entries = [json.loads(line) for line in self.state.read_text().splitlines()]
-        return {one["key"]: Verdict(one["word"], one["mib"], one["node"], one["why"])
+        return {one["key"]: Verdict(one["word"], one["mib"], one["node"], one["why"],
+                                    most_mib=one.get("most_mib"))
                 for one in entries}
 
 

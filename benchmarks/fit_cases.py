@@ -1,13 +1,14 @@
-"""What diffusers takes on a GPU for calls whose memory somebody has published: one case a process.
+"""What diffusers takes on a GPU for calls whose memory somebody has published.
 
     python lab/fakecuda/main.py --capacity-mib 131072 benchmarks/fit_cases.py -- sdxl_unet
 
-Models have the published sizes and no weights; the calls are those of the source. Prints one line
-of JSON: GiB by PyTorch's own count of allocated memory, as the sources count.
+Models have the published sizes and no weights; the calls are those of the source. Prints a line of
+JSON for each case: GiB by PyTorch's own count of allocated memory, as the sources count.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable
@@ -107,8 +108,11 @@ def inputs_of(kind: str) -> dict[str, Any]:
     return found
 
 
-def transformer(kind: str, way: str = "plain") -> None:
-    """One forward pass of a denoiser in bfloat16, as Hugging Face's own benchmarks make it."""
+def transformer(kind: str, way: str = "plain") -> int:
+    """One forward pass of a denoiser in bfloat16, as Hugging Face's own benchmarks make it.
+
+    Returns the bytes of the largest weight, where they are streamed.
+    """
     device = "cpu" if way == "group_offload" else DEVICE
     model = {"unet": unet, "flux": flux, "ltx": ltx}[kind](torch.bfloat16, device)
     if way == "upcasting":
@@ -121,15 +125,29 @@ def transformer(kind: str, way: str = "plain") -> None:
             low_cpu_mem_usage=True)  # pins leaf by leaf: else all weights would lie in RAM
     with torch.no_grad():
         model(**inputs_of(kind), return_dict=False)
+    return largest(model) if way == "group_offload" else 0
 
 
-def sdxl(way: str = "", dtype: torch.dtype = torch.float16) -> None:
-    """Four pictures of 1024 px, two steps, the default attention; `way` is one setting."""
+def largest(model: Any) -> int:
+    return max(weight.numel() * weight.element_size() for weight in model.parameters())
+
+
+def sdxl(way: str = "", dtype: torch.dtype = torch.float16) -> int:
+    """Four pictures of 1024 px, two steps, the default attention; `way` is one setting.
+
+    Returns the bytes of the largest weight, where they are streamed.
+    """
+    device = "cpu" if way in ("offload", "sequential") else DEVICE
     pipe = StableDiffusionXLPipeline(
-        vae=vae(dtype, 4, scaling_factor=0.13025, force_upcast=True),
-        text_encoder=clip(CLIPTextModel, dtype, False),
-        text_encoder_2=clip(CLIPTextModelWithProjection, dtype, True),
-        tokenizer=None, tokenizer_2=None, unet=unet(dtype), scheduler=DDIMScheduler())
+        vae=vae(dtype, 4, device, scaling_factor=0.13025, force_upcast=True),
+        text_encoder=clip(CLIPTextModel, dtype, False, device),
+        text_encoder_2=clip(CLIPTextModelWithProjection, dtype, True, device),
+        tokenizer=None, tokenizer_2=None, unet=unet(dtype, device), scheduler=DDIMScheduler())
+    layer = largest(pipe.unet) if way == "sequential" else 0
+    if way == "offload":
+        pipe.enable_model_cpu_offload()
+    if way == "sequential":
+        pipe.enable_sequential_cpu_offload()
     if way == "plain attention":
         pipe.unet.set_default_attn_processor()
     if way == "tiny":
@@ -142,6 +160,7 @@ def sdxl(way: str = "", dtype: torch.dtype = torch.float16) -> None:
               for name in ("pooled_prompt_embeds", "negative_pooled_prompt_embeds")}
     pipe.set_progress_bar_config(disable=True)
     pipe(**words, **pooled, num_images_per_prompt=4, num_inference_steps=2, output_type="pt")
+    return layer
 
 
 class FromTheFirst(FlowMatchEulerDiscreteScheduler):
@@ -214,38 +233,34 @@ def pixart(dtype: torch.dtype = torch.float16) -> None:
          use_resolution_binning=False, height=1024, width=1024)
 
 
-def decode(pictures: int, dtype: torch.dtype) -> None:
-    """SDXL's VAE alone, without slicing."""
-    with torch.no_grad():
-        vae(dtype, 4).decode(random(pictures, 4, 128, 128, dtype=dtype))
-
-
-CASES: dict[str, Callable[[], None]] = {
+CASES: dict[str, Callable[[], int | None]] = {
     **{f"{kind}_{way}": partial(transformer, kind, way)
        for kind in ("unet", "flux", "ltx") for way in ("plain", "upcasting", "group_offload")},
     "sdxl_fp16": sdxl,
     "sdxl_fp32": lambda: sdxl("plain attention", torch.float32),
-    "sdxl_plain_attention": lambda: sdxl("plain attention"),
     "sdxl_slicing": lambda: sdxl("slicing"),
     "sdxl_tiny": lambda: sdxl("tiny"),
+    "sdxl_offload": lambda: sdxl("offload"),
+    "sdxl_sequential": lambda: sdxl("sequential"),
     "sd3": sd3,
     "flux_pipeline": flux_pipeline,
     "flux_pipeline_offload": lambda: flux_pipeline(offload=True),
     "pixart": pixart,
-    "vae_fp32_1": lambda: decode(1, torch.float32),
-    "vae_fp32_4": lambda: decode(4, torch.float32),
-    "vae_fp16_1": lambda: decode(1, torch.float16),
 }
 
 
-def main(name: str) -> None:
+def main(cases: dict[str, Callable[[], int | None]]) -> None:
+    """Run the cases that the command line names, and print what each took."""
     torch.set_grad_enabled(False)
-    torch.cuda.reset_peak_memory_stats()
-    CASES[name]()
-    peak = torch.cuda.max_memory_allocated()
-    print(json.dumps({"case": name, "gib": round(peak / GIB, 3),
-                      "reserved_gib": round(torch.cuda.max_memory_reserved() / GIB, 3)}))
+    for name in sys.argv[1:]:
+        torch.cuda.reset_peak_memory_stats()
+        layer = cases[name]() or 0
+        print(json.dumps({
+            "case": name, "gib": round(torch.cuda.max_memory_allocated() / GIB, 3),
+            "layer_gib": round(layer / GIB, 3)}), flush=True)
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(CASES)

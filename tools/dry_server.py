@@ -16,6 +16,7 @@ from typing import Any
 
 from .errors import DevError
 from .fake_cuda import fake_cuda
+from .fit_range import LIMIT
 from .graph import forget_everything
 from .models import Part, asking
 from .public_models import SCRIPT
@@ -65,7 +66,7 @@ class DryServer:
                **(settings or {})})
         self.comfyui = comfyui
         self.models, self.embeddings = Path(base) / "models", Path(base) / "embeddings"
-        own = {EMBEDDING_FOLDER: str(self.embeddings.resolve())}  # never the user's
+        own = {EMBEDDING_FOLDER: str(self.embeddings.resolve()), LIMIT: ""}  # never the user's
         env = {**LAZY_RAM, **NO_COMPILING, **SAME_ORDER, **options.pop("env", {}), **own}
         self._server = ComfyServer(comfyui, Path(base), args=(*flags, *needed_flags(comfyui)),
                                    packs=(*packs, *PACKS),
@@ -102,6 +103,10 @@ class DryServer:
         """Put files into the server's models folder; also while it runs."""
         for place, content in files.items():
             write_sparse(self.models / place, content)
+
+    def limit(self, words: str) -> None:
+        """Let the server take no more of the device from now on, as HEADROOM_VRAM_LIMIT does."""
+        self.client.post_when_idle("/headroom/limit", {"limit": words})
 
     def empty(self, capacity_mib: float) -> None:
         """Make the device that large, with nothing on it, and let the next run be the first.

@@ -144,6 +144,7 @@ def _newer(error: PromptInvalid) -> str:
 def fit(args: argparse.Namespace, tree: Path) -> int:
     from .fit_files import index
     from .fit_inputs import SIDE, add_inputs
+    from .fit_range import limit_of
 
     data = read_file(args.workflow)
     own = Path(args.comfyui).expanduser() if args.comfyui else None
@@ -154,7 +155,7 @@ def fit(args: argparse.Namespace, tree: Path) -> int:
         facts: Json = {
             "workflow": args.workflow.name, "capability": args.capability,
             "context_mib": args.context_mib, "other_mib": args.other_mib,
-            "layout_copies": args.layout_copies,
+            "layout_copies": args.layout_copies, "limit": limit_of(os.environ),
             "made_pictures": made, "side": SIDE,
         }
         trials = _tried(args, tree, own, Path(base), data, there, facts)
@@ -177,6 +178,7 @@ def _tried(
     from .fit_loras import without_loras
     from .fit_packs import with_packs
     from .fit_prompt import ObjectInfo, without_noise_trees
+    from .fit_range import Unmodelled, largest_layer_mib
     from .fit_run import Fit
     from .fit_steps import fewer_steps
     from .jobs import read_prompt
@@ -202,7 +204,9 @@ def _tried(
             for place, content in found.files.items()}
         facts["comfyui"] = dry.client.get_json("/system_stats")["system"]["comfyui_version"]
         prompt = without_noise_trees(prompt if args.all_steps else fewer_steps(prompt))
-        work = Fit(dry, prompt, info, guard=args.guard, context_mib=args.context_mib)
+        work = Fit(dry, prompt, info, guard=args.guard, context_mib=args.context_mib,
+                   unmodelled=Unmodelled(args.layout_copies, largest_layer_mib(found.files)),
+                   limit=facts["limit"])
         runs = [len(each) for each in work.prompts().values()]
         work.bar = ProgressBar({}, out, total=sum(runs) * len(args.cards) + len(prompt))
         trials = work.cards(args.cards)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .fit_range import words
 from .fit_run import ADVISED, GUARDED, PLAIN, Trial
 from .fit_verdict import NO_RAM, RESIDENT_BELOW_MIB, Verdict
 from .table import render
@@ -13,7 +14,8 @@ NOTHING = "-"
 
 def report(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
     """The whole text; `facts` are those of `tools.fit`."""
-    parts = [_head(facts), cards(trials), largest(trials), peaks(trials), added(trials, facts)]
+    parts = [_head(facts), cards(trials), largest(trials), needs(trials), peaks(trials),
+             added(trials, facts)]
     more = (copied(trials, facts["room_copied_mib"]), _stops(trials, facts["comfyui"]),
             _applied(trials))
     parts += [text for text in more if text]
@@ -25,6 +27,8 @@ def _head(facts: Mapping[str, Any]) -> str:
              f"{facts['capability']}"]
     lines += [f"  {place}: {entry['mib']:,.0f} MiB ({entry['from']})"
               for place, entry in facts["files"].items()]
+    if facts["limit"]:
+        lines.append(f"  below HEADROOM_VRAM_LIMIT, {facts['limit']}, on every card")
     if facts["left_out"]:
         lines.append("  left out, so that the workflow needs somewhat more: LoRAs whose sizes are "
                      f"not known, {', '.join(facts['left_out'])}")
@@ -44,9 +48,15 @@ def cards(trials: Sequence[Trial]) -> str:
     rows = [["card", *ways(trials)]]
     for gib in dict.fromkeys(trial.card_gib for trial in trials):
         found = [known.get((gib, way)) for way in ways(trials)]
-        rows.append([f"{gib:g} GiB", *(trial.verdict.text if trial else NOTHING
-                                       for trial in found)])
+        rows.append([f"{gib:g} GiB", *(_said(trial) if trial else NOTHING for trial in found)])
     return _left(rows)
+
+
+def _said(trial: Trial) -> str:
+    """The verdict; of one that is near the card's size what it may need, and what comes then."""
+    if trial.at_worst is None:
+        return trial.verdict.text
+    return f"{trial.verdict.text}, or {trial.at_worst.text}: needs {words(trial.range_mib)}"
 
 
 def _left(rows: Sequence[Sequence[str]]) -> str:
@@ -63,6 +73,16 @@ def largest(trials: Sequence[Trial]) -> str:
     sizes = list(dict.fromkeys(trial.card_gib for trial in trials))
     rows = [["largest peak, MiB", *(f"{gib:g} GiB" for gib in sizes)]]
     rows += [[way, *(_mib(found.get((gib, way))) for gib in sizes)] for way in ways(trials)]
+    return render(rows)
+
+
+def needs(trials: Sequence[Trial]) -> str:
+    """From which to which amount a resident run needs; "-" where weights fill what there is."""
+    found = {(trial.card_gib, trial.way): words(trial.range_mib).removesuffix(" GiB")
+             for trial in trials if trial.verdict.word == "resident"}
+    sizes = list(dict.fromkeys(trial.card_gib for trial in trials))
+    rows = [["needs, GiB", *(f"{gib:g} GiB" for gib in sizes)]]
+    rows += [[way, *(found.get((gib, way), NOTHING) for gib in sizes)] for way in ways(trials)]
     return render(rows)
 
 
@@ -94,6 +114,8 @@ def added(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
     line("CUDA context (0.3 to 0.5 GB on real cards)", [context for _ in largest])
     line("kept by the allocator",
          [node.peak_mib - node.need_mib if node else None for node in largest])
+    line("not modelled, at most: workspaces, a larger context",
+         [node.unmodelled_mib if node else None for node in largest])
     return render(rows)
 
 

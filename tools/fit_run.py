@@ -9,12 +9,13 @@ import io
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from .client import PromptFailed, failed
 from .dry_server import ROOM_MIB, DryServer
 from .fit_prompt import ObjectInfo, advised, guarded, loaded_by
+from .fit_range import Unmodelled, ceiling_gib
 from .fit_verdict import Node, Verdict, nodes_of, per_step_mib, verdict
 from .progress import ProgressBar
 from .run import follow, titles_of
@@ -42,9 +43,16 @@ class Trial:
     nodes: list[Node] = field(default_factory=list)
     applied: tuple[str, ...] = ()
     log: tuple[str, ...] = ()
+    at_worst: Verdict | None = None  # where what is not modelled would change the verdict
+
+    @property
+    def range_mib(self) -> tuple[float, float]:
+        """From which to which amount the run needs; of all nodes, the largest of both."""
+        ranges = [node.range_mib for node in self.nodes] or [(0.0, 0.0)]
+        return max(low for low, _ in ranges), max(high for _, high in ranges)
 
     def as_json(self) -> Json:
-        return {**asdict(self), "verdict": self.verdict.as_json()}
+        return {**asdict(self), "verdict": self.verdict.as_json(), "range_mib": self.range_mib}
 
 
 def about_memory(log: str) -> list[str]:
@@ -56,16 +64,18 @@ def about_memory(log: str) -> list[str]:
 class Fit:
     """A workflow on one dry server. `guard`: also guarded, and with the advice of each card.
 
-    `show` False draws no progress bar.
+    `show` False draws no progress bar. `unmodelled`: what a run may need beyond a dry one, where
+    ranges are wanted. `limit`: HEADROOM_VRAM_LIMIT of the server that is asked about.
     """
 
     def __init__(
         self, dry: DryServer, prompt: Json, info: Mapping[str, Any], *, guard: bool,
-        context_mib: float, show: bool = True,
+        context_mib: float, show: bool = True, unmodelled: Unmodelled | None = None,
+        limit: str = "",
     ) -> None:
         self.dry, self.prompt, self.guard = dry, prompt, guard
         self.registry = ObjectInfo(info)
-        self.context_mib = context_mib
+        self.context_mib, self.unmodelled, self.limit = context_mib, unmodelled, limit
         self.anyway_mib: dict[str, float] = {}
         self.room_mib: dict[str, float] = {}
         self.bar = ProgressBar({}, None if show else io.StringIO())
@@ -98,19 +108,34 @@ class Fit:
         trials = []
         for way, prompt in self.prompts().items():
             trial, prompt_id = self.trial(gib, way, prompt)
-            trials.append(trial)
             if way == PLAIN:
                 advice = self._advice(prompt_id)
+            trials.append(self.looked_at_again(trial, prompt))
         if self.guard and advice:
             changed, applied = advised(self.prompt, advice)
             if applied:
                 trials.append(self.trial(gib, ADVISED, changed, tuple(applied))[0])
         return trials
 
+    def looked_at_again(self, trial: Trial, prompt: Json) -> Trial:
+        """A resident run near the card's size, with its verdict on a card that is so much smaller.
+
+        So much: what samplers may need beyond the dry run. Weights that fit by less would stream.
+        """
+        more = max((node.unmodelled_mib for node in trial.nodes
+                    if self.registry.samples(node.class_type)), default=0.0)
+        card = ceiling_gib(self.limit, trial.card_gib)
+        if trial.verdict.word != "resident" or trial.peak_mib + more <= card * 1024:
+            return trial
+        worst = self.trial(card - more / 1024, trial.way, prompt)[0].verdict
+        return trial if worst.word == "resident" else replace(trial, at_worst=worst)
+
     def trial(
         self, gib: float, way: str, prompt: Json, applied: tuple[str, ...] = ()
     ) -> tuple[Trial, str]:
         """One run on an empty card of that size, and its id."""
+        if self.limit:
+            self.dry.limit("off" if way == ROOM else self.limit)
         self.dry.empty(gib * 1024)
         return self.run(gib, way, prompt, applied)
 
@@ -126,12 +151,13 @@ class Fit:
         prompt_id = entry["prompt_id"]
         record = self.dry.client.get_json(f"/headroom/runs/{prompt_id}")
         taken = self.dry.client.get_json(f"/dry/runs/{prompt_id}")
-        nodes = nodes_of(record, taken, self.context_mib)
+        nodes = nodes_of(record, taken, self.context_mib, self.unmodelled)
         samplers = [node.node_id for node in nodes if self.registry.samples(node.class_type)]
         error = PromptFailed(entry) if failed(entry) else None
         return Trial(
             gib, way, verdict(nodes, samplers, error, self.anyway_mib,
-                              loaded_by(prompt, error.node_id) if error else ""),
+                              loaded_by(prompt, error.node_id) if error else "",
+                              self.unmodelled.layer_mib if self.unmodelled else 0.0),
             round(max((node.peak_mib for node in nodes), default=0.0), 1),
             round(time.monotonic() - started, 1), nodes, applied,
             tuple(about_memory(self.dry.log_text()[logged:])),

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .fit_range import Unmodelled
+
 NO_SIZE = "more than 1EB"  # PyTorch's words for a size that was never computed
 NO_RAM = "Cannot allocate memory"  # Linux's words
 RESIDENT_BELOW_MIB = 8  # beyond what a step copies where there is room for everything
@@ -21,7 +23,7 @@ class Node:
 
     `workspace_mib`: the largest that a convolution had, which is part of the need. `steps_mib`:
     copied to the device in each step, of `copied_mib` in all. `refused`: allocations that found no
-    room.
+    room. `unmodelled_mib`: what it may need beyond that at most (tools/fit_range.py).
     """
 
     node_id: str
@@ -33,14 +35,21 @@ class Node:
     refused: int
     steps_mib: tuple[float, ...] = ()
     copied_mib: float = 0.0
+    unmodelled_mib: float = 0.0
+
+    @property
+    def range_mib(self) -> tuple[float, float]:
+        """From which to which amount it needs: with no workspace, and with all that may be."""
+        return self.need_mib - self.workspace_mib, self.need_mib + self.unmodelled_mib
 
 
 @dataclass(frozen=True)
 class Verdict:
     """`word`: resident, streams, fails, stopped for a node that needs real values, or not loaded.
 
-    `mib`: moved a step, or asked for in vain (None: not told). `node`: which one failed. `file`:
-    which one this ComfyUI does not load.
+    `mib`: moved a step, or asked for in vain (None: not told). `most_mib`: moved a step where what
+    is not modelled takes the room of weights. `node`: which one failed. `file`: which one this
+    ComfyUI does not load.
     """
 
     word: str
@@ -48,11 +57,12 @@ class Verdict:
     node: str = ""
     why: str = ""
     file: str = ""
+    most_mib: float | None = None
 
     @property
     def text(self) -> str:
         if self.word == "streams":
-            return f"streams {self.mib:,.0f} MiB a step"
+            return f"streams {_from_to(self.mib or 0.0, self.most_mib)} MiB a step"
         if self.word == "fails":
             asked = "more than there is" if self.mib is None else f"{self.mib:,.0f} MiB"
             if self.mib is not None and self.mib < 1:
@@ -66,12 +76,13 @@ class Verdict:
 
 def verdict(
     nodes: Sequence[Node], samplers: Sequence[str], error: Any = None,
-    anyway_mib: Mapping[str, float] | None = None, loads: str = "",
+    anyway_mib: Mapping[str, float] | None = None, loads: str = "", layer_mib: float = 0.0,
 ) -> Verdict:
     """The verdict on a run; `error` is its PromptFailed, `samplers` the nodes whose steps count.
 
     `anyway_mib`: what a step of each sampler copies on a card without end (latents, positions).
     `loads`: the model file that the node which failed reads, where that is all it does.
+    `layer_mib`: the largest weight of what samples.
     """
     anyway = anyway_mib or {}
     if error is not None:
@@ -83,12 +94,17 @@ def verdict(
             return Verdict("not loaded" if unknown else "stopped", None, where, why, loads)
         first = error.exception_message.strip().splitlines()[:1]
         return Verdict("fails", asked_mib(error.exception_message), where, "".join(first)[:300])
-    moved = [(per_step_mib(node) or 0.0) - anyway.get(node.node_id, 0.0)
+    moved = [((per_step_mib(node) or 0.0) - anyway.get(node.node_id, 0.0), node.unmodelled_mib)
              for node in nodes if node.node_id in samplers]
-    most = max([0.0, *moved])
-    if most < RESIDENT_BELOW_MIB:
-        return Verdict("resident", round(most, 1))
-    return Verdict("streams", round(most, 1))
+    mib, more = max([(0.0, 0.0), *moved])
+    if mib < RESIDENT_BELOW_MIB:
+        return Verdict("resident", round(mib, 1))
+    return Verdict("streams", round(mib, 1), most_mib=round(mib + more + layer_mib, 1))
+
+
+def _from_to(low_mib: float, high_mib: float | None) -> str:
+    low, high = f"{low_mib:,.0f}", f"{high_mib or low_mib:,.0f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def per_step_mib(node: Node) -> float | None:
@@ -108,8 +124,8 @@ def asked_mib(message: str) -> float | None:
     return float((guards[1] or guards[2]).replace(",", "")) if guards else None
 
 
-def nodes_of(record: Mapping[str, Any], taken: Sequence[Mapping[str, Any]],
-             context_mib: float) -> list[Node]:
+def nodes_of(record: Mapping[str, Any], taken: Sequence[Mapping[str, Any]], context_mib: float,
+             unmodelled: Unmodelled | None = None) -> list[Node]:
     """The nodes of a run: the pack's own record of it, and the driver's figures of each node."""
     driver = {node["node_id"]: node for node in taken}
     nodes = []
@@ -124,5 +140,6 @@ def nodes_of(record: Mapping[str, Any], taken: Sequence[Mapping[str, Any]],
             round(peak, 1), round(min(need, peak), 1),
             round(own["workspace_bytes"] / MIB, 1), own["refused"],
             tuple(round(step / MIB, 1) for step in own["steps"]),
-            round(own["htod_bytes"] / MIB, 1)))
+            round(own["htod_bytes"] / MIB, 1),
+            round(unmodelled.mib(own["workspace_bytes"] / MIB), 1) if unmodelled else 0.0))
     return nodes

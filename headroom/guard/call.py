@@ -44,6 +44,7 @@ class Call(Generic[T]):
     batch = 1
     size = ""  # of the picture, in pixels
     can_tile = False
+    is_video = False
 
     def run(self, plan: Plan) -> T:
         raise NotImplementedError

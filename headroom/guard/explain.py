@@ -13,6 +13,7 @@ from ..host.adapter import current_host
 from ..measure.other_processes import other_processes
 from ..measure.snapshot import DeviceMemory, Snapshot
 from .failure import Failure
+from .lack import Lack
 from .options import GuardOptions
 
 _NOTABLE_BYTES = 256 * MIB  # another process below this is hardly the reason
@@ -75,10 +76,16 @@ def say_also(words: Callable[[], str]) -> None:
     _more_to_say.append(words)
 
 
-def explain(call: Any, options: GuardOptions, recovery: Recovery, now: Snapshot) -> str:
-    """Return the text of the final error for `call`, with memory as it is `now`."""
+def explain(
+    call: Any, options: GuardOptions, recovery: Recovery, now: Snapshot, lack: Lack,
+) -> str:
+    """Return the text of the final error for `call`, with memory as it is `now`.
+
+    lack: what the last try lacked.
+    """
     return joined(" ", filter(None, [
         _could_not(call, recovery, now),
+        _held(lack),
         said("Tried: {tried}.", tried=tried_text(recovery)),
         _untried(call, options, recovery),
         said("Most likely to help: {advice}.",
@@ -140,6 +147,16 @@ def _free_words(device: DeviceMemory, free: int) -> str:
     return said("{free_mib} of {total_mib} were free on {device}", total_mib=total / MIB, **values)
 
 
+def _held(lack: Lack) -> str:
+    """Return who holds what is not free, where that is the call itself; a sentence or nothing."""
+    if not lack.need_bytes or not lack.room_bytes or (lack.missing_bytes or 0) <= 0:
+        return ""
+    return said(
+        "Beside weights the call held {held_mib} then: it needs {need_mib} at least, and can have "
+        "{room_mib}.", held_mib=(lack.need_bytes - (lack.asked_bytes or 0)) / MIB,
+        need_mib=lack.need_bytes / MIB, room_mib=lack.room_bytes / MIB)
+
+
 def _untried(call: Any, options: GuardOptions, recovery: Recovery) -> str:
     """Return which steps were not taken, each with the reason; a sentence or nothing."""
     off = [name for name in ("free_other_models", "offload_weights", "split_batch")
@@ -169,6 +186,8 @@ def _advice(call: Any, options: GuardOptions, now: Snapshot) -> Iterator[str]:
         yield said("a smaller batch (now {batch})", batch=call.batch)
     if _is_float32(call.patchers):
         yield said("the node Cast bf16 on this model (its weights are float32)")
+    if call.is_video:
+        yield said("fewer frames")
     if call.size:
         yield said("a smaller width and height (now {size})", size=call.size)
     else:

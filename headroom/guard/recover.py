@@ -21,7 +21,7 @@ from ..base.ram import trim_heap
 from ..base.said import joined, said
 from ..host.adapter import guard_host, read_from_disk
 from ..measure.journal import note_gave_up, note_oom, note_outcome
-from ..measure.snapshot import freed_mib, snapshot
+from ..measure.snapshot import Snapshot, freed_mib, snapshot
 from ..models.unload import unload_models
 from . import lessons, weights
 from .call import Call, Plan
@@ -103,8 +103,8 @@ class _Recovering(Generic[T]):
     def attempt(self) -> Attempt | None:
         """Change what can be enough now; None when nothing (more) can be done."""
         tidy()
-        clean, used = snapshot(), [patcher.load_device for patcher in self.call.patchers]
-        lack = lack_of(self.recovery.last, used, clean).at_least(self.call.needs(self.plan))
+        clean = snapshot()
+        lack = self.lack(clean)
         is_last = len(self.recovery.attempts) + 1 == self.options.max_attempts
         lack = replace(lack, is_last=is_last)
         self.room_bytes = self.room_bytes or lessons.room_bytes(self.call.device)
@@ -121,6 +121,10 @@ class _Recovering(Generic[T]):
             return self.tidied(lack)
         self.recovery.untried = self.reasons(lack)
         return None
+
+    def lack(self, clean: Snapshot) -> Lack:
+        used = [patcher.load_device for patcher in self.call.patchers]
+        return lack_of(self.recovery.last, used, clean).at_least(self.call.needs(self.plan))
 
     def learn(self) -> None:
         """Keep how it came to its end: as it began, with an empty cache, where nothing lacked."""
@@ -219,8 +223,9 @@ class _Recovering(Generic[T]):
 
     def give_up(self) -> OomGuardError:
         tidy()
-        recovery = self.recovery
-        text = explain(self.call, self.options, recovery, recovery.last.memory or snapshot())
+        last, clean = self.recovery.last, snapshot()
+        text = explain(self.call, self.options, self.recovery, last.memory or clean,
+                       self.lack(clean))
         note_gave_up(text)
         return OomGuardError(text)
 

@@ -25,6 +25,7 @@ class Sampling(Call[Any]):
         self._run, self._patcher, self._shape, self._do = run, patcher, shape, do
         self._reset = reset
         self.key, self.device, self.batch = run.key, patcher.load_device, shape[0]
+        self.is_video = len(shape) == 5 and shape[2] > 1
 
     @property
     def words(self) -> str:  # type: ignore[override]

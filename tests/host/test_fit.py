@@ -120,8 +120,14 @@ def test_nothing_of_one_run_is_left_for_the_next(dry, info):
     assert again.peak_mib == first.peak_mib
 
 
-def test_a_card_with_room_is_resident_and_its_verdict_comes_back_after_a_smaller_one(fit):
-    first = plain(fit, 8)[0]
+@pytest.fixture(scope="module")
+def with_room(fit):
+    return plain(fit, 8)
+
+
+def test_a_card_with_room_is_resident_and_its_verdict_comes_back_after_a_smaller_one(
+        fit, with_room):
+    first = with_room[0]
     assert first.verdict.word == "resident"
     small = plain(fit, 2)[0]
     assert small.verdict.word == "streams"
@@ -129,15 +135,21 @@ def test_a_card_with_room_is_resident_and_its_verdict_comes_back_after_a_smaller
     assert plain(fit, 8)[0].verdict == first.verdict
 
 
-def test_a_card_without_room_names_the_node_that_fails_and_stays_within_the_card(fit):
-    found = plain(fit, 0.44)[0]
+@pytest.mark.parametrize("gib, limit", [(0.44, ""), (8, "0.44")])
+def test_a_card_or_limit_without_room_names_the_node_that_fails_and_stays_within(fit, gib, limit):
+    fit.limit = limit
+    try:
+        found = plain(fit, gib)[0]
+    finally:
+        fit.limit = ""
+        fit.dry.limit("off")
     assert found.verdict.word == "fails" and "(" in found.verdict.node
     assert found.verdict.mib is None or found.verdict.mib > 0
     assert found.peak_mib <= 0.44 * 1024
 
 
-def test_the_peaks_are_those_of_the_packs_own_record_and_hold_the_context(fit):
-    trial, prompt_id = plain(fit, 8)
+def test_the_peaks_are_those_of_the_packs_own_record_and_hold_the_context(fit, with_room):
+    trial, prompt_id = with_room
     client: Client = fit.dry.client
     record = client.get_json(f"/headroom/runs/{prompt_id}")
     told = {node["node_id"]: node["peak_vram_mib"] for node in record["nodes"]}

@@ -16,6 +16,7 @@ from fakecuda import FakeCuda
 from headroom.advise import surroundings
 from headroom.guard.explain import Recovery, explain
 from headroom.guard.failure import Failure
+from headroom.guard.lack import Lack
 from headroom.guard.options import GuardOptions
 from headroom.measure import nvml
 from headroom.measure import other_processes as module
@@ -43,7 +44,7 @@ def on_card(monkeypatch):
 def told():
     """What the final error of OOM Guard and the advice say of others."""
     failed = Recovery([Failure.of(torch.OutOfMemoryError("Tried to allocate 3.00 GiB."))])
-    text = explain(Changing(None), GuardOptions(), failed, snapshot())
+    text = explain(Changing(None), GuardOptions(), failed, snapshot(), Lack("device"))
     return text.split("Most likely to help: ")[1], surroundings.others()
 
 

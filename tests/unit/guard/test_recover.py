@@ -79,8 +79,8 @@ def test_the_error_tells_what_was_free_while_the_failed_call_held_its_tensors(mo
         return Snapshot((), int(bool(held) and held[-1]() is not None), 0)
 
     monkeypatch.setattr(trying, "snapshot", look)
-    monkeypatch.setattr(oom_recover, "explain",
-                        lambda call, options, recovery, now: f"{now.rss_bytes} tensors were held")
+    monkeypatch.setattr(oom_recover, "explain", lambda call, options, recovery, now, lack:
+                        f"{now.rss_bytes} tensors were held")
     with pytest.raises(OomGuardError, match="1 tensors were held"):
         recovered(call)
     assert look().rss_bytes == 0

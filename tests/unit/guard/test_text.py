@@ -10,6 +10,7 @@ from headroom.guard import explain as oom_text
 from headroom.guard.call import Call
 from headroom.guard.explain import Attempt, Recovery, explain
 from headroom.guard.failure import Failure
+from headroom.guard.lack import Lack
 from headroom.guard.options import GuardOptions
 from headroom.measure import nvml
 from headroom.measure.other_processes import OtherProcess
@@ -30,8 +31,15 @@ def call_of(batch=1, size="64x64 in latent pixels", patchers=()):
     return call
 
 
-def text_of(now=NOW, batch=1, failed=None, **options):
-    return explain(call_of(batch), GuardOptions(**options), failed or recovery(), now)
+UNKNOWN = Lack("device")
+
+
+def text_of(now=NOW, batch=1, failed=None, lack=UNKNOWN, **options):
+    return explain(call_of(batch), GuardOptions(**options), failed or recovery(), now, lack)
+
+
+def text_for(call):
+    return explain(call, GuardOptions(), recovery(), NOW, UNKNOWN)
 
 
 def test_the_error_says_what_was_asked_for_what_was_free_and_what_was_tried():
@@ -41,6 +49,21 @@ def test_the_error_says_what_was_asked_for_what_was_free_and_what_was_tried():
     assert "after 3 attempts the call still asked for 3,072.0 MiB" in text
     assert "512.0 MiB of 8,192.0 MiB were free on cuda:0" in text
     assert "returned cached and dead memory: 12.5 MiB freed; split (2 times): nothing freed" in text
+
+
+def test_where_the_call_itself_holds_the_rest_the_error_says_so():
+    lack = Lack("device", None, 3 * GIB, GIB, 8 * GIB, 7 * GIB)
+    held = "Beside weights the call held 5,120.0 MiB then: it needs 8,192.0 MiB at least"
+    assert f"{held}, and can have 7,168.0 MiB." in text_of(lack=lack)
+    assert "Beside weights" not in text_of(lack=replace(lack, missing_bytes=0))
+    assert "Beside weights" not in text_of()
+
+
+def test_a_video_gets_the_advice_to_take_fewer_frames():
+    call = call_of()
+    call.is_video = True
+    text = text_for(call)
+    assert "Most likely to help: fewer frames, or a smaller width" in text
 
 
 @pytest.mark.parametrize(("batch", "options", "first", "second"), [
@@ -82,9 +105,9 @@ def test_a_float32_model_on_a_gpu_gets_the_advice_to_cast_it(monkeypatch):
 
     monkeypatch.setattr(oom_text, "current_host", lambda: object())
     call = call_of(size="", patchers=[Patcher()])
-    assert "the node Cast bf16 on this model" in explain(call, GuardOptions(), recovery(), NOW)
+    assert "the node Cast bf16 on this model" in text_for(call)
     Patcher.model = torch.nn.Linear(1024, 1024, dtype=torch.bfloat16)
-    assert "Cast bf16" not in explain(call, GuardOptions(), recovery(), NOW)
+    assert "Cast bf16" not in text_for(call)
 
 
 def test_without_ram_the_error_speaks_of_ram():

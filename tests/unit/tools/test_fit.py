@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tools import dry_server, fit
+from tools import dry_server, fit, fit_range
 from tools.errors import DevError
 from tools.fit import amount, capability
 from tools.fit import cards as parse_cards
 from tools.fit_report import copied, report
-from tools.fit_run import ADVISED, GUARDED, PLAIN, Trial
+from tools.fit_run import ADVISED, GUARDED, PLAIN, Fit, Trial
 from tools.fit_verdict import Node, Verdict, nodes_of, verdict
 
 MIB = 1 << 20
@@ -26,7 +26,8 @@ ASYNC = ("Allocation on device 0 would exceed allowed memory. (out of memory)\n"
 
 
 FACTS = {"workflow": "w.json", "comfyui": "0.3.75", "capability": "8.9", "context_mib": 400,
-         "made_pictures": [], "left_out": [], "side": 1024, "room_copied_mib": {}, "files": {
+         "made_pictures": [], "left_out": [], "limit": "", "side": 1024, "room_copied_mib": {},
+         "files": {
              "vae/a.safetensors": {"mib": 160, "from": "published sizes"}}}
 
 
@@ -126,8 +127,9 @@ def test_the_need_of_a_node_is_tensors_pages_and_context_and_never_above_its_pea
     taken = [{"node_id": "3", "peak_bytes": 900 * MIB, "allocated_bytes": 300 * MIB,
               "pages_bytes": 100 * MIB, "workspace_bytes": 64 * MIB, "refused": 2,
               "steps": [5 * MIB], "htod_bytes": 7 * MIB}]
-    (node,) = nodes_of(record, taken, context_mib=400)
-    assert node == Node("3", "KSampler", "Mine", 900, 800, 64, 2, (5,), 7)
+    (node,) = nodes_of(record, taken, 400, fit_range.Unmodelled())
+    assert node == Node("3", "KSampler", "Mine", 900, 800, 64, 2, (5,), 7, 3 * 64 + 100)
+    assert node.range_mib == (800 - 64, 800 + 3 * 64 + 100)
     taken[0]["allocated_bytes"] = 2000 * MIB
     assert nodes_of(record, taken, 400)[0].need_mib == 900
 
@@ -161,6 +163,45 @@ def test_the_report_has_a_line_a_card_and_every_addition_on_a_line_of_its_own():
     for line in ("tensors and weights", "layout copies", "CUDA context", "kept by the allocator"):
         assert line in text
     assert json.dumps([trial.as_json() for trial in trials])
+
+
+def test_a_verdict_near_a_cards_size_says_what_it_may_need_and_what_comes_then():
+    node = replace(sampler(1.0, 0.0), need_mib=8000.0, workspace_mib=400.0, unmodelled_mib=500.0)
+    near = Trial(8, PLAIN, Verdict("resident"), 8100, 1, [node],
+                 at_worst=Verdict("streams", 300.0, most_mib=900.0))
+    text = report([near], FACTS)
+    assert "resident, or streams 300 to 900 MiB a step: needs 7.4 to 8.3 GiB" in text
+    assert near.as_json()["range_mib"] == (7600.0, 8500.0)
+    assert text.split("needs, GiB")[1].splitlines()[2].split() == "as it is 7.4 to 8.3".split()
+
+
+def test_what_streams_is_more_where_what_is_not_modelled_takes_the_room_of_weights():
+    node = replace(sampler(0.0, 500.0, 500.0), unmodelled_mib=100.0)
+    found = verdict([node], ["3"], layer_mib=72.0)
+    assert found.text == "streams 500 to 672 MiB a step"
+
+
+@pytest.mark.parametrize("near, worst, found", [
+    (True, "streams", "streams"), (True, "resident", None), (False, "streams", None)])
+def test_a_resident_run_near_the_cards_size_is_tried_on_a_smaller_card(near, worst, found):
+    class Dry(Fit):
+        def trial(self, gib, way, prompt, applied=()):
+            cards.append(gib)
+            return replace(before, verdict=Verdict(worst, 1.0)), "id"
+
+    cards = []
+    node = replace(sampler(1.0, 0.0), unmodelled_mib=512.0)
+    before = Trial(8, PLAIN, Verdict("resident"), 8000 if near else 7000, 1, [node])
+    dry = Dry(None, {}, {"KSampler": {}}, guard=False, context_mib=400, show=False)
+    dry.registry = SimpleNamespace(samples=lambda name: name == "KSampler")
+    again = dry.looked_at_again(before, {})
+    assert (again.at_worst and again.at_worst.word) == found
+    assert cards == ([7.5] if near else [])
+
+
+@pytest.mark.parametrize("text, card", [("", 8), ("6", 6), ("50%", 4), ("off", 8), ("much", 8)])
+def test_a_limit_counts_as_the_cards_size(text, card):
+    assert fit_range.ceiling_gib(fit_range.limit_of({"HEADROOM_VRAM_LIMIT": text}), 8) == card
 
 
 def test_what_was_left_out_is_told():
