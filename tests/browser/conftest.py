@@ -39,28 +39,40 @@ def window(chromium):
 
 @pytest.fixture(scope="module")
 def tabs():
-    """Empty tabs that a test of this module has left."""
+    """Pages that a test of this module has left, which the next one may take over."""
     return []
 
 
 @pytest.fixture
-def open_page(window, tabs):
-    """A factory of pages; the test fails when our files caused an error or were not found."""
+def open_page(request, window, tabs):
+    """A factory of pages; the test fails when our files caused an error or were not found.
+
+    Tests of a module that says ONE_PAGE = True take over the page of the test before, made as new.
+    """
     from support.browser import KEEP_MESSAGES, PATIENCE_MS, ComfyPage
 
     pages: list[ComfyPage] = []
+    failures = request.session.testsfailed
+    one_page = getattr(request.module, "ONE_PAGE", False)
 
     def open_one(server, **options) -> ComfyPage:
-        if not tabs:
-            tabs.append(window.new_page())
-            tabs[0].set_default_timeout(PATIENCE_MS)
-            tabs[0].add_init_script(KEEP_MESSAGES)
-        page = ComfyPage(tabs.pop(), server.url)
+        if tabs:
+            former = tabs.pop()
+            page = ComfyPage(former.page, server.url, former.shows)
+        else:
+            page = ComfyPage(window.new_page(), server.url)
+            page.page.set_default_timeout(PATIENCE_MS)
+            page.page.add_init_script(KEEP_MESSAGES)
         pages.append(page)
         return page.open(**{"nodes2": NODES2, **options})
 
     yield open_one
-    tabs += [page.leave() for page in pages]
+    for page in pages:
+        page.leave()
+        if not one_page or page.problems or request.session.testsfailed > failures:
+            page.shows = None
+            page.page.goto("about:blank")
+    tabs += pages
     assert [problem for page in pages for problem in page.problems] == []
 
 

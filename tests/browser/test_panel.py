@@ -7,6 +7,7 @@ from support.panel_page import PLACES
 from support.prompts import picture, sampling
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
+ONE_PAGE = True
 
 CAPACITY_MIB = 4096
 CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
