@@ -3,13 +3,15 @@
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
 from ..base import device as devices
 from ..base.node_types import NoNodes, Registry
-from .contract import CONTRACT, broken
+from .contract import CONTRACT
 from .features import lost
+from .symbols import broken
 
 # The flags that leave VRAM to others. Where ComfyUI has the first, its own people advise that one.
 LEAVES_VRAM = ("--vram-headroom", "--reserve-vram")
@@ -105,8 +107,12 @@ def can_set_flag(flag: str) -> bool:
     return not is_set(flag)
 
 
+@lru_cache(maxsize=1)
 def has_cache_providers() -> bool:
-    """Return whether ComfyUI has all that is used of its cache providers (0.17 and later)."""
+    """Return whether ComfyUI has all that is used of its cache providers (0.17 and later).
+
+    Its symbols are looked for once.
+    """
     return not lost("outputs") and not any(broken(CONTRACT["outputs"]))
 
 

@@ -1,4 +1,4 @@
-"""Every symbol of ComfyUI that the pack uses, and how: as data, to be checked in any host.
+"""Every symbol of ComfyUI that the pack uses, and how: as data, which symbols.py checks in a host.
 
 A call is written as it is made, `_` for a value, `...` for others; a name alone is an attribute.
 "?" marks what not every host has: headroom/host/ asks for it first; tests/worlds/newer has what is
@@ -7,14 +7,7 @@ they are made are looked for in the code of their class. What a feature's going 
 user, and which others go with it, is in features.py.
 """
 
-import ast
-import dis
-import functools
-import importlib
-import inspect
-from collections.abc import Iterable, Iterator, Mapping
-from types import CodeType, ModuleType
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> what is used of it
     "nodes": {
@@ -199,82 +192,3 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "?execution.CacheEntry": ("outputs", "ui"),
     },
 }
-
-
-def broken(owners: Mapping[str, Iterable[str]]) -> tuple[list[str], list[str]]:
-    """Return (what this host lacks or takes otherwise, the "?" symbols that it lacks).
-
-    `owners` as in a feature of CONTRACT. A "?" symbol that is there and takes other parameters is
-    among the first, unless it is asked for by one parameter more of a call that is needed anyway.
-    """
-    failed: tuple[list[str], list[str]] = [], []
-    for path, members in owners.items():
-        module, owner = _find(path.removeprefix("?"))
-        for member in members:
-            name = member.removeprefix("?")
-            bare = name.partition("(")[0]
-            if owner is None or not _fits(module, owner, name):
-                optional = path.startswith("?") or member.startswith("?")
-                is_otherwise = hasattr(owner, bare) and not any(
-                    other.partition("(")[0] == bare for other in members if other != member)
-                failed[optional and not is_otherwise].append(f"{path.removeprefix('?')}.{name}")
-    return failed
-
-
-def _find(path: str) -> tuple[ModuleType | None, Any]:
-    """Return the module that holds what `path` names, and that; Nones where it is not there."""
-    try:
-        found = importlib.import_module(path)
-        return found, found
-    except ImportError:
-        parent, _, name = path.rpartition(".")
-        module, owner = _find(parent) if parent else (None, None)
-        return module, getattr(owner, name, None)
-
-
-def _fits(module: ModuleType | None, owner: Any, text: str) -> bool:
-    """Return whether `owner` has this attribute, or takes this call."""
-    name, bracket, _ = text.partition("(")
-    if not bracket:
-        return hasattr(owner, name) or _is_set(module, owner, name)
-    wanted = ast.parse(text, mode="eval").body
-    assert isinstance(wanted, ast.Call)
-    function = getattr(owner, name, None)
-    if function is None:
-        return False
-    is_method = inspect.isclass(owner) and inspect.isfunction(
-        inspect.getattr_static(owner, name, None))
-    given = [one for one in wanted.args if isinstance(one, ast.Name)]
-    signature = inspect.signature(function)
-    bind = signature.bind if given == wanted.args else signature.bind_partial
-    try:
-        bind(*["_"] * (len(given) + is_method), **{str(one.arg): "_" for one in wanted.keywords})
-    except TypeError:
-        return False
-    return True
-
-
-def _is_set(module: ModuleType | None, owner: Any, name: str) -> bool:
-    """Return whether a function of `owner`, a class or a module, sets an attribute `name`."""
-    return any(
-        name in code.co_names and name in _set_by(code)
-        for place in getattr(owner, "__mro__", [module]) for code in _code_of(vars(place))
-    )
-
-
-@functools.cache
-def _set_by(code: CodeType) -> frozenset[str]:
-    """Return the attributes that this code sets, of whatever object."""
-    return frozenset(step.argval for step in dis.get_instructions(code)
-                     if step.opname == "STORE_ATTR")
-
-
-def _code_of(names: Mapping[str, Any]) -> Iterator[CodeType]:
-    """Yield the code of the functions, properties and classes under these names."""
-    for value in list(names.values()):
-        function = getattr(value, "fget", None) or getattr(value, "__func__", value)
-        code = getattr(function, "__code__", None)
-        if isinstance(code, CodeType):
-            yield code
-        elif inspect.isclass(value) and value.__module__ == names.get("__name__"):
-            yield from _code_of(vars(value))

@@ -19,9 +19,13 @@ from ..base import ceiling
 from ..base import device as devices
 from ..base.living import living
 from ..base.tensors import bytes_on
-from . import reserve, strays
+from . import strays
 from .borrowed import borrowed
 from .features import lost
+from .reserve import has_dynamic_vram as has_dynamic_vram
+from .reserve import keep_from_pages as keep_from_pages
+from .reserve import reserve_bytes as reserve_bytes
+from .reserve import set_reserve_bytes as set_reserve_bytes
 from .spare import release_cached_results as release_cached_results
 from .spare import release_idle_pins as release_idle_pins
 
@@ -81,34 +85,10 @@ def dynamic_bytes(device: torch.device) -> int | None:
     return total
 
 
-def has_dynamic_vram() -> bool:
-    """Return whether this host streams weights through dynamic VRAM."""
-    try:
-        import comfy.memory_management as memory_management
-    except ImportError:
-        return False
-    return bool(getattr(memory_management, "aimdo_enabled", False))
-
-
 def empty_cache() -> None:
     """Return unused blocks of the allocator to the driver, in ComfyUI's way and then torch's."""
     mm.soft_empty_cache()
     devices.empty_cache()
-
-
-def reserve_bytes() -> int | None:
-    """Return the VRAM that is left to others, None where this host offers no way to set it."""
-    return reserve.reserve_bytes(has_dynamic_vram())
-
-
-def set_reserve_bytes(wanted_bytes: int) -> int | None:
-    """Leave so much VRAM to others from now on; return what is in effect, None as above."""
-    return reserve.set_reserve_bytes(has_dynamic_vram(), wanted_bytes)
-
-
-def keep_from_pages(kept_bytes: int) -> bool:
-    """Keep so much VRAM of each card from dynamic VRAM; False where it cannot be told that."""
-    return reserve.keep_from_pages(has_dynamic_vram(), kept_bytes)
 
 
 def drop_cast_buffers() -> bool:

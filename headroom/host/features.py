@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..base.said import Said, said
-from .contract import CONTRACT, broken
+from .contract import CONTRACT
+from .symbols import broken
 
 SHOWN = 2  # symbols in a sentence
 

@@ -21,27 +21,36 @@ LEAST_BYTES = 256 * MIB
 _wishes: dict[str, int] = {}  # bytes, of whoever leaves VRAM to others, and of a ceiling
 
 
-def reserve_bytes(has_dynamic_vram: bool) -> int | None:
-    """Return the bytes that are left to others now; None where that cannot be set."""
-    control = _control(has_dynamic_vram)
+def has_dynamic_vram() -> bool:
+    """Return whether this host streams weights through dynamic VRAM."""
+    try:
+        import comfy.memory_management as memory_management
+    except ImportError:
+        return False
+    return bool(getattr(memory_management, "aimdo_enabled", False))
+
+
+def reserve_bytes() -> int | None:
+    """Return the VRAM that is left to others now, None where this host offers no way to set it."""
+    control = _control()
     if control is None:
         return None
     get = getattr(control, "get_simple_vram_headroom", None)
     return int(get()) if get is not None else _wanted_bytes()
 
 
-def set_reserve_bytes(has_dynamic_vram: bool, wanted_bytes: int) -> int | None:
+def set_reserve_bytes(wanted_bytes: int) -> int | None:
     """Leave so many bytes to others from now on; return what is in effect, None as above."""
-    return reserve_bytes(True) if _wish(has_dynamic_vram, "others", wanted_bytes) else None
+    return reserve_bytes() if _wish("others", wanted_bytes) else None
 
 
-def keep_from_pages(has_dynamic_vram: bool, kept_bytes: int) -> bool:
+def keep_from_pages(kept_bytes: int) -> bool:
     """Keep pages from so much of each card, whatever is left to others; False: not possible."""
-    return _wish(has_dynamic_vram, "ceiling", kept_bytes)
+    return _wish("ceiling", kept_bytes)
 
 
-def _wish(has_dynamic_vram: bool, whose: str, wanted_bytes: int) -> bool:
-    control = _control(has_dynamic_vram)
+def _wish(whose: str, wanted_bytes: int) -> bool:
+    control = _control()
     if control is not None:
         _wishes[whose] = wanted_bytes
         _setter(control)(_wanted_bytes())
@@ -55,9 +64,9 @@ def _wanted_bytes() -> int:
     return max(LEAST_BYTES, others, _wishes.get("ceiling", 0))
 
 
-def _control(has_dynamic_vram: bool) -> ModuleType | None:
+def _control() -> ModuleType | None:
     """Return the module that ComfyUI has started itself, where it has what sets the value."""
-    is_offered = has_dynamic_vram and not lost("reserve")
+    is_offered = has_dynamic_vram() and not lost("reserve")
     control = sys.modules.get(CONTROL) if is_offered else None
     return None if control is None or _setter(control) is None else control
 

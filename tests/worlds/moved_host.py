@@ -58,8 +58,8 @@ def hide(path, name, instead=None):
     def hidden(kind):
         return type(kind.__name__, (kind,), {"__getattribute__": look_of(kind.__getattribute__)})
 
-    contract = sys.modules[f"{NAME}.headroom.host.contract"]
-    _, owner = contract._find(path)
+    symbols = sys.modules[f"{NAME}.headroom.host.symbols"]
+    _, owner = symbols._find(path)
     if instead is not None and not hasattr(owner, name):
         return False
     if isinstance(owner, type):
@@ -68,24 +68,24 @@ def hide(path, name, instead=None):
                 setattr(owner, method, look_of(getattr(owner, method)))
     else:
         owner.__class__ = hidden(type(owner))
-    get, has = (vars(contract).get(one.__name__, one) for one in (getattr, hasattr))
-    contract.getattr = lambda one, asked, *default: (
+    get, has = (vars(symbols).get(one.__name__, one) for one in (getattr, hasattr))
+    symbols.getattr = lambda one, asked, *default: (
         default[0] if one is owner and asked == name and instead is None else
         instead if one is owner and asked == name else get(one, asked, *default))
-    contract.hasattr = lambda one, asked: (
+    symbols.hasattr = lambda one, asked: (
         not (one is owner and asked == name and instead is None) and has(one, asked))
     if instead is None:
-        is_set = contract._is_set
-        contract._is_set = lambda module, one, asked: (
+        is_set = symbols._is_set
+        symbols._is_set = lambda module, one, asked: (
             not (one is owner and asked == name) and is_set(module, one, asked))
     return True
 
 
 def is_there(path, name):
     """Whether this ComfyUI has it: what it lacks anyway needs no hiding."""
-    contract = sys.modules[f"{NAME}.headroom.host.contract"]
-    module, owner = contract._find(path)
-    return owner is not None and (hasattr(owner, name) or contract._is_set(module, owner, name))
+    symbols = sys.modules[f"{NAME}.headroom.host.symbols"]
+    module, owner = symbols._find(path)
+    return owner is not None and (hasattr(owner, name) or symbols._is_set(module, owner, name))
 
 
 def otherwise(*, moved):
@@ -293,8 +293,9 @@ def main():
     logging.getLogger().setLevel(logging.INFO)
     place = begin()
     contract = sys.modules[f"{NAME}.headroom.host.contract"]
+    broken = sys.modules[f"{NAME}.headroom.host.symbols"].broken
     for table in contract.CONTRACT.values():
-        contract.broken(table)  # which keeps what each function of ComfyUI sets
+        broken(table)  # which keeps what each function of ComfyUI sets
     gc.collect()
     gc.freeze()
     cases = {("", "", None): ([], [])}
@@ -319,8 +320,7 @@ def main():
 
         def work(costs=costs, instead=instead, symbols=symbols):
             hidden = [one for one in symbols if one[1] and hide(*one, instead)]
-            lacking = [broken for feature in contract.CONTRACT
-                       for broken in contract.broken(contract.CONTRACT[feature])[0]]
+            lacking = [one for owners in contract.CONTRACT.values() for one in broken(owners)[0]]
             noticed = {name.partition("(")[0] for name in lacking}
             return {**run_all(*place), "features": sorted(costs if hidden else ()),
                     "noticed": sorted(noticed)}

@@ -1,14 +1,14 @@
 """The live reserve: where comfy-aimdo offers it, and nowhere else."""
 
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from headroom.actions import reserve as actions
 from headroom.base.device import MIB
 from headroom.base.refusals import NotKnown
-from headroom.host.reserve import CONTROL, reserve_bytes, set_reserve_bytes
+from headroom.host import reserve
 from headroom.measure.snapshot import DeviceMemory, Snapshot
 
 LEAST = 256 * MIB
@@ -17,37 +17,23 @@ LEAST = 256 * MIB
 @pytest.fixture
 def control(monkeypatch):
     """comfy_aimdo.control as 0.6.0 has it: one value, at least 256 MiB in effect."""
-    module = ModuleType(CONTROL)
+    module = ModuleType(reserve.CONTROL)
     module.value = 512 * MIB
     module.get_simple_vram_headroom = lambda: module.value
     module.set_simple_vram_headroom = lambda wanted: setattr(module, "value", max(wanted, LEAST))
-    monkeypatch.setitem(sys.modules, CONTROL, module)
+    monkeypatch.setitem(sys.modules, reserve.CONTROL, module)
     return module
-
-
-class Host:
-    """The host adapter's two functions, with dynamic VRAM on or off."""
-
-    def __init__(self, dynamic=True):
-        self.dynamic = dynamic
-
-    def reserve_bytes(self):
-        return reserve_bytes(self.dynamic)
-
-    def set_reserve_bytes(self, wanted):
-        return set_reserve_bytes(self.dynamic, wanted)
-
-    def executing_node(self):
-        return None, None
 
 
 @pytest.fixture
 def host(monkeypatch):
     card = DeviceMemory("cuda:0", "Card", 8000 * MIB, 1, 1, 1, 1)
     monkeypatch.setattr(actions, "snapshot", lambda: Snapshot((card,), 1, 1))
-    found = Host()
+    found = SimpleNamespace(
+        reserve_bytes=reserve.reserve_bytes, set_reserve_bytes=reserve.set_reserve_bytes,
+        executing_node=lambda: (None, None))
     monkeypatch.setattr(actions, "current_host", lambda: found)
-    return found
+    monkeypatch.setattr(reserve, "has_dynamic_vram", lambda: True)
 
 
 def test_what_is_set_is_told_as_it_is_in_effect(control, host):
@@ -71,10 +57,10 @@ def test_an_older_aimdo_offers_nothing(control, host, name):
 
 
 def test_without_dynamic_vram_or_the_module_nothing_is_offered(control, host, monkeypatch):
-    host.dynamic = False
+    monkeypatch.setattr(reserve, "has_dynamic_vram", lambda: False)
     assert actions.reserve_mib() is None
-    host.dynamic = True
-    monkeypatch.delitem(sys.modules, CONTROL)
+    monkeypatch.setattr(reserve, "has_dynamic_vram", lambda: True)
+    monkeypatch.delitem(sys.modules, reserve.CONTROL)
     assert actions.reserve_mib() is None
 
 
