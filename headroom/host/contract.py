@@ -120,7 +120,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy_execution.graph.DynamicPrompt": ("get_node(_)", "has_node(_)", "all_node_ids()"),
         "comfy.utils": ("ProgressBar(_)",),
         "comfy.cli_args": ("args",),
-        "comfy.cli_args.args": ("?preview_method",),
+        "comfy.cli_args.args": ("?preview_method", "?cache_ram"),
         "comfy_api.internal": ("first_real_override(_, _)",),
         "execution.PromptQueue": ("get_current_queue_volatile()",),
         "folder_paths": (
