@@ -7,8 +7,6 @@ import re
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -205,9 +203,8 @@ class ComfyServer:
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/system_stats", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
+            return Client(self.url, timeout=5).get("/system_stats")[0] == 200
+        except OSError:
             return False
 
     def _bind_failed(self) -> bool:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from .said import Said, said
 
@@ -22,7 +22,6 @@ Family = Literal[
     "not memory",
 ]
 Where = Literal["device", "RAM"]
-FAMILIES: tuple[Family, ...] = get_args(Family)
 MAX_TEXT = 20_000  # that is looked at: patterns take half a second for each million characters
 TABLE = Path(__file__).with_name("errors.json")
 
