@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-import urllib.request
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import psutil
 from on_path import ROOT
 
+from tools.client import Client, Unexpected
 from tools.processes import end_process, start_process
 from tools.server import ComfyServer
 
@@ -119,10 +119,10 @@ class Farm:
         """Whether the fault's server runs a prompt and has run some before."""
         for process in self._with(fault.base) if fault.base else ():
             words = process.cmdline()
-            url = f"http://127.0.0.1:{words[words.index('--port') + 1]}"
+            client = Client(f"http://127.0.0.1:{words[words.index('--port') + 1]}", timeout=5)
             try:
-                queue, history = (_asked(url + path) for path in ("/queue", "/history"))
-            except OSError:
+                queue, history = map(client.get_json, ("/queue", "/history"))
+            except (OSError, Unexpected):
                 return False
             return bool(queue["queue_running"]) and len(history) >= 3
         return not fault.base
@@ -192,12 +192,6 @@ class Farm:
 
 def has_door() -> bool:
     return importlib.util.find_spec("starlette") is not None
-
-
-def _asked(url: str) -> Json:
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        found: Json = json.load(answer)
-    return found
 
 
 def own_server(server: ComfyServer, name: str) -> Json:
