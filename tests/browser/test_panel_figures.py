@@ -64,7 +64,7 @@ def test_moving_the_reserve_asks_the_server_for_that_many_mib(gpu, open_page):
     slider.focus()
     comfy.page.keyboard.press("ArrowRight")
     comfy.until(lambda: left["reserve_mib"] == 576)
-    panel.get_by_text("576 MiB").wait_for()
+    panel.get_by_text("576 MiB", exact=True).wait_for()
 
 
 def test_every_device_and_what_is_only_at_least_are_told_apart(gpu, open_page):

@@ -47,7 +47,7 @@ def test_each_flag_that_is_advised_exists(request, tree):
     named = {flag for file in WORDS
              for flag in FLAG.findall(file.read_text(encoding="utf-8"))}
     assert "--cache-none" in named
-    looked_up = {"--fast-disk", "--disable-fast-disk", "--vram-headroom"}  # before they are named
+    looked_up = {"--fast-disk", "--disable-fast-disk", "--vram-headroom", "--high-ram"}  # before
     assert named - looked_up <= known_flags(request.getfixturevalue(tree))
 
 

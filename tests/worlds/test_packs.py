@@ -128,7 +128,11 @@ def on_wires(graph, class_type, name, defaults, types):
     return made
 
 
-@EVERY_EXECUTOR
+@pytest.mark.parametrize(
+    ("world", "packs"),
+    [*((world, ()) for world in graphs.WORLDS), (graphs.loop, ("headroom_world_executor",))],
+    ids=lambda value: getattr(value, "__name__", "executor replaced" if value else ""),
+)
 def test_guarding_every_run_changes_no_pixel(sim, wanted_of, whole_of, world, packs):
     guarded = whole_of(beside(sim, *packs), world, GUARD_ALL)
     assert guarded.pixels == wanted_of(world) and guarded.oom == []
