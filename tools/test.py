@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from .cache import cache_home
 from .comfyui import NEWEST_VARIABLE, VARIABLE, locate_comfyui, newest_tree, version_of_tree
 from .environment import Environment, ensure_environment, warn_of_other_packages
 from .javascript import javascript
@@ -24,8 +25,10 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST_PROCESSES = 4  # each with its servers takes up to 4 GiB of RAM
 CHECKS = {
     "ruff": ("-m", "ruff", "check", "."),
-    "mypy": ("-m", "mypy"),
-    "mypy of the tools": ("-m", "mypy", "--config-file", "tools/mypy.ini"),
+    # What they found out about files that did not change is kept for the next checkout.
+    "mypy": ("-m", "mypy", "--cache-dir", str(cache_home() / "mypy")),
+    "mypy of the tools": ("-m", "mypy", "--config-file", "tools/mypy.ini",
+                          "--cache-dir", str(cache_home() / "mypy-tools")),
     # Its contracts, the floors of headroom/, are in pyproject.toml. (It has no `-m`.)
     "import-linter": ("-c", "from importlinter.cli import lint_imports_command as lint; lint()"),
 }
