@@ -5,9 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-from ..base.device import shares_ram
+from ..base.device import is_in_ram, shares_ram
 from ..base.ram import ram_room_bytes
 from ..host.adapter import current_host
 from ..models.unload import loaded_bytes
@@ -83,8 +81,4 @@ def _ages(entries: Sequence[Any]) -> dict[int, int]:
 
 def _ram_bytes(patcher: Any) -> int:
     return sum(block.nbytes for block in blocks_of([patcher.model])
-               if _is_in_ram(block.tensors[0].device) and not block.is_mapped)
-
-
-def _is_in_ram(device: torch.device) -> bool:
-    return device.type == "cpu" or shares_ram(device)
+               if is_in_ram(block.tensors[0].device) and not block.is_mapped)

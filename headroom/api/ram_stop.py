@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..base.device import MIB, shares_ram
+from ..base.device import MIB, is_in_ram
 from ..base.graph import Prompt, title_given
 from ..base.ram import ram_room_bytes
 from ..base.said import Said, joined, said, said_json
@@ -118,5 +118,5 @@ def _ram_bytes(model: LoadedModel) -> int:
     """Return the bytes of weights in RAM; dynamic VRAM maps them from files."""
     if model.dynamic:
         return 0
-    is_in_ram = model.device == "cpu" or shares_ram(torch.device(model.device))
-    return model.total_bytes - (0 if is_in_ram else model.loaded_bytes)
+    elsewhere = 0 if is_in_ram(torch.device(model.device)) else model.loaded_bytes
+    return model.total_bytes - elsewhere

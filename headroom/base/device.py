@@ -153,6 +153,11 @@ def shares_ram(device: torch.device) -> bool:
     return bool(getattr(told(torch.cuda.get_device_properties, device), "is_integrated", False))
 
 
+def is_in_ram(device: torch.device) -> bool:
+    """Return whether what lies on a device is in RAM: on the CPU, or where it shares that."""
+    return device.type == "cpu" or shares_ram(device)
+
+
 def torch_memory(device: torch.device) -> tuple[int | None, int | None]:
     """Return (allocated bytes, reserved bytes) of torch's allocator in this process."""
     module = backend(device)

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -107,11 +106,10 @@ def can_set_flag(flag: str) -> bool:
     return not is_set(flag)
 
 
-@lru_cache(maxsize=1)
 def has_cache_providers() -> bool:
     """Return whether ComfyUI has all that is used of its cache providers (0.17 and later).
 
-    Its symbols are looked for once.
+    Looks for their symbols; asked once, as the server starts.
     """
     return not lost("outputs") and not any(broken(CONTRACT["outputs"]))
 

@@ -21,7 +21,8 @@ from .ticker import TICK_SECONDS, Ticker
 NO_RECORD = said(
     "No record of this prompt: it has not begun yet, or is older than the last runs that are kept."
 )
-SETTLE_SECONDS, ASK_SECONDS = 5.0, 1.0
+SETTLE_SECONDS = 5.0
+ASK_SECONDS = 1.0
 
 Seen = TypeVar("Seen")
 Beginning = tuple[tuple[str, ...], Reading, float]  # devices, memory, seconds since the epoch
@@ -90,7 +91,8 @@ class Recorder:
         with self._lock:
             self._finish()
             devices, began, started_at = self._began or self._begin()
-            self._began, self._asked_outcome = None, began.at
+            self._began = None
+            self._asked_outcome = began.at
             self._progress.moves()
             self._graph = graph
             self._run = Run(prompt_id, devices, began, started_at, NodeTable(graph.describe))
@@ -107,7 +109,8 @@ class Recorder:
     def _teller(self, enter: Enter, begins: bool = False) -> NodeCallback:
         """Return what the executor calls when something has happened to a node."""
         at_node, append, reading = self._probe.at_node, self._events.append, self._events.reading
-        progress, before_node = self._progress, self._before_node if begins else None
+        progress = self._progress
+        before_node = self._before_node if begins else None
 
         def told(node_id: str, _state: Any, prompt_id: str) -> None:
             if before_node is not None:
@@ -201,7 +204,8 @@ class Recorder:
         with self._lock:
             if self._run is None:
                 self._events.enter()
-                return self._ticker.rest()
+                self._ticker.rest()
+                return
             if self._left is None:
                 self._read(self._run, TICK_SECONDS)
             if self._events.are_many:

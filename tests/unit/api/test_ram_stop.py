@@ -6,6 +6,7 @@ import pytest
 
 from headroom.api import ram_stop as module
 from headroom.api.ram_stop import EVENT, Node, RamFall, RamStop
+from headroom.base import device as base
 from headroom.base.device import MIB
 from headroom.measure.journal import listen
 
@@ -75,5 +76,5 @@ def test_weights_on_the_gpu_count_as_ram_only_where_both_are_one(
     monkeypatch, device, shares, named
 ):
     """With --gpu-only all of them are there."""
-    monkeypatch.setattr(module, "shares_ram", lambda device: shares)
+    monkeypatch.setattr(base, "shares_ram", lambda device: shares)
     assert module._models([model("a", 300, 300, device)]) == named

@@ -31,7 +31,7 @@ def comfy():
     return interpreter(folder).with_name("comfy")
 
 
-def test_run_and_wait_ends_with_its_prompt_whichever_server_had_it(comfy, tmp_path):
+def test_run_and_wait_ends_with_its_prompt(comfy, tmp_path):
     server = FakeComfy(1000)
     door = OpenDoor(tmp_path / "results", [server.url])
     try:
