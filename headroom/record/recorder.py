@@ -108,17 +108,19 @@ class Recorder:
 
     def _teller(self, enter: Enter, begins: bool = False) -> NodeCallback:
         """Return what the executor calls when something has happened to a node."""
-        at_node, append, reading = self._probe.at_node, self._events.append, self._events.reading
-        progress = self._progress
+        recent, at_node = self._probe.recent, self._probe.at_node
+        append, reading = self._events.append, self._events.reading
         before_node = self._before_node if begins else None
 
         def told(node_id: str, _state: Any, prompt_id: str) -> None:
             if before_node is not None:
                 before_node(prompt_id, node_id)
-            with reading:
-                when = at_node(begins)
+            when = recent(begins)
+            if when is not None:
                 append((enter, node_id, prompt_id, when))
-            progress.at = when[0]
+                return
+            with reading:
+                append((enter, node_id, prompt_id, at_node()))
 
         return told
 
@@ -169,7 +171,7 @@ class Recorder:
             if run is None or self._left is not None:
                 return None
             self._events.enter()
-            return self._progress.stands(run)
+            return self._progress.stands(run, self._events.node_at)
 
     def newest_ids(self) -> list[str]:
         """Return the prompts of all records, newest first."""
