@@ -40,11 +40,15 @@ def allocated():
 
 
 class Sweep:
-    """Fail the k-th allocation of `run(arm)` for every k asked for, and judge every result."""
+    """Fail the k-th allocation of `run(arm)` for every k asked for, and judge every result.
+
+    Several kinds of errors, separated by spaces, come in turn.
+    """
 
     def __init__(self, run, settings):
         self.run = run
-        self.settings = settings
+        self.times = settings["times"]
+        self.kinds = settings["kind"].split()
 
     def __call__(self, reference, ks):
         fault(at=10**9)
@@ -63,9 +67,10 @@ class Sweep:
         return answer
 
     def _one(self, k, reference, clean, answer):
+        kind = self.kinds[answer["tried"] % len(self.kinds)]
         answer["tried"] += 1
         try:
-            result = self.run(lambda: fault(at=k, **self.settings))
+            result = self.run(lambda: fault(at=k, times=self.times, kind=kind))
             difference = float((result - reference).abs().max())
             answer["largest_difference"] = max(answer["largest_difference"], difference)
             if difference:
