@@ -122,6 +122,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy.cli_args": ("args",),
         "comfy.cli_args.args": ("?preview_method", "?cache_ram"),
         "comfy_api.internal": ("first_real_override(_, _)",),
+        "comfy_api.latest.io.Schema": ("?loop_boundary",),
         "execution.PromptQueue": ("get_current_queue_volatile()",),
         "folder_paths": (
             "folder_names_and_paths", "exists_annotated_filepath(_)",

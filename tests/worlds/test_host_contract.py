@@ -34,7 +34,7 @@ NOT_OBJECTS = {  # modules of the standard library, of which not every attribute
 }
 NODE_CLASS = {  # what a node class has, or not: V1 and V3 alike
     "FUNCTION", "GET_BASE_CLASS", "INPUT_IS_LIST", "INPUT_TYPES", "IS_CHANGED", "NOT_IDEMPOTENT",
-    "OUTPUT_IS_LIST", "OUTPUT_NODE", "RELATIVE_PYTHON_MODULE", "RETURN_TYPES",
+    "OUTPUT_IS_LIST", "OUTPUT_NODE", "RELATIVE_PYTHON_MODULE", "RETURN_TYPES", "SCHEMA",
 }
 NEWER = pathlib.Path(__file__).parent / "newer"  # the shape of files newer than both trees
 # Run in a tree, as its main.py begins.
