@@ -98,6 +98,8 @@ class Limit:
                 for sentence in self._hold(device, memory, wish if is_wanted else OFF)
             ]
             self._unheld += self._hold_pages(found)
+            if isinstance(wish, Amount) and not found and _computes_on_cpu():
+                self._unheld = [said("nothing can be limited: this server computes on the CPU")]
 
     def _hold(self, device: torch.device, memory: DeviceMemory, wish: Wish) -> list[Said]:
         """Let torch hold its part of one device; return what is not held."""
@@ -200,6 +202,11 @@ def _wish(value: object, name: str | None = None) -> Wish:
     if text and found is None and name is not None:
         ignore(name, value, EXPECTED)
     return found
+
+
+def _computes_on_cpu() -> bool:
+    host = current_host()
+    return host is not None and host.compute_device().type == "cpu"
 
 
 def _over_bytes(device: torch.device) -> int:
