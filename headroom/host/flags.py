@@ -29,12 +29,6 @@ def cache_flags() -> tuple[float, str | None]:
         comfy.cli_args.args, flag[2:].replace("-", "_"), None)), None)
 
 
-def preview_method() -> str | None:
-    """Return how the samplers' previews are drawn now ("none", "taesd"); None: not known."""
-    method = getattr(comfy.cli_args.args, "preview_method", None)
-    return None if method is None else str(getattr(method, "value", method))
-
-
 def reads_from_disk(patcher: Any) -> bool:
     """Return whether ComfyUI reads a model's weights from its file whenever it needs them.
 
