@@ -25,6 +25,7 @@ from ..measure.snapshot import DeviceMemory, devices_in_use, measure_device
 VARIABLE = "HEADROOM_VRAM_LIMIT"
 SETTING = "Headroom.Server.VramLimit"
 # Windows moves memory to RAM before a card is full; comfy-aimdo keeps as much from its budget.
+# NEVER RUN ON WINDOWS: tests give the platform and the figures.
 KEPT_ON_WINDOWS = 512 * MIB
 LEAST_SHARE = 64 * MIB
 POOLS_TENSORS = 5 / 6  # of what the pool reserves (tests/host/test_fake_cuda_bytes.py)
