@@ -1,6 +1,9 @@
 """Hide each symbol of the host's table from the pack in turn, and run prompts: a program.
 
-    python moved_host.py COMFYUI PACK FOLDER [SYMBOL ...]      -> one line of JSON a symbol
+    python moved_host.py COMFYUI PACK FOLDER [SYMBOL ...]
+
+Prints in lines of JSON what that ComfyUI lacks, [needed, only asked for], and then a line a symbol.
+With HEADROOM_EACH_SYMBOL_ALONE set each symbol has a fork of its own.
 
 A ComfyUI without a socket is made once and forked for each symbol that only its users ask for;
 those that cost the same features are hidden together in one fork, as none of what uses them runs
@@ -294,8 +297,9 @@ def main():
     place = begin()
     contract = sys.modules[f"{NAME}.headroom.host.contract"]
     broken = sys.modules[f"{NAME}.headroom.host.symbols"].broken
-    for table in contract.CONTRACT.values():
-        broken(table)  # which keeps what each function of ComfyUI sets
+    # This also keeps what each function of ComfyUI sets, for all forks.
+    found = [broken(table) for table in contract.CONTRACT.values()]
+    print(json.dumps([sum((one[kind] for one in found), []) for kind in (0, 1)]), flush=True)
     gc.collect()
     gc.freeze()
     cases = {("", "", None): ([], [])}
@@ -314,7 +318,8 @@ def main():
         # With other parameters it costs the features too that only ask for it.
         costs = frozenset(needed if instead is None else [*needed, *asked_for])
         # Who hides a class hides what is asked of it.
-        apart = f"{path}.{bare}" in owners if costs else (path, bare)
+        is_alone = not costs or "HEADROOM_EACH_SYMBOL_ALONE" in os.environ
+        apart = (path, bare) if is_alone else f"{path}.{bare}" in owners
         groups.setdefault((costs, instead, apart), []).append((path, bare))
     for (costs, instead, _), symbols in groups.items():
 
