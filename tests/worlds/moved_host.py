@@ -2,7 +2,8 @@
 
     python moved_host.py COMFYUI PACK FOLDER [SYMBOL ...]
 
-Prints in lines of JSON what that ComfyUI lacks, [needed, only asked for], and then a line a symbol.
+Prints in lines of JSON what that ComfyUI lacks, [needed, only asked for], and what it answers about
+flags and free memory; then a line a symbol.
 With HEADROOM_EACH_SYMBOL_ALONE set each symbol has a fork of its own.
 
 A ComfyUI without a socket is made once and forked for each symbol that only its users ask for;
@@ -273,6 +274,21 @@ def prompt_worker(made, executor, name, prompt, outputs):
     return errors[0]["exception_message"] if errors else None
 
 
+def answers():
+    """Which of some flags there are, and what is free where a driver tells and where not."""
+    core, adapter = (importlib.import_module(f"{NAME}.headroom.host.{name}")
+                     for name in ("core", "adapter"))
+    flags = [one for one in ("--reserve-vram", "--fast", "--no-such-flag", "--cpu")
+             if adapter.has_flag(one)]
+
+    def refuses(device):
+        raise RuntimeError("The device doesn't support querying the available free memory.")
+
+    free = core.available_bytes(torch.device("cpu"))
+    core.mm.get_free_memory = refuses
+    return [flags, free > 0, core.available_bytes(torch.device("cpu"))]
+
+
 def in_a_fork(work):
     """What `work()` returns in a child of this process; its text where it raises."""
     ours, theirs = os.pipe()
@@ -299,7 +315,8 @@ def main():
     broken = sys.modules[f"{NAME}.headroom.host.symbols"].broken
     # This also keeps what each function of ComfyUI sets, for all forks.
     found = [broken(table) for table in contract.CONTRACT.values()]
-    print(json.dumps([sum((one[kind] for one in found), []) for kind in (0, 1)]), flush=True)
+    lacks = [sum((one[kind] for one in found), []) for kind in (0, 1)]
+    print(json.dumps([*lacks, in_a_fork(answers)]), flush=True)
     gc.collect()
     gc.freeze()
     cases = {("", "", None): ([], [])}

@@ -66,10 +66,15 @@ def test_each_symbol_that_only_newer_comfyuis_have_costs_no_more_when_it_is_gone
 
 def test_the_oldest_and_the_newest_comfyui_have_what_the_table_says(oldest, newest):
     [of_newer] = run(["-c", ASK], NEWER, Path(contract.__file__).parent)
-    found = [oldest[0], newest[0], [[], of_newer]]
+    found = [oldest[0][:2], newest[0][:2], [[], of_newer]]
     assert [needed for needed, _ in found] == [[], [], []]
     nowhere = set.intersection(*(set(asked_for) for _, asked_for in found))
     assert not nowhere, "a typing mistake? If newer than both trees: write it into newer/"
+
+
+def test_a_real_comfyui_is_asked_for_its_flags_and_may_not_know_what_is_free(oldest, newest):
+    asked = [["--reserve-vram", "--fast"], True, None]  # --cpu is given already
+    assert [oldest[0][2], newest[0][2]] == [asked, asked]
 
 
 def wrong(answers):
