@@ -19,6 +19,7 @@ from .base.graph import Prompt
 from .guard import left_out
 from .host import features
 from .host.adapter import host_registry, is_in_comfyui, pinned_bytes
+from .host.types import Previews
 from .measure.spill import Spill, counter_of_windows
 from .measure.strain import Strains
 from .models.foreign import NOTABLE_AFTER_RUN, foreign_models
@@ -105,7 +106,7 @@ def _start() -> None:
         idle.something_happens()
         ram.prompt_is_over()
         rescue.prompt_is_over(prompt_id)
-        previews = None if features.lost("files") else _preview_method()
+        previews = None if features.lost("files") else _previews()
         foreign = [one.as_json() for one in foreign_models(least_bytes=NOTABLE_AFTER_RUN)]
         recorder.look(prompt_id, lambda run: run.after(foreign, previews))
         kept.changed()
@@ -168,10 +169,10 @@ def _strains() -> Strains:
     return Strains(Spill(counter_of_windows(), pinned_bytes).bytes_now)
 
 
-def _preview_method() -> str | None:
-    from .host.flags import preview_method
+def _previews() -> Previews | None:
+    from .host.previews import previews
 
-    return preview_method()
+    return previews()
 
 
 def _lookout(kept: KeptQueue | NothingKept) -> Lookout:

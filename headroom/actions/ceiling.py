@@ -25,6 +25,7 @@ from ..measure.snapshot import DeviceMemory, devices_in_use, measure_device
 VARIABLE = "HEADROOM_VRAM_LIMIT"
 SETTING = "Headroom.Server.VramLimit"
 # Windows moves memory to RAM before a card is full; comfy-aimdo keeps as much from its budget.
+# NEVER RUN ON WINDOWS: tests give the platform and the figures.
 KEPT_ON_WINDOWS = 512 * MIB
 LEAST_SHARE = 64 * MIB
 POOLS_TENSORS = 5 / 6  # of what the pool reserves (tests/host/test_fake_cuda_bytes.py)
@@ -98,6 +99,8 @@ class Limit:
                 for sentence in self._hold(device, memory, wish if is_wanted else OFF)
             ]
             self._unheld += self._hold_pages(found)
+            if isinstance(wish, Amount) and not found and _computes_on_cpu():
+                self._unheld = [said("nothing can be limited: this server computes on the CPU")]
 
     def _hold(self, device: torch.device, memory: DeviceMemory, wish: Wish) -> list[Said]:
         """Let torch hold its part of one device; return what is not held."""
@@ -200,6 +203,11 @@ def _wish(value: object, name: str | None = None) -> Wish:
     if text and found is None and name is not None:
         ignore(name, value, EXPECTED)
     return found
+
+
+def _computes_on_cpu() -> bool:
+    host = current_host()
+    return host is not None and host.compute_device().type == "cpu"
 
 
 def _over_bytes(device: torch.device) -> int:

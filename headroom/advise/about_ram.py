@@ -29,13 +29,13 @@ FRAMES = ("length", "frames", "num_frames", "video_length", "batch_size")
 class Server:
     """What this process may have of RAM, and how its ComfyUI was started.
 
-    `can_set(flag)`: whether it has that flag and was started without. `pinned_bytes`: what is
+    `has_flag(flag)`: whether it has that flag, and does otherwise with it. `pinned_bytes`: what is
     pinned now. `kept_free_gib`: the value of --cache-ram. `cache_flag`: another one for the cache,
     beside which ComfyUI takes no --cache-ram. `is_disk_default`: --fast-disk is on by itself.
     """
 
     limit_bytes: int
-    can_set: Callable[[str], bool]
+    has_flag: Callable[[str], bool]
     pinned_bytes: int = 0
     kept_free_gib: float = 0.0
     cache_flag: str | None = None
@@ -133,20 +133,20 @@ def _models(run: Run, case: Case | None, peak: int) -> Iterator[Part]:
 
 def _flags(run: Run, server: Server, peak: int) -> Iterator[Part]:
     """Yield flags of this ComfyUI that keep less in RAM."""
-    if server.pinned_bytes >= LEAST_PINNED * peak and server.can_set("--disable-pinned-memory"):
+    if server.pinned_bytes >= LEAST_PINNED * peak and server.has_flag("--disable-pinned-memory"):
         yield "ram_pinned", {"flag": "--disable-pinned-memory",
                              **amounts(pinned=server.pinned_bytes)}, ()
-    if _streams(run) and server.can_set("--fast-disk") and not server.is_disk_default:
+    if _streams(run) and server.has_flag("--fast-disk") and not server.is_disk_default:
         yield "ram_disk", {"flag": "--fast-disk"}, ()
     cached = 0 if run.ram_low is None else int(
         sum(one["mib"] for one in run.ram_low.held["cached"]) * MIB)
     is_cache_large = cached >= LEAST_CACHED * peak
     if server.cache_flag == "--high-ram" or (server.cache_flag and is_cache_large):
         yield "ram_without", {"flag": server.cache_flag, **amounts(cached=cached)}, ()
-    elif is_cache_large and server.can_set("--cache-ram"):
+    elif is_cache_large and server.has_flag("--cache-ram"):
         yield "ram_headroom", {"flag": "--cache-ram", "gib": _headroom_gib(run, server),
                                **amounts(cached=cached)}, ()
-    elif server.can_set("--cache-none"):
+    elif server.has_flag("--cache-none"):
         yield "ram_cache", {"flag": "--cache-none"}, ()
 
 

@@ -13,7 +13,7 @@ from ..base.node_types import Registry
 from ..base.ram import ram_room_bytes
 from ..base.refusals import NotKnown
 from ..base.said import said
-from ..host.adapter import cache_flags, can_set_flag, has_flag, pinned_bytes
+from ..host.adapter import cache_flags, has_flag, pinned_bytes
 from ..measure.snapshot import rss_bytes, snapshot
 from ..record.recorder import NO_RECORD, Recorder
 from ..record.run import Run
@@ -68,7 +68,7 @@ class Advisor:
         if into_gib is not None:
             return [] if case is None else self._into(case, round(into_gib * 1024 * MIB))
         limit = rss_bytes() + ram_room_bytes()
-        server = Server(limit, can_set_flag, pinned_bytes(), *cache_flags(),
+        server = Server(limit, has_flag, pinned_bytes(), *cache_flags(),
                         has_flag("--disable-fast-disk"))
         graph = Graph(self._prompt(prompt_id), self._registry)
         about = self._recorder.look(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..base.graph import MODELS, Source, Wire
-from ..base.loops import depths_of, leaves_loop
+from ..base.loops import Loops, leaves_loop, loops_of
 from .case import NOTHING, Bounds, Case, Step
 from .finding import Json
 from .option import Option, named, option
@@ -91,11 +91,11 @@ def _spot(case: Case, step: Step, idle: set[str]) -> _Spot | None:
     return _Spot(wire, alike(case, node_id, wire), f"before-{node_id}")
 
 
-def _loops_of_use(case: Case, node_id: str, idle: set[str]) -> int:
-    """Return in how many of the loops of a node one of the models is used, turn by turn."""
-    depths = depths_of(case.graph)
-    return max((min(depths.get(other.prompt_node, 0), depths.get(node_id, 0))
-                for other in case.steps if any(case.uses(other, m) for m in idle)), default=0)
+def _loops_of_use(case: Case, node_id: str, idle: set[str]) -> Loops:
+    """Return the loops of a node in which one of the models is used, turn by turn."""
+    loops = loops_of(case.graph)
+    return Loops().union(*(loops[node_id] & loops.get(other.prompt_node, Loops())
+                           for other in case.steps if any(case.uses(other, m) for m in idle)))
 
 
 def _behind(case: Case, user: str) -> _Spot | None:

@@ -1,7 +1,7 @@
 """What stays on the GPU after the run: Purge VRAM at its end, for who wants the card for others."""
 
 from ..base.device import in_mib
-from ..base.loops import depths_of, output_depth
+from ..base.loops import loops_of, output_loops
 from .case import Bounds, Case, Step
 from .finding import Finding, Saves
 from .steps import PURGE, insert
@@ -15,9 +15,9 @@ def findings(case: Case) -> list[Finding]:
         return []
     goes = {m: held for m, held in last.held.items() if not case.models[m].stays}
     left = sum(held.high for held in goes.values()) + last.spare_bytes
-    depths = depths_of(case.graph)  # on a wire in a loop ComfyUI takes nothing that ends there
+    loops = loops_of(case.graph)  # on a wire in a loop ComfyUI takes nothing that ends there
     wire = next((wire.source for wire in case.graph.wires(last.prompt_node)
-                 if output_depth(case.graph, depths, wire.giver) == 0), None)
+                 if not output_loops(case.graph, loops, wire.giver)), None)
     if wire is None or _purges(case):
         return []
     return [_finding(case, last, goes, left, insert(PURGE, f"end-{last.prompt_node}", wire, []))]

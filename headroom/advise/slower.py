@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..base.device import MIB
 from ..base.graph import Graph, is_link
 from ..base.said import Said, joined, said, said_json
+from ..host.types import Previews
 from ..measure.journal import Action, OomAttempt
 from ..record.memory import Reading
 from ..record.recorder import Recorder
@@ -20,7 +21,6 @@ from ..record.run import Run
 TIMES = 3.0
 LEAST_SECONDS = 1.0  # below it other work of the machine decides
 LEAST_BYTES = 256 * MIB
-HEAVY_PREVIEWS = ("taesd",)  # of ComfyUI's: a model of their own decodes them at each step
 OF_NO_SHAPE = frozenset({"seed", "noise_seed", "text", "prompt", "filename_prefix"})
 NOTHING_DIFFERED = said(
     "models, other programs, swap, the disk, previews and OOM Guard were the same, so the reason "
@@ -52,7 +52,7 @@ class Took(NamedTuple):
     swapped_bytes: int = 0
     read_bytes: int = 0  # from disk
     read_seconds: float = 0.0
-    previews: str | None = None
+    previews: Previews | None = None
     peak_bytes: int = 0  # of VRAM
 
 
@@ -169,9 +169,14 @@ def _strains(before: Took, now: Took) -> Iterator[Said]:
                    read_mib=now.read_bytes / MIB, before_mib=before.read_bytes / MIB,
                    seconds=f"{now.read_seconds:,.1f}", before=f"{before.read_seconds:,.1f}",
                    speed_mib=now.read_bytes / MIB / (now.read_seconds or now.seconds))
-    if now.previews in HEAVY_PREVIEWS and before.previews != now.previews:
+    drawn, drawn_then = now.previews, before.previews
+    if drawn is not None and drawn.by_model and not (drawn_then and drawn_then.by_model):
+        method: str = drawn.method
+        if drawn.model_bytes:
+            method = said("{method}, a file of {model_mib}", method=method,
+                          model_mib=drawn.model_bytes / MIB)
         yield said("previews were drawn by a model ({method}), and not so then; the peak of VRAM "
-                   "was {peak_mib}, and {before_mib} then", method=now.previews,
+                   "was {peak_mib}, and {before_mib} then", method=method,
                    peak_mib=now.peak_bytes / MIB, before_mib=before.peak_bytes / MIB)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..base.graph import MODELS, TYPE_OF_KIND, Source, Wire
 from ..base.guards import GUARD_INPUTS
-from ..base.loops import depths_of, output_depth
+from ..base.loops import Loops, loops_of, output_loops
 from ..base.node_types import GUARD_CLASS
 from .case import Case
 from .finding import Json
@@ -57,16 +57,16 @@ def wire_of(case: Case, model_id: str) -> Source | None:
 
 
 def entry_wire(
-    case: Case, node_id: str, behind: str | None, depth: int = 0
+    case: Case, node_id: str, behind: str | None, within: Loops
 ) -> Source | None:
     """Return the wire into a node on which to make it wait: one that comes from `behind` it.
 
     Else the one whose giver ran last. Data before models: what waits for a model waits for nothing.
-    `depth`: only wires in so many loops, as a node on a wire into a loop runs once.
+    `within`: only wires in all of these loops, as a node on a wire into a loop runs once.
     """
-    depths = depths_of(case.graph)
+    loops = loops_of(case.graph)
     every = [wire for wire in case.graph.wires(node_id)
-             if output_depth(case.graph, depths, wire.giver) >= depth]
+             if output_loops(case.graph, loops, wire.giver) >= within]
     data = [wire for wire in every if wire.type not in MODELS]
     after = [wire for wire in every if behind in case.graph.above(wire.giver)]
     for wires in (after, data, every):

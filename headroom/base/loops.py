@@ -1,46 +1,56 @@
-"""Loops of ComfyUI's own in a prompt: Start Loop, the nodes between, End Loop.
+"""Loops of ComfyUI's own in a prompt: what begins one, the nodes between, what ends it.
 
-ComfyUI refuses a prompt in which a node between the two leads to an output past the end, and makes
-copies of the nodes between for each turn, under ids of their own.
+Start Loop and End Loop, and what other packs declare to be such. ComfyUI refuses a prompt in which
+a node between the two leads to an output past the end, and makes copies of the nodes between for
+each turn, under ids of their own.
 """
 
 from collections.abc import Mapping
 
 from .graph import Graph, Source
 
-START, END = "StartLoop", "EndLoop"
-_DEEPER = {START: 1, END: -1}  # the outputs of each lie so much deeper than its inputs
+Loops = frozenset[str]  # by the nodes that begin them
 
 
 def leaves_loop(graph: Graph, source: Source, taker: str) -> bool:
     """Return whether a wire between these would lead out of a loop past its end."""
-    depths = depths_of(graph)
-    return output_depth(graph, depths, source[0]) > depths[taker]
+    loops = loops_of(graph)
+    return not output_loops(graph, loops, source[0]) <= loops[taker]
 
 
-def depths_of(graph: Graph) -> dict[str, int]:
-    """Return by node in how many loops it lies: 0 for one that runs once, a Start Loop too."""
-    depths: dict[str, int] = {}
+def loops_of(graph: Graph) -> dict[str, Loops]:
+    """Return by node the loops that it lies in: none for one that runs once."""
+    loops: dict[str, Loops] = {}
     for node_id in graph.above(*graph.nodes):
-        depths[node_id] = max((output_depth(graph, depths, wire.giver)
-                               for wire in graph.wires(node_id)), default=0)
-    return depths
+        loops[node_id] = Loops().union(*(output_loops(graph, loops, wire.giver)
+                                         for wire in graph.wires(node_id)))
+    return loops
 
 
-def output_depth(graph: Graph, depths: Mapping[str, int], node_id: str) -> int:
-    """Return in how many loops lies what a node gives."""
-    return depths.get(node_id, 0) + _deeper(graph, node_id)
+def output_loops(graph: Graph, loops: Mapping[str, Loops], node_id: str) -> Loops:
+    """Return the loops in which lies what a node gives."""
+    own = loops.get(node_id, Loops())
+    if begins_loop(graph, node_id):
+        return own | {node_id}
+    if _boundary(graph, node_id) == "end" and own:
+        return own - {max(own, key=lambda start: len(loops[start]))}  # the innermost
+    return own
 
 
-def _deeper(graph: Graph, node_id: str) -> int:
-    return _DEEPER.get(graph.nodes[node_id]["class_type"], 0)
+def begins_loop(graph: Graph, node_id: str) -> bool:
+    return _boundary(graph, node_id) == "start"
+
+
+def _boundary(graph: Graph, node_id: str) -> str | None:
+    found = graph.node_type(node_id)
+    return None if found is None else found.loop_boundary
 
 
 def keeps_iterations(graph: Graph, node_id: str) -> bool:
     """Return whether a loop above a node finds what its turns gave in ComfyUI's cache again."""
-    nodes = [graph.nodes[one] for one in graph.above(node_id)]
-    return any(node["class_type"] == START and node["inputs"].get("cache_iterations") is True
-               for node in nodes)
+    return any(begins_loop(graph, one)
+               and graph.nodes[one]["inputs"].get("cache_iterations") is True
+               for one in graph.above(node_id))
 
 
 def decides_on_turns(graph: Graph, node_id: str) -> list[str]:
@@ -50,5 +60,5 @@ def decides_on_turns(graph: Graph, node_id: str) -> list[str]:
     is carried on. So a guard on any wire in a loop costs its kept turns, and there is no wire on
     which it costs fewer: what runs without a node more has the same cache keys only.
     """
-    ends = [one for one in graph.below(node_id) if graph.nodes[one]["class_type"] == END]
+    ends = [one for one in graph.below(node_id) if _boundary(graph, one) == "end"]
     return graph.above(node_id, *ends)

@@ -16,6 +16,7 @@ class NodeType(NamedTuple):
     """The types of one node class: by input name, and by output number.
 
     `lists`: for each output whether it gives a list, so that what follows runs once for each item.
+    `loop_boundary`: "start" or "end" for a class that begins or ends one of ComfyUI's loops.
     """
 
     inputs: Mapping[str, str]
@@ -23,6 +24,7 @@ class NodeType(NamedTuple):
     is_output: bool = False
     lists: tuple[bool, ...] = ()
     takes_lists: bool = False
+    loop_boundary: str | None = None
 
     def output(self, number: Any) -> str:
         """Return the type of an output; "*" for one that the class does not declare."""
@@ -119,13 +121,17 @@ def is_guardable(given: str, taken: str) -> bool:
 
 
 def from_object_info(info: Mapping[str, Any]) -> NodeType:
-    """Return the types of a class as `GET /object_info` describes it."""
+    """Return the types of a class as `GET /object_info` describes it.
+
+    What that does not tell, `loop_boundary` of a schema, may stand there too.
+    """
     groups = [info.get("input", {}).get(group) or {} for group in ("required", "optional")]
     inputs = {name: _named(spec) for group in groups for name, spec in group.items()}
     outputs = tuple(_named([kind]) for kind in info.get("output", ()))
     lists = tuple(map(bool, info.get("output_is_list") or ()))
     takes_lists = bool(info.get("is_input_list"))
-    return NodeType(inputs, outputs, bool(info.get("output_node")), lists, takes_lists)
+    return NodeType(inputs, outputs, bool(info.get("output_node")), lists, takes_lists,
+                    info.get("loop_boundary"))
 
 
 def _named(spec: Any) -> str:

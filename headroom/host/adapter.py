@@ -97,15 +97,6 @@ def has_flag(flag: str) -> bool:
     return flag in more_flags()
 
 
-def can_set_flag(flag: str) -> bool:
-    """Return whether ComfyUI has this flag and was started without it."""
-    if not has_flag(flag):
-        return False
-    from .flags import is_set
-
-    return not is_set(flag)
-
-
 def has_cache_providers() -> bool:
     """Return whether ComfyUI has all that is used of its cache providers (0.17 and later).
 

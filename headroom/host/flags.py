@@ -19,24 +19,14 @@ def more_flags() -> frozenset[str]:
     return frozenset("--" + name.replace("_", "-") for name in names)
 
 
-def is_set(flag: str) -> bool:
-    """Return whether ComfyUI was started with a flag."""
-    return bool(getattr(comfy.cli_args.args, flag[2:].replace("-", "_"), None))
-
-
 def cache_flags() -> tuple[float, str | None]:
     """Return the (first) value of --cache-ram, 0 where none was given, and which other flag of the
     same group is set but --cache-none.
     """
     told = getattr(comfy.cli_args.args, "cache_ram", None)
     first = next(iter(told), 0) if isinstance(told, list) else told
-    return float(first or 0), next(filter(is_set, CACHE_FLAGS), None)
-
-
-def preview_method() -> str | None:
-    """Return how the samplers' previews are drawn now ("none", "taesd"); None: not known."""
-    method = getattr(comfy.cli_args.args, "preview_method", None)
-    return None if method is None else str(getattr(method, "value", method))
+    return float(first or 0), next((flag for flag in CACHE_FLAGS if getattr(
+        comfy.cli_args.args, flag[2:].replace("-", "_"), None)), None)
 
 
 def reads_from_disk(patcher: Any) -> bool:

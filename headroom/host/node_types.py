@@ -27,11 +27,13 @@ class HostRegistry:
         found = core_nodes.NODE_CLASS_MAPPINGS.get(class_type)
         if found is None:
             return None
+        outputs = _outputs(found)  # for which a V3 class makes its schema
         return from_object_info({
-            "input": found.INPUT_TYPES(), "output": _outputs(found),
+            "input": found.INPUT_TYPES(), "output": outputs,
             "output_node": getattr(found, "OUTPUT_NODE", False),
             "output_is_list": getattr(found, "OUTPUT_IS_LIST", None),
             "is_input_list": getattr(found, "INPUT_IS_LIST", False),
+            "loop_boundary": getattr(getattr(found, "SCHEMA", None), "loop_boundary", None),
         })
 
     def class_info(self, class_type: str) -> ClassInfo | None:

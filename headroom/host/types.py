@@ -14,6 +14,20 @@ NodeCallback = Callable[[str, Any, str], None]
 asked_about: ContextVar[Mapping[str, Any] | None] = ContextVar("headroom_asked", default=None)
 
 
+class Previews(NamedTuple):
+    """How the samplers' previews are drawn, as ComfyUI's command line names it ("none", "taesd").
+
+    `model_bytes`: of the file of the model that draws them; 0: none does, None: not known.
+    """
+
+    method: str
+    model_bytes: int | None
+
+    @property
+    def by_model(self) -> bool:
+        return self.model_bytes != 0
+
+
 class NodeLabel(NamedTuple):
     """What a node is called, and to which node on the canvas it belongs."""
 

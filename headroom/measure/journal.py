@@ -114,18 +114,13 @@ def executing_node() -> tuple[str | None, str | None]:
 def note_action(action: str, freed_mib: float | None, text: str) -> None:
     """Tell the listeners that the running node did `action`."""
     prompt_id, node_id = executing_node()
-    _tell(Action(prompt_id, node_id, action, freed_mib, text))
-
-
-def note(entry: Action) -> None:
-    """Tell the listeners of an action that no running node did."""
-    _tell(entry)
+    note(Action(prompt_id, node_id, action, freed_mib, text))
 
 
 def note_embeddings(read: int, encoded: int) -> None:
     """Tell the listeners where the embeddings of the running node came from."""
     prompt_id, node_id = executing_node()
-    _tell(EmbeddingReads(prompt_id, node_id, read, encoded))
+    note(EmbeddingReads(prompt_id, node_id, read, encoded))
 
 
 def note_oom(
@@ -145,7 +140,7 @@ def note_oom(
         prompt_id, node_id, attempt, action, freed_mib, error, recovered,
         time.perf_counter() if at is None else at, next(_numbers),
     )
-    _tell(entry)
+    note(entry)
     return entry
 
 
@@ -153,12 +148,12 @@ def note_outcome(entry: OomAttempt, recovered: bool) -> None:
     """Tell the listeners and the log how the call ended that was tried again."""
     node = entry.node_id or "-"
     log.warning("[Headroom] node %s, attempt %d: %s", node, entry.attempt, _OUTCOMES[recovered])
-    _tell(replace(entry, recovered=recovered))
+    note(replace(entry, recovered=recovered))
 
 
 def note_gave_up(text: str) -> None:
     """Tell the listeners the words with which OOM Guard gives up."""
-    _tell(GaveUp(*executing_node(), text))
+    note(GaveUp(*executing_node(), text))
 
 
 def note_left_out(error: str) -> None:
@@ -166,10 +161,11 @@ def note_left_out(error: str) -> None:
     prompt_id, node_id = executing_node()
     log.warning("[Headroom] node %s: %s (%s)", node_id or "-", LEFT_OUT, error)
     now = time.perf_counter()
-    _tell(OomAttempt(prompt_id, node_id, 0, LEFT_OUT, 0.0, error, False, now, next(_numbers)))
+    note(OomAttempt(prompt_id, node_id, 0, LEFT_OUT, 0.0, error, False, now, next(_numbers)))
 
 
-def _tell(entry: Entry) -> None:
+def note(entry: Entry) -> None:
+    """Tell the listeners."""
     with _lock:
         listeners = list(_listeners)
     for listener in listeners:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..base.error_table import MAX_TEXT
-from ..host.types import Outcome, RunStatus
+from ..host.types import Outcome, Previews, RunStatus
 from ..measure.journal import Entry, OomAttempt
 from .memory import Peaks, Reading, between, larger, now, reached
 from .nodes import NodeTable
@@ -102,7 +102,7 @@ class Run:
     peak_rss_bytes: int | None = None
     entries: list[tuple[float, Entry]] = field(default_factory=list)
     error: NodeError | None = None
-    previews: str | None = None  # how ComfyUI drew them, as its command line names it
+    previews: Previews | None = None
     foreign: list[dict[str, object]] = field(default_factory=list)  # what packs held after it
     ram_low: RamLow | None = None  # where RAM nearly ran out
 
@@ -165,7 +165,7 @@ class Run:
         self.entries.append((at, entry))
         del self.entries[:-MAX_ENTRIES]
 
-    def after(self, foreign: list[dict[str, object]], previews: str | None) -> None:
+    def after(self, foreign: list[dict[str, object]], previews: Previews | None) -> None:
         """It is over: what packs hold, and how its previews were drawn."""
         self.foreign.extend(foreign)
         self.previews = previews

@@ -97,6 +97,7 @@ class FailedPrompt:
             "class_type": self.class_type,
             "title": self.title,
             "where": "RAM" if self.where == "RAM" else "GPU",
+            "stopped": self.is_stop,
             "asked_mib": in_mib(self.asked_bytes),
             "held": [
                 {"kind": model.kind, "class": model.class_name, "file": model.file,

@@ -19,7 +19,7 @@ from ..base.device import MIB
 from ..base.environment import count_of
 from ..base.file_identity import identities_of
 from ..base.graph import Graph, Prompt
-from ..base.loops import START
+from ..base.loops import begins_loop
 from ..base.node_types import Registry
 from ..base.ram import ram_room_bytes
 from ..base.stored_value import Damaged, Unstorable, from_bytes, to_bytes
@@ -78,11 +78,12 @@ class Finished:
         if folder is None or caches is None or not plan.cached:
             return
         prompt = plan.guarded.prompt
+        graph = Graph(prompt, self._registry)
         # A turn begins with numbers, and with what the one before has on disk anyway.
-        turns = [one for one in plan.runs.turns if prompt[one]["class_type"] != START]
+        turns = [one for one in plan.runs.turns if not begins_loop(graph, one)]
         try:
             _Writing(folder, self._limit_bytes, self._mark(prompt)).write(
-                Graph(prompt), plan, self._host.values_of(caches, prompt_id, prompt),
+                graph, plan, self._host.values_of(caches, prompt_id, prompt),
                 self._host.turn_values(caches, failed_id, turns))
         except (OSError, MemoryError, RuntimeError) as error:
             log.warning("[Headroom] finished outputs are not kept on disk for the rerun: %s", error)

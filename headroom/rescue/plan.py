@@ -60,5 +60,5 @@ def plan_of(failure: FailedPrompt, caches: Any, host: Host, registry: Registry) 
     outputs = [out for out in failure.outputs if out not in failure.finished]
     wanted = outputs or list(failure.outputs)
     marks = None if seen is None else seen.marks
-    runs = what_runs(failure, Graph(found.prompt), wanted, cached, marks)
+    runs = what_runs(failure, Graph(found.prompt, registry), wanted, cached, marks)
     return Plan(found, wanted, runs, cached)

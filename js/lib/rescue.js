@@ -36,11 +36,15 @@ export const failureText = (failure, t) => t.said(failure.said, failure.text);
 export function rescueMessage(event, t) {
   const { failure } = event;
   const detail = failureText(failure, t);
-  if (event.rescued_from) return { severity: "error", summary: t("Out of memory in the rerun as well"), detail };
-  if (event.rescued_as) return { severity: "info", summary: t("Out of memory: it runs again with OOM Guard"), detail };
-  if (failure.can_rescue) return { offer: true, summary: t("Out of memory"), detail };
-  return { severity: "warn", summary: t("Out of memory"), detail };
+  const what = title(failure, t);
+  if (event.rescued_from) return { severity: "error", summary: t("{what} in the rerun as well", { what }), detail };
+  if (event.rescued_as) return { severity: "info", summary: t("{what}: it runs again with OOM Guard", { what }), detail };
+  if (failure.can_rescue) return { offer: true, summary: what, detail };
+  return { severity: "warn", summary: what, detail };
 }
+
+/** What happened to it: no error where the server stopped it in time. */
+const title = (failure, t) => (failure.stopped ? t("Stopped before RAM ran out") : t("Out of memory"));
 
 /**
  * The part of a run's entry in the panel; null for a run that memory had nothing to do with.
@@ -53,7 +57,7 @@ export function rescueEntry(run, t, onRescue) {
   return h(
     "div.headroom-rescue",
     { "data-rescue": run.prompt_id },
-    run.rescued_from && !failure ? h("p", {}, t("This is the rerun of a run that had run out of memory.")) : null,
+    run.rescued_from && !failure ? h("p", {}, t("This is the rerun of a run that did not end well.")) : null,
     failure ? h("p", {}, failureText(failure, t)) : null,
     failure?.can_rescue ? button(run.prompt_id, t, onRescue) : null,
   );
@@ -90,9 +94,10 @@ export function createRescue({ http, words, notify }) {
   }
 
   function heading(t) {
-    const title = offers.size > 1 ? t("Out of memory: {count} prompts", { count: offers.size }) : t("Out of memory");
+    const [failure] = offers.values();
+    const text = offers.size > 1 ? t("{count} prompts can run again", { count: offers.size }) : title(failure, t);
     const attributes = { type: "button", "aria-label": t("Close"), "data-focus": "close", onclick: closeAll };
-    return h("header.headroom-line", {}, h("b", {}, title), h("button.headroom-close", attributes, "✕"));
+    return h("header.headroom-line", {}, h("b", {}, text), h("button.headroom-close", attributes, "✕"));
   }
 
   function list(t) {
@@ -124,7 +129,7 @@ export function createRescue({ http, words, notify }) {
       close(promptId);
       return true;
     } catch (error) {
-      notify("warn", words()("Out of memory"), reasonText(error, words()));
+      notify("warn", words()("It does not run again"), reasonText(error, words()));
       return false;
     }
   }

@@ -149,7 +149,7 @@ def test_many_offers_are_one_box_that_counts_scrolls_and_closes(open_panel):
     page.set_viewport_size({"width": 900, "height": 700})
     box = page.locator(".headroom-toast")
     assert box.count() == 1
-    assert box.locator("header b").inner_text() == f"Out of memory: {FAILURES} prompts"
+    assert box.locator("header b").inner_text() == f"{FAILURES} prompts can run again"
     assert box.bounding_box()["height"] < 400
     entries = box.locator("[data-offer]")
     assert entries.count() == FAILURES

@@ -35,9 +35,9 @@ def deadly(seed):
     """A picture whose latent passes a loop, and a node that fails once and kills once."""
     graph = picture(seed)
     decode = graph.prompt["decode"]["inputs"]
-    start = graph.add("StartLoop", "start", cache_iterations=True, value=decode["samples"])
+    start = graph.add("TheirLoop", "start", cache_iterations=True, value=decode["samples"])
     body = graph.add("Turn", "body", value=start)
-    end = graph.add("EndLoop", "end", value=body)
+    end = graph.add("TheirLoopEnd", "end", value=body)
     gave = graph.add("LoopGave", "gave", value=start, end=end)
     decode["samples"] = [graph.add("OomThenKills", "kills", value=gave, key="runs").id, 0]
     return graph.prompt

@@ -19,7 +19,7 @@ PROMPT = {
 
 
 @pytest.fixture
-def started(comfyui, tmp_path):
+def started(comfyui, tmp_path, servers):
     """A function that starts a server with the settings of its only user, and gives its client."""
     running = []
 
@@ -29,7 +29,8 @@ def started(comfyui, tmp_path):
             (base / "user" / "default").mkdir(parents=True)
             file = base / "user" / "default" / "comfy.settings.json"
             file.write_text(json.dumps(settings), encoding="utf-8")
-        running.append(ComfyServer(comfyui, base, packs=[BESIDE], **options).start())
+        running.append(ComfyServer(comfyui, base, packs=[BESIDE],
+                                   start_with=servers.start_process, **options).start())
         return running[-1].client()
 
     yield start

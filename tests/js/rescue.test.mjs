@@ -56,6 +56,13 @@ test("an event is an offer, the news of a rerun, or the end", () => {
   assert.deepEqual([refused.severity, refused.detail], ["warn", ENGLISH]);
 });
 
+test("a prompt that was stopped before RAM ran out has had no error, and is not said to", () => {
+  const stopped = failure({ stopped: true });
+  assert.equal(rescueMessage(event({ failure: stopped }), EN).summary, "Stopped before RAM ran out");
+  assert.equal(rescueMessage(event({ rescued_as: "b", failure: stopped }), ZH).summary, "已在内存用完之前停止：正在使用 OOM Guard 重新运行");
+  assert.equal(rescueMessage(event({ rescued_from: "z" }), EN).summary, "Out of memory in the rerun as well");
+});
+
 test("the words of the setting are those the server knows", () => {
   assert.deepEqual([...rescueSettings[0].options].sort(), ["nothing", "offer to run it again", "run it again"]);
 });

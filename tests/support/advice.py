@@ -32,6 +32,8 @@ TYPES = {
     "Sizes": NodeType({"text": "STRING"}, ("INT", "INT"), lists=(True, True)),
     "HeadroomEncodeToCPU": NodeType({"clip": "CLIP", "text": "STRING"}, ("CONDITIONING",),
                                     lists=(True,)),
+    "StartLoop": NodeType({}, ("INT",), loop_boundary="start"),
+    "EndLoop": NodeType({"output_value": "*"}, ("*",), loop_boundary="end"),
     "HeadroomPurgeVRAM": NodeType({"value": "*"}, ("*",), True),
     "HeadroomOffloadModel": NodeType({"model": "*", "after": "*"}, ("*", "*"), True),
     "HeadroomOOMGuard": NodeType({"model": "*"}, ("*",)),

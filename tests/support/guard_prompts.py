@@ -51,6 +51,8 @@ CLASSES = {
     "PatchWithVae": info({"model": "MODEL", "model_patch": "MODEL_PATCH", "vae": "VAE"},
                          ["MODEL"]),
     "Text": info({"value": "STRING"}, ["STRING"]),
+    "TheirLoop": {**info({"mode": "STRING"}, ["*"]), "loop_boundary": "start"},
+    "TheirLoopEnd": {**info({"output_value": "*"}, ["*"]), "loop_boundary": "end"},
     "HeadroomOOMGuard": info({"model": "*", "max_attempts": "INT"}, ["*"]),
 }
 

@@ -12,6 +12,8 @@ CLASSES = {
     "Sample": {"input": {"required": {"model": ["MODEL"]}}, "output": ["LATENT"]},
     "Decode": {"input": {"required": {"samples": ["LATENT"], "vae": ["VAE"]}},
                "output": ["IMAGE"]},
+    "StartLoop": {"output": ["INT"], "loop_boundary": "start"},
+    "EndLoop": {"output": ["*"], "loop_boundary": "end"},
     "Save": {"input": {"required": {"images": ["IMAGE"]}}, "output": [], "output_node": True},
 }
 

@@ -1,6 +1,10 @@
 """Hide each symbol of the host's table from the pack in turn, and run prompts: a program.
 
-    python moved_host.py COMFYUI PACK FOLDER [SYMBOL ...]      -> one line of JSON a symbol
+    python moved_host.py COMFYUI PACK FOLDER [SYMBOL ...]
+
+Prints in lines of JSON what that ComfyUI lacks, [needed, only asked for], and what it answers about
+flags and free memory; then a line a symbol.
+With HEADROOM_EACH_SYMBOL_ALONE set each symbol has a fork of its own.
 
 A ComfyUI without a socket is made once and forked for each symbol that only its users ask for;
 those that cost the same features are hidden together in one fork, as none of what uses them runs
@@ -270,6 +274,21 @@ def prompt_worker(made, executor, name, prompt, outputs):
     return errors[0]["exception_message"] if errors else None
 
 
+def answers():
+    """Which of some flags there are, and what is free where a driver tells and where not."""
+    core, adapter = (importlib.import_module(f"{NAME}.headroom.host.{name}")
+                     for name in ("core", "adapter"))
+    flags = [one for one in ("--reserve-vram", "--fast", "--no-such-flag", "--cpu")
+             if adapter.has_flag(one)]
+
+    def refuses(device):
+        raise RuntimeError("The device doesn't support querying the available free memory.")
+
+    free = core.available_bytes(torch.device("cpu"))
+    core.mm.get_free_memory = refuses
+    return [flags, free > 0, core.available_bytes(torch.device("cpu"))]
+
+
 def in_a_fork(work):
     """What `work()` returns in a child of this process; its text where it raises."""
     ours, theirs = os.pipe()
@@ -294,8 +313,10 @@ def main():
     place = begin()
     contract = sys.modules[f"{NAME}.headroom.host.contract"]
     broken = sys.modules[f"{NAME}.headroom.host.symbols"].broken
-    for table in contract.CONTRACT.values():
-        broken(table)  # which keeps what each function of ComfyUI sets
+    # This also keeps what each function of ComfyUI sets, for all forks.
+    found = [broken(table) for table in contract.CONTRACT.values()]
+    lacks = [sum((one[kind] for one in found), []) for kind in (0, 1)]
+    print(json.dumps([*lacks, in_a_fork(answers)]), flush=True)
     gc.collect()
     gc.freeze()
     cases = {("", "", None): ([], [])}
@@ -314,7 +335,8 @@ def main():
         # With other parameters it costs the features too that only ask for it.
         costs = frozenset(needed if instead is None else [*needed, *asked_for])
         # Who hides a class hides what is asked of it.
-        apart = f"{path}.{bare}" in owners if costs else (path, bare)
+        is_alone = not costs or "HEADROOM_EACH_SYMBOL_ALONE" in os.environ
+        apart = (path, bare) if is_alone else f"{path}.{bare}" in owners
         groups.setdefault((costs, instead, apart), []).append((path, bare))
     for (costs, instead, _), symbols in groups.items():
 

@@ -1,13 +1,11 @@
-"""What headroom/host/ uses of ComfyUI is in one table, and each ComfyUI here has all of it."""
+"""What headroom/host/ uses of ComfyUI is in one table (that each has it: test_moved_host.py)."""
 
 import ast
 import asyncio
 import inspect
-import json
 import logging
 import os
 import pathlib
-import subprocess
 import sys
 import threading
 import types
@@ -34,41 +32,8 @@ NOT_OBJECTS = {  # modules of the standard library, of which not every attribute
 }
 NODE_CLASS = {  # what a node class has, or not: V1 and V3 alike
     "FUNCTION", "GET_BASE_CLASS", "INPUT_IS_LIST", "INPUT_TYPES", "IS_CHANGED", "NOT_IDEMPOTENT",
-    "OUTPUT_IS_LIST", "OUTPUT_NODE", "RELATIVE_PYTHON_MODULE", "RETURN_TYPES",
+    "OUTPUT_IS_LIST", "OUTPUT_NODE", "RELATIVE_PYTHON_MODULE", "RETURN_TYPES", "SCHEMA",
 }
-NEWER = pathlib.Path(__file__).parent / "newer"  # the shape of files newer than both trees
-# Run in a tree, as its main.py begins.
-ASK = """
-import json, os, sys
-tree, host = sys.argv[1:3]
-sys.argv[1:] = ["--cpu"]
-sys.path.insert(0, tree)
-if os.path.exists("main.py"):
-    import comfy.options
-    comfy.options.enable_args_parsing()
-    import utils.extra_config
-sys.path.append(host)
-import contract, symbols
-found = [symbols.broken(owners) for owners in contract.CONTRACT.values()]
-print(json.dumps([sum((one[kind] for one in found), []) for kind in (0, 1)]))
-"""
-
-
-def lacking(tree):
-    """What a tree lacks, and which of the "?" symbols."""
-    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    words = [sys.executable, "-c", ASK, str(tree), str(HOST)]
-    done = subprocess.run(words, cwd=tree, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    needed, asked_for = json.loads(done.stdout.splitlines()[-1])
-    return needed, set(asked_for)
-
-
-def test_the_oldest_and_the_newest_comfyui_have_what_the_table_says(comfyui, newest_comfyui):
-    found = [lacking(tree) for tree in (comfyui, newest_comfyui)]
-    assert [needed for needed, _ in found] == [[], []]
-    nowhere = set.intersection(*(asked_for for _, asked_for in [*found, lacking(NEWER)]))
-    assert not nowhere, "a typing mistake? If newer than both trees: write it into newer/"
 
 
 def test_a_symbol_that_is_gone_or_takes_other_parameters_is_found(tmp_path, monkeypatch):

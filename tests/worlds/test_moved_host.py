@@ -6,8 +6,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from headroom.host import contract
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("moved_host.py")
+NEWER = Path(__file__).parent / "newer"  # the shape of files newer than both trees
+ASK = """
+import json, sys
+sys.path[:0] = sys.argv[1:]
+import contract, symbols
+print(json.dumps([one for table in contract.CONTRACT.values() for found in symbols.broken(table)
+                  for one in found]))
+"""
 # What is lost with each feature: itself, and what needs it.
 ALONE = ("sorter", "reserve",  # these do not need "nodes"
          "devices", "buffers", "spare", "clip", "cast", "outputs")
@@ -20,16 +32,54 @@ WITH = {
 }
 
 
-def test_each_symbol_that_is_gone_costs_its_feature_and_one_line_and_no_prompt(comfyui, tmp_path):
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, str(PROGRAM), str(comfyui), str(ROOT), str(tmp_path)]
-    done = subprocess.run(words, env=env, capture_output=True, text=True)
+def run(program, *words):
+    """The lines of JSON that a program prints."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([sys.executable, *program, *map(str, words)], env=env, text=True,
+                          capture_output=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(answers) > 200
-    wrong = {f"{one['symbol']} {one['is_otherwise']}": found
-             for one in answers if (found := list(what_is_wrong(one)))}
-    assert not wrong
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def oldest(comfyui, tmp_path_factory):
+    """What this ComfyUI lacks, and what became of the prompts without each symbol that it has."""
+    return run([PROGRAM], comfyui, ROOT, tmp_path_factory.mktemp("oldest"))
+
+
+@pytest.fixture(scope="module")
+def newest(oldest, newest_comfyui, tmp_path_factory):
+    """The same of the newest one, for what the oldest does not have."""
+    more = {name.partition("(")[0] for name in oldest[0][1]}
+    return run([PROGRAM], newest_comfyui, ROOT, tmp_path_factory.mktemp("newest"), *sorted(more))
+
+
+def test_each_symbol_that_is_gone_costs_its_feature_and_one_line_and_no_prompt(oldest):
+    assert len(oldest) > 200
+    assert not wrong(oldest)
+
+
+def test_each_symbol_that_only_newer_comfyuis_have_costs_no_more_when_it_is_gone(newest):
+    assert len(newest) > 30
+    assert not wrong(newest)
+
+
+def test_the_oldest_and_the_newest_comfyui_have_what_the_table_says(oldest, newest):
+    [of_newer] = run(["-c", ASK], NEWER, Path(contract.__file__).parent)
+    found = [oldest[0][:2], newest[0][:2], [[], of_newer]]
+    assert [needed for needed, _ in found] == [[], [], []]
+    nowhere = set.intersection(*(set(asked_for) for _, asked_for in found))
+    assert not nowhere, "a typing mistake? If newer than both trees: write it into newer/"
+
+
+def test_a_real_comfyui_is_asked_for_its_flags_and_may_not_know_what_is_free(oldest, newest):
+    asked = [["--reserve-vram", "--fast"], True, None]  # --cpu is given already
+    assert [oldest[0][2], newest[0][2]] == [asked, asked]
+
+
+def wrong(answers):
+    return {f"{one['symbol']} {one['is_otherwise']}": found
+            for one in answers[1:] if (found := list(what_is_wrong(one)))}
 
 
 def what_is_wrong(answer):

@@ -11,7 +11,7 @@ interface RunNode {
   rss_before_mib: number | null; rss_after_mib: number | null; devices?: any[];
 }
 
-interface Failure { can_rescue: boolean; text: string; said?: Said | null }
+interface Failure { can_rescue: boolean; stopped?: boolean; text: string; said?: Said | null }
 
 interface Run {
   prompt_id: string; status: string; device: string | null; started_at: number; seconds: number;

@@ -20,6 +20,9 @@ class Host:
     def __init__(self, dynamic=False, can_keep=True):
         self.dynamic, self.can_keep, self.kept, self.freed = dynamic, can_keep, [], []
 
+    def compute_device(self):
+        return torch.device("cpu")
+
     def has_dynamic_vram(self):
         return self.dynamic
 
@@ -129,6 +132,15 @@ def test_what_cannot_be_held_is_said(world):
     world.monkeypatch.setattr(base, "backend", lambda _: None)
     limit.apply()
     assert "torch has no limit of its own for cuda:0" in texts(limit)
+
+
+def test_a_server_on_the_cpu_says_that_nothing_can_be_limited(world):
+    world.monkeypatch.setattr(module, "devices_in_use", lambda: [])
+    Limit({}, {}, "win32").apply()  # nobody has asked for it
+    limit = Limit({}, {}, "linux")
+    assert texts(limit) == []
+    limit.set("10")
+    assert texts(limit) == ["nothing can be limited: this server computes on the CPU"]
 
 
 def test_on_windows_the_pools_gaps_take_nothing_off_what_tensors_may_have(world):

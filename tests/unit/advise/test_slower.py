@@ -8,7 +8,7 @@ from support.advice import PROMPT, UNET
 from headroom.advise import slower as module
 from headroom.advise.slower import Slower, same_nodes, slower
 from headroom.base.graph import Graph
-from headroom.host.types import Held, NodeLabel, Outcome
+from headroom.host.types import Held, NodeLabel, Outcome, Previews
 from headroom.measure.journal import Action, OomAttempt
 from headroom.measure.strain import Strain
 from headroom.record.memory import Reading, Use
@@ -105,12 +105,14 @@ def test_the_same_bytes_from_a_slower_disk_are_named():
 
 def test_previews_that_a_model_draws_are_named():
     now, before = run_of("c", 31, after=(5000,)), run_of("a", 10)
-    now.after([], "taesd")
-    before.after([], "none")
+    now.after([], Previews("taesd", 5 * MIB))
+    before.after([], Previews("none", 0))
     [text] = told(now, [before])
-    assert text.endswith("previews were drawn by a model (taesd), and not so then; the peak of "
-                         "VRAM was 5,100.0 MiB, and 4,100.0 MiB then")
+    assert text.endswith("previews were drawn by a model (taesd, a file of 5.0 MiB), and not so "
+                         "then; the peak of VRAM was 5,100.0 MiB, and 4,100.0 MiB then")
     assert "previews were drawn" not in told(run_of("c", 31), [now, run_of("b", 10)])[0]
+    now.previews = Previews("taesd", 0)  # ComfyUI found no file for it, and drew without
+    assert "previews were drawn" not in told(now, [before])[0]
 
 
 def test_pages_of_dynamic_vram_are_not_other_programs():

@@ -1,11 +1,13 @@
-"""Loops of ComfyUI's own: what is put into a prompt never leads out of one past its end."""
+"""Loops as ComfyUI's nodes and others declare them: nothing is led out of one past its end."""
 
 import pytest
 from support.guard_prompts import Registry, node, picture
 
 from headroom.base.graph import Graph, is_link
 from headroom.base.guards import guarded
-from headroom.base.loops import END, START, keeps_iterations, leaves_loop
+from headroom.base.loops import keeps_iterations, leaves_loop
+
+START, END = "TheirLoop", "TheirLoopEnd"  # of another pack: what decides is what they declare
 
 
 def looped(cache_iterations=False):
@@ -50,7 +52,7 @@ def test_guards_lead_to_the_end_of_the_loop_they_are_in_and_nowhere_else():
     (("end", 0), "6", False), (("1", 0), "4", False), (("lora", 0), "end", False),
 ])
 def test_a_wire_leaves_a_loop_where_it_goes_past_its_end(source, taker, leaves):
-    assert leaves_loop(Graph(looped()), source, taker) is leaves
+    assert leaves_loop(Graph(looped(), Registry()), source, taker) is leaves
 
 
 def test_a_wire_may_lead_from_an_outer_loop_into_an_inner_one_and_not_back():
@@ -59,13 +61,28 @@ def test_a_wire_may_lead_from_an_outer_loop_into_an_inner_one_and_not_back():
         "b": node("B", x=["inner", 0]), "closed": node(END, output_value=["b", 0]),
         "c": node("C", x=["closed", 0]), "end": node(END, output_value=["c", 0]),
     }
-    graph = Graph(prompt)
+    graph = Graph(prompt, Registry())
     assert not leaves_loop(graph, ("a", 0), "b")
     assert leaves_loop(graph, ("b", 0), "c")
     assert not leaves_loop(graph, ("closed", 0), "c")
 
 
 def test_the_turns_of_a_loop_are_kept_where_its_user_asked_for_it():
-    assert keeps_iterations(Graph(looped(True)), "5")
-    assert not keeps_iterations(Graph(looped(True)), "1")
-    assert not keeps_iterations(Graph(looped()), "5")
+    kept, plain = (Graph(looped(is_kept), Registry()) for is_kept in (True, False))
+    assert keeps_iterations(kept, "5") and not keeps_iterations(kept, "1")
+    assert not keeps_iterations(plain, "5")
+
+
+def test_a_class_that_is_only_called_like_one_of_comfyuis_begins_no_loop():
+    prompt = {"1": node("StartLoop", cache_iterations=True), "2": node("A", x=["1", 0])}
+    graph = Graph(prompt, Registry())
+    assert not leaves_loop(graph, ("1", 0), "1") and not keeps_iterations(graph, "2")
+
+
+def test_a_wire_never_leads_from_one_loop_into_the_next():
+    prompt = {
+        "one": node(START), "a": node("A", x=["one", 0]), "end": node(END, output_value=["a", 0]),
+        "two": node(START, y=["end", 0]), "b": node("B", x=["two", 0]),
+    }
+    graph = Graph(prompt, Registry())
+    assert leaves_loop(graph, ("a", 0), "b") and not leaves_loop(graph, ("end", 0), "b")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from headroom.base.guards import Guarded, WithGuards
+from headroom.base.node_types import NodeType
 from headroom.rescue import finished as module
 from headroom.rescue.finished import DEFAULT_LIMIT_MIB, LIMIT_VARIABLE, Finished, limit_bytes
 from headroom.rescue.kept_queue import KeptQueue
@@ -53,7 +54,7 @@ class Files:
         self.folder = folder
 
     def node_type(self, class_type):
-        return None
+        return NodeType({}, (), loop_boundary="start") if class_type == "StartLoop" else None
 
     def files_named(self, name):
         return [path for path in [self.folder / name] if path.is_file()]

@@ -12,6 +12,7 @@ from server import PromptServer
 NODE_CLASS_MAPPINGS = {}
 FILES = ("/extensions/headroom", "/workflow_templates/headroom")  # which ComfyUI serves
 SERVER = PromptServer.instance
+FROZEN = gc.get_freeze_count()  # of who started this process
 
 
 def place_of(call):
@@ -35,5 +36,5 @@ async def beside(_request):
         "routes": sorted({one.resource.canonical for one in app.router.routes()
                           if one.resource and "/headroom/" in one.resource.canonical
                           and not one.resource.canonical.endswith(FILES)}),
-        "left out of collections": gc.get_freeze_count() > 0,
+        "left out of collections": gc.get_freeze_count() > FROZEN,
     })

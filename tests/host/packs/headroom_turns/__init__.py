@@ -1,6 +1,10 @@
-"""Start Loop and End Loop where ComfyUI has none: three turns, kept in its cache, that count."""
+"""A loop where ComfyUI has none: three turns, kept in its cache, that count.
+
+Its begin and end declare to be these as newer schemas do.
+"""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import folder_paths
 from comfy_execution.graph_utils import GraphBuilder
@@ -8,8 +12,10 @@ from comfy_execution.graph_utils import GraphBuilder
 LATENT = ("LATENT",)
 
 
-class StartLoop:
+class TheirLoop:
     """Makes the turns, and gives what the last one gave."""
+
+    SCHEMA = SimpleNamespace(loop_boundary="start")
 
     RETURN_TYPES, FUNCTION, CATEGORY = LATENT, "expand", "test"
 
@@ -46,12 +52,14 @@ class Turn:
         return ({"samples": value["samples"].clone()},)
 
 
-class EndLoop(Turn):
+class TheirLoopEnd(Turn):
     """Stands behind the body, as ComfyUI's own does."""
+
+    SCHEMA = SimpleNamespace(loop_boundary="end")
 
 
 class LoopGave:
-    """Takes the last turn's from Start Loop, which ComfyUI's executor here can do."""
+    """Takes the last turn's from the begin, which ComfyUI's executor here can do."""
 
     RETURN_TYPES, FUNCTION, CATEGORY = LATENT, "run", "test"
 
@@ -66,4 +74,4 @@ class LoopGave:
         return (value,)
 
 
-NODE_CLASS_MAPPINGS = {one.__name__: one for one in (StartLoop, Turn, EndLoop, LoopGave)}
+NODE_CLASS_MAPPINGS = {one.__name__: one for one in (TheirLoop, Turn, TheirLoopEnd, LoopGave)}

@@ -1,0 +1,40 @@
+"""The host adapter to the samplers' previews: how they are drawn, and by which model."""
+
+import os
+from typing import Any
+
+import comfy.cli_args
+import comfy.model_management as mm
+import folder_paths
+
+from .types import Previews
+
+BY_MODEL = "taesd"
+
+
+def previews() -> Previews | None:
+    """Return how they are drawn now; None where ComfyUI does not tell.
+
+    The model is looked for as ComfyUI does: without a file for a latent format it draws without.
+    """
+    method = getattr(comfy.cli_args.args, "preview_method", None)
+    if method is None:
+        return None
+    name = str(getattr(method, "value", method))
+    if name != BY_MODEL:
+        return Previews(name, 0)
+    formats = [found for loaded in mm.current_loaded_models if loaded.model is not None
+               and (found := getattr(loaded.model.model, "latent_format", None)) is not None]
+    return Previews(name, max(map(_decoder_bytes, formats), default=None))
+
+
+def _decoder_bytes(latent_format: Any) -> int:
+    """Return the bytes of the decoder's file for a latent format, 0 where there is none."""
+    start = getattr(latent_format, "taesd_decoder_name", None)
+    names = folder_paths.get_filename_list("vae_approx") if start else []
+    path = next((folder_paths.get_full_path("vae_approx", name) for name in names
+                 if name.startswith(start)), None)
+    try:
+        return os.path.getsize(path) if path is not None else 0
+    except OSError:
+        return 0  # gone since ComfyUI listed the folder
