@@ -76,6 +76,7 @@ class RamWatch:
         self._trimmed = False  # the heap, since there was enough
         self._is_due = False  # room is to be made before the next node
         self._at: tuple[str | None, str | None] = (None, None)  # the prompt and node that run
+        self._room = self._began_with = 0  # what was left at the last look; before that node
 
     def start(self) -> None:
         """Start to look, where that is asked for: often amid a prompt, once a minute after it.
@@ -100,6 +101,8 @@ class RamWatch:
         if self._is_due:
             self._is_due = False
             self._spare()
+            self._room = ram_room_bytes()
+        self._began_with = self._room
 
     def prompt_is_over(self) -> None:
         """A prompt has ended; look less often where none follows."""
@@ -136,11 +139,10 @@ class RamWatch:
     def look_amid(self) -> None:
         """Look while a node runs: unused heap pages go at once, all else before the next node."""
         room = ram_room_bytes()
-        # In the upper half what is taken may be a model that is loaded, and then no more.
         prompt_id, node_id = self._at
         if prompt_id is not None and (self._lowest is None or room < self._lowest[1]):
             self._lowest = prompt_id, room
-        is_ending = self._fall.is_ending(time.monotonic(), room) and room < self._wanted / 2
+        is_ending = self._fall.is_ending(time.monotonic(), room)
         if not self._is_short(room):
             self._trimmed = self._is_due = False
             return
@@ -150,7 +152,8 @@ class RamWatch:
                 self._note(trim_step(gained))
         self._is_due = not self._tried and self._is_short()
         if is_ending and prompt_id is not None and node_id is not None:
-            if prompt_id != self._stopped and self._stop(Node(prompt_id, node_id)):
+            node = Node(prompt_id, node_id, self._began_with - room)
+            if prompt_id != self._stopped and self._stop(node):
                 self._stopped = prompt_id
 
     def _wait(self) -> None:
@@ -171,8 +174,9 @@ class RamWatch:
 
     def _is_short(self, room: int | None = None) -> bool:
         """`room`: bytes that are left, where they were just read, which takes a millisecond."""
-        is_short = bool(self._wanted) and (
-            ram_room_bytes() if room is None else room) < self._wanted
+        if self._wanted:
+            self._room = ram_room_bytes() if room is None else room
+        is_short = self._room < self._wanted
         self._said = self._said and is_short
         return is_short
 

@@ -106,11 +106,14 @@ def test_a_prompt_is_stopped_once_when_ram_keeps_falling_below_what_is_to_stay_f
     monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
     found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], 1000 * MIB,
                      lambda node: stops.append((node, spared["room"] // MIB)) or True)
+    spared["room"] = 4000 * MIB
+    found.before_node("p", "4")
+    found.look_amid()
     found.before_node("p", "5")
     for room in range(3000, 0, -250):
         spared["room"] = room * MIB
         found.look_amid()
-    assert stops == [(("p", "5"), 250)]
+    assert stops == [(("p", "5", 3500 * MIB), 500)]
 
 
 def test_where_a_step_was_enough_no_model_goes(monkeypatch, spared):
