@@ -30,11 +30,13 @@ log = logging.getLogger("headroom")
 
 VARIABLE = "HEADROOM_RAM_FREE_MIB"
 SETTING = "Headroom.Server.KeepRamFree"
-AMID_SECONDS = 0.25  # between two looks while a prompt runs
+# Between two looks while a prompt runs: where little is left, else.
+AMID_SECONDS, AMPLE_SECONDS = 0.25, 1.0
 # Between two looks while none does: a look is a millisecond of CPU, and others may take the RAM.
 IDLE_SECONDS, SHORT_SECONDS = 60.0, 5.0
 SHARE, AT_MOST_MIB = 0.02, 1024  # of RAM, where nobody says how much is to stay free
 LOW = 0.1  # of RAM: below it the record tells who held it
+AMPLE = 4  # times what is to stay free
 
 
 def wanted_bytes(environment: Mapping[str, str], browser: Mapping[str, Any]) -> int:
@@ -111,17 +113,16 @@ class RamWatch:
             self._amid.clear()
         self.something_happens()
 
-    def after_prompt(self) -> tuple[str, RamLow] | None:
+    def after_prompt(self) -> tuple[str, RamLow, dict[str, Any] | None] | None:
         """Return in which prompt RAM nearly ran out, if it did, and who holds it now.
 
         To be called in the thread of the prompt after it, which waits for it: for 5 % of the time
-        at most.
+        at most. None in the place of who holds it where it was looked up not long ago.
         """
         lowest, self._lowest = self._lowest, None
         if lowest is None or lowest[1] >= LOW * (total := ram_total_bytes()):
             return None
-        held = self._held.now(snapshot())
-        return None if held is None else (lowest[0], RamLow(lowest[1], total, held))
+        return lowest[0], RamLow(lowest[1], total), self._held.now(snapshot())
 
     def something_happens(self) -> None:
         """A prompt begins or ends: other models may be idle now."""
@@ -160,7 +161,8 @@ class RamWatch:
         pause, seconds = threading.Event(), None
         while True:
             if self._amid.wait(seconds):
-                pause.wait(AMID_SECONDS)
+                is_ample = self._room > max(LOW * ram_total_bytes(), AMPLE * self._wanted)
+                pause.wait(AMPLE_SECONDS if is_ample else AMID_SECONDS)
                 self.look_amid()
                 seconds = AMID_SECONDS
                 continue

@@ -70,6 +70,7 @@ def test_a_prompt_that_takes_more_than_the_limit_is_stopped_and_the_queue_goes_o
     assert run["failure"]["can_rescue"] and "RAM is emptied first" in run["failure"]["text"]
     if (low := run["ram_low"]) is not None:  # it may have stopped before
         assert 0 < low["least_left_mib"] < 0.1 * low["total_mib"] <= 0.1 * LIMIT_MIB
+        assert run["ram_held"]["models"]
     [stop] = [action for action in run["actions"] if action["action"] == "ram stop"]
     assert "RAM was about to run out in TimedGrow (node 1)" in stop["text"]
     assert server.process.poll() is None and stop["text"] in server.log_text()
