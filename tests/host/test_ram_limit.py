@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from support.prompts import node
 
+from headroom.base.cgroup import DROPPABLE
+from headroom.base.device import MIB
 from tools.errors import NotHere
 from tools.memory_group import memory_group
 from tools.models import (
@@ -74,3 +76,24 @@ def test_a_prompt_that_takes_more_than_the_limit_is_stopped_and_the_queue_goes_o
     [stop] = [action for action in run["actions"] if action["action"] == "ram stop"]
     assert "RAM was about to run out in TimedGrow (node 1)" in stop["text"]
     assert server.process.poll() is None and stop["text"] in server.log_text()
+
+
+def room_mib(group):
+    """What processes in the group may still take, as the kernel counts it."""
+    files = next(files for files in DROPPABLE if (group / files[0]).exists())
+    limit, used = (int((group / file).read_text()) for file in files)
+    counted = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    return (limit - used + sum(int(counted[name]) for name in DROPPABLE[files])) // MIB
+
+
+def test_a_prompt_that_was_stopped_runs_through_in_its_rerun_once_ram_is_emptied(server, group):
+    client = server.client()
+    for name in CHECKPOINTS:
+        client.run(loads(name))
+    client.run({"1": node("TimedWork", seconds=0.0, salt=3)})  # room is made before it
+    stopped = client.queue({"1": node("TimedGrow", seconds=0.0, salt=4, mib=room_mib(group) + 50)},
+                           extra_data={"headroom": {"rescue": True}})
+    assert "execution_interrupted" in dict(client.wait(stopped)["status"]["messages"])
+    first = client.get_json(f"/headroom/runs/{stopped}")
+    assert client.wait(first["rescued_as"])["status"]["status_str"] == "success"
+    assert client.get_json(f"/headroom/runs/{first['rescued_as']}")["rescued_from"] == stopped
