@@ -3,9 +3,9 @@
     python benchmarks/ram_queue.py --comfyui PATH [--prompts N]
 
 On the CPU, in a cgroup with a memory limit, so that the kernel really ends the server: once with
-HEADROOM_RAM_FREE_MIB=0 and HEADROOM_QUEUE=off, once with both on. A prompt is lost where neither
-ComfyUI's history nor the kept queue knows of it. Small prompts take 50 MiB, large ones grow by 200
-MiB a second, as frames that are decoded do, up to twice the limit.
+HEADROOM_RAM_FREE_MIB=0 and HEADROOM_QUEUE=off, once with both as they are by themselves. A prompt
+is lost where neither ComfyUI's history nor the kept queue knows of it. Small prompts take 50 MiB,
+large ones grow by 200 MiB a second, as frames that are decoded do, up to twice the limit.
 
 `cost`: on a server that has room, the CPU time of the threads that look at RAM and note it in the
 queue's file, and of writing each prompt there, set against all CPU time of the same server for the
@@ -36,7 +36,7 @@ from tools.rescued import picture
 NAME = "ram_queue"
 LARGE_OF = 10  # one prompt in so many
 WAYS = {"off": {"HEADROOM_RAM_FREE_MIB": "0", "HEADROOM_QUEUE": "off"},
-        "on": {"HEADROOM_QUEUE": "keep"}}
+        "on": {}}
 WARM = 2  # pictures that are not counted: the first loads the model
 OWN_THREADS = ("headroom RAM", "headroom queue")
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
@@ -45,7 +45,6 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", type=int, default=60)
     parser.add_argument("--limit", type=int, default=600, help="MiB beside what its start takes")
-    parser.add_argument("--free", type=int, default=400, help="MiB to stay free")
     parser.add_argument("--pictures", type=int, default=40, help="of the cost")
 
 
@@ -54,7 +53,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     found = {way: _queue(args, way) for way in WAYS}
     problems = [f"{count} prompts lost" for count in [found["on"]["lost"]] if count]
     return {"prompts": args.prompts, "large": len(range(LARGE_OF // 2, args.prompts, LARGE_OF)),
-            "limit_mib": args.limit, "free_mib": args.free, **found, "cost": _cost(args),
+            "limit_mib": args.limit, **found, "cost": _cost(args),
             "problems": problems}
 
 
@@ -66,7 +65,7 @@ def _prompt(args: argparse.Namespace, number: int) -> dict[str, Any]:
 
 def _queue(args: argparse.Namespace, way: str) -> dict[str, Any]:
     """Queue all prompts and wait for each, or for the end of the server."""
-    env = {**ONE_THREAD, "HEADROOM_RAM_FREE_MIB": str(args.free), **WAYS[way]}
+    env = {**ONE_THREAD, **WAYS[way]}
     with memory_group(args.limit) as group, tempfile.TemporaryDirectory() as base:
         with serve(args, base, None, packs=["headroom_timed"], env=env) as server:
             process = server.process

@@ -114,7 +114,7 @@ def _start() -> None:
     def history_is_written() -> None:
         prompt_has_ended()
         if (found := ram.after_prompt()) is not None:
-            recorder.look(found[0], lambda run: run.ran_low(found[1]))
+            recorder.look(found[0], lambda run: run.held_then(found[2], found[1]))
         kept.changed()
 
     def run_is_over(run: Run) -> None:

@@ -71,9 +71,9 @@ def _is_near(run: Run, server: Server) -> bool:
 
 def _held(run: Run) -> Iterator[Part]:
     """Yield who held most when the run ended."""
-    if run.ram_low is None:
+    held = run.ram_held
+    if held is None:
         return
-    held = run.ram_low.held
     named = [(one["mib"], one["file"] or one["class"]) for one in held["models"]]
     named += [(one["mib"], f"{one['class_type']} #{one['node_id']}") for one in held["cached"]
               if one["node_id"] is not None]
@@ -116,9 +116,9 @@ def _size(inputs: dict[str, Any]) -> tuple[int, int, int] | None:
 
 def _models(run: Run, case: Case | None, peak: int) -> Iterator[Part]:
     """Yield a model that stays in RAM though only nodes before another large one's use it."""
-    if run.ram_low is None or case is None:
+    if run.ram_held is None or case is None:
         return
-    large = {one["id"]: one["mib"] for one in run.ram_low.held["models"]
+    large = {one["id"]: one["mib"] for one in run.ram_held["models"]
              if one["mib"] * MIB >= LEAST_MODEL * peak and one["id"] in case.models}
     used = {one: [number for number, step in enumerate(case.steps) if case.uses(step, one)]
             for one in large}
@@ -138,8 +138,8 @@ def _flags(run: Run, server: Server, peak: int) -> Iterator[Part]:
                              **amounts(pinned=server.pinned_bytes)}, ()
     if _streams(run) and server.has_flag("--fast-disk") and not server.is_disk_default:
         yield "ram_disk", {"flag": "--fast-disk"}, ()
-    cached = 0 if run.ram_low is None else int(
-        sum(one["mib"] for one in run.ram_low.held["cached"]) * MIB)
+    cached = 0 if run.ram_held is None else int(
+        sum(one["mib"] for one in run.ram_held["cached"]) * MIB)
     is_cache_large = cached >= LEAST_CACHED * peak
     if server.cache_flag == "--high-ram" or (server.cache_flag and is_cache_large):
         yield "ram_without", {"flag": server.cache_flag, **amounts(cached=cached)}, ()

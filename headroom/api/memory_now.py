@@ -3,19 +3,22 @@
 from collections.abc import Callable
 from typing import Any
 
+import psutil
+
 from ..actions.ceiling import Limit
 from ..actions.reserve import reserve_mib
+from ..base.device import in_mib
 from ..base.said import Said, said_json
 from ..host.adapter import pack_of
 from ..host.features import losses
-from ..measure.snapshot import Snapshot, snapshot
+from ..measure.snapshot import DeviceMemory, Snapshot, snapshot
 from ..models.foreign import foreign_models
-from ..models.loaded import loaded_models
+from ..models.loaded import LoadedModel, loaded_models
 from ..models.ram_held import SeldomHeld
 from ..record.highest import HeldPeaks
 from ..record.over_runs import growers, levels_of, traced
 from ..record.recorder import Recorder
-from .requests import memory_answer
+from ..record.run import Run
 
 LOOKED_AT_RUNS = 10
 
@@ -55,20 +58,71 @@ class MemoryNow:
     def grows(self, until: str | None = None) -> list[dict[str, Any]]:
         """Return in which node RAM has grown over the last runs, up to the prompt `until`.
 
-        Nobody is named whom nothing of it was traced to.
+        Nobody is named whom nothing of it was traced to. For the last run it is looked up who holds
+        RAM, where that may be done now.
         """
         ids = self._recorder.newest_ids()
+        is_last = ids[:1] == [until]
         ids = ids[ids.index(until):] if until in ids else ids
         levels = [self._recorder.look(one, levels_of) for one in reversed(ids[:LOOKED_AT_RUNS])]
         found = growers([one for one in levels if one is not None])
-        if not found:
+        if not found and not is_last:
             return []
-        return traced(found, self._ram_held(snapshot(), sum(self._queue_lengths()) > 0), pack_of)
+        held = self._ram_held(snapshot(), sum(self._queue_lengths()) > 0)
+        return traced(found, held, pack_of)
 
     def _ram_held(self, now: Snapshot, busy: bool) -> dict[str, Any]:
         """Return who holds RAM; while prompts run, as it was before: a tensor or model that is
         looked at could die in this thread and not in the prompt's.
+
+        The last run's record gets it too, what was looked up first after it.
         """
-        if not busy:
-            self._held = self._seldom.now(now) or self._held
+        if not busy and (held := self._seldom.now(now)) is not None:
+            self._held = held
+            for prompt_id in self._recorder.newest_ids()[:1]:
+                self._recorder.look(prompt_id, lambda run: _ended_with(run, held))
         return self._held
+
+
+def _ended_with(run: Run, held: dict[str, Any]) -> None:
+    if run.ended is not None:
+        run.held_then(held)
+
+
+def memory_answer(
+    memory: Snapshot, models: list[LoadedModel], busy: bool
+) -> dict[str, Any]:
+    """Return the answer of GET /headroom/memory."""
+    return {
+        "busy": busy,
+        "devices": [_device_json(device, models) for device in memory.devices],
+        "ram": {
+            "rss_mib": in_mib(memory.rss_bytes),
+            "available_mib": in_mib(memory.ram_available_bytes),
+            "total_mib": in_mib(int(psutil.virtual_memory().total)),
+        },
+        "models": [model.as_json() for model in models],
+    }
+
+
+def _device_json(device: DeviceMemory, models: list[LoadedModel]) -> dict[str, Any]:
+    """Split what is in use so that models, other torch, other processes and free add up."""
+    in_models = sum(model.loaded_bytes for model in models if model.device == device.device)
+    held = device.held_bytes
+    in_models = in_models if held is None else min(in_models, held)
+    return {
+        "device": device.device,
+        "name": device.name,
+        "in_use": device.in_use,
+        "total_mib": in_mib(device.total_bytes),
+        "free_mib": in_mib(device.driver_free_bytes),
+        "left_mib": in_mib(device.left_bytes),
+        "limit_mib": in_mib(device.ceiling and device.ceiling.limit_bytes),
+        "used_mib": in_mib(device.used_bytes),
+        "models_mib": in_mib(in_models),
+        "other_torch_mib": in_mib(None if held is None else held - in_models),
+        "other_processes_mib": in_mib(device.other_bytes),
+        "allocated_mib": in_mib(device.allocated_bytes),
+        "reserved_mib": in_mib(device.reserved_bytes),
+        "dynamic_mib": in_mib(device.dynamic_bytes),
+    }

@@ -3,15 +3,18 @@
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 from ..base.device import MIB, is_in_ram
-from ..base.graph import Prompt, title_given
+from ..base.graph import Graph, Prompt, title_given
 from ..base.ram import ram_room_bytes
 from ..base.said import Said, joined, said, said_json
+from ..host.adapter import host_registry
 from ..measure.journal import Action, note
 from ..measure.snapshot import rss_bytes
 from ..models.loaded import LoadedModel, loaded_models
@@ -22,6 +25,7 @@ EVENT = "headroom.ram"
 HELPFUL = ("--disable-pinned-memory", "--cache-none", "--fast-disk")
 RATE_SECONDS = 1.0  # over which the fall is measured
 END_SECONDS = 1.0  # a fall that lasts so long would leave nothing
+BESIDE = 0.05  # of a file, that its load takes beside it
 MODELS_NAMED = 3
 
 
@@ -48,23 +52,35 @@ class RamFall:
         return is_ending and was_ending
 
 
+def is_load(files_bytes: int, taken_bytes: int, room_bytes: int) -> bool:
+    """Return whether what a node took can be its files on their way into RAM, and the rest fits.
+
+    A load holds its files once or twice: as they were read, and as the model that is made of them.
+    """
+    ends = files_bytes, 2 * files_bytes
+    return any(taken_bytes < end * (1 + BESIDE) and end <= taken_bytes + room_bytes for end in ends)
+
+
 class Node(NamedTuple):
-    """The node that runs, of which prompt."""
+    """The node that runs, of which prompt, and by how much less RAM is left since it began."""
 
     prompt_id: str
     node_id: str
+    taken_bytes: int = 0
 
 
 class RamStop:
     """Interrupts a prompt as ComfyUI itself does, and says once who held the RAM and what may help.
 
-    `interrupt(id)` tells whether that prompt ran; `prompt_of(id)` is it in API format; `unset` are
+    `interrupt(id, before)` tells whether that prompt ran, and calls `before` if so, before it can
+    end; `prompt_of(id)` is it in API format; `unset` are
     the flags that this ComfyUI has and was started without; `announce` tells the browsers, and
     `stops(prompt, node, text)` whoever may run it again.
     """
 
     def __init__(
-        self, interrupt: Callable[[str], bool], prompt_of: Callable[[str], Prompt | None],
+        self, interrupt: Callable[[str, Callable[[], None]], bool],
+        prompt_of: Callable[[str], Prompt | None],
         unset: Callable[[], Collection[str]], announce: Callable[[str, dict[str, Any]], None],
         stops: Callable[[str, str, str], None] = lambda *_: None,
     ) -> None:
@@ -75,26 +91,31 @@ class RamStop:
         self._stops = stops
 
     def stop(self, node: Node) -> bool:
-        """Interrupt the prompt; False where it has ended already."""
-        text = self._told(node)
-        self._stops(node.prompt_id, node.node_id, text)  # before the prompt can end
-        if not self._interrupt(node.prompt_id):
+        """Interrupt the prompt; False where it has ended already, or a load is about to fit."""
+        prompt = self._prompt_of(node.prompt_id) or {}
+        graph, room = Graph(prompt, host_registry()), ram_room_bytes()
+        files = graph.files([node.node_id]) if node.node_id in graph.nodes else []
+        if is_load(_file_bytes(files), node.taken_bytes, room):
+            return False
+        text = self._told(node, prompt, room)
+        tell = partial(self._stops, node.prompt_id, node.node_id, text)
+        if not self._interrupt(node.prompt_id, tell):
             return False
         log.error("[Headroom] prompt %s: %s", node.prompt_id, text)
         note(Action(node.prompt_id, node.node_id, "ram stop", None, text))
         self._announce(EVENT, {"prompt_id": node.prompt_id, "text": text, "said": said_json(text)})
         return True
 
-    def _told(self, node: Node) -> Said:
-        prompt = self._prompt_of(node.prompt_id) or {}
+    def _told(self, node: Node, prompt: Prompt, room_bytes: int) -> Said:
         shown = prompt.get(node.node_id) or prompt.get(node.node_id.partition(".")[0]) or {}
         title = title_given(shown) or str(shown.get("class_type", node.node_id))
         return said(
             "RAM was about to run out in {title} (node {node_id}): the prompt was interrupted with "
-            "{free_mib} left, before the system would have ended the server. This server held "
-            "{rss_mib}{models}. What may help: {helps}.",
-            title=title, node_id=node.node_id, free_mib=ram_room_bytes() / MIB,
-            rss_mib=rss_bytes() / MIB, models=_models(loaded_models()), helps=self._helps(),
+            "{free_mib} left, before the system would have ended the server. {taken_mib} went "
+            "since this node began. This server held {rss_mib}{models}. What may help: {helps}.",
+            title=title, node_id=node.node_id, free_mib=room_bytes / MIB,
+            taken_mib=max(0, node.taken_bytes) / MIB, rss_mib=rss_bytes() / MIB,
+            models=_models(loaded_models()), helps=self._helps(),
         )
 
     def _helps(self) -> str:
@@ -102,6 +123,13 @@ class RamStop:
         swap = (said("a larger page file") if sys.platform == "win32"
                 else said("more swap space"))
         return joined(", or ", [*(flag for flag in HELPFUL if flag in unset), swap])
+
+
+def _file_bytes(files: Iterable[Path]) -> int:
+    try:
+        return sum(file.stat().st_size for file in files)
+    except OSError:
+        return 0
 
 
 def _models(models: list[LoadedModel]) -> str:

@@ -30,11 +30,13 @@ log = logging.getLogger("headroom")
 
 VARIABLE = "HEADROOM_RAM_FREE_MIB"
 SETTING = "Headroom.Server.KeepRamFree"
-AMID_SECONDS = 0.25  # between two looks while a prompt runs
+# Between two looks while a prompt runs: where little is left, else.
+AMID_SECONDS, AMPLE_SECONDS = 0.25, 1.0
 # Between two looks while none does: a look is a millisecond of CPU, and others may take the RAM.
 IDLE_SECONDS, SHORT_SECONDS = 60.0, 5.0
 SHARE, AT_MOST_MIB = 0.02, 1024  # of RAM, where nobody says how much is to stay free
 LOW = 0.1  # of RAM: below it the record tells who held it
+AMPLE = 4  # times what is to stay free
 
 
 def wanted_bytes(environment: Mapping[str, str], browser: Mapping[str, Any]) -> int:
@@ -76,6 +78,7 @@ class RamWatch:
         self._trimmed = False  # the heap, since there was enough
         self._is_due = False  # room is to be made before the next node
         self._at: tuple[str | None, str | None] = (None, None)  # the prompt and node that run
+        self._room = self._began_with = 0  # what was left at the last look; before that node
 
     def start(self) -> None:
         """Start to look, where that is asked for: often amid a prompt, once a minute after it.
@@ -100,6 +103,8 @@ class RamWatch:
         if self._is_due:
             self._is_due = False
             self._spare()
+            self._room = ram_room_bytes()
+        self._began_with = self._room
 
     def prompt_is_over(self) -> None:
         """A prompt has ended; look less often where none follows."""
@@ -108,17 +113,16 @@ class RamWatch:
             self._amid.clear()
         self.something_happens()
 
-    def after_prompt(self) -> tuple[str, RamLow] | None:
+    def after_prompt(self) -> tuple[str, RamLow, dict[str, Any] | None] | None:
         """Return in which prompt RAM nearly ran out, if it did, and who holds it now.
 
         To be called in the thread of the prompt after it, which waits for it: for 5 % of the time
-        at most.
+        at most. None in the place of who holds it where it was looked up not long ago.
         """
         lowest, self._lowest = self._lowest, None
         if lowest is None or lowest[1] >= LOW * (total := ram_total_bytes()):
             return None
-        held = self._held.now(snapshot())
-        return None if held is None else (lowest[0], RamLow(lowest[1], total, held))
+        return lowest[0], RamLow(lowest[1], total), self._held.now(snapshot())
 
     def something_happens(self) -> None:
         """A prompt begins or ends: other models may be idle now."""
@@ -136,11 +140,10 @@ class RamWatch:
     def look_amid(self) -> None:
         """Look while a node runs: unused heap pages go at once, all else before the next node."""
         room = ram_room_bytes()
-        # In the upper half what is taken may be a model that is loaded, and then no more.
         prompt_id, node_id = self._at
         if prompt_id is not None and (self._lowest is None or room < self._lowest[1]):
             self._lowest = prompt_id, room
-        is_ending = self._fall.is_ending(time.monotonic(), room) and room < self._wanted / 2
+        is_ending = self._fall.is_ending(time.monotonic(), room)
         if not self._is_short(room):
             self._trimmed = self._is_due = False
             return
@@ -150,14 +153,16 @@ class RamWatch:
                 self._note(trim_step(gained))
         self._is_due = not self._tried and self._is_short()
         if is_ending and prompt_id is not None and node_id is not None:
-            if prompt_id != self._stopped and self._stop(Node(prompt_id, node_id)):
+            node = Node(prompt_id, node_id, self._began_with - room)
+            if prompt_id != self._stopped and self._stop(node):
                 self._stopped = prompt_id
 
     def _wait(self) -> None:
         pause, seconds = threading.Event(), None
         while True:
             if self._amid.wait(seconds):
-                pause.wait(AMID_SECONDS)
+                is_ample = self._room > max(LOW * ram_total_bytes(), AMPLE * self._wanted)
+                pause.wait(AMPLE_SECONDS if is_ample else AMID_SECONDS)
                 self.look_amid()
                 seconds = AMID_SECONDS
                 continue
@@ -171,8 +176,9 @@ class RamWatch:
 
     def _is_short(self, room: int | None = None) -> bool:
         """`room`: bytes that are left, where they were just read, which takes a millisecond."""
-        is_short = bool(self._wanted) and (
-            ram_room_bytes() if room is None else room) < self._wanted
+        if self._wanted:
+            self._room = ram_room_bytes() if room is None else room
+        is_short = self._room < self._wanted
         self._said = self._said and is_short
         return is_short
 

@@ -1,4 +1,4 @@
-"""What HTTP requests may ask, checked before anything is done, and what they are answered."""
+"""What HTTP requests may ask, checked before anything is done."""
 
 import json
 import re
@@ -6,13 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import psutil
-
 from ..base.ceiling import EXPECTED
-from ..base.device import in_mib
 from ..base.said import said
-from ..measure.snapshot import DeviceMemory, Snapshot
-from ..models.loaded import LoadedModel
 
 UNLOADS = ("all models", "all but keep", "no models")
 SCOPES = ("this model", "every other model")
@@ -146,45 +141,6 @@ def free_mib_asked(query: Mapping[str, str]) -> int:
             f"{_shown(given)}."
         )
     return int(given)
-
-
-def memory_answer(
-    memory: Snapshot, models: list[LoadedModel], busy: bool
-) -> dict[str, Any]:
-    """Return the answer of GET /headroom/memory."""
-    return {
-        "busy": busy,
-        "devices": [_device_json(device, models) for device in memory.devices],
-        "ram": {
-            "rss_mib": in_mib(memory.rss_bytes),
-            "available_mib": in_mib(memory.ram_available_bytes),
-            "total_mib": in_mib(int(psutil.virtual_memory().total)),
-        },
-        "models": [model.as_json() for model in models],
-    }
-
-
-def _device_json(device: DeviceMemory, models: list[LoadedModel]) -> dict[str, Any]:
-    """Split what is in use so that models, other torch, other processes and free add up."""
-    in_models = sum(model.loaded_bytes for model in models if model.device == device.device)
-    held = device.held_bytes
-    in_models = in_models if held is None else min(in_models, held)
-    return {
-        "device": device.device,
-        "name": device.name,
-        "in_use": device.in_use,
-        "total_mib": in_mib(device.total_bytes),
-        "free_mib": in_mib(device.driver_free_bytes),
-        "left_mib": in_mib(device.left_bytes),
-        "limit_mib": in_mib(device.ceiling and device.ceiling.limit_bytes),
-        "used_mib": in_mib(device.used_bytes),
-        "models_mib": in_mib(in_models),
-        "other_torch_mib": in_mib(None if held is None else held - in_models),
-        "other_processes_mib": in_mib(device.other_bytes),
-        "allocated_mib": in_mib(device.allocated_bytes),
-        "reserved_mib": in_mib(device.reserved_bytes),
-        "dynamic_mib": in_mib(device.dynamic_bytes),
-    }
 
 
 def into_gib_asked(query: Mapping[str, str]) -> float | None:

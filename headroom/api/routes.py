@@ -230,10 +230,10 @@ class Routes:
             runs_asked(query))]})
 
     def _one_run(self, prompt_id: str) -> Answer:
+        grows = self._memory_now.grows(prompt_id)  # first: who holds RAM goes into the record
         found = self._recorder.run(prompt_id)
         if found is None:
             raise NotKnown(NO_RECORD)
-        grows = self._memory_now.grows(prompt_id)
         return as_json({**self._with_more(found), "grows_over_runs": grows})
 
     def _with_more(self, run: dict[str, Any]) -> dict[str, Any]:

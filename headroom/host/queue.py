@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import comfy.cli_args
@@ -122,12 +122,16 @@ def _outcome(answer: Any) -> list[str]:
     raise QueueError(f"{error['message']}{details}"[:500])
 
 
-def interrupt(prompt_id: str) -> bool:
-    """Interrupt a prompt as ComfyUI's own route does; False where it does not run."""
+def interrupt(prompt_id: str, before: Callable[[], None]) -> bool:
+    """Interrupt a prompt as ComfyUI's own route does, and call `before` first.
+
+    False where it does not run, or somebody has asked for an interrupt already.
+    """
     with PromptServer.instance.prompt_queue.mutex:
         item = running_item()
-        if item is None or str(item[1]) != prompt_id:
+        if item is None or str(item[1]) != prompt_id or interrupt_is_asked():
             return False
+        before()
         mm.interrupt_current_processing(True)
         return True
 

@@ -48,7 +48,17 @@ class Grower(NamedTuple):
     title: str
     bytes_a_run: int
     runs: int
-    off_bytes: int  # how far what it adds is from that
+    added_bytes: int  # between its begin and its end
+
+    @property
+    def off_bytes(self) -> int:
+        """How far what it adds is from what RAM grows by."""
+        return abs(self.added_bytes - self.bytes_a_run)
+
+    def keeps(self, result_mib: float) -> bool:
+        """Return whether it adds more than its result in ComfyUI's cache, which the next replaces.
+        """
+        return self.added_bytes - result_mib * MIB >= self.bytes_a_run / 2
 
 
 def growers(runs: Sequence[Levels]) -> list[Grower]:
@@ -67,7 +77,7 @@ def growers(runs: Sequence[Levels]) -> list[Grower]:
         own = sum(level.after_bytes - level.before_bytes for level in levels) / len(levels)
         if rate >= MIN_BYTES and own >= rate / 2:
             found.append(Grower(*node, levels[-1].title, int(rate), len(all_levels),
-                                int(abs(own - rate))))
+                                int(own)))
     return sorted(found, key=lambda one: one.off_bytes)
 
 
@@ -77,17 +87,20 @@ def traced(
     """Return the growth as JSON: with its node only where what has grown was found with that node.
 
     `held` as of ram_held; `pack_of(class)` is the pack that a node class comes from. Several nodes
-    may grow alike, and one of them may only hand on what others keep.
+    may grow alike, and one of them may only hand on what others keep. One that only makes a result
+    as large, which stays in ComfyUI's cache until the next run, is not named.
     """
     if not found:
         return []
+    results = {one["node_id"]: one["mib"] for one in held.get("cached", ())}
     least_mib = SHARE_FOUND * found[0].bytes_a_run * found[0].runs / MIB
     for part in held.get("packs", ()):
         of_pack = [one for one in found if pack_of(one.class_type) == part["pack"]]
-        own = [one for one in of_pack if one.class_type == part["holder"]] or of_pack
-        if part["mib"] >= least_mib and own:
+        if part["mib"] >= least_mib and of_pack:
+            own = [one for one in of_pack if one.class_type == part["holder"]] or [
+                one for one in of_pack if one.keeps(results.get(one.node_id, 0.0))]
             alike = [one for one in own if one.off_bytes < own[0].off_bytes + one.bytes_a_run / 2]
-            return [_grown(own[0], own[0] if len(alike) == 1 else None, part["holder"])]
+            return [_grown(of_pack[0], alike[0] if len(alike) == 1 else None, part["holder"])]
     return [_grown(found[0], None, None)]
 
 

@@ -68,11 +68,10 @@ def _most(one: int | None, other: int | None) -> int | None:
 
 
 class RamLow(NamedTuple):
-    """How little RAM was left in a run, of how much, and who held it when the run ended."""
+    """How little RAM was left in a run, of how much."""
 
     least_left_bytes: int
     total_bytes: int
-    held: dict[str, Any]
 
 
 class NodeError(NamedTuple):
@@ -105,6 +104,7 @@ class Run:
     previews: Previews | None = None
     foreign: list[dict[str, object]] = field(default_factory=list)  # what packs held after it
     ram_low: RamLow | None = None  # where RAM nearly ran out
+    ram_held: dict[str, Any] | None = None  # who held RAM after it, where it was looked up
 
     def __post_init__(self) -> None:
         self._last = self.began
@@ -170,9 +170,10 @@ class Run:
         self.foreign.extend(foreign)
         self.previews = previews
 
-    def ran_low(self, low: RamLow) -> None:
-        """RAM nearly ran out in it."""
-        self.ram_low = low
+    def held_then(self, held: dict[str, Any] | None, low: RamLow | None = None) -> None:
+        """It is over: who holds RAM, and how little was left where it nearly ran out."""
+        self.ram_low = low or self.ram_low
+        self.ram_held = self.ram_held or held
 
     def end(self, reading: Reading) -> None:
         """The prompt has left the executor; its outcome is known a moment later."""

@@ -52,8 +52,8 @@ def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
                     if record.spilled_bytes >= NOTABLE_SPILL_BYTES],
         "foreign": run.foreign,
         "ram_low": None if (low := run.ram_low) is None else {
-            "least_left_mib": in_mib(low.least_left_bytes), "total_mib": in_mib(low.total_bytes),
-            "held": low.held},
+            "least_left_mib": in_mib(low.least_left_bytes), "total_mib": in_mib(low.total_bytes)},
+        "ram_held": run.ram_held,
         "error": None if run.error is None else error_json(run, run.error),
     }
     if with_samples:

@@ -2,13 +2,16 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..base.said import said_json
+from ..guard.errors import out_of_memory_behind
+from ..measure.journal import OomAttempt, executing_node
+from ..models.loaded import LoadedModel
 from .failed_prompt import FailedPrompt, Heard
-from .plan import Plan
+from .plan import Host, Plan
 
 MAX_KEPT = 50  # as many as there are run records
 
@@ -23,6 +26,27 @@ class Running:
     left_out: set[str] = field(default_factory=set)  # nodes whose work lacks a part
     caches: Any = None  # of the executor; see host/node_cache.py
     is_decided: threading.Event = field(default_factory=threading.Event)
+
+    def fails(
+        self, error: BaseException, host: Host, models: Callable[[], list[LoadedModel]]
+    ) -> None:
+        """ComfyUI handles an error: see what holds the memory before it is all unloaded."""
+        cause = out_of_memory_behind(error)
+        if cause is None:
+            return
+        self.caches = host.caches_of(error) or self.caches
+        if self.heard is None or self.heard.text != str(cause):
+            self.heard = Heard.of(cause, executing_node()[1], models())
+        if (node_id := host.node_of(error)) is not None:
+            shown = host.shown_nodes(self.prompt_id, [node_id]).get(node_id)
+            self.heard = self.heard._replace(shown=shown)
+        if error is not cause:
+            self.heard = self.heard._replace(told_as=(type(error).__name__, str(error)))
+
+    def goes_on(self, entry: OomAttempt) -> None:
+        """A node went on; without a part of what it was to do where nobody tried again."""
+        if entry.attempt == 0 and entry.prompt_id == self.prompt_id and entry.node_id is not None:
+            self.left_out.add(entry.node_id)
 
 
 @dataclass

@@ -10,8 +10,7 @@ from typing import Any
 from ..base.node_types import Registry
 from ..base.refusals import NotKnown, Refused
 from ..base.said import joined, sentence_of
-from ..guard.errors import out_of_memory_behind
-from ..measure.journal import Entry, OomAttempt, executing_node
+from ..measure.journal import Entry, OomAttempt
 from ..models.loaded import LoadedModel
 from . import words
 from .failed_prompt import FailedPrompt, Heard, executed, failure_of, row_of_entry
@@ -66,26 +65,13 @@ class Rescue:
 
     def error_is_handled(self, error: BaseException) -> None:
         """ComfyUI handles an error: see what holds the memory before it is all unloaded."""
-        running = self._running
-        cause = out_of_memory_behind(error) if running is not None else None
-        if running is None or cause is None:
-            return
-        running.caches = self._host.caches_of(error) or running.caches
-        if running.heard is None or running.heard.text != str(cause):
-            running.heard = Heard.of(cause, executing_node()[1], self._models())
-        if (node_id := self._host.node_of(error)) is not None:
-            shown = self._host.shown_nodes(running.prompt_id, [node_id]).get(node_id)
-            running.heard = running.heard._replace(shown=shown)
-        if error is not cause:
-            running.heard = running.heard._replace(told_as=(type(error).__name__, str(error)))
+        if self._running is not None:
+            self._running.fails(error, self._host, self._models)
 
     def note(self, entry: Entry) -> None:
         """Something went on without a part of what it was to do."""
-        running = self._running
-        if running is None or not isinstance(entry, OomAttempt) or entry.attempt != 0:
-            return
-        if entry.prompt_id == running.prompt_id and entry.node_id is not None:
-            running.left_out.add(entry.node_id)
+        if self._running is not None and isinstance(entry, OomAttempt):
+            self._running.goes_on(entry)
 
     def stops_for_ram(self, prompt_id: str, node_id: str, text: str) -> None:
         """A prompt is about to be interrupted before RAM runs out (in a thread of ours)."""
@@ -250,8 +236,7 @@ class Rescue:
             return self._book.keep(Kept(failure, words.what_failed(failure)))
         if entry is None and not self._host.is_known(prompt_id):
             raise NotKnown(words.is_unknown(prompt_id))
-        row = None if entry is None else row_of_entry(entry)
-        raise Refused(words.ended_otherwise(prompt_id, row))
+        raise Refused(words.ended_otherwise(prompt_id, row_of_entry(entry or {})))
 
     # ---------------------------------------------------- telling
 

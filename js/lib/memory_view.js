@@ -195,36 +195,6 @@ export function foreignLines(memory, t) {
   });
 }
 
-/**
- * Who holds the RAM of this server, and the node in which it grows with each run.
- * @param {Memory} memory
- * @param {Say} t
- */
-export function ramLines(memory, t) {
-  const { ram_held: held } = memory;
-  const grows = (memory.grows_over_runs ?? []).map(({ title, display_node_id: id, holder, mib_a_run: grown, runs }) => {
-    const values = { grown: mib(grown), title, id, holder, runs };
-    const text = title ? t("RAM grows by {grown} with each run of {title} (#{id}, {runs} runs)", values)
-      : holder ? t("RAM grows by {grown} with each run ({runs} runs): {holder} holds it", values)
-        : t("RAM grows by {grown} with each run ({runs} runs); growth not traced", values);
-    return h("p.headroom-oom", { "data-grows": id ?? "" }, text);
-  });
-  if (!held?.models) return grows;
-  const packs = held.packs.map(({ pack, holder, mib: amount }) => [t("{pack}: {holder}", { pack, holder }), amount]);
-  const models = held.models.flatMap((model) => [
-    [nameOf(model), model.mib],
-    [t("{name}, pinned of it", { name: nameOf(model) }), model.pinned_mib],
-    [t("{name}, mapped from its file", { name: nameOf(model) }), model.mapped_mib],
-  ]);
-  const cached = held.cached.map(({ node_id: id, class_type: kind, mib: amount }) =>
-    [kind ? t("cached results of {kind} (#{id})", { kind, id }) : t("cached results of earlier prompts"), amount]);
-  const rest = [[t("other tensors"), held.other_tensors_mib], [t("the rest"), held.rest_mib], [t("swap or page file in use"), held.swap_used_mib]];
-  const rows = [...packs, ...models, ...cached, ...rest].filter(([, amount]) => amount >= 1);
-  const open = h("details.headroom-quiet", { "data-ram-held": "" }, h("summary", {}, t("Who holds the RAM of this server")),
-    rows.map(([name, amount]) => h("div.headroom-line", {}, h("span", {}, name), h("b", {}, mib(amount)))));
-  return [...grows, open];
-}
-
 /** What a model is called: its file where that is known. */
 export const nameOf = (model) => model.file ?? model.class;
 

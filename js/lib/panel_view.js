@@ -1,7 +1,8 @@
 // The panel as it is drawn: its parts from top to bottom, and which of them have to be drawn again.
 import { h, redraw } from "./dom.js";
 import { estimateView } from "./estimate_view.js";
-import { foreignLines, heldPeaks, limitControl, memoryCards, modelList, ramLines, reserveControl } from "./memory_view.js";
+import { foreignLines, heldPeaks, limitControl, memoryCards, modelList, reserveControl } from "./memory_view.js";
+import { ramLines } from "./ram_view.js";
 import { nodeTable } from "./node_table.js";
 import { runActions, runDetails, runPicker } from "./run_view.js";
 import { reportText } from "./say.js";
@@ -102,7 +103,7 @@ export function createView(container, { state, words, sorting, actions }) {
     const listed = state.runs.map((one) => [one.prompt_id, one.status, Math.round(one.seconds)]);
     const advice = state.advice.of === run.prompt_id ? state.advice.items : [];
     const events = [run.oom?.map((entry) => entry.recovered), run.actions?.length];
-    const seen = [run.prompt_id, run.status, run.samples?.seconds.length, events, width];
+    const seen = [run.prompt_id, run.status, run.samples?.seconds.length, events, Boolean(run.ram_held), width];
     const options = { t, width, actions };
     show("picker", [listed, run.prompt_id, width], () => [runPicker(state.runs, run.prompt_id, options)]);
     show("run", [seen, advice.length], () => runDetails(run, advice, options));

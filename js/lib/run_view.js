@@ -3,6 +3,7 @@ import { adviceView, rangeText } from "./advice.js";
 import { timeline } from "./chart.js";
 import { h } from "./dom.js";
 import { actionText, gaveUpLine, happened, loopTexts, oomLine } from "./happened.js";
+import { ramOfRun } from "./ram_view.js";
 import { rescueEntry } from "./rescue.js";
 import { clock, mib, seconds, signedMib } from "./format.js";
 import { NARROW } from "./node_table.js";
@@ -103,6 +104,7 @@ export function runDetails(run, advice, { t, width, actions }) {
     happened([...oom, ...gaveUp], t("Out of memory")),
     happened((run.slower ?? []).map((one) => h("li.headroom-action", { "data-slower": one.node_id }, t.said(one.said, one.text))), t("Slower than before")),
     happened((run.spilled ?? []).map((one) => h("li.headroom-action", { "data-spilled": one.node_id }, t.said(one.said, one.text))), t("VRAM that the driver moved into RAM")),
+    ramOfRun(run, t),
     happened(loopTexts(run, t).map((text) => h("li", {}, text)), t("Loops")),
     adviceView(run, advice, { t, actions }),
   ].filter((part) => part !== null);

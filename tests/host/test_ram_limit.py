@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from support.prompts import node
 
-from tools.client import PromptInterrupted
+from headroom.base.cgroup import DROPPABLE
+from headroom.base.device import MIB
 from tools.errors import NotHere
 from tools.memory_group import memory_group
 from tools.models import (
@@ -51,18 +52,10 @@ def loads(name):
             "2": node("TimedWork", seconds=0.0, salt=0, value=["1", 0])}
 
 
-def loaded(client, name):
-    """Load a checkpoint; again where it is read so slowly that it passes for a leak."""
-    try:
-        return client.run(loads(name))
-    except PromptInterrupted:
-        return client.run(loads(name))
-
-
 def test_more_models_than_the_limit_holds_live_on_disk_and_the_server_lives(server, group):
     client = server.client()
     for name in CHECKPOINTS:
-        loaded(client, name)
+        client.run(loads(name))  # however slowly it is read
     client.run(picture().prompt)  # with the first of them, from the disk
     assert server.process.poll() is None and "went to disk" in server.log_text()
     assert str(server.process.pid) in (group / "cgroup.procs").read_text().split()
@@ -79,6 +72,28 @@ def test_a_prompt_that_takes_more_than_the_limit_is_stopped_and_the_queue_goes_o
     assert run["failure"]["can_rescue"] and "RAM is emptied first" in run["failure"]["text"]
     if (low := run["ram_low"]) is not None:  # it may have stopped before
         assert 0 < low["least_left_mib"] < 0.1 * low["total_mib"] <= 0.1 * LIMIT_MIB
+        assert run["ram_held"]["models"]
     [stop] = [action for action in run["actions"] if action["action"] == "ram stop"]
     assert "RAM was about to run out in TimedGrow (node 1)" in stop["text"]
     assert server.process.poll() is None and stop["text"] in server.log_text()
+
+
+def room_mib(group):
+    """What processes in the group may still take, as the kernel counts it."""
+    files = next(files for files in DROPPABLE if (group / files[0]).exists())
+    limit, used = (int((group / file).read_text()) for file in files)
+    counted = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    return (limit - used + sum(int(counted[name]) for name in DROPPABLE[files])) // MIB
+
+
+def test_a_prompt_that_was_stopped_runs_through_in_its_rerun_once_ram_is_emptied(server, group):
+    client = server.client()
+    for name in CHECKPOINTS:
+        client.run(loads(name))
+    client.run({"1": node("TimedWork", seconds=0.0, salt=3)})  # room is made before it
+    stopped = client.queue({"1": node("TimedGrow", seconds=0.0, salt=4, mib=room_mib(group) + 50)},
+                           extra_data={"headroom": {"rescue": True}})
+    assert "execution_interrupted" in dict(client.wait(stopped)["status"]["messages"])
+    first = client.get_json(f"/headroom/runs/{stopped}")
+    assert client.wait(first["rescued_as"])["status"]["status_str"] == "success"
+    assert client.get_json(f"/headroom/runs/{first['rescued_as']}")["rescued_from"] == stopped

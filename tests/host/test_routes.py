@@ -66,7 +66,7 @@ def test_a_node_that_keeps_50_mib_a_run_is_named_after_five_runs(client, kind, h
     wait_until(lambda: grows()[0]["holder"] == holder, 10)  # it is looked up now and then
     assert [one["class_type"] for one in grows()] == [kind]
     assert grows()[0]["mib_a_run"] == pytest.approx(50, abs=5)
-    packs = client.get_json("/headroom/memory")["ram_held"]["packs"]
+    packs = client.get_json(f"/headroom/runs/{prompt_id}")["ram_held"]["packs"]
     assert {one["holder"]: one["mib"] for one in packs}[holder] >= 250
 
 

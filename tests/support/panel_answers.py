@@ -59,6 +59,11 @@ RUN: dict[str, Any] = {
     "spilled": [{"node_id": "3", "text": "spilled 1,240.0 MiB while Node 3 #3 ran", "said": {
         "template": "spilled {spilled_mib} while {node} ran",
         "values": {"spilled_mib": 1240.0, "node": "Node 3 #3"}}}],
+    "ram_low": {"least_left_mib": 120.0, "total_mib": 16000.0},
+    "ram_held": {"models": [{"id": "m1", "file": "one.safetensors", "class": "BaseModel",
+                             "mib": 300.0, "mapped_mib": 0.0, "pinned_mib": 0.0}],
+                 "cached": [], "packs": [], "other_tensors_mib": 0.0, "files_mib": 0.0,
+                 "python_heap_mib": 210.0, "rest_mib": 90.0, "swap_used_mib": None},
     "failure": FAILURE, "rescued_from": None, "rescued_as": None,
     "fits": {"kind": "measured", "smallest_mib": [290.0, 320.0], "at_least": False,
              "cards_gib": [4]},

@@ -35,17 +35,19 @@ def run_of(peak_mib=900, prompt=PROMPT, models=(UNET, CLIP), low=None, swapped=(
         run.node_starts(node_id, at(number, 100))
         run.observe(at(number + 0.3, 100, swapped[1]))
         run.node_finishes(node_id, at(number + 0.5, rss))
-    run.peak_rss_bytes, run.ram_low = peak_mib * MIB, low
+    run.peak_rss_bytes = peak_mib * MIB
+    if low is not None:
+        run.held_then(low, RamLow(50 * MIB, 1000 * MIB))
     run.end(at(9, 100))
     return run
 
 
 def low(models=(), cached=(), packs=()):
-    return RamLow(50 * MIB, 1000 * MIB, {"models": [
+    return {"models": [
         {"id": one.id, "file": None, "class": one.class_name, "mib": mib} for one, mib in models],
         "cached": [{"node_id": node_id, "class_type": "VAEDecode", "mib": mib}
                    for node_id, mib in cached],
-        "packs": [{"pack": "leaky", "holder": "kept", "mib": mib} for mib in packs]})
+        "packs": [{"pack": "leaky", "holder": "kept", "mib": mib} for mib in packs]}
 
 
 def server(*flags, **more):

@@ -5,7 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from headroom.api import ram_stop as module
-from headroom.api.ram_stop import EVENT, Node, RamFall, RamStop
+from headroom.api import ram_watch as watch_module
+from headroom.api.ram_stop import EVENT, Node, RamFall, RamStop, is_load
+from headroom.api.ram_watch import RamWatch
 from headroom.base import device as base
 from headroom.base.device import MIB
 from headroom.measure.journal import listen
@@ -28,13 +30,27 @@ def test_only_a_fall_that_goes_on_foresees_the_end(rooms, foreseen):
     assert next(iter(ends), None) == foreseen
 
 
+@pytest.mark.parametrize("file, taken, room, loads", [
+    (4000, 3600, 500, True),  # 400 are still to come
+    (4000, 3600, 300, False),  # they do not fit
+    (4000, 4400, 3700, True),  # 16-bit weights that a CPU computes in 32, or a state dict's copy
+    (4000, 4400, 300, False),
+    (4000, 4100, 300, True),  # it has ended, with what it took beside its file
+    (4000, 8500, 300, False),  # more than a load takes
+    (30, 3600, 300, False),  # a video, whose frames are far larger
+    (0, 0, 300, False),
+])
+def test_a_load_that_would_fit_is_no_leak(file, taken, room, loads):
+    assert is_load(file, taken, room) == loads
+
+
 def model(name, total_mib, loaded_mib=0, device="cuda:0", dynamic=False):
     return SimpleNamespace(file=name, class_name="SD15", device=device, dynamic=dynamic,
                            total_bytes=total_mib * MIB, loaded_bytes=loaded_mib * MIB)
 
 
 @pytest.fixture
-def stopped(monkeypatch):
+def stopped(monkeypatch, tmp_path):
     """A function that stops node 5 of prompt "p": whether it did, and what was told to whom."""
     monkeypatch.setattr(module, "ram_room_bytes", lambda: 200 * MIB)
     monkeypatch.setattr(module, "rss_bytes", lambda: 15000 * MIB)
@@ -42,14 +58,22 @@ def stopped(monkeypatch):
     monkeypatch.setattr(module, "loaded_models", lambda: [
         model("mapped.safetensors", 9000, dynamic=True), model("clip.safetensors", 4000),
         model("flux.safetensors", 9000, 8000), model("vae.safetensors", 300, 300)])
-    noted, sent = [], []
-    prompt = {"5": {"class_type": "VAEDecode", "_meta": {"title": "Decode"}}}
+    noted, sent, told = [], [], []
+    prompt = {"5": {"class_type": "VAEDecode", "inputs": {"name": "a.safetensors"},
+                    "_meta": {"title": "Decode"}}}
+    (tmp_path / "a.safetensors").write_bytes(bytes(1000))
+    monkeypatch.setattr(module, "host_registry", lambda: SimpleNamespace(
+        files_named=lambda name: [tmp_path / name]))
 
-    def stop(runs=True, unset=("--cache-none", "--disable-pinned-memory", "--cpu")):
+    def stop(runs=True, unset=("--cache-none", "--disable-pinned-memory", "--cpu"),
+             taken=300 * MIB):
         end = listen(noted.append)
-        did = RamStop(lambda prompt_id: runs, lambda prompt_id: prompt, lambda: set(unset),
-                      lambda *event: sent.append(event)).stop(Node("p", "5"))
+        did = RamStop(lambda prompt_id, before: runs and (before() or True),
+                      lambda prompt_id: prompt, lambda: set(unset),
+                      lambda *event: sent.append(event),
+                      lambda *stop: told.append(stop[:2])).stop(Node("p", "5", taken))
         end()
+        assert told == [("p", "5")] * did
         return did, noted, sent
 
     return stop
@@ -61,9 +85,41 @@ def test_one_sentence_says_who_held_the_ram_and_which_flags_of_this_comfyui_may_
     assert (action.prompt_id, action.node_id, action.action) == ("p", "5", "ram stop")
     assert action.text == (
         "RAM was about to run out in Decode (node 5): the prompt was interrupted with 200.0 MiB "
-        "left, before the system would have ended the server. This server held 15,000.0 MiB, with "
+        "left, before the system would have ended the server. 300.0 MiB went since this node "
+        "began. This server held 15,000.0 MiB, with "
         "these models in RAM: clip.safetensors 4,000.0 MiB, flux.safetensors 1,000.0 MiB. What may "
         "help: --disable-pinned-memory, or --cache-none, or more swap space.")
+
+
+@pytest.mark.parametrize("file_mib, stopped_at", [(0, 200), (1850, None), (1800, None), (800, 200)])
+def test_looks_at_a_slow_load_stop_it_only_where_its_file_tells_no_end_of_it(
+    monkeypatch, tmp_path, file_mib, stopped_at
+):
+    """2,000 MiB are left, and 100 fewer at each look until 150 are."""
+    with open(tmp_path / "a.safetensors", "wb") as file:
+        file.truncate(file_mib * MIB)
+    rooms, stops, at = [2000, *range(1900, 149, -100), 150, 150, 150], [], []
+    monkeypatch.setattr(module, "host_registry", lambda: SimpleNamespace(
+        files_named=lambda name: [tmp_path / name]))
+    monkeypatch.setattr(module, "loaded_models", list)
+    for where in (module, watch_module):
+        monkeypatch.setattr(where, "ram_room_bytes", lambda: at[-1] * MIB)
+    monkeypatch.setattr(watch_module.time, "monotonic", lambda: len(at) / 4)
+    stop = RamStop(lambda *_: stops.append(at[-1]) or True,
+                   lambda _: {"5": {"class_type": "Load", "inputs": {"name": "a.safetensors"}}},
+                   set, lambda *_: None)
+    watch = RamWatch(None, None, list, 1000 * MIB, stop.stop)
+    monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
+    for look, room in enumerate(rooms):
+        at.append(room)
+        watch.look_amid()
+        if look == 0:
+            watch.before_node("p", "5")
+    assert next(iter(stops), None) == stopped_at
+
+
+def test_a_node_that_loads_a_file_of_which_the_rest_fits_is_not_stopped(stopped):
+    assert stopped(taken=400) == (False, [], [])
 
 
 def test_of_a_prompt_that_has_ended_meanwhile_nothing_is_said(stopped):

@@ -106,11 +106,14 @@ def test_a_prompt_is_stopped_once_when_ram_keeps_falling_below_what_is_to_stay_f
     monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
     found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], 1000 * MIB,
                      lambda node: stops.append((node, spared["room"] // MIB)) or True)
+    spared["room"] = 4000 * MIB
+    found.before_node("p", "4")
+    found.look_amid()
     found.before_node("p", "5")
     for room in range(3000, 0, -250):
         spared["room"] = room * MIB
         found.look_amid()
-    assert stops == [(("p", "5"), 250)]
+    assert stops == [(("p", "5", 3500 * MIB), 500)]
 
 
 def test_where_a_step_was_enough_no_model_goes(monkeypatch, spared):
@@ -220,6 +223,22 @@ class Amid:
         return self.runs.pop(0)
 
 
+@pytest.mark.parametrize("room_gib, seconds", [(1, 0.25), (3, 0.25), (5, 1.0)])
+def test_amid_a_prompt_it_looks_more_often_where_little_is_left(
+    monkeypatch, spared, room_gib, seconds
+):
+    waited = []
+    monkeypatch.setattr(watch_module, "ram_total_bytes", lambda: 32 * GIB)
+    monkeypatch.setattr(watch_module.threading, "Event", lambda: SimpleNamespace(
+        wait=waited.append, set=lambda: None))
+    found, spared["room"] = watch("1024"), room_gib * GIB
+    found.before_prompt()
+    found._amid = Amid(True)
+    with pytest.raises(EOFError):
+        found._wait()
+    assert waited == [seconds]
+
+
 def test_an_idle_server_is_looked_at_once_a_minute_and_before_its_first_prompt_never(
     monkeypatch, spared
 ):
@@ -248,7 +267,7 @@ def test_after_a_prompt_that_nearly_filled_the_ram_its_record_says_who_holds_it(
         return found.after_prompt()
 
     assert prompt(500, 100, 500) is None
-    assert prompt(500, 99, 500) == ("p", (99 * MIB, 1000 * MIB, held))
+    assert prompt(500, 99, 500) == ("p", (99 * MIB, 1000 * MIB), held)
     assert found.after_prompt() is None and prompt() is None
     seldom.now = lambda _: None  # it was looked up a moment ago
-    assert prompt(99) is None
+    assert prompt(99) == ("p", (99 * MIB, 1000 * MIB), None)

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from headroom.api.memory_now import memory_answer
 from headroom.api.requests import (
     BadRequest,
     OffloadRequest,
     PurgeRequest,
-    memory_answer,
     offload_request,
     purge_request,
     runs_asked,

@@ -72,6 +72,15 @@ def test_a_tensor_that_nobody_named_holds_is_counted_apart_and_the_rest_is_what_
     del tensor
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="not told there")
+def test_small_objects_of_python_count_apart_from_the_rest(pack):
+    before = parts()
+    things = [object() for _ in range(2_000_000)]
+    grown = parts()["python_heap_mib"] - before["python_heap_mib"]
+    assert grown == pytest.approx(len(things) * 16 / MIB, abs=6)
+    assert before["python_heap_mib"] + before["rest_mib"] <= 4000
+
+
 def test_weights_in_a_mapped_file_count_apart_from_those_in_ram(pack, tmp_path, monkeypatch):
     if not sys.platform.startswith("linux"):
         pytest.skip("only Linux lists what is mapped")

@@ -32,8 +32,9 @@ def test_a_node_that_keeps_50_mib_a_run_is_found_after_five_runs_and_no_other():
     assert (found.node_id, found.bytes_a_run, found.runs) == ("2", 50 * MIB, 5)
 
 
-def node_of(nodes, packs, pack_of=lambda _: "leaky"):
-    [found] = traced(growers(runs(5, *nodes)), {"packs": packs}, pack_of)
+def node_of(nodes, packs, pack_of=lambda _: "leaky", cached=()):
+    held = {"packs": packs, "cached": [{"node_id": node, "mib": mib} for node, mib in cached]}
+    [found] = traced(growers(runs(5, *nodes)), held, pack_of)
     assert (found["mib_a_run"], found["runs"]) == (50.0, 5)
     return found["display_node_id"], found["holder"]
 
@@ -53,6 +54,10 @@ def test_a_node_is_named_only_where_what_has_grown_was_traced_to_it():
     assert node_of(large, [part("nodes.kept")]) == ("2", "nodes.kept")
     assert node_of(one, [part("nodes.kept")]) == ("2", "nodes.kept")
     assert node_of(both, [part("nodes.kept")]) == (None, "nodes.kept")  # of either, in one pack
+    cached = [("1", 50.0)]
+    assert node_of(both, [part("nodes.kept")], cached=cached) == ("2", "nodes.kept")
+    assert node_of([innocent, ("3", always(0), always(50))], [part("nodes.kept")],
+                   cached=cached) == (None, "nodes.kept")
     kinds = [{(node, f"Kind{node}"): level for (node, _), level in run.items()}
              for run in runs(5, *both)]
     [found] = traced(growers(kinds), {"packs": [part("Kind2")]}, lambda _: "leaky")

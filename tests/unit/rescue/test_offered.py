@@ -113,7 +113,7 @@ def test_an_error_that_was_survived_does_not_make_a_later_one_out_of_memory(benc
 
 
 def test_a_fallback_that_fails_because_memory_had_run_out_counts_as_it(bench, monkeypatch):
-    monkeypatch.setattr("headroom.rescue.rescue.executing_node", lambda: ("a", "3"))
+    monkeypatch.setattr("headroom.rescue.kept.executing_node", lambda: ("a", "3"))
     mixed = RuntimeError("Expected all tensors to be on the same device, but found two")
     bench.begin()
     bench.rescue.error_is_handled(OOM)  # and ComfyUI tries the VAE in tiles

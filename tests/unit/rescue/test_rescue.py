@@ -233,6 +233,19 @@ def test_a_prompt_that_was_stopped_before_ram_ran_out_runs_again_once_after_a_pu
         bench.rescue.ask("a")
 
 
+def test_a_prompt_that_ended_before_the_interrupt_reached_it_is_taken_for_what_it_was(bench):
+    bench.begin()
+    bench.rescue.stops_for_ram("a", "2", "RAM was about to run out")
+    bench.end(error=None)
+    assert bench.host.queued == [] and bench.rescue.facts("a")["failure"] is None
+    with pytest.raises(Refused, match="did not end in an out-of-memory error"):
+        bench.rescue.ask("a")
+    bench.begin("b")
+    bench.rescue.stops_for_ram("b", "2", "RAM was about to run out")
+    bench.end(MemoryError())
+    assert "ran out of RAM" in bench.rescue.facts("b")["failure"]["text"]
+
+
 @pytest.mark.parametrize("stopped", [None, "another"])
 def test_a_prompt_that_its_user_interrupted_is_not_run_again(bench, stopped):
     bench.begin()
