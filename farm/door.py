@@ -237,10 +237,12 @@ class Door:
             self._give_out()
 
     def is_deaf(self, seat: Seat) -> None:
-        """The connection to a server broke; where it runs a prompt, that notices itself."""
+        """The connection to a server broke; where it runs a prompt, that is looked at."""
         seat.is_heard.clear()
         if seat.state == "idle":
             self._loses(seat, "its connection broke")
+        else:
+            self.wake(seat.server.name)
 
     def _loses(self, seat: Seat, why: str) -> None:
         self._seats.goes(seat, why)

@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass
 
 from .clients import seat_tag, tagged
+from .keys import prompt_id_of
 from .store import Past, without_secrets
 from .words import Json, Outcome
 
@@ -54,3 +55,10 @@ def failure(prompt_id: str, text: str) -> Json:
                 "exception_type": "FarmError", "exception_message": text, "traceback": [],
                 "current_inputs": {}, "current_outputs": [],
                 "timestamp": int(time.time() * 1000)}]]}}
+
+
+def rerun_of(entry: Json) -> Json:
+    """Return the body of an entry's rerun: guarded, before all others, queued once at most."""
+    _, prompt_id, prompt, extra, _ = entry["prompt"]
+    return {"prompt": prompt, "prompt_id": prompt_id_of(prompt_id, "rerun", 0), "front": True,
+            "extra_data": {**extra, "headroom": {**extra.get("headroom", {}), "guard": True}}}

@@ -118,11 +118,13 @@ class Store:
         """Return a prompt."""
         return next(self._kept("WHERE id = ?", (prompt_id,)), None)
 
-    def open(self) -> Iterator[Kept]:
-        """Yield what has no result, in the order of the queue."""
-        return self._kept("WHERE state IN ('waiting', 'running') ORDER BY number")
+    def open(self, newest: int | None = None) -> Iterator[Kept]:
+        """Yield what has no result, in the order of the queue; of it only the `newest` so many."""
+        return self._kept(
+            "WHERE rowid IN (SELECT rowid FROM prompts WHERE state IN ('waiting', 'running') "
+            "ORDER BY rowid DESC LIMIT ?) ORDER BY number", (-1 if newest is None else newest,))
 
-    def _kept(self, where: str, values: tuple[str, ...] = ()) -> Iterator[Kept]:
+    def _kept(self, where: str, values: tuple[str | int, ...] = ()) -> Iterator[Kept]:
         for row in self._db.execute(
             f"SELECT id, number, state, prompt, extra, past, server FROM prompts {where}", values
         ):
@@ -153,6 +155,15 @@ class Store:
     def drop(self, prompt_ids: Iterable[str]) -> None:
         """Forget prompts and what came of them."""
         self._db.executemany("DELETE FROM prompts WHERE id = ?", [(one,) for one in prompt_ids])
+
+    def drop_ended(self, prompt_ids: Iterable[str] | None) -> None:
+        """Forget these results, or every one; what waits or runs stays."""
+        if prompt_ids is None:
+            self._db.execute("DELETE FROM prompts WHERE state = 'ended'")
+            return
+        with self.at_once():
+            self._db.executemany("DELETE FROM prompts WHERE id = ? AND state = 'ended'",
+                                 [(one,) for one in prompt_ids])
 
     # ---------------------------------------------------- what came of it
 
