@@ -112,7 +112,7 @@ class Routes:
         return JSONResponse(self.door.status()["status"])
 
     def _is_at_work(self, prompt_id: str) -> bool:
-        return any(one.named.id == prompt_id for one in self.door.begun.values())
+        return any(one.kept.id == prompt_id for one in self.door.begun.values())
 
     async def queue(self, _: Request) -> Response:
         """What runs and what waits."""

@@ -43,7 +43,7 @@ def _heard(door: Door, seat: Seat, message: aiohttp.WSMessage) -> None:
     begun = door.begun.get(seat.server.name)
     if begun is None:
         return
-    key = begun.named.id
+    key = begun.kept.id
     if message.type == aiohttp.WSMsgType.BINARY:
         door.clients.tell(begun.client_id, renamed(message.data, key))
     elif message.type == aiohttp.WSMsgType.TEXT:
@@ -75,7 +75,7 @@ def _text(door: Door, seat: Seat, begun: Begun, message: dict[str, Any]) -> None
         return  # told once the result is kept; a rescued prompt goes on
     told = json.dumps(tagged(message, seat_tag(seat.server.name)))
     if isinstance(prompt_id, str):  # it stands deeper in some messages too
-        told = told.replace(json.dumps(prompt_id), json.dumps(begun.named.id))
+        told = told.replace(json.dumps(prompt_id), json.dumps(begun.kept.id))
     if kind == "executing":
         begun.last_node = told
     door.clients.tell(begun.client_id, told)

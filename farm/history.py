@@ -1,38 +1,27 @@
 """A prompt's history entry, as the clients of a door see it."""
 
 import time
-from dataclasses import dataclass
 
 from .clients import seat_tag, tagged
 from .keys import prompt_id_of
-from .store import Past, without_secrets
-from .words import Json, Outcome
+from .store import Kept, without_secrets
+from .words import Json, Outcome, Past
 
 ENDINGS = ("execution_success", "execution_error", "execution_interrupted")
 
 
-@dataclass(frozen=True)
-class Named:
-    """A prompt under its client's own id and number, as it was accepted."""
-
-    id: str
-    number: float
-    prompt: Json
-    extra: Json
-
-
-def entry_of(named: Named, found: Json, server: str, outcome: Outcome, past: Past) -> Json:
+def entry_of(kept: Kept, found: Json, server: str, outcome: Outcome, past: Past) -> Json:
     """Return a server's entry under the client's id; `farm` says whose it is and what went before.
 
     `attempt` there is the prompt's id on that server.
     """
     status = found.get("status") or {}
-    messages = [[kind, {**data, "prompt_id": named.id}]
+    messages = [[kind, {**data, "prompt_id": kept.id}]
                 for kind, data in status.get("messages", ())]
     targets = (found.get("prompt") or [None] * 5)[4] or []
     return {
         **found, "outputs": tagged(found.get("outputs", {}), seat_tag(server)),
-        "prompt": [named.number, named.id, named.prompt, without_secrets(named.extra), targets],
+        "prompt": [kept.number, kept.id, kept.prompt, without_secrets(kept.extra), targets],
         "status": {**status, "messages": messages},
         "farm": {"server": server, "attempt": outcome.attempt, "rescued": outcome.rescued,
                  "moved": past.moved},

@@ -10,11 +10,11 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from .needs import Need, Needs
-from .words import FarmError, Json
+from .words import FarmError, Json, Past
 
 FILE = "farm.sqlite"
 MOST_ENDED = 10_000  # as many as ComfyUI's own history holds
@@ -29,19 +29,6 @@ CREATE TABLE IF NOT EXISTS needs (
     kind TEXT PRIMARY KEY, enough REAL, short REAL, rescued REAL, short_size REAL);
 CREATE TABLE IF NOT EXISTS abandoned (server TEXT, attempt TEXT PRIMARY KEY);
 """
-
-
-@dataclass
-class Past:
-    """What a prompt went through: `ended` counts its attempts that ended on each server,
-    `moved` those that ended out of memory.
-    """
-
-    not_on: list[str] = field(default_factory=list)
-    lost: int = 0
-    errors: int = 0
-    moved: int = 0
-    ended: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
