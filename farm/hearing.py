@@ -6,12 +6,11 @@ from typing import Any
 
 import aiohttp
 
-from .clients import event, renamed, seat_tag, tagged
+from .clients import event, event_of, renamed, seat_tag, tagged
 from .door import CLIENT_ID, Door
 from .history import ENDINGS
 from .line import Begun
 from .seat import Seat
-from .words import Json
 
 AGAIN_SECONDS = 1.0
 LARGEST_BYTES = 64 << 20
@@ -47,18 +46,9 @@ def _heard(door: Door, seat: Seat, message: aiohttp.WSMessage) -> None:
     if message.type == aiohttp.WSMsgType.BINARY:
         door.clients.tell(begun.client_id, renamed(message.data, key))
     elif message.type == aiohttp.WSMsgType.TEXT:
-        found = _parsed(message.data)
+        found = event_of(message.data)
         if found is not None:
             _text(door, seat, begun, found)
-
-
-def _parsed(text: str) -> Json | None:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return None
-    is_event = isinstance(found, dict) and isinstance(found.get("data"), dict)
-    return found if is_event else None
 
 
 def _text(door: Door, seat: Seat, begun: Begun, message: dict[str, Any]) -> None:
