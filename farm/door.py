@@ -188,9 +188,8 @@ class Door:
 
     def _take(self, seat: Seat, order: Order, outcome: Outcome) -> None:
         begun, before = self.begun.pop(seat.server.name), seat.server.facts
-        waiting, name = begun.waiting, seat.server.name
+        waiting, past, name = begun.waiting, begun.waiting.past, seat.server.name
         self._line.queue.is_over(waiting.asked.kind)
-        past = waiting.past
         if outcome.ending == "lost":
             self.store.abandon(name, order.prompt_id)
             self._loses(seat, outcome.text)
@@ -213,7 +212,7 @@ class Door:
 
     def _end(self, seat: Seat, begun: Begun, outcome: Outcome, text: str) -> None:
         """Keep the result, and then tell whose prompt it was."""
-        key, is_refused = begun.kept.id, outcome.ending == "refused"
+        key, past, is_refused = begun.kept.id, begun.waiting.past, outcome.ending == "refused"
         first = self._first.get(key)
         if first is not None and not first.done():
             if is_refused:
@@ -222,8 +221,7 @@ class Door:
                 return
             first.set_result(None)
         found = {} if is_refused else outcome.entry
-        entry = entry_of(begun.kept, found or failure(key, text), seat.server.name, outcome,
-                         begun.waiting.past)
+        entry = entry_of(begun.kept, found or failure(key, text), seat.server.name, outcome, past)
         if self.store.ends(key, seat.server.name, entry):
             self.clients.tell(begun.client_id, event(*ending_of(entry)))
             self.clients.tell(begun.client_id,
@@ -239,10 +237,9 @@ class Door:
     def is_deaf(self, seat: Seat) -> None:
         """The connection to a server broke; where it runs a prompt, that is looked at."""
         seat.is_heard.clear()
+        self.wake(seat.server.name)
         if seat.state == "idle":
             self._loses(seat, "its connection broke")
-        else:
-            self.wake(seat.server.name)
 
     def _loses(self, seat: Seat, why: str) -> None:
         self._seats.goes(seat, why)
