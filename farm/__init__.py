@@ -13,7 +13,7 @@ has the rest.
     client · outputs          a batch through such a URL; its files
     serve · plan              a door in this process, or on Ray Serve
     threads · replicas        a server's work: in a thread, in a replica of Ray Serve
-    cli · counts · progress   what is typed; how many prompts came to what; the bar
+    cli · progress            what is typed; how many prompts came to what, and the bar
     worker · comfy · process  start or adopt one server, run one prompt; HTTP to it; its process
     errors                    which errors say that memory ran out
     placement · needs         which prompt goes where, by what its kind needed

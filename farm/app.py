@@ -15,10 +15,11 @@ from starlette.websockets import WebSocket
 from .door import Door
 from .guard import App, Guard
 from .hearing import hear
-from .jobs import ENDED_STATES, Page, ended_job, open_job
+from .history import rerun_of
+from .jobs import ENDED_STATES, OPEN_STATES, Page, ended_job, open_job
 from .listen import listen
 from .proxy import Proxy, session
-from .store import MOST_ENDED, without_secrets
+from .store import MOST_ENDED, Kept, without_secrets
 from .wish import Refused
 from .words import FarmError, Json
 
@@ -44,12 +45,14 @@ def application(make: Callable[[], Door], token: str = "", most_bytes: int = 100
                 await asyncio.gather(*heard, return_exceptions=True)
                 await door.close()
 
-    app = Starlette(routes=routes.all(), lifespan=life, exception_handlers={FarmError: _wrong})
+    app = Starlette(routes=routes.all(), lifespan=life,
+                    exception_handlers={FarmError: _wrong, Refused: _wrong})
     return Guard(app, token, most_bytes)
 
 
 def _wrong(_: Request, error: Exception) -> Response:
-    return JSONResponse({"error": str(error)}, 400)
+    said = error.answer if isinstance(error, Refused) else {"error": str(error)}
+    return JSONResponse(said, 400)
 
 
 class Routes:
@@ -70,7 +73,7 @@ class Routes:
             ("/jobs", "GET", self.jobs), ("/jobs/cancel", "POST", self.cancel_jobs),
             ("/jobs/{prompt_id}", "GET", self.job),
             ("/jobs/{prompt_id}/cancel", "POST", self.cancel_jobs),
-            ("/farm", "GET", self.farm),
+            ("/headroom/rescue", "POST", self.rerun), ("/farm", "GET", self.farm),
         ]
         return [
             *(Route(prefix + path, handler, methods=[method])
@@ -90,30 +93,34 @@ class Routes:
         try:
             body = await _object(request)
             prompt_id, number = await self.door.accept(body)
-        except Refused as refused:
-            return JSONResponse(refused.answer, 400)
         except FarmError as error:
             said = {"type": "invalid_prompt", "message": str(error), "details": "",
                     "extra_info": {}}
             return JSONResponse({"error": said, "node_errors": {}}, 400)
         return JSONResponse({"prompt_id": prompt_id, "number": number, "node_errors": {}})
 
+    async def rerun(self, request: Request) -> Response:
+        """What Headroom's panel asks for: a prompt that ended, once more and guarded."""
+        entry = self.door.store.entry(str((await _object(request)).get("prompt_id")))
+        if entry is None:
+            raise FarmError("prompt_id is expected to be that of a prompt that has ended here.")
+        prompt_id, _ = await self.door.accept(rerun_of(entry))
+        return JSONResponse({"prompt_id": prompt_id, "rescued_from": entry["prompt"][1]})
+
     async def remaining(self, _: Request) -> Response:
         """How much is left to do."""
         return JSONResponse(self.door.status()["status"])
 
-    def _queues(self) -> tuple[list[Any], list[Any]]:
-        running: list[Any] = []
-        waiting: list[Any] = []
-        at_work = {one.named.id for one in self.door.begun.values()}
-        for kept in self.door.store.open():
-            item = [kept.number, kept.id, kept.prompt, without_secrets(kept.extra), []]
-            (running if kept.id in at_work else waiting).append(item)
-        return running, waiting
+    def _is_at_work(self, prompt_id: str) -> bool:
+        return any(one.kept.id == prompt_id for one in self.door.begun.values())
 
     async def queue(self, _: Request) -> Response:
         """What runs and what waits."""
-        running, waiting = self._queues()
+        running: list[Any] = []
+        waiting: list[Any] = []
+        for kept in self.door.store.open():
+            item = [kept.number, kept.id, kept.prompt, without_secrets(kept.extra), []]
+            (running if self._is_at_work(kept.id) else waiting).append(item)
         return JSONResponse({"queue_running": running, "queue_pending": waiting})
 
     async def change_queue(self, request: Request) -> Response:
@@ -155,17 +162,13 @@ class Routes:
 
     async def entry(self, request: Request) -> Response:
         """What came of one prompt; nothing while it waits or runs."""
-        prompt_id = request.path_params["prompt_id"]
-        found = self.door.store.entry(prompt_id)
+        found = self.door.store.entry(prompt_id := request.path_params["prompt_id"])
         return JSONResponse({} if found is None else {prompt_id: found})
 
     async def change_history(self, request: Request) -> Response:
         """Forget results; files stay with their servers."""
-        body, store = await _object(request), self.door.store
-        wanted = [name for name, _ in store.entries()] if body.get("clear") else \
-            [one for one in _texts(body.get("delete")) if store.entry(one) is not None]
-        with store.at_once():
-            store.drop(wanted)
+        body = await _object(request)
+        self.door.store.drop_ended(None if body.get("clear") else _texts(body.get("delete")))
         return Response()
 
     async def jobs(self, request: Request) -> Response:
@@ -174,29 +177,29 @@ class Routes:
             asked = Page.of(request.query_params)
         except ValueError as error:
             return JSONResponse({"error": str(error)}, 400)
-        found, not_read, store = [], 0, self.door.store
-        if not asked.states <= ENDED_STATES:
-            running, waiting = self._queues()
-            found += [open_job(item, "in_progress") for item in running]
-            found += [open_job(item, "pending") for item in waiting]
+        store, found, not_read = self.door.store, [], 0
+        if asked.states & OPEN_STATES:
+            most = asked.most(OPEN_STATES)
+            found += [self._open_job(kept) for kept in store.open(most)]
+            not_read += max(0, self.door.remaining - most) if most else 0
         if asked.states & ENDED_STATES:
-            most = asked.most or MOST_ENDED
-            found += [ended_job(name, entry) for name, entry in store.entries(most)]
-            not_read = max(0, store.ended() - most)
+            most = asked.most(ENDED_STATES)
+            found += [ended_job(*entry) for entry in store.entries(most or MOST_ENDED)]
+            not_read += max(0, store.ended() - most) if most else 0
         return JSONResponse(asked.shown(found, not_read))
 
     async def job(self, request: Request) -> Response:
         """One prompt, with its outputs once it has ended."""
         prompt_id = request.path_params["prompt_id"]
-        entry = self.door.store.entry(prompt_id)
-        if entry is not None:
-            return JSONResponse(ended_job(prompt_id, entry, is_whole=True))
-        running, waiting = self._queues()
-        for items, state in ((running, "in_progress"), (waiting, "pending")):
-            for item in items:
-                if item[1] == prompt_id:
-                    return JSONResponse(open_job(item, state))
-        return JSONResponse({"error": "Job not found"}, 404)
+        entry, kept = self.door.store.entry(prompt_id), self.door.store.find(prompt_id)
+        if kept is None:
+            return JSONResponse({"error": "Job not found"}, 404)
+        return JSONResponse(self._open_job(kept) if entry is None else
+                            ended_job(prompt_id, entry, is_whole=True))
+
+    def _open_job(self, kept: Kept) -> Json:
+        state = "in_progress" if self._is_at_work(kept.id) else "pending"
+        return open_job(kept.id, kept.number, kept.extra, state)
 
     async def cancel_jobs(self, request: Request) -> Response:
         """Take prompts out, or interrupt them."""

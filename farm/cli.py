@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from . import prompts
 from .client import Batch
 from .comfy import Unknown, Unreachable
-from .counts import Counts
-from .progress import Progress
+from .progress import Counts, Progress
 from .servers import read_servers
 from .verdict import Limits
 from .words import FarmError

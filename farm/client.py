@@ -5,14 +5,13 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 from . import outputs
 from .clients import seat_tag, untagged
 from .comfy import Comfy, Unknown, Unreachable, failure_of, refusal
-from .counts import Counts
 from .jobs import ENDED_STATES
 from .keys import prompt_id_of
+from .progress import Counts, Progress
 from .words import Asked, FarmError, Json
 
 AHEAD = 200  # prompts that the farm has at once, at least
@@ -23,13 +22,6 @@ TRIES = 3  # of a prompt whose files its server did not have any more
 TARGET = "batch"  # in the ids of a batch's prompts, which are the same after a restart
 
 
-class Listener(Protocol):
-    """Is told what happens."""
-
-    def changes(self, farm: "Batch") -> None: ...
-    def says(self, text: str) -> None: ...
-
-
 class Batch:
     """Runs prompts through the farm at `url`; results are kept in `results/<key>/`.
 
@@ -37,7 +29,7 @@ class Batch:
     """
 
     def __init__(
-        self, url: str, token: str, results: Path, patience_seconds: float, listener: Listener,
+        self, url: str, token: str, results: Path, patience_seconds: float, listener: Progress,
         is_own: bool = False,
     ) -> None:
         self._farm = Comfy(url, patience_seconds)
@@ -49,11 +41,6 @@ class Batch:
         self._tried: Counter[str] = Counter()
         self._servers: dict[str, Json] = {}
         self.counts = Counts()
-
-    @property
-    def states(self) -> list[str]:
-        """What each server does."""
-        return [one["state"] for one in self._servers.values()]
 
     def run(self, prompts: Iterable[Asked]) -> None:
         """Run every prompt to its end; FarmError where the farm refuses, or has no server left."""
@@ -70,7 +57,8 @@ class Batch:
                 if is_stuck:
                     self._give_up()
                 time.sleep(LOOK_SECONDS)
-            self._listener.changes(self)
+            self._listener.changes(
+                self.counts, [one["state"] for one in self._servers.values()])
 
     # ---------------------------------------------------- prompts go in
 
@@ -140,15 +128,14 @@ class Batch:
                 "key": asked.key, "name": asked.name, "prompt_id": farm.get("attempt", prompt_id),
                 "server": server, "rescued": bool(farm.get("rescued")),
                 "moved": farm.get("moved", 0), "record": self._farm.record(prompt_id)})
+            outputs.commit(folder, self._results / asked.key)
+            outputs.sync(self._results)
         except (Unknown, Unreachable) as error:  # its server is away, hangs, or has no such file
             return self._is_again(prompt_id, asked, server, error)
         except OSError as error:
-            raise self._not_kept(asked, error) from error
-        try:
-            outputs.commit(folder, self._results / asked.key)
-            outputs.sync(self._results)
-        except OSError as error:
-            raise self._not_kept(asked, error) from error
+            raise FarmError(
+                f"The results of {asked.name} cannot be kept in {self._results}: "
+                f"{error.strerror or error}; make room there and start again.") from error
         del self._given[prompt_id]
         self.counts.finished += 1
         self.counts.rescued += bool(farm.get("rescued"))
@@ -168,11 +155,6 @@ class Batch:
             self._listener.says(f"{asked.name} runs again: {server} does not give its files.")
             self._queue(asked)
         return True
-
-    def _not_kept(self, asked: Asked, error: OSError) -> FarmError:
-        return FarmError(
-            f"The results of {asked.name} cannot be kept in {self._results}: "
-            f"{error.strerror or error}; make room there and start again.")
 
     def _forget(self, prompt_id: str) -> None:
         self._farm.ask("POST", "/history", {"delete": [prompt_id]})

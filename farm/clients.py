@@ -70,6 +70,16 @@ def event(kind: str, data: Json) -> str:
     return json.dumps({"type": kind, "data": data})
 
 
+def event_of(text: str) -> Json | None:
+    """Return the message that a text is; None for any other text."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_event = isinstance(found, dict) and isinstance(found.get("data"), dict)
+    return found if is_event else None
+
+
 def renamed(message: bytes, prompt_id: str) -> bytes:
     """Return a preview with the client's own id of the prompt in its metadata, if it has any."""
     head, length, metadata, image = _parts(message)

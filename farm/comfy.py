@@ -10,8 +10,9 @@ import requests
 from .words import Facts, Json
 
 REQUEST_SECONDS = 10.0  # a heartbeat: more than one may fail before a server counts as hung
-PAUSE_SECONDS, LEAST_SECONDS = 0.25, 0.02
-LOOKS_IN_QUEUE = 20
+PAUSE_SECONDS = 0.25
+LOOK_SECONDS = (0.1, 1.0)  # between looks at a prompt that runs: at first, at most
+LOOKS_IN_QUEUE = 5
 SETTLE_SECONDS = 2.0
 BROKEN_CONNECTIONS = 3  # an idle one may be closed at the moment in which it is used again
 CHUNK_BYTES = 1 << 20
@@ -87,7 +88,7 @@ class Comfy:
 
         Unknown when the server forgot the prompt: it was started anew.
         """
-        began, looks = time.monotonic(), 0
+        (first, most), began, looks = LOOK_SECONDS, time.monotonic(), 0
         while (entry := self.ended(prompt_id)) is None:
             if time.monotonic() > until:
                 return None
@@ -96,8 +97,8 @@ class Comfy:
             looks += 1
             if looks % LOOKS_IN_QUEUE == 0 and not self.has(prompt_id):
                 raise Unreachable("it no longer knows the prompt: it was started anew")
-            # A short prompt is noticed at once, a long one costs no request more than it must.
-            self._woken.wait(min(PAUSE_SECONDS, LEAST_SECONDS + (time.monotonic() - began) / 20))
+            # Who listens to the server wakes this; looks are for what nobody hears, such as a hang.
+            self._woken.wait(min(most, first + (time.monotonic() - began) / 20))
             self._woken.clear()
         return entry
 

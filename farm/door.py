@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from .clients import Clients, event
-from .history import Named, ending_of, entry_of, failure
+from .history import ending_of, entry_of, failure
 from .keys import attempt_id
 from .line import Begun, Line
 from .placement import Sizes, Waiting
 from .seat import Calls, Seat, Seats
-from .store import Kept, Past, Store
+from .store import Kept, Store
 from .verdict import Limits, verdict
 from .wish import Refused, order_for, wish_of
-from .words import FarmError, Json, Order, Outcome
+from .words import FarmError, Json, Order, Outcome, Past
 
 LIMITS = Limits()
 CLIENT_ID = "headroom-farm-" + uuid.uuid4().hex  # under which the servers know the door
@@ -92,7 +92,7 @@ class Door:
                 self._line.join(Kept(prompt_id, number, "waiting", asked.prompt, extra, Past(),
                                      None))
                 self._give_out()
-            if any(one.named.id == prompt_id for one in self.begun.values()):
+            if any(one.kept.id == prompt_id for one in self.begun.values()):
                 await asyncio.wait([first], timeout=FIRST_SECONDS)
         finally:
             del self._first[prompt_id]
@@ -120,7 +120,7 @@ class Door:
     def interrupt(self, prompt_id: str | None) -> list[tuple[Seat, str]]:
         """Return the servers that run this prompt, or any, with its id there, to interrupt it."""
         found = [(self.seats[name], one) for name, one in self.begun.items()
-                 if prompt_id in (None, one.named.id)]
+                 if prompt_id in (None, one.kept.id)]
         for _, one in found:
             one.is_cancelled = True
         return [(seat, one.attempt) for seat, one in found]
@@ -161,22 +161,22 @@ class Door:
         assert kept is not None, "what waits is kept"
         asked = replace(waiting.asked, prompt=kept.prompt,
                         extra_data={**kept.extra, "client_id": CLIENT_ID})
-        attempt = attempt_id(kept.id, name, self._line.past[kept.id].ended.get(name, 0))
+        attempt = attempt_id(kept.id, name, waiting.past.ended.get(name, 0))
         order = order_for(
             replace(waiting, asked=asked), server, attempt, self.store.needs.of(asked.kind),
             self.store.abandoned(name), self._after_oom == "rescue" or sizes.is_largest(server))
         self.store.begins(kept.id, name)
         seat.state, server.models = "busy", asked.models
         client_id = kept.extra.get("client_id")
-        self.begun[name] = Begun(waiting, attempt, client_id if isinstance(client_id, str) else "",
-                                 Named(kept.id, kept.number, kept.prompt, kept.extra))
+        self.begun[name] = Begun(
+            waiting, attempt, client_id if isinstance(client_id, str) else "", kept)
         self._go(self._run(seat, order))
 
     # ---------------------------------------------------- what came of it
 
     def starts(self, server: str) -> None:
         """A server has begun with its prompt: it did not refuse it."""
-        first = self._first.get(self.begun[server].named.id)
+        first = self._first.get(self.begun[server].kept.id)
         if first is not None and not first.done():
             first.set_result(None)
 
@@ -188,9 +188,8 @@ class Door:
 
     def _take(self, seat: Seat, order: Order, outcome: Outcome) -> None:
         begun, before = self.begun.pop(seat.server.name), seat.server.facts
-        waiting, name = begun.waiting, seat.server.name
+        waiting, past, name = begun.waiting, begun.waiting.past, seat.server.name
         self._line.queue.is_over(waiting.asked.kind)
-        past = self._line.past[waiting.asked.key]
         if outcome.ending == "lost":
             self.store.abandon(name, order.prompt_id)
             self._loses(seat, outcome.text)
@@ -213,8 +212,7 @@ class Door:
 
     def _end(self, seat: Seat, begun: Begun, outcome: Outcome, text: str) -> None:
         """Keep the result, and then tell whose prompt it was."""
-        key, is_refused = begun.named.id, outcome.ending == "refused"
-        past = self._line.past.pop(key)
+        key, past, is_refused = begun.kept.id, begun.waiting.past, outcome.ending == "refused"
         first = self._first.get(key)
         if first is not None and not first.done():
             if is_refused:
@@ -223,7 +221,7 @@ class Door:
                 return
             first.set_result(None)
         found = {} if is_refused else outcome.entry
-        entry = entry_of(begun.named, found or failure(key, text), seat.server.name, outcome, past)
+        entry = entry_of(begun.kept, found or failure(key, text), seat.server.name, outcome, past)
         if self.store.ends(key, seat.server.name, entry):
             self.clients.tell(begun.client_id, event(*ending_of(entry)))
             self.clients.tell(begun.client_id,
@@ -237,8 +235,9 @@ class Door:
             self._give_out()
 
     def is_deaf(self, seat: Seat) -> None:
-        """The connection to a server broke; where it runs a prompt, that notices itself."""
+        """The connection to a server broke; where it runs a prompt, that is looked at."""
         seat.is_heard.clear()
+        self.wake(seat.server.name)
         if seat.state == "idle":
             self._loses(seat, "its connection broke")
 

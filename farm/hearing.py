@@ -6,12 +6,11 @@ from typing import Any
 
 import aiohttp
 
-from .clients import event, renamed, seat_tag, tagged
+from .clients import event, event_of, renamed, seat_tag, tagged
 from .door import CLIENT_ID, Door
 from .history import ENDINGS
 from .line import Begun
 from .seat import Seat
-from .words import Json
 
 AGAIN_SECONDS = 1.0
 LARGEST_BYTES = 64 << 20
@@ -43,22 +42,13 @@ def _heard(door: Door, seat: Seat, message: aiohttp.WSMessage) -> None:
     begun = door.begun.get(seat.server.name)
     if begun is None:
         return
-    key = begun.named.id
+    key = begun.kept.id
     if message.type == aiohttp.WSMsgType.BINARY:
         door.clients.tell(begun.client_id, renamed(message.data, key))
     elif message.type == aiohttp.WSMsgType.TEXT:
-        found = _parsed(message.data)
+        found = event_of(message.data)
         if found is not None:
             _text(door, seat, begun, found)
-
-
-def _parsed(text: str) -> Json | None:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return None
-    is_event = isinstance(found, dict) and isinstance(found.get("data"), dict)
-    return found if is_event else None
 
 
 def _text(door: Door, seat: Seat, begun: Begun, message: dict[str, Any]) -> None:
@@ -75,7 +65,7 @@ def _text(door: Door, seat: Seat, begun: Begun, message: dict[str, Any]) -> None
         return  # told once the result is kept; a rescued prompt goes on
     told = json.dumps(tagged(message, seat_tag(seat.server.name)))
     if isinstance(prompt_id, str):  # it stands deeper in some messages too
-        told = told.replace(json.dumps(prompt_id), json.dumps(begun.named.id))
+        told = told.replace(json.dumps(prompt_id), json.dumps(begun.kept.id))
     if kind == "executing":
         begun.last_node = told
     door.clients.tell(begun.client_id, told)

@@ -1,37 +1,27 @@
 """A prompt's history entry, as the clients of a door see it."""
 
 import time
-from dataclasses import dataclass
 
 from .clients import seat_tag, tagged
-from .store import Past, without_secrets
-from .words import Json, Outcome
+from .keys import prompt_id_of
+from .store import Kept, without_secrets
+from .words import Json, Outcome, Past
 
 ENDINGS = ("execution_success", "execution_error", "execution_interrupted")
 
 
-@dataclass(frozen=True)
-class Named:
-    """A prompt under its client's own id and number, as it was accepted."""
-
-    id: str
-    number: float
-    prompt: Json
-    extra: Json
-
-
-def entry_of(named: Named, found: Json, server: str, outcome: Outcome, past: Past) -> Json:
+def entry_of(kept: Kept, found: Json, server: str, outcome: Outcome, past: Past) -> Json:
     """Return a server's entry under the client's id; `farm` says whose it is and what went before.
 
     `attempt` there is the prompt's id on that server.
     """
     status = found.get("status") or {}
-    messages = [[kind, {**data, "prompt_id": named.id}]
+    messages = [[kind, {**data, "prompt_id": kept.id}]
                 for kind, data in status.get("messages", ())]
     targets = (found.get("prompt") or [None] * 5)[4] or []
     return {
         **found, "outputs": tagged(found.get("outputs", {}), seat_tag(server)),
-        "prompt": [named.number, named.id, named.prompt, without_secrets(named.extra), targets],
+        "prompt": [kept.number, kept.id, kept.prompt, without_secrets(kept.extra), targets],
         "status": {**status, "messages": messages},
         "farm": {"server": server, "attempt": outcome.attempt, "rescued": outcome.rescued,
                  "moved": past.moved},
@@ -54,3 +44,10 @@ def failure(prompt_id: str, text: str) -> Json:
                 "exception_type": "FarmError", "exception_message": text, "traceback": [],
                 "current_inputs": {}, "current_outputs": [],
                 "timestamp": int(time.time() * 1000)}]]}}
+
+
+def rerun_of(entry: Json) -> Json:
+    """Return the body of an entry's rerun: guarded, before all others, queued once at most."""
+    _, prompt_id, prompt, extra, _ = entry["prompt"]
+    return {"prompt": prompt, "prompt_id": prompt_id_of(prompt_id, "rerun", 0), "front": True,
+            "extra_data": {**extra, "headroom": {**extra.get("headroom", {}), "guard": True}}}

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from .words import Json
 
@@ -10,13 +9,14 @@ MEDIA = ("images", "video", "audio", "3d", "text")
 ENDED = {"execution_success": "completed", "execution_error": "failed",
          "execution_interrupted": "cancelled"}
 ENDED_STATES = frozenset(ENDED.values())
-STATES = ("pending", "in_progress", *sorted(ENDED_STATES))
+OPEN_STATES = frozenset({"pending", "in_progress"})
+STATES = OPEN_STATES | ENDED_STATES
 
 
-def open_job(item: list[Any], state: str) -> Json:
-    """Return the job of an item of the queue."""
-    return {"id": item[1], "status": state, "priority": item[0], "outputs_count": 0,
-            "previewable_outputs_count": 0, **_about(item[3])}
+def open_job(prompt_id: str, number: float, extra: Json, state: str) -> Json:
+    """Return the job of a prompt that waits or runs."""
+    return {"id": prompt_id, "status": state, "priority": number, "outputs_count": 0,
+            "previewable_outputs_count": 0, **_about(extra)}
 
 
 def ended_job(prompt_id: str, entry: Json, is_whole: bool = False) -> Json:
@@ -63,23 +63,21 @@ class Page:
     def of(cls, query: Mapping[str, str]) -> "Page":
         states = frozenset(word for word in query.get("status", "").lower().split(",") if word)
         if not states <= set(STATES):
-            raise ValueError(f"status is expected to be some of {', '.join(STATES)}")
+            raise ValueError(f"status is expected to be some of {', '.join(sorted(STATES))}")
         limit = int(query["limit"]) if "limit" in query else None
         if limit is not None and limit <= 0:
             raise ValueError("limit must be a positive integer")
-        return cls(states or frozenset(STATES), limit, max(0, int(query.get("offset", "0"))),
+        return cls(states or STATES, limit, max(0, int(query.get("offset", "0"))),
                    query.get("workflow_id", ""), query.get("sort_by") == "execution_duration",
                    query.get("sort_order", "desc") == "desc")
 
-    @property
-    def most(self) -> int | None:
-        """How many of the newest results this page can be made of; None: of all."""
+    def most(self, of: frozenset[str]) -> int | None:
+        """How many of the newest of these states this page can be made of; None: of all."""
         is_plain = self.newest_first and not self.by_seconds and not self.workflow
-        whole = self.states & ENDED_STATES in (ENDED_STATES, frozenset())
-        return self.offset + self.limit if self.limit and is_plain and whole else None
+        return self.offset + self.limit if self.limit and is_plain and of <= self.states else None
 
     def shown(self, jobs: Iterable[Json], not_read: int = 0) -> Json:
-        """Return the page; `not_read` results are older than all of these."""
+        """Return the page; `not_read` jobs are older than all of these."""
         found = [job for job in jobs if job["status"] in self.states
                  and (not self.workflow or job.get("workflow_id") == self.workflow)]
         found.sort(key=_seconds if self.by_seconds else _created, reverse=self.newest_first)

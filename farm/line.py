@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .history import Named
 from .keys import attempt_id, kind_of, models_of
 from .placement import Queue, Waiting
-from .store import Kept, Past, Store
+from .store import Kept, Store
 from .words import Asked
 
 OVERDUE_SECONDS = 60.0  # then a prompt goes before those that suit a server better
@@ -19,32 +18,26 @@ class Begun:
     waiting: Waiting
     attempt: str
     client_id: str
-    named: Named
+    kept: Kept
     last_node: str = ""  # the message that said which node runs
     is_cancelled: bool = False
 
 
 class Line:
-    """What waits, and what each prompt that waits or runs went through."""
+    """What waits, in the queue and in the store."""
 
     def __init__(self, store: Store) -> None:
         self.queue = Queue(store.needs, OVERDUE_SECONDS)
-        self.past: dict[str, Past] = {}
         self._store = store
 
     def join(self, kept: Kept, resumes_on: str | None = None) -> None:
         """Have a prompt wait; its graph stays on disk until a server gets it."""
-        past = self.past[kept.id] = kept.past
         asked = Asked(kept.id, kept.id, {}, {}, kind_of(kept.prompt), models_of(kept.prompt))
-        self.queue.add(Waiting(asked, set(past.not_on), past.lost, past.errors,
-                               resumes_on=resumes_on), kept.number < 0)
+        self.queue.add(Waiting(asked, kept.past, resumes_on=resumes_on), kept.number < 0)
 
     def again(self, waiting: Waiting) -> None:
         """A prompt that was tried waits again."""
-        past = self.past[waiting.asked.key]
-        past.not_on, past.lost = sorted(waiting.not_on), waiting.lost
-        past.errors = waiting.errors
-        self._store.waits(waiting.asked.key, past)
+        self._store.waits(waiting.asked.key, waiting.past)
         self.queue.add(waiting)
 
     def cancel(self, prompt_ids: Iterable[str]) -> list[str]:
@@ -58,8 +51,6 @@ class Line:
     def _drop(self, out: list[str]) -> list[str]:
         with self._store.at_once():
             self._store.drop(out)
-        for one in out:
-            self.past.pop(one, None)
         return out
 
     def release(self, server: str) -> None:
@@ -67,5 +58,5 @@ class Line:
         for waiting in self.queue.all():
             if waiting.resumes_on == server:
                 waiting.resumes_on = None
-                ended = self.past[waiting.asked.key].ended.get(server, 0)
+                ended = waiting.past.ended.get(server, 0)
                 self._store.abandon(server, attempt_id(waiting.asked.key, server, ended))

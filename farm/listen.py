@@ -2,15 +2,13 @@
 
 import asyncio
 import contextlib
-import json
 import uuid
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from .clients import Client, event
+from .clients import Client, event, event_of
 from .door import Door
 from .proxy import Proxy
-from .words import Json
 
 
 async def listen(socket: WebSocket, door: Door, proxy: Proxy) -> None:
@@ -39,9 +37,9 @@ async def _read(socket: WebSocket, client: Client, door: Door, proxy: Proxy) -> 
     """Read until the client goes; its first message may say what it understands."""
     with contextlib.suppress(WebSocketDisconnect, KeyError):  # KeyError: a binary message
         while True:
-            flags = _flags(await socket.receive_text())
-            if flags is not None:
-                client.takes_metadata = bool(flags.get("supports_preview_metadata"))
+            said = event_of(await socket.receive_text())
+            if said is not None and said.get("type") == "feature_flags":
+                client.takes_metadata = bool(said["data"].get("supports_preview_metadata"))
                 seat = next(iter(door.there()), None)
                 known = await proxy.ask(seat, "GET", "/features") if seat else None
                 client.send(event("feature_flags", known if isinstance(known, dict) else {}))
@@ -54,12 +52,3 @@ async def _tell(socket: WebSocket, client: Client) -> None:
             await socket.send_bytes(message)
         else:
             await socket.send_text(message)
-
-
-def _flags(text: str) -> Json | None:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    is_told = isinstance(found, dict) and found.get("type") == "feature_flags"
-    return found["data"] if is_told and isinstance(found.get("data"), dict) else None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from .needs import Fit, Needs
-from .words import Asked, Facts
+from .words import Asked, Facts, Past
 
 # The better first. A kind of which nothing is known is tried once early, so that the rest of it
 # is placed by what that taught; several at once only before a server would stand idle.
@@ -18,12 +18,10 @@ RESUMES, OVERDUE = -2, -1
 
 @dataclass
 class Waiting:
-    """A prompt that waits, with the servers that must not have it and the one that may have it."""
+    """A prompt that waits, with its past; the server `resumes_on` may have it already."""
 
     asked: Asked
-    not_on: set[str] = field(default_factory=set)
-    lost: int = 0
-    errors: int = 0
+    past: Past = field(default_factory=Past)
     turned_away: int = 0
     resumes_on: str | None = None
     since: float = field(default_factory=time.monotonic, compare=False)
@@ -92,7 +90,8 @@ class Queue:
 
     def add(self, waiting: Waiting, at_front: bool = False) -> None:
         """Put a prompt at the end of its kind; one that was tried before is looked at first."""
-        if waiting.not_on or waiting.lost or waiting.errors or waiting.resumes_on:
+        past = waiting.past
+        if past.not_on or past.lost or past.errors or waiting.resumes_on:
             self._special.append(waiting)
         else:
             several = self._fresh.setdefault(waiting.asked.kind, deque())
@@ -133,7 +132,7 @@ class Queue:
 
     def _candidates(self, server: Server) -> Iterable[Waiting]:
         for waiting in self._special:
-            if server.name not in waiting.not_on:
+            if server.name not in waiting.past.not_on:
                 yield waiting
         for several in self._fresh.values():
             if several:

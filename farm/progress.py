@@ -2,20 +2,21 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
 from tqdm import tqdm
 
-from .counts import Counts
 
+@dataclass
+class Counts:
+    """How many prompts have come to what so far."""
 
-class Farm(Protocol):
-    """What is drawn: how many prompts came to what, and what each server does."""
-
-    @property
-    def counts(self) -> Counts: ...
-    @property
-    def states(self) -> Sequence[str]: ...
+    finished: int = 0
+    finished_before: int = 0
+    failed: int = 0
+    rescued: int = 0
+    moved: int = 0
+    lost: int = 0
 
 
 class Progress:
@@ -26,9 +27,8 @@ class Progress:
                          disable=None)  # a log file gets the lines only
         self._shown = ""
 
-    def changes(self, farm: Farm) -> None:
-        """Draw what has changed."""
-        counts, states = farm.counts, farm.states
+    def changes(self, counts: Counts, states: Sequence[str]) -> None:
+        """Draw what has changed: of the prompts, and in what each server does."""
         over = counts.finished + counts.finished_before + counts.failed
         shown = f"{states.count('busy')} of {len(states)} servers busy"
         away = sum(state in ("away", "starting", "gone") for state in states)

@@ -114,7 +114,7 @@ def deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
     ends = signal.getsignal(signal.SIGTERM)  # Ray puts a handler of its own in its place
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     package = str(Path(__file__).resolve().parent)
-    options: dict[str, Any] = {} if address == "local" else {
+    options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {
         "runtime_env": {"py_modules": [package]}}
     try:
         ray.init(address, log_to_driver=False, logging_level="error", **options)

@@ -21,6 +21,7 @@ from .words import FarmError
 LOG = logging.getLogger("farm")
 MESSAGE_BYTES = 1 << 20  # a client's message over the WebSocket
 END_SECONDS = 3
+OPEN_SECONDS = 5.0
 HERE = "127.0.0.1"
 BATCH_PORT = 8289  # on a Ray that runs on after a batch: Serve keeps its first port there
 
@@ -37,6 +38,7 @@ def serve(plan: Plan, host: str, port: int, ray_address: str = "") -> None:
         from .replicas import deployed  # Ray takes seconds to import
 
         with deployed(plan, host, port, ray_address or "local"):
+            expect_open(host, port)
             LOG.info("The farm is at http://%s:%s", host, port)
             threading.Event().wait()  # until a signal ends this process
     with _bound(host, port) as bound, _app(plan, LOG.info) as app:
@@ -54,14 +56,14 @@ def opened(plan: Plan, ray_address: str = "") -> Iterator[tuple[str, str]]:
         address = ray_address or "local"
         port = free_port() if address == "local" else BATCH_PORT
         with deployed(plan, HERE, port, address):
+            expect_open(HERE, port)
             yield f"http://{HERE}:{port}", plan.token
         return
     with _bound(HERE, 0) as bound, _app(plan, LOG.debug) as app:  # the batch says what it hears
         server = _server(app)
         thread = threading.Thread(target=server.run, args=([bound],), name="farm door")
         thread.start()
-        try:
-            server.is_up.wait()
+        try:  # requests wait at the socket until there is an answer
             yield f"http://{HERE}:{bound.getsockname()[1]}", plan.token
         finally:
             server.should_exit = True
@@ -76,22 +78,8 @@ def _app(plan: Plan, says: Callable[[str], None]) -> Iterator[App]:
             lambda plan: Threads(plan.specs, plan.patience, plan.errors, plan.results), says, store)
 
 
-class _Server(uvicorn.Server):  # type: ignore[misc]
-    """Says when it serves, or that it will not."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.is_up = threading.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        try:
-            await super().startup(sockets)
-        finally:
-            self.is_up.set()
-
-
-def _server(app: App) -> _Server:
-    return _Server(uvicorn.Config(
+def _server(app: App) -> uvicorn.Server:
+    return uvicorn.Server(uvicorn.Config(
         app, log_level="warning", access_log=False, ws_max_size=MESSAGE_BYTES,
         timeout_graceful_shutdown=END_SECONDS, lifespan="on", server_header=False,
     ))
@@ -106,6 +94,17 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
         raise FarmError(f"{host}:{port} cannot be had: {error.strerror or error}.") from error
     with bound:
         yield bound
+
+
+def expect_open(host: str, port: int) -> None:
+    """FarmError where Ray Serve is elsewhere: it keeps its first port, on the head of its Ray."""
+    try:
+        socket.create_connection((host, port), OPEN_SECONDS).close()
+    except OSError as error:
+        raise FarmError(
+            f"Ray Serve does not listen on {host}:{port}: it was started with another port, or "
+            "Ray's head is another machine; run `serve shutdown` there, or start this on the head."
+        ) from error
 
 
 def _is_loopback(host: str) -> bool:

@@ -10,11 +10,11 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from .needs import Need, Needs
-from .words import FarmError, Json
+from .words import FarmError, Json, Past
 
 FILE = "farm.sqlite"
 MOST_ENDED = 10_000  # as many as ComfyUI's own history holds
@@ -29,19 +29,6 @@ CREATE TABLE IF NOT EXISTS needs (
     kind TEXT PRIMARY KEY, enough REAL, short REAL, rescued REAL, short_size REAL);
 CREATE TABLE IF NOT EXISTS abandoned (server TEXT, attempt TEXT PRIMARY KEY);
 """
-
-
-@dataclass
-class Past:
-    """What a prompt went through: `ended` counts its attempts that ended on each server,
-    `moved` those that ended out of memory.
-    """
-
-    not_on: list[str] = field(default_factory=list)
-    lost: int = 0
-    errors: int = 0
-    moved: int = 0
-    ended: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -118,11 +105,13 @@ class Store:
         """Return a prompt."""
         return next(self._kept("WHERE id = ?", (prompt_id,)), None)
 
-    def open(self) -> Iterator[Kept]:
-        """Yield what has no result, in the order of the queue."""
-        return self._kept("WHERE state IN ('waiting', 'running') ORDER BY number")
+    def open(self, newest: int | None = None) -> Iterator[Kept]:
+        """Yield what has no result, in the order of the queue; of it only the `newest` so many."""
+        return self._kept(
+            "WHERE rowid IN (SELECT rowid FROM prompts WHERE state IN ('waiting', 'running') "
+            "ORDER BY rowid DESC LIMIT ?) ORDER BY number", (-1 if newest is None else newest,))
 
-    def _kept(self, where: str, values: tuple[str, ...] = ()) -> Iterator[Kept]:
+    def _kept(self, where: str, values: tuple[str | int, ...] = ()) -> Iterator[Kept]:
         for row in self._db.execute(
             f"SELECT id, number, state, prompt, extra, past, server FROM prompts {where}", values
         ):
@@ -153,6 +142,15 @@ class Store:
     def drop(self, prompt_ids: Iterable[str]) -> None:
         """Forget prompts and what came of them."""
         self._db.executemany("DELETE FROM prompts WHERE id = ?", [(one,) for one in prompt_ids])
+
+    def drop_ended(self, prompt_ids: Iterable[str] | None) -> None:
+        """Forget these results, or every one; what waits or runs stays."""
+        if prompt_ids is None:
+            self._db.execute("DELETE FROM prompts WHERE state = 'ended'")
+            return
+        with self.at_once():
+            self._db.executemany("DELETE FROM prompts WHERE id = ? AND state = 'ended'",
+                                 [(one,) for one in prompt_ids])
 
     # ---------------------------------------------------- what came of it
 

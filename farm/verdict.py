@@ -32,6 +32,7 @@ def verdict(
 ) -> Verdict:
     """Decide what follows; `servers` are all that may come back, `needs` know this outcome."""
     ending, said = outcome.ending, f"{outcome.ending} on {server.name}: {outcome.text}"
+    past = waiting.past
     again = replace(waiting, resumes_on=None)
     if ending == "done":
         return Verdict("finished", again)
@@ -40,18 +41,20 @@ def verdict(
     if ending == "interrupted":
         return Verdict("failed", again, said)
     if ending == "lost":
-        again = replace(again, lost=waiting.lost + 1)
-        return _unless(again.lost > limits.lost, again, f"lost {again.lost} times; last {said}")
-    again = replace(again, not_on={*waiting.not_on, server.name})
-    elsewhere = [one for one in servers if one.name not in again.not_on]
+        past = replace(past, lost=past.lost + 1)
+        again = replace(again, past=past)
+        return _unless(past.lost > limits.lost, again, f"lost {past.lost} times; last {said}")
+    not_on = sorted({*past.not_on, server.name})
+    again = replace(again, past=replace(past, not_on=not_on))
+    elsewhere = [one for one in servers if one.name not in not_on]
     if ending == "out of memory":
         return _unless(not _larger(again, server, elsewhere, needs), again, said)
     if ending == "refused":
         return _unless(not elsewhere, again, said)
-    again = replace(again, errors=waiting.errors + 1)
     if not elsewhere:  # where there is one server, it is the one that tries again
-        again = replace(again, not_on=again.not_on - {server.name})
-    return _unless(again.errors > limits.errors, again, said)
+        not_on.remove(server.name)
+    past = replace(past, not_on=not_on, errors=past.errors + 1)
+    return _unless(past.errors > limits.errors, replace(again, past=past), said)
 
 
 def _larger(

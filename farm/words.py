@@ -27,6 +27,20 @@ class Asked:
     models: frozenset[str]
 
 
+@dataclass
+class Past:
+    """What a prompt went through: servers that must not have it again, losses, errors of its own.
+
+    `ended` counts its attempts that ended on each server, `moved` those that ran out of memory.
+    """
+
+    not_on: list[str] = field(default_factory=list)
+    lost: int = 0
+    errors: int = 0
+    moved: int = 0
+    ended: dict[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Order:
     """One attempt: a prompt for one server, under an id that a second look finds again.

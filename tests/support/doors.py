@@ -29,7 +29,7 @@ def wait_until(condition):
     until = time.monotonic() + LONGEST_SECONDS
     while not (found := condition()):
         assert time.monotonic() < until
-        time.sleep(0.01)
+        time.sleep(0.05)  # conditions ask a server, or look through all processes
     return found
 
 

@@ -40,7 +40,7 @@ class Heard:
     def __init__(self):
         self.lines = []
 
-    def changes(self, farm):
+    def changes(self, counts, states):
         pass
 
     def says(self, text):

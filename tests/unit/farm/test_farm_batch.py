@@ -231,7 +231,7 @@ def test_a_generator_without_end_is_read_as_it_is_needed(farm):
             read.append(n)
             yield asked(n)
 
-    def enough(_):
+    def enough(counts, states):
         if len(one.orders) > 20:
             raise Enough
 

@@ -75,6 +75,38 @@ def test_a_client_hears_of_its_own_prompt_from_start_to_end_and_finds_the_pictur
     assert list(door.get("/history")) == [ID, *(set(door.get("/history")) - {ID})]
 
 
+def test_the_panels_rerun_goes_guarded_to_a_server_with_room_and_is_queued_once(servers, opened):
+    first, large = servers(500, 1000)
+    door = opened(first, large)
+    ended = door.queue(prompt(mib=1500), extra_data={"headroom": {"rescue": False}})
+    assert door.entry(ended)["status"]["status_str"] == "error"
+    again = [door.post("/api/headroom/rescue", {"prompt_id": ended}).json() for _ in range(2)]
+    assert again[0] == again[1] and again[0]["rescued_from"] == ended
+    entry = door.entry(again[0]["prompt_id"])
+    assert entry["status"]["status_str"] == "success" and entry["farm"]["server"] == large.url
+    strange = door.post("/headroom/rescue", {"prompt_id": "x"})
+    assert strange.status_code == 400 and "has ended here" in strange.json()["error"]
+
+
+def test_a_page_of_jobs_has_the_newest_and_the_number_of_all(servers, opened):
+    [comfy] = servers(1000)
+    door = opened(comfy)
+    busy = hold(door, comfy)
+    waiting = [door.queue(prompt(seed=n)) for n in range(3)]
+    jobs = door.get("/api/jobs?limit=2")
+    assert [one["id"] for one in jobs["jobs"]] == waiting[:0:-1]
+    assert jobs["pagination"]["total"] == 4 and jobs["pagination"]["has_more"]
+    assert door.get(f"/api/jobs/{busy}")["status"] == "in_progress"
+    assert door.get(f"/api/jobs/{waiting[0]}")["status"] == "pending"
+    door.post("/history", {"delete": [busy, waiting[0]]})  # they have no results yet
+    assert door.get("/prompt")["exec_info"]["queue_remaining"] == 4
+    door.post("/queue", {"clear": True})
+    door.post("/interrupt")
+    door.entry(busy)
+    door.post("/history", {"clear": True})
+    assert door.get("/history") == {}
+
+
 def test_a_preview_reaches_a_client_in_the_form_that_it_understands(servers, opened):
     door = opened(*servers(1000))
     with door.listening("old") as old, door.listening("new") as new:

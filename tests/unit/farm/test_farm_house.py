@@ -1,6 +1,8 @@
 """The farm stands beside the pack: neither imports the other, and one file imports Ray."""
 
 import ast
+import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from farm import cli
 from farm.__main__ import REQUIRED
 from farm.threads import Threads
+from farm.words import FarmError
 from farm.worker import Patience
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -18,9 +21,9 @@ PACK = [ROOT / "__init__.py", *ROOT.glob("nodes/*.py"), *ROOT.glob("headroom/**/
 OURS = {"headroom", "nodes", "tools", "lab", "benchmarks", "tests", "farm"}
 # In the order in which they may import each other: what stands further down the list.
 FLOORS = ("__main__", "cli", "serve", "replicas", "plan", "app", "listen", "hearing proxy",
-          "progress door client", "line seat threads", "history worker", "verdict store wish",
-          "placement comfy process outputs errors",
-          "needs prompts servers", "keys clients guard jobs", "words counts")
+          "door client", "line seat threads", "history worker", "verdict store wish",
+          "placement comfy process outputs errors progress",
+          "needs prompts servers", "keys clients guard jobs", "words")
 
 
 def imports(path):
@@ -107,7 +110,13 @@ def test_what_cannot_be_read_is_one_sentence_before_anything_starts(
     assert not results.exists()
 
 
-@pytest.mark.parametrize("name", REQUIRED)
+def test_every_requirement_is_known_to_be_one():
+    lines = (FARM / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    assert [re.match("[a-z]+", line)[0] for line in lines if line[0] != "#"] == [
+        "ray", *sorted(set(REQUIRED) - {"ray"})]
+
+
+@pytest.mark.parametrize("name", ["requests", "starlette", "ray"])  # at first, for a door, late
 def test_a_requirement_that_is_not_installed_is_one_sentence(tmp_path, name):
     """In a process of its own, in which that package cannot be imported."""
     prompt = tmp_path / "p.json"
@@ -128,6 +137,17 @@ def test_a_requirement_that_is_not_installed_is_one_sentence(tmp_path, name):
         f"Error: the farm needs {name}, which this Python does not have; "
         "run: pip install -r farm/requirements.txt\n"
     )
+
+
+def test_a_ray_serve_that_listens_elsewhere_is_one_sentence():
+    pytest.importorskip("starlette")
+    from farm.serve import expect_open
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        expect_open("127.0.0.1", port)
+    with pytest.raises(FarmError, match=f"does not listen on 127.0.0.1:{port}: .* `serve shut"):
+        expect_open("127.0.0.1", port)
 
 
 def test_a_farm_on_ray_may_have_no_server_that_runs_already(tmp_path):

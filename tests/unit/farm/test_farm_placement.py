@@ -6,7 +6,7 @@ from farm.needs import Need, Needs
 from farm.placement import Queue, Server, Sizes, Waiting
 from farm.prompts import asked_for
 from farm.verdict import Limits, verdict
-from farm.words import Facts, Outcome
+from farm.words import Facts, Outcome, Past
 
 
 def asked(kind, seed=1, model="m.safetensors"):
@@ -181,9 +181,9 @@ def judged(ending, waiting=None, on=SMALL, servers=ALL, limits=None, short=None)
 
 def test_out_of_memory_goes_to_a_larger_server_and_nowhere_back():
     found = judged("out of memory", short=1000)
-    assert found.what == "again" and found.waiting.not_on == {"small"}
+    assert found.what == "again" and found.waiting.past.not_on == ["small"]
     found = judged("out of memory", found.waiting, MIDDLE, short=2000)
-    assert found.what == "again" and found.waiting.not_on == {"small", "middle"}
+    assert found.what == "again" and found.waiting.past.not_on == ["middle", "small"]
     found = judged("out of memory", found.waiting, LARGE, short=8000)
     assert found.what == "failed" and "out of memory on large: why" in found.text
 
@@ -202,21 +202,21 @@ def test_a_refusal_goes_to_servers_with_other_nodes_until_all_have_refused():
 
 def test_an_error_is_tried_once_more_elsewhere():
     found = judged("error")
-    assert found.what == "again" and found.waiting.not_on == {"small"}
+    assert found.what == "again" and found.waiting.past.not_on == ["small"]
     assert judged("error", found.waiting, MIDDLE).what == "failed"
     assert judged("timeout", limits=Limits(errors=0)).what == "failed"
 
 
 def test_an_error_on_the_only_server_is_tried_again_there():
     found = judged("error", servers=[SMALL])
-    assert found.what == "again" and found.waiting.not_on == set()
+    assert found.what == "again" and found.waiting.past.not_on == []
     assert judged("error", found.waiting, servers=[SMALL]).what == "failed"
 
 
 def test_a_prompt_that_takes_servers_down_is_given_up_in_the_end():
     found = judged("lost")
     for _ in range(2):
-        assert found.what == "again" and found.waiting.not_on == set()
+        assert found.what == "again" and found.waiting.past.not_on == []
         found = judged("lost", found.waiting)
     assert judged("lost", found.waiting).what == "failed"
 
@@ -233,7 +233,7 @@ def test_what_has_waited_too_long_goes_before_what_suits_the_server_better():
     needs = known(often=900)
     needs.learn(rare.asked.kind, "done", 900, 8000)
     made = Queue(needs, 60.0, lambda: now[0])
-    too_large = Waiting(asked("huge"), not_on={"small"}, since=-9.0)
+    too_large = Waiting(asked("huge"), past=Past(["small"]), since=-9.0)
     for waiting in (rare, too_large, *(Waiting(asked("often", n), since=1.0) for n in range(3))):
         made.add(waiting)
     assert taken(made, SMALL) == "often"
