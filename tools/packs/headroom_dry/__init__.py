@@ -26,6 +26,7 @@ from server import PromptServer
 sys.path.append(str(Path(__file__).resolve().parents[3] / "lab" / "fakecuda"))
 from ledger import Ledger  # noqa: E402
 
+from .headroom_dry_frames import uncomputed  # noqa: E402
 from .headroom_dry_integers import Integers, tell_of_data  # noqa: E402
 from .headroom_dry_run import forget_lessons, look_at_no_weight, write_few_words  # noqa: E402
 from .headroom_dry_shapes import shapes  # noqa: E402
@@ -84,7 +85,7 @@ class Probe:
     def compute_integers(self):
         """Let the thread that runs the nodes have real values of small integers, from now on."""
         if not getattr(self.thread, "integers", None):
-            self.thread.integers = Integers()
+            self.thread.integers = Integers(uncomputed)
             self.thread.integers.__enter__()
 
     def steps(self, node_id, value, most, prompt_id):
