@@ -15,7 +15,6 @@ from tools.fit_files import READABLE, UNREADABLE, named
 from tools.fit_packs import NO_NODE
 from tools.fit_prompt import ObjectInfo, guarded
 from tools.node_info import node_infos
-from tools.public_newer import newer
 from tools.template_package import sizes_of, templates_of
 from tools.ui_prompt import BYPASSED, MUTED, api_prompt
 
@@ -142,8 +141,8 @@ def asked(newest_comfyui):
               and name not in TOLD_WRONGLY + MORE_IN_THE_FILE + OTHER_LAYERS_QUANTISED}
     places = {name: {place for [place] in found} for name, found in places.items()
               if found and all(found)}
-    diffusion = sorted({made_by for place, made_by, _ in newer()
-                        if place.startswith("diffusion_models/")}, key=str)
+    diffusion = sorted({part.made_by for place, [part, *_] in public_models.PUBLIC.items()
+                        if place.startswith("diffusion_models/") and not part.prefix}, key=str)
     kinds = {}
 
     def ask(wanted):
