@@ -13,7 +13,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from architectures import _built, _ops, _sd, main
@@ -120,7 +120,7 @@ def ltx_audio_vae(settings: str) -> Shapes:
     return {re.sub("^autoencoder", "audio_vae", name): shape for name, shape in made.items()}
 
 
-@lru_cache(maxsize=None)  # asked for again by `recognised_as`
+@cache  # asked for again by `recognised_as`
 def of_class(path: str, settings: str = "{}") -> Shapes:
     """A class of ComfyUI or PyTorch by "module:Class", made with these settings, a JSON object.
 
