@@ -117,7 +117,7 @@ def inside() -> int:
     args = parser.parse_args()
     from urllib.error import URLError
 
-    from .run import refusal
+    from .refusals import refusal
     from .server import ServerError
 
     try:

@@ -28,7 +28,12 @@ from ledger import Ledger  # noqa: E402
 
 from .headroom_dry_frames import uncomputed  # noqa: E402
 from .headroom_dry_integers import Integers, tell_of_data  # noqa: E402
-from .headroom_dry_run import forget_lessons, look_at_no_weight, write_few_words  # noqa: E402
+from .headroom_dry_run import (  # noqa: E402
+    forget_lessons,
+    look_at_no_weight,
+    write_few_words,
+    write_one_frame,
+)
 from .headroom_dry_shapes import shapes  # noqa: E402
 from .headroom_dry_steps import Steps  # noqa: E402
 
@@ -126,6 +131,7 @@ def _on_prompt(data):
     PROBE.hang_on()
     look_at_no_weight()
     write_few_words()
+    write_one_frame()
     return data
 
 
