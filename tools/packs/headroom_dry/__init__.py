@@ -29,6 +29,7 @@ from ledger import Ledger  # noqa: E402
 from .headroom_dry_frames import uncomputed  # noqa: E402
 from .headroom_dry_integers import Integers, tell_of_data  # noqa: E402
 from .headroom_dry_run import (  # noqa: E402
+    assume_a_lens,
     forget_lessons,
     look_at_no_weight,
     write_few_words,
@@ -132,6 +133,7 @@ def _on_prompt(data):
     look_at_no_weight()
     write_few_words()
     write_one_frame()
+    assume_a_lens()
     return data
 
 

@@ -52,6 +52,14 @@ def write_one_frame() -> None:
     kind.save_to = shortened  # type: ignore[union-attr]
 
 
+def assume_a_lens() -> None:
+    """Let MoGe find a shift of 0 and a focal length of 1; SciPy solves for no points that are none.
+    """
+    module = sys.modules.get("comfy.ldm.moge.geometry")
+    if hasattr(module, "_solve_optimal_shift"):
+        module._solve_optimal_shift = lambda *_points, **_focal: (0.0, 1.0)  # type: ignore[union-attr]
+
+
 def _end_with(owner: Any, name: str, parameter: str, end: Any) -> None:
     """Let a function be given `end` of what it was given to know the end of a text by."""
     function = getattr(owner, name, None)
