@@ -10,7 +10,7 @@ INT8 = "int8 rotated"  # layers in int8 with a scale a row, everything else in b
 NVFP4 = "fp4"  # layers in four bits with a scale for 16 inputs, everything else in bfloat16
 MARK = "scaled_fp8"
 KEPT = ("shared", "embed_tokens.", "visual.", "vision_model.", "multi_modal_projector.",
-        "relative_attention_bias", "embeddings_connector.", "adaln_single.")  # never quantised
+        "relative_attention_bias", "embeddings_connector.", "adaln_single.", "router.")  # never so
 EXPERTS = ".experts."
 LEAST_SIDE = 16  # of a layer: narrower ones are tables, such as those of modulations
 FP8_SIDE = 16  # what both sides of a float8 layer are multiples of: its kernels take no others
