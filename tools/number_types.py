@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from .sparse_files import Shape, SparseFile, Weight
 
 SCALED = "fp8 scaled"  # layers in float8 with a scale each, everything else in float16
+SCALED_BF16 = "fp8 scaled, bfloat16"  # the same with everything else in bfloat16
 INT8 = "int8 rotated"  # layers in int8 with a scale a row, everything else in bfloat16
 NVFP4 = "fp4"  # layers in four bits with a scale for 16 inputs, everything else in bfloat16
+OTHERS = {SCALED: "F16", SCALED_BF16: "BF16", INT8: "BF16", NVFP4: "BF16"}
 MARK = "scaled_fp8"
 KEPT = ("shared", "embed_tokens.", "visual.", "vision_model.", "multi_modal_projector.",
         "relative_attention_bias", "embeddings_connector.", "adaln_single.", "router.")  # never so
@@ -26,7 +28,7 @@ def stored(dtype: str, prefix: str, shapes: Mapping[str, Shape]) -> SparseFile:
     values: dict[str, bytes] = {}
     for name, shape in shapes.items():
         full = prefix + name
-        if dtype == SCALED and _is_layer(name, shape) and not any(
+        if dtype in (SCALED, SCALED_BF16) and _is_layer(name, shape) and not any(
                 side % FP8_SIDE for side in shape):
             weights[full] = Weight("F8_E4M3", shape)
             weights[full.removesuffix("weight") + "scale_weight"] = Weight("F32", ())
@@ -47,9 +49,8 @@ def stored(dtype: str, prefix: str, shapes: Mapping[str, Shape]) -> SparseFile:
                         f"{full}_scale_2": Weight("F32", tuple(experts)),
                         quant: Weight("U8", (len(values[quant]),))}
         else:
-            weights[full] = Weight({SCALED: "F16", INT8: "BF16", NVFP4: "BF16"}.get(dtype, dtype),
-                                   shape)
-    if dtype == SCALED:
+            weights[full] = Weight(OTHERS.get(dtype, dtype), shape)
+    if dtype in (SCALED, SCALED_BF16):
         weights[prefix + MARK] = Weight("F8_E4M3", (0,))
     return SparseFile(weights, values)
 

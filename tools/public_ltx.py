@@ -6,7 +6,7 @@ models off the settings that their files hold beside the weights, so that `SETTI
 
 from typing import Any
 
-from .number_types import INT8, NVFP4, SCALED
+from .number_types import INT8, NVFP4, SCALED_BF16
 from .public_classes import DIFFUSION, Made, Part, of, one
 
 GEMMA_WIDTH = 3840
@@ -135,9 +135,9 @@ LTX: dict[str, tuple[Part, ...]] = {
     "checkpoints/ltx-video-2b-v0.9.5": _ltxv("BF16", 2),
     "checkpoints/ltx-2-19b-dev": _ltx_2("BF16"),
     "checkpoints/ltx-2-19b-distilled": _ltx_2("BF16"),
-    "checkpoints/ltx-2-19b-dev-fp8": _ltx_2(SCALED),
-    "checkpoints/ltx-2.3-22b-dev-fp8": _ltx_23(SCALED),
-    "checkpoints/ltx-2.3-22b-distilled-fp8": _ltx_23(SCALED),
+    "checkpoints/ltx-2-19b-dev-fp8": _ltx_2(SCALED_BF16),
+    "checkpoints/ltx-2.3-22b-dev-fp8": _ltx_23(SCALED_BF16),
+    "checkpoints/ltx-2.3-22b-distilled-fp8": _ltx_23(SCALED_BF16),
     "latent_upscale_models/ltx-2-spatial-upscaler-x2-1.0": one(UPSCALER_2[0], "BF16"),
     "latent_upscale_models/ltx-2.3-spatial-upscaler-x2-1.1": one(UPSCALER_23[0], "BF16"),
     "latent_upscale_models/ltx-2.5-latent-spatial-upscaler-x2-bf16-1.0":

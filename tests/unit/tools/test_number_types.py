@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tools.errors import DevError
-from tools.number_types import INT8, NVFP4, SCALED, stored
+from tools.number_types import INT8, NVFP4, SCALED, SCALED_BF16, stored
 from tools.public_models import PUBLIC, sparse_files
 from tools.public_newer import newer
 from tools.sparse_files import Weight
@@ -30,6 +30,10 @@ def test_scaled_float8_is_marked_and_leaves_norms_narrow_tables_and_odd_widths()
     assert found["scaled_fp8"] == Weight("F8_E4M3", (0,))
     assert {name for name, weight in found.items() if weight.dtype == "F16"} == {
         "a.bias", "b.weight", "norm.weight", "table.weight"}
+    other = stored(SCALED_BF16, "", SHAPES).weights
+    assert {name: "F16" if weight.dtype == "BF16" else weight.dtype
+            for name, weight in other.items()} == {
+        name: weight.dtype for name, weight in found.items()}
 
 
 def test_four_bits_have_two_a_byte_and_a_scale_for_sixteen_inputs_also_in_a_bank_of_experts():
