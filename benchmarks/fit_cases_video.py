@@ -25,7 +25,8 @@ from diffusers import (
     LTXVideoTransformer3DModel,
     WanTransformer3DModel,
 )
-from fit_cases import DEVICE, FromTheFirst, clip, made, main, random, t5
+from fit_cases import main
+from fit_models import DEVICE, FromTheFirst, clip, made, random, t5
 from transformers import CLIPTextModel, LlamaConfig, LlamaModel
 
 BF16 = torch.bfloat16

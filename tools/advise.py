@@ -16,7 +16,8 @@ from .address import add_server
 from .client import Client, PromptFailed, failed
 from .errors import DevError
 from .jobs import read_prompt
-from .run import add_timeout, explained, follow
+from .refusals import explained
+from .run import add_timeout, follow
 from .settings import parse_setting, with_settings
 
 Json = dict[str, Any]

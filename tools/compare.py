@@ -25,7 +25,8 @@ from .environment import python_for
 from .errors import DevError
 from .fit import ROOT, cards
 from .jobs import read_file, read_prompt
-from .run import WAIT_SECONDS, explained, follow, record_of
+from .refusals import explained
+from .run import WAIT_SECONDS, follow, record_of
 from .table import UNKNOWN, render
 
 CARDS_GIB = "8,16,24"

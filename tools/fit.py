@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ram", type=amount, default=RAM_GIB, metavar="GIB",
                         help=f"free RAM that ComfyUI is to count with; default: {RAM_GIB:g}")
     parser.add_argument("--all-steps", action="store_true",
-                        help="take as many steps as the workflow says, not 4")
+                        help="take as many steps as the workflow says, not 3")
     parser.add_argument("--flags", default="", metavar="WORDS",
                         help="ComfyUI's own flags, in one word: --flags='--lowvram'")
     parser.add_argument("--json", action="store_true", help="print JSON, for machines")
@@ -117,7 +117,7 @@ def inside() -> int:
     args = parser.parse_args()
     from urllib.error import URLError
 
-    from .run import refusal
+    from .refusals import refusal
     from .server import ServerError
 
     try:

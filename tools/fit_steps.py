@@ -3,10 +3,11 @@
 import copy
 from typing import Any
 
-STEPS = 4  # of a sampler
+STEPS = 3  # of a sampler: the last one calls the model once only, where others do twice (heun)
 LEAST = 2  # the first step loads the model, so that only the second shows what is streamed
 STAGES = ("start_at_step", "end_at_step")  # where samplers share the steps
 SPLIT = "SplitSigmas"  # and where its `step` does
+LISTED = "ManualSigmas"  # whose text has a number for each step, and one for the end
 Json = dict[str, Any]
 
 
@@ -24,6 +25,8 @@ def fewer_steps(prompt: Json) -> Json:
     if shares and None in (*steps, *places):
         return changed
     last = max((step for step in steps if step is not None), default=0)
+    if not shares:
+        _list_fewer(changed)
     inner = sorted({place for place in places if place is not None and 0 < place < last})
     moved = {place: LEAST * number for number, place in enumerate(inner, 1)}
     total = LEAST * (len(inner) + 1) if inner else STEPS
@@ -35,6 +38,15 @@ def fewer_steps(prompt: Json) -> Json:
     for (inputs, name), place in zip(shares, places, strict=True):
         inputs[name] = moved.get(place or 0, place)
     return changed
+
+
+def _list_fewer(prompt: Json) -> None:
+    for node in prompt.values():
+        listed = node["inputs"].get("sigmas")
+        if node["class_type"] == LISTED and isinstance(listed, str):
+            numbers = listed.split(",")
+            if len(numbers) > STEPS + 1:
+                node["inputs"]["sigmas"] = ",".join([*numbers[:STEPS], numbers[-1]])
 
 
 def _number(prompt: Json, value: Any) -> int | None:

@@ -1,7 +1,6 @@
 """What a run on one card came to, in one of three words with its number."""
 
 import re
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -108,9 +107,11 @@ def _from_to(low_mib: float, high_mib: float | None) -> str:
 
 
 def per_step_mib(node: Node) -> float | None:
-    """What a step moves once the model is loaded, which the first one does; None without steps."""
-    later = node.steps_mib[1:]
-    return statistics.median(later) if later else None
+    """What a step moves at most once the model is loaded, which the first one does.
+
+    None without steps.
+    """
+    return max(node.steps_mib[1:], default=None)
 
 
 def asked_mib(message: str) -> float | None:

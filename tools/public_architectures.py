@@ -13,6 +13,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from architectures import _built, _ops, _sd, main
@@ -25,7 +26,10 @@ from public_encoders import clip_g as clip_g
 from public_encoders import clip_text as clip_text
 from public_encoders import clip_vision as clip_vision
 from public_encoders import dino as dino
+from public_encoders import dino_3 as dino_3
+from public_encoders import gpt_oss as gpt_oss
 from public_encoders import llama as llama
+from public_encoders import open_clip as open_clip
 from public_encoders import qwen3_vl as qwen3_vl
 from public_encoders import t5 as t5
 
@@ -70,14 +74,31 @@ def sdxl_refiner_unet() -> Shapes:
         out_channels=4, transformer_depth_output=[0, 0, 0, 4, 4, 4, 4, 4, 4, 0, 0, 0])))
 
 
-def lotus_unet() -> Shapes:
-    """Lotus: the UNet of Stable Diffusion 2 that takes its task as a vector of four."""
+def lotus_unet(heatmaps: bool = False) -> Shapes:
+    """Lotus, and SDPose, whose output is heatmaps.
+
+    The UNet of Stable Diffusion 2 that takes its task as a vector of four.
+    """
     from comfy.ldm.modules.diffusionmodules.openaimodel import UNetModel
 
     return _built(UNetModel(**_sd(
         4, **{**SD15, "channel_mult": SD15_LEVELS, "context_dim": 1024, "num_heads": -1},
         num_head_channels=64, use_linear_in_transformer=True, num_classes="sequential",
-        adm_in_channels=4, out_channels=4, transformer_depth_output=[1] * 9 + [0] * 3)))
+        adm_in_channels=4, out_channels=4, transformer_depth_output=[1] * 9 + [0] * 3,
+        **({"heatmap_head": True} if heatmaps else {}))))
+
+
+def raft_large() -> Shapes:
+    from torchvision.models import optical_flow
+
+    return _built(optical_flow.raft_large())
+
+
+def seconds_embedder(width: int) -> Shapes:
+    """How Stable Audio takes a length in seconds."""
+    from comfy.ldm.audio.embedders import NumberConditioner
+
+    return _built(NumberConditioner(width))
 
 
 def mage_vae() -> Shapes:
@@ -93,8 +114,15 @@ def hunyuan_3d_decoder() -> Shapes:
     return {name: shape for name, shape in made.items() if not name.startswith("encoder.")}
 
 
+def ltx_audio_vae(settings: str) -> Shapes:
+    """The VAE and the vocoder of LTX in the names of its files."""
+    made = of_class("comfy.ldm.lightricks.vae.audio_vae:AudioVAE", settings)
+    return {re.sub("^autoencoder", "audio_vae", name): shape for name, shape in made.items()}
+
+
+@cache  # asked for again by `recognised_as`
 def of_class(path: str, settings: str = "{}") -> Shapes:
-    """A class of ComfyUI by "module:Class", made with these settings, a JSON object.
+    """A class of ComfyUI or PyTorch by "module:Class", made with these settings, a JSON object.
 
     What it does not take of the device and the layers to use is left out.
     """

@@ -3,10 +3,9 @@
 As public_newer.py; joined to the others by public_models.py.
 """
 
-from .public_classes import Made, Part, of
+from .public_classes import DIFFUSION, Made, Part, of
 from .public_newer import ACE_15
 
-DIFFUSION = "model.diffusion_model."
 ACE = of("ace.model:ACEStepTransformer2DModel", attention_head_dim=128, in_channels=8,
          inner_dim=2560, max_height=16, max_position=32768, max_width=32768, mlp_ratio=2.5,
          num_attention_heads=20, num_layers=24, out_channels=8, patch_size=[16, 1],
@@ -31,16 +30,6 @@ def _hunyuan_3d_2(guidance: bool) -> tuple[Part, ...]:
         guidance_embed=guidance), "dino2_giant", ("hunyuan_3d_decoder",))
 
 
-def _ltx_vae(version: int) -> Made:
-    return of("lightricks.vae.causal_video_autoencoder:VideoVAE", version=version)
-
-
-def _ltxv(dtype: str, vae: int) -> tuple[Part, ...]:
-    return (Part(DIFFUSION, of("lightricks.model:LTXVModel", num_layers=28, attention_head_dim=64,
-                               cross_attention_dim=2048), dtype),
-            Part("vae.", _ltx_vae(vae), dtype))
-
-
 CHECKPOINTS: dict[str, tuple[Part, ...]] = {
     "ace_step_v1_3.5b": (
         Part(DIFFUSION, ACE, "BF16"), Part("vae.", ACE_VAE, "BF16"),
@@ -54,6 +43,4 @@ CHECKPOINTS: dict[str, tuple[Part, ...]] = {
     "hunyuan3d-dit-v2-mv-turbo_fp16": _hunyuan_3d_2(True),
     "hunyuan_3d_v2.1": _hunyuan_3d(of("hunyuan3dv2_1.hunyuandit:HunYuanDiTPlain"), "dino2_large",
                                    of("hunyuan3d.vae:ShapeVAE")),
-    "ltx-video-2b-v0.9": _ltxv("F32", 0),
-    "ltx-video-2b-v0.9.5": _ltxv("BF16", 2),
 }

@@ -5,10 +5,13 @@ from typing import Any, NamedTuple
 
 Made = tuple[Any, ...]
 LDM = "comfy.ldm."
+DIFFUSION = "model.diffusion_model."  # before the names of a diffusion model in a checkpoint
 
 
 def of(path: str, **settings: Any) -> Made:
-    return ("of_class", LDM + path, json.dumps(settings, sort_keys=True))
+    """A class by its "module:Class" below LDM, made with these settings; others by whole paths."""
+    whole = path if path.startswith(("comfy", "torch.")) else LDM + path
+    return ("of_class", whole, json.dumps(settings, sort_keys=True))
 
 
 class Part(NamedTuple):

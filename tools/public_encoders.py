@@ -21,6 +21,13 @@ def clip_vision(config: str) -> Shapes:
         json.loads(file.read_text()), None, *_ops().values()))
 
 
+def dino_3() -> Shapes:
+    """DINOv3's huge image encoder."""
+    import comfy.image_encoders.dino3 as module
+
+    return _built(module.DINOv3ViTModel(module.DINOV3_VITH_CONFIG, None, *_ops().values()))
+
+
 def dino(config: str) -> Shapes:
     """A DINO image encoder; `config` is the name of ComfyUI's file with its sizes."""
     import comfy.image_encoders.dino2 as module
@@ -30,11 +37,16 @@ def dino(config: str) -> Shapes:
 
 
 def clip_g() -> Shapes:
-    """OpenCLIP's bigG text encoder in the names of its own checkpoints, which SDXL keeps."""
-    width, layers, hidden, words = 1280, 32, 5120, 49408
+    """OpenCLIP's bigG text encoder, as SDXL keeps it."""
+    return {**open_clip(1280, 32, 5120, 77, 1280), "logit_scale": ()}
+
+
+def open_clip(width: int, layers: int, hidden: int, positions: int, projected: int) -> Shapes:
+    """A text encoder in the names of OpenCLIP's own checkpoints."""
+    words = 49408
     shapes: Shapes = {
-        "positional_embedding": (77, width), "text_projection": (width, width),
-        "logit_scale": (), "token_embedding.weight": (words, width),
+        "positional_embedding": (positions, width), "text_projection": (width, projected),
+        "token_embedding.weight": (words, width),
         "ln_final.weight": (width,), "ln_final.bias": (width,),
     }
     block = {
@@ -67,6 +79,28 @@ def llama(name: str, layers: int = 0, module: str = "llama", words: int = 0) -> 
     sizes = {"num_hidden_layers": layers, "vocab_size": words}
     given = {key: size for key, size in sizes.items() if size}
     return _built(kind(given, None, **_ops()))
+
+
+def gpt_oss() -> Shapes:
+    """OpenAI's gpt-oss of 20 billion weights; its experts lie in one tensor a layer."""
+    import comfy.text_encoders.gpt_oss as module
+    import torch
+
+    class Layers(_ops()["operations"]):  # type: ignore[misc]
+        @staticmethod
+        def MoEExperts(**_sizes: object) -> torch.nn.Module:  # noqa: N802
+            return torch.nn.Identity()
+
+    sizes = module.GptOss20BConfig()
+    made = _built(module.GptOssModel(sizes, device="meta", dtype=None, ops=Layers))
+    width, experts = sizes.hidden_size, sizes.num_local_experts
+    for layer in range(sizes.num_hidden_layers):
+        for name, outputs, inputs in (("gate_up_proj", 2 * sizes.intermediate_size, width),
+                                      ("down_proj", width, sizes.intermediate_size)):
+            bank = f"layers.{layer}.mlp.experts.{name}"
+            made |= {f"{bank}.weight": (experts, outputs, inputs),
+                     f"{bank}.bias": (experts, outputs)}
+    return made
 
 
 def qwen3_vl(kind: str, module: str = "qwen3vl", name: str = "Qwen3VL") -> Shapes:

@@ -3,21 +3,13 @@
 ControlNets, patches, language models, VAEs. As public_newer.py, which joins them to its own.
 """
 
-import json
-from typing import Any
-
 from .number_types import INT8, SCALED
 from .public_classes import Made, of
-
-
-def _anywhere(path: str, **settings: Any) -> Made:
-    return ("of_class", path, json.dumps(settings, sort_keys=True))
-
 
 QWEN_CONTROL, PATCHES = "qwen_image.controlnet:", "comfy_extras.nodes_model_patch:"
 HELPERS: dict[str, list[tuple[Made, dict[str, str]]]] = {
     "controlnet": [
-        (_anywhere("comfy.cldm.dit_embedder:ControlNetEmbedder", img_size=None, patch_size=2,
+        (of("comfy.cldm.dit_embedder:ControlNetEmbedder", img_size=None, patch_size=2,
                    in_chans=16, num_layers=19, main_model_double=38, double_y_emb=True,
                    attention_head_dim=64, num_attention_heads=38, adm_in_channels=2048),
          {"F32": "sd3.5_large_controlnet_blur sd3.5_large_controlnet_canny "
@@ -32,9 +24,9 @@ HELPERS: dict[str, list[tuple[Made, dict[str, str]]]] = {
          {"BF16": "Qwen-Image-2512-Fun-Controlnet-Union-2602"}),
     ],
     "model_patches": [
-        (_anywhere(f"{PATCHES}QwenImageBlockWiseControlNet"),
+        (of(f"{PATCHES}QwenImageBlockWiseControlNet"),
          {"BF16": "qwen_image_canny_diffsynth_controlnet"}),
-        (_anywhere(f"{PATCHES}SigLIPMultiFeatProjModel"), {"BF16": "uso-flux1-projector-v1"}),
+        (of(f"{PATCHES}SigLIPMultiFeatProjModel"), {"BF16": "uso-flux1-projector-v1"}),
         (of("lumina.controlnet:ZImage_Control"), {"BF16": "Z-Image-Turbo-Fun-Controlnet-Union"}),
     ],
     "text_encoders": [

@@ -4,6 +4,7 @@ Nothing here is read from a published file: names and shapes are those of ComfyU
 published sizes (public_architectures.py), number types those that the files are known to have.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,29 @@ from . import models
 from .errors import DevError
 from .number_types import SCALED, stored
 from .public_checkpoints import CHECKPOINTS
-from .public_classes import Part, one
+from .public_classes import Made, Part, one
+from .public_heard import HEARD
+from .public_language import LANGUAGE
+from .public_ltx import LTX
+from .public_ltx import SETTINGS as LTX_SETTINGS
 from .public_newer import SD3_LARGE, newer
-from .public_wan import METADATA
+from .public_pixels import PIXELS
+from .public_seen import SEEN
+from .public_wan import SETTINGS as WAN_SETTINGS
 from .sparse_files import SparseFile, Weight
 from .stand_in_tokenizers import TOKENIZERS
 
+SETTINGS = {**WAN_SETTINGS, **LTX_SETTINGS}
 SCRIPT = Path(__file__).with_name("public_architectures.py")
 # Text encoders whose file holds their tokenizer, as a tensor of that name.
-TOKENIZER = {
+TOKENIZER: dict[Made, str] = {
     ("t5", "umt5_config_xxl"): "spiece_model", ("t5", "umt5_config_base"): "spiece_model",
     **dict.fromkeys([("llama", name) for name in (
         "Gemma2_2B", "Gemma3_4B", "Gemma3_4B_Vision", "Gemma3_12B")], "spiece_model"),
+    **dict.fromkeys([("llama", name) for name in (
+        "Gemma4_12B", "Gemma4_E2B", "Gemma4_E4B")], "tokenizer_json"),
+    ("gpt_oss",): "tokenizer_json", ("llama", "XLMRobertaModel"): "spiece_model",
+    ("llama", "T5GemmaModel"): "spiece_model",
     ("llama", "Mistral3Small24B"): "tekken_model", ("llama", "Ministral3_3B"): "tekken_model",
 }
 
@@ -135,7 +147,8 @@ PUBLIC: Mapping[str, tuple[Part, ...]] = {
         "vae/Wan2_1_VAE_bf16": one(("wan_vae", 96), "BF16"),
         "vae/qwen_image_vae": one(("wan_vae", 96), "BF16"),
         "vae/vae-ft-mse-840000-ema-pruned": one(("sd15_vae",), "F32"),
-        **{f"checkpoints/{name}": parts for name, parts in CHECKPOINTS.items()},
+        **{f"checkpoints/{name}": parts for name, parts in CHECKPOINTS.items()}, **LTX,
+        **SEEN, **HEARD, **LANGUAGE, **PIXELS,
         **{place: one(made_by, dtype) for place, made_by, dtype in newer()},
     }.items()
 }
@@ -197,5 +210,7 @@ def _file(place: str, shapes: Mapping[str, models.Shape]) -> SparseFile:
             name = f"{part.prefix.partition('.')[0]}.{kind}" if part.prefix else kind
             values[name] = TOKENIZERS[kind]()
             weights[name] = Weight("U8", (len(values[name]),))
-    metadata = [METADATA[part.made_by] for part in PUBLIC[place] if part.made_by in METADATA]
-    return SparseFile(weights, values, metadata[0] if metadata else {})
+    config: dict[str, Any] = {}
+    for part in PUBLIC[place]:
+        config |= SETTINGS.get(part.made_by, {})
+    return SparseFile(weights, values, {"config": json.dumps(config)} if config else {})

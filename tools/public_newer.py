@@ -44,7 +44,7 @@ def _flux_like(double: int, single: int, context: int, **more: Any) -> Made:
               qkv_bias=True, guidance_embed=False, txt_ids_dims=[1, 2], **more)
 
 
-def _chroma(kind: str, **more: Any) -> Made:
+def chroma(kind: str, **more: Any) -> Made:
     return of(kind, context_in_dim=4096, hidden_size=3072, mlp_ratio=4.0, num_heads=24, depth=19,
               depth_single_blocks=38, axes_dim=[16, 56, 56], theta=10000, qkv_bias=True, in_dim=64,
               out_dim=3072, hidden_dim=5120, n_layers=5, txt_ids_dims=[], vec_in_dim=None,
@@ -156,7 +156,7 @@ NEWER: dict[str, list[tuple[Made, dict[str, str]]]] = {
          {INT8: "seedvr2_7b_int8_convrot"}),
         (_flux_like(10, 20, 3584), {"BF16": "longcat_image_bf16 longcat_image_edit_bf16"}),
         (_flux_like(6, 27, 2048, yak_mlp=True, txt_norm=True), {"BF16": "ovis_image_bf16"}),
-        (_chroma("chroma.model:Chroma"), {SCALED: "Chroma1-HD-fp8mixed"}),
+        (chroma("chroma.model:Chroma"), {SCALED: "Chroma1-HD-fp8mixed"}),
         (("flux", True, 96), {"F8_E4M3": "flux.1-fill-dev-OneReward-transformer_fp8"}),
         (("lotus_unet",), {"F16": "lotus-depth-d-v1-1"}),
     ],

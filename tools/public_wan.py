@@ -3,7 +3,6 @@
 As public_newer.py, which joins them to its own.
 """
 
-import json
 from typing import Any
 
 from .number_types import INT8, SCALED
@@ -21,8 +20,9 @@ WAN, CAMERA = "model:WanModel", "model:CameraWanModel"
 ANIMATE_2 = of("wan.model_animate2:WanAnimate2Model")
 CAUSAL = _wan(WAN, "t2v", size="1.3B")
 # What ComfyUI reads of a file beside its weights.
-METADATA = {made_by: {"config": json.dumps({"transformer": told})} for made_by, told in (
-    (ANIMATE_2, {"model_type": "animate2"}), (CAUSAL, {"causal_ar": True}))}
+SETTINGS: dict[Made, dict[str, Any]] = {
+    ANIMATE_2: {"transformer": {"model_type": "animate2"}},
+    CAUSAL: {"transformer": {"causal_ar": True}}}
 WAN_VIDEO: list[tuple[Made, dict[str, str]]] = [
     (_wan(WAN, "t2v", 48, "5B", out_dim=48), {"F16": "wan2.2_ti2v_5B_fp16"}),
     (_wan(WAN, "t2v", 148, "5B", out_dim=48, in_dim_ref_conv=48),

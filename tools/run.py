@@ -5,23 +5,21 @@ without it, it follows the server's record of the run.
 """
 
 import argparse
-import http.client
 import json
 import sys
 import time
-import urllib.error
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from . import advice, budget
 from .address import add_server
-from .client import Client, PromptFailed, PromptInvalid, Unexpected, failed, failure_of, node_texts
+from .client import Client, PromptFailed, failed, failure_of, node_texts
 from .errors import DevError
 from .events import NoEvents, Unfinished
 from .jobs import Job, jobs_of
 from .progress import ProgressBar
+from .refusals import explained
 from .table import run_table
 
 POLL_SECONDS = 0.5
@@ -216,44 +214,3 @@ def saved_files(entry: Json) -> list[str]:
         for item in output.get(kind) or ()
         if isinstance(item, dict) and item.get("type") == "output"
     ]
-
-
-@contextmanager
-def explained(server: str) -> Iterator[None]:
-    """Say in one sentence, as DevError, what a server refused or why none answers."""
-    try:
-        yield
-    except PromptInvalid as error:
-        raise DevError(refusal(error)) from error
-    except (urllib.error.URLError, ConnectionError, http.client.HTTPException) as error:
-        raise DevError(
-            f"No server answers at {server} ({error}); start ComfyUI or name it with "
-            "--server URL."
-        ) from error
-    except Unexpected as error:
-        first_line = str(error).split("\n")[0][:200]
-        raise DevError(
-            f"What answers at {server} is no ComfyUI, or an unwell one: {first_line}"
-        ) from error
-    except Unfinished as error:
-        raise DevError(
-            f"{error} It goes on at {server}: stop it there, or wait longer with --timeout SECONDS."
-        ) from error
-    except TimeoutError as error:
-        raise DevError(f"The server at {server} does not answer: {error}.") from error
-
-
-def refusal(error: PromptInvalid) -> str:
-    """The server's refusal, node by node, as one text."""
-    details = error.details if isinstance(error.details, dict) else {}
-    lines = []
-    for node_id, node in (details.get("node_errors") or {}).items():
-        for problem in node.get("errors", []):
-            reason = f"{problem.get('message')}: {problem.get('details')}"
-            lines.append(f"node {node_id} ({node.get('class_type')}): {reason}")
-    if not lines:
-        problem = details.get("error")
-        first_line = str(error.details).strip().split("\n")[0][:200]
-        lines = [problem.get("message", "") if isinstance(problem, dict)
-                 else f"status {error.status}: {first_line}"]
-    return "The server refused the prompt; " + "; ".join(lines)

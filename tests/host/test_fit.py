@@ -20,7 +20,7 @@ VIDEO = "diffsynth_prompt_loop"  # its steps copy positions on any card
 # What a card of 8 GiB makes of each, and the most that a step can have to move: its model's size.
 BUNDLED = {
     "start_here": ("resident", 0), "diffsynth_prompt_loop": ("resident", 0),
-    "onediff_mixed_sizes": ("resident", 0), "infiniteyou_720p_bf16": ("streams", 30000),
+    "infiniteyou_720p_bf16": ("streams", 30000),
     "diffusers_encode_only": ("resident", 0), "sd_controlnet_switch": ("resident", 0),
 }
 TEMPLATES = {

@@ -56,6 +56,15 @@ def test_steps_are_cut_also_where_another_node_tells_them():
     assert steps_of(wired, ("4", "steps"), ("5", "steps"), ("6", "steps")) == [STEPS, 3, STEPS]
 
 
+def test_steps_that_are_listed_by_their_noise_are_cut_too_with_the_end_kept():
+    listed = {"1": {"class_type": "ManualSigmas", "inputs": {"sigmas": "1.0, 0.9, 0.8, 0.7, 0.0"}},
+              "2": {"class_type": "ManualSigmas", "inputs": {"sigmas": "0.85, 0.42, 0.0"}}}
+    assert steps_of(listed, ("1", "sigmas"), ("2", "sigmas")) == [
+        "1.0, 0.9, 0.8, 0.0", "0.85, 0.42, 0.0"]
+    split = {**listed, "3": {"class_type": "SplitSigmas", "inputs": {"step": 4}}}
+    assert fewer_steps(split)["1"] == listed["1"]
+
+
 def test_samplers_that_share_their_steps_take_two_each():
     shared = {"1": sampler(steps=20, start_at_step=0, end_at_step=10),
               "2": sampler(steps=20, start_at_step=10, end_at_step=10000)}

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tools.errors import DevError
-from tools.number_types import INT8, SCALED, stored
+from tools.number_types import INT8, NVFP4, SCALED, SCALED_BF16, stored
 from tools.public_models import PUBLIC, sparse_files
 from tools.public_newer import newer
 from tools.sparse_files import Weight
@@ -30,6 +30,32 @@ def test_scaled_float8_is_marked_and_leaves_norms_narrow_tables_and_odd_widths()
     assert found["scaled_fp8"] == Weight("F8_E4M3", (0,))
     assert {name for name, weight in found.items() if weight.dtype == "F16"} == {
         "a.bias", "b.weight", "norm.weight", "table.weight"}
+    other = stored(SCALED_BF16, "", SHAPES).weights
+    assert {name: "F16" if weight.dtype == "BF16" else weight.dtype
+            for name, weight in other.items()} == {
+        name: weight.dtype for name, weight in found.items()}
+
+
+def test_four_bits_have_two_a_byte_and_a_scale_for_sixteen_inputs_also_in_a_bank_of_experts():
+    found = stored(NVFP4, "", {**SHAPES, "mlp.experts.up.weight": (8, 100, 256)})
+    assert found.weights["a.weight"] == Weight("U8", (512, 128))
+    assert found.weights["a.weight_scale"] == Weight("F8_E4M3", (512, 16))
+    assert found.weights["a.weight_scale_2"] == Weight("F32", ())
+    assert found.weights["b.weight"].dtype == "BF16"  # 100 inputs are no whole blocks
+    assert json.loads(found.values["a.comfy_quant"]) == {"format": "nvfp4"}
+    bank = stored(NVFP4, "", {"mlp.experts.up.weight": (8, 96, 256)})
+    assert bank.weights["mlp.experts.up.weight"] == Weight("U8", (8, 96, 128))
+    assert bank.weights["mlp.experts.up.weight_scale"] == Weight("F8_E4M3", (8, 128, 16))
+    assert json.loads(bank.values["mlp.experts.up.comfy_quant"])["num_experts"] == 8
+
+
+def test_the_settings_that_comfyui_reads_beside_weights_are_those_the_weights_are_made_with():
+    place = "checkpoints/ltx-2-19b-dev.safetensors"
+    made = sparse_files([place], lambda wanted: [{} for _ in wanted])[place]
+    told = json.loads(made.metadata["config"])
+    assert set(told) == {"transformer", "vae", "audio_vae", "vocoder"}
+    sizes = json.loads(PUBLIC[place][0].made_by[2])
+    assert told["transformer"].items() <= sizes.items()
 
 
 def test_each_published_file_is_known_once():

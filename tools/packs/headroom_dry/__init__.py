@@ -26,8 +26,15 @@ from server import PromptServer
 sys.path.append(str(Path(__file__).resolve().parents[3] / "lab" / "fakecuda"))
 from ledger import Ledger  # noqa: E402
 
+from .headroom_dry_frames import uncomputed  # noqa: E402
 from .headroom_dry_integers import Integers, tell_of_data  # noqa: E402
-from .headroom_dry_run import forget_lessons, look_at_no_weight, write_few_words  # noqa: E402
+from .headroom_dry_run import (  # noqa: E402
+    assume_a_lens,
+    forget_lessons,
+    look_at_no_weight,
+    write_few_words,
+    write_one_frame,
+)
 from .headroom_dry_shapes import shapes  # noqa: E402
 from .headroom_dry_steps import Steps  # noqa: E402
 
@@ -84,7 +91,7 @@ class Probe:
     def compute_integers(self):
         """Let the thread that runs the nodes have real values of small integers, from now on."""
         if not getattr(self.thread, "integers", None):
-            self.thread.integers = Integers()
+            self.thread.integers = Integers(uncomputed)
             self.thread.integers.__enter__()
 
     def steps(self, node_id, value, most, prompt_id):
@@ -125,6 +132,8 @@ def _on_prompt(data):
     PROBE.hang_on()
     look_at_no_weight()
     write_few_words()
+    write_one_frame()
+    assume_a_lens()
     return data
 
 

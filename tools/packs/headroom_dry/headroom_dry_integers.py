@@ -7,7 +7,7 @@ device or made there from nothing, and what comes of it; never what a model comp
 """
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, wraps
 from typing import Any
 
@@ -25,7 +25,15 @@ Tensor = torch.Tensor
 
 
 class Integers(TorchDispatchMode):
-    """Does so in the thread in which it is entered."""
+    """Does so in the thread in which it is entered.
+
+    `large`: makes what a function returns of other tensors, which it is also given by themselves;
+    None where the function is to make it.
+    """
+
+    def __init__(self, large: Callable[..., Tensor | None] | None = None) -> None:
+        super().__init__()
+        self.large = large
 
 
 def tell_of_data() -> None:
@@ -41,12 +49,13 @@ def tell_of_data() -> None:
 
 
 def _dispatch(
-    _mode: Integers, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    mode: Integers, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
 ) -> Any:
     kwargs = kwargs or {}
     given = list(_tensors((*args, *kwargs.values())))
     if types or not all(map(_is_small, given)):
-        return _unknown(func, args, kwargs)
+        made = mode.large(func, args, kwargs, given) if not types and mode.large else None
+        return _unknown(func, args, kwargs) if made is None else made
     if not any(one.is_cuda for one in given) and not _names_a_device(kwargs):
         return func(*args, **kwargs)
     if func is FROM_DATA:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import wraps
 from inspect import signature
 from types import ModuleType
@@ -31,6 +32,32 @@ def write_few_words() -> None:
     _end_with(kind, "generate", "stop_tokens", _AfterFew)
     music = sys.modules.get("comfy.text_encoders.ace15")
     _end_with(music, "sample_manual_loop_no_classes", "eos_token_id", _EndAfterFew)
+
+
+def write_one_frame() -> None:
+    """Let a video be written with its first frame, and without its sound, which is no sound."""
+    module = sys.modules.get("comfy_api.latest._input_impl.video_types")
+    kind = getattr(module, "VideoFromComponents", None)
+    write = getattr(kind, "save_to", None)
+    if write is None or getattr(write, "_headroom_dry", False):
+        return
+
+    @wraps(write)
+    def shortened(video: Any, *args: Any, **kwargs: Any) -> Any:
+        whole = video.get_components()
+        short = replace(whole, images=whole.images[:1], audio=None)
+        return write(type(video)(short), *args, **kwargs)
+
+    shortened._headroom_dry = True  # type: ignore[attr-defined]
+    kind.save_to = shortened  # type: ignore[union-attr]
+
+
+def assume_a_lens() -> None:
+    """Let MoGe find a shift of 0 and a focal length of 1; SciPy solves for no points that are none.
+    """
+    module = sys.modules.get("comfy.ldm.moge.geometry")
+    if hasattr(module, "_solve_optimal_shift"):
+        module._solve_optimal_shift = lambda *_points, **_focal: (0.0, 1.0)  # type: ignore[union-attr]
 
 
 def _end_with(owner: Any, name: str, parameter: str, end: Any) -> None:

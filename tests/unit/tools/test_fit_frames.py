@@ -1,0 +1,71 @@
+"""Frames of videos in RAM: a dry run writes to none of them, and gives what has their shape."""
+
+import runpy
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tools import dry_server
+
+DRY = Path(dry_server.__file__).parent / "packs" / "headroom_dry"
+aten = torch.ops.aten
+
+
+@pytest.fixture(scope="module")
+def uncomputed():
+    made = runpy.run_path(str(DRY / "headroom_dry_frames.py"))
+    return lambda func, *args, **kwargs: made["uncomputed"](
+        func, args, kwargs, [one for one in args if isinstance(one, torch.Tensor)])
+
+
+@pytest.fixture(scope="module")
+def frames():
+    return torch.empty(64, 1024, 1024)  # 256 MiB that nobody writes to
+
+
+def test_each_step_over_frames_gives_their_shape_and_type_and_an_inplace_one_the_same_memory(
+    uncomputed, frames
+):
+    added = uncomputed(aten.add.Tensor, frames, torch.ones(1024))
+    assert added.shape == frames.shape and added.data_ptr() != frames.data_ptr()
+    assert uncomputed(aten._to_copy.default, frames, dtype=torch.float16).dtype == torch.float16
+    assert uncomputed(aten.clamp_.default, frames, 0.0, 1.0) is frames
+
+
+def test_what_is_small_looked_at_as_a_whole_or_whole_numbers_is_computed(uncomputed, frames):
+    assert uncomputed(aten.add.Tensor, torch.ones(4), torch.ones(4)) is None
+    assert uncomputed(aten.sum.default, frames) is None
+    assert uncomputed(aten.bitwise_not.default, frames.view(torch.int32)) is None
+
+
+@dataclass
+class Components:
+    images: torch.Tensor
+    audio: object = "sound"
+
+
+class Video:
+    def __init__(self, components):
+        self.components = components
+
+    def get_components(self):
+        return self.components
+
+    def save_to(self, path, codec=""):
+        return path, codec, len(self.components.images), self.components.audio
+
+
+def test_a_video_is_written_with_one_frame_and_no_sound_and_keeps_its_frames(monkeypatch):
+    monkeypatch.setitem(sys.modules, "comfy_api.latest._input_impl.video_types",
+                        SimpleNamespace(VideoFromComponents=Video))
+    monkeypatch.setattr(Video, "save_to", Video.save_to)  # given back afterwards
+    shorten = runpy.run_path(str(DRY / "headroom_dry_run.py"))["write_one_frame"]
+    shorten()
+    shorten()  # before every prompt
+    video = Video(Components(torch.zeros(81, 4, 4, 3)))
+    assert video.save_to("a.mp4", codec="h264") == ("a.mp4", "h264", 1, None)
+    assert len(video.components.images) == 81

@@ -1,0 +1,38 @@
+"""Frames of videos in RAM: what is done to each of their numbers is left out of a dry run.
+
+They are gigabytes, which each step over them would write anew. Nobody looks at them: what the fake
+device decodes is zeros, and memory that nobody has written to is zeros too, without being there.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+LARGE_BYTES = 128 << 20  # above any mask or picture whose values a node may ask for
+aten = torch.ops.aten
+COPIES = (aten._to_copy.default, aten.clone.default, aten.copy_.default, aten.cat.default,
+          aten.stack.default, aten.constant_pad_nd.default)
+Tensor = torch.Tensor
+
+
+def uncomputed(
+    func: Any, args: Any, kwargs: dict[str, Any], given: Sequence[Tensor]
+) -> Tensor | None:
+    """What a function makes of the numbers of frames, in memory that nothing was written to.
+
+    None where it is to make it: of others, or where it does more than a number at a time.
+    """
+    large = any(one.nbytes >= LARGE_BYTES for one in given)
+    if not large or not (torch.Tag.pointwise in func.tags or func in COPIES):
+        return None
+    device = torch.device(kwargs.get("device") or "cpu").type
+    if device != "cpu" or func._schema.overload_name.endswith("out") or not all(
+            one.device.type == "cpu" and one.is_floating_point() for one in given):
+        return None
+    if func._schema.is_mutable:
+        return args[0]  # type: ignore[no-any-return]
+    meta = tree_map_only(Tensor, lambda one: one.to("meta"), (args, kwargs))
+    shaped = func(*meta[0], **{**meta[1], **({"device": "meta"} if "device" in kwargs else {})})
+    return torch.empty_strided(shaped.size(), shaped.stride(), dtype=shaped.dtype)

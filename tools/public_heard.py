@@ -1,0 +1,29 @@
+"""Published files of models that make or hear sound, by their names.
+
+As public_newer.py; joined to the others by public_models.py.
+"""
+
+from .public_classes import Part, of, one
+
+
+def _heard(**more: object) -> tuple[Part, ...]:
+    return one(of("comfy.audio_encoders.wav2vec2:Wav2Vec2Model", **more), "F16")
+
+
+HEARD: dict[str, tuple[Part, ...]] = {
+    "checkpoints/stable-audio-open-1.0": (
+        Part("model.model.", of("audio.dit:AudioDiffusionTransformer", global_cond_dim=1536),
+             "F32"),
+        Part("pretransform.model.", of("audio.autoencoder:AudioOobleckVAE"), "F32"),
+        Part("conditioner.conditioners.seconds_start.", ("seconds_embedder", 768), "F32"),
+        Part("conditioner.conditioners.seconds_total.", ("seconds_embedder", 768), "F32")),
+    "audio_encoders/whisper_large_v3_fp16": (
+        Part("model.", of("comfy.audio_encoders.whisper:WhisperLargeV3"), "F16"),),
+    "audio_encoders/wav2vec2_large_english_fp16": _heard(),
+    "audio_encoders/wav2vec2-chinese-base_fp16": _heard(
+        embed_dim=768, num_heads=12, num_layers=12, conv_norm=False, conv_bias=False,
+        do_normalize=False, do_stable_layer_norm=False),
+    "diffusion_models/minimax_music3_dit_fp16": one(
+        of("minimax_music.dit:MiniMaxMusic3DiT"), "F16"),
+    "vae/minimax_music3_dav": one(of("minimax_music.dav:MiniMaxMusic3DAV"), "F16"),
+}
