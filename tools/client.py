@@ -1,17 +1,22 @@
 """A small HTTP client for one ComfyUI server."""
 
+import functools
 import json
+import re
 import time
 import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Mapping
 from email.message import Message
+from pathlib import Path
 from typing import Any
 
 from .events import EventStream, Unfinished
 
 POLL_SECONDS = 0.05
+# The node pack's table of errors; read, since importing the pack takes torch.
+ERRORS = Path(__file__).resolve().parent.parent / "headroom" / "base" / "errors.json"
 
 
 class Unexpected(RuntimeError):
@@ -50,12 +55,16 @@ class PromptFailed(RuntimeError):
     @property
     def out_of_memory(self) -> bool:
         """Whether the GPU's memory ran out, also where a library or OOM Guard says so."""
-        kind = self.exception_type.rpartition(".")[2]
-        words = self.exception_message.lower()
-        return kind in ("OutOfMemoryError", "OomGuardError") or any(
-            sign in words
-            for sign in ("cuda error: out of memory", "alloc_failed", "vram grow failed")
-        )
+        told = f"{self.exception_type.rpartition('.')[2]}: {self.exception_message}"
+        family = next((family for pattern, family in _families() if pattern.search(told)), "")
+        return family == "device memory"
+
+
+@functools.cache
+def _families() -> list[tuple[re.Pattern[str], str]]:
+    """What an error's text looks like, and its family; the first that is found counts."""
+    rows = json.loads(ERRORS.read_text(encoding="utf-8"))["errors"]
+    return [(re.compile(row["pattern"], re.IGNORECASE), row["family"]) for row in rows]
 
 
 class PromptInterrupted(PromptFailed):

@@ -116,7 +116,8 @@ def test_a_thousand_prompts_leave_not_a_byte_more_than_one(gpu):
     device = gpu(ROOMY_MIB, packs=[PACKS / "headroom_probe_encoders"])
     after_one = encode(device, 1, 0)
     assert after_one.allocated_bytes > 0  # the encoder itself, as asked
-    after_all = encode(device, 1000 if device.computes else 100, 1)
+    # The simulated GPU computes, in Python: a hundred, and a thousand on a driver.
+    after_all = encode(device, 100 if device.prefix == "/simgpu" else 1000, 1)
     assert after_all.allocated_bytes == after_one.allocated_bytes
     if not leftovers(device):
         assert after_all.reserved_bytes == after_one.reserved_bytes
@@ -172,7 +173,7 @@ class Batch:
         latent = add_sampler(graph, model, checkpoint[1], size=128, seed=self.seed)
         inputs = graph.prompt[latent.id]["inputs"]
         inputs["steps"] = 1
-        graph.prompt[inputs["latent_image"][0]]["inputs"]["batch_size"] = 8
+        graph.prompt[inputs["latent_image"][0]]["inputs"]["batch_size"] = 4
         graph.add("ProbeTensor", value=latent)
         return self.device.client.run(graph.prompt, timeout=600)["prompt_id"]
 

@@ -215,12 +215,12 @@ def test_a_recovery_repeats_nothing_in_vain_and_leaves_nothing_behind(device):
 
 
 def eight_pictures(seed, guarded):
-    """A graph of eight pictures of 1024 pixels, with every model guarded or none."""
+    """A graph of eight pictures of 512 pixels, with every model guarded or none."""
     graph = Graph()
     checkpoint = add_checkpoint(graph, TEST_CHECKPOINT)
     model, clip, vae = (add_guard(graph, checkpoint[index]) if guarded else checkpoint[index]
                         for index in range(3))
-    latent = add_sampler(graph, model, clip, seed=seed, size=1024)
+    latent = add_sampler(graph, model, clip, seed=seed, size=512)
     empty = graph.prompt[latent.id]["inputs"]["latent_image"][0]
     graph.prompt[empty]["inputs"]["batch_size"] = 8
     graph.add("ProbeTensor", value=graph.add("VAEDecode", samples=latent, vae=vae))

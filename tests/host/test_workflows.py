@@ -1,21 +1,29 @@
-"""The bundled workflows in a real ComfyUI on a simulated GPU, with their arithmetic unless said.
+"""The bundled workflows in real ComfyUIs, once on each device and host, and what those runs show.
 
-Model files have the names and classes that each workflow asks for, with random weights. What a
-small machine cannot do is named in `tools/workflow_trials.py`: fewer steps and pixels, and a
-small text encoder in place of those whose class has no small form. At their own sizes they run in
-`test_workflows_unmodified.py`.
+On the simulated GPU they have their own sizes and numbers of pictures; on PyTorch's own allocators
+(the fake CUDA driver) they are small, and run twice. Nothing is computed: every tensor is allocated
+and freed as in a computed run. Model files have the names and classes that each workflow asks for,
+with random weights. What a small machine cannot do is named in `tools/workflow_trials.py`: fewer
+steps and pixels, and a small text encoder in place of those whose class has no small form.
+
+With two ComfyUI trees at hand half of the workflows run on the fake driver of each;
+HEADROOM_EVERY_WORLD=1 runs all of them in every world of `support.worlds`.
 """
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from support.trials import CAPACITY_MIB, LIMIT_S, trial_server
+from support.worlds import EVERYWHERE, HAS_BOTH, WORLDS
 
+from simgpu import SimServer
 from tools import figures, results, workflow_trials
-from tools.bench_device import Device
-from tools.client import cached_nodes, node_texts
+from tools.bench_device import PROBES, Device
+from tools.client import node_texts
+from tools.fit_steps import LEAST
 from tools.node_info import node_infos
 from tools.ui_prompt import api_prompt
 from tools.workflows import WORKFLOWS, published_prompt, workflow
@@ -23,6 +31,19 @@ from tools.workflows import WORKFLOWS, published_prompt, workflow
 pytestmark = pytest.mark.host
 
 ROOT = Path(__file__).resolve().parents[2]
+SIMULATED = "simulated"
+FAKE = list(WORLDS) if EVERYWHERE else ["oldest, default", "newest, default"]
+ON_FAKE = [(world, name) for index, world in enumerate(FAKE)
+           for place, name in enumerate(WORKFLOWS)
+           if EVERYWHERE or not HAS_BOTH or place % 2 == index]
+
+
+def cases(*names, simulated=True):
+    """(place, workflow) of these workflows, as pytest takes them."""
+    places = [pytest.param(place, name, marks=pytest.mark.fakecuda) for place, name in ON_FAKE
+              if name in names]
+    found = [(SIMULATED, name) for name in names] if simulated else []
+    return pytest.mark.parametrize(("place", "name"), found + places)
 
 
 @pytest.fixture(scope="session")
@@ -36,8 +57,9 @@ def models_dir():
 def start(serve):
     """A factory of servers on a simulated GPU with room, by ComfyUI's flags."""
 
-    def start(*flags, **options):
-        return trial_server(serve, *flags, **options)
+    def start(*flags):
+        # Whether it fits depends on the shapes alone, and was recorded with the arithmetic.
+        return trial_server(serve, *flags, packs=["headroom_shapes_only"])
 
     return start
 
@@ -57,22 +79,111 @@ def infos(server):
     return node_infos(server.client().get_json("/object_info"))
 
 
-def run(client, name, **changes):
-    return client.run(workflow_trials.small_prompt(name, **changes), timeout=LIMIT_S)
+@dataclass
+class Run:
+    """One run of a workflow: its entry in the history, its record, and what was there after it.
+
+    `loaded` are the models on the device; `left_bytes`, `used_mib` and `still_loaded` (in bytes of
+    the device's own count, as Headroom tells, and models) are those after a purge.
+    """
+
+    entry: dict
+    record: dict
+    loaded: list
+    left_bytes: int
+    used_mib: float
+    still_loaded: list
 
 
-def record(client, entry):
-    return client.get_json(f"/headroom/runs/{entry['prompt_id']}")
+def run_once(device, prompt, count):
+    """Run a prompt and purge; `count` reads the device's own figure of the bytes in use."""
+    entry = device.client.run(prompt, timeout=LIMIT_S)
+    record = device.client.get_json(f"/headroom/runs/{entry['prompt_id']}")
+    loaded = device.client.get_json("/headroom/memory")["models"]
+    device.unload()
+    device.client.post_when_idle("/headroom/purge", {})
+    told = device.client.get_json("/headroom/memory")
+    return Run(entry, record, loaded, count(), told["devices"][0]["used_mib"], told["models"])
 
 
-def allocated(client):
-    status, figures = client.post_json("/simgpu/collect", {})
-    assert status == 200
-    return figures["allocated_bytes"]
+def on_simulated(request, name):
+    """The workflow as it is published, but for the number of steps: all allocate the same."""
+    device = SimServer(request.getfixturevalue("server"), CAPACITY_MIB)
+    prompt = workflow_trials.full_prompt(name)
+    for node in prompt.values():
+        if "steps" in node["inputs"]:
+            node["inputs"]["steps"] = min(node["inputs"]["steps"], LEAST)
+    return prompt, [run_once(device, prompt, lambda: device.collect().allocated_bytes)]
 
 
-# Whether it fits depends on the shapes alone, and was recorded with the arithmetic.
-SHAPES_ONLY = ("headroom_shapes_only",)
+def on_fake(request, world, name):
+    """The workflow with small pictures, twice, in a world of the fake driver."""
+    chosen = WORLDS[world]
+    env = {**workflow_trials.ENVIRONMENT, **({"PYTHONPATH": chosen.aimdo} if chosen.aimdo else {})}
+    device = request.getfixturevalue("fake")(
+        CAPACITY_MIB, *chosen.flags, packs=[PROBES / "headroom_small_encoders"], env=env,
+        models_dir=request.getfixturevalue("models_dir"), **chosen.settings,
+        comfyui=request.getfixturevalue("newest_comfyui") if chosen.newest else None)
+    workflow_trials.write_example_picture(device.server.base_dir / "input")
+    prompt = workflow_trials.small_prompt(name)
+    return prompt, [run_once(device, prompt, lambda: device.driver.device().used_bytes)
+                    for _ in range(2)]
+
+
+@pytest.fixture(scope="module")
+def done():
+    """What ran already, by place and workflow."""
+    return {}
+
+
+@pytest.fixture
+def ran(request, done, place, name):
+    """The prompt of a workflow and its runs in a place; it runs for the first test that asks."""
+    if (place, name) not in done:
+        done[place, name] = (on_simulated(request, name) if place == SIMULATED
+                             else on_fake(request, place, name))
+    return done[place, name]
+
+
+@cases(*WORKFLOWS)
+def test_every_node_of_the_workflow_runs_and_none_runs_out_of_memory(ran):
+    prompt, runs = ran
+    assert {node["node_id"] for node in runs[0].record["nodes"]} == set(prompt)
+    for run in runs:
+        assert run.record["status"] == "success" and run.record["oom"] == []
+
+
+@cases(*WORKFLOWS)
+def test_after_a_purge_no_model_is_left_and_no_byte_more_than_after_the_run_before(ran):
+    _, runs = ran
+    assert not any(run.still_loaded for run in runs)
+    if len(runs) == 1:
+        assert runs[0].left_bytes == 0
+    for run, before in zip(runs[1:], runs, strict=False):
+        assert run.left_bytes <= before.left_bytes
+
+
+@cases(*WORKFLOWS, simulated=False)
+def test_the_memory_answer_after_a_workflow_is_what_the_driver_knows(ran):
+    for run in ran[1]:
+        assert run.used_mib == pytest.approx(run.left_bytes / 2**20, abs=0.001)
+
+
+@cases("diffsynth_prompt_loop")
+def test_after_the_prompt_loop_nothing_of_the_encoder_is_on_the_gpu(ran):
+    for run in ran[1]:
+        assert [model for model in run.loaded if model["kind"] == "text encoder"] == []
+    assert "encoder released: T5Model" in node_texts(ran[1][0].entry)["4"]
+
+
+@cases("diffusers_encode_only", simulated=False)
+def test_prompts_encoded_once_need_no_encoder_the_next_time(ran):
+    first, second = ({node["class_type"] for node in run.record["nodes"] if not node["cached"]}
+                     for run in ran[1])
+    assert "SmallTextEncoder" in first
+    assert "HeadroomEncodeToCPU" in second and "SmallTextEncoder" not in second
+
+
 SEARCHED = [name for name, case in workflow_trials.CASES.items() if case.searched]
 
 
@@ -103,7 +214,7 @@ def outcome(words):
 def test_at_the_recorded_size_of_gpu_both_end_as_recorded(start, recorded, name):
     same = recorded(name)["same_capacity"]
     flags = workflow_trials.CASES[name].flags
-    device = Device(start(*flags, packs=SHAPES_ONLY).client())
+    device = Device(start(*flags).client())
     prompts = workflow_trials.both_prompts(name)
     assert device.words(prompts["headroom"], same["capacity_mib"]) == "completed"
     if same["stock"] != "completed":
@@ -115,7 +226,7 @@ def test_at_the_recorded_size_of_gpu_both_end_as_recorded(start, recorded, name)
 def test_the_prompt_loop_fills_the_gpu_without_our_nodes_and_not_with_them(start, recorded):
     name = "diffsynth_prompt_loop"
     loop = recorded(name)["loop"]
-    device = Device(start("--gpu-only", packs=SHAPES_ONLY).client())
+    device = Device(start("--gpu-only").client())
     most = loop["prompts"][-1]
     prompts = workflow_trials.both_prompts(name, **workflow_trials.prompt_lines(name, most))
     assert device.words(prompts["headroom"], loop["capacity_mib"]) == "completed"
@@ -140,31 +251,6 @@ def test_the_workflow_on_the_canvas_is_the_prompt_for_the_server(infos, name):
 def test_comfyui_lists_every_workflow_as_a_template(client):
     templates = client.get_json("/workflow_templates")
     assert sorted(templates["headroom"]) == sorted(WORKFLOWS)
-
-
-def test_after_the_prompt_loop_nothing_of_the_encoder_is_on_the_gpu(client):
-    entry = run(client, "diffsynth_prompt_loop", **{"KSampler.seed": 2, "Negative prompt.text": ""})
-    assert "encoder released: T5Model" in node_texts(entry)["4"]
-    loaded = client.get_json("/headroom/memory")["models"]
-    assert [model["kind"] for model in loaded if model["kind"] == "text encoder"] == []
-
-
-def test_prompts_encoded_once_need_no_encoder_the_next_time(client):
-    run(client, "diffusers_encode_only")
-    client.free()
-    # ComfyUI acts on /free once its queue is empty: a quicker prompt still finds the nodes cached.
-    entries = [run(client, "diffusers_encode_only") for _ in range(2)]
-    nodes = {node["class_type"] for entry in entries
-             for node in record(client, entry)["nodes"] if not node["cached"]}
-    assert "HeadroomEncodeToCPU" in nodes and "SmallTextEncoder" not in nodes
-
-
-def test_queue_after_queue_the_same_bytes_stay(client):
-    left = []
-    for seed in (11, 12, 13):
-        entry = run(client, "sd_controlnet_switch", **{"KSampler.seed": seed})
-        left.append(allocated(client))
-    assert cached_nodes(entry) and left[1] == left[2]
 
 
 def test_the_command_line_runs_a_workflow_file_and_prints_the_memory_table(server):

@@ -84,6 +84,16 @@ def test_a_failing_node_is_named_with_its_own_words(host):
     assert not isinstance(caught.value, PromptInterrupted)
 
 
+@pytest.mark.parametrize("kind, text, is_out", [
+    ("torch.OutOfMemoryError", "Allocation on device", True), ("OomGuardError", "tried all", True),
+    ("RuntimeError", "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", True),
+    ("RuntimeError", "DefaultCPUAllocator: can't allocate memory", False), ("Boom", "bad", False),
+])
+def test_an_error_is_out_of_gpu_memory_by_the_packs_own_table(kind, text, is_out):
+    error = {**ERROR, "exception_type": kind, "exception_message": text}
+    assert PromptFailed(entry("error", ["execution_error", error])).out_of_memory is is_out
+
+
 def test_an_interrupted_prompt_is_told_apart_from_a_failed_one(host):
     host.histories[:] = [entry("error", ["execution_interrupted", {"node_id": "2"}])]
     with pytest.raises(PromptInterrupted):
