@@ -1,8 +1,7 @@
 // The only file that talks to the frontend: what it hands in here, js/lib/ works with.
 import { api } from "../../scripts/api.js";
 import { app } from "../../scripts/app.js";
-import { titlesOf } from "./lib/advice.js";
-import { applyEdits } from "./lib/applying.js";
+import { createApplying } from "./lib/applying.js";
 import { createBadges } from "./lib/badges.js";
 import { createFrontend } from "./lib/frontend.js";
 import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
@@ -15,7 +14,7 @@ import { createRescue } from "./lib/rescue.js";
 import { reportText, speakers } from "./lib/say.js";
 import { applyDefaults, OFF, REFRESH_SECONDS, settings, SHOW_BADGES, showNoChoice, widen } from "./lib/settings.js";
 import { translateCommands, translateNodes, translateSettings, translateSlots } from "./lib/translate.js";
-import { CannotApply, WHY } from "./lib/wires.js";
+import { WHY } from "./lib/wires.js";
 
 const TAB = "headroom";
 const PURGE = "Headroom.Purge";
@@ -34,11 +33,27 @@ const SETTLED_MS = 300;
 const wait = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 const queuedOn = new Map();
 let badgesShown = null;
-let applying = Promise.resolve();
 
 function notify(severity, summary, detail) {
   app.extensionManager.toast.add({ severity, summary, detail, life: 6000 });
 }
+
+/** A page that nobody sees draws no frames; a busy machine's may take long, and sizes are known only then. */
+const frame = () => Promise.race([new Promise((done) => requestAnimationFrame(done)), wait(document.hidden ? 100 : 500)]);
+
+const apply = createApplying({
+  words,
+  notify,
+  page: () => ({
+    canvas: app.canvas,
+    prompt,
+    create: frontend.createNode,
+    undo: () => app.extensionManager.command.execute("Comfy.Undo"),
+    frame,
+    wait,
+    growth: frontend.growth,
+  }),
+});
 
 const rescue = createRescue({ http, words, notify });
 const leftQueue = createLeftQueue({ http, words, notify });
@@ -72,37 +87,6 @@ async function purge() {
   } catch (error) {
     notify("warn", words()("Purge VRAM"), reasonText(error, words()));
     return null;
-  }
-}
-
-/** A page that nobody sees draws no frames; a busy machine's may take long, and sizes are known only then. */
-const frame = () => Promise.race([new Promise((done) => requestAnimationFrame(done)), wait(document.hidden ? 100 : 500)]);
-
-/** One after the other: two at once would be one step of undo. */
-function apply(advice, run) {
-  applying = applying.then(() => applyNow(advice, run)).catch((error) => console.error("[Headroom]", error));
-  return applying;
-}
-
-/** Put pieces of advice on a run into the workflow on the canvas, as one step of undo. */
-async function applyNow(advice, run) {
-  const t = words();
-  const classes = new Map(run.nodes.map((node) => [String(node.node_id), node.class_type]));
-  const names = titlesOf(advice, t);
-  try {
-    await applyEdits(advice.map((item) => item.edit), classes, {
-      canvas: app.canvas,
-      prompt,
-      create: frontend.createNode,
-      undo: () => app.extensionManager.command.execute("Comfy.Undo"),
-      frame,
-      wait,
-      growth: frontend.growth,
-    });
-    notify("success", t("Applied: {names}", { names }), t("New nodes are selected; Ctrl+Z takes all of it back."));
-  } catch (error) {
-    if (!(error instanceof CannotApply)) throw error;
-    notify("warn", t("Nothing was changed"), t(error.why, error.values));
   }
 }
 

@@ -1,4 +1,5 @@
 // One press of Apply: does the edit still fit what is on the canvas, one undo step, the new nodes selected.
+import { titlesOf } from "./advice.js";
 import { applyEdit, boxOf, keepApart } from "./apply.js";
 import { rootOf } from "./graph.js";
 import { overlap } from "./place.js";
@@ -114,4 +115,31 @@ function select(canvas, nodes) {
   const view = canvas.ds?.visible_area;
   if (view && !shown.some((node) => overlap(boxOf(node), view))) canvas.centerOnNode(shown[0]);
   canvas.setDirty(true, true);
+}
+
+/**
+ * Gives `apply(advice, run)`: it puts pieces of advice on a run into the workflow on the canvas, as
+ * one step of undo, and tells what came of it. `page()` gives what `applyEdits` needs of the page.
+ */
+export function createApplying({ words, notify, page }) {
+  let last = Promise.resolve();
+
+  async function applyNow(advice, run) {
+    const t = words();
+    const classes = new Map(run.nodes.map((node) => [String(node.node_id), node.class_type]));
+    const names = titlesOf(advice, t);
+    try {
+      await applyEdits(advice.map((item) => item.edit), classes, page());
+      notify("success", t("Applied: {names}", { names }), t("New nodes are selected; Ctrl+Z takes all of it back."));
+    } catch (error) {
+      if (!(error instanceof CannotApply)) throw error;
+      notify("warn", t("Nothing was changed"), t(error.why, error.values));
+    }
+  }
+
+  /** One after the other: two at once would be one step of undo. */
+  return (advice, run) => {
+    last = last.then(() => applyNow(advice, run)).catch((error) => console.error("[Headroom]", error));
+    return last;
+  };
 }

@@ -1,6 +1,6 @@
 // The panel: what it knows, when it asks, and what its buttons do.
 import { messageOf, reasonText, Refused } from "./http.js";
-import { nameOf } from "./memory_view.js";
+import { nameOf } from "./models_view.js";
 import { createView } from "./panel_view.js";
 import { createPoll } from "./poll.js";
 import { firstColumn, isRunning, withGuardsNamed } from "./runs.js";

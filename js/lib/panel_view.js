@@ -1,7 +1,8 @@
 // The panel as it is drawn: its parts from top to bottom, and which of them have to be drawn again.
 import { h, redraw } from "./dom.js";
 import { estimateView } from "./estimate_view.js";
-import { foreignLines, heldPeaks, limitControl, memoryCards, modelList, reserveControl } from "./memory_view.js";
+import { heldPeaks, limitControl, memoryCards, reserveControl } from "./memory_view.js";
+import { foreignLines, modelList } from "./models_view.js";
 import { ramLines } from "./ram_view.js";
 import { nodeTable } from "./node_table.js";
 import { runActions, runDetails, runPicker } from "./run_view.js";

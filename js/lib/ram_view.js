@@ -1,7 +1,7 @@
 // Who holds RAM: now, after a run, and what grows with each run.
 import { h } from "./dom.js";
 import { mib } from "./format.js";
-import { nameOf } from "./memory_view.js";
+import { nameOf } from "./models_view.js";
 
 /**
  * Who holds the RAM of this server, and the node in which it grows with each run.

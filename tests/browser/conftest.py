@@ -47,13 +47,13 @@ def tabs():
 def open_page(request, window, tabs):
     """A factory of pages; the test fails when our files caused an error or were not found.
 
-    Tests of a module that says ONE_PAGE = True take over the page of the test before, made as new.
+    A test takes over the page of the test before, made as new, unless that one failed. Another
+    language or server is loaded, which takes 5 s of CPU time: tests in one language come together.
     """
     from support.browser import KEEP_MESSAGES, PATIENCE_MS, ComfyPage
 
     pages: list[ComfyPage] = []
     failures = request.session.testsfailed
-    one_page = getattr(request.module, "ONE_PAGE", False)
 
     def open_one(server, **options) -> ComfyPage:
         if tabs:
@@ -67,11 +67,9 @@ def open_page(request, window, tabs):
         return page.open(**{"nodes2": NODES2, **options})
 
     yield open_one
+    failed = request.session.testsfailed > failures
     for page in pages:
-        page.leave()
-        if not one_page or page.problems or request.session.testsfailed > failures:
-            page.shows = None
-            page.page.goto("about:blank")
+        page.leave(keep=not (failed or page.problems))
     tabs += pages
     assert [problem for page in pages for problem in page.problems] == []
 

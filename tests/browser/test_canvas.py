@@ -31,35 +31,18 @@ def open_settings(comfy) -> None:
     page.get_by_role("option", name="Headroom").or_(newer).click()
 
 
-@CANVAS
-def test_every_node_is_found_by_its_name_and_added(cpu_server, open_page, nodes2):
+@pytest.mark.parametrize(
+    ("nodes2", "wanted"), [(False, list(CONTRACT)), (True, ["HeadroomPurgeVRAM"])],
+    ids=["classic", "nodes2"],
+)
+def test_every_node_is_found_by_its_name_and_added(cpu_server, open_page, nodes2, wanted):
     comfy = open_page(cpu_server, nodes2=nodes2)
     comfy.page.evaluate("() => app.graph.clear()")
-    for number, (node_id, known) in enumerate(CONTRACT.items(), start=1):
-        add_by_search(comfy, known["display_name"])
+    for number, node_id in enumerate(wanted, start=1):
+        add_by_search(comfy, CONTRACT[node_id]["display_name"])
         comfy.loaded(number)
         types = comfy.page.evaluate("() => app.graph._nodes.map(n => n.comfyClass)")
         assert types[-1] == node_id
-
-
-# A name that holds the word comes first in the frontend; aliases decide what is found, not where.
-# "unload" leads to blueprints that have it in their names: see `test_blueprints.py`.
-SEARCHED = {
-    "low vram": 1, "save memory": 1, "free memory": 1, "gpu": 3, "cuda": 3,
-}
-
-
-def test_what_people_call_it_finds_the_nodes_that_free_memory(cpu_server, open_page):
-    known = cpu_server.client().get_json("/object_info/HeadroomPurgeVRAM")["HeadroomPurgeVRAM"]
-    comfy = open_page(cpu_server, locale="zh")
-    open_search(comfy)
-    found = found_by_search(comfy, "显存", "显存清理")
-    assert "显存清理" in found[0] and "显存不足守护" in found[1]
-    if "search_aliases" not in known:
-        pytest.skip("this ComfyUI tells the page no other words for a node than its name")
-    for words, at_worst in SEARCHED.items():
-        found = found_by_search(comfy, words, "显存清理")
-        assert first_of(found, "显存清理", "卸载模型", "显存不足守护") <= at_worst, words
 
 
 @pytest.mark.parametrize("node_id", CONTRACT)
@@ -151,6 +134,70 @@ def test_the_settings_stand_in_a_group_of_their_own(cpu_server, open_page):
     comfy.page.get_by_text("Show memory and time on nodes after a run").wait_for()
 
 
+def test_a_language_that_is_chosen_is_spoken_by_an_open_panel_and_badges_at_once(
+    cpu_server, open_page
+):
+    comfy = open_page(cpu_server).load_prompt(picture(seed=9))
+    comfy.set("Headroom.Panel.RefreshSeconds", 30)
+    comfy.run()
+    comfy.run()
+    comfy.until(lambda: comfy.badges()["1"] == ["cached"])
+    panel = comfy.open_panel()
+    panel.locator("tr[data-node]").first.wait_for()
+    comfy.until(comfy.is_quiet)
+    asked = len(comfy.asked)
+    comfy.set("Comfy.Locale", "zh")
+    panel.get_by_role("heading", name="已加载的模型").wait_for()
+    comfy.until(lambda: comfy.badges()["1"] == ["已缓存"])
+    assert len(comfy.asked) == asked
+    comfy.set("Comfy.Locale", "en")
+    panel.get_by_role("heading", name="Loaded models").wait_for()
+
+
+def test_after_a_reload_there_is_still_one_tab_one_style_sheet_and_one_badge(
+    cpu_server, open_page
+):
+    comfy = open_page(cpu_server)
+    comfy.reload().load_prompt(picture(seed=7))
+    comfy.run()
+    comfy.until(lambda: comfy.badges()["3"])
+    page = comfy.page
+    assert page.locator(TAB_BUTTON).count() == 1
+    assert page.locator("link[href*='headroom.css']").count() == 1
+    assert comfy.badges()["3"] == comfy.badges()["3"][-1:]
+    assert comfy.open_panel().locator("tr[data-node]").count() == 3
+
+
+def test_every_script_is_a_module_of_few_bytes(cpu_server):
+    client = cpu_server.client()
+    listed = [path for path in client.get_json("/extensions") if "/headroom/" in path]
+    assert sorted(listed) == sorted(
+        f"/extensions/headroom/{path.relative_to(ROOT / 'js').as_posix()}"
+        for path in (ROOT / "js").rglob("*.js")
+    )
+    assert sum(len(client.get_bytes(path)) for path in listed) < 150_000  # a fifth of it Chinese
+
+
+# A name that holds the word comes first in the frontend; aliases decide what is found, not where.
+# "unload" leads to blueprints that have it in their names: see `test_blueprints.py`.
+SEARCHED = {
+    "low vram": 1, "save memory": 1, "free memory": 1, "gpu": 3, "cuda": 3,
+}
+
+
+def test_what_people_call_it_finds_the_nodes_that_free_memory(cpu_server, open_page):
+    known = cpu_server.client().get_json("/object_info/HeadroomPurgeVRAM")["HeadroomPurgeVRAM"]
+    comfy = open_page(cpu_server, locale="zh")
+    open_search(comfy)
+    found = found_by_search(comfy, "显存", "显存清理")
+    assert "显存清理" in found[0] and "显存不足守护" in found[1]
+    if "search_aliases" not in known:
+        pytest.skip("this ComfyUI tells the page no other words for a node than its name")
+    for words, at_worst in SEARCHED.items():
+        found = found_by_search(comfy, words, "显存清理")
+        assert first_of(found, "显存清理", "卸载模型", "显存不足守护") <= at_worst, words
+
+
 def test_a_chinese_canvas_shows_chinese_names_and_panel(cpu_server, open_page):
     comfy = open_page(cpu_server, locale="zh").load_prompt(picture(seed=6))
     titles = comfy.page.evaluate("() => app.graph._nodes.map(n => n.title)")
@@ -159,23 +206,6 @@ def test_a_chinese_canvas_shows_chinese_names_and_panel(cpu_server, open_page):
     assert "值" in purge["inputs"] and "释放量（MiB）" in purge["outputs"]
     assert "仅当空闲低于（MiB）" in purge["widgets"]
     assert "已加载的模型" in comfy.open_panel().inner_text()
-
-
-def test_a_language_that_is_chosen_is_spoken_by_an_open_panel_and_badges_at_once(
-    cpu_server, open_page
-):
-    comfy = open_page(cpu_server, Headroom__Panel__RefreshSeconds=30).load_prompt(picture(seed=9))
-    comfy.run()
-    comfy.run()
-    comfy.until(lambda: comfy.badges()["1"] == ["cached"])
-    panel = comfy.open_panel()
-    asked = len(comfy.asked)
-    comfy.set("Comfy.Locale", "zh")
-    panel.get_by_role("heading", name="已加载的模型").wait_for()
-    comfy.until(lambda: comfy.badges()["1"] == ["已缓存"])
-    assert len(comfy.asked) == asked
-    comfy.set("Comfy.Locale", "en")
-    panel.get_by_role("heading", name="Loaded models").wait_for()
 
 
 REPORTS = {
@@ -210,27 +240,3 @@ def test_the_settings_speak_chinese_too(cpu_server, open_page):
     comfy.set("Headroom.Rescue.AfterOutOfMemory", "run it again")
     comfy.page.get_by_text("重新运行", exact=True).first.wait_for()
     comfy.set("Headroom.Rescue.AfterOutOfMemory", "offer to run it again")
-
-
-def test_after_a_reload_there_is_still_one_tab_one_style_sheet_and_one_badge(
-    cpu_server, open_page
-):
-    comfy = open_page(cpu_server)
-    comfy.reload().load_prompt(picture(seed=7))
-    comfy.run()
-    comfy.until(lambda: comfy.badges()["3"])
-    page = comfy.page
-    assert page.locator(TAB_BUTTON).count() == 1
-    assert page.locator("link[href*='headroom.css']").count() == 1
-    assert comfy.badges()["3"] == comfy.badges()["3"][-1:]
-    assert comfy.open_panel().locator("tr[data-node]").count() == 3
-
-
-def test_every_script_is_a_module_of_few_bytes(cpu_server):
-    client = cpu_server.client()
-    listed = [path for path in client.get_json("/extensions") if "/headroom/" in path]
-    assert sorted(listed) == sorted(
-        f"/extensions/headroom/{path.relative_to(ROOT / 'js').as_posix()}"
-        for path in (ROOT / "js").rglob("*.js")
-    )
-    assert sum(len(client.get_bytes(path)) for path in listed) < 150_000  # a fifth of it Chinese

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.host, pytest.mark.browser]
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACT = json.loads((ROOT / "tests" / "contract.json").read_text(encoding="utf-8"))
-LOCALES = pytest.mark.parametrize("locale", ["en", "zh"])
+WHERE = {"en": "Where it goes", "zh": "放在哪里"}
 SIDEBAR = 254  # pixels of text in the narrowest sidebar that the page opens
 
 # Nodes 2.0 of older frontends gives a new node the size of a removed one with the same id.
@@ -46,7 +46,12 @@ WIDER = """pixels => { const page = document.querySelector("pre").parentElement;
     .map(e => `${e.tagName} ${e.scrollWidth}: ${e.textContent.slice(0, 60)}`); }"""
 
 
-@LOCALES
+@pytest.fixture(scope="module", params=["en", "zh"])
+def locale(request):
+    """For the module, so that the tests of a language come together and share a page."""
+    return request.param
+
+
 def test_new_nodes_cut_no_title_value_or_button_in_nodes_2(cpu_server, open_page, locale):
     comfy = open_page(cpu_server, nodes2=True, locale=locale)
     widths = comfy.page.evaluate(ADD_ALL, list(CONTRACT))
@@ -59,7 +64,6 @@ def test_new_nodes_cut_no_title_value_or_button_in_nodes_2(cpu_server, open_page
     assert all(width >= 300 for _, width in widths)
 
 
-@LOCALES
 def test_new_nodes_cut_no_title_value_or_button_on_the_classic_canvas(
     cpu_server, open_page, locale
 ):
@@ -72,12 +76,7 @@ def test_new_nodes_cut_no_title_value_or_button_on_the_classic_canvas(
     assert any("\u2026" in text for text in comfy.page.evaluate(DRAWN, 90))
 
 
-@pytest.mark.parametrize(
-    ("locale", "heading"), [("en", "Where it goes"), ("zh", "放在哪里")], ids=["en", "zh"]
-)
-def test_the_drawings_of_every_help_page_fit_the_narrowest_sidebar(
-    cpu_server, open_page, locale, heading
-):
+def test_the_drawings_of_every_help_page_fit_the_narrowest_sidebar(cpu_server, open_page, locale):
     comfy = open_page(cpu_server, locale=locale).load_prompt(picture())
     page = comfy.page
     page.evaluate(ADD_ALL, list(CONTRACT))
@@ -86,7 +85,7 @@ def test_the_drawings_of_every_help_page_fit_the_narrowest_sidebar(
         page.evaluate("i => { const node = app.graph._nodes[i]; app.canvas.centerOnNode(node); "
                       "app.canvas.selectItems([node]); }", index)
         page.get_by_test_id("info-button").click()
-        page.get_by_role("heading", name=heading).wait_for()
+        page.get_by_role("heading", name=WHERE[locale]).wait_for()
         first = (ROOT / "js" / "docs" / node_id / f"{locale}.md").read_text(encoding="utf-8")
         page.get_by_role("heading", name=first.splitlines()[0].lstrip("# "), exact=True).wait_for()
         assert page.evaluate(WIDER, SIDEBAR) == [], node_id

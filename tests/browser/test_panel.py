@@ -2,12 +2,10 @@
 
 import pytest
 from support.browser import HEIGHT, growth_text, mib_text, seconds_text
-from support.canvas_history import FRAME
 from support.panel_page import PLACES
 from support.prompts import picture, sampling
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
-ONE_PAGE = True
 
 CAPACITY_MIB = 4096
 CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
@@ -131,13 +129,6 @@ def test_a_pointer_over_all_of_the_panel_in_the_real_page_causes_no_error(gpu, o
     assert any(each["title"] in words for each in run["nodes"])  # `open_page` looks for errors
 
 
-def is_quiet(comfy):
-    """No answer of ours is under way, and none that has come makes the page ask again."""
-    quiet = not comfy.waiting
-    comfy.page.evaluate(FRAME)
-    return quiet and not comfy.waiting
-
-
 def test_nothing_is_asked_while_the_panel_is_closed(gpu, open_page):
     comfy = open_page(gpu).load_prompt(picture(seed=41))
     comfy.set("Headroom.Panel.RefreshSeconds", 0.5)
@@ -147,7 +138,7 @@ def test_nothing_is_asked_while_the_panel_is_closed(gpu, open_page):
     comfy.open_panel()
     comfy.until(lambda: len(comfy.asked) > 3)
     comfy.close_panel()
-    comfy.until(lambda: is_quiet(comfy))  # an answer that is under way leads to one more question
+    comfy.until(lambda: comfy.is_quiet())  # an answer that is under way leads to one more question
     comfy.asked.clear()
     comfy.page.wait_for_timeout(2500)
     assert comfy.asked == []

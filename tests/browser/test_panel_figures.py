@@ -7,7 +7,6 @@ from support.browser import mib_text
 from support.prompts import picture, sampling
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
-ONE_PAGE = True
 
 
 @pytest.fixture

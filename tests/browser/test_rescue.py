@@ -91,8 +91,8 @@ def test_the_entry_of_the_run_has_the_same_button(gpu, open_page):
 
 
 def test_run_it_again_needs_no_button_and_is_told(gpu, open_page):
-    settings = {"Headroom__Rescue__AfterOutOfMemory": "run it again"}
-    comfy = open_page(gpu, **settings).load_prompt(sampling(seed=80))
+    comfy = open_page(gpu).load_prompt(sampling(seed=80))
+    comfy.set("Headroom.Rescue.AfterOutOfMemory", "run it again")
     gpu.arm_fault(above_bytes=100_000, times=1)
     comfy.queue()
     comfy.told("it runs again with OOM Guard")
@@ -105,8 +105,8 @@ def test_run_it_again_needs_no_button_and_is_told(gpu, open_page):
 
 
 def test_nothing_means_nothing_and_chinese_is_spoken(gpu, open_page):
-    settings = {"Headroom__Rescue__AfterOutOfMemory": "nothing"}
-    comfy = open_page(gpu, locale="zh", **settings).load_prompt(sampling(seed=90))
+    comfy = open_page(gpu, locale="zh").load_prompt(sampling(seed=90))
+    comfy.set("Headroom.Rescue.AfterOutOfMemory", "nothing")
     fails_once(gpu, comfy)
     assert comfy.page.locator("[data-offer]").count() == 0
     comfy.set("Headroom.Rescue.AfterOutOfMemory", "offer to run it again")

@@ -22,6 +22,7 @@ MAKE_QUICKER = """quicker => {
   for (const node of app.graph._nodes)
     (quicker[node.title] ?? []).forEach((value, at) => { node.widgets[at].value = value; });
 }"""
+MODEL = "v1-5-pruned-emaonly-fp16"
 UNKNOWN_NODES = "() => app.graph._nodes.filter(n => n.has_errors).map(n => n.type)"
 
 
@@ -32,25 +33,26 @@ def models_dir():
     return make_workflow_models()
 
 
-@pytest.fixture(scope="module")
-def server(serve):
-    server = serve()
-    workflow_trials.write_example_picture(server.base_dir / "input")
-    return server
+@pytest.fixture
+def gpu(sim):
+    gpu = sim(4096, packs=[PROBES / "headroom_shapes_only"])
+    workflow_trials.write_example_picture(gpu.server.base_dir / "input")
+    return gpu
 
 
-def opened(comfy, name):
+def opened(comfy, name, *, model=MODEL):
+    """The workflow `name` on the canvas, asking for `model` in the place of its own."""
     text = comfy.page.request.get(f"{comfy.url}/api/workflow_templates/headroom/{name}.json").text()
-    served = json.loads(text)
+    served = json.loads(text.replace(MODEL, model))
     return comfy.load_workflow(served, len(served["nodes"]))
 
 
-@pytest.fixture(scope="module")
-def declared(server):
+@pytest.fixture
+def declared(gpu):
     """The inputs that the server declares for each class of node."""
     return {
         kind: {name for group in info["input"].values() for name in group}
-        for kind, info in server.client().get_json("/object_info").items()
+        for kind, info in gpu.client.get_json("/object_info").items()
     }
 
 
@@ -65,9 +67,9 @@ def exported(comfy, declared):
 
 @CANVAS
 def test_every_workflow_opens_without_a_warning_and_exports_its_prompt(
-    server, open_page, declared, nodes2
+    gpu, open_page, declared, nodes2
 ):
-    comfy = open_page(server, nodes2=nodes2)
+    comfy = open_page(gpu, nodes2=nodes2)
     for name in WORKFLOWS:
         opened(comfy, name)
         assert exported(comfy, declared) == published_prompt(name), name
@@ -76,8 +78,8 @@ def test_every_workflow_opens_without_a_warning_and_exports_its_prompt(
         assert comfy.page.locator(".p-dialog").count() == 0, name
 
 
-def test_every_workflow_survives_a_save_and_a_reload(server, open_page, declared):
-    comfy = open_page(server)
+def test_every_workflow_survives_a_save_and_a_reload(gpu, open_page, declared):
+    comfy = open_page(gpu)
     for name in WORKFLOWS:
         saved = json.dumps(opened(comfy, name).page.evaluate("() => app.graph.serialize()"))
         comfy.page.evaluate("() => app.graph.clear()")
@@ -88,31 +90,8 @@ def test_every_workflow_survives_a_save_and_a_reload(server, open_page, declared
         assert titles == [group["title"] for group in workflow(name)["groups"]], name
 
 
-def offered(page):
-    """What offers the downloads: a dialog, or in newer frontends a part of the errors panel."""
-    dialog = page.locator(".p-dialog", has_text="Missing Models")
-    notice = page.get_by_test_id("error-overlay-see-errors")
-    dialog.or_(notice).first.wait_for(timeout=60_000)
-    if dialog.is_visible():
-        return dialog
-    notice.click()
-    return page.locator(":has(> [data-testid='missing-model-groups'])").first
-
-
-def test_where_a_model_file_is_missing_its_download_is_offered(comfyui, tmp_path, open_page):
-    from tools.server import ComfyServer
-
-    with ComfyServer(comfyui, tmp_path) as server:
-        comfy = open_page(server)
-        opened(comfy, "start_here")
-        offer = offered(comfy.page)
-        offer.get_by_text("v1-5-pruned-emaonly-fp16").first.wait_for(timeout=30_000)
-        assert "Download" in offer.inner_text()
-
-
 @CANVAS
-def test_a_workflow_from_the_templates_runs_and_the_page_shows_its_record(sim, open_page, nodes2):
-    gpu = sim(4096, packs=[PROBES / "headroom_shapes_only"])
+def test_a_workflow_from_the_templates_runs_and_the_page_shows_its_record(gpu, open_page, nodes2):
     forget_everything(gpu.client)
     comfy = open_page(gpu, nodes2=nodes2)
     page = comfy.page
@@ -132,3 +111,22 @@ def test_a_workflow_from_the_templates_runs_and_the_page_shows_its_record(sim, o
         assert shown == mib_text(peak), key
     took = [each["node_id"] for each in run["nodes"] if each["seconds"] >= 0.0005]
     comfy.until(lambda: all(comfy.badges()[key] for key in took))
+
+
+def offered(page):
+    """What offers the downloads: a dialog, or in newer frontends a part of the errors panel."""
+    dialog = page.locator(".p-dialog", has_text="Missing Models")
+    notice = page.get_by_test_id("error-overlay-see-errors")
+    dialog.or_(notice).first.wait_for(timeout=60_000)
+    if dialog.is_visible():
+        return dialog
+    notice.click()
+    return page.locator(":has(> [data-testid='missing-model-groups'])").first
+
+
+def test_where_a_model_file_is_missing_its_download_is_offered(gpu, open_page):
+    comfy = open_page(gpu)
+    opened(comfy, "start_here", model="one-that-nobody-has")
+    offer = offered(comfy.page)
+    offer.get_by_text("one-that-nobody-has").first.wait_for(timeout=30_000)
+    assert "Download" in offer.inner_text()

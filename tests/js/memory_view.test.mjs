@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { nameOf, torchParts } from "../../js/lib/memory_view.js";
+import { torchParts } from "../../js/lib/memory_view.js";
+import { nameOf } from "../../js/lib/models_view.js";
 
 test("what tensors use and what torch only keeps for later ones are told apart", () => {
   const device = { other_torch_mib: 300, allocated_mib: 700, reserved_mib: 820 };

@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
+from .canvas_history import FRAME
+
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -56,6 +58,8 @@ AS_NEW = """async () => {
   document.querySelector(".headroom-toast header button")?.click();
   app.extensionManager.toast.removeAll();
   await app.loadGraphData(); }"""
+CHANGE = """async ([name, value]) => { const { setting } = app.extensionManager;
+  const before = setting.get(name); await setting.set(name, value); return before; }"""
 GONE = f"""() => !document.querySelector(".headroom-panel, .p-dialog-mask, {MESSAGE}")"""
 WIDTH, HEIGHT = 1500, 1000
 PATIENCE_MS = 120_000  # a machine with too few cores needs a while to load the page
@@ -99,6 +103,7 @@ class ComfyPage:
         self.problems: list[str] = []
         self.asked: list[str] = []
         self.waiting: set[Any] = set()  # requests to our routes without an answer yet
+        self._before: dict[str, Any] = {}  # what settings that the test changed were
         self._listeners: dict[str, Callable[[Any], None]] = {
             "console": self._on_console,
             "pageerror": lambda error: self._note(f"{error} {getattr(error, 'stack', '')}"),
@@ -108,12 +113,23 @@ class ComfyPage:
         for event, listener in self._listeners.items():
             page.on(event, listener)
 
-    def leave(self) -> None:
-        """Let go of the tab; what it shows stays."""
+    def leave(self, *, keep: bool) -> None:
+        """Let go of the tab, with its settings as they were; what it shows stays with `keep`."""
         for event, listener in self._listeners.items():
             self.page.remove_listener(event, listener)
         self.page.unroute_all(behavior="ignoreErrors")  # of a request that is being answered
         self.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+        if keep and self.shows:
+            for name, value in dict(self._before).items():
+                self.set(name, value)
+        else:
+            self._store(self._before)
+            self.shows = None
+            self.page.goto("about:blank")
+
+    def _store(self, settings: dict[str, Any]) -> None:
+        headers = {"Content-Type": "application/json"}
+        self.page.request.post(f"{self.url}/settings", data=json.dumps(settings), headers=headers)
 
     def _note(self, text: str) -> None:
         if OURS.search(text):
@@ -147,26 +163,22 @@ class ComfyPage:
         Loading takes 2 to 5 s of CPU time: a tab that shows this page is made as new instead,
         unless a setting is named, which may count from the next load only.
         """
-        wanted = {
-            "Comfy.TutorialCompleted": True,
-            "Comfy.VueNodes.Enabled": nodes2,
-            "Comfy.ColorPalette": "light" if light else "dark",
-            "Comfy.Locale": locale,
-            "Comfy.UseNewMenu": "Top",
-            **{name.replace("__", "."): value for name, value in settings.items()},
-        }
-        body = json.dumps(wanted)
-        headers = {"Content-Type": "application/json"}
-        self.page.request.post(f"{self.url}/settings", data=body, headers=headers)
-        if self.shows == (self.url, locale) and not settings:
-            for name in ("Comfy.VueNodes.Enabled", "Comfy.ColorPalette"):
-                self.set(name, wanted[name])
+        named = {name.replace("__", "."): value for name, value in settings.items()}
+        look = {"Comfy.VueNodes.Enabled": nodes2,
+                "Comfy.ColorPalette": "light" if light else "dark"}
+        self._store({"Comfy.TutorialCompleted": True, "Comfy.UseNewMenu": "Top",
+                     "Comfy.Locale": locale, **look, **named})
+        if self.shows == (self.url, locale) and not named:
+            for name, value in look.items():
+                self.set(name, value)
+            self._before.clear()
             self.page.keyboard.press("Escape")
             self.page.evaluate(AS_NEW)
             self.page.wait_for_function(GONE)
             self.page.evaluate("() => { told.length = 0; }")
             return self.settled()
-        self.shows = self.url, locale
+        self._before = dict.fromkeys(named)  # null is a setting's default
+        self.shows = None if named else (self.url, locale)
         self.page.goto(f"{self.url}/system_stats")
         self.page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); "
                            "localStorage.setItem('vueNodesBannerDismissed', 'true'); }")
@@ -183,8 +195,9 @@ class ComfyPage:
         return self.ready()
 
     def set(self, name: str, value: Any) -> None:
-        """Change one of the frontend's settings, as its dialog does."""
-        self.page.evaluate("([n, v]) => app.extensionManager.setting.set(n, v)", [name, value])
+        """Change one of the frontend's settings, as its dialog does, until the test ends."""
+        before = self.page.evaluate(CHANGE, [name, value])
+        self._before.setdefault(name, before)
 
     def load_prompt(self, prompt: dict[str, Any]) -> ComfyPage:
         """Put an API-format prompt on the canvas."""
@@ -239,6 +252,12 @@ class ComfyPage:
                 return answer
             self.page.wait_for_timeout(200)
         raise TimeoutError(f"Not so after {timeout:g} s; the last answer was {answer!r}.")
+
+    def is_quiet(self) -> bool:
+        """No answer of ours is under way, and none that has come makes the page ask again."""
+        quiet = not self.waiting
+        self.page.evaluate(FRAME)
+        return quiet and not self.waiting
 
     # -- looking ------------------------------------------------------------------------------
 
