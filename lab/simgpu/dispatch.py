@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._C import DispatchKey
 
 from .device import current
 from .tensor import DEVICE, Behaviour, SimTensor, resync, wrap
@@ -143,6 +141,11 @@ def _without_gradient(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     return result
 
 
+def decompose(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Run `func` as the smaller operations that PyTorch composes it of."""
+    return func.decompose(*args, **kwargs)
+
+
 def _choose(func: Any) -> Handler:
     _handlers[func] = found = SPECIAL.get(func) or _general(func)
     return found
@@ -150,12 +153,10 @@ def _choose(func: Any) -> Handler:
 
 def _general(func: Any) -> Handler:
     composite = torch._C._dispatch_has_kernel_for_dispatch_key(
-        func.name(), DispatchKey.CompositeImplicitAutograd
+        func.name(), "CompositeImplicitAutograd"
     )
     if composite and func not in KERNELS:
-        # What `decompose` does, without looking up at each call that it can.
-        smaller = functools.partial(func._op_dk, DispatchKey.CompositeImplicitAutograd)
-        return lambda func, args, kwargs: smaller(*args, **kwargs)
+        return decompose
     kernel, host_too = kernel_of(func), func in INDEXING
     if func._schema.is_mutable:
         return lambda func, args, kwargs: _run_in_place(kernel, args, kwargs, host_too)
