@@ -31,7 +31,6 @@ class Events:
         self._queue: deque[Run | Event] = deque()
         self._entering: Run | None = None  # the run that the next event belongs to
         self._run_is_over = run_is_over
-        self.node_at = 0.0  # when something last happened to a node, of all that is entered
         self.append: Callable[[Event], None] = self._queue.append
 
     def begin(self, run: Run) -> None:
@@ -71,8 +70,6 @@ class Events:
                 self._entering = event
                 continue
             enter, node_id, prompt_id, (at, reading) = event
-            if node_id:
-                self.node_at = at
             if self._entering is not None and prompt_id == self._entering.prompt_id:
                 enter(self._entering, node_id, reading, at)
 

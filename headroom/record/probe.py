@@ -60,25 +60,18 @@ class Probe:
             return last
         return self._read(begins_again=False)
 
-    def recent(self, begins: bool = False) -> tuple[float, Reading] | None:
-        """Return the time and the last reading where it serves a node that begins or ends now.
+    def at_node(self, begins: bool = False) -> tuple[float, Reading]:
+        """Return the time and what a node begins or ends with; torch's peaks begin again.
 
-        It serves a node that begins where it is not older than TICK_SECONDS, and every node where
-        too many came before. None: this node is to be measured.
+        The last reading serves a node that begins where it is not older than TICK_SECONDS, and
+        every node where too many came before.
+        In the executor's thread: that is where models are loaded and unloaded.
         """
+        borrowed.let_go()
         at, last = self._clock(), self._last
         if last is not None and last.at <= at and (
                 at < self._pauses_until or begins and at < last.at + TICK_SECONDS):
             return at, last
-        return None
-
-    def at_node(self) -> tuple[float, Reading]:
-        """Measure what a node begins or ends with; torch's peaks begin again.
-
-        In the executor's thread: that is where models are loaded and unloaded.
-        """
-        borrowed.let_go()
-        at = self._clock()
         self._due = min(max(self._due, at), at + IN_A_ROW * EACH_SECONDS) + EACH_SECONDS
         self._pauses_until = self._due - IN_A_ROW * EACH_SECONDS
         found = self._read(begins_again=True)

@@ -8,7 +8,7 @@ from .run import Run
 
 
 class Progress:
-    """When its progress bar last moved: `at`, by `time.perf_counter()`."""
+    """When the prompt last came on: `at`, by `time.perf_counter()`."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -17,12 +17,9 @@ class Progress:
         """Something has happened, a step of a progress bar for instance."""
         self.at = time.perf_counter()
 
-    def stands(self, run: Run, node_at: float) -> tuple[float, NodeLabel | None]:
-        """Return for how many seconds a run has not come on, and in which node.
-
-        `node_at`: when a node last began or ended.
-        """
+    def stands(self, run: Run) -> tuple[float, NodeLabel | None]:
+        """Return for how many seconds a run has not come on, and in which node."""
         opened = [(record.opened.at, record.info) for record in run.nodes.records.values()
                   if record.opened is not None]
         last = max(opened, key=lambda pair: pair[0])[1] if opened else None
-        return time.perf_counter() - max(self.at, node_at), last
+        return time.perf_counter() - self.at, last

@@ -108,19 +108,17 @@ class Recorder:
 
     def _teller(self, enter: Enter, begins: bool = False) -> NodeCallback:
         """Return what the executor calls when something has happened to a node."""
-        recent, at_node = self._probe.recent, self._probe.at_node
-        append, reading = self._events.append, self._events.reading
+        at_node, append, reading = self._probe.at_node, self._events.append, self._events.reading
+        progress = self._progress
         before_node = self._before_node if begins else None
 
         def told(node_id: str, _state: Any, prompt_id: str) -> None:
             if before_node is not None:
                 before_node(prompt_id, node_id)
-            when = recent(begins)
-            if when is not None:
-                append((enter, node_id, prompt_id, when))
-                return
             with reading:
-                append((enter, node_id, prompt_id, at_node()))
+                when = at_node(begins)
+                append((enter, node_id, prompt_id, when))
+            progress.at = when[0]
 
         return told
 
@@ -171,7 +169,7 @@ class Recorder:
             if run is None or self._left is not None:
                 return None
             self._events.enter()
-            return self._progress.stands(run, self._events.node_at)
+            return self._progress.stands(run)
 
     def newest_ids(self) -> list[str]:
         """Return the prompts of all records, newest first."""

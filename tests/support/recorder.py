@@ -42,10 +42,7 @@ class Probe:
         used = next(self.count) * MIB
         return Reading(time.perf_counter(), 7 * MIB, (Use(used, used, used, 8192 * MIB),))
 
-    def recent(self, begins=False):
-        return None
-
-    def at_node(self):
+    def at_node(self, begins=False):
         reading = self.measured()
         return reading.at, reading
 

@@ -151,10 +151,9 @@ def test_a_node_begins_with_what_the_one_before_ended_with_while_that_is_young(c
     _, first = probe.at_node()
     cuda.stats["current"] = 555 * MIB
     clock.now = 100.03
-    assert probe.recent(begins=True) == (100.03, first)
+    assert probe.at_node(begins=True) == (100.03, first)
     clock.now = 100.06
-    assert probe.recent(begins=True) is None
-    assert probe.at_node()[1].devices[0].reserved_bytes == 555 * MIB
+    assert probe.at_node(begins=True)[1].devices[0].reserved_bytes == 555 * MIB
 
 
 def test_amid_a_node_the_reading_at_its_beginning_serves_while_it_is_young(clocked):
@@ -172,7 +171,7 @@ def readings_of(probe, clock, nodes, seconds):
     seen = set()
     for _ in range(nodes):
         clock.now += seconds
-        seen.add((probe.recent() or probe.at_node())[1].at)
+        seen.add(probe.at_node()[1].at)
     return len(seen)
 
 
