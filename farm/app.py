@@ -19,7 +19,7 @@ from .history import rerun_of
 from .jobs import ENDED_STATES, OPEN_STATES, Page, ended_job, open_job
 from .listen import listen
 from .proxy import Proxy, session
-from .store import MOST_ENDED, Kept, without_secrets
+from .store import MOST_ENDED, without_secrets
 from .wish import Refused
 from .words import FarmError, Json
 
@@ -111,16 +111,17 @@ class Routes:
         """How much is left to do."""
         return JSONResponse(self.door.status()["status"])
 
-    def _is_at_work(self, prompt_id: str) -> bool:
-        return any(one.kept.id == prompt_id for one in self.door.begun.values())
+    def _at_work(self) -> set[str]:
+        return {one.kept.id for one in self.door.begun.values()}
 
     async def queue(self, _: Request) -> Response:
         """What runs and what waits."""
         running: list[Any] = []
         waiting: list[Any] = []
+        at_work = self._at_work()
         for kept in self.door.store.open():
             item = [kept.number, kept.id, kept.prompt, without_secrets(kept.extra), []]
-            (running if self._is_at_work(kept.id) else waiting).append(item)
+            (running if kept.id in at_work else waiting).append(item)
         return JSONResponse({"queue_running": running, "queue_pending": waiting})
 
     async def change_queue(self, request: Request) -> Response:
@@ -180,7 +181,8 @@ class Routes:
         store, found, not_read = self.door.store, [], 0
         if asked.states & OPEN_STATES:
             most = asked.most(OPEN_STATES)
-            found += [self._open_job(kept) for kept in store.open(most)]
+            at_work = self._at_work()
+            found += [open_job(kept, at_work) for kept in store.open(most)]
             not_read += max(0, self.door.remaining - most) if most else 0
         if asked.states & ENDED_STATES:
             most = asked.most(ENDED_STATES)
@@ -194,12 +196,8 @@ class Routes:
         entry, kept = self.door.store.entry(prompt_id), self.door.store.find(prompt_id)
         if kept is None:
             return JSONResponse({"error": "Job not found"}, 404)
-        return JSONResponse(self._open_job(kept) if entry is None else
+        return JSONResponse(open_job(kept, self._at_work()) if entry is None else
                             ended_job(prompt_id, entry, is_whole=True))
-
-    def _open_job(self, kept: Kept) -> Json:
-        state = "in_progress" if self._is_at_work(kept.id) else "pending"
-        return open_job(kept.id, kept.number, kept.extra, state)
 
     async def cancel_jobs(self, request: Request) -> Response:
         """Take prompts out, or interrupt them."""

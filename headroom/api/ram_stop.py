@@ -73,9 +73,9 @@ class RamStop:
     """Interrupts a prompt as ComfyUI itself does, and says once who held the RAM and what may help.
 
     `interrupt(id, before)` tells whether that prompt ran, and calls `before` if so, before it can
-    end; `prompt_of(id)` is it in API format; `unset` are
-    the flags that this ComfyUI has and was started without; `announce` tells the browsers, and
-    `stops(prompt, node, text)` whoever may run it again.
+    end; `prompt_of(id)` is it in API format; `unset` are the flags that this ComfyUI has and was
+    started without; `announce` tells the browsers, and `stops(prompt, node, text)` whoever may run
+    it again.
     """
 
     def __init__(

@@ -159,10 +159,10 @@ class RamWatch:
 
     def _wait(self) -> None:
         pause, seconds = threading.Event(), None
+        ample = max(LOW * ram_total_bytes(), AMPLE * self._wanted)
         while True:
             if self._amid.wait(seconds):
-                is_ample = self._room > max(LOW * ram_total_bytes(), AMPLE * self._wanted)
-                pause.wait(AMPLE_SECONDS if is_ample else AMID_SECONDS)
+                pause.wait(AMPLE_SECONDS if self._room > ample else AMID_SECONDS)
                 self.look_amid()
                 seconds = AMID_SECONDS
                 continue

@@ -100,7 +100,8 @@ def traced(
             own = [one for one in of_pack if one.class_type == part["holder"]] or [
                 one for one in of_pack if one.keeps(results.get(one.node_id, 0.0))]
             alike = [one for one in own if one.off_bytes < own[0].off_bytes + one.bytes_a_run / 2]
-            return [_grown(of_pack[0], alike[0] if len(alike) == 1 else None, part["holder"])]
+            first = (own or of_pack)[0]
+            return [_grown(first, first if len(alike) == 1 else None, part["holder"])]
     return [_grown(found[0], None, None)]
 
 
