@@ -5,7 +5,7 @@ from support.oom import PACK
 from support.rescue import AT_ONCE, chain, key, told, written
 
 from tools.graph import Graph
-from tools.rescued import live, picture
+from tools.rescued import live, picture, wait_until
 
 pytestmark = pytest.mark.host
 
@@ -62,6 +62,34 @@ def test_where_results_are_kept_only_what_failed_or_had_not_run_runs_again(keepi
     lives = live(keeping.client, chain(fails=True))
     wrote = [written(keeping.client, entry, "first") for entry in (lives.first, lives.second)]
     assert lives.succeeded and wrote in ([1, None], [None, 1])
+
+
+def by_its_job(client, prompt_id):
+    assert client.post_json(f"/api/jobs/{prompt_id}/cancel", {})[0] == 200
+
+
+def by_clearing_the_queue(client, prompt_id):
+    assert client.post_json("/queue", {"clear": True})[0] == 200
+
+
+@pytest.mark.parametrize("cancels", [by_its_job, by_clearing_the_queue])
+def test_a_rerun_that_waits_is_given_up_by_its_job_as_by_clearing_the_queue(
+    sim, newest_comfyui, cancels
+):
+    client = sim(2048, packs=(PACK,), comfyui=newest_comfyui).client
+    failed = client.queue(chain(fails=True))
+    client.wait(failed)
+    busy = client.queue({"1": {"class_type": "TimedWork", "inputs": {"seconds": 55.0, "salt": 0}}})
+    wait_until(lambda: client.get_json("/queue")["queue_running"])
+    rerun = client.post_json("/headroom/rescue", {"prompt_id": failed})[1]["prompt_id"]
+    assert [item[1] for item in client.get_json("/queue")["queue_pending"]] == [rerun]
+    cancels(client, rerun)
+    client.interrupt()
+    client.wait(busy)
+    assert client.get_json("/queue") == {"queue_running": [], "queue_pending": []}
+    assert client.history(rerun) is None
+    again = client.post_json("/headroom/rescue", {"prompt_id": failed})[1]["prompt_id"]
+    assert client.wait(again)["status"]["status_str"] == "success"
 
 
 # ---------------------------------------------------------------- what is not in the cache any more
