@@ -116,9 +116,7 @@ class Routes:
 
     async def queue(self, _: Request) -> Response:
         """What runs and what waits."""
-        running: list[Any] = []
-        waiting: list[Any] = []
-        at_work = self._at_work()
+        running, waiting, at_work = [], [], self._at_work()
         for kept in self.door.store.open():
             item = [kept.number, kept.id, kept.prompt, without_secrets(kept.extra), []]
             (running if kept.id in at_work else waiting).append(item)
@@ -182,7 +180,8 @@ class Routes:
         if asked.states & OPEN_STATES:
             most = asked.most(OPEN_STATES)
             at_work = self._at_work()
-            found += [open_job(kept, at_work) for kept in store.open(most)]
+            found += [open_job(kept.id, kept.number, kept.extra, kept.id in at_work)
+                      for kept in store.open(most)]
             not_read += max(0, self.door.remaining - most) if most else 0
         if asked.states & ENDED_STATES:
             most = asked.most(ENDED_STATES)
@@ -196,8 +195,10 @@ class Routes:
         entry, kept = self.door.store.entry(prompt_id), self.door.store.find(prompt_id)
         if kept is None:
             return JSONResponse({"error": "Job not found"}, 404)
-        return JSONResponse(open_job(kept, self._at_work()) if entry is None else
-                            ended_job(prompt_id, entry, is_whole=True))
+        if entry is not None:
+            return JSONResponse(ended_job(prompt_id, entry, is_whole=True))
+        return JSONResponse(
+            open_job(kept.id, kept.number, kept.extra, kept.id in self._at_work()))
 
     async def cancel_jobs(self, request: Request) -> Response:
         """Take prompts out, or interrupt them."""

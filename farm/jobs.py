@@ -1,9 +1,8 @@
 """Prompts as newer frontends ask for them: `/api/jobs`, by state, a page at a time."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from .store import Kept
 from .words import Json
 
 MEDIA = ("images", "video", "audio", "3d", "text")
@@ -14,11 +13,10 @@ OPEN_STATES = frozenset({"pending", "in_progress"})
 STATES = OPEN_STATES | ENDED_STATES
 
 
-def open_job(kept: Kept, at_work: Collection[str]) -> Json:
-    """Return the job of a prompt that waits or, where it is in `at_work`, runs."""
-    state = "in_progress" if kept.id in at_work else "pending"
-    return {"id": kept.id, "status": state, "priority": kept.number, "outputs_count": 0,
-            "previewable_outputs_count": 0, **_about(kept.extra)}
+def open_job(prompt_id: str, number: float, extra: Json, runs: bool) -> Json:
+    """Return the job of a prompt that waits or runs."""
+    return {"id": prompt_id, "status": "in_progress" if runs else "pending", "priority": number,
+            "outputs_count": 0, "previewable_outputs_count": 0, **_about(extra)}
 
 
 def ended_job(prompt_id: str, entry: Json, is_whole: bool = False) -> Json:
