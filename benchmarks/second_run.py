@@ -135,11 +135,10 @@ class SecondRuns:
 
     @staticmethod
     def _encode_with_ours(graph: Graph, latent: Node) -> None:
-        sampler = graph.prompt[latent.id]["inputs"]
-        for name in ("positive", "negative"):
-            node = graph.prompt[sampler[name][0]]
-            node["class_type"] = "HeadroomEncodeToCPU"
-            node["inputs"] |= {"split": "one prompt", "release_encoder": True, "cache": "disk"}
+        text = graph.prompt[latent.id]["inputs"]["positive"][0]
+        node = graph.prompt[text]
+        node["class_type"] = "HeadroomEncodeToCPU"
+        node["inputs"] |= {"split": "one prompt", "release_encoder": True, "cache": "disk"}
 
     def seed(self) -> int:
         self._seed += 1
