@@ -32,6 +32,7 @@ from typing import Any
 
 import on_path  # noqa: F401
 
+from tools import results
 from tools.bench_device import MIB, REAL_PACK, TIMEOUT_S, Device
 from tools.bench_run import alone
 from tools.client import PromptFailed
@@ -85,7 +86,13 @@ def run(args: argparse.Namespace) -> Json:
             raise NotHere(f"the dry part is in {folder}; the rest needs a real NVIDIA GPU (--gpu)")
         cases = {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
                  for name in args.only}
-        return summary(real(args, Path(base) / "real", cases))
+        rows = real(args, Path(base) / "real", cases)
+        return summary({name: {"commit": results.commit(), **row} for name, row in rows.items()})
+
+
+def merged(recorded: Json, found: Json) -> Json:
+    """The rows of an earlier run, and in their place those that were measured again."""
+    return summary({**recorded["rows"], **found["rows"]})
 
 
 # -- without a GPU ----------------------------------------------------------------------------
@@ -189,9 +196,10 @@ def real(args: argparse.Namespace, base: Path, cases: Mapping[str, Json]) -> dic
             for place, content in case["files"].items():
                 write_sparse(base / "models" / place, unpacked(content))
             rows[name] = {}
-            for card, trial in case["trials"].items():
+            for card in ("room", *(f"{gib:g}" for gib in cards(args))):
                 rows[name][card] = row = {
-                    **{key: trial[key] for key in ("verdict", "low_mib", "high_mib", "peak_mib")},
+                    **{key: case["trials"][card][key]
+                       for key in ("verdict", "low_mib", "high_mib", "peak_mib")},
                     **attempted(device, case["prompt"], card, before)}
                 print(json.dumps({name: {card: row}}), file=sys.stderr, flush=True)
             shutil.rmtree(base / "models")
@@ -201,12 +209,14 @@ def real(args: argparse.Namespace, base: Path, cases: Mapping[str, Json]) -> dic
 def attempted(device: Device, prompt: Json, card: str, before: int) -> Json:
     """One run on an empty card of that size: its end, its memory in MiB, and its seconds."""
     device.empty()
+    highest = Highest()
+    own = highest.look() - before
     if card != "room":
         device.set_capacity(float(card) * 1024)
+    others = highest.look() - own
     device.reset_peaks()
-    held = device.ledger()["other_process_bytes"] if card != "room" else 0
     started, end = time.monotonic(), "completes"
-    with Highest() as highest:
+    with highest:
         try:
             device.client.run(prompt, timeout=TIMEOUT_S)
         except PromptFailed as error:
@@ -216,17 +226,21 @@ def attempted(device: Device, prompt: Json, card: str, before: int) -> Json:
     seconds = time.monotonic() - started
     ledger = device.ledger()
     slack = ledger["peak_reserved_bytes"] - ledger["peak_allocated_bytes"]
-    used = highest.used_bytes - before - (0 if card == "room" else held)
+    device.empty()
+    left = highest.look() - before - device.collect()["reserved_bytes"]
+    used = highest.used_bytes - others
     return {"end": end, "seconds": round(seconds, 1), "used_mib": round(used / MIB, 1),
             "need_mib": round((used - slack) / MIB, 1),
             "allocated_mib": round(ledger["peak_allocated_bytes"] / MIB, 1),
-            "reserved_mib": round(ledger["peak_reserved_bytes"] / MIB, 1)}
+            "reserved_mib": round(ledger["peak_reserved_bytes"] / MIB, 1),
+            "context_mib": round(left / MIB, 1)}
 
 
 def summary(rows: Mapping[str, Json]) -> Json:
     """How many needs lie in their range, and on how many cards both ways end alike."""
     whole = [row["room"] for row in rows.values() if row["room"]["end"] == "completes"]
-    small = [row for one in rows.values() for card, row in one.items() if card != "room"]
+    small = [row for one in rows.values() for card, row in one.items()
+             if card not in ("room", "commit")]
     alike = [row for row in small
              if row["verdict"].startswith("fails") == row["end"].startswith("fails")]
     return {
