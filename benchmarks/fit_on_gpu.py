@@ -6,7 +6,8 @@
 Each template is run dry first, with room for everything and on each card. Then ComfyUI runs the
 same prompt on the GPU, with the same files: real sizes, and zeros for weights, which take the time
 and the memory of any others. A smaller card is made of this one by torch's limit of the process,
-with another process holding the rest. `--dry` keeps the dry part in a folder, so that it can be
+with another process holding the rest: so much is free beside the server's CUDA context, which on
+a card of that size would be part of it. `--dry` keeps the dry part in a folder, so that it can be
 made on another machine, without `--gpu`.
 
 The need is torch's highest count of allocated memory, what ComfyUI's dynamic VRAM held, and the
@@ -20,7 +21,6 @@ import argparse
 import dataclasses
 import json
 import os
-import shutil
 import statistics
 import sys
 import tempfile
@@ -202,7 +202,8 @@ def real(args: argparse.Namespace, base: Path, cases: Mapping[str, Json]) -> dic
                        for key in ("verdict", "low_mib", "high_mib", "peak_mib")},
                     **attempted(device, case["prompt"], card, before)}
                 print(json.dumps({name: {card: row}}), file=sys.stderr, flush=True)
-            shutil.rmtree(base / "models")
+            for place in case["files"]:
+                (base / "models" / place).unlink()
     return rows
 
 

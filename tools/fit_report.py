@@ -111,7 +111,7 @@ def added(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
     line("tensors and weights", [node.need_mib - context if node else None for node in largest])
     line("  in them, at most: layout copies of a convolution",
          [node.workspace_mib if node else None for node in largest])
-    line("CUDA context (0.3 to 0.5 GB on real cards)", [context for _ in largest])
+    line("CUDA context (0.3 to 0.9 GB on real cards)", [context for _ in largest])
     line("kept by the allocator",
          [node.peak_mib - node.need_mib if node else None for node in largest])
     line("not modelled, at most: workspaces, a larger context",
