@@ -153,12 +153,15 @@ def test_a_cast_of_any_kind_of_model_leaves_no_warning_in_the_log_of_the_newest_
              graph.add("UpscaleModelLoader", model_name=DEMO_UPSCALER.split("/")[1])]
     for model in kinds:
         graph.add("PreviewAny", source=model)
+    loaded = len(server.log_text())
     server.client().run(graph.prompt, timeout=600)  # the loaders have warnings of their own
     for model in kinds:
         for dtype in ("bfloat16", "float16"):
             graph.add("PreviewAny", source=add_cast(graph, model, dtype, "text_projection")[1])
     begun = len(server.log_text())
     server.client().run(graph.prompt, timeout=600)
+    # Where RAM is short, a newer ComfyUI lets go of what it has loaded, and loads it again.
+    of_loaders = set(server.log_text()[loaded:begun].splitlines())
     told = [line for line in server.log_text()[begun:].splitlines()
             if re.search("warn|error|traceback|fix your code", line, re.IGNORECASE)]
-    assert told == []
+    assert [line for line in told if line not in of_loaders] == []
