@@ -1,6 +1,6 @@
 """How fast Offload Model takes a model off the GPU and brings it back, against plain copies.
 
-    python benchmarks/offload.py --comfyui PATH [--gib 10] [--turns 5]
+    python benchmarks/offload.py --comfyui PATH [--gib 10] [--turns 16]
 
 A model of plain bfloat16 layers is loaded, offloaded to the CPU, loaded again, offloaded to disk
 and loaded again. In the same turn the plain way does the same work with the same bytes, after ours
@@ -10,21 +10,19 @@ folder until it is on the disk, and their RAM is given back; from there each is 
 the device. On a real GPU one pinned buffer is copied both ways too, as fast as the bus goes.
 Both have moved there and back once untimed, so that none pays for memory that the process has
 never touched, and both find what they wrote in the page cache. Offloading is timed as the whole
-node, with its report; loading as ComfyUI's own loading. Before each turn the machine's free
-memory is used once and given back: a virtual machine is slow (2 s a GiB) to get pages that its host
-has not given it yet, or has taken back, and which side gets them would be chance.
+node, with its report; loading as ComfyUI's own loading. A virtual machine gets pages from its host
+in its own time: one turn may take three times what the next takes, on either side. So turns are
+many and count in pairs, each side first in one of them, and the ratio is the median of the pairs.
 """
 
 import argparse
 import json
-import mmap
 import statistics
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import on_path  # noqa: F401
-import psutil
 
 from tools.bench_device import Bench, add_gpu, served
 from tools.bench_run import alone
@@ -32,11 +30,10 @@ from tools.client import node_texts
 from tools.graph import Graph, Node, add_offload, forget_everything
 
 NAME = "offload"
-REHEARSAL = ("--gib", "0.1", "--turns", "1")
+REHEARSAL = ("--gib", "0.1", "--turns", "2")
 FILE = "headroom_bench.safetensors"
 SIDE = 4096
 LAYER_BYTES = SIDE * SIDE * 2
-FREE_TOUCHED = 0.9
 # What is timed of both sides, and what the plain one times besides.
 WAYS = {"to CPU": "to_cpu_s", "back from CPU": "to_device_s", "to disk": "to_disk_s",
         "back from disk": "from_disk_s"}
@@ -46,26 +43,18 @@ Json = dict[str, Any]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_gpu(parser, fake_cuda=False)
-    parser.add_argument("--gib", type=float, help="of the model; default 1, on a real GPU 10")
-    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--gib", type=float, help="of the model; default 0.25, on a real GPU 10")
+    parser.add_argument("--turns", type=int, help="an even number; default 16, on a real GPU 6")
 
 
 def run(args: argparse.Namespace) -> Json:
     """Return seconds as medians over the turns, ours and the plain way's, and their ratios."""
-    gib = args.gib or (10 if args.gpu else 1)
+    gib, count = args.gib or (10 if args.gpu else 0.25), args.turns or (6 if args.gpu else 16)
     layers = max(int(gib * 2**30) // LAYER_BYTES, 1)
     with served(args, int(gib * 2048 + 2048), packs=("headroom_bench",),
                 prepare=partial(write_model, layers=layers)) as server:
-        turns = [turn(server, number, layers) for number in range(args.turns)]
-    return {"bytes": layers * LAYER_BYTES, "turns": args.turns, **summary(turns)}
-
-
-def touch_free_memory() -> None:
-    """Use most of the machine's free memory once and give it back."""
-    nbytes = int(psutil.virtual_memory().free * FREE_TOUCHED)
-    with mmap.mmap(-1, nbytes) as memory:
-        for page in range(0, nbytes, mmap.PAGESIZE):
-            memory[page] = 1
+        turns = [turn(server, number, layers) for number in range(count)]
+    return {"bytes": layers * LAYER_BYTES, "turns": count, **summary(turns)}
 
 
 def write_model(base: Path, layers: int) -> None:
@@ -88,7 +77,6 @@ def write_model(base: Path, layers: int) -> None:
 def turn(server: Bench, number: int, layers: int) -> dict[str, Json]:
     """The seconds of both sides; which comes first changes with the turn."""
     found = {}
-    touch_free_memory()
     for side in (plain, ours) if number % 2 else (ours, plain):
         forget_everything(server.client)
         found[side.__name__] = side(server, number, layers)
@@ -122,16 +110,21 @@ def ours(server: Bench, number: int, layers: int) -> Json:
 
 
 def summary(turns: list[dict[str, Json]]) -> Json:
-    """Median seconds of each way, and the median of plain / ours within each turn."""
+    """Median seconds of each way, and the median of plain / ours over pairs of turns."""
     ways = {}
     for name, key in WAYS.items():
         own, other = ([one[side][key] for one in turns] for side in ("ours", "plain"))
         ways[name] = {
             "seconds": _median(own), "plain_seconds": _median(other),
-            "speed_of_plain": _median([p / o for o, p in zip(own, other, strict=True)]),
+            "speed_of_plain": _median(
+                [p / o for p, o in zip(_pairs(other), _pairs(own), strict=True)]),
         }
     seconds = {key: _median([one["plain"][key] for one in turns]) for key in BESIDES}
     return {"ways": ways, "seconds": seconds}
+
+
+def _pairs(seconds: list[float]) -> list[float]:
+    return [sum(pair) for pair in zip(seconds[::2], seconds[1::2], strict=True)]
 
 
 def _median(values: list[Any]) -> float | None:
