@@ -15,7 +15,8 @@ from ..base.refusals import NotKnown
 from ..base.said import said
 from ..host.adapter import cache_flags, has_flag, pinned_bytes
 from ..measure.snapshot import rss_bytes, snapshot
-from ..record.recorder import NO_RECORD, Recorder
+from ..record.newest_runs import NO_RECORD
+from ..record.recorder import Recorder
 from ..record.run import Run
 from . import surroundings
 from .about_error import about_error

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ..base.graph import TYPE_OF_KIND, Graph, Prompt, constants, strings
+from ..base.graph import TYPE_OF_KIND, Graph, Prompt
 from ..base.node_types import Registry
+from ..base.prompt_node import constants, strings
 from ..host.types import ModelFacts
 from ..record.memory import Peak
 from .finding import Saves

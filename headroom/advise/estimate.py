@@ -9,8 +9,9 @@ from pathlib import PureWindowsPath
 from typing import Any, NamedTuple
 
 from ..base.device import MIB, in_mib
-from ..base.graph import Graph, constants, is_model_name, strings
+from ..base.graph import Graph
 from ..base.node_types import kinds
+from ..base.prompt_node import constants, is_model_name, strings
 from ..base.said import Said, said, said_json
 from ..base.weights_file import Weights, weights_of
 from ..measure.snapshot import DeviceMemory

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ..base.device import MIB
-from ..base.graph import Graph, is_link
+from ..base.graph import Graph
+from ..base.prompt_node import is_link
 from ..base.said import Said, joined, said, said_json
 from ..host.types import Previews
 from ..measure.journal import Action, OomAttempt

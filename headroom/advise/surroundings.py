@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..base.device import MIB, computes_in_bf16, is_started
+from ..base.device import MIB, is_started, told
 from ..base.environment import allocator_words
 from ..host.adapter import has_flag
 from ..measure.other_processes import other_processes
@@ -36,3 +36,11 @@ def allocator() -> dict[str, Any]:
         "can_expand": sys.platform == "linux" and torch.version.hip is None,
         "threshold": "garbage_collection_threshold:" in said,
     }
+
+
+def computes_in_bf16() -> bool:
+    """Return whether the accelerator in use has bfloat16 arithmetic of its own."""
+    if not torch.cuda.is_available() or not is_started("cuda"):
+        return is_started("xpu")
+    capability = told(torch.cuda.get_device_capability) or (0, 0)
+    return torch.version.hip is not None or capability[0] >= 8

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import torch
 
 from ..base.device import MIB, is_in_ram
-from ..base.graph import Graph, Prompt, title_given
+from ..base.graph import Graph, Prompt
+from ..base.prompt_node import title_given
 from ..base.ram import ram_room_bytes
 from ..base.said import Said, joined, said, said_json
 from ..host.adapter import host_registry

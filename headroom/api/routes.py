@@ -15,7 +15,8 @@ from ..base.refusals import NotKnown, Refused
 from ..base.said import Said
 from ..measure.snapshot import snapshot
 from ..record.highest import HeldPeaks
-from ..record.recorder import NO_RECORD, Recorder
+from ..record.newest_runs import NO_RECORD
+from ..record.recorder import Recorder
 from .acting import as_nodes_do, offload_model, purge_models
 from .answers import Answer, answered, as_json, body_of
 from .bug_report import RUNS, bug_report

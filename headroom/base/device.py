@@ -175,14 +175,6 @@ def _count(module: Any | None, name: str, *asked: Any) -> int | None:
     return None if found is None else int(found)
 
 
-def computes_in_bf16() -> bool:
-    """Return whether the accelerator in use has bfloat16 arithmetic of its own."""
-    if not torch.cuda.is_available() or not is_started("cuda"):
-        return is_started("xpu")
-    capability = told(torch.cuda.get_device_capability) or (0, 0)
-    return torch.version.hip is not None or capability[0] >= 8
-
-
 class Reserve(NamedTuple):
     """What torch's allocator has from the driver, in bytes: now, given back so far, at most so far.
 

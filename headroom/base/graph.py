@@ -3,18 +3,18 @@
 The one place that knows how nodes hang together. Where guards go is told in guards.py.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from .node_types import GUARD_CLASS, NodeType, Registry, is_wildcard, kinds
+from .prompt_node import Node, constants, is_link, is_node, strings
 
-Node = Mapping[str, Any]
 Prompt = Mapping[str, Node]  # in API format, by node id
 Source = tuple[str, int]  # a node and the number of an output
 
-MAX_TITLE, MAX_NAME = 200, 1024
+MAX_NAME = 1024
 # The wire on which ComfyUI hands on each kind of model that it loads.
 TYPE_OF_KIND = {
     "diffusion model": "MODEL", "text encoder": "CLIP", "VAE": "VAE", "ControlNet": "CONTROL_NET",
@@ -24,10 +24,6 @@ MODELS = frozenset(TYPE_OF_KIND.values())
 CLONED = frozenset({"MODEL", "CLIP"})  # a node that changes one hands on a clone: it stays guarded
 # Types of ComfyUI's own that carry other models along: a conditioning its ControlNets.
 CARRIED = {"CONDITIONING": frozenset({"CONTROL_NET"}), "GUIDER": MODELS}
-MODEL_SUFFIXES = (
-    ".safetensors", ".sft", ".ckpt", ".pt", ".pt2", ".pth", ".bin", ".gguf", ".pkl", ".onnx",
-    ".yaml",
-)
 Parts = tuple[Iterable[Any], Sequence[Any]]  # what a key adds itself, and the keys that add theirs
 
 
@@ -63,7 +59,7 @@ class Graph:
             prompt = {node_id: prompt.get_node(node_id) for node_id in prompt.all_node_ids()}
         self.prompt = prompt
         self.nodes: dict[str, Node] = {name: node for name, node in dict(prompt).items()
-                                       if _is_node(node)}
+                                       if is_node(node)}
         self.registry = registry
         self._types: dict[str, NodeType | None] = {}
         self._wires: dict[str, list[Wire]] = {}
@@ -218,51 +214,3 @@ def settled(
             opened.add(key)
             pending += [one for one in below if one not in known and one not in opened]
     return known[start]
-
-
-def _is_node(node: Any) -> bool:
-    return (isinstance(node, Mapping) and isinstance(node.get("inputs"), Mapping)
-            and isinstance(node.get("class_type"), str))
-
-
-def is_link(value: Any) -> bool:
-    """Return whether an input's value is a connection: [node id, output number]."""
-    return (
-        isinstance(value, list) and len(value) == 2
-        and isinstance(value[0], str) and isinstance(value[1], (int, float))
-    )
-
-
-def constants(node: Node) -> list[Any]:
-    """Return the widget values of a node: its inputs that are no links."""
-    return [value for value in node["inputs"].values() if not is_link(value)]
-
-
-def strings(value: Any) -> Iterator[str]:
-    """Yield every string inside a widget value; some packs keep dicts and lists there."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from strings(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from strings(item)
-
-
-def names_a_model(node: Node) -> bool:
-    """Return whether a widget of the node names a model file."""
-    return any(is_model_name(value) for value in strings(constants(node)))
-
-
-def is_model_name(value: str) -> bool:
-    """Return whether a text ends as the name of a file with weights does."""
-    suffix = PurePath(value).suffix.lower()
-    return suffix in MODEL_SUFFIXES and suffix != ".yaml" and "\n" not in value
-
-
-def title_given(node: Node) -> str:
-    """Return the title that a user gave a node, "" without one; hosts take anything as `_meta`."""
-    meta = node.get("_meta")
-    given = meta.get("title") if isinstance(meta, Mapping) else None
-    return given[:MAX_TITLE] if isinstance(given, str) else ""

@@ -10,8 +10,9 @@ import copy
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from .graph import Graph, Source, Wire, is_link, names_a_model
+from .graph import Graph, Source, Wire
 from .node_types import GUARD_CLASS, HANDED_ON, is_guardable, is_wildcard, kinds
+from .prompt_node import is_link, names_a_model
 
 INSERTED = "headroom-"  # how the ids of nodes begin that no user has put into the prompt
 GUARD_INPUTS = {

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .graph import is_model_name
+from .prompt_node import is_model_name
 from .untrusted_file import read_untrusted
 
 MAX_HEADER_BYTES = 32 << 20  # ten times that of the largest published ones

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ..base.file_identity import identities_of
-from ..base.graph import MODEL_SUFFIXES, Graph, Node, constants, is_link, strings
+from ..base.graph import Graph
 from ..base.node_types import ClassInfo, Registry
+from ..base.prompt_node import MODEL_SUFFIXES, Node, constants, is_link, strings
 from ..host.adapter import host_registry
 
 

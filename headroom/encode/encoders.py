@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from ..base.file_identity import SAMPLED, identity_of
-from ..base.graph import Graph, is_link
+from ..base.graph import Graph
 from ..base.node_types import Registry, kinds
+from ..base.prompt_node import is_link
 
 Encoder = dict[str, Any]  # {"class_type", "settings", "files": [{"name", "size", "content"}]}
 MAX_SETTING = 200

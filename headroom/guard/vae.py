@@ -1,6 +1,5 @@
 """A VAE under the OOM Guard: whole first, then fewer images at a time, then smaller tiles."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +18,7 @@ from .trying import is_recovering
 from .vae_call import (
     MOST_OVERLAP,
     can_rely_on_estimate,
+    estimate,
     in_tiles,
     owns_tiling,
     preferred_tile,
@@ -230,24 +230,4 @@ class _VAECall(Call[torch.Tensor]):
         return self._estimate(tile, frames) / (1 if is_reliable else too_much)
 
     def _estimate(self, tile: int | None = None, frames: int | None = None) -> float:
-        """Return ComfyUI's estimate for one image, or a tile of it; 0 where it has none.
-
-        tile, frames: sides and time as in the input. Every kind of VAE has a formula of its own.
-        """
-        vae, shape = self._vae, list(self._value.shape)
-        if self._is_decode:
-            sides = slice(2, None) if len(shape) == 3 else slice(-2, None)
-            estimate: Callable[..., float] = vae.memory_used_decode
-        else:  # the network has the channels before the sides
-            is_video = getattr(vae, "latent_dim", 2) == 3 and len(shape) == 4
-            shape = [1, shape[-1], *shape[:-1]] if is_video else [1, shape[-1], *shape[1:-1]]
-            sides, estimate = slice(-2, None), vae.memory_used_encode
-        if tile is not None:
-            shape[sides] = [min(side, tile) for side in shape[sides]]
-        if frames is not None:
-            shape[2] = min(shape[2], frames)
-        dtype = getattr(vae, "vae_dtype", self._value.dtype)
-        try:
-            return float(estimate([1, *shape[1:]], dtype))
-        except IndexError:
-            return 0.0
+        return estimate(self._vae, self._value, self._is_decode, tile, frames)

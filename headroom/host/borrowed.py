@@ -14,7 +14,7 @@ class Borrowed:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[int, Any] = {}
+        self.kept: dict[int, Any] = {}
         self._prompts_thread: int | None = None
 
     def prompt_begins(self) -> None:
@@ -34,15 +34,15 @@ class Borrowed:
         """
         with self._lock:  # the prompt's thread cannot let go of them before this one has
             if self._prompts_thread not in (None, threading.get_ident()):
-                self._kept.update(zip(map(id, things), things, strict=True))
+                self.kept.update(zip(map(id, things), things, strict=True))
                 things.clear()
         things.clear()  # outside of the lock: a finalizer may look at models itself
 
     def let_go(self) -> None:
         """Forget everything, in the calling thread; costs nothing where there is nothing."""
-        if self._kept:
+        if self.kept:
             with self._lock:
-                kept, self._kept = self._kept, {}
+                kept, self.kept = self.kept, {}
             kept.clear()  # outside of the lock, too
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from execution import nodes as core_nodes
 
-from ..base.graph import title_given
+from ..base.prompt_node import title_given
 from .types import NodeLabel
 
 

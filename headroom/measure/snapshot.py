@@ -1,5 +1,8 @@
 """Snapshots of memory: every device as the driver, torch and dynamic VRAM see it, and RAM."""
 
+import os
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -155,14 +158,19 @@ def _name(device: torch.device) -> str:
     return devices.device_name(device)
 
 
-@lru_cache(maxsize=1)
-def _process() -> psutil.Process:
-    return psutil.Process()
-
-
 def rss_bytes() -> int:
     """Return the resident memory of this process (RSS), in bytes."""
-    return int(_process().memory_info().rss)
+    return _rss_of(os.getpid())()
+
+
+@lru_cache(maxsize=1)
+def _rss_of(process: int) -> Callable[[], int]:
+    """Linux: out of a file that stays open. psutil opens it each time, 0.1 ms between two nodes."""
+    if sys.platform != "linux":
+        told = psutil.Process(process)
+        return lambda: int(told.memory_info().rss)
+    file, page_bytes = os.open(f"/proc/{process}/statm", os.O_RDONLY), os.sysconf("SC_PAGE_SIZE")
+    return lambda: int(os.pread(file, 128, 0).split(None, 2)[1]) * page_bytes
 
 
 def freed_bytes(before: Snapshot, after: Snapshot) -> int | None:

@@ -15,7 +15,7 @@ MAX_EVENTS = 25_000
 
 # What to do with the run, for which node, in which prompt, when, and memory as it was last read.
 Enter = Callable[[Run, str, Reading, float], None]
-Event = tuple[Enter, str, str, tuple[float, Reading]]
+Event = tuple[Enter, str, str, Reading, float]
 
 
 class Events:
@@ -56,7 +56,7 @@ class Events:
         self._happened(settles, run, reading)
 
     def _happened(self, enter: Enter, run: Run, reading: Reading) -> None:
-        self.append((enter, "", run.prompt_id, (reading.at, reading)))
+        self.append((enter, "", run.prompt_id, reading, reading.at))
 
     @property
     def are_many(self) -> bool:
@@ -69,7 +69,7 @@ class Events:
             if isinstance(event, Run):
                 self._entering = event
                 continue
-            enter, node_id, prompt_id, (at, reading) = event
+            enter, node_id, prompt_id, reading, at = event
             if self._entering is not None and prompt_id == self._entering.prompt_id:
                 enter(self._entering, node_id, reading, at)
 

@@ -1,8 +1,12 @@
 """The records of the last prompts."""
 
+from ..base.said import said
 from .run import Run
 
 MAX_RUNS = 50
+NO_RECORD = said(
+    "No record of this prompt: it has not begun yet, or is older than the last runs that are kept."
+)
 
 
 class NewestRuns:

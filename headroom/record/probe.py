@@ -16,17 +16,17 @@ from .ticker import TICK_SECONDS
 
 log = logging.getLogger("headroom")
 
-EACH_SECONDS, IN_A_ROW = 0.04, 3
+QUICK_SECONDS, IN_A_ROW, CROWD_SECONDS = 0.04, 3, 0.1
 TRIES = 4
 
 
 class Probe:
     """Reads memory for one thread at a time. `held` tells which models are on the devices.
 
-    A reading takes up to 200 microseconds, half as long as a node that does nothing
-    (benchmarks/recorder_overhead.py). So of nodes that take less than EACH_SECONDS the first
-    IN_A_ROW in a row are measured, then one in that time; of all others each. What strains the
-    machine is read beside a node, not between two.
+    A node that takes QUICK_SECONDS is measured. A reading takes 50 microseconds, 200 with a GPU, as
+    long as a node that does nothing (benchmarks/recorder_overhead.py): so of quicker nodes the
+    first IN_A_ROW in a row are measured, then one in CROWD_SECONDS. What strains the machine is
+    read beside a node, not between two.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class Probe:
         self._devices: list[torch.device] = []
         self._has_failed = False
         self._last: Reading | None = None
-        self._due = self._pauses_until = 0.0
+        self._told_at = 0.0  # of a node, last
+        self._in_a_row = 0  # quick nodes that were measured
 
     def begin_run(self) -> tuple[str, ...]:
         """Look up the devices that this run's models may go to; none on a CPU server."""
         self._devices = used_devices()
         self._has_failed = False
         self._last = None
-        self._due = self._pauses_until = 0.0
         return tuple(str(device) for device in self._devices)
 
     def measured(self, max_age_seconds: float = 0.0) -> Reading:
@@ -67,13 +67,16 @@ class Probe:
         every node where too many came before.
         In the executor's thread: that is where models are loaded and unloaded.
         """
-        borrowed.let_go()
+        if borrowed.kept:  # it takes as long again to call what has nothing to do
+            borrowed.let_go()
         at, last = self._clock(), self._last
-        if last is not None and last.at <= at and (
-                at < self._pauses_until or begins and at < last.at + TICK_SECONDS):
+        if not 0 <= at - self._told_at < QUICK_SECONDS:
+            self._in_a_row = -1
+        self._told_at = at
+        serves = CROWD_SECONDS if self._in_a_row >= IN_A_ROW else TICK_SECONDS if begins else 0
+        if last is not None and 0 <= at - last.at < serves:
             return at, last
-        self._due = min(max(self._due, at), at + IN_A_ROW * EACH_SECONDS) + EACH_SECONDS
-        self._pauses_until = self._due - IN_A_ROW * EACH_SECONDS
+        self._in_a_row += 1
         found = self._read(begins_again=True)
         if self._devices:
             found = found._replace(models=self._models())

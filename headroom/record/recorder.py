@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..base.said import said
 from ..host.types import NodeCallback, NodeLabel, Outcome
 from ..measure.journal import EmbeddingReads, Entry, OomAttempt, listen
 from .events import Enter, Events
@@ -18,9 +17,6 @@ from .run import Run
 from .run_json import recovery_json, run_json
 from .ticker import TICK_SECONDS, Ticker
 
-NO_RECORD = said(
-    "No record of this prompt: it has not begun yet, or is older than the last runs that are kept."
-)
 SETTLE_SECONDS = 5.0
 ASK_SECONDS = 1.0
 
@@ -99,7 +95,7 @@ class Recorder:
             self._runs.keep(self._run)
             self._events.begin(self._run)
             for node_id in running:
-                self._events.append((Run.node_starts, node_id, prompt_id, (began.at, began)))
+                self._events.append((Run.node_starts, node_id, prompt_id, began, began.at))
         self._ticker.wake()
 
     def _begin(self) -> Beginning:
@@ -116,9 +112,9 @@ class Recorder:
             if before_node is not None:
                 before_node(prompt_id, node_id)
             with reading:
-                when = at_node(begins)
-                append((enter, node_id, prompt_id, when))
-            progress.at = when[0]
+                at, memory = at_node(begins)
+                append((enter, node_id, prompt_id, memory, at))
+            progress.at = at
 
         return told
 

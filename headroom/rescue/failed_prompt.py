@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from ..base.device import in_mib
 from ..base.error_table import Row, Where, row_of
-from ..base.graph import Graph, title_given
+from ..base.graph import Graph
+from ..base.prompt_node import title_given
 from ..base.said import Said
 from ..guard.errors import requested_bytes, where_of, where_of_text
 from ..host.history import messages_of

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..base.device import MIB
-from ..base.graph import title_given
+from ..base.prompt_node import title_given
 from ..base.said import Said, joined, said
 from .queue_file import KeptPrompt, Sample
 

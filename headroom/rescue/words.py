@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from ..base.device import MIB
 from ..base.error_table import Row
-from ..base.graph import Wire, title_given
+from ..base.graph import Wire
+from ..base.prompt_node import title_given
 from ..base.said import Said, joined, said
 from ..host.adapter import has_flag
 from .failed_prompt import FailedPrompt, ModelOnDevice

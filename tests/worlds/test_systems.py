@@ -11,7 +11,6 @@ from support.systems import MIB, Card
 
 from headroom import offload, purge, to_cpu
 from headroom.advise import surroundings
-from headroom.base import device as devices
 from headroom.base import ram
 from headroom.base.below import name_below
 from headroom.measure import snapshot
@@ -67,7 +66,7 @@ def test_a_card_of_amd_has_its_name_its_arithmetic_and_its_own_variable(monkeypa
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "AMD Radeon RX 7900 XTX")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
     assert "cuda:0 (AMD Radeon RX 7900 XTX)" in purge().text
-    assert surroundings.allocator()["threshold"] and devices.computes_in_bf16()
+    assert surroundings.allocator()["threshold"] and surroundings.computes_in_bf16()
     assert card_memory(card.device) is None
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headroom.base.graph import MAX_TITLE, title_given
 from headroom.base.guards import is_inserted
+from headroom.base.prompt_node import MAX_TITLE, title_given
 
 
 @pytest.mark.parametrize("node, title", [

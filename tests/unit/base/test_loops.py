@@ -3,9 +3,10 @@
 import pytest
 from support.guard_prompts import Registry, node, picture
 
-from headroom.base.graph import Graph, is_link
+from headroom.base.graph import Graph
 from headroom.base.guards import guarded
 from headroom.base.loops import keeps_iterations, leaves_loop
+from headroom.base.prompt_node import is_link
 
 START, END = "TheirLoop", "TheirLoopEnd"  # of another pack: what decides is what they declare
 

@@ -254,11 +254,11 @@ def test_what_others_looked_at_dies_in_the_thread_of_the_prompt_while_it_runs(ex
         other = threading.Thread(target=borrowed.done_with, args=(things,))
         other.start()
         other.join()
-        told.append(len(borrowed._kept))
+        told.append(len(borrowed.kept))
 
     looked_at_elsewhere()
     execution.run("p", looked_at_elsewhere)
-    assert told == [0, 1] and not borrowed._kept
+    assert told == [0, 1] and not borrowed.kept
 
 
 # ------------------------------------------------------------ what is heard in the log

@@ -180,6 +180,7 @@ def test_every_node_is_measured_that_takes_its_time_and_of_a_crowd_that_takes_no
     assert readings_of(probe, clock, 100, 0.041) == 100
     assert readings_of(probe, clock, IN_A_ROW, 0.0001) == IN_A_ROW
     assert 2 <= readings_of(probe, clock, 1000, 0.0001) <= 4
+    assert readings_of(probe, clock, 2, 0.041) == 2
     clock.now += 1
     assert readings_of(probe, clock, IN_A_ROW, 0.0001) == IN_A_ROW
 

@@ -150,7 +150,7 @@ def test_a_reading_amid_a_node_is_entered_before_the_one_at_its_end(outcomes):
     probe.may_go_on.set()
     tick.join()
     finish.join()
-    times = [event[3][0] for event in list(recorder._events._queue)[1:]]
+    times = [event[4] for event in list(recorder._events._queue)[1:]]
     assert len(times) == 3 and times == sorted(times)
 
 

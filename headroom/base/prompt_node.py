@@ -1,0 +1,62 @@
+"""A node of a prompt by itself: its links, the values of its widgets, its title."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+Node = Mapping[str, Any]
+
+MAX_TITLE = 200
+MODEL_SUFFIXES = (
+    ".safetensors", ".sft", ".ckpt", ".pt", ".pt2", ".pth", ".bin", ".gguf", ".pkl", ".onnx",
+    ".yaml",
+)
+
+
+def is_node(node: Any) -> bool:
+    """Return whether what stands in a prompt is a node; hosts take anything there."""
+    return (isinstance(node, Mapping) and isinstance(node.get("inputs"), Mapping)
+            and isinstance(node.get("class_type"), str))
+
+
+def is_link(value: Any) -> bool:
+    """Return whether an input's value is a connection: [node id, output number]."""
+    return (
+        isinstance(value, list) and len(value) == 2
+        and isinstance(value[0], str) and isinstance(value[1], (int, float))
+    )
+
+
+def constants(node: Node) -> list[Any]:
+    """Return the widget values of a node: its inputs that are no links."""
+    return [value for value in node["inputs"].values() if not is_link(value)]
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Yield every string inside a widget value; some packs keep dicts and lists there."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from strings(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from strings(item)
+
+
+def names_a_model(node: Node) -> bool:
+    """Return whether a widget of the node names a model file."""
+    return any(is_model_name(value) for value in strings(constants(node)))
+
+
+def is_model_name(value: str) -> bool:
+    """Return whether a text ends as the name of a file with weights does."""
+    suffix = PurePath(value).suffix.lower()
+    return suffix in MODEL_SUFFIXES and suffix != ".yaml" and "\n" not in value
+
+
+def title_given(node: Node) -> str:
+    """Return the title that a user gave a node, "" without one; hosts take anything as `_meta`."""
+    meta = node.get("_meta")
+    given = meta.get("title") if isinstance(meta, Mapping) else None
+    return given[:MAX_TITLE] if isinstance(given, str) else ""
