@@ -116,11 +116,12 @@ class Routes:
 
     async def queue(self, _: Request) -> Response:
         """What runs and what waits."""
-        running, waiting, at_work = [], [], self._at_work()
+        at_work = self._at_work()
+        found: dict[str, list[Any]] = {"queue_running": [], "queue_pending": []}
         for kept in self.door.store.open():
             item = [kept.number, kept.id, kept.prompt, without_secrets(kept.extra), []]
-            (running if kept.id in at_work else waiting).append(item)
-        return JSONResponse({"queue_running": running, "queue_pending": waiting})
+            found["queue_running" if kept.id in at_work else "queue_pending"].append(item)
+        return JSONResponse(found)
 
     async def change_queue(self, request: Request) -> Response:
         """Take prompts out that wait."""

@@ -31,6 +31,7 @@ APP, DOOR = "farm", "door"
 LOG = logging.getLogger("ray.serve")
 LOST = (ray.exceptions.RayError, serve.exceptions.RayServeException)
 LOGS = Path(tempfile.gettempdir(), "headroom-farm")  # on whatever machine
+SLOW = (TimeoutError, *LOST)  # how Serve says that something took too long to start
 ALONE = 1_000  # requests at once, streams and WebSockets among them, that a door takes
 
 
@@ -118,11 +119,17 @@ def deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
         "runtime_env": {"py_modules": [package]}}
     try:
         ray.init(address, log_to_driver=False, logging_level="error", **options)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except Exception as error:  # Ray raises plain ones, where its node takes more than 30 s
+        if address == "local":
+            raise _not_started("Ray was to start on this machine", error) from error
         raise FarmError(f"No connection to Ray at {address}: {_first_line(error)}.") from error
     here = f"node:{ray.util.get_node_ip_address()}"  # the store is a file of this machine
     _expect_room(plan.specs)
-    serve.start(proxy_location="HeadOnly", http_options={"host": host, "port": port})
+    try:
+        serve.start(proxy_location="HeadOnly", http_options={"host": host, "port": port})
+    except SLOW as error:
+        ray.shutdown()
+        raise _not_started("Ray Serve was to start", error) from error
     servers = [
         serve.deployment(Replica, name=name_of(spec.name)).options(
             num_replicas=1, max_ongoing_requests=10, ray_actor_options={
@@ -135,11 +142,14 @@ def deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
         num_replicas=1, max_ongoing_requests=ALONE,
         ray_actor_options={"num_cpus": 0, "resources": {here: 0.001}})
     try:
-        serve.run(door.bind(*servers), name=APP, route_prefix="/")
+        try:
+            serve.run(door.bind(*servers), name=APP, route_prefix="/")
+        except RuntimeError as error:
+            raise FarmError(f"Ray Serve cannot open the farm: {_first_line(error)}") from error
+        except SLOW as error:
+            raise _not_started("Ray Serve was to open the farm", error) from error
         signal.signal(signal.SIGTERM, ends)
         yield
-    except RuntimeError as error:
-        raise FarmError(f"Ray Serve cannot open the farm: {_first_line(error)}") from error
     finally:
         serve.delete(APP)
         ray.shutdown()
@@ -162,6 +172,12 @@ def _expect_room(specs: Sequence[ServerSpec]) -> None:
             raise FarmError(
                 f"The servers want {amount:g} {name}, but Ray has {there.get(name, 0.0):g}; "
                 "change `gpus`, `resources` or `count`, or start Ray on more machines.")
+
+
+def _not_started(what: str, error: Exception) -> FarmError:
+    return FarmError(f"{what}, but said: {_first_line(error)}; give the same command again when "
+                     "the machine has less to do, or start Ray first (`ray start --head`) and add "
+                     "`--ray auto`.")
 
 
 def _first_line(error: Exception) -> str:

@@ -44,7 +44,8 @@ SELECTED = "() => [...app.canvas.selectedItems].map(n => n.comfyClass).sort()"
 OVERLAPS = """() => { const boxes = app.canvas.graph.nodes.map(n =>
     [n.title, n.pos[0], n.pos[1] - 30, n.size[0], n.size[1] + 30]);
   for (const { pos: [x, y], size: [w, h], titleHeight } of app.canvas.graph.groups)
-    boxes.push(["its title", x, y, w, titleHeight], ["its edge", x + w, y + titleHeight, 0, h]);
+    boxes.push(["its title", x, y, w, titleHeight],
+               ["its edge", x + w, y + titleHeight, 0, h - titleHeight]);
   return boxes.flatMap((a, i) => boxes.slice(i + 1).filter(b => a[1] < b[1] + b[3]
     && b[1] < a[1] + a[3] && a[2] < b[2] + b[4] && b[2] < a[2] + a[4]).map(b => [a[0], b[0]])); }"""
 TITLES = {"encode_to_cpu": "Encode to CPU", "purge_between": "Purge VRAM", "oom_guard": "OOM Guard"}

@@ -50,7 +50,7 @@ def test_every_help_page_is_served_in_both_languages(cpu_server, node_id):
     client = cpu_server.client()
     for path in (f"{node_id}.md", f"{node_id}/zh.md"):
         page = client.get_bytes(f"/extensions/headroom/docs/{path}").decode("utf-8")
-        assert page.startswith("# ")
+        assert "\n## " in page and not page.startswith("# ")  # the frontend writes the node's name
 
 
 @CANVAS

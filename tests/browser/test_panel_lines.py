@@ -37,3 +37,22 @@ def test_each_line_is_there_in_the_users_language(open_panel, locale):
     above = shown.panel.locator("[data-part=aboveLimit]")
     assert above.get_attribute("data-mib") == "1024"
     assert shown.problems == []
+
+
+def test_the_field_for_the_limit_is_in_the_colours_of_the_panels_other_fields(open_panel):
+    shown = open_panel()
+    look = "each => ['backgroundColor', 'borderColor', 'color'].map(k => getComputedStyle(each)[k])"
+    field, other = (shown.panel.locator(place) for place in ("[data-focus=limit]", "select"))
+    field.wait_for()
+    assert field.evaluate(look) == other.first.evaluate(look)
+
+
+def test_lines_below_the_memory_keep_apart(open_panel):
+    shown = open_panel(width=232)
+    lines = [shown.panel.locator(place).first for place in (
+        ".headroom-held", "label:has([data-focus=limit])", "[data-ram-held]")]
+    lines[1].wait_for()
+    boxes = [line.bounding_box() for line in lines]
+    gaps = [below["y"] - above["y"] - above["height"]
+            for above, below in zip(boxes, boxes[1:], strict=False)]
+    assert min(gaps) >= 4, gaps

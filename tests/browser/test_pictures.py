@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 import pytest
+from support.cards import SHOWN, heading, save_card, share
 from support.drawn import make_drawn_checkpoint, save_day
 from support.prompts import QUICKER, node, sampling
 
@@ -143,7 +144,7 @@ def save(comfy, path: Path, **options) -> None:
 
     picture = Image.open(io.BytesIO(comfy.page.screenshot(**options))).convert("RGB")
     picture.thumbnail((1800, 1800), Image.Resampling.LANCZOS)
-    few = picture.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    few = picture.quantize(256, Image.Quantize.MEDIANCUT, 3, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
 
 
@@ -207,6 +208,20 @@ def test_picture_of_a_bundled_workflow(gpu, open_page, folder, path):
     comfy.load_workflow(workflow, len(workflow["nodes"]))
     part = fit(comfy, 60)
     save(comfy, folder / f"workflow-{path.stem}.png", clip=part)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_card_of_a_bundled_workflow(gpu, open_page, folder, path):
+    from PIL import Image
+
+    workflow = json.loads(path.read_text(encoding="utf-8"))
+    comfy = open_page(gpu, **SETTINGS)
+    comfy.page.set_viewport_size({"width": WIDTH, "height": WIDTH})
+    comfy.load_workflow(workflow, len(workflow["nodes"]))
+    part = fit(comfy, 60, only=SHOWN[path.stem])
+    part["height"] = part["width"] * share(heading(workflow))
+    picture = Image.open(io.BytesIO(comfy.page.screenshot(clip=part))).convert("RGB")
+    save_card(heading(workflow), picture, path.with_suffix(".jpg"))
 
 
 class Film:

@@ -42,7 +42,7 @@ def test_what_an_ended_server_left_is_offered_until_somebody_decides(gpu, open_p
     box.get_by_role("button", name="Queue them again").click()
     box.wait_for(state="hidden")
     assert asked == [{"action": "queue again"}]
-    comfy.page.get_by_text("2 queued again.").wait_for()
+    comfy.page.get_by_text("2 queued again.").first.wait_for()
 
 
 def second_run(comfy, first_id):

@@ -50,14 +50,17 @@ SETTLED = """async () => {
     alike = now === last ? alike + 1 : 0;
     last = now; }
   if (alike < 5) throw new Error("the canvas did not come to rest"); }"""
+# In newer frontends the second.
+NO_MESSAGES = """{ const { toast } = app.extensionManager;
+  (toast.removeAll ?? toast.dismissAll)(); }"""
 # A loaded page as a new one: no dialog, sidebar, offer or message, and the workflow it begins with.
 AS_NEW = """async () => {
   for (const dialog of document.querySelectorAll(".p-dialog-close-button")) dialog.click();
   app.extensionManager.dialog?.closeDialog?.();
   app.extensionManager.sidebarTab.activeSidebarTabId = null;
   document.querySelector(".headroom-toast header button")?.click();
-  app.extensionManager.toast.removeAll();
-  await app.loadGraphData(); }"""
+  NO_MESSAGES
+  await app.loadGraphData(); }""".replace("NO_MESSAGES", NO_MESSAGES)
 CHANGE = """async ([name, value]) => { const { setting } = app.extensionManager;
   const before = setting.get(name); await setting.set(name, value); return before; }"""
 GONE = f"""() => !document.querySelector(".headroom-panel, .p-dialog-mask, {MESSAGE}")"""
@@ -288,7 +291,7 @@ class ComfyPage:
 
     def forget_messages(self) -> None:
         """Take all messages away, so that `told` finds none from before."""
-        self.page.evaluate("() => app.extensionManager.toast.removeAll()")
+        self.page.evaluate(f"() => {NO_MESSAGES}")
         self.page.wait_for_function("kind => !document.querySelector(kind)", arg=MESSAGE)
         self.page.evaluate("() => { told.length = 0; }")
 

@@ -73,3 +73,7 @@ def test_pip_installs_the_memory_package_and_nothing_else_of_the_folder(tmp_path
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"headroom"}
     assert "headroom/guard/recover.py" in zipfile.ZipFile(wheel).namelist()
+
+
+def test_the_first_page_can_be_read_in_minutes():
+    assert len((ROOT / "README.md").read_text("utf-8").split()) <= 900

@@ -63,6 +63,17 @@ def test_what_is_claimed_of_fit_is_what_was_recorded():
         assert calibration.claim(found, say) in text, name
 
 
+def test_a_farm_of_a_thousand_servers_is_reckoned_from_what_was_recorded():
+    [found] = [part.result for part in results.recorded() if part.name == "farm_proof"]
+    batch = found["throughput"]["3"]["driver_cpu_ms_a_prompt"]
+    for name in ("farm.md", "farm.zh-CN.md"):
+        chapter = (ROOT / "docs" / name).read_text(encoding="utf-8").rsplit("\n## ", 1)[1]
+        for figure in (f"{found['head']['cpu_ms']:.1f} ms", f"{batch:.1f} ms",
+                       f"{50 * round(batch, 1):,.0f}",
+                       f"{found['head']['store_bytes_a_prompt'] / 1000:.2f} KB"):
+            assert figure in chapter, (name, figure)
+
+
 def test_a_benchmark_that_runs_again_replaces_its_own_part_only(folder, tree):
     first = results.record("one", {"figure": 1}, tree, folder=folder)
     results.record("two", {"figure": 2}, tree, folder=folder)

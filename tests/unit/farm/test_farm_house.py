@@ -139,6 +139,40 @@ def test_a_requirement_that_is_not_installed_is_one_sentence(tmp_path, name):
     )
 
 
+@pytest.mark.parametrize(("fails", "says"), [
+    ("ray.init = fail(Exception('The current node timed out during startup. This could\\n'))",
+     "Ray was to start on this machine, but said: "
+     "The current node timed out during startup. This could; "),
+    ("ray.serve.start = fail(TimeoutError('Proxies not available after 60s.'))",
+     "Ray Serve was to start, but said: Proxies not available after 60s.; "),
+    ("ray.serve.run = fail(ray.exceptions.RayActorError())",
+     "Ray Serve was to open the farm, but said: "
+     "The actor experienced an error before finishing this task.; "),
+])
+def test_a_ray_that_is_too_slow_to_start_is_one_sentence_that_says_what_to_do(
+    prompt, tmp_path, fails, says
+):
+    """In a process of its own, with a Ray that starts nothing."""
+    pytest.importorskip("ray.serve")
+    words = ["farm", "run", prompt, "--ray", "local", "--servers", "http://127.0.0.1:9",
+             "--results", str(tmp_path / "results")]
+    program = f"""if True:
+        import runpy, sys, ray, ray.serve
+        def fail(error):
+            def function(*_, **__): raise error
+            return function
+        ray.init = ray.serve.start = ray.serve.delete = lambda *_, **__: None
+        ray.cluster_resources, ray.util.get_node_ip_address = dict, lambda: "127.0.0.1"
+        {fails}
+        sys.argv = {words!r}
+        runpy.run_module('farm', run_name='__main__')"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True,
+                          text=True)
+    assert (done.returncode, done.stderr) == (2, (
+        f"Error: {says}give the same command again when the machine has less to do, or start Ray "
+        "first (`ray start --head`) and add `--ray auto`.\n"))
+
+
 def test_a_ray_serve_that_listens_elsewhere_is_one_sentence():
     pytest.importorskip("starlette")
     from farm.serve import expect_open

@@ -6,6 +6,7 @@ import re
 import pytest
 from PIL import Image
 from support import workflow_layout
+from support.cards import heading
 
 from tools import bench_tables, figures, workflow_models, workflow_trials
 from tools.workflows import API_FOLDER, ROOT, UI_FOLDER, WORKFLOWS, published_prompt, workflow
@@ -32,6 +33,7 @@ def test_every_workflow_has_a_square_card_for_the_templates(name):
         upper = card.convert("L").crop((0, 0, card.width, card.height // 5))
         dark, bright = upper.getextrema()
         assert bright - dark < 24
+        assert card.info["comment"].decode() == heading(workflow(name))
 
 
 def test_start_here_has_every_node_that_needs_no_file_of_another_run():
