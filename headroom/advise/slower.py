@@ -17,7 +17,7 @@ from ..host.types import Previews
 from ..measure.journal import Action, OomAttempt
 from ..record.memory import Reading
 from ..record.recorder import Recorder
-from ..record.run import Run
+from ..record.run import Drawn, Run
 
 TIMES = 3.0
 LEAST_SECONDS = 1.0  # below it other work of the machine decides
@@ -53,7 +53,8 @@ class Took(NamedTuple):
     swapped_bytes: int = 0
     read_bytes: int = 0  # from disk
     read_seconds: float = 0.0
-    previews: Previews | None = None
+    previews: Previews | None = None  # of a node that has drawn some
+    drawn: Drawn = (0, 0)
     peak_bytes: int = 0  # of VRAM
 
 
@@ -85,7 +86,8 @@ def took(run: Run, keys: Mapping[str, str]) -> dict[str, Took]:
             tuple(entry.text for _, entry in run.entries if isinstance(entry, Action)
                   and entry.action == "guard" and entry.node_id == node_id),
             record.spilled_bytes, record.swapped_bytes, record.read_bytes, record.read_seconds,
-            run.previews, max((peak.at_least for peak in record.peaks if peak), default=0),
+            run.previews if node_id in run.drawn else None, run.drawn.get(node_id, (0, 0)),
+            max((peak.at_least for peak in record.peaks if peak), default=0),
         )
         for node_id, record in run.nodes.records.items()
         if node_id in keys and record.status == "done"
@@ -173,7 +175,13 @@ def _strains(before: Took, now: Took) -> Iterator[Said]:
     drawn, drawn_then = now.previews, before.previews
     if drawn is not None and drawn.by_model and not (drawn_then and drawn_then.by_model):
         method: str = drawn.method
-        if drawn.model_bytes:
+        if drawn.model_bytes and drawn.pixel_bytes:
+            width, height = now.drawn
+            method = said("{method}, a file of {model_mib}, and about {drawing_mib} each time that "
+                          "it draws {width}x{height} pixels", method=method,
+                          model_mib=drawn.model_bytes / MIB, width=width, height=height,
+                          drawing_mib=drawn.pixel_bytes * width * height / MIB)
+        elif drawn.model_bytes:
             method = said("{method}, a file of {model_mib}", method=method,
                           model_mib=drawn.model_bytes / MIB)
         yield said("previews were drawn by a model ({method}), and not so then; the peak of VRAM "

@@ -10,6 +10,10 @@ import folder_paths
 from .types import Previews
 
 BY_MODEL = "taesd"
+# TAESD in float32, by torch's allocator: 192, 768 and 3,073 MiB for 512, 1024 and 2048 pixels
+# squared. The decoders for video, whose names end otherwise, are other models.
+TAESD_PIXEL_BYTES = 768
+TAESD_END = "_decoder"
 
 
 def previews() -> Previews | None:
@@ -25,7 +29,10 @@ def previews() -> Previews | None:
         return Previews(name, 0)
     formats = [found for loaded in mm.current_loaded_models if loaded.model is not None
                and (found := getattr(loaded.model.model, "latent_format", None)) is not None]
-    return Previews(name, max(map(_decoder_bytes, formats), default=None))
+    names = [str(getattr(one, "taesd_decoder_name", None) or TAESD_END) for one in formats]
+    is_taesd = bool(names) and all(one.endswith(TAESD_END) for one in names)
+    return Previews(name, max(map(_decoder_bytes, formats), default=None),
+                    TAESD_PIXEL_BYTES if is_taesd else 0)
 
 
 def _decoder_bytes(latent_format: Any) -> int:

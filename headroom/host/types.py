@@ -18,10 +18,12 @@ class Previews(NamedTuple):
     """How the samplers' previews are drawn, as ComfyUI's command line names it ("none", "taesd").
 
     `model_bytes`: of the file of the model that draws them; 0: none does, None: not known.
+    `pixel_bytes`: what it takes besides for a pixel of the picture while it draws; 0: not known.
     """
 
     method: str
     model_bytes: int | None
+    pixel_bytes: int = 0
 
     @property
     def by_model(self) -> bool:

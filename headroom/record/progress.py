@@ -1,10 +1,11 @@
 """Whether the running prompt comes on: a node begins or ends, or its progress bar moves."""
 
+import math
 import time
 from typing import Any
 
 from ..host.types import NodeLabel
-from .run import Run
+from .run import Drawn, Run
 
 
 class Progress:
@@ -12,10 +13,27 @@ class Progress:
 
     def __init__(self) -> None:
         self.at = 0.0
+        self._drawn: tuple[str, dict[str, Drawn]] = "", {}
 
-    def moves(self, *_: Any) -> None:
-        """Something has happened, a step of a progress bar for instance."""
+    def moves(self, *told: Any) -> None:
+        """Something has happened, a step of a progress bar for instance.
+
+        Of such a step ComfyUI tells node, value, most, state, prompt and preview: its format, the
+        picture, and how large browsers show it.
+        """
         self.at = time.perf_counter()
+        preview = told[5] if len(told) > 5 else None
+        picture = preview[1] if isinstance(preview, tuple) and len(preview) > 1 else None
+        size = getattr(picture, "size", None)
+        if isinstance(size, tuple) and len(size) == 2:
+            node_id, prompt_id = str(told[0]), str(told[4])
+            drawn = self.drawn(prompt_id)
+            drawn[node_id] = max(size, drawn.get(node_id, size), key=math.prod)
+            self._drawn = prompt_id, drawn
+
+    def drawn(self, prompt_id: str) -> dict[str, Drawn]:
+        """Return which nodes of the newest prompt have drawn previews, and the largest of each."""
+        return self._drawn[1] if self._drawn[0] == prompt_id else {}
 
     def stands(self, run: Run) -> tuple[float, NodeLabel | None]:
         """Return for how many seconds a run has not come on, and in which node."""

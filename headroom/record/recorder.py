@@ -238,6 +238,7 @@ class Recorder:
             self._close(self._run, self._outcome_of(self._run.prompt_id))
 
     def _close(self, run: Run, outcome: Outcome | None) -> None:
+        run.drawn = self._progress.drawn(run.prompt_id)
         self._events.settle(run, self._left or self._end(run), outcome, self._graph)
         self._closed.append(run.prompt_id)
         self._run = self._graph = self._left = None

@@ -12,6 +12,7 @@ from .nodes import NodeTable
 MAX_POINTS = 1000
 FIRST_STEP_SECONDS = 0.002
 MAX_ENTRIES = 500
+Drawn = tuple[int, int]  # width and height of a preview
 
 
 class Sample(NamedTuple):
@@ -102,6 +103,7 @@ class Run:
     entries: list[tuple[float, Entry]] = field(default_factory=list)
     error: NodeError | None = None
     previews: Previews | None = None
+    drawn: dict[str, Drawn] = field(default_factory=dict)  # which nodes drew them, the largest
     foreign: list[dict[str, object]] = field(default_factory=list)  # what packs held after it
     ram_low: RamLow | None = None  # where RAM nearly ran out
     ram_held: dict[str, Any] | None = None  # who held RAM after it, where it was looked up

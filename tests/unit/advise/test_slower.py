@@ -107,10 +107,15 @@ def test_previews_that_a_model_draws_are_named():
     now, before = run_of("c", 31, after=(5000,)), run_of("a", 10)
     now.after([], Previews("taesd", 5 * MIB))
     before.after([], Previews("none", 0))
+    assert "previews were drawn" not in told(now, [before])[0]  # this node has drawn none
+    now.drawn = {"3": (1024, 1536)}
     [text] = told(now, [before])
     assert text.endswith("previews were drawn by a model (taesd, a file of 5.0 MiB), and not so "
                          "then; the peak of VRAM was 5,100.0 MiB, and 4,100.0 MiB then")
     assert "previews were drawn" not in told(run_of("c", 31), [now, run_of("b", 10)])[0]
+    now.previews = Previews("taesd", 5 * MIB, 768)
+    assert ("(taesd, a file of 5.0 MiB, and about 1,152.0 MiB each time that it draws 1024x1536 "
+            "pixels)") in told(now, [before])[0]
     now.previews = Previews("taesd", 0)  # ComfyUI found no file for it, and drew without
     assert "previews were drawn" not in told(now, [before])[0]
 

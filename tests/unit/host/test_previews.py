@@ -34,12 +34,15 @@ def host(monkeypatch, tmp_path):
 
 
 def test_the_decoder_of_the_loaded_model_is_the_one_that_draws(host):
-    assert host.previews() == Previews("taesd", 7)
+    assert host.previews() == Previews("taesd", 7, 768)
+    host.loaded[0].model.model.latent_format.taesd_decoder_name = "taehv"  # of a model for video
+    (host.folder / "taehv.safetensors").write_bytes(bytes(9))
+    assert host.previews() == Previews("taesd", 9)
 
 
 def test_without_its_file_no_model_draws_and_without_a_model_nobody_can_tell(host):
     (host.folder / "taesdxl_decoder.pth").unlink()
-    assert host.previews() == Previews("taesd", 0)
+    assert host.previews() == Previews("taesd", 0, 768)
     host.loaded.clear()
     assert host.previews() == Previews("taesd", None)
 

@@ -1,5 +1,7 @@
 """The recorder with a fake executor: what it keeps, and when it puts a record together."""
 
+from types import SimpleNamespace
+
 import pytest
 from support.recorder import Graph, Probe, play
 
@@ -87,6 +89,19 @@ def test_the_time_without_progress_begins_anew_with_each_node_and_each_step(reco
     assert (seconds, node.node_id) == (7, "1")
     recorder.prompt_leaves()
     assert recorder.without_progress() is None
+
+
+def test_a_run_knows_which_nodes_have_drawn_previews_and_how_large(recorder, outcomes):
+    outcomes.update(p=Outcome("success"), q=Outcome("success"))
+    play(recorder, "p", "1", end=False)
+    for size in ((64, 64), (128, 96), (32, 32)):
+        recorder.node_progresses("1", 1, 3, None, "p", ("JPEG", SimpleNamespace(size=size), 512))
+    for strange in (None, (), ("JPEG",), b"jpeg", ("JPEG", b"jpeg", 512)):
+        recorder.node_progresses("2", 1, 3, None, "p", strange)
+    recorder.prompt_leaves()
+    play(recorder, "q", "1")
+    assert recorder.look("p", lambda run: run.drawn) == {"1": (128, 96)}
+    assert recorder.look("q", lambda run: run.drawn) == {}
 
 
 def test_a_node_that_was_interrupted_has_stopped_and_not_failed(recorder, outcomes):
