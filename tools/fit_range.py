@@ -1,8 +1,9 @@
 """What a dry run does not model, as an upper bound: from which to which amount a run may need.
 
 1. Workspaces of convolutions: which algorithm cuDNN takes depends on its version and the card. The
-   least is none. The largest in use is Winograd's for 3x3, F(2x2, 3x3): it holds 16 numbers for
-   every 4 that it reads or writes, so 4 copies of both.
+   least is none. The largest in use is Winograd's for 3x3, F(2x2, 3x3): it holds 16 numbers in
+   float32 for every 4 that it reads or writes, so 8 copies of both where they have half the
+   precision. (Of float32 it is 4: what runs in float32 is given twice too much here.)
 2. Weights that are streamed: the copy of the next layer begins while the one before it is still in
    use, so a card holds one more layer than the dry one, where all happens at once.
 3. The CUDA context, with the kernels that libraries load into it: 0.3 to 0.5 GB are told of
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from .sparse_files import SparseFile
 
 LIMIT = "HEADROOM_VRAM_LIMIT"
-MOST_COPIES = 4.0
+MOST_COPIES = 8.0
 CONTEXT_MORE_MIB = 470.0  # from the 400 MiB of `dev.py fit` to what an H100 took
 STREAMED = ("diffusion_models/", "unet/", "checkpoints/")
 MIB = 1 << 20

@@ -4,10 +4,11 @@
 // cuDNN's fast kernels read and write channels-last. What comes as NCHW is transposed into a
 // workspace before, and back after (NVIDIA, Convolutional Layers User's Guide, "Tensor Layouts In
 // Memory: NCHW vs NHWC"). FAKECUDA_CUDNN_LAYOUT_COPIES says how many such copies of input and
-// output a convolution asks for; a second engine does without, which PyTorch takes where the first one's
-// workspace is not to be had.
+// output a convolution asks for, at most MOST_BYTES for each of their numbers; a second engine does
+// without, which PyTorch takes where the first one's workspace is not to be had.
 #include <cudnn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -20,9 +21,12 @@ struct Descriptor {
     cudnnBackendDescriptorType_t type;
     std::vector<int64_t> dimensions, strides;  // of a tensor
     uint64_t item_bytes = 0;
-    uint64_t copied_bytes = 0;  // tensors that are not channels-last, of this and all below it
+    uint64_t copied_bytes = 0;  // layout copies of this and all below it
     bool copies = true;         // false for the engine that does without
 };
+
+// The tiles of Winograd's F(2x2, 3x3): 16 float32 numbers for every 4, whatever the tensor's type.
+constexpr double MOST_BYTES = 16;
 
 double layout_copies() {
     static const double number = [] {
@@ -41,13 +45,13 @@ uint64_t item_bytes(cudnnDataType_t type) {
     }
 }
 
-// What a layout copy of a tensor takes: nothing where its channels already lie side by side.
+// What the layout copies of a tensor take: nothing where its channels already lie side by side.
 uint64_t layout_bytes(const Descriptor &tensor) {
     if (tensor.dimensions.size() < 4 || tensor.strides.size() < 4) return 0;
     if (tensor.strides[1] == 1 || tensor.dimensions[1] == 1) return 0;
-    uint64_t bytes = tensor.item_bytes;
-    for (int64_t side : tensor.dimensions) bytes *= side;
-    return bytes;
+    double bytes = std::min(layout_copies() * (double)tensor.item_bytes, MOST_BYTES);
+    for (int64_t side : tensor.dimensions) bytes *= (double)side;
+    return (uint64_t)bytes;
 }
 
 // Descriptors are let go of while plans live on: what matters is handed on as a number.
@@ -75,8 +79,7 @@ void set(Descriptor &own, cudnnBackendAttributeName_t name, int64_t count, const
 }
 
 int64_t workspace_bytes(const Descriptor &plan) {
-    double copied = plan.copies ? layout_copies() * (double)plan.copied_bytes : 0;
-    return (int64_t)fakecuda_cudnn_workspace_bytes() + (int64_t)copied;
+    return (int64_t)(fakecuda_cudnn_workspace_bytes() + (plan.copies ? plan.copied_bytes : 0));
 }
 
 void *something() {

@@ -49,6 +49,19 @@ show(plain=plain, last=peak(picture))
     assert found == {"plain": (16 + 32) * MIB, "last": 16 * MIB}
 
 
+@pytest.mark.parametrize(("dtype", "copies"), [("float32", 4), ("float16", 8)])
+def test_a_convolution_asks_for_no_more_than_tiles_of_16_bytes_a_number(run, dtype, copies):
+    found = run(f"""
+layer = torch.nn.Conv2d(16, 16, 3, padding=1).to("cuda", torch.{dtype})
+picture = torch.zeros(1, 16, 512, 512, device="cuda", dtype=torch.{dtype})
+start = torch.cuda.memory_allocated()
+with torch.no_grad():
+    layer(picture)
+show(copies=(torch.cuda.max_memory_allocated() - start - picture.nbytes) / picture.nbytes / 2)
+""", capacity_mib=1024, cudnn_layout_copies=8, allocator="native")
+    assert found == {"copies": copies}
+
+
 def test_a_convolution_without_room_for_layout_copies_does_without(run):
     found = run("""
 layer, picture = torch.nn.Conv2d(16, 16, 3, padding=1).cuda(), torch.zeros(1, 16, 512, 512)

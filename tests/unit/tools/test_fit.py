@@ -128,8 +128,8 @@ def test_the_need_of_a_node_is_tensors_pages_and_context_and_never_above_its_pea
               "pages_bytes": 100 * MIB, "workspace_bytes": 64 * MIB, "refused": 2,
               "steps": [5 * MIB], "htod_bytes": 7 * MIB}]
     (node,) = nodes_of(record, taken, 400, fit_range.Unmodelled())
-    assert node == Node("3", "KSampler", "Mine", 900, 800, 64, 2, (5,), 7, 3 * 64 + 470)
-    assert node.range_mib == (800 - 64, 800 + 3 * 64 + 470)
+    assert node == Node("3", "KSampler", "Mine", 900, 800, 64, 2, (5,), 7, 7 * 64 + 470)
+    assert node.range_mib == (800 - 64, 800 + 7 * 64 + 470)
     taken[0]["allocated_bytes"] = 2000 * MIB
     assert nodes_of(record, taken, 400)[0].need_mib == 900
 
