@@ -13,7 +13,7 @@ from ..base.device import MIB
 from ..base.graph import Graph
 from ..base.prompt_node import is_link
 from ..base.said import Said, joined, said, said_json
-from ..host.types import Previews
+from ..host.types import ModelFacts, Previews
 from ..measure.journal import Action, OomAttempt
 from ..record.memory import Reading
 from ..record.recorder import Recorder
@@ -97,11 +97,16 @@ def took(run: Run, keys: Mapping[str, str]) -> dict[str, Took]:
 def _models(before: Reading | None, after: Reading | None) -> dict[str, Held]:
     found: dict[str, Held] = {}
     for held in before.models if before is not None else ():
-        found[held.model.class_name] = Held(held.bytes, 0, held.model.total_bytes)
+        found[_name(held.model)] = Held(held.bytes, 0, held.model.total_bytes)
     for held in after.models if after is not None else ():
-        was = found.get(held.model.class_name, Held(0, 0, 0)).before
-        found[held.model.class_name] = Held(was, held.bytes, held.model.total_bytes)
+        was = found.get(_name(held.model), Held(0, 0, 0)).before
+        found[_name(held.model)] = Held(was, held.bytes, held.model.total_bytes)
     return found
+
+
+def _name(model: ModelFacts) -> str:
+    """Return what a model is called in every run: two of one class are told by their files."""
+    return f"{model.class_name} ({model.file})" if model.file else model.class_name
 
 
 def _others(reading: Reading | None) -> int:

@@ -12,6 +12,7 @@ from .failed_prompt import FailedPrompt, ModelOnDevice
 from .what_runs import WhatRuns
 
 MODELS_NAMED = NODES_NAMED = 3
+PLAIN_ROWS = ("device", "ram")  # of the table of errors: they say which memory ran out, no more
 
 
 def what_failed(failure: FailedPrompt) -> Said:
@@ -52,11 +53,13 @@ def _cost(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> Said:
 
 
 def _also(failure: FailedPrompt, runs: WhatRuns) -> list[Said]:
+    row = failure.row
+    means = [] if row is None or row.id in PLAIN_ROWS else [row.meaning()]
     emptied = [said("RAM is emptied first: models go to disk, and ComfyUI's cache gives up what "
                     "this prompt does not use.")] if failure.where == "RAM" else []
     if not runs.differing:
-        return emptied
-    return [*emptied, said("The result may be another one, because of {nodes}.",
+        return means + emptied
+    return [*means, *emptied, said("The result may be another one, because of {nodes}.",
                  nodes=_nodes(failure, runs.differing))]
 
 

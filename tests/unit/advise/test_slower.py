@@ -103,6 +103,24 @@ def test_the_same_bytes_from_a_slower_disk_are_named():
         "then")
 
 
+def test_of_two_models_of_one_class_each_is_named_by_its_file():
+    def run(prompt_id, seconds, *mib):
+        run = run_of(prompt_id, seconds)
+        record = run.nodes.records["3"]
+        held = [[Held(replace(BIG, file=f"{name}.safetensors"), "cuda:0", part * MIB)
+                 for name, part in zip(("high", "low"), parts, strict=True)]
+                for parts in (mib, (4000, 4000))]
+        record.before, record.after = (
+            one._replace(models=tuple(models)) for one, models in zip(
+                (record.before, record.after), held, strict=True))
+        return run
+
+    [text] = told(run("c", 31, 0, 4000), [run("a", 10, 4000, 4000)])
+    assert text.partition("earlier run: ")[2] == (
+        f"4,000.0 MiB of {BIG.class_name} (high.safetensors) were loaded anew, and were there "
+        "before")
+
+
 def test_previews_that_a_model_draws_are_named():
     now, before = run_of("c", 31, after=(5000,)), run_of("a", 10)
     now.after([], Previews("taesd", 5 * MIB))

@@ -8,6 +8,7 @@ import torch
 from support.calls import OOM_TEXT, recovered
 from support.compiler import Compiler
 
+from headroom.cast import running
 from headroom.guard import forward as forward_module
 from headroom.guard import trying
 from headroom.guard.forward import forward
@@ -73,6 +74,16 @@ def test_nested_results_and_pictures_are_joined_outside_of_the_record(compiler):
         pictures = joined_images(images_apart(torch.cat(parts), 1))
     assert rows["a"].shape == pictures.shape == (2, 2)
     assert compiler.rogues == 0
+
+
+def test_layers_that_cast_their_inputs_leave_neither_breaks_nor_rogues(compiler):
+    layers = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8)).bfloat16()
+    layers[1].float()  # kept
+    running.arm(layers, torch.bfloat16, everywhere=True)
+    for _ in range(STEPS):
+        with torch.no_grad(), compiler.scope():
+            layers(torch.ones(2, 8))
+    assert (compiler.breaks, compiler.rogues) == (0, 0) and len(compiler.captured) > 4
 
 
 def test_what_was_captured_is_not_replayed_after_a_failure(compiler):
