@@ -28,6 +28,7 @@ SETTING = "Headroom.Server.VramLimit"
 # NEVER RUN ON WINDOWS: tests give the platform and the figures.
 KEPT_ON_WINDOWS = 512 * MIB
 LEAST_SHARE = 64 * MIB
+PAGE = 32 * MIB  # of comfy-aimdo: that of a layer that runs stays when torch asks for memory
 POOLS_TENSORS = 5 / 6  # of what the pool reserves (tests/host/test_fake_cuda_bytes.py)
 
 Wish = Amount | str | None  # the string is OFF; None: nobody has said
@@ -132,17 +133,16 @@ class Limit:
         """Return what torch may have by its own count.
 
         In cudaMallocAsync's pool it counts what tensors have, not what the pool keeps between them.
-        Of expandable segments dynamic VRAM knows nothing: each of the two gets one half.
+        Of expandable segments dynamic VRAM knows nothing: each of the two gets one half. Else two
+        pages may be in use while torch takes all of its part: one is kept for them.
         """
+        host = current_host()
         if is_pool(device):
             return int(share * POOLS_TENSORS)
-        return share // 2 if self._halves(device) else share
-
-    def _halves(self, device: torch.device) -> bool:
-        host = current_host()
-        has_pages = host is not None and host.has_dynamic_vram()
-        return has_pages and not is_pool(device) and (
-            "expandable_segments:true" in allocator_words(self._environment))
+        if host is None or not host.has_dynamic_vram():
+            return share
+        is_unseen = "expandable_segments:true" in allocator_words(self._environment)
+        return share // 2 if is_unseen else share - PAGE
 
     def _hold_pages(self, found: Mapping[torch.device, DeviceMemory]) -> list[Said]:
         host = current_host()

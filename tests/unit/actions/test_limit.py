@@ -107,7 +107,7 @@ def test_what_is_above_the_limit_is_unloaded_before_the_next_prompt(world):
 
 
 @pytest.mark.parametrize("pool, words, torchs, kept", [
-    (False, "", 9.5, 14.5), (False, "expandable_segments:True", 4.75, 19.25),
+    (False, "", 9.5 - 1 / 32, 14.5 + 1 / 32), (False, "expandable_segments:True", 4.75, 19.25),
     (True, "expandable_segments:True", 9.5 * 5 / 6, 24 - 9.5 * 5 / 6),
 ])
 def test_pages_and_torch_stay_within_the_limit_together(world, pool, words, torchs, kept):
