@@ -141,7 +141,6 @@ def test_guarding_every_run_changes_no_pixel(sim, wanted_of, whole_of, world, pa
 @EVERY_WORLD
 def test_a_guard_behind_every_loader_changes_no_pixel(gpu, wanted_of, world):
     graph, wanted = world(), wanted_of(world)
-    gpu.unload()
     guarded = on_wires(graph, "HeadroomOOMGuard", "model", GUARD_DEFAULTS, ("MODEL", "CLIP", "VAE"))
     if "control" in graph.prompt:
         taker = next(node for node in guarded.prompt.values()
@@ -182,7 +181,6 @@ def test_offload_and_purge_in_the_middle_free_what_they_say_and_change_no_pixel(
     gpu, wanted_of, world
 ):
     graph, wanted = world(), wanted_of(world)
-    gpu.unload()
     last = graph.prompt["save"]["inputs"]
     after = graph.add("HeadroomOffloadModel", "offload", **{
         **OFFLOAD_DEFAULTS, "model": ["1", 0], "after": last["images"]})
