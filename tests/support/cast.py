@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 from tools.client import node_texts
-from tools.graph import forget_everything
 from tools.models import TEST_CHECKPOINT_FP16, TEST_LORA
 
 CAST_PACK = Path(__file__).resolve().parent.parent / "host" / "packs" / "headroom_probe_cast"
@@ -12,10 +11,8 @@ FLOAT32 = ("--fp32-unet", "--fp32-vae", "--fp32-text-enc")
 
 
 def float32_device(sim, **options):
-    """A simulated GPU whose ComfyUI keeps every model in float32, and remembers nothing."""
-    device = sim(4096, *FLOAT32, packs=[CAST_PACK], **options)
-    forget_everything(device.client)
-    return device
+    """A simulated GPU whose ComfyUI keeps every model in float32, and those of earlier tests."""
+    return sim(4096, *FLOAT32, packs=[CAST_PACK], **options)
 
 
 def add_cast(graph, model, dtype="bfloat16", keep_float32=""):
