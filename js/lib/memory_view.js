@@ -65,7 +65,7 @@ export function reserveControl(memory, t, onReserve) {
  */
 export function limitControl(memory, t, onLimit) {
   if (!memory.limit || !memory.devices.length) return [];
-  const field = h("input.headroom-size", {
+  const field = h("input.headroom-limit", {
     type: "text", "data-focus": "limit", value: memory.limit.limit ?? "", placeholder: t("no limit"),
     title: t("The most that this server takes of each GPU, from now on: 10 GiB, 80% or off"), "aria-label": t("VRAM limit"),
     onchange: (event) => onLimit(event.currentTarget.value || "off"),
