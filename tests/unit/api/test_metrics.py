@@ -53,8 +53,8 @@ class Source:
         self.events.begin(run)
         for step, node_id in enumerate(classes):
             at = reading(step + 1.0, 3000)
-            self.events.append((Run.node_starts, node_id, prompt_id, (at.at, at)))
-            self.events.append((Run.node_finishes, node_id, prompt_id, (at.at, at)))
+            self.events.append((Run.node_starts, node_id, prompt_id, at, at.at))
+            self.events.append((Run.node_finishes, node_id, prompt_id, at, at.at))
         end = reading(1e6, 100)
         self.events.end(run, end)
         self.events.settle(run, end, Outcome(status), None)
