@@ -203,9 +203,12 @@ class ComfyServer:
 
     def _answers(self) -> bool:
         try:
-            return Client(self.url, timeout=5).get("/system_stats")[0] == 200
+            status, answer = Client(self.url, timeout=5).get("/system_stats")
         except OSError:
             return False
+        told = answer.get("system", {}) if status == 200 and isinstance(answer, dict) else {}
+        # Another program may have taken the port meanwhile, and answer the same question.
+        return status == 200 and str(self.base_dir) in told.get("argv", [str(self.base_dir)])
 
     def _bind_failed(self) -> bool:
         log = self.log_text().lower()

@@ -112,8 +112,11 @@ def loaded_entries() -> list[Any]:
 
 
 def living_patchers() -> list[Any]:
-    """Return every ModelPatcher of this process, loaded or only kept; a walk over all objects."""
-    return living(ModelPatcher)
+    """Return every ModelPatcher of this process, loaded or only kept; a walk over all objects.
+
+    But for one that another thread is just making: it has no model yet.
+    """
+    return [patcher for patcher in living(ModelPatcher) if hasattr(patcher, "model")]
 
 
 def is_dynamic(patcher: Any) -> bool:

@@ -85,6 +85,11 @@ def test_memory_tells_devices_ram_and_loaded_models(client, slow_model):
     assert client.get_json("/api/headroom/memory")["models"] == memory["models"]
 
 
+def test_who_holds_ram_is_told_beside_a_model_that_is_just_being_made(client):
+    run = f"/headroom/runs/{client.run({'begun': node('ProbeBegun')})['prompt_id']}"
+    wait_until(lambda: client.get_json(run)["ram_held"] is not None)  # it is looked up seldom
+
+
 def test_a_purge_answers_with_its_report(client):
     status, report = client.post_json("/headroom/purge", {})
     assert status == 200

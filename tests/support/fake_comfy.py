@@ -168,7 +168,8 @@ class FakeComfy(ThreadingHTTPServer):
             node = {"input": {"required": {}}, "output": [], "name": "Fake", "output_node": True}
             return 200, {"of": self.total_mib, "Fake": node}
         if path == "/system_stats":
-            return 200, {"devices": [{"vram_total": self.total_mib << 20}]}
+            return 200, {"devices": [{"vram_total": self.total_mib << 20}],
+                         "system": {"argv": ["fake_comfy"]}}
         if path == "/interrupt":
             self.prompts.pop((body or {}).get("prompt_id"), None)
         return (200, {}) if path in ("/queue", "/interrupt") else (404, {})

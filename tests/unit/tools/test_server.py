@@ -66,6 +66,14 @@ def test_a_server_that_dies_shows_the_end_of_its_log(tree, tmp_path):
         ComfyServer(tree, tmp_path / "base").start()
 
 
+def test_an_answer_of_another_program_on_the_port_is_not_taken_for_the_servers(tree, tmp_path):
+    told = '{"system": {"argv": ["another"]}}'
+    other = FAKE.replace('b"{}"', f"b'{told}'").replace('"2"', f'"{len(told)}"')
+    (tree / "main.py").write_text(other)
+    with pytest.raises(ServerError, match="did not answer within 2 s"):
+        ComfyServer(tree, tmp_path / "base", start_timeout=2).start()
+
+
 def test_a_server_that_hangs_is_given_up_and_ended(tree, tmp_path):
     (tree / "main.py").write_text("import time; time.sleep(60)")
     server = ComfyServer(tree, tmp_path / "base", start_timeout=0.2)

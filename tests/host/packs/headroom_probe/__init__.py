@@ -4,6 +4,7 @@ import hashlib
 import json
 
 import comfy.model_management as mm
+import comfy.model_patcher
 import psutil
 import torch
 
@@ -160,7 +161,30 @@ class Loader:
         self.model = model
 
 
+class Begun(comfy.model_patcher.ModelPatcher):
+    """One that has no model yet, as while another thread is just making it."""
+
+    def __init__(self):
+        pass
+
+    def __del__(self):
+        pass
+
+
+class ProbeBegun(Probe):
+    """A patcher that has no model yet."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {}}
+
+    def run(self):
+        begun = Begun()
+        return self.shown({"has_model": hasattr(begun, "model")}, begun)
+
+
 NODE_CLASS_MAPPINGS = {
     cls.__name__: cls
-    for cls in (ProbeSame, ProbeLoaded, ProbeWeights, ProbeTensor, ProbeModule, ProbeHold)
+    for cls in (ProbeSame, ProbeLoaded, ProbeWeights, ProbeTensor, ProbeModule, ProbeHold,
+                ProbeBegun)
 }
