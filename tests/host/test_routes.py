@@ -50,9 +50,9 @@ def slow_model(client):
 
 
 @pytest.mark.parametrize(("kind", "holder"), [
-    ("TimedLeakNone", None),  # first: nothing that others kept is let go of meanwhile
     ("TimedLeakInModule", "leaking.KEPT"), ("TimedLeakOnNode", "TimedLeakOnNode"),
-    ("TimedLeakFrames", "TimedLeakFrames")])
+    ("TimedLeakFrames", "TimedLeakFrames"),
+    ("TimedLeakNone", None)])
 def test_a_node_that_keeps_50_mib_a_run_is_named_after_five_runs(client, kind, holder):
     forget_everything(client)  # also the node of the test before, with all that it kept
     client.post_json("/headroom/purge", {"free_ram": True})  # else what was freed is taken first
