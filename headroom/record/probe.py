@@ -48,6 +48,7 @@ class Probe:
         self._devices = used_devices()
         self._has_failed = False
         self._last = None
+        self._told_at = 0.0  # quick nodes of the run before are no crowd with those of this one
         return tuple(str(device) for device in self._devices)
 
     def measured(self, max_age_seconds: float = 0.0) -> Reading:

@@ -185,6 +185,13 @@ def test_every_node_is_measured_that_takes_its_time_and_of_a_crowd_that_takes_no
     assert readings_of(probe, clock, IN_A_ROW, 0.0001) == IN_A_ROW
 
 
+def test_quick_prompts_one_after_the_other_are_no_crowd(clocked):
+    probe, clock = clocked
+    for _ in range(20):
+        probe.begin_run()
+        assert readings_of(probe, clock, 2, 0.001) == 2
+
+
 def test_a_clock_that_jumps_back_stops_no_reading(clocked):
     probe, clock = clocked
     assert readings_of(probe, clock, 20, 0.0001) < 20
