@@ -13,7 +13,7 @@ MIN_MAPPED_BYTES = 4096
 
 @dataclass(eq=False)
 class Block:
-    """One storage of a model, every tensor that looks at it, and where the first of them is."""
+    """One storage of a model, all tensors that use it, and the device of the first of them."""
 
     module: torch.nn.Module
     name: str
@@ -31,7 +31,7 @@ class Block:
 
     @property
     def is_mapped(self) -> bool:
-        """Whether the weights live in a private file already."""
+        """Whether the weights are in a private file already."""
         return private_file.is_mapped(self.tensors[0].untyped_storage().data_ptr())
 
 

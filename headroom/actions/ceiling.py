@@ -1,8 +1,8 @@
-"""The ceiling of this server: who sets it, how it is held, and what of it cannot be held.
+"""The ceiling (VRAM limit) of this server: who sets it, and how the allocators keep to it.
 
-torch's allocators hold it by their own memory fraction, dynamic VRAM by the value that it keeps its
-pages from. So an out-of-memory error comes there, and OOM Guard and reruns answer it, as on a
-smaller card. The driver's context counts: its share is taken off.
+torch's allocators keep to it by their own memory fraction, dynamic VRAM by the value that it keeps
+free of pages. So an out-of-memory error comes at the ceiling, and OOM Guard and reruns handle it,
+as on a smaller card. The driver's context is part of this server's memory, so it is subtracted.
 """
 
 import os
@@ -24,22 +24,22 @@ from ..measure.snapshot import DeviceMemory, devices_in_use, measure_device
 
 VARIABLE = "HEADROOM_VRAM_LIMIT"
 SETTING = "Headroom.Server.VramLimit"
-# Windows moves memory to RAM before a card is full; comfy-aimdo keeps as much from its budget.
+# Windows moves memory to RAM before a card is full; comfy-aimdo leaves as much out of its budget.
 # NEVER RUN ON WINDOWS: tests give the platform and the figures.
 KEPT_ON_WINDOWS = 512 * MIB
 LEAST_SHARE = 64 * MIB
-PAGE = 32 * MIB  # of comfy-aimdo: that of a layer that runs stays when torch asks for memory
-POOLS_TENSORS = 5 / 6  # of what the pool reserves (tests/host/test_fake_cuda_bytes.py)
+PAGE = 32 * MIB  # of comfy-aimdo: it keeps the page of the running layer when torch asks for memory
+POOLS_TENSORS = 5 / 6  # of the pool's reserved memory (tests/host/test_fake_cuda_bytes.py)
 
-Wish = Amount | str | None  # the string is OFF; None: nobody has said
+Wish = Amount | str | None  # the string is OFF; None: nobody has set it
 
 
 class Limit:
-    """What is wished for, and its way to the devices in use.
+    """The limit that is asked for, and how it gets to the devices in use.
 
-    What was sent over HTTP wins until the server stops, then the server's environment, then the
-    setting of the browser's user, which comes with each prompt. Where nobody says anything there is
-    a ceiling on Windows alone.
+    A limit sent over HTTP has priority until the server stops, then the server's environment, then
+    the setting of the browser's user, which comes with each prompt. If nobody sets it, there is a
+    ceiling on Windows only.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Limit:
         self._of_server = _wish(environment.get(VARIABLE, ""), VARIABLE)
         self._of_browser = _wish((browser or {}).get(SETTING, ""), SETTING)
         self._sent: Wish = None
-        self._unheld: list[Said] = []
+        self._not_limited: list[Said] = []
         self._lock = threading.Lock()
         self._is_on = False
 
     @property
     def wish(self) -> tuple[Wish, str]:
-        """Return what counts, and who has said so."""
+        """Return the limit that is valid, and who has set it."""
         for found, whose in ((self._sent, "HTTP"), (self._of_server, "environment"),
                              (self._of_browser, "browser")):
             if found is not None:
@@ -65,11 +65,11 @@ class Limit:
         return None, "default"
 
     def prompt_is_posted(self, browser: Mapping[str, Any]) -> None:
-        """A prompt comes, from a user with these browser settings."""
+        """A prompt comes from a user with these browser settings."""
         self._of_browser = _wish(browser.get(SETTING, ""), SETTING)
 
     def set(self, text: str) -> None:
-        """Let this count from now on, in any thread; ValueError for what is no size."""
+        """Set this limit from now on, in any thread; ValueError if it is no size."""
         found = _wish(text)
         if found is None:
             raise ValueError(said("Expected `limit` to be {expected}, but got {given}.",
@@ -79,15 +79,15 @@ class Limit:
         note_action("limit", 0.0, said("the VRAM limit is {limit}", limit=str(found)))
 
     def before_prompt(self) -> None:
-        """Hold it on every device that is in use by now; give back what is above it.
+        """Limit every device that is in use by now, and free what is above the ceiling.
 
-        In the executor's thread, before a prompt's first node. Costs nothing where it is off.
+        Call it in the executor's thread before a prompt's first node. It costs nothing if off.
         """
         self.apply()
         self.give_back()
 
     def apply(self) -> None:
-        """Let torch and dynamic VRAM hold what counts now."""
+        """Give the present limit to torch and to dynamic VRAM."""
         wish = self.wish[0]
         is_wanted = wish != OFF if wish is not None else self._platform == "win32"
         if not is_wanted and not self._is_on:
@@ -95,16 +95,17 @@ class Limit:
         with self._lock:
             self._is_on = is_wanted
             found = {device: measure_device(device) for device in devices_in_use()}
-            self._unheld = [
+            self._not_limited = [
                 sentence for device, memory in found.items()
-                for sentence in self._hold(device, memory, wish if is_wanted else OFF)
+                for sentence in self._limit(device, memory, wish if is_wanted else OFF)
             ]
-            self._unheld += self._hold_pages(found)
+            self._not_limited += self._limit_pages(found)
             if isinstance(wish, Amount) and not found and _computes_on_cpu():
-                self._unheld = [said("nothing can be limited: this server computes on the CPU")]
+                self._not_limited = [
+                    said("nothing can be limited: this server computes on the CPU")]
 
-    def _hold(self, device: torch.device, memory: DeviceMemory, wish: Wish) -> list[Said]:
-        """Let torch hold its part of one device; return what is not held."""
+    def _limit(self, device: torch.device, memory: DeviceMemory, wish: Wish) -> list[Said]:
+        """Limit torch's part of one device; return sentences about what cannot be limited."""
         total = memory.total_bytes
         if wish == OFF or total is None:
             limit_torch(device, total or 1, None)
@@ -120,21 +121,23 @@ class Limit:
                                  "MiB, comes on top: it does not tell how much",
                                  device=memory.device))
         else:
-            # Idle programs make room when Windows needs it, so a full desktop is no reason for less
-            # than half of the card.
+            # Idle programs free memory when Windows needs it, so a full desktop is no reason for
+            # less than half of the card.
             limit = share = max(total - (memory.other_bytes or 0) - KEPT_ON_WINDOWS, total // 2)
-        is_asked = isinstance(wish, Amount)  # else what stays free there is for the pool's gaps too
+        is_asked = isinstance(wish, Amount)  # else the free rest also covers the pool's gaps
         ceiling = Ceiling(limit, share, self._torchs_share(device, share) if is_asked else share)
         if not limit_torch(device, total, ceiling):
             told.append(said("torch has no limit of its own for {device}", device=memory.device))
         return told
 
     def _torchs_share(self, device: torch.device, share: int) -> int:
-        """Return what torch may have by its own count.
+        """Return what torch may use by its own count.
 
-        In cudaMallocAsync's pool it counts what tensors have, not what the pool keeps between them.
-        Of expandable segments dynamic VRAM knows nothing: each of the two gets one half. Else two
-        pages may be in use while torch takes all of its part: one is kept for them.
+        In cudaMallocAsync's pool torch counts tensors, not what the pool keeps between them.
+        Dynamic VRAM does not see expandable segments, so each of the two gets half. Otherwise two
+        pages may be in use while torch takes all of its part: the size of one is kept free for it.
+        """
+        """
         """
         host = current_host()
         if is_pool(device):
@@ -144,7 +147,7 @@ class Limit:
         is_unseen = "expandable_segments:true" in allocator_words(self._environment)
         return share // 2 if is_unseen else share - PAGE
 
-    def _hold_pages(self, found: Mapping[torch.device, DeviceMemory]) -> list[Said]:
+    def _limit_pages(self, found: Mapping[torch.device, DeviceMemory]) -> list[Said]:
         host = current_host()
         if host is None:
             return []
@@ -159,7 +162,7 @@ class Limit:
         kept = 0
         if held:  # one value for all cards: that of the one on which models run
             total, ceiling, _ = held[0]
-            # What its pages and torch's allocations may have together, as far as it sees these.
+            # What pages and torch's allocations may use together, as far as comfy-aimdo sees these.
             kept = total - ceiling.torch_bytes
         if not host.keep_from_pages(kept) and held:
             name = next(filter(has_flag, LEAVES_VRAM), LEAVES_VRAM[-1])
@@ -171,7 +174,7 @@ class Limit:
         return []
 
     def give_back(self) -> None:
-        """Unload what is held above the ceiling; while no prompt runs."""
+        """Unload what is above the ceiling; call it while no prompt runs."""
         host = current_host()
         if host is None or not self._is_on:
             return
@@ -192,12 +195,12 @@ class Limit:
             "limit": None if wish is None else str(wish), "set_by": whose,
             "devices": [{"device": str(device), "limit_mib": in_mib(ceiling.limit_bytes),
                          "torch_mib": in_mib(ceiling.torch_bytes)} for device, ceiling in found],
-            "not_limited": [{"text": one, "said": said_json(one)} for one in self._unheld],
+            "not_limited": [{"text": one, "said": said_json(one)} for one in self._not_limited],
         }
 
 
 def _wish(value: object, name: str | None = None) -> Wish:
-    """Read what somebody has said; what is no size is told once, where it has a `name`."""
+    """Return the limit that a text or amount means; with a `name`, warn once if it is no size."""
     text = value.strip() if isinstance(value, str) else str(value or "")
     found: Wish = OFF if text.lower() == OFF else amount_of(text)
     if text and found is None and name is not None:

@@ -1,4 +1,4 @@
-"""Make room in RAM step by step, as little as is needed, while a prompt may be running."""
+"""Make room in RAM step by step, as little as needed; a prompt may be running."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from ..host.adapter import current_host
 
 
 class Step(NamedTuple):
-    """What was done, and how much more RAM is left since."""
+    """What was done, and how much more RAM is free since."""
 
     action: str
     gained_bytes: int
@@ -19,11 +19,11 @@ class Step(NamedTuple):
 
 
 def make_room(wanted_bytes: int) -> Iterator[Step]:
-    """Take step after step until `wanted_bytes` of RAM are left; yield those that gained something.
+    """Take one step after another until `wanted_bytes` of RAM are free; yield the ones that helped.
 
-    ComfyUI's cache gives up results of other workflows, pinned memory that nothing uses is let go
-    of, then the heap is trimmed: where ComfyUI has functions for it. To be called in the thread of
-    a prompt between two nodes, or while none runs. Costs a garbage collection.
+    ComfyUI's cache frees results of other workflows, unused pinned memory is freed, then the heap
+    is trimmed; each only if ComfyUI has a function for it. Call it in the thread of a prompt
+    between two nodes, or while none runs. It costs a garbage collection.
     """
     host = current_host()
     steps: list[tuple[str, Callable[[int], object]]] = []
@@ -40,7 +40,7 @@ def make_room(wanted_bytes: int) -> Iterator[Step]:
 
 
 def trimmed(collect: bool = False) -> int:
-    """Return unused heap pages to the system; how many bytes of RAM more are left since.
+    """Return unused heap pages to the system; return how many more bytes of RAM are free then.
 
     Without `collect` it can be called in any thread.
     """
@@ -52,7 +52,7 @@ def trimmed(collect: bool = False) -> int:
 
 
 def trim_step(gained_bytes: int) -> Step:
-    """Return the step of a trimmed heap."""
+    """Return the step for a trimmed heap."""
     return Step("ram heap", gained_bytes, _told("ram heap", gained_bytes))
 
 

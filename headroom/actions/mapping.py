@@ -1,9 +1,9 @@
-"""Let a model's weights live in a memory-mapped file instead of in RAM.
+"""Move a model's weights from RAM to a memory-mapped file.
 
-A mapped page is read from disk when it is used and dropped by the system when memory is short, so
-the weights cost no RAM until then. They are written once, to a private file that lives as long as
-the module; while their bytes stay the same they are mapped from there again. The model's own file
-is never mapped: others may overwrite it.
+The system reads a mapped page from disk when it is used, and drops it when memory is short. So
+unused weights cost no RAM. They are written once, to a private file that exists as long as the
+module; while their bytes are unchanged, later offloads map the same file. The model's own file is
+never mapped, because others may overwrite it.
 """
 
 import shutil
@@ -19,17 +19,17 @@ from ..base.device import mib_text
 from ..base.private_file import Slot
 from .blocks import Block, blocks_of, weights_of
 
-# Where the bytes of each block stood at the last offload, by its name.
+# Where the bytes of each block were at the last offload, by its name.
 _slots: weakref.WeakKeyDictionary[torch.nn.Module, dict[str, Slot]] = weakref.WeakKeyDictionary()
 
 
 class DiskRefused(OSError, ValueError):
-    """The folder cannot take the weights; a ValueError too: another target can be chosen."""
+    """The folder cannot take the weights. A ValueError too: the user can choose another target."""
 
 
 @dataclass(frozen=True)
 class Mapped:
-    """Bytes that are mapped now: since before, from the file of an earlier offload, a new one."""
+    """Mapped bytes: mapped already, from the file of an earlier offload, or from a new file."""
 
     before_bytes: int
     earlier_bytes: int
@@ -37,10 +37,10 @@ class Mapped:
 
 
 def check_mappable(modules: Sequence[torch.nn.Module], folder: Path) -> None:
-    """Raise before anything moves if these modules cannot be mapped or `folder` has no room.
+    """Raise an error before anything moves if these modules cannot be mapped into `folder`.
 
     ValueError: a weight that is not a plain tensor. DiskRefused: the disk is full or read-only.
-    What an earlier offload wrote counts as unchanged.
+    Weights from an earlier offload count as unchanged.
     """
     _refuse_special_classes(modules)
     new = [block for block in blocks_of(modules) if not block.is_mapped and not _has_slot(block)]
@@ -73,7 +73,7 @@ def _expect_room(nbytes: int, folder: Path) -> None:
 
 
 def refused(error: OSError) -> DiskRefused:
-    """Return the sentence for what the system said about the folder for mapped weights."""
+    """Return a sentence with the system's error about the folder for mapped weights."""
     return DiskRefused(
         "Offload Model with to = 'disk' could not write to ComfyUI's temp folder "
         f"({error.strerror or error}): the weights are in RAM or on the GPU, nothing is lost; "
@@ -84,9 +84,9 @@ def refused(error: OSError) -> DiskRefused:
 def map_modules(modules: Sequence[torch.nn.Module], folder: Path) -> Mapped:
     """Replace the CPU weights of `modules` by memory-mapped ones with the same bytes.
 
-    Shapes, strides, dtypes and ties stay. What is mapped already stays; what is not as an earlier
-    offload wrote it goes into one new file in `folder`.
-    Everything is on disk before the first weight is replaced, so DiskRefused leaves RAM as it was.
+    Shapes, strides, dtypes and ties do not change. Mapped weights stay; weights that differ from
+    the file of an earlier offload go into one new file in `folder`. Everything is on disk before
+    the first weight is replaced, so after DiskRefused RAM is as it was before.
     """
     _refuse_special_classes(modules)
     blocks = blocks_of(modules, "cpu")
@@ -138,7 +138,7 @@ def _map(slots: Sequence[Slot]) -> list[torch.Tensor]:
 def _replace(block: Block, data: torch.Tensor) -> None:
     storage = data.untyped_storage()
     for tensor in block.tensors:
-        # A weight made in inference mode that looks at a normal tensor cannot be viewed there.
+        # In the mode in which the weight was made: torch refuses some views in the other mode.
         with torch.inference_mode(tensor.is_inference()):
             view = torch.empty(0, dtype=tensor.dtype)
             view.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())

@@ -25,10 +25,10 @@ Target = Literal["CPU", "disk"]
 def offload(value: Any, scope: Scope = "this model", to: Target = "CPU") -> Report:
     """Unload the models in `value`, or all others, and report what left the devices.
 
-    `to` = "disk" also frees the copy in RAM: the weights end up memory-mapped, bit-identical.
+    `to` = "disk" also frees the copy in RAM: the weights are then memory-mapped, bit-identical.
     They return to the device when something uses them, which costs one load from RAM or disk.
-    Raises ValueError for an unknown word, when `value` holds no model or a model cannot be mapped,
-    DiskRefused when the disk refuses; the model is then as it was, at most moved to RAM.
+    Raises ValueError for an unknown word, without a model in `value`, or if a model cannot be
+    mapped; DiskRefused if the disk refuses. The model is then unchanged, or only moved to RAM.
     """
     expect_choice("Offload Model", "scope", scope, Scope)
     expect_choice("Offload Model", "to", to, Target)
@@ -68,7 +68,7 @@ def _models_in(value: Any) -> list[FoundModel]:
 class _Disk:
     """The folder for mapped weights.
 
-    Made before anything moves; raises ValueError or DiskRefused where these models cannot go there.
+    It is made before anything moves; ValueError or DiskRefused if these models cannot go there.
     """
 
     def __init__(self, targets: list[FoundModel]) -> None:

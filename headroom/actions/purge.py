@@ -1,4 +1,4 @@
-"""Purge: unload models, collect garbage, give the allocator's cache back, and measure it."""
+"""Purge: unload models, collect garbage, return the allocator's cache, and measure it."""
 
 import gc
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from ..models.foreign import foreign_models
 from ..models.unload import Unloaded, loaded_bytes, others, unload_models
 
 Unload = Literal["all models", "all but keep", "no models"]
-SHOWN_MIB = 0.05  # less would be written as 0.0
+SHOWN_MIB = 0.05  # less would be shown as 0.0
 
 
 def purge(
@@ -30,16 +30,16 @@ def purge(
     reset_node_cache: bool = False,
     free_mib: int | None = None,
 ) -> Report:
-    """Give back VRAM in three levels (models, garbage, allocator cache) and report each.
+    """Free VRAM in three levels (models, garbage, allocator cache) and report each.
 
-    `keep` holds the models to leave loaded with `all but keep`. With `only_below_free_mib` above 0
+    `keep` has the models that stay loaded with `all but keep`. With `only_below_free_mib` above 0
     nothing is done while the fullest device has at least that much room. `free_ram` also returns
     unused heap pages of this process. `reset_node_cache` takes effect after the running prompt.
-    `free_mib` asks for at least so much room and does as little for it as is needed: garbage and
-    cache first, then models or parts of them in ComfyUI's own order.
-    Models come back when something uses them; that reload is the cost.
-    Raises ValueError for an unknown `unload`, for inputs of another class than these, and when
-    `all but keep` has no model to keep; nothing was done then.
+    `free_mib` asks for at least so much room and frees as little as needed: garbage and cache
+    first, then models or parts of them in ComfyUI's own order.
+    Models are loaded again when something uses them; that is the cost.
+    Raises ValueError for an unknown `unload`, for inputs of wrong types, and if `all but keep` has
+    no model to keep; then nothing was done.
     """
     expect_choice("Purge VRAM", "unload", unload, Unload)
     expect_whole("Purge VRAM", "only_below_free_mib", only_below_free_mib)
@@ -80,7 +80,7 @@ def _make_room(wanted: int, unload: Unload, kept: list[FoundModel]) -> tuple[lis
         before = _weights_bytes()
         for device in devices_in_use():
             host.free_at_least(device, wanted, keep)
-        return_cache()  # of parts of models, which ComfyUI itself leaves with the allocator
+        return_cache()  # of unloaded parts, which ComfyUI leaves in the allocator's cache
         gone = before - _weights_bytes()
         steps.append(said("models: {gone_mib} of weights unloaded", gone_mib=gone / MIB))
     reached = _known_free_bytes()
@@ -93,9 +93,9 @@ def _make_room(wanted: int, unload: Unload, kept: list[FoundModel]) -> tuple[lis
 
 
 def free_bytes() -> int | None:
-    """Return the room at once on the fullest device in use; RAM where models go to no device.
+    """Return the room on the fullest device in use; RAM if models use no device.
 
-    None where the driver of one cannot tell.
+    None if the driver of a device cannot tell.
     """
     host = current_host()
     found = snapshot()
@@ -138,9 +138,9 @@ def _models_to_keep(unload: Unload, keep: Any) -> list[FoundModel]:
 
 
 def _room_bytes() -> int | None:
-    """Return the room on the fullest device, dynamic-VRAM pages that can yield included.
+    """Return the room on the fullest device, including dynamic-VRAM pages that can be freed.
 
-    Where no driver tells it is what ComfyUI counts: RAM on a server that runs on the CPU.
+    Without a driver it is what ComfyUI counts: RAM on a server that computes on the CPU.
     """
     fullest = snapshot().device_with_least_room
     if fullest is not None:
@@ -164,7 +164,7 @@ def _collect() -> str:
 
 
 def _return_cache() -> str:
-    """Return the allocator's cached blocks; after the collection, or dead blocks would stay."""
+    """Return the allocator's cached blocks; after garbage collection, which frees more of them."""
     reserved = _reserved_bytes()
     host = current_host()
     if host is not None:
@@ -221,7 +221,7 @@ def _headline(report: Report) -> str:
 
 
 def _freed(freed_mib: float, report: Report) -> str:
-    """Return what this process gave back, by its own counters."""
+    """Return a sentence on what this process freed, by its own counters."""
     if 0 < freed_mib < SHOWN_MIB:
         return said("less than 0.1 MiB of VRAM freed")
     held = [device.held_bytes for device in report.after.in_use]
@@ -234,7 +234,7 @@ def _freed(freed_mib: float, report: Report) -> str:
 
 
 def _others(took_bytes: int) -> Iterator[str]:
-    """Yield what else changed on the devices, where that can be seen in the report's figures."""
+    """Yield sentences on other changes on the devices, if the report's figures show any."""
     amount = abs(took_bytes)
     if amount < MIB:
         return

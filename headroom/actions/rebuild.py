@@ -1,7 +1,8 @@
 """Rebuild a value around replaced parts: lists, tuples, dicts, dataclasses and nested tensors.
 
-Every plain list and dict comes out as a new one, other containers where a part of them was
-replaced. All is asked of an object's class: some objects raise at every attribute that they lack.
+Every plain list and dict is copied; other containers are copied if a part of them was replaced.
+Attributes are looked up on an object's class only: some objects raise an error for each attribute
+that they lack.
 """
 
 import copy
@@ -18,23 +19,23 @@ import torch
 
 from ..base.choices import shown
 
-MAX_PATH = 400  # characters of a path that are shown
+MAX_PATH = 400  # characters of a path in a sentence
 
 _LEAVES = (
     str, bytes, int, float, complex, bool, type(None), type, torch.dtype, torch.device, torch.Size,
     enum.Enum, PurePath, np.generic,
     types.FunctionType, types.BuiltinFunctionType, types.MethodType,
 )
-# What copying, making or filling an unusual subclass of a container raises.
+# Errors from copying, creating or filling an unusual subclass of a container.
 _CANNOT = (TypeError, ValueError, AttributeError, copy.Error)
 
 
 class Rebuilding:
     """One value that is rebuilt.
 
-    `visit`(part, path) gets every part once that is neither a container nor a plain value, and
-    returns what comes into its place, or the part itself. `left`(part, path) gets each container
-    that cannot be copied or filled, and so stays.
+    `visit`(part, path) gets, once, each part that is neither a container nor a plain value, and
+    returns its replacement or the part itself. `left`(part, path) gets each container that cannot
+    be copied or filled, and therefore stays.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Rebuilding:
         self._seen: dict[int, tuple[Any, Any]] = {}  # by id: the old part, kept alive, and the new
 
     def rebuild(self, value: Any, path: str = "value") -> Any:
-        """Return the new value. Raises RecursionError where it is some hundred levels deep."""
+        """Return the new value. Raises RecursionError if it is some hundred levels deep."""
         if _is_leaf(value):
             return value
         if id(value) not in self._seen:
@@ -60,7 +61,7 @@ class Rebuilding:
 
     def _made(self, value: Any, path: str) -> Any:
         items = [self.rebuild(item, f"{path}[{number}]") for number, item in enumerate(value)]
-        if id(value) in self._seen:  # made inside a list of its own, in a circle
+        if id(value) in self._seen:  # it was made inside its own list, in a cycle
             return self._seen[id(value)][1]
         if all(new is old for new, old in zip(items, value, strict=True)):
             return value

@@ -1,4 +1,4 @@
-"""How much VRAM dynamic VRAM leaves to other programs, told and set while prompts run."""
+"""How much VRAM dynamic VRAM leaves to other programs: read and set while prompts run."""
 
 from ..base.device import MIB
 from ..base.refusals import NotKnown
@@ -9,16 +9,16 @@ from ..measure.snapshot import snapshot
 
 
 def reserve_mib() -> float | None:
-    """Return the MiB left to others, None where this host offers no way to set them."""
+    """Return the MiB left to others; None if this ComfyUI cannot set them."""
     host = current_host()
     found = host.reserve_bytes() if host is not None else None
     return None if found is None else found / MIB
 
 
 def set_reserve(wanted_mib: int) -> float:
-    """Leave so many MiB to others from the next allocation on; return what is in effect.
+    """Leave `mib` MiB to others from the next allocation on; return what is in effect.
 
-    Raises NotKnown where the host offers no way, ValueError for more than any device has.
+    Raises NotKnown if ComfyUI cannot do it, ValueError for more than any device has.
     """
     host = current_host()
     most = max((device.total_bytes or 0 for device in snapshot().devices), default=0)

@@ -1,4 +1,4 @@
-"""Let models that nothing uses live on disk until there is enough RAM."""
+"""Move models that nothing uses to disk until enough RAM is free."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,13 +13,13 @@ from .blocks import blocks_of
 from .mapping import DiskRefused
 from .offload import offload
 
-# Whether the queue needs a patcher; None: that cannot be told.
+# Whether the queue needs a patcher; None: not known.
 IsUsed = Callable[[Any], bool | None]
 
 
 @dataclass(frozen=True)
 class Spared:
-    """How many models went to disk, with how many bytes of RAM; why it ended where it failed."""
+    """How many models went to disk, how many bytes of RAM that freed, and an error, if any."""
 
     count: int
     moved_bytes: int
@@ -29,10 +29,11 @@ class Spared:
 def spare_ram(wanted_bytes: int, is_used: IsUsed) -> Spared:
     """Map models from disk, those that hold the most RAM first, until `wanted_bytes` are free.
 
-    Only models that ComfyUI manages, of which nothing is on a GPU with memory of its own and for
-    none of whose patchers `is_used`; those of which it cannot tell (None) go last, what was loaded
-    longest ago before the rest. Those that ComfyUI maps by itself (dynamic VRAM) stay. Costs
-    writing what is not on disk in the same bytes, and a walk over all objects of the process.
+    It takes only models that ComfyUI manages, that have nothing on a GPU with its own memory, and
+    that nobody uses (`is_used` of their patchers). Models for which this is not known (None) come
+    last; among those, the one loaded longest ago comes first. Models that ComfyUI maps itself
+    (dynamic VRAM) stay. It costs writing what is not yet on disk with the same bytes, and a walk
+    over all objects of the process.
     """
     count, moved, refusal = 0, 0, ""
     for patcher, nbytes in _idle_models(is_used):
@@ -50,7 +51,7 @@ def spare_ram(wanted_bytes: int, is_used: IsUsed) -> Spared:
 
 
 def _idle_models(is_used: IsUsed) -> list[tuple[Any, int]]:
-    """Return a patcher of each set of weights that may go, with the bytes that it holds in RAM."""
+    """Return a patcher of each set of weights that may be moved, with its bytes in RAM."""
     host = current_host()
     if host is None:
         return []
@@ -73,7 +74,7 @@ def _idle_models(is_used: IsUsed) -> list[tuple[Any, int]]:
 
 
 def _ages(entries: Sequence[Any]) -> dict[int, int]:
-    """Return the place of each set of weights in ComfyUI's list, the one loaded last at 0."""
+    """Return the position of each set of weights in ComfyUI's list; the last loaded is at 0."""
     places = [(id(entry.model.model), place) for place, entry in enumerate(entries)
               if entry.model is not None]
     return dict(reversed(places))

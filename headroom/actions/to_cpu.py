@@ -1,7 +1,7 @@
-"""Bring every tensor inside a value to the CPU, wherever it sits in the structure.
+"""Copy every tensor inside a value to the CPU, wherever it is in the structure.
 
-The value itself is never changed: what holds a tensor is rebuilt around the copies, everything
-else goes into the new structure as it is.
+The value itself never changes: containers of tensors are rebuilt around the copies, and everything
+else is used in the new structure unchanged.
 """
 
 from dataclasses import dataclass, field
@@ -22,10 +22,10 @@ MAX_NAMED = 10
 
 @dataclass
 class OnCpu:
-    """A value whose tensors are on the CPU, and what that took.
+    """A value whose tensors are on the CPU, and the figures of the copy.
 
-    `total_bytes` are the bytes of all tensors, `moved_bytes` those that came from each device.
-    `left` names what was not converted, one sentence each.
+    `total_bytes`: of all tensors; `moved_bytes`: those from each device. `left`: a sentence about
+    each part that was not converted.
     """
 
     value: Any = None
@@ -43,7 +43,7 @@ class OnCpu:
         self.left += [sentence for sentence in other.left if sentence not in self.left]
 
     def named_left(self) -> list[str]:
-        """Return what was not converted as sentences, the first of them if there are many."""
+        """Return sentences about what was not converted, only the first ones if there are many."""
         named = [f"left as it is: {sentence}" for sentence in self.left[:MAX_NAMED]]
         if (more := len(self.left) - MAX_NAMED) > 0:
             named.append(f"and {more} more left as they are")
@@ -69,11 +69,11 @@ class OnCpu:
 def to_cpu(value: Any) -> OnCpu:
     """Return `value` with every tensor detached, on the CPU, contiguous and NumPy-backed.
 
-    Looks into lists, tuples, dicts (their keys stay), their subclasses, dataclasses and ComfyUI's
-    nested tensors, through cycles. A tensor that appears twice is copied once. Objects of all other
-    classes, sets and NumPy arrays of objects too, pass through and are named in `left`. Costs RAM
-    for one copy of all tensors, those already on the CPU included. Raises ValueError for a value
-    that is nested some hundred levels deep.
+    It searches lists, tuples, dicts (not their keys), their subclasses, dataclasses and ComfyUI's
+    nested tensors, also with cycles. A tensor that occurs twice is copied once. Objects of other
+    classes, also sets and NumPy arrays of objects, are passed on and named in `left`. It costs RAM
+    for one copy of all tensors, even of those on the CPU. Raises ValueError for a value that is
+    nested some hundred levels deep.
     """
     done = OnCpu()
     moving = Rebuilding(lambda part, path: _moved(part, path, done),
@@ -118,8 +118,8 @@ def _tensor(tensor: torch.Tensor, path: str, done: OnCpu) -> torch.Tensor:
 def move_to_cpu(value: Any) -> tuple[Any, Report]:
     """Return `value` with every tensor in RAM of its own, and the report.
 
-    The value that came in is not changed. What still refers to it, ComfyUI's node cache first of
-    all, keeps its device memory alive until it lets go.
+    The value itself does not change. Its device memory stays allocated while anything refers to it,
+    above all ComfyUI's node cache.
     """
     before = snapshot()
     moved = to_cpu(value)

@@ -1,4 +1,4 @@
-"""What to do about the error in which a run has ended, where the table of errors knows it."""
+"""What to do about the error that ended a run, if the table of errors knows it."""
 
 from typing import Any
 
@@ -10,8 +10,7 @@ from .finding import Finding, Saves
 
 
 def about_error(run: Run) -> list[dict[str, Any]]:
-    """Return one piece of advice, or none; the GPU's memory is what all other findings are about.
-    """
+    """Return one piece of advice, or none. All other findings are about the GPU's memory."""
     row = None if run.error is None else row_of(run.error.kind, run.error.text)
     if run.error is None or row is None or row.family == "device memory":
         return []

@@ -1,6 +1,6 @@
-"""What to change where a run nearly filled the RAM that this process may have, or swapped.
+"""What to change if a run nearly filled the RAM that this process may use, or swapped.
 
-Findings are about the GPU's peak; this saves RAM, and nobody can say beforehand how much.
+Other findings are about the GPU's peak; these save RAM, and nobody can say before how much.
 """
 
 import math
@@ -19,7 +19,7 @@ NEARLY_FULL = 0.9
 LEAST_SWAPPED = 256 * MIB
 LEAST_PINNED = LEAST_FRAMES = 0.25  # of the peak
 LEAST_CACHED = LEAST_MODEL = 0.1
-HEADROOM = 0.1  # of RAM, beside what the node that takes most of it takes
+HEADROOM = 0.1  # of RAM, in addition to the RAM of the largest node
 PARTS_NAMED = 3
 CHANNELS, FLOAT32 = 3, 4
 FRAMES = ("length", "frames", "num_frames", "video_length", "batch_size")
@@ -27,11 +27,12 @@ FRAMES = ("length", "frames", "num_frames", "video_length", "batch_size")
 
 @dataclass(frozen=True)
 class Server:
-    """What this process may have of RAM, and how its ComfyUI was started.
+    """What RAM this process may use, and how its ComfyUI was started.
 
-    `has_flag(flag)`: whether it has that flag, and does otherwise with it. `pinned_bytes`: what is
-    pinned now. `kept_free_gib`: the value of --cache-ram. `cache_flag`: another one for the cache,
-    beside which ComfyUI takes no --cache-ram. `is_disk_default`: --fast-disk is on by itself.
+    `has_flag(flag)`: whether ComfyUI has that flag and it would change something. `pinned_bytes`:
+    what is pinned now. `kept_free_gib`: the value of --cache-ram. `cache_flag`: another flag for
+    the cache, with which ComfyUI accepts no --cache-ram. `is_disk_default`: --fast-disk is on by
+    default.
     """
 
     limit_bytes: int
@@ -70,7 +71,7 @@ def _is_near(run: Run, server: Server) -> bool:
 
 
 def _held(run: Run) -> Iterator[Part]:
-    """Yield who held most when the run ended."""
+    """Yield who held most RAM when the run ended."""
     held = run.ram_held
     if held is None:
         return
@@ -85,7 +86,7 @@ def _held(run: Run) -> Iterator[Part]:
 
 
 def _frames(run: Run, graph: Graph | None, peak: int) -> Iterator[Part]:
-    """Yield a node that decodes many frames at once: their bytes are known beforehand."""
+    """Yield a node that decodes many frames at once: their bytes are known before it runs."""
     if graph is None:
         return
     for record in run.nodes.records.values():
@@ -107,7 +108,7 @@ def _frames(run: Run, graph: Graph | None, peak: int) -> Iterator[Part]:
 
 
 def _size(inputs: dict[str, Any]) -> tuple[int, int, int] | None:
-    """Return width, height and frames that a node makes a latent of."""
+    """Return width, height and frames of the latent that a node makes."""
     frames = next((inputs[name] for name in FRAMES if name in inputs), None)
     found = inputs.get("width"), inputs.get("height"), frames
     is_size = all(isinstance(one, int) and one > 0 for one in found)
@@ -115,7 +116,7 @@ def _size(inputs: dict[str, Any]) -> tuple[int, int, int] | None:
 
 
 def _models(run: Run, case: Case | None, peak: int) -> Iterator[Part]:
-    """Yield a model that stays in RAM though only nodes before another large one's use it."""
+    """Yield a model that stays in RAM after its last use, while another large model is needed."""
     if run.ram_held is None or case is None:
         return
     large = {one["id"]: one["mib"] for one in run.ram_held["models"]
@@ -151,8 +152,7 @@ def _flags(run: Run, server: Server, peak: int) -> Iterator[Part]:
 
 
 def _headroom_gib(run: Run, server: Server) -> int:
-    """Return how much is to be free before each node: what the largest takes, and a tenth of RAM.
-    """
+    """Return how much must be free before each node: RAM of the largest node, and 10 % of RAM."""
     grown = [(one.after.rss_bytes or 0) - (one.before.rss_bytes or 0)
              for one in run.nodes.records.values() if one.before and one.after]
     wanted = max([0, *grown]) + HEADROOM * server.limit_bytes
@@ -160,6 +160,6 @@ def _headroom_gib(run: Run, server: Server) -> int:
 
 
 def _streams(run: Run) -> bool:
-    """Whether a model's weights came to the GPU page by page."""
+    """Whether a model's weights went to the GPU page by page."""
     return any(held.model.is_dynamic for record in run.nodes.records.values()
                if record.after is not None for held in record.after.models)

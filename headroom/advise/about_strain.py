@@ -1,6 +1,6 @@
-"""What to change where VRAM has spilled into RAM, or weights were read from disk all the time.
+"""What to change if VRAM has spilled into RAM, or weights were read from disk all the time.
 
-Both cost time and no memory of the GPU, so these findings save none.
+Both cost time and no GPU memory, so these findings save no memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ MUCH_RAM = 0.6
 def about_strain(
     run: Run, limit_bytes: int, has_flag: Callable[[str], bool]
 ) -> list[dict[str, Any]]:
-    """Return what to do about the node that spilled or read most; `limit_bytes` as of RAM."""
+    """Return what to do about the node that spilled or read most; `limit_bytes`: of RAM."""
     records = list(run.nodes.records.values())
     found = [*_spilled(records, has_flag), *_read(run, records, limit_bytes, has_flag)]
     return [one.as_json(text_of(one)) for one in found]
@@ -43,7 +43,7 @@ def _spilled(
 def _read(
     run: Run, records: list[NodeRecord], limit_bytes: int, has_flag: Callable[[str], bool]
 ) -> Iterator[Finding]:
-    """Yield it for weights that go page by page, where RAM has room for them."""
+    """Yield this finding for weights that are loaded page by page, if RAM has room for them."""
     most = max(records, key=lambda record: record.read_bytes, default=None)
     has_room = (run.peak_rss_bytes or 0) < MUCH_RAM * limit_bytes
     if most is None or most.read_bytes < LEAST_READ or not has_room or not has_flag(KEEPS_IN_RAM):

@@ -1,4 +1,4 @@
-"""All findings of one run, best first; or those that bring it down to a size."""
+"""All findings of one run, the best first; or those that bring its peak down to a size."""
 
 from collections.abc import Callable
 
@@ -6,14 +6,14 @@ from . import guard, leftover, plan, settings
 from .case import Bounds, Case
 from .finding import Finding
 
-LEAST_SHARE = 0.05  # of the peak: what saves less is not worth a sentence
+LEAST_SHARE = 0.05  # of the peak: a finding that saves less is left out
 SOURCES: tuple[Callable[[Case], list[Finding]], ...] = (
     guard.findings, settings.findings, leftover.findings,
 )
 
 
 def advise(case: Case) -> list[Finding]:
-    """Return what is worth changing; pure, a few milliseconds for a hundred nodes."""
+    """Return what is worth changing; a pure function, some milliseconds for a hundred nodes."""
     found = [option.finding for option in plan.options(case)]
     found += [finding for source in SOURCES for finding in source(case)]
     return sorted((one for one in found if _is_worth(case, one)), key=_rank)
@@ -22,8 +22,8 @@ def advise(case: Case) -> list[Finding]:
 def advise_into(case: Case, target_bytes: int, off_bytes: int = 0) -> list[tuple[Finding, Bounds]]:
     """Return what brings the peak down to a size, in the order to apply it.
 
-    With the peak to expect after each, which may be off by `off_bytes`. Where that is not enough,
-    or may not be, OOM Guard is last: with it the run goes on where memory runs short.
+    Each comes with the peak to expect after it, which may be off by `off_bytes`. If all of them are
+    not, or may not be, enough, OOM Guard is last: with it the run continues if memory runs short.
     """
     now = plan.expected(case, [])
     if now.high <= target_bytes:
@@ -43,6 +43,6 @@ def _is_worth(case: Case, one: Finding) -> bool:
 
 
 def _rank(one: Finding) -> tuple[object, ...]:
-    """What failed first, then what saves most of the peak, then what matters after the run."""
+    """Sort key: what failed comes first, then what saves most of the peak, then the rest."""
     is_first, is_last = one.values.get("failed", False), one.values.get("after", False)
     return not is_first, is_last, -(one.saves.low + one.saves.high), one.id

@@ -34,17 +34,17 @@ from .words import lines_of, text_of
 
 log = logging.getLogger("headroom")
 MOST_KEPT = 50
-# How far a prediction may be off. torch's allocator asks the driver for so much at once for tensors
-# of 1 to 10 MiB: which of these pieces become empty when a model goes cannot be foreseen.
+# How far a prediction may be off. For tensors of 1 to 10 MiB torch's allocator asks the driver for
+# a whole piece; which of these pieces become empty without a model cannot be foreseen.
 PIECE = 20 * MIB
 PREDICTED = ("encode_to_cpu", "offload_after", "purge_between", "cast_bf16")
 
 
 class Advisor:
-    """Asked over HTTP and by Memory Report.
+    """Called for HTTP requests and by Memory Report.
 
-    `prompt_of(id)` gives a prompt's graph while ComfyUI still knows it; records keep none, which
-    would be megabytes each. `facts(id)` tells how it ran out of memory, if it did.
+    `prompt_of(id)` returns a prompt's graph while ComfyUI still knows it; records do not store it,
+    because it can have megabytes. `facts(id)` says how a prompt ran out of memory, if it did.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class Advisor:
     def advice(self, prompt_id: str, into_gib: float | None = None) -> list[dict[str, Any]]:
         """Return the findings on a run as data, best first; NotKnown without a record of it.
 
-        With `into_gib`: those that bring its peak down to that, in the order to apply them, each
-        with the peak to expect after it (`expected_mib`).
+        With `into_gib`: those that bring its peak down to that size, in the order to apply them,
+        each with the peak to expect after it (`expected_mib`).
         """
         case = self._case(prompt_id)
         if into_gib is not None:
@@ -81,17 +81,17 @@ class Advisor:
         return about + [self._json(case, finding) for finding in found]
 
     def _into(self, case: Case, target_bytes: int) -> list[dict[str, Any]]:
-        """Aim as much lower as predictions may be off."""
+        """Return a lower target, because predictions may be off by so much."""
         steps = advise_into(case, target_bytes, PIECE)
         return [{**self._json(case, finding), "expected_mib": [
             in_mib(max(after.low - PIECE, 0)), in_mib(after.high + PIECE)]}
             for finding, after in steps]
 
     def more_of(self, prompt_id: str) -> dict[str, Any]:
-        """Return what a record says besides.
+        """Return what else a record shows.
 
-        `fits`: the smallest GPU that the run would have fitted, None where it neither finished nor
-        ran out of memory. `slower`: nodes that took much longer than in an earlier run.
+        `fits`: the smallest GPU that the run would have fitted; None if it neither finished nor ran
+        out of memory. `slower`: nodes that took much longer than in an earlier run.
         """
         facts = self._facts(prompt_id)
         state = self._recorder.look(prompt_id, lambda run: (run.started_at, run.status))
@@ -99,7 +99,7 @@ class Advisor:
                 "slower": self._slower.of(prompt_id)}
 
     def estimate(self, prompt: Prompt) -> dict[str, Any]:
-        """Return a first word on whether a prompt would fit this GPU (see estimate.py)."""
+        """Return a first estimate of whether a prompt fits this GPU (see estimate.py)."""
         graph = Graph(prompt, self._registry)
         device = next(iter(snapshot().devices), None)
         try:
@@ -109,7 +109,7 @@ class Advisor:
                              ) from error
 
     def _run_like(self, graph: Graph) -> tuple[str, dict[str, Any]] | None:
-        """Return the newest run that tells what the same nodes, files and sizes took."""
+        """Return the newest run that shows what the same nodes, files and sizes needed."""
         wanted = set(same_nodes(graph).values())
         for prompt_id in self._recorder.newest_ids():
             prompt = Graph(self._prompt(prompt_id))
@@ -121,7 +121,7 @@ class Advisor:
         return None
 
     def lines(self, prompt_id: str) -> list[str]:
-        """Return the advice as lines of text; none where it cannot be told."""
+        """Return the advice as lines of text; none if nothing is known."""
         try:
             return lines_of(self.advice(prompt_id))
         except NotKnown:
@@ -133,7 +133,7 @@ class Advisor:
             return self._fits.get(key)
         failure = self._facts(prompt_id).get("failure")
         if status != "success" and not failure:
-            return None  # it stopped for another reason, and nobody knows what it would have used
+            return None  # it stopped for another reason, so its full use is unknown
         case = self._case_in(prompt_id, Surroundings(failure))
         with self._lock:
             found = self._fits[key] = None if case is None else fits(case)
@@ -162,11 +162,11 @@ class Advisor:
         return seen[0]
 
     def _prompt(self, prompt_id: str) -> Prompt:
-        """Return the nodes of a prompt as its user made it, without guards of ours."""
+        """Return the nodes of a prompt as its user made it, without our guards."""
         return Graph(dict((self._prompt_of(prompt_id) or {}).items())).nodes
 
     def _measured(self, prompt_id: str, case: Case, findings: list[Finding]) -> list[Finding]:
-        """Return the findings with what those have saved that a later run followed."""
+        """Return the findings; each that a later run followed comes with what it saved there."""
         ids = self._recorder.newest_ids()
         for later in ids[: ids.index(prompt_id)] if prompt_id in ids else []:
             followed = applied(case.prompt, self._prompt(later), findings)
@@ -187,12 +187,12 @@ def _with_measured(
 
 
 def _is_of_peak(finding: Finding) -> bool:
-    """Whether it foretells the peak of a run without it: its share in what was saved is known."""
+    """Whether it predicts the peak of a run without it: its share of what was saved is known."""
     return finding.kind in PREDICTED and not finding.values.get("after")
 
 
 def _peak(run: Run, case: Case) -> int | None:
-    """Return the peak of a run that ended well on the same device."""
+    """Return the peak of a run that succeeded on the same device."""
     if run.status != "success" or case.device not in run.devices:
         return None
     peak = run.peaks[run.devices.index(case.device)]
@@ -203,7 +203,7 @@ _current: Advisor | None = None
 
 
 def current_advisor() -> Advisor | None:
-    """Return the advisor of this server, None where none was started."""
+    """Return the advisor of this server; None if none was started."""
     return _current
 
 

@@ -1,4 +1,4 @@
-"""Find out which advice a later prompt has followed: it is the same one with our nodes in it."""
+"""Find out which advice a later prompt has followed: the same prompt with our nodes added."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ OURS = "Headroom"
 
 
 def applied(before: Prompt, after: Prompt, findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings on `before` that `after` follows; none where it differs otherwise.
+    """Return the findings on `before` that `after` follows; none if it differs in other ways.
 
-    The canvas gives new nodes other ids than a file gets, so that classes are counted.
+    On the canvas new nodes get other ids than in a file, so nodes are counted by class.
     """
     if not findings or not _is_same_work(before, after):
         return []
@@ -35,7 +35,7 @@ def _wanted(finding: Finding) -> Counter[str]:
 
 
 def _is_there(after: Prompt, finding: Finding) -> bool:
-    """Whether each step's class is there with the step's values: advice may differ in these."""
+    """Whether each step's class is there with the step's values, which may differ between steps."""
     return all(
         any(node.get("class_type") == step["class_type"]
             and (node.get("inputs") or {}).items() >= step["inputs"].items()
@@ -45,7 +45,7 @@ def _is_there(after: Prompt, finding: Finding) -> bool:
 
 
 def _places(after: Prompt, step: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the nodes that a step may have become: another class keeps the id of its place."""
+    """Return the nodes that a step may have created: a replaced node keeps its id."""
     if step["op"] == "replace":
         return [after[step["node"]]] if step["node"] in after else []
     return list(after.values())
@@ -57,7 +57,7 @@ def _ours(prompt: Prompt) -> Counter[str]:
 
 
 def _is_same_work(before: Prompt, after: Prompt) -> bool:
-    """Whether every node of the user's is there with its values; encoding may be ours now."""
+    """Whether every node of the user's is there with its values; encode nodes may be ours now."""
     for node_id, node in before.items():
         other = after.get(node_id)
         if other is None or not _is_same(node, other):

@@ -1,4 +1,4 @@
-"""A run and its prompt, as the findings look at them: who held how much while whom ran."""
+"""A run and its prompt, prepared for the findings: what was on the device while each node ran."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,20 +12,20 @@ from ..host.types import ModelFacts
 from ..record.memory import Peak
 from .finding import Saves
 
-TIGHT = 0.9  # of the device: beyond it pages that are given up are taken by others at once
+TIGHT = 0.9  # of the device: beyond it others take freed pages at once
 
 
 class Bounds(NamedTuple):
-    """Bytes that were there for sure, and at most."""
+    """Bytes that were certainly there, and the most that may have been."""
 
     low: int
     high: int
 
 
 NOTHING = Bounds(0, 0)
-CAST = "cast:"  # before the id of a model that is only smaller
-# By node and by what it is (a model's id, or another name): how much of it is no longer on the
-# device while that node runs.
+CAST = "cast:"  # prefix of the id of a model that only becomes smaller
+# By node and by what it is (a model's id, or another name): how many bytes of it are no longer on
+# the device while that node runs.
 Gone = Mapping[tuple[str, str], Bounds]
 
 
@@ -33,8 +33,8 @@ Gone = Mapping[tuple[str, str], Bounds]
 class Step:
     """One node that ran: its peak on the fullest device, and the models that were there.
 
-    `kept_bytes`: by how much tensors beside models grew from its beginning to its end.
-    `spare_bytes`: what torch's allocator had reserved at its end, and no tensor used.
+    `kept_bytes`: the growth of tensors outside of models between its begin and its end.
+    `spare_bytes`: what torch's allocator had reserved at its end without a tensor in it.
     """
 
     node_id: str
@@ -50,7 +50,7 @@ class Step:
 
     @property
     def name(self) -> str:
-        """What a sentence calls it: several nodes may have one title."""
+        """Its name in sentences: several nodes may have the same title."""
         return f"{self.title} #{self.node_id}"
 
     @property
@@ -65,7 +65,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What else there is to know, each where somebody can tell.
+    """What else is known, each if possible.
 
     `failure`: how the run ended out of memory (see rescue). `others`: MiB of other processes on
     the card by "name (pid)". `allocator`: torch's settings. `has_flag(flag)`: whether ComfyUI's
@@ -81,9 +81,9 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Case:
-    """What the findings are made of. Pure data but for the registry.
+    """The data from which findings are made. Pure data, except for the registry.
 
-    `is_guarded`: it ran with guards that its user did not put in, and so needs no advice to.
+    `is_guarded`: it ran with guards that its user did not add, so no guard is advised.
     """
 
     prompt: Prompt
@@ -110,7 +110,7 @@ class Case:
 
     @cached_property
     def owners(self) -> dict[str, frozenset[str]]:
-        """By model: the loaders that it may come from; none for a kind that no wire is known of."""
+        """By model: the loaders that it may come from; none for a kind without a known wire."""
         return {model_id: self._owners(facts) for model_id, facts in self.models.items()}
 
     def _owners(self, facts: ModelFacts) -> frozenset[str]:
@@ -130,7 +130,7 @@ class Case:
         return loaders
 
     def _twins(self, node_id: str) -> list[str]:
-        """Return a node and all that ask for the very same: ComfyUI runs one of them for all."""
+        """Return a node and all nodes with the same inputs: ComfyUI runs one of them for all."""
         class_type, inputs = self.prompt[node_id]["class_type"], self.prompt[node_id]["inputs"]
         return [other for other, node in self.prompt.items()
                 if node["class_type"] == class_type and node["inputs"] == inputs]
@@ -145,7 +145,7 @@ class Case:
         )
 
     def uses(self, step: Step, model_id: str) -> bool:
-        """Whether a node may compute with a model; yes where nobody can tell."""
+        """Whether a node may compute with a model; True if that is not known."""
         owners = self.owners[model_id]
         if not owners or step.prompt_node not in self.prompt:
             return True
@@ -153,10 +153,10 @@ class Case:
         return any((kind, owner) in used for owner in owners)
 
     def idle(self, step: Step) -> dict[str, Bounds]:
-        """Return the models that were held while a node ran which does not use them.
+        """Return the models that were on the device while a node ran that does not use them.
 
-        Of dynamic VRAM, pages of idle models make room by themselves: on a full device nothing is
-        sure to go, as others take the room.
+        With dynamic VRAM, pages of idle models are freed by themselves: on a full device it is not
+        certain that this frees anything, because others take the room.
         """
         is_tight = self.total_bytes is not None and step.at_most > TIGHT * self.total_bytes
         return {
@@ -167,7 +167,7 @@ class Case:
         }
 
     def next_use(self, model_id: str, after: int) -> int:
-        """Return the number of the next step that uses a model, that of none after the last."""
+        """Return the number of the next step that uses a model; after the last, that of none."""
         for index in range(after + 1, len(self.steps)):
             if self.uses(self.steps[index], model_id):
                 return index
@@ -178,11 +178,11 @@ class Case:
         return {step.prompt_node: number for number, step in enumerate(self.steps)}
 
     def last_run(self, node_id: str) -> int:
-        """Return as which step a node of the prompt ran, or began last; -1: it did not run."""
+        """Return the last step in which a node of the prompt ran or began; -1: it did not run."""
         return self._order.get(node_id, -1)
 
     def saved(self, gone: Gone) -> Saves:
-        """Return what the peak loses when nodes have so much less on the device."""
+        """Return how much lower the peak is if nodes have so much less on the device."""
         lows, highs = [0], [0]
         by_node = less_by_node(gone)
         for step in self.steps:
@@ -194,7 +194,7 @@ class Case:
 
 
 def together(*parts: Gone) -> dict[tuple[str, str], Bounds]:
-    """Return what is gone when all of it is; a model can go only once."""
+    """Return what is gone with all of these together; a model can go only once."""
     found: dict[tuple[str, str], Bounds] = {}
     for part in parts:
         for place, less in part.items():
@@ -204,7 +204,7 @@ def together(*parts: Gone) -> dict[tuple[str, str], Bounds]:
 
 
 def less_by_node(gone: Gone) -> dict[str, Bounds]:
-    """Return by how much less each node has; what is gone does not also become smaller."""
+    """Return by how much less each node has; a model that is gone does not also become smaller."""
     found: dict[str, Bounds] = {}
     for (node_id, what), less in gone.items():
         if what.startswith(CAST) and (node_id, what.removeprefix(CAST)) in gone:

@@ -1,6 +1,6 @@
-"""Apply an edit to an API prompt: insert a node, put another in a node's place, set a value.
+"""Apply an edit to an API prompt: insert a node, replace a node by another, set a value.
 
-Nothing of ours is imported here: `dev.py advise` loads this file where there is no torch.
+This file imports nothing of ours: `dev.py advise` loads it where there is no torch.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ REF = "ref:"
 
 
 def apply_edit(prompt: Prompt, edit: Mapping[str, Any]) -> Json:
-    """Return `prompt` with the steps of `edit` done in order; what comes in is not changed.
+    """Return `prompt` with the steps of `edit` done in order; the input does not change.
 
     A new node gets the number after the largest in the prompt, so the same edit of the same prompt
-    names it alike. An insert goes behind what an earlier edit has put on the same wire. ValueError,
-    in one sentence, for an edit that is none of this prompt's.
+    gives the same ids. An insert goes behind what an earlier edit has put on the same wire. Raises
+    ValueError, in one sentence, for an edit that does not fit this prompt.
     """
     work = _Work(prompt)
     for step in edit["steps"]:
@@ -25,7 +25,7 @@ def apply_edit(prompt: Prompt, edit: Mapping[str, Any]) -> Json:
 
 
 class _Work:
-    """One edit of one prompt; nodes that are not changed stay the very same."""
+    """One edit of one prompt; unchanged nodes stay the same objects."""
 
     def __init__(self, prompt: Prompt) -> None:
         self.prompt: Json = dict(prompt)
@@ -39,7 +39,7 @@ class _Work:
         steps[step["op"]](step)
 
     def _insert(self, step: Mapping[str, Any]) -> None:
-        """Put a new node between an output and inputs that it feeds."""
+        """Put a new node between an output and the inputs that it feeds."""
         takers = [(self._id(node), name) for node, name in step["to"]]
         source = self._fed(takers[0]) if takers else None
         source = source or self._link(step["from"])
@@ -55,7 +55,7 @@ class _Work:
                 self._change(node, {name: [new, step["out"]]})
 
     def _replace(self, step: Mapping[str, Any]) -> None:
-        """Put a node of another class in a node's place: its id, title and neighbours stay."""
+        """Replace a node by one of another class: its id, title and links stay."""
         place = self._id(step["node"])
         old = self.prompt[place]
         had = _inputs(old)
@@ -82,7 +82,7 @@ class _Work:
         self.prompt[node_id] = {**node, "inputs": {**_inputs(node), **inputs}}
 
     def _fed(self, taker: tuple[str, str]) -> list[Any] | None:
-        """Return the link that feeds an input now, None where none does."""
+        """Return the link that feeds an input now; None if none does."""
         value: Any = _inputs(self.prompt[taker[0]]).get(taker[1])
         return list(value) if _is_link(value) else None
 
@@ -90,7 +90,7 @@ class _Work:
         return [self._id(link[0]), link[1]]
 
     def _id(self, named: str) -> str:
-        """Return the id of a node that a step names, by its id or by an earlier step's `ref`."""
+        """Return the id of the node that a step means: by its id, or by an earlier step's `ref`."""
         found = self._refs.get(named[len(REF):]) if named.startswith(REF) else named
         if found is None or found not in self.prompt:
             raise ValueError(f"Expected the id of a node of this prompt, but got {named!r}; the "
@@ -99,7 +99,7 @@ class _Work:
 
 
 def _inputs(node: Any) -> Mapping[str, Any]:
-    """Return a node's inputs; ComfyUI lets pass what no output needs, whatever it is."""
+    """Return a node's inputs; ComfyUI accepts any data in nodes that no output needs."""
     found = node.get("inputs") if isinstance(node, dict) else None
     return found if isinstance(found, dict) else {}
 

@@ -1,6 +1,6 @@
-"""A text encoder that stays on the GPU while others run: Encode to CPU in the encode nodes' place.
+"""A text encoder that stays on the GPU while others run: replace encode nodes by Encode to CPU.
 
-Where a node encodes in a way of its own, an Offload Model follows it instead.
+If a node encodes in another way, an Offload Model follows it instead.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ CORE_ENCODE = "CLIPTextEncode"
 
 
 def options(case: Case, step: Step) -> Iterator[Option]:
-    """Yield a way to free each text encoder that is idle while `step` runs, and what it made."""
+    """Yield a way to free each text encoder that is idle while `step` runs, and its results."""
     encoders = [m for m, facts in case.models.items() if facts.kind == "text encoder"]
     for model_id in encoders:
         nodes = encoding_nodes(case, model_id)
@@ -32,7 +32,7 @@ def _idle(case: Case, model_id: str) -> Gone:
 
 
 def _made(case: Case, nodes: list[str]) -> Gone:
-    """Return what encoding has left on the GPU, which is in RAM afterwards."""
+    """Return the bytes that encoding left on the GPU; afterwards they are in RAM."""
     found, kept = {}, 0
     for step in case.steps:
         if kept:

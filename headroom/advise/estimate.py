@@ -1,7 +1,7 @@
-"""A first word on whether a workflow fits this GPU, before it runs: an estimate, made in a moment.
+"""An estimate of whether a workflow fits this GPU, before it runs and in a moment.
 
-From a run of the same nodes, files and sizes where there was one; else from the headers of the
-model files, and a rule of thumb for what computing takes.
+If there was a run with the same nodes, files and sizes, it is taken from that; else from the
+headers of the model files, and a rule of thumb for what computing needs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,13 +20,13 @@ from .fits import USABLE
 
 Json = dict[str, Any]
 MOST_NODES, MOST_FILES, NAMES_TOLD = 5000, 200, 8
-# What the driver's context takes, at least and with what ComfyUI computes on the card.
+# The driver's context: the least, and with what ComfyUI computes on the card.
 LEAST_CONTEXT_BYTES, CONTEXT_BYTES = 250 * MIB, 500 * MIB
-# Decoding takes most of what a picture takes. By ComfyUI's own estimate (comfy/sd.py: 2178 x 64
-# halves a latent pixel of 8 x 8); video is decoded in pieces, and sampling it takes more than that.
+# Decoding needs most of what a picture needs. By ComfyUI's own estimate (comfy/sd.py: 2178 x 64
+# halves per latent pixel of 8 x 8). Video is decoded in pieces, and sampling it needs more.
 PICTURE_BYTES_A_PIXEL = 2178 * 2
 VIDEO_BYTES_A_PIXEL = 400  # and frame
-SIDE = 1024  # where no node says a size
+SIDE = 1024  # if no node has a size
 FRAMES = ("length", "frames", "num_frames", "video_frames")
 PATCHED = frozenset({"MODEL", "CLIP"})
 NAMES = {
@@ -37,7 +37,7 @@ NAMES = {
 
 
 class Model(NamedTuple):
-    """A file that a loader names. `is_patch`: a LoRA, which is worked into another's weights."""
+    """A file that a loader names. `is_patch`: a LoRA, which is merged into another's weights."""
 
     name: str
     weights: Weights
@@ -46,7 +46,7 @@ class Model(NamedTuple):
 
     @property
     def least_bytes(self) -> int:
-        """What must be on the GPU at once, so that nothing streams: its largest part."""
+        """Its largest part: it must be on the GPU at once if nothing is to stream."""
         if self.is_patch:
             return 0
         most = max(self.weights.parts.values(), default=0)
@@ -54,7 +54,7 @@ class Model(NamedTuple):
 
 
 class Size(NamedTuple):
-    """Of the largest picture or video that the nodes say. `pixels`: of all pictures at once."""
+    """The largest picture or video that the nodes name. `pixels`: of all pictures at once."""
 
     width: int = SIDE
     height: int = SIDE
@@ -70,10 +70,10 @@ class Size(NamedTuple):
 
 
 def estimate(graph: Graph, like: tuple[str, Json] | None, device: DeviceMemory | None) -> Json:
-    """Return what the route answers, in words as `lines`, the verdict first.
+    """Return the route's answer; `lines` say it in words, the verdict first.
 
-    `like`: the newest run of the same kind and what fits.py says of it. ValueError for a prompt
-    with more nodes or files than any that could be meant.
+    `like`: the newest run of the same kind, and what fits.py says about it. Raises ValueError for a
+    prompt with far too many nodes or files.
     """
     if len(graph.nodes) > MOST_NODES:
         raise ValueError(said("Expected a workflow of at most {most} nodes, but this one has "
@@ -113,7 +113,7 @@ def _needed(graph: Graph) -> list[str]:
 
 
 def _models(graph: Graph, nodes: list[str]) -> tuple[list[Model], list[str], list[str]]:
-    """Return the model files that the nodes name, and names that are nowhere, or lie outside."""
+    """Return the model files that the nodes name, and names that do not exist or lie outside."""
     found: dict[str, Model] = {}
     missing: dict[str, None] = {}
     outside: dict[str, None] = {}
@@ -141,7 +141,7 @@ def _models(graph: Graph, nodes: list[str]) -> tuple[list[Model], list[str], lis
 
 
 def _is_outside(name: str) -> bool:
-    """Whether a name is a full path, or leads out of a folder, on any system."""
+    """Whether a name is a full path, or leads out of its folder, on any system."""
     path = PureWindowsPath(name)
     return bool(path.anchor) or ".." in path.parts
 
@@ -204,26 +204,27 @@ def _about(size: Size) -> Said:
 def _verdict(
     low: int, high: int, room: int | None, failed: bool, known: bool
 ) -> tuple[str, Said]:
-    """`known`: every model that is used is counted; else more may be needed than `high`."""
+    """`known`: every model in use is counted; if not, more than `high` may be needed."""
     needs = {"low_mib": low / MIB, "high_mib": high / MIB}
     if room is None:
         return "unknown", said("It needs {low_mib} to {high_mib}; no size of a GPU is known here.",
                                **needs)
     have = {"room_mib": room / MIB, **needs}
     if failed and high > room:
-        return "fails", said("It did not fit last time: more than {high_mib}, and {room_mib} can "
-                             "be had.", high_mib=high / MIB, room_mib=room / MIB)
+        return "fails", said("It did not fit last time: it needs more than {high_mib}, and "
+                             "{room_mib} are available.", high_mib=high / MIB, room_mib=room / MIB)
     if low <= room and not known:
-        return "unknown", said("Not all of its models are known: more than {low_mib}, and "
-                               "{room_mib} can be had.", low_mib=low / MIB, room_mib=room / MIB)
+        return "unknown", said("Not all of its models are known: it needs more than {low_mib}, and "
+                               "{room_mib} are available.", low_mib=low / MIB, room_mib=room / MIB)
     if high <= room:
-        return "fits", said("It fits: {low_mib} to {high_mib} of {room_mib} that can be had.",
-                            **have)
+        return "fits", said("It fits: it needs {low_mib} to {high_mib}, and {room_mib} are "
+                            "available.", **have)
     if low <= room:
-        return "tight", said("It is close: {low_mib} to {high_mib}, and {room_mib} can be had. "
-                             "Models may have to make room for each other.", **have)
-    return "streams", said("It does not fit as a whole: {low_mib} at least, and {room_mib} can be "
-                           "had. {short_mib} of weights have to be streamed in every step.",
+        return "tight", said("It is close: it needs {low_mib} to {high_mib}, and {room_mib} are "
+                             "available. Models may have to be unloaded for each other.", **have)
+    return "streams", said("It does not fit as a whole: it needs at least {low_mib}, and "
+                           "{room_mib} are available. "
+                           "{short_mib} of weights have to be streamed in every step.",
                            short_mib=(low - room) / MIB, **have)
 
 

@@ -1,4 +1,4 @@
-"""One piece of advice: what to change, what it saves, and on which figures that rests."""
+"""One piece of advice: what to change, what it saves, and the figures that it is based on."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -17,7 +17,7 @@ Cost = Literal["none", "seconds", "picture"]
 
 
 class Saves(NamedTuple):
-    """How much the peak of a run loses, in bytes: at least and at most."""
+    """By how many bytes a run's peak becomes lower: at least and at most."""
 
     low: int
     high: int
@@ -25,10 +25,10 @@ class Saves(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """What to change. `values` are figures and names for the sentence, in any language.
+    """What to change. `values`: figures and names for the sentence, in any language.
 
-    `measured_on`: what was measured that it rests on. `cost`: what one pays, from nothing over
-    seconds to another picture. `edit` None: a setting, told in words.
+    `measured_on`: the measured figures that it is based on. `cost`: the price, from nothing to
+    seconds to another picture. `edit` None: a setting, described in words.
     """
 
     kind: Kind
@@ -43,7 +43,7 @@ class Finding:
 
     @property
     def id(self) -> str:
-        """A name that the same advice has in every run of the same workflow."""
+        """A name that is the same for the same advice in every run of a workflow."""
         output = [f"output{self.values['output']}"] if "output" in self.values else []
         end = ["end"] if self.values.get("after") else []
         return "-".join([self.kind, *self.node_ids, *output, *end])

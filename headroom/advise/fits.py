@@ -1,4 +1,4 @@
-"""The smallest GPU that a run would have fitted, as far as its record can tell."""
+"""The smallest GPU that a run would have fitted, as far as its record shows."""
 
 from typing import Any
 
@@ -6,15 +6,15 @@ from ..base.device import MIB, in_mib
 from .case import Case
 
 CARDS_GIB = (4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 80, 96, 141)
-USABLE = 0.97  # of its size on the box: the driver keeps the rest
+USABLE = 0.97  # of its nominal size: the driver keeps the rest
 
 
 def fits(case: Case) -> dict[str, Any] | None:
     """Return the range of the smallest size, and which sizes are certainly enough.
 
-    At most: what was in use. At least: the same without models that were idle, which ComfyUI gives
-    up where it has to. With less than that weights are streamed, which the record cannot foresee.
-    `at_least`: it needs more than that, as it ran out of memory or as nobody saw its peak.
+    The upper end is what was in use. The lower end is the same without idle models, which ComfyUI
+    unloads if it must. With less than that weights are streamed, and the record cannot predict
+    that. `at_least`: it needs more, because it ran out of memory or nobody saw its peak.
     """
     if case.top is None:
         return None

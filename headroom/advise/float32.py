@@ -1,4 +1,4 @@
-"""A model in float32 where bfloat16 would do: Cast bf16 on its wire."""
+"""A model in float32 for which bfloat16 is enough: put Cast bf16 on its wire."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from .steps import CAST, insert, wire_of
 from .words import amounts
 
 LEAST_SHARE = 0.5  # of a model's bytes that are float32
-KEPT = 0.1  # of them that a cast may leave as they are (norms, embeddings of time)
+KEPT = 0.1  # of them that a cast may keep (norms, embeddings of time)
 
 
 def options(case: Case, step: Step) -> Iterator[Option]:
@@ -40,9 +40,9 @@ def _is_cast(case: Case, takers: list[Wire], wire: Source) -> bool:
 
 
 def _less(case: Case, step: Step, model_id: str, share: float) -> Bounds:
-    """Half the weights go; where the model computes in bfloat16 too, half of what it makes.
+    """Half of the weights are saved; if the model computes in bfloat16 too, half of its results.
 
-    A model that came while the node ran was there, as far as it came, when it computed.
+    A model that was loaded while the node ran was on the device when it computed.
     """
     held = step.held[model_id]
     if model_id in step.grew:

@@ -1,4 +1,4 @@
-"""Make the case of a run: its record as the recorder keeps it, and its prompt."""
+"""Make the case of a run: from its record and its prompt."""
 
 from ..base.graph import Prompt
 from ..base.guards import is_inserted
@@ -12,7 +12,7 @@ from .case import Bounds, Case, Step, Surroundings
 def case_of(
     run: Run, prompt: Prompt, registry: Registry, around: Surroundings | None = None
 ) -> Case | None:
-    """Return the case of a run that has been on a device; None for one on the CPU."""
+    """Return the case of a run that used a device; None for one on the CPU."""
     if not run.devices:
         return None
     main = run.fullest
@@ -60,7 +60,7 @@ def _held(reading: Reading | None, device: str) -> dict[str, int]:
 
 
 def _torch_bytes(reading: Reading | None, device: str) -> int:
-    """Return what the models take of torch's allocator; dynamic pages are none of it."""
+    """Return the bytes of the models in torch's allocator; dynamic pages are not in it."""
     models = reading.models if reading is not None else ()
     return sum(held.bytes for held in models
                if held.device == device and not held.model.is_dynamic)

@@ -1,6 +1,6 @@
-"""OOM Guard where a prompt ran out of memory, and where its peak is in a VAE.
+"""OOM Guard if a prompt ran out of memory, and if its peak is in a VAE.
 
-It gives nothing back while all goes well: it lowers what the run needs at least.
+While all goes well it frees nothing: it lowers the least memory that the run needs.
 """
 
 from ..base.device import in_mib
@@ -13,7 +13,7 @@ from .words import amounts
 
 
 def findings(case: Case) -> list[Finding]:
-    """Return a finding for the node that failed, else for a VAE that has the peak."""
+    """Return a finding for the node that failed, else for a VAE with the peak."""
     failed = _failed(case)
     step = failed or (case.top if case.top is not None and _takes_vae(case, case.top) else None)
     return _findings(case, step, failed is not None)
@@ -36,7 +36,7 @@ def _failed(case: Case) -> Step | None:
 
 
 def _finding(case: Case, step: Step, edit: list[Json], failed: bool) -> Finding:
-    """The range: what was asked for and not there, and all weights with half of what they made."""
+    """The range: from what was missing, to all weights and half of what they computed."""
     asked = round(((case.around.failure or {}).get("asked_mib") or 0) * 2**20) if failed else 0
     used = sum(held.high for m, held in step.held.items() if case.uses(step, m))
     made = max(step.peak.at_least - step.held_bytes, 0)
@@ -61,7 +61,7 @@ def _takes_vae(case: Case, step: Step) -> bool:
 def edit_of(case: Case) -> list[Json]:
     """Return the steps that guard each model on its way to the nodes that compute with it.
 
-    All of them: on a smaller card another node than this one may be the first that fails.
+    All of them, because on a smaller card another node may be the first one that fails.
     """
     return [insert(GUARD_CLASS, f"guard-{giver}-{output}", (giver, output), wires)
             for wires in guarded(case.graph).guards.values()

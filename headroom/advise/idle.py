@@ -1,6 +1,6 @@
-"""Models that stay on the GPU while a node runs that does not use them: let them go before it.
+"""Models that stay on the GPU while a node runs that does not use them: unload them before it.
 
-One of them goes with an Offload Model, several with one Purge VRAM that keeps what the node uses.
+One model is unloaded by an Offload Model, several by one Purge VRAM that keeps what the node uses.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from .steps import OFFLOAD, PURGE, alike, entry_wire, insert, wire_of
 
 
 def options(case: Case, step: Step) -> Iterator[Option]:
-    """Yield the way to free what is idle while `step` runs; encoders have ways of their own."""
+    """Yield the way to free what is idle while `step` runs; for encoders see encoders.py."""
     if step.prompt_node not in case.prompt:
         return
     idle = {m: held for m, held in case.idle(step).items()
@@ -43,13 +43,13 @@ def _options(case: Case, step: Step, idle: dict[str, Bounds]) -> Iterator[Option
 
 
 def _once(steps: list[Json]) -> list[Json]:
-    """Nodes that share the wire on which they wait share the new node as well."""
+    """Nodes that wait on the same wire share the new node too."""
     found = {tuple(map(str, step["from"])) + (str(step["to"]),): step for step in steps}
     return list(found.values())
 
 
 def _places(case: Case, step: Step, idle: set[str]) -> list[Step]:
-    """Return `step` and the others of its class before which most of the same comes back."""
+    """Return `step` and others of its class before which nearly the same would be freed."""
     return [other for other in case.steps if other.class_type == step.class_type
             and other.prompt_node in case.prompt
             and 2 * _bytes(case, other, idle) >= _bytes(case, step, idle)]
@@ -60,7 +60,7 @@ def _bytes(case: Case, step: Step, models: set[str]) -> int:
 
 
 def _last_user(case: Case, step: Step, idle: set[str]) -> str | None:
-    """Return the node that used one of the models last before `step`; None where none did."""
+    """Return the last node before `step` that used one of the models; None if none did."""
     before = case.steps[: case.steps.index(step)]
     used = [other.prompt_node for other in before if other.prompt_node in case.prompt
             and any(case.uses(other, m) for m in idle)]
@@ -68,7 +68,7 @@ def _last_user(case: Case, step: Step, idle: set[str]) -> str | None:
 
 
 class _Spot(NamedTuple):
-    """Where the new node goes: between an output and inputs. `user`: the node that it is behind."""
+    """Where the new node goes: between an output and inputs. `user`: the node before it."""
 
     wire: Source
     to: list[Wire]
@@ -77,9 +77,9 @@ class _Spot(NamedTuple):
 
 
 def _spot(case: Case, step: Step, idle: set[str]) -> _Spot | None:
-    """Return a spot before a node; behind the one that used the models last, where that is later.
+    """Return a spot before a node, and after the last one that used the models.
 
-    A node that waits for nothing but a loader would let them go before they have come.
+    A node that waits only for a loader would unload them before they are used.
     """
     user, node_id = _last_user(case, step, idle), step.prompt_node
     wire = entry_wire(case, node_id, user, _loops_of_use(case, node_id, idle))
@@ -92,7 +92,7 @@ def _spot(case: Case, step: Step, idle: set[str]) -> _Spot | None:
 
 
 def _loops_of_use(case: Case, node_id: str, idle: set[str]) -> Loops:
-    """Return the loops of a node in which one of the models is used, turn by turn."""
+    """Return the loops of a node in which one of the models is used in each turn."""
     loops = loops_of(case.graph)
     return Loops().union(*(loops[node_id] & loops.get(other.prompt_node, Loops())
                            for other in case.steps if any(case.uses(other, m) for m in idle)))
@@ -124,13 +124,13 @@ def _edit(case: Case, step: Step, idle: set[str], spot: _Spot) -> Json | None:
 
 
 def _waits(case: Case, given: Source, spot: _Spot) -> bool:
-    """Whether the giver of a wire itself comes behind the new node."""
+    """Whether the node at the start of a wire comes after the new node."""
     above = set(case.graph.above(given[0]))
     return any(wire.taker in above for wire in spot.to)
 
 
 def _is_there(case: Case, spot: _Spot, given: Source | None) -> bool:
-    """Whether that very node, or a purge, is on the wire already: a second one frees no more."""
+    """Whether this node, or a purge, is on the wire already: a second one frees no more."""
     node = case.prompt[spot.wire[0]]
     return node["class_type"] == PURGE or (
         node["class_type"] == OFFLOAD and given is not None
@@ -144,9 +144,9 @@ def _kept(case: Case, step: Step) -> Source | None:
 
 
 def _gone(case: Case, step: Step, idle: set[str]) -> dict[tuple[str, str], Bounds]:
-    """Return what is away from `step` until each model is used again.
+    """Return what is not on the device from `step` until each model is used again.
 
-    Where the node does not depend on the one that used it last, the order of both is ComfyUI's.
+    If the node does not depend on the one that used it last, ComfyUI decides the order of both.
     """
     start, user = case.steps.index(step), _last_user(case, step, idle)
     is_sure = user is None or user in case.graph.above(step.prompt_node)

@@ -1,4 +1,4 @@
-"""What stays on the GPU after the run: Purge VRAM at its end, for who wants the card for others."""
+"""What stays on the GPU after the run: a Purge VRAM at its end frees the card for others."""
 
 from ..base.device import in_mib
 from ..base.loops import loops_of, output_loops
@@ -9,13 +9,13 @@ from .words import amounts
 
 
 def findings(case: Case) -> list[Finding]:
-    """Return a purge behind the last node that ran; the peak of this run stays as it is."""
+    """Return a purge after the last node that ran; the peak of this run does not change."""
     last = case.steps[-1] if case.steps else None
     if last is None or last.status != "done" or last.prompt_node not in case.prompt:
         return []
     goes = {m: held for m, held in last.held.items() if not case.models[m].stays}
     left = sum(held.high for held in goes.values()) + last.spare_bytes
-    loops = loops_of(case.graph)  # on a wire in a loop ComfyUI takes nothing that ends there
+    loops = loops_of(case.graph)  # ComfyUI refuses an output node inside a loop
     wire = next((wire.source for wire in case.graph.wires(last.prompt_node)
                  if not output_loops(case.graph, loops, wire.giver)), None)
     if wire is None or _purges(case):
@@ -37,6 +37,6 @@ def _finding(
 
 
 def _purges(case: Case) -> bool:
-    """Whether a purge of every model hangs there already."""
+    """Whether a purge of every model is there already."""
     return any(node["class_type"] == PURGE and node["inputs"].get("unload") == "all models"
                for node in case.prompt.values())

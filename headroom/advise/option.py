@@ -1,4 +1,4 @@
-"""A change that may be worth a finding: what it is, and what is gone where once it is made."""
+"""A change that may become a finding: what it is, and what it takes off the device, and where."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +13,7 @@ from .words import amounts
 
 @dataclass(frozen=True, eq=False)
 class Option:
-    """`gone`: what is no longer there, while which nodes run."""
+    """`gone`: what is no longer on the device while which nodes run."""
 
     finding: Finding
     gone: Gone
@@ -26,7 +26,7 @@ def option(
     kind: Kind, step: Step, steps: list[Json], gone: Gone,
     nodes: list[str], cost: Cost = "seconds", **values: Any,
 ) -> Option:
-    """Return an option that is about what was on the device while `step` ran."""
+    """Return an option about what was on the device while `step` ran."""
     less = less_by_node(gone).get(step.node_id, NOTHING)
     finding = Finding(
         kind=kind, saves=Saves(0, 0),
@@ -41,7 +41,7 @@ def option(
 
 
 def named(case: Case, *models: str) -> str:
-    """Return what a user calls models: their files, else their kinds and classes."""
+    """Return a user's names for models: their files, else their kinds and classes."""
     known = [case.models[model_id] for model_id in models]
     return joined(", ", [_name(facts, at == 0) for at, facts in enumerate(known)])
 

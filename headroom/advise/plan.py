@@ -1,7 +1,7 @@
 """Choose among the options: free what is idle at the highest peak, then at the next highest.
 
-What lowers one node only uncovers the next, so each option is worth what the peak loses through it
-alone at least, and what it loses through it beside all others at most.
+An option that lowers one node may leave another node with the peak. So an option is worth at least
+what the peak loses with it alone, and at most what it loses with it beside all others.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,22 +13,23 @@ from .finding import Saves
 from .option import Option
 
 MOST = 16
-LEAST_SHARE = 0.01  # of the peak: what frees less where it is highest is not looked at
+LEAST_SHARE = 0.01  # of the peak: an option that frees less at the peak is skipped
 WAYS: tuple[Callable[[Case, Step], Iterator[Option]], ...] = (
     encoders.options, idle.options, float32.options,
 )
 
 
 def options(case: Case) -> list[Option]:
-    """Return what to change about the models of a run, in the order in which it was chosen."""
+    """Return what to change about the models of a run, in the order of the choice."""
     chosen = _chosen(case, 0)
     return [replace(one, finding=one.saving(_saves(case, one, chosen))) for one in chosen]
 
 
 def until(case: Case, target_bytes: int) -> list[tuple[Option, Bounds]]:
-    """Return what brings the peak down to `target_bytes`, or as near as can be, step by step.
+    """Return what brings the peak down to `target_bytes`, or as near as possible, step by step.
 
-    With the peak to expect after each step. At each node what leaves pictures alone comes first.
+    Each step comes with the peak to expect after it. At each node, options that do not change the
+    picture come first.
     """
     chosen = _chosen(case, target_bytes)
     after = [expected(case, chosen[: index + 1]) for index in range(len(chosen))]
@@ -56,14 +57,14 @@ def _chosen(case: Case, target_bytes: int) -> list[Option]:
 
 
 def _top(case: Case, gone: Gone) -> Step | None:
-    """Return the node with the highest peak, when so much is gone."""
+    """Return the node with the highest peak after so much is gone."""
     less = less_by_node(gone)
     return max(case.steps, default=None, key=lambda step: (
         step.peak.at_least - less.get(step.node_id, NOTHING).high))
 
 
 def _best(case: Case, step: Step, chosen: list[Option]) -> Option | None:
-    """Return the option that frees most at a node: first of those that leave pictures alone."""
+    """Return the option that frees most at a node; those that do not change pictures first."""
     known = {one.finding.id for one in chosen}
     gone = together(*(one.gone for one in chosen))
     new = {one: _more(step, gone, one) for way in WAYS for one in way(case, step)

@@ -18,7 +18,7 @@ def report_text(run: dict[str, Any] | None) -> str:
 
 
 def report_data(run: dict[str, Any] | None) -> str:
-    """Return the record as JSON text, as GET /headroom/runs/{prompt_id} gives it."""
+    """Return the record as JSON text, the same as from GET /headroom/runs/{prompt_id}."""
     advisor = current_advisor()
     more = advisor.more_of(run["prompt_id"]) if run is not None and advisor is not None else {}
     return record_json({**run, **more} if run is not None else None)

@@ -1,4 +1,4 @@
-"""Advice that no node can follow: other processes on the card, settings of torch and ComfyUI.
+"""Advice outside of the workflow: other processes on the card, settings of torch and ComfyUI.
 
 Source: PyTorch's notes on CUDA memory management (PYTORCH_CUDA_ALLOC_CONF).
 """
@@ -22,7 +22,7 @@ def findings(case: Case) -> list[Finding]:
 
 
 def _others(case: Case) -> Iterator[Finding]:
-    """Yield the process that holds most of the card, and room to leave to it where we failed."""
+    """Yield the process that holds most of the card; and a reserve for it, if the run failed."""
     name, mib = max(case.around.others.items(), key=lambda item: item[1], default=("", 0.0))
     held = round(mib * MIB)
     if not held or case.top is None:
@@ -41,7 +41,7 @@ def _fullest(case: Case) -> Step | None:
 
 
 def _allocator(case: Case) -> Iterator[Finding]:
-    """Yield the setting that helps where torch keeps memory in pieces that it cannot use."""
+    """Yield the setting that helps if torch keeps memory in pieces that it cannot use."""
     step, known = _fullest(case), case.around.allocator
     if step is None or known.get("backend") != "native" or known.get("expandable"):
         return

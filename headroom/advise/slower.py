@@ -1,7 +1,7 @@
-"""Why a node took much longer than the same node in an earlier run, as far as the records tell.
+"""Why a node took much longer than the same node in an earlier run, as far as the records show.
 
-The same node: of the same id and class, with the same values in it and in all that feeds it, but
-for seeds and texts. So it works on values of the same shapes.
+The same node has the same id and class, and the same values in it and in all nodes before it,
+except seeds and texts. So it works on values of the same shapes.
 """
 
 import json
@@ -20,7 +20,7 @@ from ..record.recorder import Recorder
 from ..record.run import Drawn, Run
 
 TIMES = 3.0
-LEAST_SECONDS = 1.0  # below it other work of the machine decides
+LEAST_SECONDS = 1.0  # below this, other work of the machine matters more
 LEAST_BYTES = 256 * MIB
 OF_NO_SHAPE = frozenset({"seed", "noise_seed", "text", "prompt", "filename_prefix"})
 NOTHING_DIFFERED = said(
@@ -31,7 +31,7 @@ Key = tuple[str, float]  # of a run: its prompt, and when it began
 
 
 class Held(NamedTuple):
-    """A model before and after a node, in bytes on its device, and its size in all."""
+    """A model before and after a node, in bytes on its device, and its full size."""
 
     before: int
     after: int
@@ -39,27 +39,27 @@ class Held(NamedTuple):
 
 
 class Took(NamedTuple):
-    """What a node took in one run, and with what."""
+    """What a node needed in one run, and the conditions."""
 
     prompt_id: str
     node_id: str
     title: str
     seconds: float
     models: Mapping[str, Held]
-    other_bytes: int  # on the card that is no model of ComfyUI's and not torch's
-    again: int  # calls that OOM Guard made again
-    ways: tuple[str, ...]  # how it began calls, as it had learned
+    other_bytes: int  # on the card, neither ComfyUI's models nor torch's
+    again: int  # calls that OOM Guard repeated
+    ways: tuple[str, ...]  # remembered plans with which calls began
     spilled_bytes: int = 0
     swapped_bytes: int = 0
     read_bytes: int = 0  # from disk
     read_seconds: float = 0.0
-    previews: Previews | None = None  # of a node that has drawn some
+    previews: Previews | None = None  # if the node has drawn some
     drawn: Drawn = (0, 0)
     peak_bytes: int = 0  # of VRAM
 
 
 def same_nodes(graph: Graph) -> dict[str, str]:
-    """Return a key for each node that only the same node has, in this prompt or another."""
+    """Return a key for each node that the same node has in other prompts too, and no other."""
     keys: dict[str, str] = {}
     for node_id in graph.above(*graph.nodes):
         node = graph.nodes[node_id]
@@ -71,12 +71,12 @@ def same_nodes(graph: Graph) -> dict[str, str]:
 
 
 def _plain(value: Any) -> Any:
-    """ComfyUI turns a whole number into a float where a node asks for one."""
+    """Numbers compare as floats: ComfyUI turns a whole number into one if a node wants that."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def took(run: Run, keys: Mapping[str, str]) -> dict[str, Took]:
-    """Return what each node of a run took that came to its end, by its key."""
+    """Return what each finished node of a run needed, by its key."""
     return {
         keys[node_id]: Took(
             run.prompt_id, node_id, record.info.title, record.seconds,
@@ -105,7 +105,7 @@ def _models(before: Reading | None, after: Reading | None) -> dict[str, Held]:
 
 
 def _name(model: ModelFacts) -> str:
-    """Return what a model is called in every run: two of one class are told by their files."""
+    """Return a model's name in every run: two of one class are distinguished by their files."""
     return f"{model.class_name} ({model.file})" if model.file else model.class_name
 
 
@@ -144,18 +144,19 @@ def _differences(before: Took, now: Took) -> Iterator[Said]:
         was = before.models.get(name, Held(0, 0, held.total))
         loaded = held.after - held.before
         if loaded > LEAST_BYTES and was.before - held.before > LEAST_BYTES:
-            yield said("{loaded_mib} of {model} were loaded anew, and were there before",
+            yield said("{loaded_mib} of {model} were loaded again, but were there in the earlier "
+                       "run",
                        model=name, loaded_mib=loaded / MIB)
         streamed, streamed_then = held.total - held.after, was.total - was.after
         if held.after and streamed - streamed_then > LEAST_BYTES:
             yield said("{streamed_mib} of {model} did not fit and were streamed",
                        model=name, streamed_mib=streamed / MIB)
     if now.other_bytes - before.other_bytes > LEAST_BYTES:
-        yield said("other programs held {held_mib} of the GPU, and {before_mib} then",
+        yield said("other programs held {held_mib} of the GPU, and {before_mib} in the earlier run",
                    held_mib=now.other_bytes / MIB, before_mib=before.other_bytes / MIB)
     yield from _strains(before, now)
     if now.again > before.again:
-        yield said("OOM Guard made {count} calls again, and {before} then",
+        yield said("OOM Guard repeated {count} calls, and {before} in the earlier run",
                    count=now.again, before=before.again)
     for way in now.ways:
         if way not in before.ways:
@@ -164,16 +165,17 @@ def _differences(before: Took, now: Took) -> Iterator[Said]:
 
 def _strains(before: Took, now: Took) -> Iterator[Said]:
     if now.spilled_bytes - before.spilled_bytes > LEAST_BYTES:
-        yield said("the driver had moved {spilled_mib} of VRAM into RAM, and {before_mib} then",
+        yield said("the driver had moved {spilled_mib} of VRAM into RAM, and {before_mib} in the "
+                   "earlier run",
                    spilled_mib=now.spilled_bytes / MIB, before_mib=before.spilled_bytes / MIB)
     if now.swapped_bytes - before.swapped_bytes > LEAST_BYTES:
-        yield said("{swapped_mib} of swap were in use, and {before_mib} then",
+        yield said("{swapped_mib} of swap were in use, and {before_mib} in the earlier run",
                    swapped_mib=now.swapped_bytes / MIB, before_mib=before.swapped_bytes / MIB)
     longer = now.read_seconds - before.read_seconds
     if now.read_bytes > LEAST_BYTES and (
             now.read_bytes - before.read_bytes > LEAST_BYTES or longer > LEAST_SECONDS):
         yield said("{read_mib} were read from disk in {seconds} s ({speed_mib} a second), and "
-                   "{before_mib} in {before} s then",
+                   "{before_mib} in {before} s in the earlier run",
                    read_mib=now.read_bytes / MIB, before_mib=before.read_bytes / MIB,
                    seconds=f"{now.read_seconds:,.1f}", before=f"{before.read_seconds:,.1f}",
                    speed_mib=now.read_bytes / MIB / (now.read_seconds or now.seconds))
@@ -189,15 +191,16 @@ def _strains(before: Took, now: Took) -> Iterator[Said]:
         elif drawn.model_bytes:
             method = said("{method}, a file of {model_mib}", method=method,
                           model_mib=drawn.model_bytes / MIB)
-        yield said("previews were drawn by a model ({method}), and not so then; the peak of VRAM "
-                   "was {peak_mib}, and {before_mib} then", method=method,
+        yield said("previews were drawn by a model ({method}), but not in the earlier run; the "
+                   "peak of VRAM was {peak_mib}, and {before_mib} in the earlier run",
+                   method=method,
                    peak_mib=now.peak_bytes / MIB, before_mib=before.peak_bytes / MIB)
 
 
 class Slower:
-    """Looks back from a run to those before it: worked out once for each run that is over.
+    """Compares a run with those before it, once for each run that is over.
 
-    `graph_of(id)` gives a prompt while ComfyUI still knows it.
+    `graph_of(id)` returns a prompt while ComfyUI still knows it.
     """
 
     def __init__(self, recorder: Recorder, graph_of: Callable[[str], Graph], most: int) -> None:
@@ -208,7 +211,7 @@ class Slower:
         self._found: OrderedDict[Key, list[dict[str, Any]]] = OrderedDict()
 
     def of(self, prompt_id: str) -> list[dict[str, Any]]:
-        """Return what `slower` does for a run that is over; nothing for one that is not known."""
+        """Return the result of `slower` for a run that is over; empty for an unknown one."""
         key = self._recorder.look(prompt_id, _key)
         if key is None or key in self._found:
             return self._found.get(key, []) if key is not None else []

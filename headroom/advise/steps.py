@@ -1,4 +1,4 @@
-"""The steps of edits: our nodes with the values that they get, and the wires they go on."""
+"""The steps of edits: our nodes with their values, and the wires on which they are put."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,14 +36,14 @@ def insert(
 
 
 def encode_instead(node_id: str) -> Json:
-    """Return the step that puts Encode to CPU in the place of a CLIP Text Encode."""
+    """Return the step that replaces a CLIP Text Encode by an Encode to CPU."""
     return {"op": "replace", "node": node_id, "class_type": ENCODE,
             "keep": {"clip": "clip", "text": "text"},
             "inputs": INPUTS[ENCODE], "outputs": {"0": 0}}
 
 
 def wire_of(case: Case, model_id: str) -> Source | None:
-    """Return an output that gives a model, as near to its loader as can be."""
+    """Return an output that gives a model, as near to its loader as possible."""
     kind, owners = TYPE_OF_KIND[case.models[model_id].kind], case.owners[model_id]
     for owner in owners:
         declared = case.graph.node_type(owner)
@@ -61,8 +61,9 @@ def entry_wire(
 ) -> Source | None:
     """Return the wire into a node on which to make it wait: one that comes from `behind` it.
 
-    Else the one whose giver ran last. Data before models: what waits for a model waits for nothing.
-    `within`: only wires in all of these loops, as a node on a wire into a loop runs once.
+    Else the one whose source ran last. Data comes before models: a wire with a model is ready as
+    soon as the model is loaded. `within`: only wires in all of these loops, because a node on a
+    wire into a loop runs once.
     """
     loops = loops_of(case.graph)
     every = [wire for wire in case.graph.wires(node_id)
@@ -76,7 +77,7 @@ def entry_wire(
 
 
 def alike(case: Case, node_id: str, source: Source) -> list[Wire]:
-    """Return the inputs that an output feeds in a node and in others of its class."""
+    """Return the inputs that an output feeds, in a node and in others of its class."""
     wanted = case.prompt[node_id]["class_type"]
     return [wire for wire in case.graph.takers(*source)
             if case.prompt[wire.taker]["class_type"] == wanted]

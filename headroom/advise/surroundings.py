@@ -15,18 +15,18 @@ from .case import Surroundings
 
 
 def of(failure: Mapping[str, Any] | None) -> Surroundings:
-    """Return what there is to know now."""
+    """Return what is known now."""
     return Surroundings(failure, others(), allocator(), computes_in_bf16(), has_flag)
 
 
 def others() -> dict[str, float]:
-    """Return MiB of other processes on the cards by their names; empty where nobody tells."""
+    """Return MiB of other processes on the cards by their names; empty if not known."""
     return {other.name: other.used_bytes / MIB
             for device in used_devices() for other in other_processes(device)}
 
 
 def allocator() -> dict[str, Any]:
-    """Return which allocator torch uses, and those of its settings that matter here."""
+    """Return which allocator torch uses, and its settings that matter here."""
     if not torch.cuda.is_available() or not is_started("cuda"):
         return {}
     said = allocator_words()
@@ -39,7 +39,7 @@ def allocator() -> dict[str, Any]:
 
 
 def computes_in_bf16() -> bool:
-    """Return whether the accelerator in use has bfloat16 arithmetic of its own."""
+    """Return whether the accelerator in use can compute in bfloat16."""
     if not torch.cuda.is_available() or not is_started("cuda"):
         return is_started("xpu")
     capability = told(torch.cuda.get_device_capability) or (0, 0)

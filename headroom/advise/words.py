@@ -8,15 +8,15 @@ from .finding import Finding
 
 SENTENCES = {
     "encode_to_cpu": "{model} stays on the GPU while {node} runs ({held} that it does not need). "
-                     "Let Encode to CPU encode the prompts: it keeps the result in RAM and lets "
-                     "the text encoder go.",
+                     "Let Encode to CPU encode the prompts: it keeps the result in RAM and frees "
+                     "the text encoder.",
     "offload_after": "{model} stays on the GPU while {node} runs ({held} that it does not need). "
-                     "An Offload Model lets that go by then; it comes back when it is used.",
+                     "An Offload Model unloads it before; it is loaded again when it is used.",
     "purge_between": "{model} stay on the GPU while {node} runs ({held} that it does not need). A "
-                     "Purge VRAM lets them go by then; they come back when they are used.",
+                     "Purge VRAM unloads them before; they are loaded again when they are used.",
     "purge_at_end": "{left} stay on the GPU after {node}, the last node, so that the next run "
-                    "starts faster. If other programs need the card, a Purge VRAM at the end gives "
-                    "it back.",
+                    "starts faster. If other programs need the card, a Purge VRAM at the end frees "
+                    "this memory.",
     "cast_bf16": "{model} is in float32 and takes {size} while {node} runs. Cast bf16 halves it, "
                  "which changes the picture a little.",
     "oom_guard": "{node} needs the most memory of this run: {peak} were in use. With less than "
@@ -35,11 +35,11 @@ SENTENCES = {
     "ram_held": "This run had {peak} of {limit} of RAM. When it ended, most of it was held by "
                 "{held}.",
     "ram_frames": "{node} decodes {frames} frames of {width}x{height} at once: {size} of RAM, "
-                  "however small its VAE is. Make them in pieces, each saved before the next is "
-                  "decoded, or in fewer frames a prompt.",
+                  "however small its VAE is. Decode them in parts and save each part before the "
+                  "next, or make fewer frames in each prompt.",
     "ram_models": "{model} stays in RAM ({held}) after {node}, the last node that uses it, while "
-                  "other large models come. An Offload Model with `to` = `disk` after that node "
-                  "lets it go.",
+                  "other large models are loaded. An Offload Model with `to` = `disk` after that "
+                  "node frees this RAM.",
     "ram_headroom": "This run had {peak} of {limit} of RAM, {cached} of it results that ComfyUI "
                     "keeps. Start ComfyUI with {flag} {gib}: the number is how much RAM is to stay "
                     "free, not how large the cache may be.",
@@ -56,23 +56,23 @@ SENTENCES = {
     "gc_threshold": "PyTorch keeps {spare} after {node} that no tensor uses. Start ComfyUI with "
                     "the environment variable "
                     "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:{threshold}, "
-                    "so that it gives old pieces back before it runs short ({source}).",
+                    "so that it frees old pieces before memory runs short ({source}).",
 }
 
 
 def text_of(finding: Finding) -> Said:
-    """Return the sentence of a finding: that of its kind, or one of two that a kind has."""
+    """Return the sentence of a finding: that of its kind, or another one that it names."""
     return said(SENTENCES[finding.values.get("sentence", finding.kind)], **finding.values)
 
 
 def mib_text(amount_bytes: float) -> str:
-    """Return an amount as a person reads it."""
+    """Return an amount in a form for people."""
     mib = amount_bytes / 2**20
     return f"{mib / 1024:,.1f} GiB" if mib >= 1024 else f"{mib:,.0f} MiB"
 
 
 def saves_text(low_mib: float, high_mib: float) -> str:
-    """Return a range as a person reads it."""
+    """Return a range in a form for people."""
     low, high = mib_text(low_mib * 2**20), mib_text(high_mib * 2**20)
     if low == high:
         return f"saves about {high}"
@@ -82,7 +82,7 @@ def saves_text(low_mib: float, high_mib: float) -> str:
 
 
 def lines_of(advice: Sequence[Mapping[str, Any]], most: int = 5) -> list[str]:
-    """Return advice as lines of text, numbered, with what each saves."""
+    """Return advice as numbered lines of text, with what each saves."""
     told = [f"{number}. {one['text']}" + (f" ({_saving(one)})" if one["saves_mib"][1] else "")
             for number, one in enumerate(advice[:most], 1)]
     if (more := len(advice) - most) > 0:

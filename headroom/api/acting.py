@@ -15,7 +15,7 @@ Asked = TypeVar("Asked")
 
 
 def as_nodes_do(do: Callable[[Asked], Any], asked: Asked) -> Any:
-    """Handle weights in the mode in which nodes run."""
+    """Handle weights in inference mode, as nodes do."""
     with torch.inference_mode():
         return do(asked)
 

@@ -1,4 +1,4 @@
-"""What a request is answered: JSON, and one short sentence for everything that goes wrong."""
+"""The answers to requests: JSON, and one short sentence for everything that goes wrong."""
 
 import json
 import logging
@@ -16,13 +16,13 @@ from .requests import MAX_BODY_BYTES, BadRequest
 log = logging.getLogger("headroom")
 
 MAX_SENTENCE = 600
-# Whose text is a sentence for the sender. ValueError: BadRequest, a model that cannot be offloaded.
+# Their texts are sentences for the sender. ValueError: BadRequest, a model that cannot be moved.
 SENTENCES = (NotKnown, Refused, ValueError)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The body of an answer, its status and its type with parameters."""
+    """The body of an answer, its status, and its type with parameters."""
 
     body: bytes
     status: int = 200
@@ -35,7 +35,7 @@ def as_json(data: Any, status: int = 200) -> Answer:
 
 
 async def body_of(request: web.Request, most_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """Return the body; BadRequest for a broken one, and one larger than any that could be meant."""
+    """Return the body; BadRequest if it is broken or far too large."""
     body = bytearray()
     try:
         async for chunk in request.content.iter_any():
@@ -52,7 +52,7 @@ async def body_of(request: web.Request, most_bytes: int = MAX_BODY_BYTES) -> byt
 
 
 async def answered(work: Awaitable[Answer]) -> web.Response:
-    """Answer with what `work` returns, or with one sentence for what it raises."""
+    """Answer with the result of `work`, or with one sentence about its error."""
     try:
         answer = await work
     except SENTENCES as error:
@@ -65,7 +65,7 @@ async def answered(work: Awaitable[Answer]) -> web.Response:
 
 
 def _refusal(sentence: str, status: int) -> Answer:
-    """Return an answer of one sentence, with its key and figures where it has them."""
+    """Return an answer of one sentence, with its key and figures if it has them."""
     keyed = {"said": said_json(sentence)} if isinstance(sentence, Said) else {}
     return as_json({"error": shortened(sentence), **keyed}, status)
 
@@ -88,5 +88,5 @@ def failure(error: Exception) -> str:
 
 
 def shortened(sentence: str) -> str:
-    """Return `sentence`, cut where it quotes something long."""
+    """Return `sentence`, shortened if it quotes something long."""
     return sentence if len(sentence) <= MAX_SENTENCE else f"{sentence[: MAX_SENTENCE - 3]}..."

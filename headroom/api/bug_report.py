@@ -1,7 +1,7 @@
-"""What a bug report needs to know, without what is private.
+"""What a bug report needs to contain, without private data.
 
-Of records only figures, classes of nodes and models, and templates of our sentences are kept: no
-text of a prompt, no title, no name of a file, no path, and of ids only those that are no words.
+Of records it has only figures, classes of nodes and models, and templates of our sentences: no text
+of a prompt, no title, no name of a file, no path, and no ids that are words.
 """
 
 import os
@@ -23,7 +23,7 @@ RUNS = 5
 PACKAGES = ("numpy", "safetensors", "psutil", "nvidia-ml-py", "comfyui-frontend-package",
             "comfy-aimdo")
 PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
-# Strings that are ours, ComfyUI's or a driver's; all others may be the user's.
+# Strings that come from us, ComfyUI or a driver; all others may be the user's.
 KEPT = frozenset(
     {"status", "class_type", "class", "kind", "device", "name", "template", "vram_source", "family"}
 )
@@ -40,7 +40,7 @@ def bug_report(
     memory: Json, runs: Iterable[Json],
     environment: Mapping[str, str] = os.environ, words: Sequence[str] = sys.argv,
 ) -> Json:
-    """Return the report: `memory` and `runs` are answers of our routes; costs nothing more."""
+    """Return the report: `memory` and `runs` are answers of our routes; it costs no more."""
     return {
         "versions": _versions(),
         "settings": {name: value if _plain(value) else SET
@@ -74,12 +74,12 @@ def _pack_version() -> str:
 
 
 def _flags(words: Sequence[str]) -> list[str]:
-    """Return the server's flags with the numbers that follow them; any other value is left out."""
+    """Return the server's flags with the numbers that follow them; other values are left out."""
     return [word.split("=")[0] for word in words if word.startswith("--") or _number(word)]
 
 
 def _figures(data: Any, kept: frozenset[str] = KEPT) -> Any:
-    """Return `data` with its figures, and of its strings those that a report may hold."""
+    """Return `data` with its figures, and only those strings that a report may have."""
     if isinstance(data, Mapping):
         pairs = ((name, _kept(name, value, kept)) for name, value in data.items())
         return {name: value for name, value in pairs if value is not LEFT_OUT}
@@ -93,6 +93,6 @@ def _kept(name: str, value: Any, kept: frozenset[str]) -> Any:
         is_id = _number(value) if name.endswith("node_id") else _uuid(value)
         return value if name in kept or is_id else LEFT_OUT
     if isinstance(value, (Mapping, list, tuple)):
-        # What fills the gaps of a sentence may be the name of a node or of a file.
+        # The values in a sentence may be names of nodes or files.
         return _figures(value, kept & {"template"} if name == "values" else kept)
     return value

@@ -1,4 +1,4 @@
-"""Keep memory actions that come over HTTP and prompts apart: one waits for the other."""
+"""Keep memory actions over HTTP and prompts apart: one waits for the other."""
 
 import asyncio
 import logging
@@ -24,18 +24,18 @@ class Busy(Refused):
 
 
 class Crowded(Refused):
-    """Too many actions are waiting already, so this one was not taken."""
+    """Too many actions wait already, so this one was refused."""
 
 
 class Gate:
-    """Lets one action in at a time, only while no prompt runs; a prompt waits for it to end.
+    """Lets one action run at a time, only while no prompt runs; a prompt waits until it ends.
 
-    The mark is set before the queue is looked at, and every prompt looks at the mark after it has
+    An action sets a mark before it checks the queue, and every prompt checks the mark after it has
     left the queue: whichever comes second sees the other. Actions wait as coroutines, which costs
     the server no thread; the one that acts has a thread of the gate's own.
 
-    `executor_idle` may take a moment to find out whether the thread that runs prompts is at rest:
-    it also works between prompts, when the queue is empty already.
+    `executor_idle` may take a moment to find out whether the thread that runs prompts is idle: it
+    also works between prompts, when the queue is empty already.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class Gate:
 
     @property
     def acting(self) -> bool:
-        """Whether an action is being done now."""
+        """Whether an action is in progress now."""
         return not self._free.is_set()
 
     async def act(self, action: Callable[[], T]) -> T:
-        """Do `action` in a thread while no prompt runs and no other action, and return its result.
+        """Do `action` in a thread while no prompt and no other action runs; return its result.
 
-        Raises Busy when a prompt runs or waits, Crowded when too many actions wait, and what
-        `action` raises. It is done to its end, even when nobody waits for the result any more.
+        Raises Busy if a prompt runs or waits, Crowded if too many actions wait, and the errors of
+        `action`. The action is completed even if nobody waits for its result any more.
         """
         if self._prompts_waiting():
             raise _busy()
@@ -69,14 +69,14 @@ class Gate:
 
     @asynccontextmanager
     async def between_actions(self) -> AsyncIterator[None]:
-        """Enter the block when the actions that came before are done; later ones wait for it."""
+        """Enter the block after all actions that came before; later ones wait for it."""
         async with self._turn:
             yield
 
     def wait_for_action(self) -> None:
         """Called by a prompt before its first node: wait until the action in progress is done.
 
-        However long it takes: beside it the prompt would use models that are being moved.
+        There is no time limit: else the prompt would use models that are being moved.
         """
         while not self._free.wait(PATIENCE_SECONDS):
             log.warning(

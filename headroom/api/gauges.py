@@ -1,4 +1,4 @@
-"""The figures of the moment for Prometheus: devices, models, RAM and the queue."""
+"""The current figures for Prometheus: devices, models, RAM and the queue."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,7 +20,7 @@ DEVICE_FIGURES: tuple[tuple[str, str, Callable[[DeviceMemory], int | None]], ...
 
 
 def gauges(queue_lengths: Callable[[], tuple[int, int]]) -> Iterator[Any]:
-    """Yield every figure. `queue_lengths` gives how many prompts run and how many wait."""
+    """Yield every figure. `queue_lengths` returns how many prompts run and how many wait."""
     from prometheus_client.core import GaugeMetricFamily as Family
 
     def family(name: str, text: str, labels: tuple[str, ...], *rows: tuple[Any, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""Models leave the GPU after so many minutes without a prompt, never in the middle of anything."""
+"""Unload the models after some minutes without a prompt, but never while something runs."""
 
 import asyncio
 import logging
@@ -25,10 +25,10 @@ MAX_MINUTES = 7 * 24 * 60
 
 
 class Idle:
-    """How long nothing was asked of this server, and whether that is long enough.
+    """How long this server has had nothing to do, and whether that is long enough.
 
-    The environment's minutes win over those that the browser's user has set, which come with each
-    prompt; 0 means never.
+    The minutes from the environment have priority over the setting of the browser's user, which
+    comes with each prompt; 0 means never.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Idle:
 
     @property
     def minutes(self) -> float:
-        """The minutes after which models leave; 0: never."""
+        """The minutes after which models are unloaded; 0: never."""
         return self._of_browser if self._of_server is None else float(self._of_server)
 
     def prompt_is_posted(self, browser: Mapping[str, Any]) -> None:
-        """A prompt comes, from a user with these browser settings."""
+        """A prompt comes from a user with these browser settings."""
         self._of_browser = chosen(browser, SETTING, MAX_MINUTES)
         self.something_happens()
 
@@ -57,18 +57,18 @@ class Idle:
         self.changed.set()
 
     def seconds_left(self) -> float | None:
-        """Return the seconds until models leave (0: now), None while nothing is to leave."""
+        """Return the seconds until models are unloaded (0: now); None while none are to be."""
         if self._last is None or self.minutes <= 0:
             return None
         return max(0.0, self._last + 60 * self.minutes - self._clock())
 
     def is_done(self) -> None:
-        """Models have left; nothing is due before something happens again."""
+        """Models were unloaded; nothing is due before something happens again."""
         self._last = None
 
 
 class IdleRelease:
-    """Waits in a thread of its own and lets models leave through the gate, as HTTP would."""
+    """Waits in a thread of its own, and unloads models through the gate, as HTTP does."""
 
     def __init__(self, idle: Idle, gate: Gate, loop: asyncio.AbstractEventLoop) -> None:
         self._idle = idle
@@ -94,7 +94,7 @@ class IdleRelease:
                 self._idle.is_done()
 
     async def release(self) -> None:
-        """Unload every model when nothing runs; count anew when something does."""
+        """Unload every model if nothing runs; if something runs, count from the beginning."""
         try:
             report = await self._gate.act(_unload)
         except Refused:

@@ -24,8 +24,7 @@ LOOKED_AT_RUNS = 10
 
 
 class MemoryNow:
-    """Makes the answer, in any thread but the event loop's; what is costly only as often as fits.
-    """
+    """Makes the answer, in any thread except the event loop's; costly parts not too often."""
 
     def __init__(
         self, recorder: Recorder, queue_lengths: Callable[[], tuple[int, int]], peaks: HeldPeaks,
@@ -36,7 +35,7 @@ class MemoryNow:
         self._peaks = peaks
         self._limit = limit
         self._stuck = stuck
-        self._foreign: tuple[list[int | None], list[dict[str, Any]]] = [], []  # with what was then
+        self._foreign: tuple[list[int | None], list[dict[str, Any]]] = [], []  # with their key
         self._held: dict[str, Any] = {}
         self._seldom = SeldomHeld()
 
@@ -56,10 +55,10 @@ class MemoryNow:
                 "lost": [{"text": text, "said": said_json(text)} for text in losses()]}
 
     def grows(self, until: str | None = None) -> list[dict[str, Any]]:
-        """Return in which node RAM has grown over the last runs, up to the prompt `until`.
+        """Return the node in which RAM has grown over the last runs, up to the prompt `until`.
 
-        Nobody is named whom nothing of it was traced to. For the last run it is looked up who holds
-        RAM, where that may be done now.
+        It names a node only if some of the growth was traced to it. For the last run, it looks up
+        who holds RAM if that is possible now.
         """
         ids = self._recorder.newest_ids()
         is_last = ids[:1] == [until]
@@ -72,10 +71,10 @@ class MemoryNow:
         return traced(found, held, pack_of)
 
     def _ram_held(self, now: Snapshot, busy: bool) -> dict[str, Any]:
-        """Return who holds RAM; while prompts run, as it was before: a tensor or model that is
-        looked at could die in this thread and not in the prompt's.
+        """Return who holds RAM; while prompts run, the last result: a tensor or model that is being
+        looked at could be deleted in this thread instead of the prompt's.
 
-        The last run's record gets it too, what was looked up first after it.
+        The record of the last run gets the first result after that run too.
         """
         if not busy and (held := self._seldom.now(now)) is not None:
             self._held = held
@@ -106,7 +105,7 @@ def memory_answer(
 
 
 def _device_json(device: DeviceMemory, models: list[LoadedModel]) -> dict[str, Any]:
-    """Split what is in use so that models, other torch, other processes and free add up."""
+    """Split the used memory so that models, other torch, other processes and free add up."""
     in_models = sum(model.loaded_bytes for model in models if model.device == device.device)
     held = device.held_bytes
     in_models = in_models if held is None else min(in_models, held)

@@ -1,7 +1,7 @@
-"""What operators scrape: figures of the moment and counts of what happened, for Prometheus.
+"""Figures for operators: the present state and counts of what happened, for Prometheus.
 
-`prometheus_client` is imported, and counting begins, with the first request: a server that nobody
-scrapes pays nothing. Names and labels: docs/monitoring.md.
+`prometheus_client` is imported, and counting begins, with the first request: a server without such
+requests pays nothing. Names and labels: docs/monitoring.md.
 """
 
 from collections import deque
@@ -25,8 +25,8 @@ PEAK_BUCKETS_MIB = (
 class Metrics:
     """The page of GET /headroom/metrics.
 
-    `collect` gives the figures of the moment (see gauges), `failure_of` what the rescue knows of
-    a prompt that failed: {"failure": {"class_type": …}} where it ran out of memory.
+    `collect` gives the present figures (see gauges), `failure_of` what the rescue knows of a
+    failed prompt: {"failure": {"class_type": …}} if it ran out of memory.
     """
 
     def __init__(
@@ -37,14 +37,14 @@ class Metrics:
         self._page: _Page | None = None
 
     def run_is_over(self, run: Run) -> None:
-        """Count a run, where somebody has asked for the page; quick."""
+        """Count a run, if somebody has asked for the page before; quick."""
         if self._page is not None:
             self._page.run_is_over(run)
 
     def page(self, catch_up: Callable[[], None]) -> tuple[bytes, str]:
         """Return the page and its content type. Raises Refused without prometheus-client.
 
-        `catch_up` has `run_is_over` called for every run that is over.
+        `catch_up` calls `run_is_over` for every run that is over.
         """
         if self._page is None:
             self._page = _page(self._collect)
@@ -67,7 +67,7 @@ def _page(collect: Callable[[], Any]) -> "_Page":
 
 
 class _Names:
-    """Classes of nodes as labels; what comes after the first many is one label together."""
+    """Classes of nodes as labels; after a maximum, all further ones share one label."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
@@ -141,11 +141,11 @@ class _Page:
 
 
 class _Collector:
-    """What the library asks for the figures of the moment."""
+    """What the library calls for the present figures."""
 
     def __init__(self, collect: Callable[[], Any]) -> None:
         self.collect = collect
 
     def describe(self) -> list[Any]:
-        """Return nothing: the library would else collect once only to learn the names."""
+        """Return nothing: without this the library would collect once only to learn the names."""
         return []

@@ -1,4 +1,4 @@
-"""Does the running prompt still come on? A step that never ends is told after a time of its own."""
+"""Does the running prompt make progress? A step that never ends is reported after some time."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -14,11 +14,11 @@ MAX_SECONDS = 7 * 24 * 3600
 
 
 class ProgressWatch:
-    """`idle()` tells for how many seconds the running prompt has not come on, and in which node.
+    """`idle()` says since how many seconds the running prompt has made no progress, and where.
 
-    It comes on with each node that begins or ends, and each step that moves a progress bar. Some
-    nodes move none, so 0 (never) is what counts unless somebody sets seconds: the environment's win
-    over those that the browser's user has set, which come with each prompt.
+    Progress is each begin and end of a node, and each step of a progress bar. Some nodes have none,
+    so the default is 0 (never). Seconds from the environment have priority over the setting of the
+    browser's user, which comes with each prompt.
     """
 
     def __init__(
@@ -30,11 +30,11 @@ class ProgressWatch:
         self._of_browser = 0.0
 
     def prompt_is_posted(self, browser: Mapping[str, Any]) -> None:
-        """A prompt comes, from a user with these browser settings."""
+        """A prompt comes from a user with these browser settings."""
         self._of_browser = chosen(browser, SETTING, MAX_SECONDS)
 
     def stuck(self) -> Said | None:
-        """Return that the running prompt does not come on, and where; None while it does."""
+        """Return that the running prompt makes no progress, and where; None while it does."""
         limit = self._of_browser if self._of_server is None else float(self._of_server)
         found = self._idle() if limit > 0 else None
         if found is None or found[0] < limit:

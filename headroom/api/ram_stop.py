@@ -24,23 +24,23 @@ log = logging.getLogger("headroom")
 
 EVENT = "headroom.ram"
 HELPFUL = ("--disable-pinned-memory", "--cache-none", "--fast-disk")
-RATE_SECONDS = 1.0  # over which the fall is measured
-END_SECONDS = 1.0  # a fall that lasts so long would leave nothing
-BESIDE = 0.05  # of a file, that its load takes beside it
+RATE_SECONDS = 1.0  # the fall is measured over this time
+END_SECONDS = 1.0  # RAM runs out if the fall continues for this time
+BESIDE = 0.05  # of a file: so much more RAM is needed to load it
 MODELS_NAMED = 3
 
 
 class RamFall:
-    """Tells from looks at the RAM that is left whether it is about to run out."""
+    """Predicts from readings of the free RAM whether it is about to run out."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, int]] = deque()
         self._was_ending = False
 
     def is_ending(self, at: float, room_bytes: int) -> bool:
-        """Return whether two looks in a row, of which this is one, foresee the end.
+        """Return whether this reading and the last one both predict that RAM runs out.
 
-        `at` in seconds. A fall that has stopped by the next look was one allocation.
+        `at` in seconds. A fall that has stopped by the next reading was one allocation.
         """
         self._looks.append((at, room_bytes))
         while at - self._looks[0][0] > RATE_SECONDS:
@@ -54,16 +54,16 @@ class RamFall:
 
 
 def is_load(files_bytes: int, taken_bytes: int, room_bytes: int) -> bool:
-    """Return whether what a node took can be its files on their way into RAM, and the rest fits.
+    """Return whether a node may just be loading its files into RAM, and the rest of them fits.
 
-    A load holds its files once or twice: as they were read, and as the model that is made of them.
+    A load needs the size of its files once or twice: as read, and as the model made from them.
     """
     ends = files_bytes, 2 * files_bytes
     return any(taken_bytes < end * (1 + BESIDE) and end <= taken_bytes + room_bytes for end in ends)
 
 
 class Node(NamedTuple):
-    """The node that runs, of which prompt, and by how much less RAM is left since it began."""
+    """The node that runs, its prompt, and by how much free RAM has shrunk since it began."""
 
     prompt_id: str
     node_id: str
@@ -73,10 +73,10 @@ class Node(NamedTuple):
 class RamStop:
     """Interrupts a prompt as ComfyUI itself does, and says once who held the RAM and what may help.
 
-    `interrupt(id, before)` tells whether that prompt ran, and calls `before` if so, before it can
-    end; `prompt_of(id)` is it in API format; `unset` are the flags that this ComfyUI has and was
-    started without; `announce` tells the browsers, and `stops(prompt, node, text)` whoever may run
-    it again.
+    `interrupt(id, before)` returns whether that prompt ran; if so it calls `before`, before the
+    prompt can end. `prompt_of(id)` returns it in API format. `unset()` returns the flags that this
+    ComfyUI has and was started without. `announce` informs browsers, and
+    `stops(prompt, node, text)` the code that may run the prompt again.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class RamStop:
         self._stops = stops
 
     def stop(self, node: Node) -> bool:
-        """Interrupt the prompt; False where it has ended already, or a load is about to fit."""
+        """Interrupt the prompt; False if it has ended already, or if a load will just fit."""
         prompt = self._prompt_of(node.prompt_id) or {}
         graph, room = Graph(prompt, host_registry()), ram_room_bytes()
         files = graph.files([node.node_id]) if node.node_id in graph.nodes else []
@@ -112,8 +112,9 @@ class RamStop:
         title = title_given(shown) or str(shown.get("class_type", node.node_id))
         return said(
             "RAM was about to run out in {title} (node {node_id}): the prompt was interrupted with "
-            "{free_mib} left, before the system would have ended the server. {taken_mib} went "
-            "since this node began. This server held {rss_mib}{models}. What may help: {helps}.",
+            "{free_mib} left, before the system would have ended the server. {taken_mib} were "
+            "taken since this node began. This server held {rss_mib}{models}. What may help: "
+            "{helps}.",
             title=title, node_id=node.node_id, free_mib=room_bytes / MIB,
             taken_mib=max(0, node.taken_bytes) / MIB, rss_mib=rss_bytes() / MIB,
             models=_models(loaded_models()), helps=self._helps(),

@@ -1,4 +1,4 @@
-"""Has this server room for what comes next? What may be evicted counts as free."""
+"""Does this server have room for what comes next? Memory that can be evicted counts as free."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +11,10 @@ from ..models.unload import loaded_bytes
 
 @dataclass(frozen=True)
 class Readiness:
-    """The room on the device that ComfyUI runs models on, in bytes, against what is wanted.
+    """The room on the device that ComfyUI runs models on, in bytes, and the wanted bytes.
 
-    `free_bytes` can be had at once, `evictable_bytes` by unloading models that no prompt uses.
-    None where the driver cannot tell: nothing can be promised then.
+    `free_bytes` are free now, `evictable_bytes` after unloading models that no prompt uses. None
+    if the driver cannot tell: then nothing can be promised.
     """
 
     device: str
@@ -23,7 +23,7 @@ class Readiness:
     evictable_bytes: int
     running: int
     pending: int
-    stuck: Said | None = None  # that the running prompt does not come on
+    stuck: Said | None = None  # that the running prompt makes no progress
 
     @property
     def is_ready(self) -> bool:
@@ -55,7 +55,7 @@ class Readiness:
 def readiness(
     wanted_mib: int, queue_lengths: tuple[int, int], stuck: Said | None = None
 ) -> Readiness:
-    """Measure the compute device (RAM where ComfyUI runs on the CPU); changes nothing."""
+    """Measure the compute device (RAM if ComfyUI runs on the CPU); changes nothing."""
     host = current_host()
     assert host is not None, "a route without ComfyUI"
     device = host.compute_device()

@@ -1,4 +1,4 @@
-"""What HTTP requests may ask, checked before anything is done."""
+"""What HTTP requests may ask for; checked before anything is done."""
 
 import json
 import re
@@ -42,7 +42,7 @@ class OffloadRequest:
 
 
 def purge_request(body: bytes) -> PurgeRequest:
-    """Read the body of POST /headroom/purge; an empty one means all defaults."""
+    """Read the body of POST /headroom/purge; an empty one means the defaults."""
     known = (
         "unload", "keep", "only_below_free_mib", "free_ram", "reset_node_cache", "free_mib",
     )
@@ -99,7 +99,7 @@ def estimate_request(body: bytes) -> dict[str, Any]:
 
 
 def queue_request(body: bytes) -> str:
-    """Read the body of POST /headroom/queue: what is to become of the prompts that were left."""
+    """Read the body of POST /headroom/queue: what to do with the prompts that were left."""
     fields = _fields(body, ("action",))
     if "action" not in fields:
         raise BadRequest(f"Expected `action` to be one of {QUEUE_ACTIONS}, but got nothing.")
@@ -115,7 +115,7 @@ def reserve_request(body: bytes) -> int:
 
 
 def limit_request(body: bytes) -> str:
-    """Read the body of POST /headroom/limit: a size, in GiB where it has no unit, or "off"."""
+    """Read the body of POST /headroom/limit: a size, in GiB without a unit, or "off"."""
     given = _fields(body, ("limit",)).get("limit")
     if isinstance(given, bool) or not isinstance(given, (str, int, float)):
         raise BadRequest(f"Expected `limit` to be {EXPECTED}, but got {_shown(given)}.")
@@ -133,7 +133,7 @@ def runs_asked(query: Mapping[str, str]) -> int:
 
 
 def free_mib_asked(query: Mapping[str, str]) -> int:
-    """Read `free_mib` of GET /headroom/ready; 0 where it is left out."""
+    """Read `free_mib` of GET /headroom/ready; 0 if it is left out."""
     given = query.get("free_mib", "0")
     if not (given.isascii() and given.isdecimal() and len(given) <= MAX_DIGITS):
         raise BadRequest(
@@ -144,7 +144,7 @@ def free_mib_asked(query: Mapping[str, str]) -> int:
 
 
 def into_gib_asked(query: Mapping[str, str]) -> float | None:
-    """Read `into_gib` of GET /headroom/runs/{prompt_id}/advice; None where it is left out."""
+    """Read `into_gib` of GET /headroom/runs/{prompt_id}/advice; None if it is left out."""
     given = query.get("into_gib")
     if given is None:
         return None
@@ -156,7 +156,7 @@ def into_gib_asked(query: Mapping[str, str]) -> float | None:
 
 
 def nothing_asked(body: bytes) -> None:
-    """Read the body of POST /headroom/peaks, which forgets the peaks: BadRequest unless empty."""
+    """Read the body of POST /headroom/peaks, which resets the peaks: BadRequest unless empty."""
     _fields(body, ())
 
 
@@ -206,6 +206,6 @@ def _ids(fields: dict[str, Any], name: str) -> tuple[str, ...]:
 
 
 def _shown(value: Any) -> str:
-    """Return a sender's value as text that stays short."""
+    """Return a sender's value as a short text."""
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -45,13 +45,13 @@ READERS = 4
 
 
 class Page(Protocol):
-    """What is scraped."""
+    """The page for Prometheus."""
 
     def page(self, catch_up: Callable[[], None]) -> tuple[bytes, str]: ...
 
 
 class LeftQueues(Protocol):
-    """The prompts that dead servers left."""
+    """The prompts that ended servers left."""
 
     def left(self) -> dict[str, Any]: ...
 
@@ -63,10 +63,10 @@ class LeftQueues(Protocol):
 class Routes:
     """The handlers of our routes.
 
-    `queue_lengths` gives how many prompts run and wait, `rescue(prompt_id)` queues one again,
-    `advice(prompt_id, GiB)` says what to change in it, and `more_of(prompt_id)` gives what else
-    belongs into its record. `estimate(prompt)` says whether one fits before it runs. `stuck()` says
-    that the running prompt does not come on.
+    `queue_lengths` returns how many prompts run and wait, `rescue(prompt_id)` queues one again,
+    `advice(prompt_id, GiB)` says what to change in it, and `more_of(prompt_id)` returns what else
+    belongs to its record. `estimate(prompt)` says whether it fits before it runs. `stuck()` says
+    that the running prompt makes no progress.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Routes:
         self._estimate = estimate
         self._stuck = stuck
         self._memory_now = MemoryNow(recorder, queue_lengths, peaks, limit, stuck)
-        # Threads of our own: a driver that hangs must not take those that ComfyUI serves with.
+        # Own threads: a driver that hangs must not block the threads that ComfyUI needs.
         self._readers = ThreadPoolExecutor(READERS, "headroom answer")
 
     def table(self) -> list[tuple[str, str, Handler]]:
@@ -167,19 +167,19 @@ class Routes:
     async def decide(self, request: web.Request) -> web.Response:
         return await answered(self._decided(request))
 
-    # ---------------------------------------------------- where the work is done
+    # ---------------------------------------------------- how the work is done
 
     async def _read(self, work: Callable[[], Answer]) -> web.Response:
         return await answered(self._in_thread(work))
 
     async def _in_thread(self, work: Callable[[], Done]) -> Done:
-        """Do `work`, which makes the body too where there is one, in a thread."""
+        """Do `work` in a thread; with a body, the thread also makes the body."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     async def _act(
         self, request: web.Request, read: Callable[[bytes], Asked], do: Callable[[Asked], Any]
     ) -> Answer:
-        """Read what is asked, before anything else, and do it when nothing else runs."""
+        """Read the request first, and do it when nothing else runs."""
         asked = read(await body_of(request))
         return as_json(await self._gate.act(partial(as_nodes_do, do, asked)))
 
@@ -201,7 +201,7 @@ class Routes:
         return await self._in_thread(lambda: as_json({"reserve_mib": set_reserve(asked)}))
 
     async def _limited(self, request: web.Request) -> Answer:
-        """Set it at once; give back what is above it as soon as no prompt runs."""
+        """Set the limit at once; free what is above it as soon as no prompt runs."""
         asked = limit_request(await body_of(request))
         await self._in_thread(partial(self._limit.set, asked))
         with suppress(Refused):

@@ -20,11 +20,11 @@ _NOT_CARRIERS = (type, torch.Tensor, torch.nn.Module, types.FunctionType, types.
 
 
 def carried_models(value: Any) -> list[Any]:
-    """Return the patchers and modules that make up `value`, each set of weights once.
+    """Return the patchers and modules of which `value` consists, each set of weights once.
 
-    For a patcher or a module that is the value itself; for a pipeline its components; for other
-    objects the patchers among their attributes and those of their chain of ControlNets, or, where
-    there is none, the modules.
+    For a patcher or a module: the value itself; for a pipeline: its components; for other objects:
+    the patchers among their attributes and those of their chain of ControlNets, or the modules if
+    there is no patcher.
     """
     found: list[Any] = []
     for item in _carried(value):
@@ -35,8 +35,8 @@ def carried_models(value: Any) -> list[Any]:
 
 
 def _carried(value: Any) -> Iterator[Any]:
-    """Yield the models of `value` and of the ControlNets before it, of a chain without an end too:
-    some objects have every attribute that they are asked for."""
+    """Yield the models of `value` and of the ControlNets before it. It ends in endless chains too:
+    some objects return a value for every attribute."""
     for _ in range(MAX_CHAIN):
         if value is None:
             return
@@ -59,7 +59,7 @@ def _own_models(value: Any) -> Iterator[Any]:
 
 
 def self_casting_reason(value: Any) -> str:
-    """Return why casting `value` would mean nothing, "" for values that hold their own weights."""
+    """Return why casting `value` makes no sense; "" for values that hold their own weights."""
     if attribute(value, "t2i_model") is not None:
         return "ComfyUI casts a T2I adapter to the sampler's dtype at every use"
     if attribute(value, "control_weights") is not None:
@@ -69,7 +69,7 @@ def self_casting_reason(value: Any) -> str:
 
 
 def carry(value: Any, copies: Copies, dtype: torch.dtype) -> Any:
-    """Return a copy of `value` that carries the copies of its models instead of them.
+    """Return a copy of `value` with the copies of its models in place of them.
 
     The copy is shallow: tokenizers, schedulers and settings are shared, containers are not. Helper
     objects that hold a model themselves are copied too. Attributes naming a floating-point dtype
@@ -94,7 +94,7 @@ def _carry_attribute(item: Any, copies: Copies, dtype: torch.dtype) -> Any:
 
 
 def _refers(value: Any, copies: Copies, depth: int) -> bool:
-    """Return whether a helper object holds one of the old models, directly or a few steps in."""
+    """Return whether a helper object holds one of the old models, directly or some steps deep."""
     if id(value) in copies:
         return True
     if type(value) in (list, tuple, set):

@@ -1,4 +1,4 @@
-"""Cast: give any model a private copy of its weights in another dtype, measured."""
+"""Cast: make a private copy of any model's weights in another dtype, and measure it."""
 
 import gc
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ NAMED_TENSORS = 6
 
 @dataclass(frozen=True)
 class Cast:
-    """The model to go on with (the very object that came in, where nothing was cast)."""
+    """The new model (the same object as the input, if nothing was cast)."""
 
     value: Any
     report: Report
@@ -38,21 +38,20 @@ class Cast:
 
     @property
     def saved_bytes(self) -> int:
-        """Bytes by which the weights became smaller; negative where they grew."""
+        """Bytes by which the weights became smaller; negative if they grew."""
         return sum(model.saved_bytes for model in self.models if model.copies)
 
 
 def cast(value: Any, dtype: Dtype = "bfloat16", keep_float32: str = "") -> Cast:
     """Return `value` with a private copy of its floating-point weights in `dtype`.
 
-    For MODEL, CLIP, VAE, CONTROL_NET, CLIP_VISION, STYLE_MODEL, UPSCALE_MODEL, a diffusers or
-    DiffSynth pipeline, or an nn.Module. `keep_float32` names weights that stay as they are, by
-    comma-separated parts of their names. The given object, its clones and their patches are
-    untouched; patches on it also apply to the result, and more can be added. Quantised models and
-    models already in `dtype` come back as the same object. Cost: RAM for the copy beside the
-    original, until nothing uses the original any more; the precision that the dtype lacks.
-    Raises ValueError without a model, for a float16 overflow (naming the tensor), and for models
-    that cannot be copied; nothing was changed then.
+    `value`: MODEL, CLIP, VAE, CONTROL_NET, CLIP_VISION, STYLE_MODEL, UPSCALE_MODEL, a diffusers or
+    DiffSynth pipeline, or an nn.Module. `keep_float32`: parts of names, separated by commas, of
+    weights that are not cast. The input, its clones and their patches do not change; its patches
+    also apply to the result, and more can be added. Quantised models and models already in `dtype`
+    are returned as the same object. It costs RAM for the copy, until nothing uses the original any
+    more, and the precision that the dtype lacks. Raises ValueError without a model, for a float16
+    overflow (with the tensor's name), and for models that cannot be copied; then nothing changed.
     """
     expect_choice("Cast bf16", "dtype", dtype, Dtype)
     expect_text("Cast bf16", "keep_float32", keep_float32)
@@ -151,7 +150,7 @@ def _counted(sizes: dict[str, int]) -> str:
 
 
 def _kept(model: CastModel) -> list[str]:
-    """Say which weights stayed as they are, a sentence for each reason."""
+    """Return sentences on the weights that were not cast, one for each reason."""
     sentences: list[str] = []
     for reason in dict.fromkeys(item.kept for item in model.kept):
         items = [item for item in model.kept if item.kept == reason]

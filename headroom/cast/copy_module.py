@@ -15,7 +15,7 @@ from .dtypes import FLOATS
 from .rules import Wanted
 from .tensor import Rounding, cast_tensor
 
-# A plain RuntimeError where torch's CPU allocator, or that of a device, has no memory left.
+# torch raises a plain RuntimeError when the allocator of the CPU or a device has no memory left.
 _NO_MEMORY = re.compile("out of memory|allocat(e|ion)", re.IGNORECASE)
 
 
@@ -30,7 +30,7 @@ def copy_module(
 
     `values` replaces the present weights of that name (ComfyUI's backups of patched ones).
     `shared` objects are not copied. Peak memory: the original, the copy, some MiB. Tied weights
-    stay tied; nothing of `module` changes. Raises CastOverflow before anything is handed out, and
+    stay tied; `module` does not change. Raises CastOverflow before it returns anything, and
     ValueError for a module that Python cannot copy.
     """
     memo: dict[int, Any] = {id(item): item for item in shared}
@@ -71,7 +71,7 @@ def _copy_parameters(
 
 
 def _drop_restore_hooks(part: torch.nn.Module) -> None:
-    """Remove the hooks that would bring the original, not this copy, back to its device."""
+    """Remove the hooks that would move the original, not this copy, back to its device."""
     for key, hook in list(part._forward_pre_hooks.items()):
         if is_restore_hook(hook):
             del part._forward_pre_hooks[key]
@@ -79,9 +79,9 @@ def _drop_restore_hooks(part: torch.nn.Module) -> None:
 
 
 def retell_dtype(module: torch.nn.Module, dtype: torch.dtype) -> None:
-    """Let plain attributes of `module` that name its dtype (`dtype`, `dtypes`) name the new one.
+    """Change plain attributes of `module` that name its dtype (`dtype`, `dtypes`) to the new one.
 
-    Models cast their inputs to what these say; weights alone would leave the compute dtype.
+    Models cast their inputs to these; with new weights alone the compute dtype would not change.
     """
     for part in module.modules():
         named = vars(part)

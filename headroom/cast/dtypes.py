@@ -1,4 +1,4 @@
-"""The dtypes that a cast changes, and how they are written."""
+"""The dtypes that a cast changes, and their names."""
 
 import torch
 

@@ -1,7 +1,7 @@
-"""Functions over the parts of the module that carries them: a copy's would speak for the original.
+"""Find functions that would use the original's weights in a copy.
 
-Python's deepcopy takes a function as it is, so a `forward` that another pack wrapped, or a hook,
-would go on using the original's weights. Bound methods and partials it copies with what they hold.
+Python's deepcopy does not copy functions. So a `forward` that another pack wrapped, or a hook,
+would still use the original's weights. Bound methods and partials are copied with what they hold.
 """
 
 import functools
@@ -23,10 +23,11 @@ _NO_OBJECTS = (*_TAKEN_AS_THEY_ARE, *_COPIED, dict, list, tuple, set, type, type
 
 
 def refuse_functions(module: torch.nn.Module, is_read_again: bool = False) -> None:
-    """Raise ValueError, naming the attribute, where a part of `module` has a function over parts.
+    """Raise ValueError with the attribute's name if a part of `module` has a function over parts.
 
-    Looks at the attributes of every part, hooks among them, into their lists and dicts, and at
-    those of objects there. `is_read_again`: a model from its file has no bound methods of others.
+    It searches the attributes of every part, hooks included, their lists and dicts, and the
+    attributes of objects there. `is_read_again`: the model is read from its file, so it has no
+    bound methods of others.
     """
     parts = {id(part) for part in [*module.modules(), *module.parameters(), *module.buffers()]}
     kinds = _TAKEN_AS_THEY_ARE + (_COPIED if is_read_again else ())
@@ -48,14 +49,14 @@ def _holds_one_over(parts: set[int], kinds: tuple[type, ...], value: Any) -> boo
 
 
 def _attributes(value: Any) -> list[Any]:
-    """Return the attributes of an object; not of a patcher, which refers to its model by nature."""
+    """Return the attributes of an object; none of a patcher, which always refers to its model."""
     own = None if isinstance(value, _NO_OBJECTS) else attribute(value, "__dict__")
     is_patcher = callable(attribute(value, "is_clone"))
     return list(own.values()) if isinstance(own, dict) and not is_patcher else []
 
 
 def _reached(values: list[Any]) -> Iterator[Any]:
-    """Yield `values` and all that functions and containers among them hold, at any depth."""
+    """Yield `values` and everything that functions and containers among them hold, at any depth."""
     seen: set[int] = set()
     stack = list(values)
     while stack:

@@ -21,11 +21,11 @@ from .tensor import CastOverflow, Rounding, check_tensor
 def cast_module(
     module: torch.nn.Module, rules: CastRules, is_component: bool = False
 ) -> CastModel:
-    """Cast a module that nobody manages; `module` stays as it is.
+    """Cast a module that nobody manages; `module` itself does not change.
 
-    Its layers then take inputs of any dtype, as their caller does not know about the cast; a
-    pipeline knows the dtype of its components. Raises ValueError where a value does not fit, where
-    the module cannot be copied, and where another library moves it around.
+    The copy's layers take inputs of any dtype, because their caller does not know about the cast;
+    a pipeline knows the dtype of its components. Raises ValueError if a value does not fit, if the
+    module cannot be copied, or if another library moves it.
     """
     result, wanted = planned(module, rules, own_dtype)
     if result.reason:
@@ -43,11 +43,11 @@ def cast_module(
 
 
 def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
-    """Cast the weights under `patcher` for a patcher of their own, with the same patches.
+    """Cast the weights under `patcher` for a new patcher with the same patches.
 
-    The source is unloaded first, so that no LoRA is inside its weights; it and its clones stay as
-    they are. A dynamic model is read from its file again instead of being copied. Raises as
-    `cast_module`, and ValueError where the model was compiled before.
+    The source is unloaded first, so that no LoRA is merged into its weights; it and its clones do
+    not change. A dynamic model is read from its file again and not copied. Raises the errors of
+    `cast_module`, and ValueError if the model was compiled before.
     """
     host_cast = _host_cast()
     make, dtype_of = _copy_patched, own_dtype
@@ -117,10 +117,10 @@ def _refused(module: torch.nn.Module, error: Exception, rules: CastRules) -> Val
 def _copy_patched(
     patcher: Any, rules: CastRules, result: CastModel
 ) -> tuple[torch.nn.Module, Copies]:
-    """Copy the module under a classic patcher, as it is without patches."""
+    """Copy the module under a classic patcher, without patches."""
     host_cast = _host_cast()
     module = patcher.model
-    wanted = plan(module, rules)  # anew: unloading may have put other parameters in
+    wanted = plan(module, rules)  # again: unloading may have replaced parameters
     values, shared = host_cast.weight_backups(patcher), host_cast.shared_parts(module)
     copied, copies = _copied(
         module, wanted, result.rounding, rules, values=values, shared=shared
@@ -131,7 +131,7 @@ def _copy_patched(
 
 
 def _unreadable_reason(patcher: Any) -> str:
-    """Return why a dynamic model cannot be read from its file again, "" where it can."""
+    """Return why a dynamic model cannot be read from its file again; "" if it can."""
     if _host_cast().loader_recipe(patcher) is None:
         return said("not cast: dynamic VRAM streams it from a file, and its loader left no way "
                     "to read that file again")
@@ -141,7 +141,7 @@ def _unreadable_reason(patcher: Any) -> str:
 def _reread(
     patcher: Any, rules: CastRules, result: CastModel
 ) -> tuple[torch.nn.Module, Copies]:
-    """Read a dynamic model from its file again, to reach the GPU in the wanted dtypes."""
+    """Read a dynamic model from its file again; its weights get the wanted dtypes on the GPU."""
     host_cast = _host_cast()
     module = patcher.model
     wanted = plan(module, rules, host_cast.device_dtype)

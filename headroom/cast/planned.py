@@ -1,4 +1,4 @@
-"""What would become of one set of weights, in bytes; or why there is nothing to do."""
+"""What casting does to one set of weights, in bytes; or the reason why nothing is cast."""
 
 from dataclasses import dataclass, field
 
@@ -22,10 +22,10 @@ from .tensor import Rounding
 
 @dataclass
 class CastModel:
-    """What became of one set of weights.
+    """The result for one set of weights.
 
-    `copies` maps the id of each old object to its new one; empty where nothing was cast, and then
-    `reason` says why. Bytes are counted per dtype, over weights and buffers.
+    `copies` has the new object for the id of each old one; it is empty if nothing was cast, and
+    then `reason` says why. Bytes are counted by dtype, over weights and buffers.
     """
 
     label: str
@@ -39,17 +39,17 @@ class CastModel:
 
     @property
     def saved_bytes(self) -> int:
-        """Bytes by which the weights became smaller; negative where they grew."""
+        """Bytes by which the weights became smaller; negative if they grew."""
         return sum(self.before.values()) - sum(self.after.values())
 
 
 def planned(
     module: torch.nn.Module, rules: CastRules, dtype_of: DtypeOf, quantised: str = ""
 ) -> tuple[CastModel, list[Wanted]]:
-    """Return the plan, and in the result the reason if there is nothing to do.
+    """Return the plan, and the result with the reason if there is nothing to cast.
 
-    Raises ValueError for a module that cannot be cast. `quantised` is why the whole model counts
-    as quantised, where its modules do not show it.
+    Raises ValueError for a module that cannot be cast. `quantised`: why the whole model counts as
+    quantised, if its modules do not show it.
     """
     label = type(module).__name__
     refuse_uncastable(module)

@@ -1,4 +1,4 @@
-"""What cannot be cast rightly, found before anything is copied or unloaded, and named."""
+"""Refuse what cannot be cast correctly, by name, before anything is copied or unloaded."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,18 +11,18 @@ from .rules import Wanted
 
 
 def refuse_uncastable(module: torch.nn.Module) -> None:
-    """Raise ValueError, naming the part, where a private copy could not run or would be no copy.
+    """Raise ValueError with the part's name if a private copy could not run, or be private.
 
-    Compiled and scripted modules hold the old weights in code of their own; sparse weights have no
-    other dtype to be cast to; weights that were never given a shape have no values.
+    Compiled and scripted modules have the old weights in their own code; sparse weights cannot have
+    another dtype; weights without a shape have no values.
     """
     _refuse(module, _reasons(module))
 
 
 def refuse_second_names(module: torch.nn.Module, wanted: Iterable[Wanted]) -> None:
-    """Raise ValueError where something in `module` that is no weight lies in a weight's memory.
+    """Raise ValueError if something in `module` that is no weight uses a weight's memory.
 
-    A copy of it would go on with the values of the old dtype, whatever becomes of the weight.
+    Its copy would keep the values in the old dtype, and would no longer follow the weight.
     """
     changed = {storage_key(item.parameter): item.name for item in wanted
                if item.source != item.target}
@@ -41,7 +41,7 @@ def _refuse(module: torch.nn.Module, reasons: Iterator[str]) -> None:
 
 
 def _beside_parameters(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the buffers and the attributes that are tensors, or hold some, but no parameters."""
+    """Yield the buffers, and the attributes that are or contain tensors; no parameters."""
     parameters = {id(parameter) for parameter in module.parameters()}
     for prefix, part in module.named_modules():
         for name, value in [*part._buffers.items(), *vars(part).items()]:

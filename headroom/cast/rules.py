@@ -10,17 +10,17 @@ import torch
 from ..base.said import Said, said
 from .dtypes import FLOATS, short
 
-# Learned tables of positions: small, and rounding them moves things.
+# Learned tables of positions: they are small, and rounding them changes the picture.
 _POSITIONS = re.compile(r"pos(?:ition(?:al)?)?_?(?:emb|embed|embedding|enc|encoding|table|id)s?")
 
-# Packages whose layers keep weights in formats of their own behind an ordinary dtype.
+# Packages whose layers store weights in their own formats behind an ordinary dtype.
 _QUANTISERS = ("bitsandbytes", "gguf", "nunchaku", "torchao", "quanto", "awq", "gptqmodel",
                "auto_gptq", "hqq", "compressed_tensors")
 
 
 MAX_KEEP_CHARACTERS = 10_000
 
-# Why a weight stays as it is, besides what `keep_float32` names.
+# Why a weight is not cast, besides the names in `keep_float32`.
 FLOAT_BUFFERS = said("float buffers beside the weights")
 STATISTICS = said("running statistics")
 POSITION_TABLE = said("position table")
@@ -30,13 +30,13 @@ DtypeOf = Callable[[torch.nn.Module, str, torch.Tensor], torch.dtype]
 
 
 def own_dtype(_part: torch.nn.Module, _name: str, tensor: torch.Tensor) -> torch.dtype:
-    """Return the dtype of a weight that is what it seems."""
+    """Return the dtype of a weight that has no other dtype on the device."""
     return tensor.dtype
 
 
 @dataclass(frozen=True)
 class CastRules:
-    """The dtype to cast to, and the name patterns of what stays as it is."""
+    """The dtype to cast to, and name patterns of what is not cast."""
 
     dtype: torch.dtype
     keep: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class CastRules:
 
 @dataclass(frozen=True)
 class Wanted:
-    """One tensor's name and the dtype it is to have; `kept` says why it differs from the rule."""
+    """One tensor's name and its new dtype; `kept` says why that differs from the rule."""
 
     name: str
     parameter: torch.nn.Parameter
@@ -58,12 +58,12 @@ class Wanted:
 
     @property
     def is_castable(self) -> bool:
-        """Whether a cast may change it: a floating-point weight, and no single number."""
+        """Whether a cast may change it: a floating-point weight with more than one number."""
         return self.source in FLOATS and self.parameter.dim() > 0
 
 
 def parse_keep(text: str) -> tuple[str, ...]:
-    """Return the comma-separated name patterns in `text`; ValueError for far too much of it."""
+    """Return the comma-separated name patterns in `text`; ValueError if there are far too many."""
     if len(text) > MAX_KEEP_CHARACTERS:
         raise ValueError(
             f"Cast bf16 expects at most {MAX_KEEP_CHARACTERS:,} characters in keep_float32, but "
@@ -73,7 +73,7 @@ def parse_keep(text: str) -> tuple[str, ...]:
 
 
 def is_layer(module: torch.nn.Module) -> bool:
-    """Return whether `module` computes with its own weights: one of torch's layers, or a leaf."""
+    """Return whether `module` computes with its own weights: a layer of torch's, or a leaf."""
     if not module._parameters:
         return False
     is_torch = any(base.__module__.startswith("torch.nn.modules") for base in type(module).__mro__
@@ -86,14 +86,14 @@ def plan(
     rules: CastRules,
     dtype_of: DtypeOf = own_dtype,
 ) -> list[Wanted]:
-    """Return what each parameter of `module` is to become, each once, whatever its names.
+    """Return what each parameter of `module` will become, each once, whatever its names.
 
     Floating-point parameters get the rules' dtype. Integer parameters, single numbers (a scale or
-    a temperature) and buffers keep theirs; so do, when precision is lost, what `keep` names and
-    learned position tables. A layer computes in one dtype, so a layer with one kept weight keeps
-    them all, and a layer with float buffers (running statistics, the vectors of a spectral norm)
-    stays whole. `dtype_of` tells the dtype that a
-    parameter has on the device, where that is not its own.
+    a temperature) and buffers keep theirs. If precision is lost, the names in `keep` and learned
+    position tables keep theirs too. A layer computes in one dtype, so a layer with one kept weight
+    keeps all, and a layer with float buffers (running statistics, the vectors of a spectral norm)
+    is not cast. `dtype_of` returns the dtype that a parameter has on the device, which may differ
+    from its own.
     """
     wanted: dict[int, Wanted] = {}
     reasons = _whole_layer_reasons(module, rules)
@@ -122,7 +122,7 @@ def _keeps_values(source: torch.dtype, target: torch.dtype) -> bool:
 def layers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     """Yield the layers of `module` with their names; a layer inside a layer belongs to it.
 
-    Attention, for one, reads the weights of its output layer itself instead of calling it.
+    For example attention reads the weights of its output layer and does not call it.
     """
     inside: set[int] = set()
     for prefix, part in module.named_modules():
@@ -132,11 +132,11 @@ def layers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
 
 
 def _whole_layer_reasons(module: torch.nn.Module, rules: CastRules) -> dict[int, str]:
-    """Return why all weights of a layer stay, by the ids of the layer and what is inside it."""
+    """Return why all weights of a layer are kept, by the ids of the layer and its parts."""
     reasons: dict[int, str] = {}
     for prefix, layer in layers(module):
         names = (f"{prefix}.{name}" if prefix else name for name, _ in layer.named_parameters())
-        # A single number takes the dtype of what it meets.
+        # In torch a single number gets the dtype of the tensor it is combined with.
         mixes = any(buffer.dtype in FLOATS and buffer.dim() > 0 for buffer in layer.buffers())
         reason = FLOAT_BUFFERS if mixes else ""
         if getattr(layer, "running_mean", None) is not None:
@@ -179,9 +179,9 @@ def unmatched(rules: CastRules, planned: list[Wanted]) -> list[str]:
 
 
 def quantised_reason(module: torch.nn.Module) -> str:
-    """Return why `module` must not be cast, such as "GGMLTensor weights"; "" where it may be.
+    """Return why `module` must not be cast, such as "GGMLTensor weights"; "" if it may be.
 
-    Looks at classes, not at `.dtype`: quantised tensors report the dtype they stand for.
+    It checks classes, not `.dtype`: quantised tensors report the dtype that they represent.
     """
     for part in module.modules():
         package = type(part).__module__.split(".")[0].lower()

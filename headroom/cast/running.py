@@ -1,4 +1,4 @@
-"""How a copy runs: its layers take inputs of any dtype, its foreign parts run in torch.autocast."""
+"""How a copy runs: its layers take inputs of any dtype, and foreign parts use torch.autocast."""
 
 import inspect
 import re
@@ -13,7 +13,7 @@ from ..base.tensors import tensors_within
 from .dtypes import FLOATS, short
 from .rules import DtypeOf, is_layer, layers, own_dtype
 
-# Torch's layers take what their hooks give them; these libraries' models cast for themselves.
+# Torch's layers use the inputs that hooks return; models of these libraries cast for themselves.
 _KNOWN = ("torch", "comfy", "comfy_extras", "diffusers", "diffsynth", "transformers")
 _REFUSES = re.compile("dtype|data ?type|scalar ?type|same type|not implemented for|b?float16|half"
                       "|low precision|type promoting", re.IGNORECASE)
@@ -21,7 +21,7 @@ _OUT_OF_MEMORY = re.compile("out of memory|allocat(e|ion)", re.IGNORECASE)
 
 
 class _Inputs:
-    """A forward pre-hook: floating-point tensor arguments in the layer's dtype."""
+    """A forward pre-hook: it casts floating-point arguments to the layer's dtype."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
@@ -31,7 +31,7 @@ class _Inputs:
 
 
 class _Output:
-    """A forward hook: a kept layer hands its result on in the dtype of the rest."""
+    """A forward hook: it casts the result of a kept layer to the dtype of the others."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
@@ -41,7 +41,7 @@ class _Output:
 
 
 class _Autocast:
-    """A method of one module that runs in torch.autocast, or out of it for a layer that was kept.
+    """A method of one module that runs in torch.autocast; for a kept layer, without autocast.
 
     It replaces that method in the copy only, and is copied and pickled with it.
     """
@@ -76,7 +76,7 @@ class _Autocast:
         return torch.autocast(device, self._dtype, self._is_on)
 
     def _explain(self, error: Exception) -> None:
-        """Say in front of torch's words what the cast has to do with them."""
+        """Put a sentence in front of torch's error: what the cast has to do with it."""
         text = str(error)
         told = f"Cast bf16 made this {type(self._module).__name__} {short(self._dtype)}"
         if self._is_on and told not in text and _REFUSES.search(text) \
@@ -91,12 +91,11 @@ class _Autocast:
 def arm(
     module: torch.nn.Module, compute: torch.dtype, everywhere: bool, dtype_of: DtypeOf = own_dtype
 ) -> None:
-    """Let a copy run in `compute`; replaces an earlier arming. Only for a copy of ours.
+    """Let a copy run in `compute`; a second call replaces the first. Only for our own copies.
 
-    Layers of foreign parts, or `everywhere`, take inputs of any dtype. What was kept in another
-    dtype computes in it and hands its output on in `compute`: layers, and parts of foreign code of
-    which every weight was kept. Cost: one Python call a layer, and a copy of the activations where
-    dtypes differ.
+    Layers of foreign parts, or all layers if `everywhere`, take inputs of any dtype. Layers kept in
+    another dtype compute in it and return `compute`; so do foreign parts of which all weights were
+    kept. It costs one Python call for each layer, and copies of activations where dtypes differ.
     """
     for part in module.modules():
         disarm(part)
@@ -121,7 +120,7 @@ def arm(
 
 
 def disarm(part: torch.nn.Module) -> None:
-    """Remove what `arm` put on one module."""
+    """Remove from one module what `arm` added."""
     for hooks in (part._forward_pre_hooks, part._forward_hooks):
         for key, hook in list(hooks.items()):
             if isinstance(hook, (_Inputs, _Output)):
@@ -139,7 +138,7 @@ def _run(part: torch.nn.Module, name: str, dtype: torch.dtype, is_on: bool) -> N
 
 
 def _foreign(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """Yield the outermost parts of `module` whose code may not cope with a dtype by itself."""
+    """Yield the outermost parts of `module` whose code may not handle the dtype by itself."""
     if type(module).__module__.partition(".")[0] not in _KNOWN:
         yield module
         return
@@ -148,7 +147,7 @@ def _foreign(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
 
 
 def _methods(kind: type[Any]) -> Iterator[str]:
-    """Yield the public methods that are not those of every module: `forward`, `decode` and such."""
+    """Yield the public methods that not every module has: `forward`, `decode` and others."""
     for name in dir(kind):
         method = inspect.getattr_static(kind, name)
         of_every_module = name != "forward" and hasattr(torch.nn.Module, name)

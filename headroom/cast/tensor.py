@@ -1,6 +1,6 @@
-"""Cast one tensor and know what it did to the values: overflow, rounding, values lost to zero.
+"""Cast one tensor and find out what it did to the values: overflow, rounding, values lost to zero.
 
-Works in pieces of 1 MiB, so that beside the result no further whole tensor exists.
+It works in pieces of 1 MiB, so that there is no second whole tensor beside the result.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ PIECE_VALUES = 1 << 18
 
 @dataclass
 class Rounding:
-    """The worst thing that a cast did to any value; `worst` is relative to the value."""
+    """The worst change of any value by a cast; `worst` is relative to the value."""
 
     worst: float = 0.0
     worst_name: str = ""
@@ -61,7 +61,7 @@ def check_tensor(name: str, tensor: torch.Tensor, dtype: torch.dtype, rounding: 
 
 
 def is_exact(source: torch.dtype, target: torch.dtype) -> bool:
-    """Return whether every value of `source` is one of `target` too."""
+    """Return whether `target` can represent every value of `source`."""
     old, new = torch.finfo(source), torch.finfo(target)
     smallest_old = old.smallest_normal * old.eps
     smallest_new = new.smallest_normal * new.eps
@@ -69,7 +69,7 @@ def is_exact(source: torch.dtype, target: torch.dtype) -> bool:
 
 
 def _pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Yield matching flat views of tensors of equal shape and strides; whole where not dense."""
+    """Yield matching flat views of tensors of equal shape and strides; the whole if not dense."""
     strides = tensors[0].stride()
     order = sorted(range(len(strides)), key=lambda axis: -strides[axis])
     in_memory_order = [tensor.detach().permute(order) for tensor in tensors]
@@ -96,7 +96,7 @@ def _saturate(old: torch.Tensor, new: torch.Tensor) -> None:
 def _note(name: str, old: torch.Tensor, new: torch.Tensor, rounding: Rounding) -> None:
     wide = torch.float64 if old.dtype == torch.float64 else torch.float32
     before, error = old.to(wide), new.to(wide)
-    # Of values that are not all finite no sum is; to ask each of them takes longer than the cast.
+    # The sum is finite only if all values are; to test each value takes longer than the cast.
     if not error.sum().isfinite():
         _saturate(old, new)
         error = new.to(wide)

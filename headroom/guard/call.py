@@ -1,4 +1,4 @@
-"""What can be changed about a call that ran out of memory (`Plan`), and what differs (`Call`)."""
+"""`Call`: something that can run out of memory. `Plan`: how its next attempt runs."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -16,17 +16,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Plan:
-    """How the next try of a call runs. None: as many, and as large, as they come."""
+    """How the next attempt of a call runs. None: nothing is limited in this way."""
 
     parts: int | None = None  # rows of a batch, or pictures, at a time
     tile: int | None = None  # pixels of the input along a side
     frames: int | None = None  # of a video in one tile
-    room_bytes: int = 0  # kept free of its own weights when they are loaded
-    alone: bool = False  # no other model is loaded
-    on_cpu: bool = False  # not on the GPU at all
+    room_bytes: int = 0  # kept free when its own weights are loaded
+    alone: bool = False  # all other models are unloaded
+    on_cpu: bool = False
 
     def room_words(self) -> list[str]:
-        """Return in a short phrase what is kept free of weights, if anything."""
+        """Return a short phrase about the room kept free of weights, in a list; or none."""
         if self.room_bytes >= weights.EVERYTHING:
             return [said("kept its own weights in RAM")]
         if not self.room_bytes:
@@ -39,7 +39,7 @@ class Call(Generic[T]):
 
     key: Hashable = None
     words = ""  # "decoding with AutoencoderKL"
-    patchers: Sequence[Any] = ()  # what must stay loaded
+    patchers: Sequence[Any] = ()  # the models that must stay loaded
     device: torch.device | None = None
     batch = 1
     size = ""  # of the picture, in pixels
@@ -50,16 +50,16 @@ class Call(Generic[T]):
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Make the next try the very same call: random state, options, hints."""
+        """Restore random state, options and hints, so that the next attempt is the same call."""
 
     def needs(self, plan: Plan) -> float:
-        """Return the bytes that the call is known to need at least."""
+        """Return the bytes that the call needs at least, as far as that is known."""
         return 0.0
 
     def lighter(self, plan: Plan, lack: Lack) -> tuple[Plan, int | None] | None:
-        """Return a plan with more room kept free of its own weights, and what that spares.
+        """Return a plan that keeps more room free of its own weights, and the bytes this frees.
 
-        None: they are not there. Nobody can tell how much: a plan and None.
+        None: no weights of its own are there. The bytes are None where nobody can tell them.
         """
         spared = weights.own_bytes(self.patchers, lack)
         room = weights.room_bytes(self.patchers, lack, plan.room_bytes > 0)
@@ -69,13 +69,13 @@ class Call(Generic[T]):
         return replace(plan, room_bytes=room), min(spared, part)
 
     def smaller(self, plan: Plan, lack: Lack) -> Plan | None:
-        """Return the plan with smaller parts; None: it cannot be cut further, or may not be."""
+        """Return the plan with smaller parts; None where it cannot or must not be cut further."""
         return None
 
     def cut_words(self, plan: Plan) -> list[str]:
-        """Return in short phrases how the parts of `plan` are run."""
+        """Return short phrases that say how the parts of `plan` are run."""
         return []
 
     def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
-        """Return what `smaller` would have done, each with the reason why it did not."""
+        """Return the steps that `smaller` did not take, each with the reason."""
         return []

@@ -1,4 +1,4 @@
-"""A CLIP (text encoder) under the OOM Guard: free memory, stream its weights, then the CPU."""
+"""Guard a CLIP (text encoder): free memory, then stream its weights, then use the CPU."""
 
 import functools
 from dataclasses import replace
@@ -24,7 +24,7 @@ def guard_clip(clip: Any, options: GuardOptions) -> Any:
 
 
 class _Clone(GuardedMethod):
-    """LoRA loaders and others work on a clone, which ComfyUI makes anew: it stays guarded."""
+    """LoRA loaders and others work on a clone that ComfyUI makes: the clone is guarded too."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return guard_clip(self.unguarded(*args, **kwargs), self.options)
@@ -48,7 +48,7 @@ class _Encoding(Call[Any]):
         clip = method.owner
         self._method, self._clip, self._args, self._kwargs = method, clip, args, kwargs
         self._state = RandomState()
-        self._began_bytes = 0  # of its weights that were there when the last try began
+        self._began_bytes = 0  # of its weights on the GPU when the last attempt began
         self.patchers, self.device = [clip.patcher], clip.patcher.load_device
         length = _length(kwargs.get("tokens", next(iter(args), None)))
         self.key = ("encoding", lessons.identity(clip.patcher), length, method.options)
@@ -60,7 +60,7 @@ class _Encoding(Call[Any]):
 
     def run(self, plan: Plan) -> Any:
         clip, guard = None, guard_host()
-        if plan.on_cpu:  # None where another one of its kind could, which an earlier call taught
+        if plan.on_cpu:  # None: the plan came from another CLIP, which could
             clip = self._on_cpu
         elif plan.room_bytes and self._is_dynamic:
             unload_models(weights.found(self.patchers))
@@ -75,11 +75,12 @@ class _Encoding(Call[Any]):
         self._state.restore()
 
     def lighter(self, plan: Plan, lack: Lack) -> tuple[Plan, int | None] | None:
-        """Under dynamic VRAM: begin again with none of its own weights on the GPU.
+        """Under dynamic VRAM: start again with none of its own weights on the GPU.
 
-        The embedding comes first, and is by far the largest layer: on an empty device it goes into
-        pages, which yield to the layers after it. Where pages of an earlier encoding are in the way
-        it comes through a buffer, which keeps that size to the end (UMT5: 2,016 of 2,500 MiB).
+        The embedding is loaded first and is by far the largest layer. On an empty device it goes
+        into pages, which make room for the layers after it. Where pages of an earlier encoding take
+        that room, the embedding is streamed through a buffer, which keeps this size to the end
+        (UMT5: 2,016 of 2,500 MiB).
         """
         if not self._is_dynamic:
             return super().lighter(plan, lack)
@@ -89,7 +90,7 @@ class _Encoding(Call[Any]):
         return replace(plan, room_bytes=weights.EVERYTHING), lack.buffers_bytes
 
     def smaller(self, plan: Plan, lack: Lack) -> Plan | None:
-        """Where a single layer does not fit, the CPU encodes, from RAM."""
+        """Encode on the CPU, from RAM, where a single layer does not fit on the GPU."""
         is_off = not self._method.options.offload_weights
         if is_off or plan.on_cpu or lack.where == "RAM" or self._on_cpu is None:
             return None
@@ -107,7 +108,7 @@ class _Encoding(Call[Any]):
 
     @functools.cached_property
     def _on_cpu(self) -> Any | None:
-        """A clone that encodes there; it may be read from its file again."""
+        """A clone that encodes on the CPU; its weights may be read from their file again."""
         guard = guard_host()
         return None if guard is None else guard.clip_on_cpu(plain_copy(self._clip))
 
@@ -118,7 +119,7 @@ class _Encoding(Call[Any]):
 
 
 class _LoadLittle:
-    """Loads a text encoder with so much kept free of its weights."""
+    """Loads a text encoder and keeps `room_bytes` free of its weights."""
 
     def __init__(self, patcher: Any, room_bytes: int, guard: Any) -> None:
         self._patcher = patcher

@@ -9,14 +9,14 @@ import torch
 from .run import Run
 from .split_batch import Unsplittable, join_rows, rows_of
 
-_PREPARED = ("cond_hints", "control_inputs")  # of newer hosts: hints by size, never shared
+_PREPARED = ("cond_hints", "control_inputs")  # of newer ComfyUIs: prepared hints by size
 
 
 class InPieces:
-    """Stands for the network inside a ControlNet and runs it in pieces of at most `limit()` rows.
+    """Replaces the network inside a ControlNet and runs it in pieces of at most `limit()` rows.
 
-    Called with keywords (x, hint, timesteps, context ...), all with the batch in dimension 0.
-    Every other attribute is the network's own.
+    It is called with keywords (x, hint, timesteps, context ...), all with the batch in dimension 0.
+    All other attributes are those of the network.
     """
 
     def __init__(self, network: Any, limit: Callable[[], int | None]) -> None:
@@ -24,7 +24,7 @@ class InPieces:
         self._limit = limit
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("_network", "_limit"):  # a copy that is not filled in yet
+        if name in ("_network", "_limit"):  # `copy` asks before they are set
             raise AttributeError(name)
         return getattr(self._network, name)
 
@@ -50,7 +50,8 @@ class InPieces:
 def splitting_copy(control: Any, run: Run) -> Any:
     """Return our own copy of a ControlNet chain that runs its networks in the run's pieces.
 
-    The copy shares weights and hint with the original, which is not touched. Made once a run.
+    The copy shares weights and hint with the original, which does not change. In one run each
+    ControlNet is copied once.
     """
     known = run.copies.get(id(control))
     if known is not None:

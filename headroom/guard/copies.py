@@ -1,10 +1,10 @@
-"""Guarded copies of host objects that offer no wrappers: VAE, CLIP, upscale model.
+"""Guarded copies of ComfyUI's objects that offer no wrappers: VAE, CLIP, upscale model.
 
-Other packs ask for the very class (`type(vae) is VAE`): a copy has the class of what came in. Its
-guard are callables set on the copy, before the methods of its class and before what another pack
-has set there. Such a callable belongs to one object, and Python's copying does not know that: a
-copy of a guarded one (`copy.copy`, as in Select VAE Device, deepcopy, pickle) is made without a
-guard, or it would go on with the other's device and weights.
+Other packs test for the exact class (`type(vae) is VAE`), so a copy has the class of the original.
+Its guard are callables, which are set on the copy as attributes. They replace methods of its class,
+or what another pack has set there. Each callable belongs to one object, but Python's copying does
+not know that: a copied callable would go on with the device and weights of the first object. So a
+copy of a guarded object (`copy.copy`, as in Select VAE Device, deepcopy, pickle) has no guard.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from .options import GuardOptions
 
 
 class GuardedMethod:
-    """Called in the place of `name` of `owner`; `own` is what another pack has set there."""
+    """Replaces the method `name` of `owner`; `own` is what another pack has set in its place."""
 
     def __init__(
         self, owner: Any, name: str, own: Callable[..., Any] | None, options: GuardOptions
@@ -34,7 +34,7 @@ class GuardedMethod:
 
 
 class _StateWithoutGuard:
-    """What Python asks an object for in order to copy or pickle it."""
+    """The `__getstate__` of a guarded copy: its state for copying and pickling has no guard."""
 
     def __init__(self, owner: Any) -> None:
         self.owner = owner
@@ -44,10 +44,10 @@ class _StateWithoutGuard:
 
 
 def guarded_copy(value: Any, methods: dict[str, type[GuardedMethod]], options: GuardOptions) -> Any:
-    """Return a shallow copy of `value`, of its class, with a guard before each of `methods`.
+    """Return a shallow copy of `value`, of the same class, with each of `methods` guarded.
 
-    Weights and patcher are shared, the original is not touched. A guarded value is guarded anew,
-    not twice.
+    The copy shares weights and patcher with the original, which does not change. On a guarded value
+    the new guard replaces the old one.
     """
     copied = plain_copy(value)
     for name, guard in methods.items():
@@ -73,13 +73,13 @@ def plain_copy(value: Any) -> Any:
 
 
 def class_method(value: Any, name: str) -> Callable[..., Any]:
-    """Return a method of the class of `value`, whatever has been set on it under that name."""
+    """Return a method of the class of `value`, even if the object has its own under that name."""
     method: Callable[..., Any] = getattr(type(value), name).__get__(value)
     return method
 
 
 def _own(value: Any, name: str) -> Callable[..., Any] | None:
-    """Return what stands before a method of the class, or gives one that the class has not."""
+    """Return the attribute that replaces a method of the class, or adds one that it has not."""
     if name in vars(value) or not hasattr(type(value), name):
         found: Callable[..., Any] | None = getattr(value, name, None)
         return found

@@ -13,7 +13,7 @@ from ..base.device import MIB
 from ..base.error_table import MAX_TEXT, Where, row_of
 from ..host.adapter import guard_host
 
-# What an out-of-memory error can be; anything else is not even looked at.
+# Only errors of these types can be out-of-memory errors.
 CANDIDATES: tuple[type[Exception], ...] = (RuntimeError, MemoryError, OSError, SafetensorError)
 
 # torch.OutOfMemoryError exists since torch 2.5, the name in torch.cuda since 1.13.
@@ -22,11 +22,11 @@ _ACCELERATOR_ERROR: type[Exception] | None = getattr(torch, "AcceleratorError", 
 _CUDA_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 MAX_CHAIN = 20  # errors, each raised from the next
 
-# The kinds by which others tell out-of-memory errors apart, the narrowest first.
+# The types by which other code knows out-of-memory errors, the narrowest first.
 KINDS: tuple[type[Exception], ...] = tuple(
     kind for kind in (TORCH_OOM, _ACCELERATOR_ERROR, MemoryError, OSError, RuntimeError) if kind
 )
-# By these names the table of errors knows them, and ComfyUI's history.
+# The names that the table of errors and ComfyUI's history have for them.
 _NAMES = {"OutOfMemoryError": TORCH_OOM, "MemoryError": MemoryError, "OSError": OSError,
           "SafetensorError": SafetensorError, "RuntimeError": RuntimeError}
 _TOLD_NAMES = {*_NAMES, "OomGuardError", "AcceleratorError", "_ArrayMemoryError"}
@@ -42,17 +42,17 @@ _UNIT_BYTES = {"b": 1, "k": 1024, "m": MIB, "g": 1024 * MIB, "t": 1024 * 1024 * 
 
 
 class OomGuardError(TORCH_OOM):  # type: ignore[misc, valid-type]
-    """OOM Guard gave up. Still an out-of-memory error to ComfyUI, which then unloads all models."""
+    """OOM Guard could not help. ComfyUI takes it for out of memory and then unloads all models."""
 
 
 class NotBegunError(TORCH_OOM):  # type: ignore[misc, valid-type]
-    """ComfyUI did not begin what it expected to be too much: nothing had been allocated."""
+    """ComfyUI expected the call to need too much and did not begin it: nothing was allocated."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether `error` is an out-of-memory error of any family, device or RAM.
 
-    An interrupt never is, whatever it derives from. On hosts that can, this also clears the
+    An interrupt never is, whatever it derives from. Where ComfyUI can, this also clears the
     asynchronous CUDA error that a failed allocation leaves pending.
     """
     if not isinstance(error, CANDIDATES):
@@ -66,7 +66,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def out_of_memory_behind(error: BaseException) -> BaseException | None:
-    """Return `error` or the one that it was raised from, or while handling, that is out of memory.
+    """Return the out-of-memory error among `error` and its causes, or None.
 
     Many packs catch what their work raises and raise something of their own.
     """
@@ -81,7 +81,7 @@ def out_of_memory_behind(error: BaseException) -> BaseException | None:
 def where_of(error: BaseException) -> Where | None:
     """Return which memory ran out, by type and text alone; None where a rerun cannot help."""
     if isinstance(error, OomGuardError) and error.__cause__ is not None:
-        return where_of(error.__cause__)  # what the guard could not make room for
+        return where_of(error.__cause__)  # the error that OOM Guard could not recover from
     name = next((name for name, kind in _NAMES.items() if isinstance(error, kind)), None)
     row = None if name is None else row_of(name, str(error))
     if row is None and _is_accelerator_oom(error):
@@ -90,10 +90,10 @@ def where_of(error: BaseException) -> Where | None:
 
 
 def where_of_text(type_name: str, text: str) -> Where | None:
-    """Return which memory ran out, by what ComfyUI's history says of an error; None: not memory.
+    """Return which memory ran out, from ComfyUI's history of an error; None: it was not memory.
 
-    Only a name and a text are left there, so subclasses that a pack made up are known by the
-    words that ComfyUI itself adds for an out-of-memory error.
+    The history has only a type's name and a text. A subclass that a pack made is known by the words
+    that ComfyUI itself adds to every out-of-memory error.
     """
     if type_name.rpartition(".")[2] not in _TOLD_NAMES and _TOLD_BY_COMFYUI not in text[:MAX_TEXT]:
         return None

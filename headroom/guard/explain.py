@@ -1,4 +1,4 @@
-"""Write the error with which OOM Guard gives up: what was tried, what was missing, what helps."""
+"""Write OOM Guard's final error: what was tried, what was missing, what can help."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from .failure import Failure
 from .lack import Lack
 from .options import GuardOptions
 
-_NOTABLE_BYTES = 256 * MIB  # another process below this is hardly the reason
+_NOTABLE_BYTES = 256 * MIB  # a process that uses less is hardly the reason
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Attempt:
 
 @dataclass
 class Recovery:
-    """What happened on the ladder so far; the final error is written from it.
+    """What happened so far in a recovery; the final error is written from it.
 
     `untried` are the steps that were never taken, each with the reason.
     """
@@ -48,7 +48,7 @@ class Recovery:
 
 
 def tried_text(recovery: Recovery) -> str:
-    """Return the sentence part that lists what was tried, equal steps once with their number."""
+    """Return the part of a sentence that lists what was tried, equal steps once with a count."""
     counted: dict[str, list[Any]] = {}
     for step in recovery.attempts:
         entry = counted.setdefault(step.action, [0, 0.0])
@@ -72,7 +72,7 @@ _more_to_say: list[Callable[[], str]] = []
 
 
 def say_also(words: Callable[[], str]) -> None:
-    """Let every final error end with what `words` returns at that time, unless that is empty."""
+    """Let each final error end with what `words` returns at that time, unless that is empty."""
     _more_to_say.append(words)
 
 
@@ -81,7 +81,7 @@ def explain(
 ) -> str:
     """Return the text of the final error for `call`, with memory as it is `now`.
 
-    lack: what the last try lacked.
+    lack: what the last attempt lacked.
     """
     return joined(" ", filter(None, [
         _could_not(call, recovery, now),
@@ -96,7 +96,7 @@ def explain(
 
 
 def step_and_why(step: str, reason: str) -> str:
-    """Return a step that was not taken with the reason."""
+    """Return a step that was not taken, with the reason."""
     return said("{step} ({reason})", step=step, reason=reason)
 
 
@@ -148,17 +148,18 @@ def _free_words(device: DeviceMemory, free: int) -> str:
 
 
 def _held(lack: Lack) -> str:
-    """Return who holds what is not free, where that is the call itself; a sentence or nothing."""
+    """Return a sentence about the memory that the failed call itself held; empty if not known."""
     if not lack.need_bytes or not lack.room_bytes or (lack.missing_bytes or 0) <= 0:
         return ""
     return said(
-        "Beside weights the call held {held_mib} then: it needs {need_mib} at least, and can have "
-        "{room_mib}.", held_mib=(lack.need_bytes - (lack.asked_bytes or 0)) / MIB,
+        "Without its weights the call held {held_mib} at that time. It needs {need_mib} or more, "
+        "and {room_mib} can be free for it.",
+        held_mib=(lack.need_bytes - (lack.asked_bytes or 0)) / MIB,
         need_mib=lack.need_bytes / MIB, room_mib=lack.room_bytes / MIB)
 
 
 def _untried(call: Any, options: GuardOptions, recovery: Recovery) -> str:
-    """Return which steps were not taken, each with the reason; a sentence or nothing."""
+    """Return a sentence that lists the steps that were not taken, with the reasons; or nothing."""
     off = [name for name in ("free_other_models", "offload_weights", "split_batch")
            if not getattr(options, name)]
     off += ["tile_vae"] if call.can_tile and not options.tile_vae else []

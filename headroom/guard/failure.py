@@ -1,7 +1,7 @@
-"""One failed try, kept as text: its frames, closures and tensors are let go of at once.
+"""One failed attempt, kept as text: its frames, closures and tensors are freed at once.
 
-A frame keeps its local variables, its function keeps its closure, and a frame keeps the frames it
-was called from: whoever keeps an exception keeps all of that, on the GPU.
+An exception keeps its frames. A frame keeps its local variables, its function with the closure, and
+the frame that called it. So whoever keeps an exception keeps all of these, on the GPU.
 """
 
 import sys
@@ -30,30 +30,30 @@ _RESUMABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 class Failure:
     """One out-of-memory error as text, and what memory was like while it was raised."""
 
-    kind: type[Exception]  # the known kind: a class of somebody's own may hold anything
+    kind: type[Exception]  # one of KINDS: another pack's class may hold anything
     name: str
     message: str
     trace: str
     place: str
     where: Where
     requested_bytes: int | None
-    memory: Snapshot | None = None  # while the failed call still held what it had
-    held: Snapshot | None = None  # the same, without the garbage that nobody held
+    memory: Snapshot | None = None  # while the failed call still held its tensors
+    held: Snapshot | None = None  # the same after garbage collection
     at: float = field(default_factory=time.perf_counter)  # seconds, when it was raised
-    piece_bytes: int | None = None  # the largest that was free, where more was free than asked for
-    buffers_bytes: int = 0  # through which weights were streamed
+    piece_bytes: int | None = None  # the largest free piece, if enough was free in all
+    buffers_bytes: int = 0  # of the buffers that stream weights
     is_incomplete: bool = False  # a weight may have been left without its LoRA
-    has_begun: bool = True  # False: ComfyUI itself expected too much, and did not try
+    has_begun: bool = True  # False: ComfyUI expected it to need too much
 
     @classmethod
     def of(
         cls, error: Exception, memory: Snapshot | None = None, held: Snapshot | None = None,
         is_incomplete: bool = False,
     ) -> "Failure":
-        """Describe `error` and let go of everything that it keeps alive.
+        """Describe `error` and free everything that it keeps alive.
 
-        Call it after the `except` block has been left: what is being handled then belongs to
-        somebody outside, and stays as it is.
+        Call it after the `except` block has been left. An error that is being handled then belongs
+        to a caller and does not change.
         """
         message, steps = str(error), traceback.extract_tb(error.__traceback__)
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
@@ -63,7 +63,7 @@ class Failure:
         buffers = guard.buffers_bytes() if guard is not None else 0
         is_incomplete = is_incomplete or (guard is not None and guard.has_half_pages())
         has_begun = not isinstance(error, NotBegunError)
-        let_go(error)
+        cut_links(error)
         return cls(
             kind, type(error).__name__, message, trace, _place(steps), where_of(error) or "device",
             asked, memory, held, piece_bytes=piece, buffers_bytes=buffers,
@@ -77,7 +77,7 @@ class Failure:
         return f"{self.name}: {lines[0] if lines else 'no text'}"[:300]
 
     def as_cause(self) -> Exception:
-        """Return an error of the same kind that was never raised and tells where this one was."""
+        """Return an error of the same type without frames; its text says where this was raised."""
         words = f"{self.name}: {self.message}" if self.name != self.kind.__name__ else self.message
         came = f"It was raised here:\n{self.trace.rstrip()}"
         cause = self.kind(words)
@@ -89,7 +89,7 @@ class Failure:
 
 
 def _largest_piece(memory: Snapshot | None, asked: int | None) -> int | None:
-    """Return the largest free piece where what was free would have been enough in one piece."""
+    """Return the largest free piece, if there was enough free memory, but in pieces."""
     for device in memory.devices[:1] if memory is not None else ():
         free = device.available_bytes
         if asked is not None and free is not None and free >= asked:
@@ -106,11 +106,11 @@ def _place(steps: traceback.StackSummary) -> str:
                 file=Path(last.filename).name)
 
 
-def let_go(error: BaseException) -> None:
-    """Cut `error` and what it came from off their frames and off each other.
+def cut_links(error: BaseException) -> None:
+    """Take the frames and the links to other errors from `error` and from all its causes.
 
-    Others may keep these errors for as long as they like: nothing hangs on them any more. An
-    error that is being handled around this call, and what that one came from, stays whole.
+    Others may then keep these errors as long as they like: they keep nothing else alive. An error
+    that is being handled around this call does not change, and its causes do not.
     """
     links = _chain(error, keep={id(link) for link in _chain(sys.exc_info()[1])})
     for link in links:
@@ -120,7 +120,7 @@ def let_go(error: BaseException) -> None:
 
 
 def _chain(error: BaseException | None, keep: set[int] | None = None) -> list[BaseException]:
-    """Return `error` and everything it came from or consists of, each once, but for `keep`."""
+    """Return `error`, its causes and the members of groups, each once, except those in `keep`."""
     seen, found, pending = set(keep or ()), [], [error]
     while pending:
         link = pending.pop()
@@ -140,14 +140,14 @@ def _traces(error: BaseException) -> Iterator[Any]:
 
 
 def _empty_frames(frame: FrameType | None) -> None:
-    """Empty the finished frames from `frame` outwards, for whoever keeps one of them itself.
+    """Clear the finished frames from `frame` outwards, in case somebody keeps one of them.
 
-    Generators are left alone: emptying one that waits would end it.
+    Frames of generators are not cleared: that would end a generator that waits.
     """
     while frame is not None:
         if not frame.f_code.co_flags & _RESUMABLE:
             try:
                 frame.clear()
-            except RuntimeError:  # it is running, and so is everything further out
+            except RuntimeError:  # it is running, and so are all its callers
                 return
         frame = frame.f_back

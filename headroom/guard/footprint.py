@@ -1,7 +1,7 @@
-"""What a call took on its device, read off torch's cache afterwards: no counter is reset.
+"""What a call took on its device, read from torch's cache afterwards, without a reset of counters.
 
-Before a retry torch's cache has been given back, so what is cached and unused after the call is
-what the call needed at its peak, in the driver's blocks.
+Before a retry torch's cache is returned to the driver. So what is cached and unused after the call
+is what the call needed at its peak, in the driver's blocks.
 """
 
 import torch
@@ -11,24 +11,24 @@ from ..measure.snapshot import measure_device
 
 
 class Footprint:
-    """Begins right before a call, with an empty cache."""
+    """Create it right before a call, while the cache is empty."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._before = self._cached()
 
     def bytes(self) -> tuple[int, int] | None:
-        """Return what the call took, and what it could have had; None where nobody can tell."""
+        """Return what the call took and what it could take; None where nobody can tell."""
         room, now = measure_device(self._device).room_bytes, self._cached()
         if room is None or now is None or self._before is None:
             return None
         return min(room, max(0, now - self._before)), room
 
     def _cached(self) -> int | None:
-        """Return what is cached and unused, and what has been given back to the driver so far.
+        """Return the bytes that are cached and unused, and those returned to the driver so far.
 
-        What was given back meanwhile may have been in use together with what is there at the end.
-        The pool of cudaMallocAsync, which does not count it, gives nothing back by itself.
+        What the call returned may have been in use together with what is cached at the end. The
+        pool of cudaMallocAsync does not count what it returns, but returns nothing by itself.
         """
         memory = measure_device(self._device)
         reserve = devices.torch_reserve(self._device)

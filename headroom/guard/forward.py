@@ -1,4 +1,4 @@
-"""Every call of the diffusion model itself, in pieces of the run's limit where that is sound."""
+"""Run each call of the diffusion model in pieces, where that does not change the result."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,10 +16,10 @@ def forward(
     c_crossattn: Any = None, control: Any = None,
     transformer_options: dict[str, Any] | None = None, **kwargs: Any,
 ) -> Any:
-    """APPLY_MODEL wrapper: run the call in pieces of the run's limit where that is sound.
+    """APPLY_MODEL wrapper: run the call in pieces of the run's limit, if the result stays the same.
 
-    x: (batch, ...) with the joined conditionings' rows one after another. Without a limit the
-    call goes through as it came.
+    x: (batch, ...) with the rows of the joined conditionings one after another. Without a limit the
+    call is passed on unchanged.
     """
     options: dict[str, Any] = {} if transformer_options is None else transformer_options
     given = (x, t, c_concat, c_crossattn, control)
@@ -59,7 +59,7 @@ def _is_independent(
 
 
 def _can_cut(values: Any, batch: int) -> bool:
-    """Return whether every value has a batch dimension we know; cuts views, computes nothing."""
+    """Return whether we know the batch dimension of every value; it computes nothing."""
     try:
         split_batch.rows_of(values, 0, 1, batch)
     except Unsplittable:

@@ -1,4 +1,4 @@
-"""OOM Guard: give any model back guarded, so that what runs out of memory finishes anyway."""
+"""OOM Guard: return a model that recovers when its calls run out of memory."""
 
 from typing import Any
 
@@ -16,18 +16,18 @@ from .upscaler import guard_upscaler
 from .vae import guard_vae
 
 _CONTROL_NET = said(
-    "a ControlNet is guarded by the OOM Guard on the MODEL that is sampled with it, and came out "
-    "as it came in: connect a guard there"
+    "nothing changed: a ControlNet is guarded by the OOM Guard on the MODEL that samples with it. "
+    "Connect an OOM Guard there"
 )
 
 
 def guard(value: Any, options: GuardOptions) -> Any:
-    """Return `value` guarded against out-of-memory errors; the same kind, the original untouched.
+    """Return a copy of `value` that is guarded against out-of-memory errors.
 
-    MODEL, VAE, CLIP, CONTROL_NET or UPSCALE_MODEL. Guarding twice is guarding once. A ControlNet
-    comes out as it came in: the sampling that uses it guards it, by the guard on its MODEL.
-    Raises ValueError for anything else, and for a VAE or attempt count that cannot work; but where
-    a guard was put in without the user's doing, such a value passes as it would without it.
+    `value` is a MODEL, VAE, CLIP or UPSCALE_MODEL. A second guard replaces the first. A CONTROL_NET
+    is returned unchanged: the guard on the MODEL that samples with it guards it too. Raises
+    ValueError for other values, for a VAE without weights and for options that cannot work; but a
+    guard that Headroom inserted itself returns a value that it cannot guard unchanged.
     """
     expect_choice("OOM Guard", "prefer", options.prefer, Prefer)
     if why := lost("guard"):
@@ -65,7 +65,7 @@ def _can_be_guarded(value: Any, kind: str | None) -> bool:
 
 
 def _has_weights(vae: Any) -> bool:
-    """Return whether there is a VAE: where the checkpoint has none, ComfyUI hands on a shell."""
+    """Return whether there are weights: without any in the checkpoint ComfyUI gives a shell."""
     return getattr(vae, "first_stage_model", None) is not None and hasattr(vae, "patcher")
 
 

@@ -1,9 +1,9 @@
-"""How much a failed call lacked, on which device, and how much it would need there.
+"""How many bytes a failed call lacked, on which device, and how many it needs there.
 
-A call fails while it holds what it has made so far. What it asked for beyond what could be had
-then is missing; what it held and what it asked for together is the least that a repeated call
-needs, because it may come further and want more. So `missing_bytes` is a lower bound: what cannot
-spare so much cannot help.
+A call fails while it holds the tensors that it has made so far. `missing_bytes` is what it asked
+for, less what it could still get. A repeated call needs at least what the failed call held plus
+what it asked for, because it may get further and ask for more. So `missing_bytes` is a lower bound:
+a step that frees less than that cannot help.
 """
 
 import re
@@ -22,14 +22,14 @@ _INDEX = re.compile(r"\bGPU (\d+)\b|\bdevice (\d+)\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Lack:
-    """What a failed call lacked on `device` (None: not known, or RAM); None: nobody can tell.
+    """What a failed call lacked on `device` (None: RAM, or not known). Bytes are None if not known.
 
-    `need_bytes` is what the call held itself and asked for, `room_bytes` what a repeated call can
-    have. `garbage_bytes` went back to the driver between the two without being the call's own.
-    `stuck_bytes` are the pages of dynamic VRAM that had not yielded to the failed call,
-    `buffers_bytes` those of `need_bytes` through which weights were streamed. `is_certain`: beside
-    the very tensors that the call held there is no room for what it asked, wherever they may lie.
-    `is_last`: no other try will follow the next.
+    `need_bytes`: what the call held and what it asked for, together. `room_bytes`: what a repeated
+    call can use. `garbage_bytes`: freed after the failure, though the call did not hold them.
+    `stuck_bytes`: pages of dynamic VRAM that were not freed for the failed call. `buffers_bytes`:
+    the part of `need_bytes` in buffers that stream weights. `is_certain`: beside the tensors that
+    the call held there is no room for what it asked for, even without fragmentation. `is_last`: no
+    attempt follows the next one.
     """
 
     where: Where
@@ -45,9 +45,9 @@ class Lack:
     is_last: bool = False
 
     def at_least(self, need_bytes: float) -> "Lack":
-        """Return the same for a call that is known to need so much at least.
+        """Return the lack of a call that is known to need `need_bytes` at least.
 
-        What it lacks then is lacking with every page gone: to take pages away spares nothing more.
+        Its missing bytes are counted with all pages freed: to free pages helps no more.
         """
         if self.need_bytes is None or self.room_bytes is None or need_bytes <= self.need_bytes:
             return self
@@ -55,7 +55,7 @@ class Lack:
         return replace(self, need_bytes=int(need_bytes), missing_bytes=missing, stuck_bytes=0)
 
     def less(self, spared_bytes: int) -> "Lack":
-        """Return what is still missing when so many bytes have been spared."""
+        """Return what is still missing after `spared_bytes` have been freed."""
         if self.missing_bytes is None or self.room_bytes is None:
             return self
         return replace(
@@ -64,9 +64,9 @@ class Lack:
         )
 
     def share_of(self, parts: int, spare: float = 1.0, buffers_bytes: int = 0) -> int | None:
-        """Return how many of `parts` equal parts the call could have in the room there is.
+        """Return how many of `parts` equal parts of the call fit into the room.
 
-        buffers_bytes: what streaming weights will take of the room, however few the parts.
+        buffers_bytes: what streaming weights takes of the room, whatever the number of parts.
         """
         if not self.need_bytes or self.room_bytes is None:
             return None
@@ -75,7 +75,7 @@ class Lack:
 
 
 def lack_of(failure: Failure, used: Sequence[torch.device], clean: Snapshot) -> Lack:
-    """Return what `failure` lacked, now that everything it held has been let go of.
+    """Return what `failure` lacked. Call it after everything that the failure held is freed.
 
     used: the devices of the models that the failed call uses. clean: memory as it is now.
     """
@@ -107,9 +107,9 @@ def _is_certain(asked: int, held: DeviceMemory, now: DeviceMemory, room: int) ->
 
 
 def full_device(failure: Failure, used: Sequence[torch.device]) -> DeviceMemory | None:
-    """Return the device that was full, as it was while the failed call held what it had.
+    """Return the device that was full, measured while the failed call held its tensors.
 
-    The one that the error names; else, of those in `used`, the one with the least left.
+    It is the one that the error names; else, of those in `used`, the one with the least left.
     """
     devices = failure.held.devices if failure.held is not None else ()
     named = _INDEX.search(failure.message)
@@ -125,11 +125,11 @@ def full_device(failure: Failure, used: Sequence[torch.device]) -> DeviceMemory 
 
 
 def _left(memory: Snapshot, held: DeviceMemory) -> int | None:
-    """Return the bytes that the failed call could still have had, but for garbage.
+    """Return the bytes that the failed call could still get, with garbage collected.
 
-    Torch's cache does not count: it had been searched, and what is left of it are pieces between
-    the tensors of the call, where they will be again. Nor do pages of dynamic VRAM, which the pager
-    had not given up: other steps take these.
+    Torch's cache does not count: torch had searched it, and what is left there are pieces between
+    the tensors of the call, where they will be again. Pages of dynamic VRAM that the pager had not
+    freed do not count: other steps free these.
     """
     before = next(device for device in memory.devices if device.device == held.device)
     if before.left_bytes is None:

@@ -1,8 +1,8 @@
-"""What ComfyUI leaves out when memory runs out: it catches the error, logs it and goes on.
+"""Learn what ComfyUI leaves out when memory runs out: it catches the error, logs it and continues.
 
-That happens to parts of a LoRA (every adapter in `comfy/weight_adapter/`) and to a ControlNet's
-addition, in 0.3.75 as in 0.33.0. The result is then wrong and only a line in the log says so; that
-line, written while the out-of-memory error is being handled, is what is listened to here.
+This happens to parts of a LoRA (every adapter in `comfy/weight_adapter/`) and to what a ControlNet
+adds, in 0.3.75 and in 0.33.0. The result is then wrong, and only a line in the log says so. This
+module reads that line, which is written while the out-of-memory error is being handled.
 """
 
 import logging
@@ -17,16 +17,16 @@ from .errors import is_out_of_memory
 
 
 class LeftOut(RuntimeError):
-    """Memory ran out in a part of the work, and ComfyUI went on without that part."""
+    """Memory ran out in a part of the work, and ComfyUI continued without that part."""
 
 
 class _Listener(logging.Handler):
-    """Tells the innermost watcher of a thread what was left out there; with none, the journal."""
+    """Gives each such line to the innermost watcher of its thread; without one, to the journal."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._watchers = threading.local()
-        self._told: tuple[str | None, str | None] | None = None
+        self._noted: tuple[str | None, str | None] | None = None
 
     def watchers(self) -> list[list[str]]:
         """The watchers of this thread, the innermost last."""
@@ -49,8 +49,8 @@ class _Listener(logging.Handler):
 
     def _tell(self, words: str) -> None:
         node = executing_node()
-        if node != self._told:  # once for a node, not for each of hundreds of weights
-            self._told = node
+        if node != self._noted:  # once for a node, not for each of hundreds of weights
+            self._noted = node
             note_left_out(words)
 
 
@@ -58,15 +58,15 @@ _listener = _Listener()
 
 
 def listen() -> None:
-    """Hear from now on what ComfyUI logs; a second time changes nothing."""
+    """Start to read what ComfyUI logs; a second call changes nothing."""
     logging.getLogger().addHandler(_listener)
 
 
 @contextmanager
 def watching() -> Iterator[list[str]]:
-    """Collect ComfyUI's words about everything that it leaves out in this thread meanwhile.
+    """Collect ComfyUI's messages about what it leaves out in this thread inside the `with` block.
 
-    Inside another watch only the inner one is told. Costs a few microseconds.
+    Of two nested blocks only the inner one collects. It costs a few microseconds.
     """
     watchers = _listener.watchers()
     found: list[str] = []

@@ -1,7 +1,7 @@
-"""What worked for a call that once ran out of memory, so that it need not fail again.
+"""The plans that worked for calls that ran out of memory, so that the next call does not fail.
 
-Kept for as long as the server runs. A lesson counts while there is no more memory than when it was
-learned: with as much more as was missing then, the call as it came could succeed.
+They are kept while the server runs. A lesson counts until the room has grown by what was missing
+when it was learned: then the call could succeed without a plan.
 """
 
 from collections import OrderedDict
@@ -16,13 +16,13 @@ from ..base.said import joined, said
 from ..host.adapter import current_host
 from ..measure.journal import note_action
 
-_MOST = 256  # kinds of calls
-_NOTABLE_SHARE = 1 / 64  # of the room: what else is on a card varies by as much
+_MOST = 256  # calls with different keys
+_NOTABLE_SHARE = 1 / 64  # of the room: the memory of other programs varies by as much
 
 
 @dataclass(frozen=True)
 class _Lesson:
-    way: Any
+    plan: Any
     room_bytes: int
     missing_bytes: int
 
@@ -30,27 +30,27 @@ class _Lesson:
 _lessons: OrderedDict[Hashable, _Lesson] = OrderedDict()
 
 
-def learn(key: Hashable, way: Any, room: int | None, missing_bytes: int) -> None:
-    """Keep `way`, a value that is not changed any more, for calls of this key.
+def learn(key: Hashable, plan: Any, room: int | None, missing_bytes: int) -> None:
+    """Keep `plan`, a value that nobody changes, for calls of this key.
 
-    room: `room_bytes` while nothing of the call was on the device. A key of None teaches nothing.
+    room: the `room_bytes` while nothing of the call was on the device. A key of None is not kept.
     """
     if room is None or key is None:
         return
-    _lessons[key] = _Lesson(way, room, max(missing_bytes, int(room * _NOTABLE_SHARE)))
+    _lessons[key] = _Lesson(plan, room, max(missing_bytes, int(room * _NOTABLE_SHARE)))
     _lessons.move_to_end(key)
     while len(_lessons) > _MOST:
         _lessons.popitem(last=False)
 
 
-def amend(key: Hashable, way: Any) -> None:
-    """Let calls of this key begin in another way, if they have a lesson."""
+def amend(key: Hashable, plan: Any) -> None:
+    """Replace the plan in the lesson for this key, if there is one."""
     if key in _lessons:
-        _lessons[key] = replace(_lessons[key], way=way)
+        _lessons[key] = replace(_lessons[key], plan=plan)
 
 
 def recall(key: Hashable, device: torch.device | None) -> Any | None:
-    """Return the way for calls of this key, None where there is none or more memory than then."""
+    """Return the plan for calls of this key; None without a lesson, or with more room than then."""
     lesson = _lessons.get(key)
     if lesson is None:
         return None
@@ -58,7 +58,7 @@ def recall(key: Hashable, device: torch.device | None) -> Any | None:
     if room is None or room >= lesson.room_bytes + lesson.missing_bytes:
         del _lessons[key]
         return None
-    return lesson.way
+    return lesson.plan
 
 
 def forget_all() -> None:
@@ -67,22 +67,22 @@ def forget_all() -> None:
 
 
 def identity(patcher: Any) -> Hashable:
-    """Return what two models have in common that need the same memory for the same call."""
+    """Return a key that is equal for models that need the same memory for the same call."""
     model = patcher.model
     dtype = getattr(patcher, "model_dtype", lambda: None)()
     return type(model).__name__, int(patcher.model_size()), str(dtype), str(patcher.load_device)
 
 
 def note_remembered(words: Sequence[str]) -> None:
-    """Put into the record that a call begins with what an earlier one has taught."""
-    note_action("guard", 0.0, said("{way}: remembered from an earlier run",
-                                   way=joined(" and ", words)))
+    """Record that a call begins with the plan of an earlier one."""
+    note_action("guard", 0.0, said("{plan}: remembered from an earlier run",
+                                   plan=joined(" and ", words)))
 
 
 def room_bytes(device: torch.device | None) -> int | None:
-    """Return the bytes that a call could have there with no weights of ComfyUI's on the device.
+    """Return the bytes that a call could use on the device if ComfyUI had no weights there.
 
-    Costs some tens of microseconds. None on the CPU, and where the driver cannot tell.
+    It costs some tens of microseconds. None on the CPU, and where the driver cannot tell.
     """
     host = current_host()
     if host is None or device is None or device.type == "cpu":

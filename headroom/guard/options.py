@@ -10,7 +10,7 @@ Prefer = Literal["same bits", "speed"]
 class GuardOptions:
     """The switches of the node; `max_attempts` counts the retries of one failing call.
 
-    `prefer`: of several ways that fit, one that leaves every bit as it is, or the fastest.
+    `prefer`: if several plans fit, take one that changes no bit of the result, or the fastest.
     """
 
     free_other_models: bool = True

@@ -1,14 +1,14 @@
-"""What happens after an out-of-memory error, whatever ran out of it.
+"""What OOM Guard does after an out-of-memory error, for every kind of call.
 
 `recover(call, options)` runs a call. When it fails:
-1. what it held is let go of, memory is tidied, and what was missing is measured (`Lack`);
-2. where there was enough, but in pieces or held by garbage, the very same call is tried again;
-3. else the next try has another `Plan`: no other model loaded, more room kept free of its own
-   weights, or smaller parts; the first that is enough by the measure, none that frees nothing;
-4. where nothing is left to change, the error says what was tried and what would help;
-5. how it came to its end is remembered: the next call of this kind begins so.
+1. what it held is freed, memory is tidied, and what was missing is measured (`Lack`);
+2. if there was enough memory, but in pieces or held by garbage, the same call is repeated;
+3. else the next attempt has another `Plan`: other models unloaded, more room kept free of its own
+   weights, or smaller parts. It takes the first change that is enough, and none that frees nothing;
+4. if nothing is left to change, the error says what was tried and what can help;
+5. the plan that worked is remembered: the next call of this kind begins with it.
 
-What differs between a sampling step, a VAE, a text encoder and an upscaler is its `Call`.
+Sampling steps, VAEs, text encoders and upscalers differ only in their `Call`.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,18 +34,18 @@ from .trying import Done, guarding, is_recovering, tidy, try_once
 
 T = TypeVar("T")
 Step = Callable[[Plan, Lack], "tuple[Plan, int | None] | None"]
-TIDIED = said("returned cached and dead memory")
+TIDIED = said("returned cached and unused memory")
 
 
 def recover(
     call: Call[T], options: GuardOptions, plan: Plan | None = None, is_outer: bool = False
 ) -> T:
-    """Return `call.run(plan)`, tried again with other plans while it runs out of memory.
+    """Return `call.run(plan)`, repeated with other plans while it runs out of memory.
 
-    plan: to begin with; without one, that with which a call of this key came to its end before.
-    `is_outer` leaves failures to the guarded calls inside and answers those between them.
-    Raises OomGuardError whose cause tells of the first failure; every other exception, interrupts
-    included, passes untouched.
+    plan: the first plan; None: the plan that worked for a call of this key before. is_outer: the
+    guarded calls inside handle their own failures; this call handles those between them. Raises
+    OomGuardError, whose cause describes the first failure. Every other exception, interrupts
+    included, passes unchanged.
     """
     if is_recovering():
         return call.run(plan or Plan())
@@ -71,7 +71,7 @@ def _remembered(call: Call[Any]) -> Plan:
 
 
 class _Recovering(Generic[T]):
-    """Failures and other plans in turn, until the call comes to its end or nothing is left."""
+    """Changes the plan after each failure, until the call succeeds or nothing is left to change."""
 
     def __init__(
         self, call: Call[T], options: GuardOptions, plan: Plan, failure: Failure
@@ -79,7 +79,7 @@ class _Recovering(Generic[T]):
         self.call, self.options, self.plan, self.begun = call, options, plan, plan
         self.recovery = Recovery([failure])
         self.room_bytes: int | None = None  # with nothing of the call on the device
-        self.missing_bytes: int | None = None  # the last amount known to have been missing
+        self.missing_bytes: int | None = None  # the last known amount
         self.is_changed = False
         self.is_incomplete = failure.is_incomplete  # a weight may be without its LoRA
 
@@ -101,7 +101,7 @@ class _Recovering(Generic[T]):
         raise self.give_up() from recovery.first.as_cause()
 
     def attempt(self) -> Attempt | None:
-        """Change what can be enough now; None when nothing (more) can be done."""
+        """Change what may be enough now; None when nothing can be changed."""
         tidy()
         clean = snapshot()
         lack = self.lack(clean)
@@ -117,7 +117,7 @@ class _Recovering(Generic[T]):
         if words:
             tidy()
             return Attempt(joined(" and ", words), freed_mib(clean, snapshot()) or 0.0)
-        if is_first and not lack.is_certain:  # what the tidying has won is all there is
+        if is_first and not lack.is_certain:  # only tidying has freed something
             return self.tidied(lack)
         self.recovery.untried = self.reasons(lack)
         return None
@@ -127,7 +127,7 @@ class _Recovering(Generic[T]):
         return lack_of(self.recovery.last, used, clean).at_least(self.call.needs(self.plan))
 
     def learn(self) -> None:
-        """Keep how it came to its end: as it began, with an empty cache, where nothing lacked."""
+        """Remember the plan that worked; the first plan, if only the cache was in the way."""
         if self.missing_bytes is not None:
             plan = self.plan if self.missing_bytes else self.begun
             lessons.learn(self.call.key, plan, self.room_bytes, self.missing_bytes)
@@ -138,11 +138,11 @@ class _Recovering(Generic[T]):
         return Attempt(TIDIED, lack.garbage_bytes / MIB)
 
     def change(self, lack: Lack) -> list[str]:
-        """Change the plan; return what was done in short phrases, none where nothing can be.
+        """Change the plan; return short phrases that say what was done, none if nothing can be.
 
-        First what leaves every bit as it is, if it can be enough; with `prefer` = speed smaller
-        parts come before its own weights. What is missing is a lower bound: when a change that
-        could be enough was not, no more half measures.
+        Changes that keep every bit of the result come first, if they can be enough. With `prefer` =
+        speed, smaller parts come before offloading its own weights. What is missing is a lower
+        bound: after a change that seemed enough and was not, all that help are made at once.
         """
         plan, call, options = self.plan, self.call, self.options
         can_cut = call.smaller(plan, lack) is not None
@@ -167,7 +167,7 @@ class _Recovering(Generic[T]):
         return (replace(plan, alone=True), spared) if spared else None
 
     def made(self, plan: Plan, lack: Lack) -> list[str]:
-        """Make true of `plan` what can be now; the words for all that is new in it."""
+        """Carry out now what `plan` changes; return phrases for all that is new in it."""
         old, self.plan, self.is_changed = self.plan, plan, True
         call, words = self.call, list[str]()
 
@@ -180,7 +180,7 @@ class _Recovering(Generic[T]):
                 words.extend(plan.room_words() if freed <= 0 else [
                     said("offloaded {freed_mib} of its own weights", freed_mib=freed / MIB)])
 
-        try_once(do)  # where that itself runs out of memory, the call will show whether it helped
+        try_once(do)  # if this runs out of memory too, the call shows whether it helped
         if replace(plan, alone=old.alone, room_bytes=old.room_bytes) != old:
             words += call.cut_words(plan)[-1:]
         return words or [TIDIED]
@@ -197,14 +197,14 @@ class _Recovering(Generic[T]):
         return outcome
 
     def retried(self) -> T:
-        if self.is_incomplete:  # loaded anew, with all of their LoRAs
+        if self.is_incomplete:  # to load them again with all of their LoRAs
             unload_models(weights.found(self.call.patchers))
             self.is_incomplete = False
         self.call.reset()
         return self.call.run(self.plan)
 
     def reasons(self, lack: Lack) -> list[str]:
-        """Return what was never done, each with the reason."""
+        """Return the steps that were never taken, each with the reason."""
         plan, options, into_ram = self.plan, self.options, lack.where == "RAM"
         found = []
         if options.free_other_models and not plan.alone:
@@ -231,7 +231,7 @@ class _Recovering(Generic[T]):
 
 
 def _enough(steps: Sequence[Step], plan: Plan, lack: Lack) -> list[Step]:
-    """Return the fewest of the steps, from the front, that can spare what is missing; or none."""
+    """Return the fewest first steps that can free what is missing together; none if they cannot."""
     total = 0
     for number, step in enumerate(steps, 1):
         found = step(plan, lack)

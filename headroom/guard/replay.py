@@ -1,4 +1,4 @@
-"""Make a repeated call the very same call: random state and argument containers as at the start."""
+"""Save and restore random state and argument containers, so that a repeated call is the same."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from ..base import device as devices
 class RandomState:
     """The state of torch's global generators, CPU and the accelerators in use, at one moment.
 
-    Taking it costs some microseconds and never makes a device wait or creates a context.
+    Saving it costs some microseconds, makes no device wait and creates no context.
     """
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class RandomState:
         self._devices: list[tuple[Any, torch.device, torch.Tensor]] = []
         for device in devices.accelerators():
             module = devices.backend(device)
-            # Only a backend of the device's own name: others draw on the CPU generator.
+            # A backend with another name than the device's draws on the CPU generator.
             if module is not None and module is getattr(torch, device.type, None):
                 self._devices.append((module, device, _generator_state(module, device)))
 
@@ -43,7 +43,7 @@ def _restore_generator(module: Any, device: torch.device, state: torch.Tensor) -
 
 
 class Containers:
-    """The contents of nested dicts and lists at one moment, to be put back in place.
+    """The contents of nested dicts and lists at one moment, which can be put back in place.
 
     A failed call may have added to the options it was given. The objects in the containers are
     not copied; the containers keep their identity, so whoever holds one sees it restored.

@@ -1,4 +1,4 @@
-"""What OOM Guard remembers during one sampling, and nothing longer."""
+"""What OOM Guard remembers during one sampling, and no longer."""
 
 from collections.abc import Hashable
 from dataclasses import replace
@@ -11,34 +11,34 @@ from .lack import Lack
 from .split_batch import piece_count
 
 KEY = "headroom_oom_guard"
-# Larger pieces take less than in proportion: workspaces and blocks filled in part do not grow. So
-# much too large they may seem (fake driver: SDXL took 182 MiB a row, and two fitted into 353).
+# Workspaces and partly filled blocks do not grow with the rows of a piece, so a larger piece takes
+# less than in proportion (fake driver: SDXL took 182 MiB a row, and two rows fitted into 353).
 _FIXED_SHARE = 0.05
-_SPARE = 0.85  # of the room: a call that fails early would have wanted more
+_SPARE = 0.85  # of the room: a call that failed early would have asked for more
 
 
 class Run:
-    """The state of one sampling: the plan that was found necessary stays for its other steps.
+    """The state of one sampling: a plan that one step needed is kept for the other steps.
 
-    It travels in the run's own transformer options, so a run in another thread or inside this one
-    has its own.
+    It is stored in the sampling's own transformer options. So a sampling in another thread, or
+    inside this one, has its own state.
     """
 
     def __init__(self, key: Hashable = None) -> None:
         self.key = key
         self.plan = Plan()
         self.rows = 0  # the largest batch of the present step
-        self.images = 0  # its rows of one conditioning
-        self.smallest = 1  # the fewest rows that this batch can soundly be cut into
+        self.images = 0  # the rows of one conditioning in that batch
+        self.smallest = 1  # the fewest rows of a piece that keep the result the same
         self.expected = 0  # the most rows a call of the present step can have
-        self.works: int | None = None  # the rows of pieces with which a step came to its end
-        self.too_many: int | None = None  # the fewest rows with which one failed
+        self.works: int | None = None  # the rows of the pieces with which a step succeeded
+        self.too_many: int | None = None  # the fewest rows of a piece that failed
         self.in_use: list[Any] = []  # patchers this sampling needs
         self.conds: dict[str, list[dict[str, Any]]] | None = None
         self.copies: dict[int, tuple[Any, Any]] = {}  # ControlNet -> our splitting copy of it
 
     def start_step(self, expected: int = 0) -> None:
-        """Begin a step; `expected`: the rows it may have, by default those of the one before."""
+        """Begin a step; `expected`: the rows it may have, by default those of the last step."""
         self.smallest = 1 if expected else self.smallest
         self.expected, self.rows, self.images = expected or self.rows or self.expected, 0, 0
 
@@ -58,10 +58,11 @@ class Run:
     ) -> int | None:
         """Return the rows of the largest pieces that can fit; None where it cannot be cut.
 
-        What a call needs falls with its rows at most in proportion, and what streaming its weights
-        takes (`buffers_bytes`) not at all. `row_bytes` is ComfyUI's estimate for a row. Half where
-        nothing tells; when pieces have failed what worked before them, or half at most; and the
-        smallest when there is one try left.
+        At best what a call needs shrinks in proportion to its rows; the buffers that stream weights
+        (`buffers_bytes`) do not shrink. `row_bytes` is ComfyUI's estimate for one row. Where
+        nothing is known, the pieces become half as large. After pieces that failed they are as
+        large as those that worked before, or half as large at most. For the last attempt they are
+        the smallest.
         """
         widest = self.widest
         if widest <= self.smallest:
@@ -78,9 +79,9 @@ class Run:
         return max(self._even(min(max(fits, self.smallest, 1), widest - 1)), self.smallest)
 
     def grow(self, took_bytes: int, room_bytes: int) -> bool:
-        """Take the largest pieces that can fit, by what those of a step took; return if any can.
+        """Plan the largest pieces that can fit, by what those of a step took; return if they grow.
 
-        One of these that does not is one more failed call, after which it is back to what worked.
+        If such a piece fails, that costs one failed call, and then the size that worked is used.
         """
         took, self.works = self.widest, self.plan.parts
         if self.plan.parts is None or self.too_many is None or not took_bytes:
@@ -93,7 +94,7 @@ class Run:
         return True
 
     def _even(self, limit: int) -> int:
-        """Return the fewest rows a piece can have that take no more pieces than `limit` does."""
+        """Return the fewest rows of a piece that make no more pieces than `limit` rows do."""
         pieces = self._pieces(limit)
         return next(rows for rows in range(1, limit + 1) if self._pieces(rows) == pieces)
 
@@ -111,5 +112,5 @@ class Run:
         return [step_and_why(said("splitting the batch"), reason)]
 
     def end(self) -> None:
-        """Let go of everything; the options that carry this object may live on."""
+        """Drop all references; the options that hold this object may live longer."""
         self.in_use, self.conds, self.copies = [], None, {}

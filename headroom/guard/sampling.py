@@ -1,8 +1,8 @@
-"""A MODEL under the OOM Guard: wrappers around loading, sampling, each step and each call.
+"""Guard a MODEL with wrappers around loading, sampling, each step and each call.
 
-A step that fails is repeated alone: completed steps are kept. What fails between the steps, in the
-sampler's own arithmetic, starts the sampling again, with the same noise; so does a step in which
-something of another pack takes part, which may keep what the failed step has left.
+A step that fails is repeated alone: completed steps are kept. A failure between the steps, in the
+sampler's own arithmetic, starts the sampling again with the same noise. So does each failure where
+code of another pack takes part in the steps, because that code may keep data of the failed step.
 """
 
 import math
@@ -29,7 +29,7 @@ def guard_model(patcher: Any, options: GuardOptions, guard: Any) -> Any:
     """Return a clone of a MODEL whose sampling recovers from out-of-memory errors.
 
     Guarding a guarded model, or a clone of one, replaces the guard. While nothing fails the results
-    are the very same, and a step costs 0.2 ms of CPU time more (`benchmarks/oom_overhead.py`, on a
+    are the same, and a step costs 0.2 ms more of CPU time (`benchmarks/oom_overhead.py`, on a
     virtual machine with two cores).
     """
     own = _Guard(options, guard)
@@ -38,7 +38,7 @@ def guard_model(patcher: Any, options: GuardOptions, guard: Any) -> Any:
 
 
 class _Guard:
-    """The wrappers, as ComfyUI calls them: `executor` goes on to the next one or the original."""
+    """The wrappers that ComfyUI calls; `executor` calls the next wrapper or the original."""
 
     def __init__(self, options: GuardOptions, guard: Any) -> None:
         self._options = options
@@ -61,7 +61,7 @@ class _Guard:
         call = Sampling(
             self._guard, self._options, run, guider.model_patcher, noise.shape,
             lambda: executor(noise, *args, **kwargs), as_at_first)
-        # What another pack keeps of a failed step cannot be taken back: all of it starts again.
+        # Nobody can undo what another pack kept of a failed step: the whole sampling starts again.
         are_steps_ours = not self._guard.has_foreign_parts(guider, KEY)
         try:
             return recover(call, self._options, is_outer=are_steps_ours)
@@ -72,10 +72,9 @@ class _Guard:
         self, executor: Any, patcher: Any, shape: Sequence[int], conds: Conds, *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """PREPARE_SAMPLING: load the models, with as much room for the computation as is planned.
-        """
+        """PREPARE_SAMPLING: load the models and leave the planned room to the computation."""
         run = _run_of(kwargs.get("model_options") or next(iter(args), None))
-        # A restarted sampling would bring the conditionings that the first one has processed.
+        # A restarted sampling would pass the conditionings that the first start has processed.
         conds = conds if run.conds is None else _copied(run.conds)
         run.conds = _copied(conds)
         run.in_use = [patcher, *self._guard.additional_models(patcher, conds)]
@@ -99,7 +98,7 @@ class _Guard:
         self, executor: Any, x: torch.Tensor, timestep: Any,
         model_options: dict[str, Any] | None = None, *args: Any, **kwargs: Any,
     ) -> Any:
-        """PREDICT_NOISE: one evaluation of the model; the very call that failed is repeated."""
+        """PREDICT_NOISE: one evaluation of the model; a call that failed is repeated."""
         guider = executor.class_obj
         options: dict[str, Any] = {} if model_options is None else model_options
         run = _run_of(options)
@@ -114,7 +113,8 @@ class _Guard:
         self, executor: Any, model: Any, conds: list[Any], x: torch.Tensor, timestep: Any,
         model_options: dict[str, Any], *args: Any, **kwargs: Any,
     ) -> Any:
-        """CALC_COND_BATCH: all conditionings of a step; a guard of its own outside of `step`."""
+        """CALC_COND_BATCH: all conditionings of a step; guarded here if called outside of `step`.
+        """
         run = _run_of(model_options)
         run.start_step(x.shape[0] * sum(len(cond or []) for cond in conds))
 
@@ -154,13 +154,13 @@ class _Guard:
 
 
 def _kind(guider: Any, shape: Sequence[int], options: GuardOptions) -> Hashable:
-    """Return what samplings have in common that need the same memory; before one begins."""
+    """Return a key that is equal for samplings that need the same memory, before one begins."""
     conds = sum(len(entries) for entries in (getattr(guider, "conds", None) or {}).values())
     return "sampling", lessons.identity(guider.model_patcher), tuple(shape), options, conds
 
 
 def _run_of(model_options: dict[str, Any] | None) -> Run:
-    """Return the run that travels in the options; a fresh one outside a guarded sampling."""
+    """Return the run that is stored in the options; a new one outside a guarded sampling."""
     run = ((model_options or {}).get("transformer_options") or {}).get(KEY)
     return run if isinstance(run, Run) else Run()
 

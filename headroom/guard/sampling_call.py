@@ -1,4 +1,4 @@
-"""The calls of a sampling: as a whole, the loading of its models, and each step."""
+"""The guarded calls of a sampling: the whole of it, the loading of its models, and each step."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from .lack import Lack
 from .options import GuardOptions
 from .run import Run
 
-_MORE_ROOM = 4  # times ComfyUI's estimate, where loading leaves too little
+_MORE_ROOM = 4  # times ComfyUI's estimate, after loading left too little room
 
 
 class Sampling(Call[Any]):
@@ -51,7 +51,7 @@ class Sampling(Call[Any]):
         self._reset()
 
     def lighter(self, plan: Plan, lack: Lack) -> tuple[Plan, int | None] | None:
-        """Loading failed, or will be done again: then it leaves more room."""
+        """Let the models be loaded again with more room left."""
         if lack.where == "RAM" or plan.room_bytes >= weights.EVERYTHING:
             return None
         estimate = self._guard.estimated_bytes(self._patcher.model, self._shape)
@@ -83,7 +83,7 @@ class Sampling(Call[Any]):
 
 
 class Loading(Sampling):
-    """Loading takes as much whatever the batch."""
+    """The loading of models: it needs the same memory for every batch size."""
 
     def doing(self, model: str) -> str:
         return said("loading {model} for sampling", model=model)
@@ -96,7 +96,7 @@ class Loading(Sampling):
 
 
 class Step(Sampling):
-    """One step: its models are loaded, and their weights can be offloaded beneath it."""
+    """One step: its models are loaded, and a retry can offload their weights."""
 
     def doing(self, model: str) -> str:
         return said("a step of sampling with {model}", model=model)

@@ -44,7 +44,7 @@ class Piece:
 
 
 def pieces(batch: int, chunks: int, limit: int, independent: bool) -> list[Piece]:
-    """Cut `batch` rows into pieces of at most `limit` rows where that is sound.
+    """Cut `batch` rows into pieces of at most `limit` rows where that keeps the result the same.
 
     A piece is several whole chunks or some rows of one chunk. Without `independent` images the
     smallest piece is one chunk.
@@ -74,8 +74,8 @@ def piece_count(batch: int, images: int, limit: int) -> int:
 def rows_of(value: Any, start: int, stop: int, batch: int) -> Any:
     """Return rows `start` to `stop` of everything with a batch dimension inside `value`.
 
-    Tensors: dimension 0 is the batch when it has `batch` entries; 1 entry serves all rows.
-    Raises Unsplittable for any other tensor and for what only looks like one.
+    Tensors: dimension 0 is the batch if it has `batch` entries; 1 entry serves all rows. Raises
+    Unsplittable for any other tensor and for other objects that may hold rows.
     """
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided or value.is_nested:
@@ -97,7 +97,7 @@ def rows_of(value: Any, start: int, stop: int, batch: int) -> Any:
 
 
 def _sequence_like(value: Any, items: list[Any]) -> Any:
-    """Return `items` as what `value` is: a list, a tuple, one with named fields ..."""
+    """Return `items` in a container like `value`: a list, a tuple, a named tuple ..."""
     make = getattr(type(value), "_make", type(value))
     try:
         return make(items)
@@ -109,8 +109,8 @@ def _dict_like(value: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
     kind = type(value)
     if kind is dict:
         return items
-    # Not by `copy`: before Python 3.11 it asks for `__getstate__`, and a dict that answers for its
-    # keys raises KeyError.
+    # Not with `copy`: before Python 3.11 it looks up `__getstate__` on the value, and a dict that
+    # finds its attributes among its keys raises KeyError.
     made: dict[Any, Any] = kind.__copy__(value) if hasattr(kind, "__copy__") else kind.__new__(kind)
     getattr(made, "__dict__", {}).update(getattr(value, "__dict__", {}))
     made.update(items)
@@ -179,7 +179,7 @@ def run_in_pieces(
 ) -> torch.Tensor:
     """Return the rows of all pieces in one tensor (batch, ...), made as soon as its shape is known.
 
-    Peak: the whole result and one piece, not twice the result as concatenating would take.
+    Peak: the whole result and one piece. Concatenation would take twice the result.
     """
     joined: torch.Tensor | None = None
     for piece in cut:
@@ -197,7 +197,7 @@ def run_in_pieces(
 def join_rows(parts: Sequence[Any]) -> Any:
     """Concatenate nested results of pieces row-wise; equal structures of tensors and None.
 
-    A tensor that stands several times in the results (ControlNets share them) stays shared.
+    A tensor that is in the results several times (ControlNets share them) stays shared.
     """
     with unrecorded():
         return _join(parts, {})

@@ -1,4 +1,4 @@
-"""Fewer images at a time, then smaller and smaller tiles: how large they may be, and their sum."""
+"""How many images at a time, or how large a tile, can fit; and how the parts are joined again."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,9 +13,9 @@ from .lack import Lack
 
 
 def fewer_images(at_once: int, lack: Lack, need: float = 0.0) -> int | None:
-    """Return how many images at a time can fit, 0 where not even one can; None: it is one.
+    """Return how many images at a time can fit; 0: not even one can; None: it is one already.
 
-    need: the bytes that one image surely takes. Half where nothing tells.
+    need: the bytes that one image takes at least. Where nothing is known: half as many.
     """
     if at_once <= 1:
         return None
@@ -36,9 +36,10 @@ def smaller_tile(
 ) -> int | None:
     """Return the side of the largest tile that can fit; None where none is smaller than `now`.
 
-    sides: of the input, in its pixels. `needs` gives the bytes that a tile surely takes. `count`
-    tells how many tiles of a size there are: of equally many the smallest are taken. After a tile
-    that failed at most three quarters of it, which compute half as much; half where nothing tells.
+    sides: of the input, in its pixels. needs: gives the bytes that a tile takes at least. count:
+    gives how many tiles of a size there are; of sizes with the same count the smallest is taken.
+    After a tile that failed, the next has at most three quarters of its side, so half the area;
+    where nothing is known, half of its side.
     """
     whole = now or max(sides)
     sizes = range((whole - 1) // smallest * smallest, smallest - 1, -smallest)
@@ -61,15 +62,15 @@ def smaller_tile(
 
 
 def _share(sides: Sequence[int], whole: int, tile: int) -> float:
-    """Return how much of what is computed at once now would be in one tile of this side."""
+    """Return which part of what is computed at once now one tile of this side would be."""
     now = [min(side, whole) for side in sides]
     return math.prod(min(side, tile) for side in now) / math.prod(now)
 
 
 def tile_count(sides: Sequence[int], tile: int, is_video: bool, most: int = 16) -> int:
-    """Return how many tiles ComfyUI makes: of a picture square, wide and tall ones, one each pass.
+    """Return how many tiles ComfyUI makes: a picture gets three passes, square, wide and tall.
 
-    sides: height and width in the unit of `tile`; most: of their overlap, for pictures.
+    sides: height and width in the unit of `tile`; most: the largest overlap for pictures.
     """
     overlap = overlap_of(tile, most, is_video)
     shapes = [(tile, tile)] if is_video else [(tile, tile), (tile // 2, tile * 2),
@@ -82,7 +83,7 @@ def tile_count(sides: Sequence[int], tile: int, is_video: bool, most: int = 16) 
 
 
 def overlap_of(tile: int, most: int, is_video: bool) -> int:
-    """Return by how much tiles overlap: a quarter, of a picture's not more than ComfyUI's own."""
+    """Return the overlap of two tiles: a quarter of a tile, for pictures at most `most`."""
     return tile // 4 if is_video else min(tile // 4, most)
 
 
@@ -102,7 +103,7 @@ def joined_images(parts: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def images_words(plan: Plan, seen: int, unit: int = 1) -> list[str]:
-    """Return how the images of a plan are computed, of `seen`; `unit`: pixels of one of the input.
+    """Return how the images of a plan are computed, of `seen`; unit: pixels of one input element.
     """
     words: list[str] = []
     if plan.parts is not None and plan.tile is None:

@@ -1,4 +1,4 @@
-"""One try of a call: it comes to its end, or what is left of its failure is text and figures."""
+"""One attempt of a call: its result, or its failure as text and figures."""
 
 import gc
 import threading
@@ -18,7 +18,7 @@ _active = threading.local()
 
 
 def is_recovering() -> bool:
-    """Return whether a guarded call is in progress in this thread: the outermost one answers."""
+    """Return whether a guarded call runs in this thread already: that one handles failures."""
     return bool(getattr(_active, "depth", 0))
 
 
@@ -39,8 +39,7 @@ class Done(Generic[T]):
 
 
 def try_once(call: Callable[[], T]) -> "Done[T] | Failure":
-    """Return what came of a call; where ComfyUI left something out of it, it has failed as well.
-    """
+    """Return the result of a call or its failure; a call that left something out has failed."""
     failed: Exception
     with watching() as left_out:
         try:
@@ -54,10 +53,10 @@ def try_once(call: Callable[[], T]) -> "Done[T] | Failure":
                 return Done(result)
             del result
             failed = LeftOut(left_out[0])
-    # Only here, outside the handler, can what the failed call holds be let go of.
+    # What the failed call holds can be freed only here, outside the handler.
     try:
         memory = snapshot()
-        gc.collect()  # what the failed call does not hold would pass for something it needs
+        gc.collect()  # else garbage would count as memory of the call
         return Failure.of(failed, memory, snapshot(), is_incomplete=bool(left_out))
     finally:
         del failed
@@ -66,8 +65,8 @@ def try_once(call: Callable[[], T]) -> "Done[T] | Failure":
 def tidy() -> None:
     """Collect garbage and return cached memory to the driver, after a failure and every change.
 
-    cuBLAS's workspaces with it: 8 MiB of them keep a whole block of 20 MiB, and the next call makes
-    them anew where it finds room.
+    cuBLAS's workspaces are freed too: 8 MiB of them keep a whole block of 20 MiB, and the next call
+    makes new ones where it finds room.
     """
     guard = guard_host()
     if guard is not None:

@@ -1,4 +1,4 @@
-"""An UPSCALE_MODEL under the OOM Guard: free memory, fewer images at a time, then smaller tiles."""
+"""Guard an UPSCALE_MODEL: free memory, then fewer images at a time, then smaller tiles."""
 
 from dataclasses import replace
 from typing import Any
@@ -43,7 +43,7 @@ class _Move(GuardedMethod):
 
 
 class _Run(GuardedMethod):
-    """What a descriptor calls its network with, its one attribute that is a function."""
+    """Replaces `_call_fn`, the function with which a descriptor calls its network."""
 
     def __call__(self, model: Any, image: torch.Tensor) -> Any:
         """image: (B, C, H, W); returns (B, C, H * scale, W * scale)."""
@@ -97,7 +97,7 @@ class _Upscaling(Call[torch.Tensor]):
             guard.load_again(self.patchers)
 
     def lighter(self, plan: Plan, lack: Lack) -> tuple[Plan, int | None] | None:
-        """Its layers cannot stream their weights."""
+        """Return None: its layers cannot stream their weights."""
         return None
 
     def smaller(self, plan: Plan, lack: Lack) -> Plan | None:

@@ -1,4 +1,4 @@
-"""A VAE under the OOM Guard: whole first, then fewer images at a time, then smaller tiles."""
+"""Guard a VAE: the whole picture first, then fewer images at a time, then smaller tiles."""
 
 from dataclasses import replace
 from typing import Any
@@ -32,11 +32,11 @@ _SMALLEST_LATENT_TILE = 4
 _SMALLEST_LENGTH = 32  # of a latent with one dimension (audio)
 _HOST_TILE = {"decode_tiled": 64, "encode_tiled": 512}  # ComfyUI's own where none is asked for
 _HOST_VIDEO_TILE = 256  # pixels of the picture
-_SHORTER = 0.75  # of an estimate: fewer frames that save less are no help
-_PROBABLE = 2  # ComfyUI's estimate of a VAE is hardly so many times what it takes,
-_CERTAIN = 4  # and never so many
-# ComfyUI's own tile takes so much less at best (SD1.5's VAE: 366 MiB of 1,089): tried where it can
-# fit at all, so that the guard is not slower than stock.
+_SHORTER = 0.75  # of the estimate: fewer frames must get below this to help
+_PROBABLE = 2  # ComfyUI's estimate for a VAE is seldom more than this times the truth,
+_CERTAIN = 4  # and never more than this
+# With its own tile size ComfyUI takes this many times less than it estimates, at best (SD1.5's VAE:
+# 366 MiB of 1,089). That size is tried if it can fit at all: a guard is not slower than ComfyUI.
 _OWN_TILE = 3
 
 
@@ -44,24 +44,24 @@ def guard_vae(vae: Any, options: GuardOptions) -> Any:
     """Return a copy of a VAE whose decode and encode recover from out-of-memory errors.
 
     Weights, patcher and settings are shared with the original. Without a failure the results are
-    the very same; tiles, the last resort, can change a picture slightly.
+    the same; tiles, the last resort, can change a picture slightly.
     """
     names = ("decode", "encode", "decode_tiled", "encode_tiled")
     return guarded_copy(vae, dict.fromkeys(names, _Method), options)
 
 
 class _Method(GuardedMethod):
-    """`decode` and `encode`; and with tiles, which are smaller than asked for only if they fail."""
+    """`decode`, `encode` and their tiled forms, whose tiles become smaller only if they fail."""
 
     def __call__(self, value: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        """value: latents (B, C, ...) or pixels (B, ..., channels), as for the method without."""
+        """value: latents (B, C, ...) or pixels (B, ..., channels)."""
         if is_recovering() or self.name.endswith("tiled") and self.own is not None:
             return self.unguarded(value, *args, **kwargs)
         return recover(_VAECall(self, value, args, kwargs), self.options)
 
 
 class _VAECall(Call[torch.Tensor]):
-    """One call of a VAE. What another pack has set in its place is called as it is, and not cut."""
+    """One call of a VAE. A method that another pack has set is called as it is, and never cut."""
 
     def __init__(
         self, method: GuardedMethod, value: torch.Tensor, args: Any, kwargs: dict[str, Any]
@@ -71,7 +71,7 @@ class _VAECall(Call[torch.Tensor]):
         self._args, self._kwargs, self._state = args, kwargs, RandomState()
         self._is_decode = name.startswith("decode")
         self._tiled = "decode_tiled" if self._is_decode else "encode_tiled"
-        self._below: int | None = None  # the tiles asked for
+        self._below: int | None = None  # the tile size that the caller asked for
         if name == self._tiled:
             asked = kwargs.get("tile_x") or next(iter(args), None)
             self._below = int(asked or _HOST_TILE[name])
@@ -144,7 +144,7 @@ class _VAECall(Call[torch.Tensor]):
 
         tile = fitting(lack)
         if is_video and tile is not None and tile > own:
-            # The pages of weights in whose room a tile is come anew for every few frames.
+            # A tile that takes the room of pages of weights loads these again every few frames.
             pages = weights.paged_bytes(self._vae.patcher)
             tile = max(fitting(lack.less(-pages)) or own, own)
         if is_video and (tile is None or tile < own * 3 // 4):
@@ -157,7 +157,7 @@ class _VAECall(Call[torch.Tensor]):
     def _fewer_frames(self, plan: Plan, lack: Lack, side: int, is_left: bool) -> int | None:
         """Return how many frames of tiles of this side fit; None where fewer are no help.
 
-        is_left: nothing else is left, so that fewer are tried whatever ComfyUI expects of them.
+        is_left: nothing else is left, so fewer are tried whatever ComfyUI estimates.
         """
         frames = plan.frames or min(self._value.shape[2], self._also.get("tile_t") or 1 << 30)
         if not self._is_decode or frames < 4 or owns_tiling(self._vae):
@@ -186,7 +186,7 @@ class _VAECall(Call[torch.Tensor]):
 
     @property
     def _unit(self) -> int:
-        """How many pixels of the picture one of the input stands for, along a side."""
+        """How many pixels of the picture, along a side, belong to one of the input."""
         if not self._is_decode or self._value.ndim == 3:
             return 1
         ratio = self._vae.spacial_compression_decode()
@@ -201,9 +201,9 @@ class _VAECall(Call[torch.Tensor]):
         return tuple(shape[-1:] if len(shape) == 3 else shape[-2:])
 
     def _has_images(self) -> bool:
-        """Return whether dimension 0 counts images that are computed apart.
+        """Return whether dimension 0 counts images that are computed independently.
 
-        SVD's decoder mixes its frames; a video VAE takes the dimension for time when it encodes.
+        SVD's decoder mixes its frames; a video VAE takes this dimension for time when it encodes.
         """
         if self._below is not None:
             return False
@@ -217,14 +217,14 @@ class _VAECall(Call[torch.Tensor]):
         return self._is_decode or self._value.ndim == 5 or not is_video
 
     def _as_tiled(self) -> torch.Tensor:
-        """Return the latents as an image VAE's own decode takes those of a one-frame video."""
+        """Return the latents of a one-frame video without time, as an image VAE decodes them."""
         value, is_image = self._value, getattr(self._vae, "latent_dim", 2) == 2
         return value[:, :, 0] if self._is_decode and is_image and value.ndim == 5 else value
 
     def _takes(self, too_much: int, tile: int | None = None, frames: int | None = None) -> float:
-        """Return what one image takes, where ComfyUI expects up to `too_much` times that.
+        """Return what one image takes, if ComfyUI estimates at most `too_much` times that.
 
-        It expects no more than it takes where the network says that its estimate can be relied on.
+        If the network says that its estimate is reliable, this is the estimate itself.
         """
         is_reliable = self._is_decode and can_rely_on_estimate(self._vae)
         return self._estimate(tile, frames) / (1 if is_reliable else too_much)

@@ -1,8 +1,8 @@
-"""One call of a VAE on a copy of it: whole without ComfyUI's own way into tiles, or in tiles.
+"""Call a copy of a VAE, whole or in tiles, without ComfyUI's own fallback to tiles.
 
-ComfyUI's `decode` and `encode` answer an out-of-memory error by tiling at once, in tiles that can
-be as large as the picture. On the copy that way out leads back here, so that memory can be freed
-and the whole picture tried again first.
+After an out-of-memory error ComfyUI's `decode` and `encode` compute in tiles at once, which can be
+as large as the picture. On the copy this fallback raises an error instead. So OOM Guard can free
+memory and try the whole picture again first.
 """
 
 import inspect
@@ -20,10 +20,10 @@ MOST_OVERLAP = {"decode_tiled": 16, "encode_tiled": 64}  # of pictures, as Comfy
 
 
 class _WantsTiles(Exception):
-    """ComfyUI wanted to tile. It does not take this for an out-of-memory error, so it gets out."""
+    """ComfyUI wanted to use tiles. It handles only out-of-memory errors, so this one gets out."""
 
 
-# Every method that ComfyUI's `decode` and `encode` fall back to leads out of them.
+# All methods that ComfyUI's `decode` and `encode` fall back to.
 _FALLBACKS = [f"{name}_{how}" for name in ("decode_tiled", "encode_tiled")
               for how in ("", "1d", "3d")] + ["_decode_tiled_owned", "_encode_tiled_owned"]
 
@@ -33,7 +33,7 @@ def _no_tiles(*args: Any, **kwargs: Any) -> Any:
 
 
 class _Watched:
-    """Stands for `first_stage_model` in one call: notes the batch and the error it fails with."""
+    """Replaces `first_stage_model` in one call; notes the largest batch and the error it raises."""
 
     def __init__(self, model: Any, call: Any) -> None:
         self._model = model
@@ -63,10 +63,10 @@ class _Watched:
 def whole(
     call: Any, plan: Plan, method: GuardedMethod, value: torch.Tensor, *args: Any, **kwargs: Any
 ) -> Any:
-    """Return what `method` gives for `value` in parts of the plan's images, without tiles.
+    """Return the result of `method` for `value`, in parts of the plan's images, without tiles.
 
-    Raises the out-of-memory error that would have made ComfyUI tile. What another pack has set in
-    the place of the method is called as it is. `call.seen` becomes the largest batch.
+    Raises the out-of-memory error after which ComfyUI would use tiles. A method that another pack
+    has set is called as it is. `call.seen` becomes the largest batch.
     """
     if method.own is not None:
         return method.own(value, *args, **kwargs)
@@ -86,9 +86,9 @@ def whole(
 
 
 def _before_it_computed(vae: Any, name: str, part: torch.Tensor, call: Any) -> Exception:
-    """Return an error for a network that was not called: by ComfyUI's choice, or for want of room.
+    """Return the error for a network that was not called: ComfyUI refused, or had no room.
 
-    Newer ComfyUIs do not begin where an estimate that can be relied on is more than what is free.
+    Newer ComfyUIs do not begin if a reliable estimate is larger than the free memory.
     """
     if name == "decode" and can_rely_on_estimate(vae):
         expected = int(vae.memory_used_decode(part.shape, vae.vae_dtype))
@@ -99,7 +99,7 @@ def _before_it_computed(vae: Any, name: str, part: torch.Tensor, call: Any) -> E
 
 
 def can_rely_on_estimate(vae: Any) -> bool:
-    """Return whether the network says that what it is expected to take in a decode is measured."""
+    """Return whether the network says that its estimate for a decode is reliable (measured)."""
     return bool(getattr(vae.first_stage_model, "comfy_decode_estimate_is_reliable", False))
 
 
@@ -130,7 +130,7 @@ def estimate(
 
 
 def owns_tiling(vae: Any) -> bool:
-    """Return whether the network tiles by itself; how it cuts time is its own matter then."""
+    """Return whether the network makes its tiles itself; it then also decides how to cut time."""
     return bool(getattr(vae, "handles_tiling", False))
 
 
@@ -141,7 +141,7 @@ def takes_tiles(vae: Any, name: str) -> bool:
 
 
 def preferred_tile(vae: Any, room_bytes: int | None) -> int | None:
-    """Return the largest tile that the network itself would decode in that room, if it tells."""
+    """Return the largest tile that the network would choose for that room; None: it cannot say."""
     prefers = getattr(vae.first_stage_model, "preferred_decode_tile", None)
     if prefers is None or room_bytes is None:
         return None
@@ -154,8 +154,8 @@ def in_tiles(
 ) -> Any:
     """Return `vae.<name>(value, ...)` for a method that tiles, with the plan's tiles if any.
 
-    name: `decode_tiled` or `encode_tiled`. asked: what it was given beside `value`, by name
-    (tile_x, tile_y, overlap ...), `args` and `kwargs` as they came.
+    name: `decode_tiled` or `encode_tiled`. asked: the other arguments by name (tile_x, tile_y,
+    overlap ...); args, kwargs: the same as the caller passed them.
     """
     given = dict(asked)
     if plan.tile is not None:
@@ -183,9 +183,9 @@ def _tile_shape(vae: Any, name: str, shape: Any, given: dict[str, Any]) -> tuple
 def tiled_keywords(
     method: GuardedMethod, tiled: str, value: torch.Tensor, *args: Any, **kwargs: Any
 ) -> dict[str, Any]:
-    """Return what else a call was given, as far as the method that tiles takes it too.
+    """Return the other arguments of a call that the method with tiles takes too.
 
-    Newer hosts: `encode(pixels, not_video=…)`, which decides what the batch means.
+    Newer ComfyUIs: `encode(pixels, not_video=…)`, which decides what the batch means.
     """
     if not hasattr(type(method.owner), tiled):
         return {}
@@ -200,8 +200,8 @@ def _work_copy(
 ) -> Any:
     """Return a copy that keeps the plan's room free of weights when it loads itself.
 
-    part: gives the shape of what is computed at once, for which alone room is made. Not every
-    ComfyUI does so by itself, and unloads models for the whole picture though it makes tiles.
+    part: returns the shape that is computed at once; room is made only for this. Some ComfyUIs make
+    room for the whole picture though they compute tiles, and unload models for it.
     """
     work = plain_copy(vae)
     for name in ("memory_used_decode", "memory_used_encode"):

@@ -11,16 +11,16 @@ from ..models.find import FoundModel
 from ..models.unload import others, unload_models
 from .lack import Lack
 
-NOTABLE_BYTES = 1 << 20  # every model keeps less than this loaded; nothing is won with it
-EVERYTHING = 1 << 60  # to keep free: more than any card has, so that all streams that can
+NOTABLE_BYTES = 1 << 20  # every model keeps less than this loaded: not worth freeing
+EVERYTHING = 1 << 60  # more room than any card has: all weights that can stream do
 _SPARE = 1.5  # times what was missing: the call will ask for more tensors
 
 
 def other_bytes(in_use: Sequence[Any], lack: Lack) -> int:
-    """Return what unloading the models that a call does not use would spare it.
+    """Return the bytes that unloading the models a call does not use would free for it.
 
-    Nothing where RAM ran out: the weights would go there. Pages of dynamic VRAM yield by
-    themselves, but for those that had not.
+    0 where RAM ran out: the weights would go there. Pages of dynamic VRAM are freed by themselves;
+    only those that were not freed for the failed call count.
     """
     host = current_host()
     if host is None or lack.where == "RAM":
@@ -41,7 +41,7 @@ def unload_others(in_use: Sequence[Any], device: torch.device | None) -> int:
 
 
 def own_bytes(in_use: Sequence[Any], lack: Lack) -> int:
-    """Return what of its own weights a call can do without on the full device, as they stream."""
+    """Return the bytes of its own weights on the full device that a call can stream instead."""
     if lack.where == "RAM":
         return 0
     loaded = loaded_bytes(_streamable(in_use, lack.device))
@@ -49,7 +49,7 @@ def own_bytes(in_use: Sequence[Any], lack: Lack) -> int:
 
 
 def room_bytes(in_use: Sequence[Any], lack: Lack, is_again: bool) -> int:
-    """Return how much to keep free of a call's own weights: what it lacks and more, or all."""
+    """Return how much to keep free of a call's own weights: what is missing and more, or all."""
     loaded = own_bytes(in_use, lack)
     missing = (lack.asked_bytes or 0) if lack.missing_bytes is None else lack.missing_bytes
     part = max(int(missing * _SPARE), loaded // 4)
@@ -59,15 +59,15 @@ def room_bytes(in_use: Sequence[Any], lack: Lack, is_again: bool) -> int:
 
 
 def make_room(in_use: Sequence[Any], wanted_bytes: int) -> int:
-    """Offload so much of a call's own weights that `wanted_bytes` are free; return what left."""
+    """Offload a call's own weights until `wanted_bytes` are free; return the bytes offloaded."""
     guard = guard_host()
     return guard.make_room(in_use, wanted_bytes) if guard is not None and wanted_bytes else 0
 
 
 def hidden_bytes(patcher: Any) -> int:
-    """Return what ComfyUI would load weights into, though the device's ceiling does not leave it.
+    """Return the bytes above the device's ceiling that ComfyUI takes for room for weights.
 
-    The pager of a dynamic model knows of the ceiling.
+    0 for a dynamic model: its pager knows the ceiling.
     """
     host = current_host()
     is_classic = host is not None and not host.is_dynamic(patcher)
@@ -75,7 +75,7 @@ def hidden_bytes(patcher: Any) -> int:
 
 
 def loaded_bytes(patchers: Sequence[Any]) -> int:
-    """Return the bytes of these models on their GPUs that leave when they are unloaded."""
+    """Return how many bytes on their GPUs unloading these models frees."""
     host = current_host()
     if host is None:
         return 0
@@ -83,7 +83,7 @@ def loaded_bytes(patchers: Sequence[Any]) -> int:
 
 
 def paged_bytes(patcher: Any) -> int:
-    """Return the bytes of weights of this model that leave and come in pages; 0: in none."""
+    """Return the bytes of weights of this model that are kept in pages; 0: it has no pages."""
     host = current_host()
     return int(patcher.model_size()) if host is not None and host.is_dynamic(patcher) else 0
 
@@ -97,9 +97,9 @@ def _others(in_use: Sequence[Any], device: torch.device | None) -> list[FoundMod
 
 
 def _streamable(in_use: Sequence[Any], device: torch.device | None) -> list[Any]:
-    """Return those whose weights stay away from the full device once they have left it.
+    """Return the models whose weights stay off the full device after they are offloaded.
 
-    The pages of a dynamic model come back with the next call, and had gone if that could help.
+    Not dynamic models: the next call loads their pages again, and the pager had freed all it could.
     """
     host = current_host()
     return [one for one in in_use if host is not None and not host.is_dynamic(one)

@@ -1,4 +1,4 @@
-"""The way to ComfyUI: asked first whether there is one, so that the package works without it."""
+"""Find out whether ComfyUI is there and what it has, so that the package also works without it."""
 
 import sys
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ from .contract import CONTRACT
 from .features import lost
 from .symbols import broken
 
-# The flags that leave VRAM to others. Where ComfyUI has the first, its own people advise that one.
+# The flags that leave VRAM to other programs. Where the first exists ComfyUI recommends that one.
 LEAVES_VRAM = ("--vram-headroom", "--reserve-vram")
 
 
 def is_in_comfyui() -> bool:
-    """Return whether ComfyUI is running in this process, whatever can be had of it."""
+    """Return whether ComfyUI runs in this process, even if the adapter cannot work with it."""
     return "comfy.model_management" in sys.modules
 
 
 def current_host() -> ModuleType | None:
-    """Return the `host` module where ComfyUI is running in this process, else None.
+    """Return the `host` module if ComfyUI runs in this process and the adapter works, else None.
 
     The package also serves plain Python scripts (diffusers, DiffSynth), so nothing is imported
     from ComfyUI unless ComfyUI is already there. None too for a ComfyUI that is too different.
@@ -44,16 +44,16 @@ def guard_host() -> ModuleType | None:
 
 
 def unrecorded() -> AbstractContextManager[Any]:
-    """Return a context for memory that outlives the call of a model in which it is made.
+    """Return a context for memory that outlives the call of a model in which it is allocated.
 
-    Newer hosts record what a block of layers allocates, and such memory would break the record.
+    Newer ComfyUIs record what a block of layers allocates, and such memory would break the record.
     """
     host = guard_host()
     return nullcontext() if host is None else host.recording_paused()
 
 
 def read_from_disk(patchers: Sequence[Any]) -> bool:
-    """Return whether ComfyUI tells that the weights of all of these come from disk, not RAM."""
+    """Return whether the weights of all of these come from disk, not RAM, as ComfyUI says."""
     if current_host() is None or not patchers:
         return False
     from .flags import reads_from_disk
@@ -62,10 +62,10 @@ def read_from_disk(patchers: Sequence[Any]) -> bool:
 
 
 def return_cache() -> None:
-    """Return cached blocks on every device in use; what is still referenced stays.
+    """Return cached blocks to the driver on every device in use; tensors in use stay.
 
-    Call after the garbage collection: dead objects would keep their blocks. The price is that
-    the next allocations go to the driver again.
+    Call it after garbage collection: dead objects would keep their blocks. The next allocations
+    then go to the driver again.
     """
     host = current_host()
     if host is not None:
@@ -75,8 +75,7 @@ def return_cache() -> None:
 
 
 def do_not_run() -> list[Any]:
-    """Return the value that makes ComfyUI skip every node it is given to, in a list; else nothing.
-    """
+    """Return the value that makes ComfyUI skip every node that gets it, in a list; or nothing."""
     if not is_in_comfyui() or lost("sorter"):
         return []
     from comfy_execution.graph_utils import ExecutionBlocker
@@ -85,10 +84,10 @@ def do_not_run() -> list[Any]:
 
 
 def has_flag(flag: str) -> bool:
-    """Return whether ComfyUI's command line has a flag such as "--reserve-vram"; outside of it no.
+    """Return whether ComfyUI's command line has a flag such as "--reserve-vram"; False without it.
 
-    Nothing else decides whether a flag is advised. False too for one without a value that it has
-    been started with.
+    Only this decides whether a flag is advised. False too for a flag without a value that is set
+    already.
     """
     if current_host() is None or lost("files"):
         return False
@@ -98,15 +97,15 @@ def has_flag(flag: str) -> bool:
 
 
 def has_cache_providers() -> bool:
-    """Return whether ComfyUI has all that is used of its cache providers (0.17 and later).
+    """Return whether ComfyUI has all that we use of its cache providers (0.17 and later).
 
-    Looks for their symbols; asked once, as the server starts.
+    It looks for their symbols once, when the server starts.
     """
     return not lost("outputs") and not any(broken(CONTRACT["outputs"]))
 
 
 def cache_flags() -> tuple[float, str | None]:
-    """Return the value of --cache-ram (0: none), and another flag for the cache that is set."""
+    """Return the value of --cache-ram (0: not set), and another cache flag that is set."""
     if current_host() is None or lost("files"):
         return 0.0, None
     from .flags import cache_flags as told
@@ -115,7 +114,7 @@ def cache_flags() -> tuple[float, str | None]:
 
 
 def pack_of(class_type: str) -> str | None:
-    """Return the pack that a node class comes from; None where nobody can tell."""
+    """Return the pack that a node class comes from; None if that is not known."""
     if current_host() is None or lost("files"):
         return None
     from .packs import pack_of as found_pack
@@ -124,8 +123,7 @@ def pack_of(class_type: str) -> str | None:
 
 
 def pinned_bytes() -> int:
-    """Return the bytes of RAM that ComfyUI has pinned; 0 outside of it, and where it cannot tell.
-    """
+    """Return the bytes of RAM that ComfyUI has pinned; 0 without ComfyUI, or if it cannot tell."""
     if current_host() is None:
         return 0
     from .spare import pinned_bytes as pinned

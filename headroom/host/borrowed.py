@@ -1,8 +1,8 @@
-"""Models that another thread looks at beside a prompt: the prompt's own thread lets go of them.
+"""Models that another thread looks at during a prompt: only the prompt's own thread frees them.
 
-ComfyUI takes a dead model out of its list in the thread that let go of it last (`cleanup_models`,
-a finalizer). Where that is another one than the prompt's, the prompt may be in `free_memory` just
-then, whose places in the list are wrong from there on: "IndexError: pop from empty list".
+ComfyUI removes a dead model from its list in the thread that dropped the last reference to it
+(`cleanup_models`, a finalizer). If that is another thread, the prompt's thread may be inside
+`free_memory`, which then has wrong positions in the list: "IndexError: pop from empty list".
 """
 
 import threading
@@ -18,28 +18,28 @@ class Borrowed:
         self._prompts_thread: int | None = None
 
     def prompt_begins(self) -> None:
-        """Called by the thread of a prompt, before anything of it runs."""
+        """Called by the thread of a prompt, before anything in it runs."""
         self._prompts_thread = threading.get_ident()
         self.let_go()
 
     def prompt_leaves(self) -> None:
-        """Called by the thread of a prompt, when nothing of it runs any more."""
+        """Called by the thread of a prompt, when nothing in it runs any more."""
         self._prompts_thread = None
         self.let_go()
 
     def done_with(self, things: list[Any]) -> None:
-        """Empty the list; what was in it is kept for the prompt's thread, if one runs elsewhere.
+        """Empty the list; if a prompt runs in another thread, that thread frees what was in it.
 
-        Called by who looked at them, who holds them in this list alone.
+        Called by the thread that looked at them, and has references in this list only.
         """
-        with self._lock:  # the prompt's thread cannot let go of them before this one has
+        with self._lock:  # the prompt's thread cannot free them before this thread has
             if self._prompts_thread not in (None, threading.get_ident()):
                 self.kept.update(zip(map(id, things), things, strict=True))
                 things.clear()
-        things.clear()  # outside of the lock: a finalizer may look at models itself
+        things.clear()  # outside of the lock: a finalizer may look at models too
 
     def let_go(self) -> None:
-        """Forget everything, in the calling thread; costs nothing where there is nothing."""
+        """Drop all references, in the calling thread; costs nothing if there are none."""
         if self.kept:
             with self._lock:
                 kept, self.kept = self.kept, {}

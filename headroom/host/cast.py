@@ -1,4 +1,4 @@
-"""The host adapter for Cast bf16: a patcher of its own for a private copy of the weights.
+"""The host adapter for Cast bf16: a private copy of the weights gets a patcher of its own.
 
 Only objects made here are changed; the given patcher and everything it shares stay as they are.
 """
@@ -22,20 +22,20 @@ COMPILE_KEY = "torch.compile"
 
 
 def unload(patcher: Any) -> None:
-    """Unload what shares weights with `patcher`: loaded weights may carry a LoRA inside."""
+    """Unload what shares weights with `patcher`: loaded weights may have a LoRA merged in."""
     host.unload(host.entries_of([patcher]))
 
 
 def weight_backups(patcher: Any) -> dict[str, torch.Tensor]:
-    """Return the unpatched weights of a model that still has patches inside, by name."""
+    """Return the unpatched weights, by name, of a model whose weights have patches merged in."""
     return {name: entry.weight for name, entry in patcher.backup.items()}
 
 
 def shared_parts(module: torch.nn.Module) -> list[Any]:
-    """Return what a copy of `module` shares with it: its configuration, and patchers.
+    """Return what a copy of `module` shares with it: its configuration and its patchers.
 
-    The configuration answers None for every attribute it lacks, `__setstate__` included, which
-    Python's deepcopy cannot take; it describes the architecture and never changes.
+    The configuration returns None for each attribute that it lacks, `__setstate__` too, and
+    Python's deepcopy fails on that. It describes the architecture and never changes.
     """
     return [
         value
@@ -46,17 +46,17 @@ def shared_parts(module: torch.nn.Module) -> list[Any]:
 
 
 def quantised_reason(patcher: Any) -> str:
-    """Return why ComfyUI takes the whole model for quantised, "" where it does not."""
+    """Return why ComfyUI takes the whole model for quantised; "" if it does not."""
     config = getattr(patcher.model, "model_config", None)
     for mark in ("quant_config", "scaled_fp8"):
-        # Newer configurations warn in the log about every attribute they lack.
+        # Newer configurations log a warning for every attribute they lack.
         if inspect.getattr_static(config, mark, None):
             return said("its {mark} says so", mark=mark)
     return ""
 
 
 def compiled_reason(patcher: Any) -> str:
-    """Return what on `patcher` holds on to the old weights in compiled form, "" for nothing."""
+    """Return what on `patcher` keeps the old weights in compiled form; "" for nothing."""
     for wrappers in patcher.wrappers.values():
         if COMPILE_KEY in wrappers:
             return "a torch.compile wrapper"
@@ -70,7 +70,7 @@ def compiled_reason(patcher: Any) -> str:
 
 
 def device_dtype(part: torch.nn.Module, name: str, tensor: torch.Tensor) -> torch.dtype:
-    """Return the dtype that a weight of a dynamic model has on the GPU; its file's may differ."""
+    """Return a dynamic model's dtype for a weight on the GPU; that of its file may differ."""
     stamped = getattr(part, f"{name}_comfy_model_dtype", None)
     return stamped if isinstance(stamped, torch.dtype) else tensor.dtype
 
@@ -79,19 +79,19 @@ def device_dtype(part: torch.nn.Module, name: str, tensor: torch.Tensor) -> torc
 
 
 def reload(recipe: tuple[Any, ...], disable_dynamic: bool = False) -> Any:
-    """Return a fresh patcher from the loader that made the model; `recipe` is the host's own."""
+    """Return a new patcher from the loader that made the model; `recipe` is ComfyUI's own."""
     options = {"disable_dynamic": True} if disable_dynamic else {}
     loaded = recipe[0](*recipe[1], **options)
     return loaded[recipe[2]] if len(recipe) > 2 else loaded
 
 
 def loader_recipe(patcher: Any) -> tuple[Any, ...] | None:
-    """Return the host's recipe to load this model again, None where it knows none."""
+    """Return ComfyUI's recipe to load this model again; None if it has none."""
     return getattr(patcher, "cached_patcher_init", None)
 
 
 def stamp(module: torch.nn.Module, targets: dict[str, torch.dtype]) -> None:
-    """Tell ComfyUI the dtype of each weight on the GPU, where it keeps such stamps at all."""
+    """Tell ComfyUI the dtype of each weight on the GPU, if it keeps these dtypes at all."""
     for prefix, part in module.named_modules():
         for name, _ in part.named_parameters(prefix, recurse=False):
             mark = f"{name.rpartition('.')[2]}_comfy_model_dtype"
@@ -100,7 +100,7 @@ def stamp(module: torch.nn.Module, targets: dict[str, torch.dtype]) -> None:
 
 
 def start_unloaded(module: torch.nn.Module) -> None:
-    """Clear what a copied module believes about being loaded, patched and sampled."""
+    """Clear the state of a copied module: loaded, patched, sampled."""
     for name, value in (
         ("model_loaded_weight_memory", 0), ("lowvram_patch_counter", 0), ("model_lowvram", False),
         ("current_weight_patches_uuid", None), ("model_offload_buffer_memory", 0),
@@ -122,11 +122,11 @@ def use_compute_dtype(module: torch.nn.Module, dtype: torch.dtype) -> None:
 def private_patcher(
     patcher: Any, module: torch.nn.Module, copies: Copies, recast: Callable[[Any], Any]
 ) -> Any:
-    """Return a clone of `patcher`, patches and all, over `module` and tied to nothing else.
+    """Return a clone of `patcher`, with its patches, over `module` and without links to others.
 
-    A clone's parent and base id would let ComfyUI take the copy for the original: its list of
-    loaded models falls back to the parent when a patcher dies. `recast` casts a reloaded patcher,
-    for hosts that load a model again by its recipe.
+    With a clone's parent and base id ComfyUI would take the copy for the original: its list of
+    loaded models uses the parent when a patcher is deleted. `recast` casts a reloaded patcher, for
+    ComfyUIs that load a model again by its recipe.
     """
     if host.accepts(patcher.clone, "model_override"):
         copied = patcher.clone(model_override=(module, ({}, {}, {}, set())))
@@ -150,12 +150,12 @@ def private_patcher(
 def reload_and_cast(
     recipe: tuple[Any, ...], recast: Callable[[Any], Any], disable_dynamic: bool = False
 ) -> Any:
-    """Load the original again and cast it again: what ComfyUI calls for a further copy."""
+    """Load the original again and cast it again: ComfyUI calls this for another copy."""
     return recast(reload(recipe, disable_dynamic))
 
 
 def forget_carrier_state(copied: Any) -> None:
-    """Clear what a copied VAE or ControlNet object remembers of the old weights."""
+    """Clear what a copied VAE or ControlNet object stores about the old weights."""
     if "size" in vars(copied) and callable(getattr(copied, "model_size", None)):
         copied.size = None
     if "multigpu_clones" in vars(copied):
@@ -166,7 +166,7 @@ def forget_carrier_state(copied: Any) -> None:
 
 
 def compute_notes(patcher: Any, dtype: torch.dtype) -> Iterator[str]:
-    """Yield what ComfyUI thinks of computing this model in `dtype` on its device."""
+    """Yield ComfyUI's objections to computing this model in `dtype` on its device."""
     ask = {torch.bfloat16: mm.should_use_bf16, torch.float16: mm.should_use_fp16}.get(dtype)
     name = str(dtype).removeprefix("torch.")
     if ask is not None and not ask(patcher.load_device):
@@ -182,6 +182,6 @@ def compute_notes(patcher: Any, dtype: torch.dtype) -> Iterator[str]:
 
 
 def accepts_dtype(carrier: Any, dtype: torch.dtype) -> bool:
-    """Return whether a VAE is among those that ComfyUI runs in `dtype`; True for anything else."""
+    """Return whether ComfyUI runs this VAE in `dtype`; True for anything but a VAE."""
     working = getattr(carrier, "working_dtypes", None)
     return not working or dtype in working

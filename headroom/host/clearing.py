@@ -7,10 +7,10 @@ QUEUE, JOBS = "/queue", "/jobs/cancel"
 
 
 def empties_queue(path: str, body: Any, waiting: Collection[str]) -> bool:
-    """Return whether a POST of `body` to `path` leaves nothing of the prompts that wait.
+    """Return whether a POST of `body` to `path` removes all prompts that wait.
 
-    Older ComfyUIs are told to clear the queue; newer ones are also given the ids of all jobs in it.
-    One job that is cancelled by its own id (`/jobs/{id}/cancel`) empties nothing but its place.
+    Older ComfyUIs get a command to clear the queue; newer ones may also get the ids of all its
+    jobs. A job that is cancelled by its own id (`/jobs/{id}/cancel`) leaves the others.
     """
     path = path.removeprefix("/api")
     if not isinstance(body, dict) or path not in (QUEUE, JOBS):

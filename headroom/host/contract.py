@@ -1,10 +1,10 @@
-"""Every symbol of ComfyUI that the pack uses, and how: as data, which symbols.py checks in a host.
+"""Every symbol of ComfyUI that the pack uses, and how; symbols.py checks this table in a ComfyUI.
 
-A call is written as it is made, `_` for a value, `...` for others; a name alone is an attribute.
-"?" marks what not every host has: headroom/host/ asks for it first; tests/worlds/newer has what is
-newer than any whole ComfyUI at hand, and where that was seen. Attributes that objects get while
-they are made are looked for in the code of their class. What a feature's going without costs the
-user, and which others go with it, is in features.py.
+A call is written as we make it, with `_` for a value and `...` for other arguments; a name alone is
+an attribute. "?" marks what some ComfyUIs lack: headroom/host/ tests for it before use.
+tests/worlds/newer has what is newer than any complete ComfyUI at hand, and where it was seen.
+Attributes that objects get when they are created are searched in the code of their class. What a
+user loses without a feature, and which other features depend on it, is in features.py.
 """
 
 from collections.abc import Iterable, Mapping

@@ -33,9 +33,9 @@ from .spare import release_idle_pins as release_idle_pins
 
 
 def gpu_devices() -> list[torch.device]:
-    """Return the GPUs that models can be on, ComfyUI's current one first; empty in CPU mode.
+    """Return the GPUs that models can use, ComfyUI's current one first; empty in CPU mode.
 
-    Where ComfyUI itself knows one GPU only, nodes of other packs may still use the others.
+    Even if ComfyUI itself uses one GPU only, nodes of other packs may use the others.
     """
     current = mm.get_torch_device()
     if current.type == "cpu":
@@ -64,13 +64,13 @@ def available_bytes(device: torch.device) -> int | None:
 
 
 def hidden_bytes(device: torch.device) -> int:
-    """Return what ComfyUI counts as free on `device`, though its ceiling does not leave it."""
+    """Return the bytes above the ceiling of `device` that ComfyUI nevertheless counts as free."""
     found = devices.told(mm.get_free_memory, device)
     return 0 if found is None else int(found) - (available_bytes(device) or 0)
 
 
 def dynamic_bytes(device: torch.device) -> int | None:
-    """Return the bytes of dynamic-VRAM pages on `device`, None where the host has none.
+    """Return the bytes of dynamic-VRAM pages on `device`; None where ComfyUI has none.
 
     torch's counters do not include these pages. Small weights of dynamic models live in ordinary
     torch memory and are left out here, so that nothing is counted twice.
@@ -86,13 +86,13 @@ def dynamic_bytes(device: torch.device) -> int | None:
 
 
 def empty_cache() -> None:
-    """Return unused blocks of the allocator to the driver, in ComfyUI's way and then torch's."""
+    """Return unused blocks of the allocator to the driver, first by ComfyUI, then by torch."""
     mm.soft_empty_cache()
     devices.empty_cache()
 
 
 def drop_cast_buffers() -> bool:
-    """Drop the scratch buffers that weight streaming keeps; False where the host has none.
+    """Drop the scratch buffers of weight streaming; False where ComfyUI has none.
 
     ComfyUI itself calls this after every node when dynamic VRAM is on, and never otherwise.
     """
@@ -112,9 +112,9 @@ def loaded_entries() -> list[Any]:
 
 
 def living_patchers() -> list[Any]:
-    """Return every ModelPatcher of this process, loaded or only kept; a walk over all objects.
+    """Return every ModelPatcher of this process, loaded or not; a walk over all objects.
 
-    But for one that another thread is just making: it has no model yet.
+    It skips one that another thread is just creating: that has no model yet.
     """
     return [patcher for patcher in living(ModelPatcher) if hasattr(patcher, "model")]
 
@@ -128,9 +128,9 @@ def is_dynamic(patcher: Any) -> bool:
 def unloadable_bytes(entry: Any) -> int:
     """Return the bytes on the GPU that unloading this entry (LoadedModel) would free there.
 
-    Of a dynamic model these are its pages: the small weights that it keeps besides come back with
-    the next load, and are never much. Where another pack places the weights ComfyUI counts none:
-    then the module's own.
+    For a dynamic model these are its pages: the small weights beside them come back with the next
+    load and are never much. Where another pack places the weights, ComfyUI counts 0: then the
+    weights of the module count.
     """
     if entry.model is None or entry.device.type == "cpu":
         return 0
@@ -142,7 +142,7 @@ def unloadable_bytes(entry: Any) -> int:
 
 
 def same_weights(patcher: Any, other: Any) -> bool:
-    """Return whether two patchers stand for the same weights: clones, LoRA on top or not."""
+    """Return whether two patchers have the same weights: clones, with a LoRA or without."""
     return patcher is other or patcher.model is other.model
 
 
@@ -160,10 +160,10 @@ def unload(entries: Iterable[Any]) -> None:
     """Unload exactly these loaded entries through ComfyUI's `free_memory`; others stay loaded.
 
     `free_memory` compares LoadedModel objects, so the keep-list must hold these, not patchers.
-    Entries whose patcher is gone cannot be unloaded; ComfyUI drops them when collected.
+    Entries whose patcher is gone cannot be unloaded; ComfyUI drops them in garbage collection.
     """
     targets = [entry for entry in entries if entry.model is not None]
-    patchers = [entry.model for entry in targets]  # an unloaded entry may forget its own
+    patchers = [entry.model for entry in targets]  # an unloaded entry may lose its patcher
     ids = {id(entry) for entry in targets}
     for device in {entry.device for entry in targets}:
         keep = [entry for entry in loaded_entries() if id(entry) not in ids]
@@ -173,7 +173,7 @@ def unload(entries: Iterable[Any]) -> None:
 
 
 def return_strays(patchers: Iterable[Any] | None = None) -> None:
-    """Return to RAM what unloading left on the GPU; None: of all models, by a walk over them."""
+    """Return to RAM what unloading left on the GPU; None: for all models, by a walk over them."""
     if has_dynamic_vram():
         loaded = [entry.model for entry in loaded_entries() if entry.model is not None]
         for patcher in filter(is_dynamic, living_patchers() if patchers is None else patchers):
@@ -182,9 +182,9 @@ def return_strays(patchers: Iterable[Any] | None = None) -> None:
 
 
 def free_at_least(device: torch.device, wanted_bytes: int, keep: Iterable[Any]) -> None:
-    """Let ComfyUI unload models, or parts of them, until so much is free on `device`.
+    """Let ComfyUI unload models, or parts of them, until `wanted_bytes` are free on `device`.
 
-    `keep`: loaded entries that stay as they are. Less may be reached; nothing is loaded again.
+    `keep`: loaded entries that are not unloaded. It may free less; nothing is loaded again.
     """
     mm.free_memory(wanted_bytes, device, list(keep))
     mm.cleanup_models()
@@ -196,14 +196,14 @@ def load(patchers: list[Any]) -> None:
 
 
 def release_pinned_ram(patcher: Any) -> None:
-    """Let a dynamic patcher give back its pinned copies in RAM; nothing to do for others."""
+    """Let a dynamic patcher free its pinned copies in RAM; other patchers have none."""
     release = getattr(patcher, "partially_unload_ram", None)
     if release is not None and is_dynamic(patcher) and not lost("spare"):
         release(1e30)
 
 
 def source_files(patcher: Any) -> list[Path]:
-    """Return the weight files `patcher` was loaded from, as far as the host remembers them."""
+    """Return the weight files from which `patcher` was loaded, as far as ComfyUI knows them."""
     recipe = getattr(patcher, "cached_patcher_init", None)
     if not recipe:
         return []
@@ -222,7 +222,7 @@ def _paths_in(value: Any) -> list[Path]:
 
 
 def executing_node() -> tuple[str | None, str | None]:
-    """Return (prompt id, node id) of the node that runs in this thread, Nones outside one."""
+    """Return (prompt id, node id) of the node that runs in this thread; Nones outside one."""
     context = get_executing_context()
     return (context.prompt_id, context.node_id) if context is not None else (None, None)
 
@@ -235,7 +235,7 @@ def request_cache_reset() -> None:
 
 
 def temp_folder() -> Path:
-    """Return ComfyUI's folder for files that may vanish when it stops."""
+    """Return ComfyUI's folder for temporary files."""
     folder = Path(folder_paths.get_temp_directory())
     folder.mkdir(parents=True, exist_ok=True)
     return folder

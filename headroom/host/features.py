@@ -1,7 +1,7 @@
-"""What the running ComfyUI takes from Headroom: features whose symbols it lacks or has otherwise.
+"""Which features of Headroom are lost because the running ComfyUI lacks or changed their symbols.
 
-`check` looks at the table of symbols once, when the pack starts; whoever needs a feature asks
-`lost`. Outside of a ComfyUI nothing is looked at, and nothing is lost.
+`check` compares the table of symbols with ComfyUI once, when the pack starts; code that needs a
+feature asks `lost`. Without ComfyUI nothing is checked and nothing is lost.
 """
 
 import importlib
@@ -16,13 +16,13 @@ SHOWN = 2  # symbols in a sentence
 
 
 class Loss(NamedTuple):
-    """What a user goes without; `needs` are the features without which this one is lost too."""
+    """What the user loses; `needs`: without one of these features this one is lost too."""
 
     words: Said
     needs: tuple[str, ...] = ()
 
 
-LOSSES: Mapping[str, Loss] = {  # each after those that it needs
+LOSSES: Mapping[str, Loss] = {  # a feature comes after those that it needs
     "sorter": Loss(said("Size Sorter without sizes ends a prompt with an error")),
     "reserve": Loss(said("how much VRAM is left to other programs cannot be set while it runs")),
     "nodes": Loss(said(
@@ -51,9 +51,9 @@ _lost: dict[str, Said] = {}
 
 
 def check() -> list[Said]:
-    """Look at the running ComfyUI; return a sentence for each feature that is lost by itself.
+    """Check the running ComfyUI; return a sentence for each feature that is lost by itself.
 
-    Imports what the table names, as the features do. Costs some tens of milliseconds.
+    It imports the modules in the table, as the features do. It costs some tens of milliseconds.
     """
     _lost.clear()
     told = []
@@ -69,12 +69,12 @@ def check() -> list[Said]:
 
 
 def lost(feature: str) -> Said | None:
-    """Return in a sentence why there is not this feature, None where there is."""
+    """Return in a sentence why this feature is lost; None if it is there."""
     return _lost.get(feature)
 
 
 def losses() -> list[Said]:
-    """Return the sentences of everything that is lost, each once."""
+    """Return the sentences about all lost features, each once."""
     return list(dict.fromkeys(_lost.values()))
 
 

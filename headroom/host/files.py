@@ -1,4 +1,4 @@
-"""The host adapter to ComfyUI's folders: the files that widgets name, and where ours go."""
+"""The host adapter to ComfyUI's folders: the files that widgets name, and our own folders."""
 
 import os
 import stat
@@ -9,14 +9,14 @@ import folder_paths
 from ..base.below import name_below
 from ..base.environment import folder_of
 
-IN_PARTS = ("model_index.json", "config.json")  # in the folder of a model in parts
+IN_PARTS = ("model_index.json", "config.json")  # in the folder of a model of several files
 EMBEDDING_FOLDER_VARIABLE = "HEADROOM_EMBEDDING_FOLDER"
 
 
 def files_named(name: str) -> list[Path]:
-    """Return the existing files that `name` means: in a models folder, as input, or in full.
+    """Return the existing files that `name` means: in a models folder, as input, or a full path.
 
-    A folder counts when it holds a model in parts, the way Hugging Face lays it out.
+    A folder counts if it has a model of several files, in the layout of Hugging Face.
     """
     relative = name_below(name)
     places = [Path(root) for kind in folder_paths.folder_names_and_paths.values()
@@ -37,7 +37,7 @@ def _files_at(path: Path) -> list[Path]:
         if stat.S_ISDIR(mode) and any((path / name).is_file() for name in IN_PARTS):
             return sorted(file for file in path.rglob("*") if file.is_file())
     except (OSError, ValueError):
-        pass  # nothing is there, or not a name that this file system can have
+        pass  # no such file, or no valid file name here
     return []
 
 
@@ -54,7 +54,7 @@ def embedding_files() -> list[Path]:
 
 
 def own_folder() -> Path:
-    """Return Headroom's own folder below ComfyUI's user folder, out of reach of its HTTP API."""
+    """Return Headroom's own folder in ComfyUI's user folder, which its HTTP API does not serve."""
     return Path(folder_paths.get_user_directory()) / "__headroom"
 
 
@@ -64,6 +64,6 @@ def cache_folder() -> Path:
 
 
 def conditioning_folder() -> Path:
-    """Return the folder of the conditioning that has a name, beside or in that of the cache."""
+    """Return the folder for saved conditioning: beside the cache's, or in the user's own folder."""
     shared = folder_of(os.environ, EMBEDDING_FOLDER_VARIABLE)
     return (shared or own_folder()) / "conditioning"

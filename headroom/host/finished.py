@@ -1,8 +1,8 @@
-"""Finished outputs under the keys by which ComfyUI asks cache providers, and a provider of ours.
+"""Finished outputs under ComfyUI's keys for cache providers, and a provider of our own.
 
-With a provider registered ComfyUI makes a hash of each node and all before it, three times a node
-(see prompt_events.py). So ours is registered only while a prompt runs of which something is on
-disk, and what goes there is read from the node cache, not sent by `on_store`.
+With a provider registered, ComfyUI hashes each node with all nodes before it, three times (see
+prompt_events.py). So ours is registered only while a prompt runs of which outputs are on disk. What
+is written to disk is read from the node cache and not received by `on_store`.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -13,16 +13,16 @@ from comfy_execution import cache_provider
 from .node_cache import entries_of, turns_of
 
 Get = Callable[[str], "tuple[list[Any], dict[str, Any] | None] | None"]
-Value = tuple[str, list[Any], "dict[str, Any] | None"]  # a node's key, its outputs, what it showed
+Value = tuple[str, list[Any], "dict[str, Any] | None"]  # a node's key, outputs and `ui` data
 ValueOf = Callable[[str], "Value | None"]
 
 _registered: Any = None
 
 
 def values_of(caches: Any, prompt_id: str, prompt: Mapping[str, Any]) -> ValueOf:
-    """Return what tells the value of a node of `prompt`, None for one that is not in the cache.
+    """Return a function that gives the value of a node of `prompt`; None for an uncached node.
 
-    Costs what ComfyUI takes to look the prompt up.
+    It costs as much as ComfyUI needs to look the prompt up in its cache.
     """
     entry_of = entries_of(caches, prompt_id, prompt)
 
@@ -34,9 +34,9 @@ def values_of(caches: Any, prompt_id: str, prompt: Mapping[str, Any]) -> ValueOf
 
 
 def turn_values(caches: Any, prompt_id: str, nodes: Collection[str]) -> Iterator[Value]:
-    """Yield what turns of loops left in the cache that are shown as these nodes."""
+    """Yield the values that turns of loops left in the cache, if these nodes show them."""
     for shown, key, entry in turns_of(caches, prompt_id):
-        # Under a key that is never the same nothing is found again.
+        # Under a key that is different each time, nothing can be found again.
         if shown in nodes and not cache_provider._contains_self_unequal(key):
             if (value := _value(key, entry)) is not None:
                 yield value
@@ -48,9 +48,9 @@ def _value(key: Any, entry: Any) -> Value | None:
 
 
 def serve(get: Get | None) -> None:
-    """Answer ComfyUI's look-ups by `get` from now on, by none where that is None.
+    """Answer ComfyUI's look-ups with `get` from now on; None: with no provider.
 
-    To be called between prompts, or as one begins.
+    Call it between prompts, or when one begins.
     """
     global _registered
     if _registered is not None:
@@ -62,7 +62,7 @@ def serve(get: Get | None) -> None:
 
 
 class _Provider(cache_provider.CacheProvider):  # type: ignore[misc]
-    """Gives what is on disk, and takes nothing."""
+    """Returns what is on disk, and stores nothing."""
 
     def __init__(self, get: Get) -> None:
         self._get = get
@@ -72,7 +72,7 @@ class _Provider(cache_provider.CacheProvider):  # type: ignore[misc]
         return None if found is None else cache_provider.CacheValue(outputs=found[0], ui=found[1])
 
     async def on_store(self, context: Any, value: Any) -> None:
-        """Nothing: see above."""
+        """Do nothing: outputs are read from the node cache."""
 
     def should_cache(self, context: Any, value: Any = None) -> bool:
         return value is None

@@ -10,18 +10,18 @@ CACHE_FLAGS = ("--high-ram", "--cache-lru", "--cache-classic")
 def more_flags() -> frozenset[str]:
     """Return the flags of this ComfyUI, such as "--reserve-vram", that would change something.
 
-    One without a value changes nothing where it is given already.
+    A flag without a value changes nothing if it is set already.
     """
     values = vars(comfy.cli_args.args)
     names = {name for name, value in values.items() if value is not True}
     if values.get("disable_fast_disk") is True:
-        names.discard("fast_disk")  # which it overrides
+        names.discard("fast_disk")  # the other flag overrides it
     return frozenset("--" + name.replace("_", "-") for name in names)
 
 
 def cache_flags() -> tuple[float, str | None]:
-    """Return the (first) value of --cache-ram, 0 where none was given, and which other flag of the
-    same group is set but --cache-none.
+    """Return the first value of --cache-ram (0 without it), and which other flag of the same group
+    is set, except --cache-none.
     """
     told = getattr(comfy.cli_args.args, "cache_ram", None)
     first = next(iter(told), 0) if isinstance(told, list) else told
@@ -30,11 +30,11 @@ def cache_flags() -> tuple[float, str | None]:
 
 
 def reads_from_disk(patcher: Any) -> bool:
-    """Return whether ComfyUI reads a model's weights from its file whenever it needs them.
+    """Return whether ComfyUI reads a model's weights from its file each time it needs them.
 
-    Dynamic VRAM does so with --fast-disk, and newer hosts for models on a disk that they find fast.
+    Dynamic VRAM does so with --fast-disk; newer ComfyUIs also for models on a disk that is fast.
     """
-    from .core import is_dynamic  # which needs all of ComfyUI
+    from .core import is_dynamic  # importing it needs all of ComfyUI
 
     flags = getattr(comfy.cli_args, "args", None)
     is_wanted = getattr(flags, "fast_disk", False) or getattr(patcher, "fast_disk", False)

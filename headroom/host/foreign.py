@@ -1,8 +1,8 @@
-"""What other packs have put into a model: it may keep something from one step to the next.
+"""What other packs have put into a model: it may keep data from one step to the next.
 
 A step cache (WaveSpeed's, TeaCache, ComfyUI's EasyCache) stores what a call computed in an object
-of its own, and nobody can take that back: a step that is repeated after a failure would meet what
-the failed one has left. What ComfyUI's own patches keep they overwrite in every call.
+of its own. We cannot undo that: a step that is repeated after a failure would use data of the
+failed step. ComfyUI's own patches overwrite their data in every call.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ from comfy.patcher_extension import WrappersMP
 
 from ..base.modules import module_of
 
-# Wrappers that run in every step; the others surround the whole sampling, or its loading.
+# Wrappers that run in every step; the others run around the whole sampling, or its loading.
 _IN_STEPS = (WrappersMP.PREDICT_NOISE, WrappersMP.CALC_COND_BATCH, WrappersMP.APPLY_MODEL,
              WrappersMP.DIFFUSION_MODEL)
 _FUNCTIONS = ("model_function_wrapper", "sampler_cfg_function", "sampler_pre_cfg_function",
@@ -23,9 +23,9 @@ _STATELESS_WRAPPERS = ("comfy", "comfy_api")  # not comfy_extras: it has a step 
 
 
 def has_foreign_parts(guider: Any, key: str) -> bool:
-    """Return whether anything of another pack takes part in each step; `key`: of our wrappers.
+    """Return whether code of another pack takes part in each step; `key`: of our own wrappers.
 
-    Asked for once a sampling, when its wrappers and hooks are set. A walk over all modules.
+    Called once in a sampling, after its wrappers and hooks are set. A walk over all modules.
     """
     patcher, options = guider.model_patcher, guider.model_options
     own = options.get("transformer_options", {})
@@ -50,7 +50,7 @@ def _wrappers(transformer_options: dict[str, Any], key: str) -> Iterator[Any]:
 
 
 def _on_modules(model: Any) -> Iterator[Any]:
-    """Yield the hooks of all modules, and what was set in the place of a module's forward."""
+    """Yield the hooks of all modules, and what replaces a module's forward."""
     for module in model.modules():
         yield from module._forward_pre_hooks.values()
         yield from module._forward_hooks.values()

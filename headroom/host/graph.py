@@ -23,20 +23,20 @@ NUMERIC_FLAGS = (
     "fp8", "fp16", "bf16", "fp32", "force_", "use_", "disable_xformers", "dont_upcast",
     "deterministic", "fast",
 )
-# What turns text into tokens, and kernels that encoders may run on, where they are installed.
+# Libraries that make tokens of text, and kernels that encoders may use, if they are installed.
 ENCODER_PACKAGES = (
     "transformers", "tokenizers", "sentencepiece", "comfy-kitchen", "comfy-aimdo", "xformers",
     "flash-attn", "sageattention", "triton",
 )
 
-# Read when this file is imported, as ComfyUI's code was: that on disk may be newer later on.
+# Read when this file is imported, like ComfyUI's code: the versions on disk may be newer later.
 COMFY_VERSION = f"{comfyui_version.__version__} {commit_of(Path(comfyui_version.__file__).parent)}"
 
 # ---------------------------------------------------------------- what encoding depends on
 
 
 def numerics() -> dict[str, str]:
-    """Return what else decides the bits of an embedding: device, dtype, code and flags."""
+    """Return what else changes the bits of an embedding: device, dtype, code and flags."""
     device = mm.text_encoder_device()
     flags = {
         name: _plain(value) for name, value in sorted(vars(comfy.cli_args.args).items())
@@ -59,7 +59,7 @@ def _package_versions() -> dict[str, str]:
 
 
 def _version(name: str) -> str:
-    """Return the version that runs, else the one installed: it may have been updated since."""
+    """Return the version that runs, else the installed one, which may have been updated since."""
     running = getattr(sys.modules.get(name.replace("-", "_")), "__version__", None)
     if running is not None:
         return str(running)
@@ -73,9 +73,9 @@ def _version(name: str) -> str:
 
 
 def running_prompt() -> tuple[Mapping[str, Any], str] | None:
-    """Return (API prompt, node id) of the node that ComfyUI is asking in this thread.
+    """Return (API prompt, node id) of the node that ComfyUI asks about in this thread.
 
-    For a node whose hidden inputs are not there yet: ComfyUI fingerprints without them.
+    Use it where a node has no hidden inputs yet: ComfyUI fingerprints nodes without them.
     """
     context = get_executing_context()
     server = getattr(PromptServer, "instance", None)
@@ -91,7 +91,7 @@ def running_prompt() -> tuple[Mapping[str, Any], str] | None:
 
 
 def place() -> tuple[str | None, str, int]:
-    """Return (prompt id, node id, place in its list of inputs) of the node in this thread."""
+    """Return (prompt id, node id, index in its list of inputs) of the node in this thread."""
     context = get_executing_context()
     if context is None:
         return None, "", 0

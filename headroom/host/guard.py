@@ -1,7 +1,7 @@
-"""The host adapter for OOM Guard: its own loading, offloading, wrappers and clean-up.
+"""The host adapter for OOM Guard: loading, offloading, wrappers and clean-up.
 
-Nothing of ComfyUI is replaced. Everything here is a call to a function that ComfyUI itself calls
-in the same situation; what only newer hosts have is asked for first.
+Nothing of ComfyUI is replaced. Everything here calls a function that ComfyUI itself calls in the
+same situation; functions that only newer ComfyUIs have are tested for first.
 """
 
 import importlib
@@ -39,7 +39,7 @@ from .streaming import (
     settle_streaming,
 )
 
-# What guard/ asks of ComfyUI about sampling and about streaming weights, with the rest.
+# The other functions that guard/ uses: about sampling and streaming weights.
 __all__ = [
     "additional_models", "buffers_bytes", "buffers_needed_bytes", "end_sampling", "estimated_bytes",
     "forget_half_casts", "has_foreign_parts", "has_half_pages", "make_buffers", "picture_size",
@@ -57,23 +57,23 @@ WRAPPERS = (
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether `error` is the user's interrupt; an ordinary Exception on older hosts."""
+    """Return whether `error` is the user's interrupt; a plain Exception on older ComfyUIs."""
     return isinstance(error, mm.InterruptProcessingException)
 
 
 def is_host_oom(error: BaseException) -> bool:
-    """Return ComfyUI's own answer; on newer hosts this also discards the pending CUDA error."""
+    """Return ComfyUI's own answer; newer ComfyUIs also discard the pending CUDA error."""
     ask = getattr(mm, "is_oom", None)
     if ask is not None:
         return bool(ask(error))
-    # With a torch too old to have the class, everything would look like an OOM.
+    # A torch without that class would make every error look like out of memory.
     return mm.OOM_EXCEPTION is not Exception and isinstance(error, mm.OOM_EXCEPTION)
 
 
 def says_left_out(record: logging.LogRecord) -> bool:
-    """Return whether ComfyUI says in this line that it goes on without a LoRA or a ControlNet.
+    """Return whether in this line ComfyUI says that it continues without a LoRA or a ControlNet.
 
-    Its adapters catch every error while they work out a weight, and so does what adds a
+    Its adapters catch every error while they compute a weight, and so does the code that adds a
     ControlNet's output; both log it.
     """
     adapts_weights = Path(record.pathname).parent.name == "weight_adapter"
@@ -81,7 +81,7 @@ def says_left_out(record: logging.LogRecord) -> bool:
 
 
 def check_interrupt() -> None:
-    """Raise ComfyUI's interrupt where the user has asked for one."""
+    """Raise ComfyUI's interrupt if the user has asked for one."""
     mm.throw_exception_if_processing_interrupted()
 
 
@@ -89,7 +89,7 @@ def check_interrupt() -> None:
 
 
 def wire_type_of(value: Any) -> str | None:
-    """Return on which of the guarded wires `value` travels by its class, None for others."""
+    """Return the type of wire that carries values of this class, if we guard it; else None."""
     if isinstance(value, comfy.sd.VAE):
         return "VAE"
     if isinstance(value, comfy.sd.CLIP):
@@ -98,7 +98,7 @@ def wire_type_of(value: Any) -> str | None:
         return "CONTROL_NET"
     if hasattr(value, "add_wrapper_with_key"):
         return "MODEL" if hasattr(attribute(value, "model"), "apply_model") else None
-    # spandrel's ImageModelDescriptor; the library need not be there.
+    # spandrel's ImageModelDescriptor; the library may not be installed.
     if callable(getattr(value, "_call_fn", None)) and hasattr(value, "model"):
         return "UPSCALE_MODEL"
     return None
@@ -110,7 +110,7 @@ def wire_type_of(value: Any) -> str | None:
 def wrap_model(patcher: Any, key: str, wrappers: dict[str, Callable[..., Any]]) -> Any:
     """Return a clone of `patcher` with exactly these wrappers under `key`.
 
-    Adding appends, so what the source carried under the key is removed first.
+    ComfyUI appends wrappers, so those of the source under this key are removed first.
     """
     clone = patcher.clone()
     for kind, wrapper in wrappers.items():
@@ -120,7 +120,7 @@ def wrap_model(patcher: Any, key: str, wrappers: dict[str, Callable[..., Any]]) 
 
 
 def foreign_wrappers(transformer_options: dict[str, Any], key: str) -> bool:
-    """Return whether another pack wraps the network itself or every call of it."""
+    """Return whether another pack wraps the network itself or each call of it."""
     wrappers = transformer_options.get("wrappers", {})
     kinds = (WrappersMP.APPLY_MODEL, WrappersMP.DIFFUSION_MODEL)
     return any(
@@ -140,9 +140,9 @@ def is_injected(executor: Any) -> bool:
 
 
 def _offload_weights(patchers: Sequence[Any], wanted_bytes: int) -> int:
-    """Offload at least `wanted_bytes`, as far as weights can be streamed; return the bytes freed.
+    """Offload at least `wanted_bytes`, as far as weights can stream; return the bytes freed.
 
-    Safe between two calls of the model: what leaves is streamed in by the next call.
+    It is safe between two calls of the model: the next call streams in what was offloaded.
     """
     entries = [e for e in host.entries_of(patchers) if e.device.type != "cpu"]
     before = sum(int(entry.model.loaded_size()) for entry in entries)
@@ -171,12 +171,12 @@ def _has_stranded_weights(patcher: Any) -> bool:
 
 
 def load_reserving(patchers: Sequence[Any], reserve_bytes: float) -> None:
-    """Load `patchers` so that `reserve_bytes` stay free for the computation, if that can be."""
+    """Load `patchers` so that `reserve_bytes` stay free for the computation, if possible."""
     mm.load_models_gpu(list(patchers), memory_required=reserve_bytes)
 
 
 def make_room(patchers: Sequence[Any], room_bytes: int) -> int:
-    """Offload as few weights as make `room_bytes` free for computing; return the bytes freed.
+    """Offload as few weights as possible until `room_bytes` are free; return the bytes freed.
 
     Models under dynamic VRAM make room by themselves.
     """
@@ -192,10 +192,10 @@ def make_room(patchers: Sequence[Any], room_bytes: int) -> int:
 
 
 def load_again(patchers: Sequence[Any], room_bytes: int = 0) -> None:
-    """Load those that were unloaded, or that the clean-up of streaming has marked inactive.
+    """Load models that were unloaded, or that cleaning up the streaming has marked inactive.
 
-    With `room_bytes` free. ComfyUI does the same in the middle of sampling after a ControlNet has
-    used a VAE. What is loaded is left alone: it may have been offloaded on purpose.
+    `room_bytes` stay free. ComfyUI does the same during sampling after a ControlNet has used a VAE.
+    A loaded model is not touched: it may have been offloaded in part on purpose.
     """
     on_gpu = [patcher for patcher in patchers if patcher.load_device.type != "cpu"]
     if any(host.is_dynamic(one) or not host.entries_of([one]) for one in on_gpu):
@@ -206,11 +206,11 @@ def load_again(patchers: Sequence[Any], room_bytes: int = 0) -> None:
 
 
 def clip_on_cpu(clip: Any) -> Any | None:
-    """Return a clone of a CLIP that encodes on the CPU, None where ComfyUI cannot make one.
+    """Return a clone of a CLIP that encodes on the CPU; None if ComfyUI cannot make one.
 
-    By ComfyUI's own node for that where the host has it: a model under dynamic VRAM is then read
-    from its file again. An older host has no dynamic models, and a patcher with the CPU in both
-    its devices is what its loader makes for the device `cpu`.
+    It uses ComfyUI's own node for that, if there is one: it reads a model under dynamic VRAM from
+    its file again. An older ComfyUI has no dynamic models, and there a patcher with the CPU as both
+    of its devices is what its loader makes for the device `cpu`.
     """
     if lost("clip"):
         return None

@@ -1,9 +1,8 @@
-"""Layers in whose casting a failed call stopped, under dynamic VRAM.
+"""Layers whose cast a failed call did not finish, under dynamic VRAM.
 
-ComfyUI 0.33.0 keeps on a layer what its cast has begun (`_prefetch`, in comfy/ops.py) until the
-cast is done. Where memory runs out in between it stays there, and the next call of the layer takes
-it for its own: an address that was given back long ago (on the fake driver that is a crash), or a
-page in which the LoRA is missing.
+ComfyUI 0.33.0 stores on a layer what its cast has begun (`_prefetch`, in comfy/ops.py) until the
+cast is done. If memory runs out in between, it stays there, and the next call of the layer uses it:
+an address that was freed long ago (a crash on the fake driver), or a page without the LoRA.
 """
 
 import importlib
@@ -12,13 +11,13 @@ from typing import Any
 
 
 def half_cast(patchers: Iterable[Any]) -> list[Any]:
-    """Return the layers of dynamic models with a cast that has begun. Walks over all modules."""
+    """Return the layers of dynamic models with an unfinished cast. Walks over all modules."""
     return [module for patcher in patchers for module in patcher.model.modules()
             if "_prefetch" in vars(module)]
 
 
 def is_half_a_page(module: Any) -> bool:
-    """Return whether the layer's page passes for complete, and is not."""
+    """Return whether the layer's page is marked as complete but is not."""
     begun = vars(module)["_prefetch"]
     signature = begun.get("signature") if isinstance(begun, dict) else None
     return (signature is not None and not begun.get("resident")
@@ -26,7 +25,7 @@ def is_half_a_page(module: Any) -> bool:
 
 
 def forget(modules: Iterable[Any]) -> None:
-    """Let go of what was begun, by ComfyUI's own function for layers that were cast ahead."""
+    """Discard the unfinished casts, with ComfyUI's own function for layers that were cast ahead."""
     try:
         module = importlib.import_module("comfy.model_prefetch")
     except ImportError:

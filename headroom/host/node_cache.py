@@ -1,8 +1,8 @@
-"""What ComfyUI's node cache holds now: which nodes of a prompt would not run again.
+"""What ComfyUI's node cache has now: which nodes of a prompt would not run again.
 
-ComfyUI shows its cache to nobody, so it is seen in the frame that handles a node's error. Which
-nodes it has is asked as ComfyUI asks itself: by its own keys, which hold each node's change mark
-(IS_CHANGED, fingerprint_inputs) as it is now.
+ComfyUI gives no access to its cache, so it is read from the frame that handles a node's error. What
+it has is looked up as ComfyUI does, by its own keys, which contain the present change mark of each
+node (IS_CHANGED, fingerprint_inputs).
 """
 
 import asyncio
@@ -21,26 +21,26 @@ from .types import Cached, asked_about
 
 log = logging.getLogger("headroom")
 
-CACHES, NODE = "caches", "current_item"  # what ComfyUI's function for one node calls them
+CACHES, NODE = "caches", "current_item"  # their names in ComfyUI's function for one node
 
 
 def caches_of(error: BaseException) -> "weakref.ref[Any] | None":
-    """Return the caches of the executor that handles `error`; None where they cannot be seen."""
+    """Return the caches of the executor that handles `error`; None if they cannot be found."""
     found = _executor_names(error)
     return weakref.ref(found[CACHES]) if found else None
 
 
 def node_of(error: BaseException) -> str | None:
-    """Return the node whose error ComfyUI's executor handles, by its own id; None: not seen.
+    """Return the id of the node whose error ComfyUI's executor handles; None if not found.
 
-    Of a node in a loop ComfyUI's history tells the begin of the loop.
+    For a node in a loop ComfyUI's history names the loop's begin node instead.
     """
     found = _executor_names(error).get(NODE)
     return found if isinstance(found, str) else None
 
 
 def _executor_names(error: BaseException) -> Mapping[str, Any]:
-    """Return the names of ComfyUI's function for one node, which handles `error`."""
+    """Return the local variables of ComfyUI's function for one node, which handles `error`."""
     trace = error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
@@ -55,9 +55,9 @@ def _executor_names(error: BaseException) -> Mapping[str, Any]:
 def cached_now(
     caches: "weakref.ref[Any] | None", prompt_id: str, prompt: Mapping[str, Any]
 ) -> Cached | None:
-    """Return what the cache has of `prompt`; None where that cannot be told.
+    """Return what the cache has of `prompt`; None if that cannot be found out.
 
-    Costs what ComfyUI takes to look a prompt up: nodes with change marks of their own read files.
+    It costs as much as ComfyUI needs to look up a prompt: some nodes read files for change marks.
     """
     if caches is None:
         return None
@@ -74,7 +74,7 @@ def cached_now(
 def entries_of(
     caches: "weakref.ref[Any] | None", prompt_id: str, prompt: Mapping[str, Any]
 ) -> Callable[[str], tuple[Any, Any] | None]:
-    """Return what gives the key and the entry of a node of `prompt`, None where none is cached."""
+    """Return functions for the key and the entry of a node of `prompt`; None if none is cached."""
     _, keys, cache = _looked_up(caches, prompt_id, prompt)
 
     def entry_of(node_id: str) -> tuple[Any, Any] | None:
@@ -88,9 +88,9 @@ def entries_of(
 def turns_of(
     caches: "weakref.ref[Any] | None", prompt_id: str
 ) -> list[tuple[str, Any, Any]]:
-    """Return (node on the canvas, key, entry) of each cached node that another has expanded to.
+    """Return (node on the canvas, key, entry) of each cached node that another node expanded to.
 
-    Only of the last prompt, and not with --cache-classic, where no provider is asked for them.
+    Only for the last prompt, and not with --cache-classic, where no provider is asked for them.
     """
     outputs: Any = getattr(caches() if caches is not None else None, "outputs", None)
     keys, registry = getattr(outputs, "cache_key_set", None), get_progress_state()
@@ -107,7 +107,7 @@ def _looked_up(
 ) -> tuple[dict[str, Any], Any, Mapping[Any, Any]]:
     """Return the prompt's nodes with change marks, their keys, and what is cached by key."""
     work = _look(caches() if caches is not None else None, prompt_id, prompt)
-    with ThreadPoolExecutor(1) as thread:  # this one may be in the event loop of a prompt
+    with ThreadPoolExecutor(1) as thread:  # this thread may run the event loop of a prompt
         return thread.submit(asyncio.run, work).result()
 
 
@@ -130,14 +130,14 @@ async def _look(
 
 
 def _is_about_to_go() -> bool:
-    """Return whether somebody has asked for the cache to be emptied (POST /free does)."""
+    """Return whether somebody has asked to empty the cache (POST /free does)."""
     return bool(PromptServer.instance.prompt_queue.get_flags(reset=False).get("free_memory"))
 
 
 def shown_nodes(prompt_id: str, node_ids: Iterable[str]) -> dict[str, str]:
-    """Return the node on the canvas for each of these, which a loop may have made of it.
+    """Return the node on the canvas for each of these, which a loop may have created from it.
 
-    Only of the prompt that runs, or of the last one.
+    Only for the prompt that runs, or the last one.
     """
     registry = get_progress_state()
     if registry.prompt_id != prompt_id:
@@ -148,7 +148,7 @@ def shown_nodes(prompt_id: str, node_ids: Iterable[str]) -> dict[str, str]:
 def change_marks(prompt_id: str) -> dict[str, Any]:
     """Return the change mark of each node that has one, as it was when this prompt began.
 
-    ComfyUI notes it in the node itself while it makes the cache's keys. Only of the last prompt.
+    ComfyUI stores it in the node itself when it makes the cache's keys. Only for the last prompt.
     """
     registry = get_progress_state()
     if registry.prompt_id != prompt_id:

@@ -1,4 +1,4 @@
-"""The node registry: what the classes of this server take and give, and the files they name."""
+"""The node registry: inputs and outputs of this server's node classes, and the files they name."""
 
 import importlib
 import inspect
@@ -13,21 +13,21 @@ from ..base.file_identity import Code, code_of
 from ..base.node_types import ClassInfo, NodeType, from_object_info
 from . import files as host_files
 
-# ComfyUI's module, not the folder of this pack that has the same name.
+# ComfyUI's module `nodes`, not the folder of this pack with the same name.
 core_nodes: Any = importlib.import_module("nodes")
 
 CORE_MODULES = ("nodes", "comfy_extras", "comfy_api_nodes")
 
 
 class HostRegistry:
-    """ComfyUI's node classes, V1 and V3 alike, as a prompt names them, and its models folders."""
+    """ComfyUI's node classes, V1 and V3 alike, by their name in prompts, and its models folders."""
 
     def node_type(self, class_type: str) -> NodeType | None:
-        """Return the types of a class, None for one that is not installed."""
+        """Return the types of a class; None for one that is not installed."""
         found = core_nodes.NODE_CLASS_MAPPINGS.get(class_type)
         if found is None:
             return None
-        outputs = _outputs(found)  # for which a V3 class makes its schema
+        outputs = _outputs(found)  # for this a V3 class makes its schema
         return from_object_info({
             "input": found.INPUT_TYPES(), "output": outputs,
             "output_node": getattr(found, "OUTPUT_NODE", False),
@@ -37,7 +37,7 @@ class HostRegistry:
         })
 
     def class_info(self, class_type: str) -> ClassInfo | None:
-        """Return what else is known of a class, None for one that is not installed."""
+        """Return what else is known of a class; None for one that is not installed."""
         found = core_nodes.NODE_CLASS_MAPPINGS.get(class_type)
         if found is None:
             return None
@@ -58,13 +58,13 @@ class HostRegistry:
         return host_files.files_named(name)
 
     def is_core(self, type_name: str) -> bool:
-        """Return whether a node of ComfyUI's own gives this type."""
+        """Return whether one of ComfyUI's own nodes returns this type."""
         return type_name in _core_types()
 
 
 @lru_cache(maxsize=1)
 def _core_types() -> frozenset[str]:
-    """Return the types that ComfyUI's own nodes give; all of them are there once it serves."""
+    """Return the types that ComfyUI's own nodes return; all of them are loaded once it serves."""
     classes = list(core_nodes.NODE_CLASS_MAPPINGS.values())
     info = [{"output": _outputs(found)} for found in classes if _is_core(found)]
     return frozenset(kind for one in info for kind in from_object_info(one).outputs)
@@ -96,5 +96,5 @@ def _pack_folder(node_class: Any) -> Path:
 
 @lru_cache(maxsize=256)
 def _code_at(place: Path) -> Code:
-    """Return the Python code at a file or folder; it runs as it was imported, so once is enough."""
+    """Return the Python code of a file or folder as it was imported; it is read once."""
     return code_of(place)

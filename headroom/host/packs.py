@@ -1,4 +1,4 @@
-"""The host adapter to other packs: their Python modules, and what their nodes hold."""
+"""The host adapter to other packs: their Python modules, and what their nodes keep."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,11 +12,11 @@ import folder_paths
 from ..base.living import living
 from .node_types import core_nodes
 
-OWN = __name__.rsplit(".", 3)[0]  # as ComfyUI calls the pack that this file belongs to
+OWN = __name__.rsplit(".", 3)[0]  # ComfyUI's name of the pack with this file
 
 
 def pack_modules() -> dict[str, list[ModuleType]]:
-    """Return the imported modules of every other pack by its name, the folder it lies in."""
+    """Return the imported modules of every other pack by its name, which is that of its folder."""
     roots = [str(root).rstrip(sep) + sep for root in folder_paths.get_folder_paths("custom_nodes")]
     found: dict[str, list[ModuleType]] = {}
     for name, module in list(sys.modules.items()):
@@ -31,26 +31,26 @@ def pack_modules() -> dict[str, list[ModuleType]]:
 
 
 def pack_of(class_type: str) -> str | None:
-    """Return the pack that a node class comes from; None for ComfyUI's own and unknown ones."""
+    """Return the pack of a node class; None for ComfyUI's own classes and unknown ones."""
     module = getattr(core_nodes.NODE_CLASS_MAPPINGS.get(class_type), "__module__", None)
     return next((pack for pack, modules in pack_modules().items()
                  if any(one.__name__ == module for one in modules)), None)
 
 
 def node_objects() -> list[Any]:
-    """Return what ComfyUI keeps of nodes: their objects first, then their results.
+    """Return what ComfyUI keeps for nodes: their objects first, then their results.
 
-    One walk over all objects of the process, in C.
+    It walks once over all objects of the process, in C.
     """
     return [value for which in ("objects", "outputs") for caches in _cache_sets()
             for value in _kept(getattr(caches, which, None))]
 
 
 def cached_results() -> list[tuple[str | None, str | None, Any]]:
-    """Return what ComfyUI's cache holds: node, its class, and its results.
+    """Return what ComfyUI's cache has: node, class, and results.
 
-    None and None for results of earlier prompts, whose nodes the cache does not know any more. One
-    walk over all objects of the process, in C.
+    Node and class are None for results of earlier prompts, whose nodes the cache no longer knows.
+    It walks once over all objects of the process, in C.
     """
     return [
         found for caches in _cache_sets() for found in _results(getattr(caches, "outputs", None))]
@@ -59,9 +59,9 @@ def cached_results() -> list[tuple[str | None, str | None, Any]]:
 def _cache_sets() -> list[Any]:
     """Return ComfyUI's caches.
 
-    The collector does not show those that were there when the server began to listen, as it was
-    told to leave all of that alone (base/garbage.py). They belong to the executor in the function
-    that runs prompts, whose thread never leaves it.
+    The garbage collector does not list those that existed when the server began to serve, because
+    it was told to skip all older objects (base/garbage.py). They belong to the executor, a local
+    variable of the function that runs prompts, whose thread never leaves that function.
     """
     kind = getattr(execution, "CacheSet", None)
     if kind is None:
@@ -93,7 +93,7 @@ def _results(cache: Any) -> Iterator[tuple[str | None, str | None, Any]]:
 
 
 def _kept(cache: Any) -> Iterator[Any]:
-    """Yield the values of a cache, and of those that it has for nodes which nodes have made."""
+    """Yield the values of a cache and of its sub-caches for nodes that other nodes created."""
     own, below = getattr(cache, "cache", None), getattr(cache, "subcaches", None)
     if isinstance(own, Mapping):
         yield from list(own.values())

@@ -1,4 +1,4 @@
-"""The host adapter to the samplers' previews: how they are drawn, and by which model."""
+"""The host adapter to the samplers' previews: how they are drawn, and with which model."""
 
 import os
 from typing import Any
@@ -11,15 +11,15 @@ from .types import Previews
 
 BY_MODEL = "taesd"
 # TAESD in float32, by torch's allocator: 192, 768 and 3,073 MiB for 512, 1024 and 2048 pixels
-# squared. The decoders for video, whose names end otherwise, are other models.
+# squared. The decoders for video, with other name endings, are other models.
 TAESD_PIXEL_BYTES = 768
 TAESD_END = "_decoder"
 
 
 def previews() -> Previews | None:
-    """Return how they are drawn now; None where ComfyUI does not tell.
+    """Return how previews are drawn now; None if ComfyUI does not tell.
 
-    The model is looked for as ComfyUI does: without a file for a latent format it draws without.
+    The model is looked up as ComfyUI does: without a file for a latent format it draws without it.
     """
     method = getattr(comfy.cli_args.args, "preview_method", None)
     if method is None:
@@ -36,7 +36,7 @@ def previews() -> Previews | None:
 
 
 def _decoder_bytes(latent_format: Any) -> int:
-    """Return the bytes of the decoder's file for a latent format, 0 where there is none."""
+    """Return the bytes of the decoder's file for a latent format; 0 if there is none."""
     start = getattr(latent_format, "taesd_decoder_name", None)
     names = folder_paths.get_filename_list("vae_approx") if start else []
     path = next((folder_paths.get_full_path("vae_approx", name) for name in names
@@ -44,4 +44,4 @@ def _decoder_bytes(latent_format: Any) -> int:
     try:
         return os.path.getsize(path) if path is not None else 0
     except OSError:
-        return 0  # gone since ComfyUI listed the folder
+        return 0  # deleted since ComfyUI listed the folder

@@ -1,26 +1,26 @@
 """Learn what ComfyUI executes: a prompt begins, its nodes start and finish, errors, its end.
 
-No hook of ComfyUI's tells it all. What does, in the thread that runs prompts:
+No single hook of ComfyUI reports all this. These do, in the thread that runs prompts:
 
-- A progress handler's `reset()` is called before a prompt's registry is made, and nobody tells when
-  it is made. From 0.17 on ComfyUI then awaits its cache for all nodes at once, so the event loop
-  turns before the first node starts. Before 0.17 it does not: there an empty registry is put in
-  meanwhile, by ComfyUI's own function, and dropped in the statement that makes the prompt's: its
-  finalizer is the sign. A registry that is found late is found by the loop's next turn, or as the
-  loop ends, and from then on the empty one is put in on this host too.
-- A task that only waits is cancelled when `asyncio.run` ends the prompt's event loop. It is held
-  here: the loop holds tasks weakly, and the collector would take it away.
-- An error is only there while it is being handled; ComfyUI then writes it to its log. Once the
-  history of a prompt is written, it logs how long the prompt took. Where the log is silenced
-  neither is heard, and the recorder notices the end a moment later.
+- ComfyUI calls `reset()` of a progress handler before it makes the prompt's registry, but reports
+  nothing when it is made. From 0.17 on it then awaits its cache for all nodes at once, so the event
+  loop turns before the first node starts. Before 0.17 it does not. There we put in an empty
+  registry meanwhile, by ComfyUI's own function. The statement that makes the prompt's registry
+  drops the empty one, and its finalizer is the sign. If a registry is found late, in the next turn
+  of the loop or at the loop's end, we put in the empty one from then on, on this ComfyUI too.
+- A task that only waits is cancelled when `asyncio.run` ends the prompt's event loop. We keep a
+  reference to it: the loop has weak ones, and the garbage collector would delete the task.
+- An error exists only while it is handled; ComfyUI then writes it to its log. After the history of
+  a prompt is written, ComfyUI logs how long the prompt took. If the log is silenced we receive
+  neither, and the recorder notices the end a moment later.
 
-Cache providers (from 0.17 on) are told of a prompt's beginning and end. But with one registered
-ComfyUI makes a hash of each node and all before it, three times a node: 200 nodes that do nothing
-took 4 times as long in chains of 10, and 7 times in one chain (0.33.0).
+Cache providers (from 0.17 on) are called at a prompt's beginning and end. But with one registered,
+ComfyUI hashes each node with all nodes before it, three times: 200 nodes that do nothing took 4
+times as long in chains of 10, and 7 times in one chain (0.33.0).
 
-ComfyUI walks over the registry's handlers in the prompt's thread, and one that is added meanwhile
-ends the prompt with "dictionary changed size during iteration". So nothing is added by another
-thread while a prompt runs, nor while a node is told of.
+ComfyUI loops over the registry's handlers in the prompt's thread, and a handler that is added
+meanwhile ends the prompt with "dictionary changed size during iteration". So no other thread adds
+one while a prompt runs, and nobody while an event of a node is reported.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ log = logging.getLogger("headroom")
 
 
 class Listener(Protocol):
-    """Who wants to know of prompts and nodes. Called in the prompt's thread; must be quick."""
+    """Receives the events of prompts and nodes. Called in the prompt's thread; must be quick."""
 
     def prompt_resets(self) -> None: ...
 
@@ -62,7 +62,7 @@ class Listener(Protocol):
 
 
 def _never_fails(method: Callable[..., None]) -> Callable[..., None]:
-    """Log what `method` raises: an error of ours must not end the prompt that it watches."""
+    """Log what `method` raises: an error of ours must not end the prompt."""
 
     @functools.wraps(method)
     def guarded(*args: Any, **kwargs: Any) -> None:
@@ -75,11 +75,11 @@ def _never_fails(method: Callable[..., None]) -> Callable[..., None]:
 
 
 class PromptEvents(ProgressHandler):  # type: ignore[misc]
-    """Tells `listener` of prompts and nodes, whatever they are run for, a browser or nobody.
+    """Reports prompts and nodes to `listener`, whether a browser or another client queued them.
 
-    `error_is_handled(error)` is called where somebody handles an error and logs it, in any thread;
-    `prompt_is_over()` after a prompt, when ComfyUI's history knows it. Either may be called more
-    than once. `is_running(id)` tells whether that prompt is the one that ComfyUI runs.
+    `error_is_handled(error)` is called when somebody handles an error and logs it, in any thread;
+    `prompt_is_over()` after a prompt, when ComfyUI's history has it. Either may be called more
+    than once. `is_running(id)` returns whether ComfyUI runs that prompt now.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class PromptEvents(ProgressHandler):  # type: ignore[misc]
         prompt_is_over: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__("headroom")
-        # ComfyUI calls these for every node, so nothing of ours stands between.
+        # ComfyUI calls these for every node, so they are the listener's own methods.
         self.start_handler = listener.node_starts
         self.finish_handler = listener.node_finishes
         self.update_handler = listener.node_progresses
@@ -102,13 +102,13 @@ class PromptEvents(ProgressHandler):  # type: ignore[misc]
         self._is_placing = False
 
     def listen(self) -> None:
-        """Begin; to be called once, while no prompt runs."""
+        """Begin; call it once, while no prompt runs."""
         logging.getLogger().addHandler(self._log)
         self.attach()
 
     @_never_fails
     def attach(self) -> None:
-        """Register in the present registry, should it be another; to be called between prompts."""
+        """Register in the present registry, if it is a new one; call it between prompts."""
         self._register(get_progress_state())
 
     def _register(self, registry: Any) -> bool:
@@ -135,10 +135,10 @@ class PromptEvents(ProgressHandler):  # type: ignore[misc]
         return self._open_prompt is not None and self._is_running(self._open_prompt)
 
     def _place_empty_registry(self) -> None:
-        """Have ComfyUI's next statement drop a registry, which then is a sign.
+        """Make ComfyUI's next statement drop a registry, so that its finalizer is a sign.
 
-        The call resets the handlers of the old one again; this one is in it, so that its next
-        `reset()` comes should ComfyUI keep it.
+        The call resets the handlers of the old registry again. This handler is in it, so it gets
+        its next `reset()` even if ComfyUI keeps the registry.
         """
         self._is_placing = True
         try:
@@ -150,15 +150,15 @@ class PromptEvents(ProgressHandler):  # type: ignore[misc]
         self._empty = weakref.ref(empty, lambda _: self._is_in_place())
 
     def _is_in_place(self) -> None:
-        if not get_progress_state().handlers:  # else it is not new: somebody kept the empty one
+        if not get_progress_state().handlers:  # else it is not new: the empty one was kept
             self._find()
 
     @_never_fails
     def _find(self) -> None:
-        """Register in the present registry, and announce its prompt; nothing when done already.
+        """Register in the present registry and announce its prompt, if that is not done yet.
 
-        A prompt within the open one is another executor's and not announced. To be called in the
-        thread of the prompt, and between two nodes.
+        A prompt inside the open one belongs to another executor and is not announced. Call it in
+        the thread of the prompt, between two nodes.
         """
         registry = get_progress_state()
         is_new = self._register(registry)
@@ -173,18 +173,18 @@ class PromptEvents(ProgressHandler):  # type: ignore[misc]
     # ---------------------------------------------------- it ends
 
     def _watch_event_loop(self) -> None:
-        """Watch the loop that runs in this thread, in the place of any other."""
+        """Watch the loop that runs in this thread, and no other one."""
         old, self._task = self._task, None
         if old is not None and not old.get_loop().is_closed():
             old.get_loop().call_soon_threadsafe(old.cancel)
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return  # the end of this prompt will be noticed, not told
+            return  # the end of this prompt is noticed later
         loop.call_soon(self._find)
         self._task = loop.create_task(_until_cancelled())
         self._task.add_done_callback(self._loop_ends)
-        borrowed.prompt_begins()  # only where its end will be told
+        borrowed.prompt_begins()  # only where its end will be reported
 
     def _loop_ends(self, task: Any) -> None:
         if task is self._task:
@@ -204,7 +204,7 @@ async def _until_cancelled() -> None:
 
 
 class _LogEar(logging.Handler):
-    """Hears in ComfyUI's log that an error is handled, and that a prompt is over."""
+    """Learns from ComfyUI's log that an error is handled, and that a prompt is over."""
 
     def __init__(
         self, error_is_handled: Callable[[BaseException], None], prompt_is_over: Callable[[], None]
@@ -214,8 +214,8 @@ class _LogEar(logging.Handler):
         self._prompt_is_over = prompt_is_over
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Without the handler's lock: the server's thread logs too, and the thread that runs
-        prompts, which is heard here, may be waiting for it.
+        """Do not take the handler's lock: the server's thread logs too, and the thread that runs
+        prompts, which logs here, may wait for it.
         """
         if self.filter(record):
             self.emit(record)

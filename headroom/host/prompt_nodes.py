@@ -1,4 +1,4 @@
-"""What the running prompt knows about its nodes, those made by expansion included."""
+"""What the running prompt knows about its nodes, those created by expansion included."""
 
 import inspect
 from typing import Any
@@ -20,7 +20,7 @@ class PromptNodes:
         return bool(self._prompt.has_node(node_id))
 
     def describe(self, node_id: str) -> NodeLabel:
-        """Return what a node is: its title is the one its user gave, else its display name."""
+        """Return the facts about a node; its title is the user's, else its display name."""
         if not self.has(node_id):
             return NodeLabel(node_id, "", node_id, node_id)
         node = self._prompt.get_node(node_id)

@@ -23,7 +23,7 @@ VALIDATE_SECONDS = 120.0
 
 
 class QueueError(ValueError):
-    """ComfyUI refuses the prompt; the message is what it says about it."""
+    """ComfyUI refuses the prompt; the message is ComfyUI's."""
 
 
 def running_item() -> tuple[Any, ...] | None:
@@ -33,7 +33,7 @@ def running_item() -> tuple[Any, ...] | None:
 
 
 def history_entry(prompt_id: str) -> dict[str, Any] | None:
-    """Return what ComfyUI's history holds of a prompt; the very data, only to be read."""
+    """Return ComfyUI's history entry of a prompt, not a copy: only read it."""
     queue = PromptServer.instance.prompt_queue
     pick = {"map_function": dict} if accepts(queue.get_history, "map_function") else {}
     found: dict[str, Any] | None = queue.get_history(prompt_id=prompt_id, **pick).get(prompt_id)
@@ -41,7 +41,7 @@ def history_entry(prompt_id: str) -> dict[str, Any] | None:
 
 
 def prompt_of(prompt_id: str) -> dict[str, Any] | None:
-    """Return the API prompt of one that runs or stands in the history; only to be read."""
+    """Return the API prompt of one that runs or is in the history, not a copy: only read it."""
     item = running_item()
     if item is None or str(item[1]) != prompt_id:
         item = (history_entry(prompt_id) or {}).get("prompt")
@@ -50,7 +50,7 @@ def prompt_of(prompt_id: str) -> dict[str, Any] | None:
 
 
 def is_known(prompt_id: str) -> bool:
-    """Return whether a prompt runs, is queued, or stands in the history."""
+    """Return whether a prompt runs, is queued, or is in the history."""
     running, queued = PromptServer.instance.prompt_queue.get_current_queue_volatile()
     listed = any(str(item[1]) == prompt_id for item in [*running, *queued])
     return listed or history_entry(prompt_id) is not None
@@ -60,9 +60,9 @@ def put_first(
     after: float, prompt_id: str, prompt: Mapping[str, Any], extra_data: Mapping[str, Any],
     outputs: list[str], sensitive: Mapping[str, Any],
 ) -> None:
-    """Queue a prompt before all others. `after`: the number of the one that it takes up again.
+    """Queue a prompt before all others. `after`: the number of the prompt that it repeats.
 
-    Its own number lies between that one and the next, so that lists sorted by number keep it there.
+    Its own number is between that number and the next, so lists sorted by number keep the order.
     """
     queue = PromptServer.instance.prompt_queue
     extra = {**extra_data, "create_time": int(time.time() * 1000)}
@@ -97,15 +97,15 @@ def running_nodes() -> list[str]:
 
 
 def number_between(after: float, queued: list[float]) -> float:
-    """Return a number smaller than all of the queue, and larger than `after` where that goes."""
+    """Return a number smaller than all in the queue, and larger than `after` if possible."""
     first = min(queued, default=after + 1)
     return (after + first) / 2 if first > after else first - 0.5
 
 
 def validated(prompt_id: str, prompt: Mapping[str, Any], outputs: list[str]) -> list[str]:
-    """Return those of `outputs` that ComfyUI finds fit to run; QueueError when it refuses all.
+    """Return those of `outputs` that ComfyUI accepts; QueueError if it refuses all.
 
-    As its /prompt route does, in the server's thread; not to be called from there.
+    It validates as ComfyUI's /prompt route does, in the server's thread; do not call it there.
     """
     work = execution.validate_prompt(prompt_id, prompt, outputs)
     if not inspect.iscoroutine(work):
@@ -126,6 +126,7 @@ def interrupt(prompt_id: str, before: Callable[[], None]) -> bool:
     """Interrupt a prompt as ComfyUI's own route does, and call `before` first.
 
     False where it does not run, or somebody has asked for an interrupt already.
+    False if it does not run, or if somebody has asked for an interrupt already.
     """
     with PromptServer.instance.prompt_queue.mutex:
         item = running_item()
@@ -142,10 +143,10 @@ def interrupt_is_asked() -> bool:
 
 
 def keeps_no_results() -> bool:
-    """Return whether this server was started to keep no node's result."""
+    """Return whether this server was started with --cache-none, so that it keeps no results."""
     return bool(getattr(comfy.cli_args.args, "cache_none", False))
 
 
 def send_event(event: str, data: dict[str, Any], client_id: str | None) -> None:
-    """Send an event to one client, to all where it is None."""
+    """Send an event to one client; to all if it is None."""
     PromptServer.instance.send_sync(event, data, client_id)

@@ -1,10 +1,10 @@
-"""VRAM that comfy-aimdo, ComfyUI's dynamic VRAM, keeps its pages from, settable while it runs.
+"""VRAM that comfy-aimdo, ComfyUI's dynamic VRAM, keeps free of its pages; it can change at runtime.
 
-It counts what this process has asked the driver for: pages, and torch's memory as far as that comes
-by cuMemAlloc or cuMemAllocAsync. Pages leave before that is more than the card has less one value
-for the process, at least 256 MiB, at the next page fault or allocation. From 0.6.0 on
-comfy_aimdo.control has `set_simple_vram_headroom(bytes)` and its getter; before, its `init` sets
-the value where it has run already. (https://github.com/Comfy-Org/comfy-aimdo)
+comfy-aimdo counts what this process has allocated from the driver: pages, and torch's memory as far
+as it comes by cuMemAlloc or cuMemAllocAsync. It frees pages, at the next page fault or allocation,
+before this is more than the card's memory less one value for the process, at least 256 MiB. From
+0.6.0 on comfy_aimdo.control has `set_simple_vram_headroom(bytes)` and its getter; before, `init`
+sets the value if it has run already. (https://github.com/Comfy-Org/comfy-aimdo)
 """
 
 import inspect
@@ -18,11 +18,11 @@ from .features import lost
 
 CONTROL = "comfy_aimdo.control"
 LEAST_BYTES = 256 * MIB
-_wishes: dict[str, int] = {}  # bytes, of whoever leaves VRAM to others, and of a ceiling
+_wishes: dict[str, int] = {}  # bytes, by who asks: left to others, or a ceiling
 
 
 def has_dynamic_vram() -> bool:
-    """Return whether this host streams weights through dynamic VRAM."""
+    """Return whether this ComfyUI streams weights through dynamic VRAM."""
     try:
         import comfy.memory_management as memory_management
     except ImportError:
@@ -31,7 +31,7 @@ def has_dynamic_vram() -> bool:
 
 
 def reserve_bytes() -> int | None:
-    """Return the VRAM that is left to others now, None where this host offers no way to set it."""
+    """Return the VRAM that is left to others now; None if this ComfyUI cannot set it."""
     control = _control()
     if control is None:
         return None
@@ -40,12 +40,12 @@ def reserve_bytes() -> int | None:
 
 
 def set_reserve_bytes(wanted_bytes: int) -> int | None:
-    """Leave so many bytes to others from now on; return what is in effect, None as above."""
+    """Leave `wanted_bytes` to others from now on; return what is in effect, None as above."""
     return reserve_bytes() if _wish("others", wanted_bytes) else None
 
 
 def keep_from_pages(kept_bytes: int) -> bool:
-    """Keep pages from so much of each card, whatever is left to others; False: not possible."""
+    """Keep `kept_bytes` of each card free of pages in any case; False: not possible."""
     return _wish("ceiling", kept_bytes)
 
 
@@ -58,14 +58,14 @@ def _wish(whose: str, wanted_bytes: int) -> bool:
 
 
 def _wanted_bytes() -> int:
-    """Return the larger wish; what ComfyUI was started with counts until others have one."""
+    """Return the larger wish; without one for others, the value ComfyUI was started with counts."""
     started_with = getattr(_flags(), "reserve_vram", None) or 0
     others = _wishes.get("others", int(started_with * 1024 * MIB))
     return max(LEAST_BYTES, others, _wishes.get("ceiling", 0))
 
 
 def _control() -> ModuleType | None:
-    """Return the module that ComfyUI has started itself, where it has what sets the value."""
+    """Return the module that ComfyUI has started itself, if it has a function for the value."""
     is_offered = has_dynamic_vram() and not lost("reserve")
     control = sys.modules.get(CONTROL) if is_offered else None
     return None if control is None or _setter(control) is None else control
@@ -79,7 +79,7 @@ def _setter(control: ModuleType) -> Any:
     known = inspect.signature(init).parameters if init is not None else {}
     if "simple_vram_headroom" not in known or getattr(control, "lib", None) is None:
         return None
-    # Its other value is set as ComfyUI's main.py has set it.
+    # `init` takes a second value: the one that ComfyUI's main.py has set.
     pressure = not getattr(_flags(), "disable_nvml_pressure", False)
     also = {"nvml_pressure": pressure} if "nvml_pressure" in known else {}
     return lambda wanted: init(simple_vram_headroom=wanted, **also)

@@ -1,4 +1,4 @@
-"""ComfyUI's sampling as OOM Guard needs it: what it loads and takes, and how it starts over."""
+"""ComfyUI's sampling as OOM Guard needs it: what it loads, what it needs, how it starts again."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,12 +12,12 @@ _PIXELS = {"SC_Prior": 42, "SC_B": 4, "Flux2": 16, "LTXV": 32, "Wan22": 16, "Hun
 
 
 def estimated_bytes(model: Any, shape: Sequence[int]) -> float:
-    """Return what ComfyUI expects one call of a diffusion model to take for inputs of `shape`."""
+    """Return ComfyUI's estimate for one call of a diffusion model with inputs of `shape`."""
     return float(model.memory_required(list(shape)))
 
 
 def picture_size(model: Any, shape: Sequence[int]) -> str:
-    """Return the size in pixels of what latents of `shape` (B, C, ..., H, W) are decoded to."""
+    """Return the size in pixels of the picture that latents (B, C, ..., H, W) decode to."""
     if len(shape) < 4:
         return f"{shape[-1]} latent steps"
     latents = model.latent_format
@@ -35,27 +35,27 @@ def additional_models(patcher: Any, conds: dict[str, Any]) -> list[Any]:
 
 
 def start_sampling(guider: Any) -> None:
-    """Bring ControlNets back to where they begin, whatever an earlier sampling left behind.
+    """Reset ControlNets, whatever an earlier sampling left in them.
 
-    ComfyUI cleans them up only after a sampling that did not fail, and the next one, of another
-    prompt too, would take a half-made hint for ready.
+    ComfyUI cleans them up only after a sampling without failure. The next sampling, even of another
+    prompt, would use a hint that is only half prepared.
     """
     comfy.sampler_helpers.cleanup_models(getattr(guider, "conds", {}), [])
 
 
 def end_sampling(guider: Any) -> None:
-    """Clean up after a sampling that failed, as ComfyUI does after one that did not."""
+    """Clean up after a sampling that failed, as ComfyUI does after one that succeeded."""
     guider.model_patcher.cleanup()
     conds, loaded = getattr(guider, "conds", {}), getattr(guider, "loaded_models", [])
     comfy.sampler_helpers.cleanup_models(conds, loaded)
 
 
 def reset_conditioning(model: Any, conds: Sequence[Any]) -> None:
-    """Bring ControlNets and weight hooks back to where they were before the failed step.
+    """Reset ControlNets and weight hooks to their state before the failed step.
 
-    A ControlNet caught while it prepared its hint would take the half-made one for ready, and
-    half a set of hooked weights, on the model or in its cache, would pass for the whole. Both
-    start over from here.
+    A ControlNet that failed while it prepared its hint would use the unfinished hint. An incomplete
+    set of hooked weights, on the model or in its cache, would be used as complete. After this call
+    both start again.
     """
     patcher = getattr(model, "current_patcher", None)
     if patcher is not None:

@@ -29,13 +29,12 @@ def has_server() -> bool:
 
 
 def add_route(method: str, path: str, handler: Handler) -> None:
-    """Add a route; ComfyUI serves it under /api too, behind its own origin checks."""
+    """Add a route; ComfyUI serves it under /api too, behind its own checks of the origin."""
     PromptServer.instance.routes.route(method, path)(handler)
 
 
 def when_about_to_listen(call: Callable[[], None]) -> None:
-    """Call `call` once, when every pack is imported and no request has come; not if that is past.
-    """
+    """Call `call` once, after all packs are imported and before the first request; not later."""
 
     async def tell(_app: web.Application) -> None:
         call()
@@ -48,8 +47,8 @@ def when_about_to_listen(call: Callable[[], None]) -> None:
 def hold_free(between: Callable[[], AbstractAsyncContextManager[None]]) -> None:
     """Let POST /free be handled inside of `between()`, without blocking the server.
 
-    What it asks for is done by the thread that runs prompts, at once when that one is idle: it
-    would unload models while an action of ours unloads them, and neither expects the other.
+    The thread that runs prompts does what it asks for, at once if it is idle. Without this it could
+    unload models at the same time as an action of ours.
     """
     async def hold(request: web.Request, handler: Handler) -> Any:
         if request.method == "POST" and request.path in ("/free", "/api/free"):
@@ -61,7 +60,7 @@ def hold_free(between: Callable[[], AbstractAsyncContextManager[None]]) -> None:
 
 
 def after_each_post(call: Callable[[], None]) -> None:
-    """Call `call` in a thread after each POST, before it is answered: it may change the queue."""
+    """Call `call` in a thread after each POST, before the answer: it may have changed the queue."""
 
     async def tell(request: web.Request, handler: Handler) -> Any:
         try:
@@ -74,7 +73,7 @@ def after_each_post(call: Callable[[], None]) -> None:
 
 
 def on_queue_cleared(call: Callable[[], None]) -> None:
-    """Call `call` when somebody empties the queue: ComfyUI keeps no trace of that."""
+    """Call `call` when somebody empties the queue: ComfyUI keeps no record of that."""
 
     async def watch(request: web.Request, handler: Handler) -> Any:
         if request.method == "POST" and await _clears_the_queue(request):
@@ -96,10 +95,10 @@ async def _clears_the_queue(request: web.Request) -> bool:
 
 
 def before_prompt_is_validated(change: Callable[[Any, dict[str, Any]], Any]) -> None:
-    """Let `change(json, browser settings)` give the posted prompt that ComfyUI is to take.
+    """Let `change(json, browser settings)` return the posted prompt that ComfyUI will get.
 
-    The settings are those of the user who posts it, as the browser keeps them on the server. What
-    other packs do to a posted prompt is done before: `change` comes after all their handlers.
+    The settings are those of the user who posts it, as the browser stores them on the server.
+    `change` is called after the handlers of all other packs.
     """
 
     async def remember(request: web.Request, handler: Handler) -> Any:
@@ -114,19 +113,18 @@ def before_prompt_is_validated(change: Callable[[Any, dict[str, Any]], Any]) -> 
 
 
 def browser_settings() -> dict[str, Any]:
-    """Return what the user whose prompt is being posted has set in the browser; may read a file."""
+    """Return the browser settings of the user whose prompt is being posted; may read a file."""
     request = _posting.get()
     return {} if request is None else _settings_of(request)
 
 
 def settings_of_the_only_user() -> dict[str, Any]:
-    """Return what is set in the browser; nothing where ComfyUI keeps several users. Reads a file.
-    """
+    """Return the browser settings; nothing if ComfyUI keeps several users. Reads a file."""
     return _settings_of(_FromNobody())
 
 
 class _FromNobody:
-    """Stands for a request that names no user."""
+    """Replaces a request that names no user."""
 
     headers: Mapping[str, str] = {}
 
@@ -138,7 +136,7 @@ def _settings_of(request: Any) -> dict[str, Any]:
     try:
         return dict(manager.settings.get_settings(request))
     except web.HTTPException:
-        return {}  # a user that ComfyUI does not know
+        return {}  # ComfyUI does not know this user
 
 
 def _add_middleware(work: Callable[[web.Request, Handler], Awaitable[Any]]) -> None:
@@ -158,7 +156,7 @@ def on_prompt_posted(call: Callable[[], None]) -> None:
 
 
 def send_event(event: str, data: dict[str, Any]) -> None:
-    """Send an event to the browser that queued the running prompt; to all when none did."""
+    """Send an event to the browser that queued the running prompt; to all if none did."""
     server = PromptServer.instance
     server.send_sync(event, data, server.client_id)
 
@@ -181,7 +179,7 @@ def queue_lengths() -> tuple[int, int]:
 
 
 def prompts_in_queue() -> list[dict[str, Any]]:
-    """Return the prompts that run and wait, in API format; only to be read."""
+    """Return the prompts that run and wait, in API format, not copies: only read them."""
     running, waiting = PromptServer.instance.prompt_queue.get_current_queue_volatile()
     return [item[2] for item in [*running, *waiting]]
 
@@ -193,7 +191,7 @@ def is_running(prompt_id: str) -> bool:
 
 
 def outcome_of(prompt_id: str) -> Outcome | None:
-    """Return how a prompt ended, by ComfyUI's history; None while it runs or if unknown there."""
+    """Return how a prompt ended by ComfyUI's history; None while it runs, or if it is unknown."""
     if is_running(prompt_id):
         return None
     queue = PromptServer.instance.prompt_queue
@@ -220,11 +218,11 @@ def _outcome(status: dict[str, Any]) -> Outcome:
 
 
 def worker_listens(timeout: float = 2.0) -> bool:
-    """Return whether the thread that runs prompts is idle now, and not busy between two prompts.
+    """Return whether the thread that runs prompts is idle, and not busy between two prompts.
 
-    After a prompt, and when POST /free asks for it, that thread unloads models by itself. It takes
-    up flags only while it waits for work, all at once, and acts on them then: a flag that means
-    nothing to it and is taken a second time shows that it is through with what it took before.
+    After a prompt, and when POST /free asks for it, that thread itself unloads models. It reads
+    flags only while it waits for work, all at once, and then acts on them. So we set a flag without
+    a meaning: when it is taken a second time, the thread has done what it had read before.
     """
     deadline = time.monotonic() + timeout
     return _takes_flag(deadline) and _takes_flag(deadline)
@@ -234,7 +232,7 @@ def _takes_flag(deadline: float) -> bool:
     queue = PromptServer.instance.prompt_queue
     pause = threading.Event()
     while queue.get_tasks_remaining() == 0 and time.monotonic() < deadline:
-        # Each time anew: the thread is not woken by a flag that comes before it waits for work.
+        # Set it again each time: a flag set before the thread waits for work does not wake it.
         queue.set_flag("headroom_listening", False)
         pause.wait(POLL_SECONDS)
         if "headroom_listening" not in queue.get_flags(reset=False):

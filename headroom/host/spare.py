@@ -1,4 +1,4 @@
-"""RAM that ComfyUI gives back by functions of its own, where it has them."""
+"""RAM that ComfyUI frees by functions of its own, if it has them."""
 
 import comfy.model_management as mm
 import psutil
@@ -7,9 +7,10 @@ from .features import lost
 
 
 def release_cached_results(wanted_bytes: int) -> None:
-    """Let ComfyUI's cache give up results of other workflows, so that so much more RAM is left.
+    """Let ComfyUI's cache free results of other workflows, so that `wanted_bytes` more RAM is left.
 
-    Nothing on a host without a function for it. In the thread of a prompt, or while none runs.
+    It does nothing on a ComfyUI without such a function. Call it in the thread of a prompt, or
+    while none runs.
     """
     try:
         from comfy.memory_management import extra_ram_release
@@ -21,12 +22,12 @@ def release_cached_results(wanted_bytes: int) -> None:
 
 
 def pinned_bytes() -> int:
-    """Return the bytes of RAM that ComfyUI has pinned, 0 where it does not count them."""
+    """Return the bytes of RAM that ComfyUI has pinned; 0 if it does not count them."""
     return int(getattr(mm, "TOTAL_PINNED_MEMORY", 0))
 
 
 def release_idle_pins(wanted_bytes: int) -> None:
-    """Let ComfyUI give back so much pinned memory that no model uses now, where it can do that."""
+    """Let ComfyUI free so much pinned memory that no model uses now, if it can do that."""
     free_pins = getattr(mm, "free_pins", None)
     if free_pins is not None and not lost("spare"):
         free_pins(wanted_bytes)

@@ -9,10 +9,11 @@ from ..base.device import same_device
 def bring_back(patcher: Any) -> None:
     """Let ComfyUI return the parameters of an unloaded dynamic patcher that are still on its GPU.
 
-    While it lists what to load (0.33.0: `_load_list`) it moves those of modules that hold others
-    with parameters, a CLIP's `logit_scale` for one, and notes that nowhere; the same function moves
-    them wherever it is told. They are some bytes a model, each in a segment of 2 to 32 MiB. The
-    next load moves them again. Nothing happens where that function is not as it was.
+    While ComfyUI lists what to load (0.33.0: `_load_list`) it moves parameters of modules that
+    contain other modules with parameters, for instance a CLIP's `logit_scale`, and keeps no note of
+    it. The same function can move them back. They are some bytes for each model, each in a segment
+    of 2 to 32 MiB. The next load moves them to the GPU again. If that function has changed, nothing
+    happens.
     """
     device = patcher.load_device
     if not any(same_device(one.device, device) for one in patcher.model.parameters()):

@@ -16,27 +16,29 @@ _GROWTH_BYTES = 16 << 20  # comfy-aimdo's buffers grow in such steps
 
 
 def buffers_bytes() -> int:
-    """Return the bytes of the buffers that there are; they grow with the layers that need them."""
+    """Return the bytes of the existing buffers; they grow with the layers that need them."""
     torchs = getattr(mm, "STREAM_CAST_BUFFERS", {}).values()
     pagers = getattr(mm, "STREAM_AIMDO_CAST_BUFFERS", {}).values()
     return sum(int(one.nbytes) for one in torchs) + sum(int(one.size()) for one in pagers)
 
 
 def buffers_needed_bytes(patchers: Iterable[Any]) -> int:
-    """Return the bytes that the buffers have grown to when every layer has come through once.
+    """Return the bytes that the buffers will have after each layer has been streamed once.
 
-    One buffer a stream (0.33.0: two on NVIDIA and AMD), each as large as the largest layer it has
-    seen. 0 on hosts that keep none. Walks over all modules: some milliseconds for a large model.
+    There is one buffer for each stream (0.33.0: two on NVIDIA and AMD), as large as the largest
+    layer so far. 0 on ComfyUIs without buffers. Walks over all modules: some milliseconds for a
+    large model.
     """
     return sum(_sizes_needed(patchers)) if hasattr(mm, "STREAM_CAST_BUFFERS") else 0
 
 
 def make_buffers(patchers: Sequence[Any]) -> None:
-    """Let the pager's buffers grow at once, where not all weights of dynamic models have room.
+    """Let the pager's buffers grow now, if not all weights of dynamic models fit.
 
-    They would in the middle of a call, when torch's cache has taken what was free and gives nothing
-    back to the pager: SD1.5 on 678 MiB failed by 50, with 430 unused in the cache. Raises what a
-    layer would raise for which there is no memory. Looks at each layer only where weights stream.
+    Else they grow in the middle of a call, when torch's cache has taken what was free and returns
+    nothing to the pager: SD1.5 on 678 MiB failed by 50 MiB, with 430 MiB unused in the cache. It
+    raises what a layer without enough memory would raise. It checks each layer only if weights
+    stream.
     """
     own = [patcher for patcher in patchers if host.is_dynamic(patcher)]
     is_known = hasattr(mm, "get_offload_stream") and hasattr(mm, "get_aimdo_cast_buffer")
@@ -51,7 +53,7 @@ def make_buffers(patchers: Sequence[Any]) -> None:
         host.empty_cache()
         for size in sizes:
             stream = mm.get_offload_stream(device)
-            if stream is not None:  # without streams each layer has a tensor of torch's
+            if stream is not None:  # without streams torch makes a tensor for each layer
                 mm.get_aimdo_cast_buffer(stream, device).get(size)
 
 
@@ -62,7 +64,7 @@ def _sizes_needed(patchers: Iterable[Any]) -> list[int]:
 
 
 def _streamed_layers(patcher: Any) -> Iterable[int]:
-    """Yield what each layer takes in a buffer whose weights are not on the device."""
+    """Yield the size in a buffer of each layer whose weights are not on the device."""
     step = _GROWTH_BYTES if host.is_dynamic(patcher) else 1
     for module in patcher.model.modules():
         weight = getattr(module, "weight", None)
@@ -74,15 +76,15 @@ def _streamed_layers(patcher: Any) -> Iterable[int]:
 
 
 def has_half_pages() -> bool:
-    """Return whether a failed call has left a page that passes for complete and is not.
+    """Return whether a failed call has left a page that is marked as complete but is not.
 
-    Its model has to be unloaded before it is used again.
+    Its model must be unloaded before it is used again.
     """
     return any(is_half_a_page(layer) for layer in half_cast(_dynamic()))
 
 
 def forget_half_casts() -> None:
-    """Let no later call take over a cast that has begun; while its model is still loaded."""
+    """Discard unfinished casts, so that no later call uses them; call it while they are loaded."""
     forget(half_cast(_dynamic()))
 
 
@@ -94,7 +96,7 @@ def _dynamic() -> list[Any]:
 def settle_streaming() -> None:
     """Clean up weight streaming after a failed call, as the executor does after every node.
 
-    And what it leaves: layers in whose casting the call stopped.
+    It also discards casts that the call did not finish.
     """
     _call_if_there("comfy.model_prefetch", "cleanup_prefetch_queues")
     forget_half_casts()
@@ -104,7 +106,7 @@ def settle_streaming() -> None:
 
 
 def recording_paused() -> AbstractContextManager[Any]:
-    """Return ComfyUI's own pause of its record of allocations, where it keeps one."""
+    """Return ComfyUI's own context that pauses its record of allocations, if it keeps one."""
     try:
         prefetch = importlib.import_module("comfy.model_prefetch")
     except ImportError:

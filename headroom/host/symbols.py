@@ -1,4 +1,4 @@
-"""Which symbols of the table in contract.py the running ComfyUI has, and takes as we give them."""
+"""Check which symbols of the table in contract.py the running ComfyUI has, with our arguments."""
 
 import ast
 import dis
@@ -11,10 +11,10 @@ from typing import Any
 
 
 def broken(owners: Mapping[str, Iterable[str]]) -> tuple[list[str], list[str]]:
-    """Return (what this host lacks or takes otherwise, the "?" symbols that it lacks).
+    """Return (what this ComfyUI lacks or takes differently, the "?" symbols that it lacks).
 
-    `owners` as in a feature of CONTRACT. A "?" symbol that is there and takes other parameters is
-    among the first, unless it is asked for by one parameter more of a call that is needed anyway.
+    `owners`: as in a feature of CONTRACT. A "?" symbol that exists but takes other parameters is in
+    the first list, unless it only adds one parameter to a call that is needed anyway.
     """
     failed: tuple[list[str], list[str]] = [], []
     for path, members in owners.items():
@@ -31,7 +31,7 @@ def broken(owners: Mapping[str, Iterable[str]]) -> tuple[list[str], list[str]]:
 
 
 def _find(path: str) -> tuple[ModuleType | None, Any]:
-    """Return the module that holds what `path` names, and that; Nones where it is not there."""
+    """Return the module that has what `path` names, and that object; Nones if it does not exist."""
     try:
         found = importlib.import_module(path)
         return found, found
@@ -73,7 +73,7 @@ def _is_set(module: ModuleType | None, owner: Any, name: str) -> bool:
 
 @functools.cache
 def _set_by(code: CodeType) -> frozenset[str]:
-    """Return the attributes that this code sets, of whatever object."""
+    """Return the names of the attributes that this code sets, on any object."""
     return frozenset(step.argval for step in dis.get_instructions(code)
                      if step.opname == "STORE_ATTR")
 

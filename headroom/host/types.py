@@ -1,4 +1,4 @@
-"""What the host tells about runs and their nodes, in types of our own."""
+"""What ComfyUI tells about runs and their nodes, in types of our own."""
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 RunStatus = Literal["running", "success", "error", "interrupted"]
-# Node id, its state (not looked at) and prompt id: what ComfyUI tells a progress handler.
+# Node id, its state (not used) and prompt id: what ComfyUI passes to a progress handler.
 NodeCallback = Callable[[str, Any, str], None]
 
 
-# The prompt whose change marks are asked for, while no prompt or another one runs.
+# The prompt whose change marks are wanted, while no prompt or another one runs.
 asked_about: ContextVar[Mapping[str, Any] | None] = ContextVar("headroom_asked", default=None)
 
 
 class Previews(NamedTuple):
     """How the samplers' previews are drawn, as ComfyUI's command line names it ("none", "taesd").
 
-    `model_bytes`: of the file of the model that draws them; 0: none does, None: not known.
-    `pixel_bytes`: what it takes besides for a pixel of the picture while it draws; 0: not known.
+    `model_bytes`: of the file of the model that draws them; 0: no model, None: not known.
+    `pixel_bytes`: what the model needs per pixel of the picture while it draws; 0: not known.
     """
 
     method: str
@@ -31,7 +31,7 @@ class Previews(NamedTuple):
 
 
 class NodeLabel(NamedTuple):
-    """What a node is called, and to which node on the canvas it belongs."""
+    """The names of a node, and the node on the canvas that it belongs to."""
 
     node_id: str
     class_type: str
@@ -43,7 +43,7 @@ class NodeLabel(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How ComfyUI says a prompt ended, which node raised, and what came from the cache.
+    """How a prompt ended by ComfyUI's account, which node raised, and what came from the cache.
 
     `error`: the class and the text of what the node raised.
     """
@@ -63,10 +63,10 @@ class Cached(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """One set of weights that ComfyUI loads, as it was when it was first seen, in bytes.
+    """One set of weights that ComfyUI loads, as it was when first seen, in bytes.
 
-    `id` as GET /headroom/memory names it; `file` None on a host that does not remember it.
-    `float32_bytes`: how much of it is float32 on the GPU. `is_dynamic`: pages that come and go.
+    `id`: as in GET /headroom/memory; `file`: None on a ComfyUI that does not remember it.
+    `float32_bytes`: how much of it is float32 on the GPU. `is_dynamic`: it is loaded in pages.
     `stays`: unloading it moves nothing (--gpu-only).
     """
 
@@ -81,7 +81,7 @@ class ModelFacts:
 
 
 class Held(NamedTuple):
-    """How much of a model is on a device at one moment."""
+    """How many bytes of a model are on a device at one moment."""
 
     model: ModelFacts
     device: str

@@ -1,7 +1,7 @@
-"""Find every model inside any value that travels on a ComfyUI wire or lives in a Python script.
+"""Find every model inside any value on a ComfyUI wire or in a Python script.
 
-Nothing is imported from ComfyUI: its objects are recognised by what they can do, so doubles in
-tests, subclasses of other packs and future classes of the host are found alike.
+Nothing is imported from ComfyUI. Its objects are recognised by their attributes and methods, so
+doubles in tests, subclasses in other packs and future classes of ComfyUI are found too.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ class FoundModel:
 
 
 def is_patcher(value: Any) -> bool:
-    """Return whether `value` is a ComfyUI ModelPatcher or behaves as one."""
+    """Return whether `value` is a ComfyUI ModelPatcher or has the same methods."""
     return (
         callable(attribute(value, "is_clone"))
         and attribute(value, "load_device") is not None
@@ -70,11 +70,11 @@ def pipeline_modules(pipeline: Any) -> dict[str, torch.nn.Module]:
 
 
 def find_models(value: Any) -> list[FoundModel]:
-    """Return every model inside `value`, each set of weights once, in the order they are met.
+    """Return every model inside `value`, each set of weights once, in the order they are found.
 
     Looks into MODEL, CLIP, VAE, CONTROL_NET with its chain, CLIP_VISION, STYLE_MODEL,
     UPSCALE_MODEL, GLIGEN, conditioning, lists, tuples and dicts of them, models named by patches,
-    pipelines, and bare modules. Costs no more than the walk: no weight is touched.
+    pipelines, and bare modules. It costs only the walk: no weight is read.
     """
     found: dict[int, FoundModel] = {}
     for model in _walk(value):
@@ -109,7 +109,7 @@ def _model(value: Any) -> FoundModel | None:
 
 
 def _inside(value: Any, model: FoundModel | None) -> Iterator[Any]:
-    """Return where to look next: a patcher's further models, or what a value is made of."""
+    """Return where to search next: a patcher's other models, or the parts of a value."""
     cls = type(value)
     if model is not None:
         return iter(_models_behind(value) if model.kind == "patcher" else [])
@@ -121,7 +121,7 @@ def _inside(value: Any, model: FoundModel | None) -> Iterator[Any]:
 
 
 def _models_behind(patcher: Any) -> list[Any]:
-    """Return the further models that a patcher needs: those of its patches and nested ones."""
+    """Return the other models that a patcher needs: those of its patches and nested ones."""
     behind: list[Any] = []
     for method in ("model_patches_models", "get_nested_additional_models"):
         ask = getattr(patcher, method, None)
@@ -131,10 +131,10 @@ def _models_behind(patcher: Any) -> list[Any]:
 
 
 def _parts(value: Any) -> list[Any]:
-    """Return the models in a host object (CLIP, VAE, ControlNet, descriptor ...), one level deep.
+    """Return the models in an object of ComfyUI (CLIP, VAE, ControlNet ...), one level deep.
 
-    Patchers come first. A bare module counts only where no patcher was found in the object:
-    a ControlNet shows both its patcher and the module inside it, and only the patcher is managed.
+    Patchers come first. A bare module counts only if the object has no patcher: a ControlNet has
+    both its patcher and the module inside it, and only the patcher is managed.
     """
     managed = [item for item in _attributes(value) if is_patcher(item)]
     ask = attribute(value, "get_models")

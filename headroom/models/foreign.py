@@ -1,7 +1,7 @@
 """Models on the GPU that ComfyUI does not manage, by the pack that holds them.
 
-They are named, and nothing is done to them. Looked at are the globals and classes of a pack's
-modules, the objects of its nodes, and results in the node cache; what only a closure or a library
+They are reported, and not changed. The search covers the globals and classes of a pack's modules,
+the objects of its nodes, and results in the node cache. A model that only a closure or a library
 holds is not found.
 """
 
@@ -27,7 +27,7 @@ from .unload import loaded_bytes
 
 NOTABLE = 16 * MIB
 NOTABLE_AFTER_RUN = 128 * MIB
-MOST_LOOKED_AT = 100_000  # objects of one pack; some tenths of a second
+MOST_LOOKED_AT = 100_000  # objects of one pack; takes some tenths of a second
 DEEPEST = 6
 NAMED = 3
 _LEAVES = (str, bytes, int, float, complex, bool, type(None), torch.Tensor, torch.device,
@@ -36,14 +36,14 @@ _LEAVES = (str, bytes, int, float, complex, bool, type(None), torch.Tensor, torc
 MODULE = (torch.nn.Module,)
 Way = Literal["nowhere", "wanted", "values", "items", "class", "fields"]
 _WAYS: dict[Way, Any] = {"values": dict, "items": (list, tuple, set, frozenset), "class": type}
-# ComfyUI's own objects lead to the models and values of everybody.
+# These objects of ComfyUI lead to everybody's models and values.
 _HOST = ("comfy", "comfy_api", "comfy_execution", "comfy_extras", "server", "execution", "nodes",
          "app", "folder_paths", "aiohttp", "asyncio")
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """What one pack holds; None: no pack that could be told."""
+    """What one pack holds; None: the pack is not known."""
 
     pack: str | None
     classes: tuple[str, ...]
@@ -53,7 +53,7 @@ class Foreign:
         return {"pack": self.pack, "classes": list(self.classes), "mib": in_mib(self.bytes)}
 
     def sentence(self) -> Said:
-        """Return who holds how much."""
+        """Return a sentence: who holds how much."""
         held_mib, classes = self.bytes / MIB, ", ".join(self.classes[:NAMED])
         if self.pack is None:
             return said("not managed by ComfyUI, and left alone: {held_mib} of {classes}",
@@ -64,11 +64,11 @@ class Foreign:
 
 
 def foreign_models(now: Snapshot | None = None, least_bytes: int = NOTABLE) -> list[Foreign]:
-    """Return who holds models on the GPU beside ComfyUI, the largest first.
+    """Return who holds models on the GPU outside ComfyUI, the largest first.
 
-    Looks no further, and costs microseconds, where torch has less than `least_bytes` beside managed
-    models in memory as it is `now`. Else it looks at all that packs hold: a tenth of a second, or
-    half a one with 60 packs. Not for the time between two nodes.
+    If torch has less than `least_bytes` beside managed models in memory as it is `now`, this takes
+    microseconds. Else it searches all that packs hold: a tenth of a second, or half a second with
+    60 packs. Do not call it between two nodes.
     """
     host = current_host()
     if host is None or lost("files") or _beside_models(host, now or snapshot()) < least_bytes:
@@ -102,7 +102,7 @@ def foreign_models(now: Snapshot | None = None, least_bytes: int = NOTABLE) -> l
 def _beside_models(host: Any, now: Snapshot) -> int:
     """Return the bytes of torch's tensors that are in no managed model, at most."""
     if any(device.allocated_bytes is None for device in now.in_use):
-        return sys.maxsize  # nobody can tell
+        return sys.maxsize  # not known
     managed = sum(loaded_bytes(entry) for entry in host.loaded_entries()
                   if entry.model is not None and not host.is_dynamic(entry.model))
     return sum(device.allocated_bytes or 0 for device in now.in_use) - managed
@@ -126,9 +126,9 @@ def things_in(
 ) -> Iterator[Any]:
     """Yield the outermost objects of the classes `wanted` below `roots`.
 
-    Classes of the modules `own` are looked into, and objects of all but ComfyUI's; `packs` names
-    the modules of packs, which may be called as one of ComfyUI's. Objects whose ids are in `seen`
-    are passed over, and those that were looked at are put there.
+    It searches classes of the modules `own`, and objects of all classes except ComfyUI's. `packs`:
+    the modules of packs, whose names may be like those of ComfyUI's. Objects whose ids are in
+    `seen` are skipped, and the ids of searched objects are added there.
     """
     seen = set() if seen is None else seen
     most = len(seen) + MOST_LOOKED_AT
@@ -157,7 +157,7 @@ def things_in(
 
 
 def _way(kind: type, packs: Collection[str], wanted: tuple[type, ...]) -> Way:
-    """Return where an object of this class leads on."""
+    """Return the objects that an object of this class refers to."""
     if issubclass(kind, wanted):
         return "wanted"
     if issubclass(kind, _LEAVES):

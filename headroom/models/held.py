@@ -1,4 +1,4 @@
-"""Which models are on the GPU right now: asked between any two nodes, so it has to be cheap."""
+"""Which models are on the GPU now. It is called between any two nodes, so it must be cheap."""
 
 import weakref
 from typing import Any
@@ -14,10 +14,10 @@ from .unload import loaded_bytes
 
 
 class HeldModels:
-    """Called, gives what ComfyUI holds on its devices: a few microseconds a model.
+    """Returns, when called, what ComfyUI holds on its devices: a few microseconds for each model.
 
-    What does not change about a model is looked up when it is first seen, a millisecond or two.
-    Equal answers one after the other are one object: records of many nodes share it.
+    Facts about a model that never change are read once, which takes a millisecond or two. Equal
+    answers in a row are one object, so the records of many nodes share it.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class HeldModels:
         return self._last
 
     def _is_seen(self, found: list[tuple[Any, torch.device, int]]) -> bool:
-        """Whether all is as it was the last time, which it is after most nodes."""
+        """Whether nothing has changed since the last call, as after most nodes."""
         return len(found) == len(self._seen) and all(
             size == was and ref() is patcher.model and place == there
             for (patcher, place, size), (ref, there, was) in zip(found, self._seen, strict=True)
@@ -64,9 +64,9 @@ def _facts_of(patcher: Any, host: Any) -> ModelFacts:
 
 
 def float32_bytes(model: torch.nn.Module) -> int:
-    """Return the bytes of the weights that are float32 where they are used.
+    """Return the bytes of the weights that are float32 on the device that uses them.
 
-    Dynamic VRAM leaves a file's dtype in RAM and says on the module which one goes to the GPU.
+    Dynamic VRAM leaves a file's dtype in RAM; the module says which dtype goes to the GPU.
     """
     total = 0
     for name, tensor in module_tensors(model):

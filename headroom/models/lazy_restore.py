@@ -12,11 +12,12 @@ _armed: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def restore_on_use(module: torch.nn.Module) -> None:
-    """Arm `module` to return to its present device when it next receives a tensor on it.
+    """Prepare `module` to return to its present device when it next receives a tensor there.
 
-    For models that ComfyUI does not manage: nobody else would bring them back. Any part of the
-    module triggers it, so `encode` methods that skip `forward` work too. The hooks remove
-    themselves at the first use, whether or not the module had to move. Costs nothing after.
+    For models that ComfyUI does not manage, because nobody else would move them back. Any part of
+    the module triggers it, so `encode` methods that skip `forward` work too. The hooks remove
+    themselves at the first use, even if the module did not have to move; after that they cost
+    nothing.
     """
     home = _device_of(module)
     if home is None or home.type == "cpu":
@@ -37,7 +38,7 @@ def restore_on_use(module: torch.nn.Module) -> None:
 
 
 def is_restore_hook(hook: Any) -> bool:
-    """Return whether `hook` brings a module back: it speaks for that module, not for a copy."""
+    """Return whether `hook` moves a module back, and belongs to this module and not to a copy."""
     return hook in _armed
 
 

@@ -30,8 +30,8 @@ _KINDS = (
 class LoadedModel:
     """One set of weights that ComfyUI has loaded. `loaded_bytes` counts what is on its GPU.
 
-    `file` is the name of its file, None on a host that does not remember it. `patcher` gives its
-    patcher as long as that lives.
+    `file`: the name of its file, None if ComfyUI does not remember it. `patcher`: gives its patcher
+    while that exists.
     """
 
     id: str
@@ -58,7 +58,7 @@ class LoadedModel:
 
 
 class Names:
-    """Gives each living object a name of its own, and never gives a name again."""
+    """Gives each living object its own name, and never uses a name twice."""
 
     def __init__(self) -> None:
         self._names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
@@ -93,7 +93,7 @@ def loaded_models() -> list[LoadedModel]:
 
 
 def _described(host: Any, patchers: list[Any]) -> list[LoadedModel]:
-    """Describe each, and put into `patchers` what was looked at."""
+    """Describe each model, and put its patcher into `patchers`."""
     found: dict[str, LoadedModel] = {}
     for entry in host.loaded_entries():
         patcher = entry.model
@@ -124,9 +124,10 @@ def file_name(files: Iterable[Path]) -> str | None:
 
 
 def class_name(model: Any) -> str:
-    """Return the class of a model; of ComfyUI's BaseModel, which says nothing, that of its config.
+    """Return the class of a model; for ComfyUI's general BaseModel, the class of its config.
 
-    (Each family of diffusion models has a configuration class, as SD15; only some a model class.)
+    Each family of diffusion models has a configuration class, such as SD15; only some have a model
+    class.
     """
     name = type(model).__name__
     config = getattr(model, "model_config", None)

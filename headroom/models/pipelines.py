@@ -12,14 +12,14 @@ from .lazy_restore import restore_on_use
 
 
 def offload_pipeline(pipeline: Any) -> str:
-    """Move every component of `pipeline` to the CPU and say which way it went.
+    """Move every component of `pipeline` to the CPU and return how it was done.
 
-    A diffusers pipeline with model offload keeps the last component that ran on the device until
-    the next one runs, so after `encode_prompt` alone the text encoder stays: its own
-    `maybe_free_model_hooks` takes it off and arms the hooks again. What the pipeline's own call
-    leaves behind is moved with `.to("cpu")`, and returns when its next input is on the device.
-    Components under sequential or group offload are left to their hooks: they hold no weights
-    on the device between calls.
+    A diffusers pipeline with model offload keeps the last component on the device until the next
+    one runs, so after `encode_prompt` alone the text encoder stays there. Its own
+    `maybe_free_model_hooks` moves it away and sets the hooks again. What is then still on the
+    device is moved with `.to("cpu")`, and returns when its next input is on the device. Components
+    under sequential or group offload are left to their hooks: between calls they have no weights on
+    the device.
     """
     steps: list[str] = []
     for name in ("maybe_free_model_hooks", "load_models_to_device"):
@@ -35,7 +35,7 @@ def offload_pipeline(pipeline: Any) -> str:
 
 
 def _release(release: Callable[..., Any], name: str) -> None:
-    """Call the pipeline's own release: DiffSynth loads a list of models, here none."""
+    """Call the pipeline's own release: DiffSynth loads a list of models; here the list is empty."""
     if name == "load_models_to_device":
         release([])
     else:
@@ -43,7 +43,7 @@ def _release(release: Callable[..., Any], name: str) -> None:
 
 
 def _move(module: torch.nn.Module) -> bool:
-    """Move one component if it still holds device memory and nothing else looks after it."""
+    """Move one component if it still holds device memory and no library manages it."""
     if has_offload_hook(module) or not any(name != "cpu" for name in module_bytes([module])):
         return False
     restore_on_use(module)
@@ -52,6 +52,6 @@ def _move(module: torch.nn.Module) -> bool:
 
 
 def has_offload_hook(module: torch.nn.Module) -> bool:
-    """Return whether accelerate, diffusers or DiffSynth moves this module by itself."""
+    """Return whether accelerate, diffusers or DiffSynth moves this module itself."""
     marks = ("_hf_hook", "_diffusers_hook", "vram_management_enabled")
     return any(getattr(part, mark, None) for part in module.modules() for mark in marks)

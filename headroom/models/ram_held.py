@@ -1,8 +1,8 @@
-"""Who holds this process's RAM, by storage, each once: models, ComfyUI's cache, packs, others.
+"""Who holds this process's RAM, by storage: models, ComfyUI's cache, packs, others.
 
-A storage counts for the first of these that has it. What only a closure, a frame or a library
-holds has no name: a tensor of it is in `other_tensors_mib`, Python's small objects are in
-`python_heap_mib`, all else in `rest_mib`.
+A storage counts once, for the first of these that has it. What only a closure, a frame or a library
+holds has no name: its tensors are in `other_tensors_mib`, Python's small objects are in
+`python_heap_mib`, and everything else is in `rest_mib`.
 """
 
 import sys
@@ -28,7 +28,7 @@ from ..measure.snapshot import Snapshot
 from .foreign import things_in
 from .loaded import class_name, file_name, name_of
 
-LEAST = MIB  # who holds less is not named
+LEAST = MIB  # less than this is not listed
 NAMED = 20
 COSTS_AT_MOST = 0.05
 HOLDERS = (torch.nn.Module, torch.Tensor, np.ndarray, bytes, bytearray)
@@ -36,8 +36,8 @@ Part = dict[str, Any]
 
 
 def ram_held(now: Snapshot) -> Part:
-    """Return the parts of the RAM, in MiB. Costs some walks over all objects of the process, in C,
-    and one over what packs hold, in Python; not for the event loop."""
+    """Return the parts of the RAM, in MiB. It walks a few times over all objects of the process, in
+    C, and once over what packs hold, in Python: not for the event loop."""
     seen: set[int] = set()
     models = _models(seen)
     cached = _cached(seen)
@@ -60,13 +60,13 @@ def ram_held(now: Snapshot) -> Part:
 
 
 class SeldomHeld:
-    """Looks up who holds RAM for at most COSTS_AT_MOST of the time."""
+    """Looks up who holds RAM, and spends at most COSTS_AT_MOST of the time on that."""
 
     def __init__(self) -> None:
         self._due = 0.0
 
     def now(self, now: Snapshot) -> Part | None:
-        """Return it as `ram_held` does; None where it was looked up not long ago."""
+        """Return the result of `ram_held`; None if it was looked up not long ago."""
         began = time.perf_counter()
         if began < self._due:
             return None
@@ -120,7 +120,7 @@ def _cached(seen: set[int]) -> list[Part]:
 
 
 def _packs(seen: set[int]) -> list[Part]:
-    """Return what packs hold: by the variable of a module, or the class of a node's object."""
+    """Return what packs hold: by a module's variable, or by the class of a node's object."""
     if current_host() is None or lost("files"):
         return []
     from ..host.packs import node_objects, pack_modules
@@ -128,7 +128,7 @@ def _packs(seen: set[int]) -> list[Part]:
     packs = pack_modules()
     names = {module.__name__: pack for pack, modules in packs.items() for module in modules}
     found: list[Part] = []
-    looked_at: set[int] = set()  # what many modules lead to, a logger for instance, once
+    looked_at: set[int] = set()  # objects that many modules share, a logger for instance
 
     def count(pack: str, holder: str, roots: Iterable[Any], own: set[str]) -> None:
         held = sum(_sizes(things_in(roots, own, names, HOLDERS, looked_at), seen))
@@ -157,7 +157,7 @@ def _sizes(things: Iterable[Any], seen: set[int]) -> Iterator[int]:
 
 
 def _storages(thing: Any) -> Iterator[tuple[int, int]]:
-    """Yield address and bytes of what a value has in RAM."""
+    """Yield address and bytes of what a value holds in RAM."""
     if isinstance(thing, torch.nn.Module):
         for _, tensor in module_tensors(thing):
             yield from _storages(tensor)
@@ -178,7 +178,7 @@ def _largest(parts: list[Part]) -> list[Part]:
 
 
 def _file_ranges(root: Path = Path("/")) -> list[tuple[int, int]]:
-    """Return where files are mapped into this process, in order; nothing where nobody tells."""
+    """Return where files are mapped into this process, in order; empty if not known."""
     try:
         lines = (root / "proc/self/maps").read_text(errors="replace").splitlines()
     except OSError:

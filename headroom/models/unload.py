@@ -1,4 +1,4 @@
-"""Unload models wherever they are: ComfyUI's by ComfyUI, pipelines by their own API, else `.to`."""
+"""Unload models: ComfyUI's by ComfyUI, pipelines by their own API, others by `.to`."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ class Unloaded:
 
 
 def unload_models(models: Iterable[FoundModel]) -> list[Unloaded]:
-    """Unload exactly these models from the devices; every other model stays where it is.
+    """Unload exactly these models from the devices; every other model stays.
 
-    Clones share weights with the model they came from (LoRA clones too), so they leave together.
-    Raises what the owner of the model raises; a model is either unloaded or as it was.
+    Clones share weights with their original (LoRA clones too), so they are unloaded together.
+    Raises what the owner of the model raises; each model is then either unloaded or unchanged.
     """
     return [_unload(model) for model in models]
 
@@ -63,7 +63,7 @@ def _unload_patcher(model: FoundModel) -> Unloaded:
 def loaded_bytes(entry: Any) -> int:
     """Return the bytes of a loaded entry's weights on its GPU; 0 for one that runs on the CPU.
 
-    Where another pack places the weights (DisTorch) ComfyUI counts none: then the module's own.
+    Where another pack places the weights (DisTorch), ComfyUI counts 0: then the module's own count.
     """
     if entry.model is None or entry.device.type == "cpu":
         return 0

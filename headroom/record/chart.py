@@ -1,4 +1,4 @@
-"""Draw a run with Pillow, which ComfyUI brings: VRAM and RAM over time, nodes as bands."""
+"""Draw a run with Pillow, which is part of ComfyUI: VRAM and RAM over time, nodes as bands."""
 
 import math
 import unicodedata
@@ -84,7 +84,7 @@ class _Plot(NamedTuple):
             self.draw.rectangle(box, fill=BAND_COLOURS[index % 2])
 
     def line(self, seconds: Sequence[float], values: Line, colour: str) -> None:
-        """Draw a line that keeps each value until the next; none where a value is not known."""
+        """Draw a line that keeps each value until the next one; unknown values leave a gap."""
         for index, value in enumerate(values):
             after = values[index + 1] if index + 1 < len(values) else None
             if value is not None and after is not None:
@@ -99,7 +99,7 @@ class _Plot(NamedTuple):
             self.draw.polygon(_triangle(x, self.top), fill=OOM_COLOUR)
 
     def axes(self, with_seconds: bool) -> None:
-        """Draw the frame, and round figures along it."""
+        """Draw the frame and round numbers along it."""
         for gib in round_figures(self.most):
             self.draw.line([(LEFT, self.y(gib)), (RIGHT, self.y(gib))], fill=LIGHT)
             self.draw.text((LEFT - 6, self.y(gib)), _figure(gib), DARK, _font(11), "rm")
@@ -112,7 +112,7 @@ class _Plot(NamedTuple):
 
 
 def _plots(draw: Any, run: Run, vram: dict[str, Line], ram: Line) -> list[_Plot]:
-    """Lay out the plots, from the top: VRAM where there is some, and RAM."""
+    """Lay out the plots from the top: VRAM, if there is a GPU, then RAM."""
     most = [max(max(_known(line)) for line in vram.values())] if vram else []
     most.append(max(_known(ram), default=1.0))
     height = (BOTTOM - TOP - GAP * (len(most) - 1)) / len(most)
@@ -143,7 +143,7 @@ def _name(node: Run) -> str:
 
 
 def _legend(draw: Any, run: Run, devices: list[str]) -> None:
-    """Say what the marks are, and which line is which device where there are several."""
+    """Explain the marks, and which line is which device if there are several."""
     rows = [("out of memory", OOM_COLOUR)] * bool(run["oom"])
     if len(devices) > 1:
         rows += zip(devices, VRAM_COLOURS * len(devices), strict=False)
@@ -185,7 +185,7 @@ def _white(width: int, height: int) -> tuple[Any, Any]:
 
 
 def _upright(image: Any, at: tuple[float, float], text: str, size: int, anchor: str) -> None:
-    """Write a line from below to above, which starts at `at` or has its middle there."""
+    """Write a line from bottom to top that starts at `at`, or has its middle there."""
     from PIL import Image, ImageDraw
 
     font = _font(size)

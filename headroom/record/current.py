@@ -6,7 +6,7 @@ _current: Recorder | None = None
 
 
 def current_recorder() -> Recorder | None:
-    """Return the recorder of this server, None where none was started."""
+    """Return the recorder of this server; None if none was started."""
     return _current
 
 

@@ -1,4 +1,4 @@
-"""What happened in the prompts, in order, until somebody has the time to enter it into records."""
+"""What happened in the prompts, in order, until there is time to write it into records."""
 
 from collections import deque
 from collections.abc import Callable
@@ -13,17 +13,17 @@ from .run import Run
 
 MAX_EVENTS = 25_000
 
-# What to do with the run, for which node, in which prompt, when, and memory as it was last read.
+# What to do with the run, for which node, in which prompt, when, and the last reading of memory.
 Enter = Callable[[Run, str, Reading, float], None]
 Event = tuple[Enter, str, str, Reading, float]
 
 
 class Events:
-    """A queue that the executor only appends to. A run stands in it before what happened in it.
+    """A queue to which the executor only appends. A run is in it before its events.
 
-    `reading` is held while memory is read and what it was read for is appended: each reading at a
-    node starts torch's peaks again, and one that came into the queue after a later one would leave
-    its peak to nobody.
+    `reading` is locked while memory is read and the reading is appended. Each reading at a node
+    resets torch's peaks. If it came into the queue after a later one, its peak would belong to no
+    node.
     """
 
     def __init__(self, run_is_over: Callable[[Run], None] = lambda _: None) -> None:
@@ -47,7 +47,7 @@ class Events:
     def settle(
         self, run: Run, reading: Reading, outcome: Outcome | None, graph: GraphView | None
     ) -> None:
-        """Nothing more happens in this run; an outcome that nobody tells is guessed."""
+        """Nothing more happens in this run; where nobody tells its outcome, it is inferred."""
 
         def settles(run: Run, *_: Any) -> None:
             run.settle(_known(outcome or _guess(run), graph))
@@ -63,7 +63,7 @@ class Events:
         return len(self._queue) > MAX_EVENTS
 
     def enter(self) -> None:
-        """Enter everything into the records."""
+        """Write everything into the records."""
         while self._queue:
             event = self._queue.popleft()
             if isinstance(event, Run):
@@ -83,13 +83,13 @@ def _ends(run: Run, _node_id: str, reading: Reading, _at: float) -> None:
 
 
 def _known(told: Outcome, graph: GraphView | None) -> Outcome:
-    """Leave out what is not in the prompt of what came from the cache."""
+    """Leave out the cached nodes that are not in the prompt."""
     cached = [node for node in told.cached_node_ids if graph is not None and graph.has(node)]
     return replace(told, cached_node_ids=tuple(cached))
 
 
 def _guess(run: Run) -> Outcome:
-    """Tell the outcome from the record: the history that would tell was cleared."""
+    """Return the outcome as the record shows it: the history with the outcome was cleared."""
     unfinished = any(
         record.status not in ("done", "cached") for record in run.nodes.records.values()
     )

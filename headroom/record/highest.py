@@ -1,4 +1,4 @@
-"""The highest use of each device and of RAM since the server began or since somebody asked."""
+"""The highest use of each device and of RAM since the server began, or since the last reset."""
 
 import threading
 import time
@@ -14,9 +14,9 @@ RAM = "ram"
 
 
 class HeldPeaks:
-    """Holds peaks across runs.
+    """Keeps peaks across runs.
 
-    A run that had begun before a reset counts with all of its peaks: nobody knows when they were.
+    A run that began before a reset counts with all of its peaks: nobody knows their times.
     """
 
     def __init__(self) -> None:
@@ -29,9 +29,9 @@ class HeldPeaks:
         self._keep(_of_run(run))
 
     def as_json(self, now: Snapshot, recorder: Recorder) -> dict[str, Any]:
-        """Return the peaks in MiB and since when (seconds of the epoch).
+        """Return the peaks in MiB, and their beginning in seconds since the epoch.
 
-        `now`, and the run that goes on, are in them.
+        They include `now` and the run that is in progress.
         """
         for prompt_id in recorder.newest_ids()[:1]:
             self._keep(recorder.look(prompt_id, _of_unfinished) or {})
@@ -41,7 +41,7 @@ class HeldPeaks:
             return {"since": round(self._since, 3), "rss_mib": held.pop(RAM, None), "devices": held}
 
     def reset(self) -> None:
-        """Forget the peaks until now."""
+        """Forget all peaks before now."""
         with self._lock:
             self._since, self._highest = time.time(), {}
 

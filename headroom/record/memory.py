@@ -1,13 +1,13 @@
-"""Memory at one moment, and what two moments tell about the time between them.
+"""Memory at one moment, and what two moments show about the time between them.
 
-torch counts how much it has reserved at most since its counter was started again. The recorder
-reads the counter at the boundaries of nodes and starts it again there, so it stands for one node:
-exact, however short the peak was, and with every allocator of torch. Between two boundaries it is
-only read. A node that starts it again itself is noticed where it fell; its peak is "at least" then.
+torch has a counter of the most it has reserved since the counter was reset. The recorder reads and
+resets it at the boundaries of nodes, so each reading belongs to one node. It is exact, however
+short the peak, with each of torch's allocators. Between two boundaries the counter is only read. If
+a node resets it, the recorder sees the lower value, and the node's peak is then "at least".
 
-Beside the reserve there are contexts, other processes, and the pages of dynamic VRAM. No counter
-has their peak: they are known at the two moments, and in between they count as what they were at
-the lower one for `at_least`, at the higher one for `at_most`.
+Outside of the reserve are contexts, other processes and the pages of dynamic VRAM. No counter has
+their peak. They are known at the two moments; between these, `at_least` counts the lower of the two
+values and `at_most` the higher one.
 """
 
 from typing import NamedTuple
@@ -17,12 +17,12 @@ from ..measure.strain import Strain
 
 
 class Use(NamedTuple):
-    """One device at one moment, in bytes; None where nobody tells.
+    """One device at one moment, in bytes; None if it is not known.
 
-    `used_bytes` is what every process uses, or without a driver that tells (then `total_bytes` is
-    None) what this one does; `reserved_bytes` what torch does of it, `peak_bytes` the most that it
-    has reserved since its counter began, `allocated_bytes` what tensors have of the reserve now.
-    `begins_again`: the counter was started again at this moment, after it was read.
+    `used_bytes`: what all processes use; if no driver tells (then `total_bytes` is None), what this
+    process uses. `reserved_bytes`: what torch has reserved; `allocated_bytes`: what tensors use of
+    it; `peak_bytes`: the most reserved since the counter was reset. `begins_again`: the counter was
+    reset at this moment, after it was read.
     """
 
     used_bytes: int | None = None
@@ -34,20 +34,20 @@ class Use(NamedTuple):
 
     @property
     def other_bytes(self) -> int:
-        """What others use, and this process beside torch's reserve (contexts, dynamic VRAM)."""
+        """What others use, and this process outside of torch's reserve (contexts, dynamic VRAM)."""
         return max((self.used_bytes or 0) - self.reserved_bytes, 0)
 
     @property
     def counter_bytes(self) -> int | None:
-        """Where torch's counter stands after this moment."""
+        """The value of torch's counter after this moment."""
         return self.reserved_bytes if self.begins_again else self.peak_bytes
 
 
 class Reading(NamedTuple):
     """Memory at one moment (`at`: seconds of a monotonic clock), for each device of the run.
 
-    `models` are those that ComfyUI held there; looked up where nodes begin and end only. `strain`
-    is read now and then.
+    `models`: those that ComfyUI held there; looked up only where nodes begin and end. `strain` is
+    not read at every moment.
     """
 
     at: float
@@ -58,7 +58,7 @@ class Reading(NamedTuple):
 
 
 class Peak(NamedTuple):
-    """The largest use of a device in some time, in bytes; `at_most` None: nobody can tell."""
+    """The largest use of a device in some time, in bytes; `at_most` is None if not known."""
 
     at_least: int
     at_most: int | None
@@ -68,7 +68,7 @@ Peaks = tuple[Peak | None, ...]
 
 
 def now(reading: Reading) -> Peaks:
-    """Return the use at this very moment as peaks."""
+    """Return the use at this moment as peaks."""
     used = [use.used_bytes for use in reading.devices]
     return tuple(None if amount is None else Peak(amount, amount) for amount in used)
 
@@ -79,12 +79,12 @@ def between(before: Reading, after: Reading) -> Peaks:
 
 
 def larger(one: Peaks, other: Peaks) -> Peaks:
-    """Return the peaks of both times together; no figures of a device add nothing to it."""
+    """Return the peaks of both times together; a device without figures changes nothing."""
     return tuple(_larger(*pair) for pair in zip(one, other, strict=True)) if one else other
 
 
 def perhaps(one: Peaks, other: Peaks) -> Peaks:
-    """Return the peaks of one time, to which those of the other may belong, or may not."""
+    """Return the peaks of one time; those of the other time may or may not belong to it."""
     return larger(one, tuple(
         mine and most and Peak(mine.at_least, most.at_most)
         for mine, most in zip(one, other, strict=True)
@@ -92,13 +92,13 @@ def perhaps(one: Peaks, other: Peaks) -> Peaks:
 
 
 def reached(before: Use, after: Use) -> int | None:
-    """Return the largest use that was certainly there after `before`."""
+    """Return the largest use that certainly occurred after `before`."""
     if after.used_bytes is None or after.peak_bytes is None:
         return after.used_bytes
     if after.peak_bytes == before.counter_bytes or before.counter_bytes is None:
         return after.used_bytes
     together = min(before.other_bytes, after.other_bytes) + after.peak_bytes
-    # Pages that yielded to torch and came back since were not there with all that it had.
+    # Pages that were freed for torch and loaded again were not there at torch's peak.
     return max(after.used_bytes, min(together, after.total_bytes or together))
 
 

@@ -10,13 +10,13 @@ NO_RECORD = said(
 
 
 class NewestRuns:
-    """At most MAX_RUNS records by the id of their prompt; the oldest leave first."""
+    """At most MAX_RUNS records by the id of their prompt; the oldest are dropped first."""
 
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}  # oldest first
 
     def keep(self, run: Run) -> None:
-        self._runs.pop(run.prompt_id, None)  # an id that comes again replaces its older run
+        self._runs.pop(run.prompt_id, None)  # a second run of the same id replaces the first
         self._runs[run.prompt_id] = run
         while len(self._runs) > MAX_RUNS:
             del self._runs[next(iter(self._runs))]

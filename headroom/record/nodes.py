@@ -1,9 +1,9 @@
-"""Turn the beginnings and endings that ComfyUI tells into the time and memory of each node.
+"""Turn ComfyUI's events of nodes into the time and memory of each node.
 
-ComfyUI tells the beginning of a node each time it takes it up, and the end once, when its outputs
-are there. Between the two other nodes may run: a lazy node that asked for more inputs is taken up
-again later, an expanding one waits for the nodes it made, an async one runs beside others. Only
-async nodes can run while another node begins, so any event of another node ends a sync one's span.
+ComfyUI reports the beginning of a node each time it starts it, and the end once, when its outputs
+are there. Between the two other nodes may run: a lazy node that asked for more inputs is started
+again later, an expanding node waits for the nodes it made, an async node runs beside others. Only
+async nodes can run while another node begins, so an event of another node ends a sync node's span.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,7 +25,7 @@ class GraphView(Protocol):
 
 @dataclass(slots=True)
 class NodeRecord:
-    """One node of a run: when it ran and what memory did meanwhile."""
+    """One node of a run: when it ran, and its memory at that time."""
 
     info: NodeLabel
     status: NodeStatus = "running"
@@ -35,15 +35,15 @@ class NodeRecord:
     before: Reading | None = None
     after: Reading | None = None
     peaks: Peaks = ()
-    spilled_bytes: int = 0  # of VRAM in RAM, at most while it ran
-    swapped_bytes: int = 0  # of swap in use, at most while it ran
+    spilled_bytes: int = 0  # the most VRAM that was in RAM while it ran
+    swapped_bytes: int = 0  # the most swap in use while it ran
     read_bytes: int = 0  # from disk while it ran
-    read_seconds: float = 0.0  # of its own in which it read them
+    read_seconds: float = 0.0  # of its own time in which it read them
     _at_first: Strain | None = None
 
     @property
     def seconds(self) -> float:
-        """The node's own time; waits for other nodes are not in it."""
+        """The node's own time, without waits for other nodes."""
         return sum((end - start for start, end in self.spans), 0.0)
 
     def open(self, reading: Reading) -> None:
@@ -62,7 +62,7 @@ class NodeRecord:
         self.raise_peaks(now(reading))
 
     def strained(self, strain: Strain) -> None:
-        """Take in what strained the machine while the node runs."""
+        """Add what slowed the machine down while the node ran: swap, disk reads, spilled VRAM."""
         self.spilled_bytes = max(self.spilled_bytes, strain.spilled_bytes or 0)
         self.swapped_bytes = max(self.swapped_bytes, strain.swapped_bytes or 0)
         if strain.read_bytes is not None:
@@ -82,26 +82,26 @@ class NodeTable:
         self._limit = limit
         self._open: dict[str, NodeRecord] = {}
         self._read_at = 0.0
-        self._ran: dict[str, NodeRecord] = {}  # since memory was read at that time
+        self._ran: dict[str, NodeRecord] = {}  # the nodes that ran since the last reading
         self.records: dict[str, NodeRecord] = {}
         self.left_out = 0
-        self.left_out_of: dict[str, tuple[str, int]] = {}  # titles and runs, by node on the canvas
+        self.left_out_of: dict[str, tuple[str, int]] = {}  # title, number of runs
 
     def started(self, node_id: str, reading: Reading) -> None:
-        """ComfyUI takes the node up, for the first time or again."""
+        """ComfyUI starts the node, for the first time or again."""
         record = self._record(node_id)
         self._others_end(node_id, record, reading)
         if record is None:
             self._leave_out(node_id)
             return
         if record.opened is not None:
-            # Taken up again without an end: it had only asked for lazy inputs until then.
+            # Started again without an end: until now it had only asked for lazy inputs.
             record.close(record.interrupted_by or reading)
         record.open(reading)
         self._open[node_id] = self._ran[node_id] = record
 
     def finished(self, node_id: str, reading: Reading) -> None:
-        """The node's outputs are there; one that never began had them in the cache."""
+        """The node's outputs are there; if it never began, they came from the cache."""
         known = node_id in self.records
         record = self._record(node_id)
         self._others_end(node_id, record, reading)
@@ -112,10 +112,10 @@ class NodeTable:
         record.status = "done" if known and record.status != "cached" else "cached"
 
     def observe(self, peaks: Peaks, at: float) -> None:
-        """These peaks were reached since the last reading, as the one at this time tells.
+        """Add the peaks since the last reading, up to this time.
 
-        They count for a node that ran all the time, or as the only one. Where several nodes ran
-        in turns they may be any one's.
+        They count for a node that ran all this time, or that ran alone. Where several nodes ran in
+        turns, any of them may have caused the peaks.
         """
         since, self._read_at = self._read_at, at
         ran, self._ran = self._ran, dict(self._open)
@@ -125,19 +125,19 @@ class NodeTable:
             record.peaks = (larger if sure else perhaps)(record.peaks, peaks)
 
     def strained(self, strain: Strain | None) -> None:
-        """Count for every node that runs what strains the machine at this moment."""
+        """Count swap, disk reads and spilled VRAM at this moment for every node that runs."""
         if strain is not None:
             for record in self._open.values():
                 record.strained(strain)
 
     def observe_moment(self, peaks: Peaks, at: float) -> None:
-        """Memory was in use as these say; they count for the nodes that ran at this time."""
+        """Count this use of memory for the nodes that ran at this time."""
         for record in self._open.values():
             if record.opened is not None and record.opened.at <= at:
                 record.raise_peaks(peaks)
 
     def run_ended(self, reading: Reading) -> None:
-        """The prompt is over; a sync node that still runs is the one that raised."""
+        """The prompt is over; a sync node that still runs is the one that raised the error."""
         for node_id, record in list(self._open.items()):
             self._close(node_id, reading)
             if not record.info.is_async:
@@ -147,13 +147,13 @@ class NodeTable:
         self, failed_node_id: str | None, cached_node_ids: Iterable[str] = (),
         interrupted: bool = False,
     ) -> None:
-        """Say how the nodes ended that never came to their end, and add those never looked at.
+        """Set the outcome of nodes without an end, and add the nodes that never started.
 
-        ComfyUI tells which node raised, and which had outputs in the cache: it does not even look
-        at those whose outputs nobody needs any more. No node can be added afterwards.
+        ComfyUI tells which node raised an error, and which nodes had outputs in the cache: it does
+        not even check nodes whose outputs are no longer needed. Later no node can be added.
         """
-        # For a node in a loop ComfyUI names the begin of the loop, which only waited. What a node
-        # expanded to stands on the canvas as that node: then both failed.
+        # For an error in a loop ComfyUI names the loop's begin node, which only waited. What a node
+        # expanded to is shown on the canvas as that node: then both failed.
         inside = any(record.status == "failed" and record.info.display_node_id != failed_node_id
                      for record in self.records.values())
         for node_id, record in self.records.items():

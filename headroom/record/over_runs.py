@@ -1,7 +1,7 @@
-"""What RAM grows by with each run of the same nodes, and the node in which it grows.
+"""Find by how much RAM grows with each run of the same nodes, and in which node it grows.
 
-A node that keeps something of each run (a list in its module, frames on its object) adds about as
-much as RAM grows by. A node with a large result adds more, and gives it back before the next run.
+A node that keeps data of each run (a list in its module, frames on its object) adds about as much
+as RAM grows by. A node with a large result adds more, but the result is freed before the next run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +12,8 @@ from .run import Run
 from .turns import rate_of
 
 MIN_RUNS = 5
-MIN_BYTES = 16 * MIB  # a run
-SHARE_FOUND = 0.5  # of what has grown in all, with who holds it
+MIN_BYTES = 16 * MIB  # in each run
+SHARE_FOUND = 0.5  # of the growth: so much must be found with its holder
 
 
 class Level(NamedTuple):
@@ -28,7 +28,7 @@ Levels = dict[tuple[str, str], Level]  # by the node's id on the canvas and its 
 
 
 def levels_of(run: Run) -> Levels:
-    """Return the levels of each node that ran to its end and stands on the canvas by itself."""
+    """Return the levels of each node that finished and is on the canvas itself."""
     found: Levels = {}
     for record in run.nodes.records.values():
         info = record.info
@@ -41,31 +41,30 @@ def levels_of(run: Run) -> Levels:
 
 
 class Grower(NamedTuple):
-    """A node in which RAM grows by about as much as it does from run to run."""
+    """A node that adds about as much RAM as RAM grows by from run to run."""
 
     node_id: str
     class_type: str
     title: str
     bytes_a_run: int
     runs: int
-    added_bytes: int  # between its begin and its end
+    added_bytes: int  # between its begin and end
 
     @property
     def off_bytes(self) -> int:
-        """How far what it adds is from what RAM grows by."""
+        """The difference between what it adds and what RAM grows by."""
         return abs(self.added_bytes - self.bytes_a_run)
 
     def keeps(self, result_mib: float) -> bool:
-        """Return whether it adds more than its result in ComfyUI's cache, which the next replaces.
-        """
+        """Return whether it adds more than its result in the cache, which the next run replaces."""
         return self.added_bytes - result_mib * MIB >= self.bytes_a_run / 2
 
 
 def growers(runs: Sequence[Levels]) -> list[Grower]:
-    """Return the nodes of the last run in which RAM grows with each run, the likeliest first.
+    """Return the nodes of the last run in which RAM grows with each run, the most likely first.
 
-    `runs` oldest first. Only the last MIN_RUNS runs of a node count, without the first of all,
-    in which models are loaded.
+    `runs`: oldest first. Only the last MIN_RUNS runs of a node count, and never the very first one,
+    which loads the models.
     """
     found: list[Grower] = []
     for node in runs[-1] if runs else ():
@@ -84,11 +83,11 @@ def growers(runs: Sequence[Levels]) -> list[Grower]:
 def traced(
     found: Sequence[Grower], held: Mapping[str, Any], pack_of: Callable[[str], str | None]
 ) -> list[dict[str, object]]:
-    """Return the growth as JSON: with its node only where what has grown was found with that node.
+    """Return the growth as JSON; it names a node only if most of the growth was found with it.
 
-    `held` as of ram_held; `pack_of(class)` is the pack that a node class comes from. Several nodes
-    may grow alike, and one of them may only hand on what others keep. One that only makes a result
-    as large, which stays in ComfyUI's cache until the next run, is not named.
+    `held`: as from ram_held; `pack_of(class)`: the pack that a node class comes from. Several nodes
+    may grow alike, and some of them only pass on what others keep. A node whose result is as large
+    as the growth, and stays in ComfyUI's cache until the next run, is not named.
     """
     if not found:
         return []

@@ -1,4 +1,4 @@
-"""Whether the running prompt comes on: a node begins or ends, or its progress bar moves."""
+"""Whether the running prompt makes progress: a node begins or ends, or its progress bar moves."""
 
 import math
 import time
@@ -9,17 +9,17 @@ from .run import Drawn, Run
 
 
 class Progress:
-    """When the prompt last came on: `at`, by `time.perf_counter()`."""
+    """When the prompt last made progress: `at`, by `time.perf_counter()`."""
 
     def __init__(self) -> None:
         self.at = 0.0
         self._drawn: tuple[str, dict[str, Drawn]] = "", {}
 
     def moves(self, *told: Any) -> None:
-        """Something has happened, a step of a progress bar for instance.
+        """Something has happened, for instance a step of a progress bar.
 
-        Of such a step ComfyUI tells node, value, most, state, prompt and preview: its format, the
-        picture, and how large browsers show it.
+        For such a step ComfyUI passes node, value, maximum, state, prompt and preview: its format,
+        the picture, and the size in which browsers show it.
         """
         self.at = time.perf_counter()
         preview = told[5] if len(told) > 5 else None
@@ -32,11 +32,11 @@ class Progress:
             self._drawn = prompt_id, drawn
 
     def drawn(self, prompt_id: str) -> dict[str, Drawn]:
-        """Return which nodes of the newest prompt have drawn previews, and the largest of each."""
+        """Return which nodes of the newest prompt drew previews, with the largest of each."""
         return self._drawn[1] if self._drawn[0] == prompt_id else {}
 
     def stands(self, run: Run) -> tuple[float, NodeLabel | None]:
-        """Return for how many seconds a run has not come on, and in which node."""
+        """Return since how many seconds a run has made no progress, and in which node."""
         opened = [(record.opened.at, record.info) for record in run.nodes.records.values()
                   if record.opened is not None]
         last = max(opened, key=lambda pair: pair[0])[1] if opened else None

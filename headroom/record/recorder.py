@@ -25,16 +25,16 @@ Beginning = tuple[tuple[str, ...], Reading, float]  # devices, memory, seconds s
 
 
 class Recorder:
-    """Listens to the executor and to our nodes, and keeps the last runs.
+    """Follows the executor and our nodes, and keeps the records of the last runs.
 
-    The executor waits for a measurement of memory between two nodes, at most one a node, and for
-    entries in a queue. What happened is read from it when nothing runs, or when somebody asks.
+    Between two nodes the executor waits for one reading of memory at most, and appends to a queue.
+    The queue is read when nothing runs, or when somebody asks for a record.
 
-    `outcome_of` tells how ComfyUI says a prompt ended, None while it does not know yet. `announce`
-    sends what became of an out-of-memory error to the browsers. `before_prompt` may keep a prompt
-    waiting, `before_node(prompt, node)` a node. `prompt_is_over(id)` is called in a thread of ours
-    once a record is closed, and `run_is_over(run)` once all that happened is entered into it; that
-    one must be quick.
+    `outcome_of`: returns how a prompt ended according to ComfyUI, None while that is not known.
+    `announce`: tells browsers how an out-of-memory error ended. `before_prompt`: may delay a
+    prompt; `before_node(prompt, node)`: may delay a node. `prompt_is_over(id)`: called in a thread
+    of ours after a record is closed. `run_is_over(run)`: called when everything is in the record;
+    it must be quick.
     """
 
     def __init__(
@@ -66,24 +66,24 @@ class Recorder:
         self._began: Beginning | None = None
         self._asked_outcome = 0.0
         self._ticker = Ticker(self._look)
-        self._closed: list[str] = []  # the prompts whose end is to be told
+        self._closed: list[str] = []  # the prompts whose end is to be announced
 
     def start(self) -> None:
-        """Start to listen to our nodes, and the thread that reads memory while a prompt runs."""
+        """Follow our nodes from now on, and start the thread that reads memory in a prompt."""
         listen(self._note)
         self._ticker.start()
 
-    # ---------------------------------------------------- told by the executor, in its thread
+    # ---------------------------------------------------- called by the executor, in its thread
 
     def prompt_resets(self) -> None:
-        """A prompt is about to begin: it waits here for an action that HTTP asked for."""
+        """A prompt is about to begin: it waits here for an action requested over HTTP."""
         self._before_prompt()
         with self._lock:
             self._finish()
             self._began = self._begin()
 
     def prompt_begins(self, prompt_id: str, graph: GraphView, running: list[str]) -> None:
-        """The prompt's nodes are known. `running`: those that began before we could see it."""
+        """The prompt's nodes are known. `running`: those that had begun before."""
         with self._lock:
             self._finish()
             devices, began, started_at = self._began or self._begin()
@@ -103,7 +103,7 @@ class Recorder:
         return devices, began, time.time() - (time.perf_counter() - began.at)
 
     def _teller(self, enter: Enter, begins: bool = False) -> NodeCallback:
-        """Return what the executor calls when something has happened to a node."""
+        """Return the function that the executor calls after an event of a node."""
         at_node, append, reading = self._probe.at_node, self._events.append, self._events.reading
         progress = self._progress
         before_node = self._before_node if begins else None
@@ -124,10 +124,10 @@ class Recorder:
             if self._run is not None and self._left is None:
                 self._left = self._end(self._run)
 
-    # ---------------------------------------------------- asked by HTTP and by the report node
+    # ---------------------------------------------------- called for HTTP and by the report node
 
     def catch_up(self) -> None:
-        """Enter all that happened into the records."""
+        """Write all that happened into the records."""
         with self._lock:
             self._settle()
             self._events.enter()
@@ -139,7 +139,7 @@ class Recorder:
             return [run_json(run, time.perf_counter()) for run in self._runs.newest(count)]
 
     def run(self, prompt_id: str) -> dict[str, Any] | None:
-        """Return one record with its samples, None for a prompt that is not known (any more)."""
+        """Return one record with its samples; None if the prompt is not, or no longer, known."""
         return self.look(prompt_id, self._whole)
 
     def _whole(self, run: Run) -> dict[str, Any]:
@@ -149,14 +149,14 @@ class Recorder:
         return run_json(run, time.perf_counter(), with_samples=True)
 
     def look(self, prompt_id: str, read: Callable[[Run], Seen]) -> Seen | None:
-        """Return what `read` makes of a record, None for a prompt that is not known (any more)."""
+        """Return `read(record)`; None if the prompt is not, or no longer, known."""
         with self._lock:
             self.catch_up()
             run = self._runs.get(prompt_id)
             return None if run is None else read(run)
 
     def without_progress(self) -> tuple[float, NodeLabel | None] | None:
-        """Return for how many seconds the running prompt has not come on, and in which node.
+        """Return since how many seconds the running prompt has made no progress, and in which node.
 
         None while no prompt runs.
         """
@@ -216,7 +216,7 @@ class Recorder:
     # ---------------------------------------------------- the end of a run
 
     def _is_time_to_ask(self) -> bool:
-        """Now and then: a host may not tell the end."""
+        """Called regularly: ComfyUI may not announce the end of a prompt."""
         if (now := time.perf_counter()) - self._asked_outcome <= ASK_SECONDS:
             return False
         self._asked_outcome = now
@@ -233,7 +233,7 @@ class Recorder:
             self._close(run, outcome)
 
     def _finish(self) -> None:
-        """A new prompt begins, so the one before is over whether or not we were told."""
+        """A new prompt begins, so the one before is over even if nobody announced its end."""
         if self._run is not None:
             self._close(self._run, self._outcome_of(self._run.prompt_id))
 

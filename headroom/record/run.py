@@ -16,7 +16,7 @@ Drawn = tuple[int, int]  # width and height of a preview
 
 
 class Sample(NamedTuple):
-    """A point of a line over time: RAM, and VRAM in use on each device of the run."""
+    """A point of a line over time: RAM, and used VRAM on each device of the run."""
 
     at: float
     rss_bytes: int | None
@@ -24,9 +24,9 @@ class Sample(NamedTuple):
 
 
 class Samples:
-    """Memory over time, at most `max_points`: the longer the run, the wider the steps.
+    """Memory over time in at most `max_points` points: in a longer run each covers more time.
 
-    A point stands for its step and holds the largest figures seen in it.
+    A point has the largest figures of its time.
     """
 
     def __init__(self, max_points: int = MAX_POINTS, step: float = FIRST_STEP_SECONDS) -> None:
@@ -35,7 +35,7 @@ class Samples:
         self.points: list[Sample] = []
 
     def add(self, sample: Sample) -> None:
-        """Add one point; costs a comparison, and now and then a halving of the line."""
+        """Add one point; it costs a comparison, and sometimes halves the number of points."""
         if self.points and sample.at - self.points[-1].at < self._step:
             self.points[-1] = _joined(self.points[-1], sample)
             return
@@ -59,7 +59,7 @@ def _at(reading: Reading, at: float | None) -> Reading:
 
 
 def _joined(earlier: Sample, later: Sample) -> Sample:
-    """Return the earlier moment with the larger of all figures."""
+    """Return the earlier moment with the larger value of each figure."""
     vram = map(_most, earlier.vram_bytes, later.vram_bytes)
     return Sample(earlier.at, _most(earlier.rss_bytes, later.rss_bytes), tuple(vram))
 
@@ -69,14 +69,14 @@ def _most(one: int | None, other: int | None) -> int | None:
 
 
 class RamLow(NamedTuple):
-    """How little RAM was left in a run, of how much."""
+    """The least RAM that was left in a run, and of how much."""
 
     least_left_bytes: int
     total_bytes: int
 
 
 class NodeError(NamedTuple):
-    """What a node raised: the name of its class and its text."""
+    """What a node raised: the name of the class and the text."""
 
     node_id: str | None
     kind: str
@@ -85,9 +85,9 @@ class NodeError(NamedTuple):
 
 @dataclass
 class Run:
-    """The record of one prompt. Not thread-safe: the recorder guards it.
+    """The record of one prompt. Not thread-safe: the recorder has the lock.
 
-    `devices`: all that models may go to, in the order of each reading's; none on a CPU server.
+    `devices`: all that models may use, in the order of each reading; none on a CPU server.
     """
 
     prompt_id: str
@@ -103,10 +103,10 @@ class Run:
     entries: list[tuple[float, Entry]] = field(default_factory=list)
     error: NodeError | None = None
     previews: Previews | None = None
-    drawn: dict[str, Drawn] = field(default_factory=dict)  # which nodes drew them, the largest
-    foreign: list[dict[str, object]] = field(default_factory=list)  # what packs held after it
-    ram_low: RamLow | None = None  # where RAM nearly ran out
-    ram_held: dict[str, Any] | None = None  # who held RAM after it, where it was looked up
+    drawn: dict[str, Drawn] = field(default_factory=dict)  # by node: the largest preview it drew
+    foreign: list[dict[str, object]] = field(default_factory=list)  # what packs kept after the run
+    ram_low: RamLow | None = None  # if RAM nearly ran out
+    ram_held: dict[str, Any] | None = None  # who held RAM after the run, if that was looked up
 
     def __post_init__(self) -> None:
         self._last = self.began
@@ -116,10 +116,10 @@ class Run:
         self._add(self.began, now(self.began), [use.used_bytes for use in self.began.devices])
 
     def observe(self, reading: Reading) -> None:
-        """Take in one measurement of memory, and what it tells about the time before it.
+        """Add one reading of memory, and what it shows about the time before it.
 
-        One that another thread made and entered later than it should have tells of itself alone.
-        One that was made for a run on other devices is none of this run's.
+        A reading that another thread made and added too late counts for its own moment only. A
+        reading for a run on other devices does not belong to this run.
         """
         last = self._last
         if reading is last or len(reading.devices) != len(self.devices):
@@ -144,19 +144,19 @@ class Run:
         self.peaks = larger(self.peaks, peaks)
 
     def node_starts(self, node_id: str, reading: Reading, at: float | None = None) -> None:
-        """ComfyUI took the node up, at this time where memory was read before it."""
+        """ComfyUI started the node, at this time if memory was read before it."""
         self.observe(reading)
         self.nodes.started(node_id, _at(reading, at))
 
     def node_finishes(self, node_id: str, reading: Reading, at: float | None = None) -> None:
-        """The node's outputs were there, at this time where memory was read before it."""
+        """The node's outputs were there, at this time if memory was read before it."""
         self.observe(reading)
         self.nodes.finished(node_id, _at(reading, at))
 
     def note(self, at: float, entry: Entry) -> None:
-        """Add what happened; the oldest go when there are too many.
+        """Add an event; the oldest are dropped when there are too many.
 
-        An out-of-memory attempt stands when memory ran out; how it ended is put into its entry.
+        An out-of-memory attempt is added when memory runs out; its outcome is set later.
         """
         if isinstance(entry, OomAttempt):
             at = entry.at
@@ -168,12 +168,12 @@ class Run:
         del self.entries[:-MAX_ENTRIES]
 
     def after(self, foreign: list[dict[str, object]], previews: Previews | None) -> None:
-        """It is over: what packs hold, and how its previews were drawn."""
+        """The run is over: set what packs keep, and how its previews were drawn."""
         self.foreign.extend(foreign)
         self.previews = previews
 
     def held_then(self, held: dict[str, Any] | None, low: RamLow | None = None) -> None:
-        """It is over: who holds RAM, and how little was left where it nearly ran out."""
+        """The run is over: set who holds RAM, and how little was left if it nearly ran out."""
         self.ram_low = low or self.ram_low
         self.ram_held = self.ram_held or held
 
@@ -194,7 +194,7 @@ class Run:
 
     @property
     def fullest(self) -> int:
-        """The number of the device that came nearest to full, 0 where nobody can tell."""
+        """The number of the device that was closest to full; 0 if that is not known."""
 
         def fullness(index: int) -> tuple[float, int]:
             peak = self.peaks[index]

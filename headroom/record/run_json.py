@@ -1,8 +1,8 @@
-"""A run's record as plain data: what HTTP answers and Memory Report's `data` hold.
+"""A run's record as plain data, for HTTP and for the `data` output of Memory Report.
 
-MiB, and seconds since the run began. Figures of VRAM beside `devices` are those of the device that
-came nearest to full (`device`); `devices` has them of every device. A peak is what was certainly
-reached; `peak_vram_at_most_mib` is what it cannot have exceeded, null where nobody can tell.
+MiB, and seconds since the run began. Figures of VRAM outside of `devices` are those of the device
+that was closest to full (`device`); `devices` has the figures of each device. A peak was certainly
+reached; it was certainly not above `peak_vram_at_most_mib`, which is null if nobody can tell.
 """
 
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ NOTABLE_SPILL_BYTES = 64 * MIB
 
 
 def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
-    """Return the record so far of a run, or all of it; `now` ends what still runs."""
+    """Return the record of a run, or its record so far; nodes that still run end at `now`."""
     end = run.ended.at if run.ended is not None else now
     main = run.fullest
     cards = [_card(run, index) for index in range(len(run.devices))]
@@ -62,7 +62,7 @@ def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
 
 
 def recovery_json(run: Run, entry: OomAttempt) -> Json:
-    """Return what the browser is told at once: which node had run out, and what helped."""
+    """Return what browsers get at once: which node ran out of memory, and what helped."""
     record = run.nodes.records.get(entry.node_id or "")
     info = record.info if record is not None else None
     return {
@@ -89,7 +89,7 @@ def attempt_json(run: Run, entry: OomAttempt) -> Json:
 
 
 def error_json(run: Run, error: NodeError) -> Json:
-    """Return what a node raised, and what it means where the table of errors knows that."""
+    """Return what a node raised, and what that means if the table of errors knows it."""
     record = run.nodes.records.get(error.node_id or "")
     row = row_of(error.kind, error.text)
     first_line = (error.text.strip().splitlines() or [""])[0]

@@ -1,6 +1,6 @@
 """The record of a run as a table: Markdown that also reads well as plain text.
 
-ComfyUI's Preview Any shows text as Markdown, where spaces alone would not keep columns apart.
+ComfyUI's Preview Any shows text as Markdown, where spaces alone do not align columns.
 """
 
 import json
@@ -21,7 +21,7 @@ NOT_RECORDED = (
 
 
 def running_record() -> dict[str, Any] | None:
-    """Return the record so far of the prompt that this thread executes, None without one."""
+    """Return the record so far of the prompt that this thread executes; None without one."""
     prompt_id, _ = executing_node()
     found = current_recorder()
     return found.run(prompt_id) if found is not None and prompt_id is not None else None
@@ -49,7 +49,7 @@ def _totals(run: dict[str, Any]) -> list[str]:
 
 
 def _loops(run: dict[str, Any]) -> list[str]:
-    """Return what grows with the turns of loops, and which nodes ran too often to be recorded."""
+    """Return what grows with each turn of a loop, and nodes that ran too often to be recorded."""
     told = [f"- {one['what']} grows by {one['mib_a_turn']:,.1f} MiB with each turn of a loop "
             f"({one['turns']} turns), most in {one['title']} (#{one['display_node_id']})"
             for one in run.get("grows", [])]
@@ -77,7 +77,7 @@ def _peak_line(device: dict[str, Any], where: str) -> str:
 
 
 def is_exact(part: dict[str, Any]) -> bool:
-    """Return whether a run's, device's or node's peak is known to within a hundredth."""
+    """Return whether the peak of a run, device or node is known within a hundredth."""
     peak, at_most = part["peak_vram_mib"], part["peak_vram_at_most_mib"]
     return at_most is not None and at_most <= 1.01 * peak
 
@@ -140,7 +140,7 @@ def _events(run: dict[str, Any]) -> list[str]:
 
 def _attempt_line(entry: dict[str, Any]) -> str:
     where = f"- out of memory at {_at(entry)}"
-    if entry["attempt"] == 0:  # nobody recovers
+    if entry["attempt"] == 0:  # no guard was there
         return f"{where}: {entry['action']}"
     end, freed = _OUTCOMES[entry["recovered"]], mib_text(entry["freed_mib"] * MIB)
     return f"{where}, attempt {entry['attempt']}: {entry['action']}, {freed} freed, {end}"

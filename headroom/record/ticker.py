@@ -1,4 +1,4 @@
-"""A thread that looks now and then while a prompt runs, and sleeps while none does."""
+"""A thread that calls a function regularly while a prompt runs, and sleeps while none does."""
 
 import logging
 import threading
@@ -10,9 +10,9 @@ TICK_SECONDS = 0.05
 
 
 class Ticker:
-    """Calls `look` in a thread of its own between `wake` and `rest`, each so many `seconds`.
+    """Calls `look` every `seconds` between `wake` and `rest`, in a thread of its own.
 
-    An error in it is logged and ends nothing; asleep it waits without a timeout.
+    An error in `look` is logged and the thread continues. While it sleeps it waits without timeout.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""What a loop adds to memory with each turn, and the node in it that adds most.
+"""How much each turn of a loop adds to memory, and the node in the loop that adds most.
 
-A loop runs its nodes in each turn under other ids, which all belong to one node on the canvas.
+In each turn a loop runs its nodes under new ids, which all belong to one node on the canvas.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,11 +12,11 @@ from .memory import Reading
 from .nodes import NodeRecord
 
 MIN_TURNS = 5
-MIN_BYTES = MIB  # a turn
+MIN_BYTES = MIB  # in each turn
 
 
 class Growth(NamedTuple):
-    """By how much memory grew with each of so many turns; `node` is where most of it came."""
+    """By how much memory grew in each of `turns` turns; `node` added most of it."""
 
     what: str  # "RAM" or "VRAM"
     bytes_a_turn: int
@@ -25,7 +25,7 @@ class Growth(NamedTuple):
 
 
 def growths(records: Iterable[NodeRecord], device: int) -> list[Growth]:
-    """Return what grew in every turn: RAM, and VRAM of the device of this number.
+    """Return what grew in every turn: RAM, and the VRAM of the device of this number.
 
     The first turn does not count: models are loaded in it.
     """
@@ -58,7 +58,7 @@ def _growth(what: str, loops: Sequence[list[NodeRecord]], device: int) -> Growth
 
 
 def rate_of(levels: Sequence[int]) -> int:
-    """Return the growth a turn (or run) that both halves of them have in common."""
+    """Return the growth of a turn (or run), as far as both halves of the turns show it."""
     middle, last = (len(levels) - 1) // 2, len(levels) - 1
     first_half = (levels[middle] - levels[0]) // max(middle, 1)
     return min(first_half, (levels[last] - levels[middle]) // max(last - middle, 1))

@@ -1,4 +1,4 @@
-"""Connect the rescue with a running ComfyUI server."""
+"""Connect reruns with a running ComfyUI server."""
 
 import os
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from .rescue import Rescue
 
 
 def look_after_prompts(outputs_of: Callable[[str], Path | None]) -> Lookout:
-    """Make the Rescue of this server; `outputs_of` as KeptQueue has it."""
+    """Make the Rescue of this server; `outputs_of`: as in KeptQueue."""
     registry = HostRegistry()
     rescue = Rescue(queue, registry, _empty, loaded_models, _finished(registry, outputs_of))
     listen(rescue.note)
@@ -38,7 +38,7 @@ def look_after_prompts(outputs_of: Callable[[str], Path | None]) -> Lookout:
         rescue.error_is_handled(error)
         guard = guard_host()
         if guard is not None and out_of_memory_behind(error):
-            guard.forget_half_casts()  # which a rerun would compute with
+            guard.forget_half_casts()  # else a rerun would use them
 
     def prompt_is_over() -> None:
         leftovers.prompt_is_over()
@@ -52,7 +52,7 @@ def look_after_prompts(outputs_of: Callable[[str], Path | None]) -> Lookout:
 
 
 def _empty(free_ram: bool) -> None:
-    """Unload all; with `free_ram` all that can leave RAM leaves it too, models for the disk."""
+    """Unload all models; with `free_ram` free all RAM that can be freed; models go to disk."""
     purge("all models", free_ram=free_ram)
     if free_ram:
         everything = ram_total_bytes()

@@ -1,4 +1,4 @@
-"""What is known of a prompt that ran out of memory: where, what for, and what had finished."""
+"""What is known about a prompt that ran out of memory: where, what for, and what had finished."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -19,21 +19,21 @@ class ModelOnDevice(NamedTuple):
 
     kind: Said
     class_name: str
-    file: str | None  # None on a host that does not remember it
+    file: str | None  # None if ComfyUI does not remember it
     loaded_bytes: int
 
 
 class Heard(NamedTuple):
-    """What could be seen of the error itself, before ComfyUI unloaded everything."""
+    """What was known of the error itself, before ComfyUI unloaded everything."""
 
     node_id: str | None
     where: Where
     kind: str
     text: str
     held: tuple[ModelOnDevice, ...]
-    told_as: tuple[str, str] | None = None  # type and text of the error that a node made of it
+    told_as: tuple[str, str] | None = None  # type and text of the error that the node raised
     is_stop: bool = False  # no error: the prompt was interrupted before RAM ran out
-    shown: str | None = None  # the node on the canvas, where a loop has made `node_id` of it
+    shown: str | None = None  # the node on the canvas, if a loop made `node_id` from it
 
     @classmethod
     def stop(cls, node_id: str, text: str) -> "Heard":
@@ -53,10 +53,10 @@ class Heard(NamedTuple):
         return cls(node_id, where_of(error) or "device", kind, str(error), tuple(held))
 
     def is_cause_of(self, node_id: str, kind: str, text: str) -> bool:
-        """Return whether this is the error that a node ended in, or what led to it.
+        """Return whether this is the error that a node ended with, or the cause of that error.
 
-        ComfyUI tries a VAE in tiles after an out-of-memory error. Where that one came while the
-        VAE was being loaded, the tiles fail because half of it is still on the CPU.
+        After an out-of-memory error ComfyUI tries a VAE in tiles. If memory ran out while the VAE
+        was loaded, the tiles fail too, because half of it is still on the CPU.
         """
         if node_id == self.node_id and kind == "RuntimeError":
             return True
@@ -67,7 +67,7 @@ class Heard(NamedTuple):
 
 @dataclass(frozen=True)
 class FailedPrompt:
-    """A prompt that ended in an out-of-memory error, as it stood in the queue."""
+    """A prompt that ended in an out-of-memory error, as it was in the queue."""
 
     prompt_id: str
     number: float
@@ -82,14 +82,14 @@ class FailedPrompt:
     asked_bytes: int | None
     held: tuple[ModelOnDevice, ...]
     finished: frozenset[str]
-    wrong: frozenset[str] = frozenset()  # ran, but without a part of what they were to use
+    wrong: frozenset[str] = frozenset()  # finished, but without a part of their work
     marks: Mapping[str, Any] = field(default_factory=dict)  # each node's own mark of change
-    looped: frozenset[str] = frozenset()  # finished in some turns of a loop, under other ids
+    looped: frozenset[str] = frozenset()  # finished in some turns of a loop, with other ids
     is_stop: bool = False  # interrupted by us before RAM ran out
 
     @property
     def title(self) -> str:
-        """What the user calls the node that failed; its class where that is not told."""
+        """The user's title of the node that failed, or its class."""
         return title_given(self.prompt.get(self.node_id) or {}) or self.class_type
 
     def as_json(self) -> dict[str, Any]:
@@ -112,11 +112,11 @@ def failure_of(
     entry: Mapping[str, Any], heard: Heard | None, marks: Mapping[str, Any] | None = None,
     left_out: Collection[str] = (), shown: Mapping[str, str] | None = None,
 ) -> FailedPrompt | None:
-    """Return how a prompt of ComfyUI's history ran out of memory; None where it did not.
+    """Return how a prompt in ComfyUI's history ran out of memory; None if it did not.
 
-    `heard` is what was seen of its error; without it the type and the text in the history tell.
-    `left_out` names the nodes in which ComfyUI went on without something before that: their results
-    are wrong, and so is what stands on them. `shown`: by nodes that ran, those on the canvas.
+    `heard`: what was seen of its error; without it, type and text in the history count. `left_out`:
+    the nodes in which ComfyUI continued without a part before that. Their results are wrong, and so
+    are all results made from them. `shown`: the nodes on the canvas, by nodes that ran.
     """
     messages = messages_of(entry.get("status"))
     error, interrupted = messages.get("execution_error"), messages.get("execution_interrupted")
@@ -144,13 +144,13 @@ def failure_of(
 
 
 def row_of_entry(entry: Mapping[str, Any]) -> Row | None:
-    """Return what is known of the error in which a prompt of ComfyUI's history ended."""
+    """Return what is known about the error that ended a prompt in ComfyUI's history."""
     error = messages_of(entry.get("status")).get("execution_error") or {}
     return row_of(str(error.get("exception_type")), str(error.get("exception_message")))
 
 
 def executed(entry: Mapping[str, Any]) -> frozenset[str]:
-    """Return the nodes that had run when a prompt failed, with those that others made."""
+    """Return the nodes that had run when a prompt failed, and those that other nodes created."""
     messages = messages_of(entry.get("status"))
     error = messages.get("execution_error") or messages.get("execution_interrupted") or {}
     return frozenset(map(str, error.get("executed") or []))
@@ -159,14 +159,14 @@ def executed(entry: Mapping[str, Any]) -> frozenset[str]:
 def _raised(
     error: Mapping[str, Any], heard: Heard | None, prompt: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the facts of a node's error; None where it was not memory.
+    """Return the facts of a node's error; None if it was not about memory.
 
-    ComfyUI names the begin of a loop for a node in it: that node is the one that failed.
+    For a node in a loop ComfyUI names the loop's begin node: here that is the node that failed.
     """
     kind, text = str(error.get("exception_type")), str(error.get("exception_message"))
     node_id = str(error.get("node_id"))
     if heard is not None and not heard.is_cause_of(node_id, kind, text):
-        heard = None  # that one was survived
+        heard = None  # the node continued after that one
     where = heard.where if heard is not None else where_of_text(kind, text)
     if where is None:
         return None
@@ -186,16 +186,16 @@ def _raised(
 
 
 def _own_node(prompt: Mapping[str, Any], node_id: str) -> str:
-    """Return the node of the prompt that a node belongs to which another has expanded to."""
+    """Return the node of the prompt to which a node from expansion belongs."""
     return node_id if node_id in prompt else node_id.partition(".")[0]
 
 
 def tainted(
     graph: Graph, left_out: Collection[str], cached: frozenset[str]
 ) -> frozenset[str]:
-    """Return the nodes with wrong results: where something was left out, and behind it.
+    """Return the nodes with wrong results: where a part was left out, and those that follow.
 
-    Weights without their LoRA stay loaded, so whatever ran with the same model is wrong as well.
+    Weights without their LoRA stay loaded, so other nodes with the same model are wrong too.
     """
     starts = [node for node in left_out if node in graph.nodes]
     sharing = {other.taker for node in starts for wire in graph.wires(node)

@@ -1,8 +1,9 @@
 """Finished outputs of a prompt that ran out of memory, on disk until its rerun has ended.
 
-A server that is killed in the rerun loses ComfyUI's node cache; the next one, which queues the
-prompt again, finds them here. A file is safetensors, made for one prompt with its model files as
-they were. What it cannot hold, a model for instance, is not kept, but what that was made of is.
+If the server is killed during the rerun, ComfyUI's node cache is lost. The next server queues the
+prompt again and finds the outputs here. A file is in safetensors format, and is valid for one
+prompt with unchanged model files. An output that does not fit the format, for instance a model, is
+not written; the outputs that it was made from are.
 """
 
 import hashlib
@@ -32,15 +33,15 @@ log = logging.getLogger("headroom")
 
 LIMIT_VARIABLE = "HEADROOM_RERUN_DISK_MIB"
 DEFAULT_LIMIT_MIB = 4096
-COPIES = 3  # of a value, in RAM while it is written or read
-HEADER_BYTES = 100 * MIB  # more than a file has beside its tensors
+COPIES = 3  # of a value: so many are in RAM while it is written or read
+HEADER_BYTES = 100 * MIB  # more than a file's header ever has
 
-Found = tuple[list[Any], dict[str, Any] | None]  # a node's outputs, and what it showed
-Value = tuple[str, list[Any], "dict[str, Any] | None"]  # ComfyUI's key of it, and both
+Found = tuple[list[Any], dict[str, Any] | None]  # a node's outputs and `ui` data
+Value = tuple[str, list[Any], "dict[str, Any] | None"]  # ComfyUI's key, and the same
 
 
 class Providers(Protocol):
-    """ComfyUI's cache providers, as headroom/host/finished.py has them."""
+    """ComfyUI's cache providers, as in headroom/host/finished.py."""
 
     def values_of(
         self, caches: Any, prompt_id: str, prompt: Prompt
@@ -54,9 +55,9 @@ class Providers(Protocol):
 
 
 class Finished:
-    """Keeps outputs in the folder that `folder_of` tells for a prompt; None: it has none.
+    """Keeps outputs in the folder that `folder_of` returns for a prompt; None: no folder.
 
-    Whoever gives the folder removes it. At most `limit_bytes` a prompt.
+    Who provides the folder deletes it. At most `limit_bytes` for each prompt.
     """
 
     def __init__(
@@ -69,17 +70,17 @@ class Finished:
         self._limit_bytes = limit_bytes
 
     def keep(self, prompt_id: str, plan: Plan, caches: Any, failed_id: str) -> None:
-        """Write what the rerun of this id takes from the cache; what fails is one warning.
+        """Write what the rerun of this id takes from the cache; a failure is one warning.
 
-        `failed_id`: the prompt that it repeats. Costs the bytes of the outputs on disk, and three
-        times those of one in RAM meanwhile.
+        `failed_id`: the prompt that it repeats. It costs the bytes of the outputs on disk, and RAM
+        of three times the largest output while it writes.
         """
         folder = self._folder_of(prompt_id)
         if folder is None or caches is None or not plan.cached:
             return
         prompt = plan.guarded.prompt
         graph = Graph(prompt, self._registry)
-        # A turn begins with numbers, and with what the one before has on disk anyway.
+        # A loop's turn starts with numbers, and with what is on disk from the turn before.
         turns = [one for one in plan.runs.turns if not begins_loop(graph, one)]
         try:
             _Writing(folder, self._limit_bytes, self._mark(prompt)).write(
@@ -89,7 +90,7 @@ class Finished:
             log.warning("[Headroom] finished outputs are not kept on disk for the rerun: %s", error)
 
     def prompt_begins(self, prompt_id: str, prompt: Prompt) -> None:
-        """A prompt begins: what is on disk of it is for ComfyUI to find, and nothing else."""
+        """A prompt begins: now ComfyUI can find what is on disk for it, and nothing else."""
         folder, get = self._folder_of(prompt_id), None
         if folder is not None and folder.is_dir():
             try:
@@ -99,7 +100,7 @@ class Finished:
         self._host.serve(get)
 
     def _mark(self, prompt: Prompt) -> str:
-        """Return what else decides about outputs, beside ComfyUI's own key. Raises OSError."""
+        """Return what else changes outputs, beside ComfyUI's own key. Raises OSError."""
         files = identities_of(Graph(prompt, self._registry).files())
         return json.dumps([comfyui_version(), torch.__version__, files])
 
@@ -117,9 +118,9 @@ class _Writing:
         self, graph: Graph, plan: Plan, value_of: Callable[[str], Value | None],
         turns: Iterable[Value],
     ) -> None:
-        """Write the cached nodes next to those that run; where one cannot be, those above it.
+        """Write the cached nodes next to those that run; if one cannot be written, those above it.
 
-        Of loops that run everything: ComfyUI begins them with their first turn.
+        Of loops, write everything: ComfyUI starts them again with their first turn.
         """
         done: set[str] = set()
         pending = list(plan.outputs)
@@ -141,7 +142,7 @@ class _Writing:
         if value is None:
             return False
         key, outputs, ui = value
-        # Without a tensor nothing took long, and a text may be the name of something that is gone.
+        # Without a tensor nothing took long, and a text may name a file that no longer exists.
         nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors_within(outputs))
         if not 0 < nbytes <= min(self._left_bytes, ram_room_bytes() // COPIES):
             return False
@@ -168,7 +169,7 @@ def _place(folder: Path, mark: str, key: str) -> tuple[Path, str]:
 
 
 def _read(folder: Path, mark: str, limit_bytes: int, key: str) -> Found | None:
-    """Return what is kept under ComfyUI's key of a node; None where nothing sound is."""
+    """Return what is kept under ComfyUI's key of a node; None if nothing valid is."""
     path, key = _place(folder, mark, key)
     try:
         if path.stat().st_size > ram_room_bytes() // COPIES:
@@ -186,6 +187,6 @@ def _read(folder: Path, mark: str, limit_bytes: int, key: str) -> Found | None:
 
 
 def limit_bytes(environment: Mapping[str, str]) -> int:
-    """Return how much may be kept on disk of one prompt, 0: nothing."""
+    """Return how many bytes of one prompt may be kept on disk; 0: nothing."""
     given = count_of(environment, LIMIT_VARIABLE, "MiB")
     return (DEFAULT_LIMIT_MIB if given is None else given) * MIB

@@ -1,4 +1,4 @@
-"""What is remembered of the prompt that runs, and of those that ran out of memory."""
+"""What is remembered of the prompt that runs, and of prompts that ran out of memory."""
 
 import threading
 from collections import OrderedDict
@@ -13,24 +13,24 @@ from ..models.loaded import LoadedModel
 from .failed_prompt import FailedPrompt, Heard
 from .plan import Host, Plan
 
-MAX_KEPT = 50  # as many as there are run records
+MAX_KEPT = 50  # as many as run records
 
 
 @dataclass
 class Running:
-    """The prompt that runs now, and what was seen of it."""
+    """The prompt that runs now, and what is known about it."""
 
     prompt_id: str
-    sensitive: Mapping[str, Any]  # keys for paid services, which the history does not keep
+    sensitive: Mapping[str, Any]  # keys for paid services, which ComfyUI's history does not store
     heard: Heard | None = None
-    left_out: set[str] = field(default_factory=set)  # nodes whose work lacks a part
+    left_out: set[str] = field(default_factory=set)  # nodes without a part of their work
     caches: Any = None  # of the executor; see host/node_cache.py
     is_decided: threading.Event = field(default_factory=threading.Event)
 
     def fails(
         self, error: BaseException, host: Host, models: Callable[[], list[LoadedModel]]
     ) -> None:
-        """ComfyUI handles an error: see what holds the memory before it is all unloaded."""
+        """ComfyUI handles an error: note what holds the memory before everything is unloaded."""
         cause = out_of_memory_behind(error)
         if cause is None:
             return
@@ -44,7 +44,7 @@ class Running:
             self.heard = self.heard._replace(told_as=(type(error).__name__, str(error)))
 
     def goes_on(self, entry: OomAttempt) -> None:
-        """A node went on; without a part of what it was to do where nobody tried again."""
+        """A node continued; without a part of its work, unless somebody repeated that part."""
         if entry.attempt == 0 and entry.prompt_id == self.prompt_id and entry.node_id is not None:
             self.left_out.add(entry.node_id)
 
@@ -59,14 +59,14 @@ class Kept:
     caches: Any = None
     rescued_as: str | None = None
     has_run_again: bool = False
-    is_queued: threading.Event = field(default_factory=threading.Event)  # not while a rerun comes
+    is_queued: threading.Event = field(default_factory=threading.Event)  # clear before
 
     def __post_init__(self) -> None:
         self.is_queued.set()
 
 
 class Rerun(NamedTuple):
-    """A rerun that is decided on and not yet in the queue; `outputs` as ComfyUI validated them."""
+    """A rerun that is decided but not yet queued; `outputs` as ComfyUI validated them."""
 
     kept: Kept
     prompt_id: str
@@ -75,7 +75,7 @@ class Rerun(NamedTuple):
 
 
 class Book:
-    """The last prompts that ran out of memory, and which prompt is the rerun of which."""
+    """The last prompts that ran out of memory, and which prompt repeats which."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, Kept] = OrderedDict()
@@ -99,16 +99,16 @@ class Book:
             first.rescued_as = second_id
 
     def first_id(self, prompt_id: str) -> str | None:
-        """Return whose rerun a prompt is, None for one that is none."""
+        """Return the first run that a prompt repeats; None if it is no rerun."""
         return self._first_of.get(prompt_id)
 
     def first(self, prompt_id: str) -> Kept | None:
-        """Return what is kept of the run that a rerun repeats."""
+        """Return what is kept about the run that a rerun repeats."""
         first_id = self.first_id(prompt_id)
         return None if first_id is None else self.get(first_id)
 
     def facts(self, prompt_id: str) -> dict[str, Any]:
-        """Return what the record of a run says of its first run and its rerun."""
+        """Return what the record of a run shows about its first run and its rerun."""
         with self._lock:
             kept = self._kept.get(prompt_id)
             first_id = self._first_of.get(prompt_id)

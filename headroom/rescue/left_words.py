@@ -37,8 +37,7 @@ def _what_ran(ran: KeptPrompt, samples: Sequence[Sample]) -> Said:
 
 
 def _growth(ran: KeptPrompt, samples: Sequence[Sample]) -> Said | None:
-    """Return in which node the server's RAM grew most in its last minutes; None where it did not.
-    """
+    """Return the node in which the server's RAM grew most in its last minutes; None if in none."""
     grown: dict[str, int] = {}
     for one, after in zip(samples, samples[1:], strict=False):
         if one.node_id is not None:
@@ -51,7 +50,7 @@ def _growth(ran: KeptPrompt, samples: Sequence[Sample]) -> Said | None:
 
 
 def title_of(ran: KeptPrompt, node_id: str) -> str:
-    """Return the title of a node, or of the one that has expanded to it; its class without one."""
+    """Return the title of a node, or of the node that expanded to it; without a title its class."""
     node = ran.prompt.get(node_id) or ran.prompt.get(node_id.partition(".")[0]) or {}
     return title_given(node) or str(node.get("class_type", node_id))
 

@@ -1,17 +1,17 @@
-"""What a failed prompt leaves behind: collected before the next one begins."""
+"""What a failed prompt leaves behind: it is collected before the next prompt begins."""
 
 import gc
 
 
 class Leftovers:
-    """Told by the thread that runs prompts that an error was handled, and that a prompt is over.
+    """Called by the thread that runs prompts when an error was handled, and when a prompt is over.
 
-    ComfyUI notes an error's traceback in a frame that the traceback leads to (`sys.exc_info()` in
-    `execution.execute`). That circle keeps what every frame of the failed node held, models and
-    tensors on the GPU, until a collection, which ComfyUI does once in ten seconds: a queue that
-    goes on at once begins with less room. A collection that comes while ComfyUI unloads such a
-    model takes it out of ComfyUI's list under its feet ("IndexError: pop from empty list"; seen in
-    0.3.75 and 0.33.0).
+    ComfyUI stores an error's traceback in a frame that the traceback refers to (`sys.exc_info()` in
+    `execution.execute`). This cycle keeps what each frame of the failed node held, models and
+    tensors on the GPU, until a garbage collection. ComfyUI collects once in ten seconds, so a queue
+    that continues at once begins with less room. And if a collection happens while ComfyUI unloads
+    such a model, the model disappears from ComfyUI's list during the loop ("IndexError: pop from
+    empty list"; seen in 0.3.75 and 0.33.0).
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Leftovers:
         self._are_there = True
 
     def prompt_is_over(self) -> None:
-        """Collect, where an error was handled since; costs nothing elsewhere."""
+        """Collect garbage if an error was handled since the last call; else it costs nothing."""
         if self._are_there:
             self._are_there = False
             gc.collect()

@@ -1,4 +1,4 @@
-"""Who looks after prompts that run out of memory and after the queue; who does where nobody can."""
+"""The object that handles prompts that run out of memory, and the kept queue; or its substitute."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -10,7 +10,7 @@ from .kept_queue import NOTHING_LEFT
 
 
 class Reruns(Protocol):
-    """Told of prompts by the recorder, asked over HTTP."""
+    """Called for prompts by the recorder, and for requests over HTTP."""
 
     def prompt_begins(self) -> None: ...
 
@@ -24,9 +24,9 @@ class Reruns(Protocol):
 
 
 class Lookout(NamedTuple):
-    """Reruns, and what is to be called as ComfyUI tells of errors and of the ends of prompts.
+    """Reruns, and what to call when ComfyUI reports errors and the ends of prompts.
 
-    `prompt_of(id)` is a prompt that ComfyUI still knows, in API format.
+    `prompt_of(id)` returns a prompt that ComfyUI still knows, in API format.
     """
 
     reruns: Reruns
@@ -36,7 +36,7 @@ class Lookout(NamedTuple):
 
 
 class _NoReruns:
-    """Refuses, with the reason, and is not interested."""
+    """Refuses each request with the reason, and ignores events."""
 
     def __init__(self, why: Said) -> None:
         self._why = why
@@ -55,12 +55,12 @@ class _NoReruns:
 
 
 def no_lookout(why: Said) -> Lookout:
-    """Return the lookout of a ComfyUI in which no prompt can be run again; `why` in a sentence."""
+    """Return the lookout of a ComfyUI in which no prompt can run again; `why` in a sentence."""
     return Lookout(_NoReruns(why), lambda _: None, lambda: None, lambda _: None)
 
 
 class NothingKept:
-    """Stands for a kept queue where none can be; `why` in a sentence."""
+    """Replaces a kept queue where none is possible; `why` in a sentence."""
 
     def __init__(self, why: Said) -> None:
         self._why = why

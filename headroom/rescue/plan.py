@@ -1,4 +1,4 @@
-"""How a prompt is to run again: with which guards, for which outputs, and what of it runs."""
+"""How a prompt will run again: with which guards, for which outputs, and which nodes run."""
 
 import copy
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from .what_runs import WhatRuns, probably_cached, unfinished, what_runs
 
 
 class Host(Protocol):
-    """ComfyUI's queue, as headroom/host/queue.py has it."""
+    """ComfyUI's queue, as in headroom/host/queue.py."""
 
     def running_item(self) -> tuple[Any, ...] | None: ...
     def history_entry(self, prompt_id: str) -> dict[str, Any] | None: ...
@@ -45,18 +45,18 @@ class Plan(NamedTuple):
 
 
 def plan_of(failure: FailedPrompt, caches: Any, host: Host, registry: Registry) -> Plan:
-    """Return the prompt with guards where they cost no node its cached result."""
-    graph = Graph(copy.deepcopy(failure.prompt), registry)  # ComfyUI writes into what it runs
+    """Return the prompt with guards, except where a guard would cost a node its cached result."""
+    graph = Graph(copy.deepcopy(failure.prompt), registry)  # ComfyUI changes what it runs
     seen = host.cached_now(caches, failure.prompt_id, graph.nodes)
     cached = probably_cached(failure, graph) if seen is None else seen.nodes - failure.wrong
-    # A guard before the failed node changes the key of what stands on it: of the first turns of a
-    # loop too, whose nodes had finished.
+    # A guard before the failed node changes the cache key of all nodes after it, also in the first
+    # turns of a loop, whose nodes had finished.
     cached = cached - graph.below(failure.node_id)
     if host.keeps_no_results():
         cached = frozenset()
     found = guarded(graph, unfinished(graph, failure.node_id, cached) if cached else None)
-    # What had finished is in the history of the first run, and is not written twice even where its
-    # cached result is lost.
+    # Finished outputs are in the history of the first run. They are not written a second time even
+    # if their cached result is lost.
     outputs = [out for out in failure.outputs if out not in failure.finished]
     wanted = outputs or list(failure.outputs)
     marks = None if seen is None else seen.marks

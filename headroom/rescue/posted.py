@@ -15,10 +15,10 @@ log = logging.getLogger("headroom")
 
 
 def as_wished(posted: Any, browser: Mapping[str, Any], registry: Registry) -> Any:
-    """Return the posted JSON, guarded on every wire if that is wished for.
+    """Return the posted JSON, with guards on every wire if the settings say so.
 
-    It takes along what the browser's user wants after an out-of-memory error. What is no prompt
-    at all is left as it is, for ComfyUI to refuse.
+    It adds what the browser's user wants after an out-of-memory error. JSON that is no prompt is
+    returned unchanged, and ComfyUI refuses it.
     """
     if not isinstance(posted, dict):
         return posted

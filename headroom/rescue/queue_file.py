@@ -1,9 +1,9 @@
-"""The queue of one server on disk, and what became of memory last: a SQLite file for each process.
+"""The queue of one server on disk, and its last figures of memory: a SQLite file for each process.
 
 Beside it is a folder with the finished outputs of prompts, each until its prompt leaves the file.
 
-The process holds its file with an exclusive lock of SQLite's, which the system lets go of however
-the process ends. A file without a lock is thus what a dead server left.
+The process locks its file with SQLite's exclusive lock, which the system releases however the
+process ends. So a file without a lock was left by a server that has ended.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ from ..base.guards import WithGuards
 log = logging.getLogger("headroom")
 
 ENDING, DAMAGED, OUTPUTS = ".sqlite", ".damaged", ".outputs"
-KEPT_SECONDS = 600.0  # of samples
-PRUNE_EVERY = 200  # samples
+KEPT_SECONDS = 600.0  # samples are kept so long
+PRUNE_EVERY = 200  # samples between two clean-ups
 SETTINGS = ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL")
 TABLES = """
 CREATE TABLE IF NOT EXISTS prompt (
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS sample (at REAL, node_id TEXT, rss_bytes INTEGER, roo
 
 
 class KeptPrompt(NamedTuple):
-    """A prompt as it stood in ComfyUI's queue, without its keys for paid services."""
+    """A prompt as it was in ComfyUI's queue, without its keys for paid services."""
 
     prompt_id: str
     number: float
@@ -54,10 +54,10 @@ class Sample(NamedTuple):
 
 
 class QueueFile:
-    """An open file; not to be used by two threads at once. Raises sqlite3.Error.
+    """An open file; two threads must not use it at once. Raises sqlite3.Error.
 
-    What was written is there after the process was killed; the machine itself may lose the last of
-    it when it loses its power.
+    What was written survives a kill of the process. If the machine loses power, the last writes may
+    be lost.
     """
 
     def __init__(self, path: Path) -> None:
@@ -77,7 +77,7 @@ class QueueFile:
             raise
 
     def keep(self, running: Sequence[tuple[Any, ...]], waiting: Sequence[tuple[Any, ...]]) -> None:
-        """Make the file hold these items of ComfyUI's queue and no others."""
+        """Make the file contain these items of ComfyUI's queue and no others."""
         items = {str(item[1]): (item, is_running) for is_running, part in
                  ((False, waiting), (True, running)) for item in part}
         new = {one: is_running for one, (_, is_running) in items.items()}
@@ -96,7 +96,7 @@ class QueueFile:
     def _add(self, prompt_id: str, item: tuple[Any, ...], is_running: bool) -> None:
         try:
             prompt, extra_data, outputs = item[2:5]
-            # `dict`: the guards too, which walking over the items leaves out.
+            # `dict`, because iterating over the items leaves out the guards.
             content = json.dumps([dict(prompt), extra_data, outputs,
                                   getattr(prompt, "stands_for", {})])
         except (TypeError, ValueError, RecursionError) as error:
@@ -118,12 +118,12 @@ class QueueFile:
             _remove_empty(self.path.with_suffix(OUTPUTS))
 
     def outputs_of(self, prompt_id: str) -> Path:
-        """Return the folder for finished outputs of a prompt, which nobody need have made."""
+        """Return the folder for finished outputs of a prompt, which may not exist."""
         name = hashlib.sha256(prompt_id.encode()).hexdigest()[:32]
         return self.path.with_suffix(OUTPUTS) / name
 
     def take_outputs(self, left: "QueueFile", prompt_id: str) -> None:
-        """Take over the finished outputs of a prompt that is about to be queued again."""
+        """Rename the folder of finished outputs for a prompt that is about to be queued again."""
         old, new = left.outputs_of(prompt_id), self.outputs_of(prompt_id)
         try:
             if old.is_dir():
@@ -133,7 +133,7 @@ class QueueFile:
             log.warning("[Headroom] finished outputs of prompt %s are lost: %s", prompt_id, error)
 
     def note(self, sample: Sample) -> None:
-        """Add a sample; those that are too old go."""
+        """Add a sample; those that are too old are deleted."""
         with self._base:
             self._base.execute("INSERT INTO sample VALUES (?, ?, ?, ?)", sample)
             if self._noted % PRUNE_EVERY == 0:
@@ -141,9 +141,9 @@ class QueueFile:
         self._noted += 1
 
     def prompts(self) -> list[KeptPrompt]:
-        """Return what is kept, in the order of the queue.
+        """Return the kept prompts in the order of the queue.
 
-        ValueError and TypeError where that is damaged.
+        Raises ValueError or TypeError if their data is damaged.
         """
         rows = self._base.execute("SELECT prompt_id, number, running, content FROM prompt "
                                   "ORDER BY running DESC, number, rowid")
@@ -179,7 +179,7 @@ def _content(text: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
 
 
 def _remove_empty(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # there is none, or it is not empty
+    with contextlib.suppress(OSError):  # it does not exist, or is not empty
         folder.rmdir()
 
 
@@ -190,19 +190,19 @@ def new_file(folder: Path) -> QueueFile:
 
 
 class LeftQueue(NamedTuple):
-    """What a server left that has ended: held by this process until `file` is removed or closed."""
+    """What an ended server left; this process has locked it until `file` is removed or closed."""
 
     file: QueueFile
     prompts: list[KeptPrompt]
     samples: list[Sample]
-    ended_at: float  # seconds since the epoch, as far as its file tells
+    ended_at: float  # seconds since the epoch, by the last entry of its file
 
 
 def left_queues(folder: Path) -> list[LeftQueue]:
-    """Return what servers left that have ended, the one that ended last at the end.
+    """Return what ended servers left; the one that ended last is the last.
 
-    Files of living servers are not touched, empty ones deleted, and damaged ones set aside under
-    another name, with one warning each.
+    Files of running servers are not touched, empty ones are deleted, and damaged ones are renamed,
+    with one warning each.
     """
     found = [left for path in sorted(folder.glob(f"*{ENDING}")) if (left := _left(path))]
     for outputs in folder.glob(f"*{OUTPUTS}"):

@@ -1,4 +1,4 @@
-"""Give a prompt that ran out of memory a rerun: decide, purge, guard and queue it first."""
+"""Give a prompt that ran out of memory a rerun: decide, purge, guard, and queue it first."""
 
 import logging
 import os
@@ -22,14 +22,14 @@ from .settings import own_part, rescue_of
 log = logging.getLogger("headroom")
 
 EVENT = "headroom.rescue"
-DECISION_SECONDS = 10.0  # of the thread that runs prompts, or of the recorder where no log tells
+DECISION_SECONDS = 10.0  # in the thread that runs prompts, or in the recorder's
 
 
 class Rescue:
-    """Told of every prompt by the recorder and by ComfyUI's log; asked over HTTP.
+    """Called for every prompt by the recorder and for ComfyUI's log, and for requests over HTTP.
 
-    `purge(free_ram)` empties the GPU in the thread that runs prompts; `models()` are those loaded.
-    `finished` keeps on disk what a rerun need not compute again.
+    `purge(free_ram)` empties the GPU in the thread that runs prompts; `models()` returns those
+    loaded. `finished` keeps on disk what a rerun need not compute again.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class Rescue:
         self._models = models
         self._finished = finished
         self._running: Running | None = None
-        self._unwanted: set[str] = set()  # the prompts that ran when the queue was last cleared
+        self._unwanted: set[str] = set()  # these ran when the queue was last cleared
         self._book = Book()
-        self._deciding = threading.RLock()  # held while ComfyUI's server thread validates
+        self._deciding = threading.RLock()  # locked while ComfyUI's server thread validates
 
-    # ---------------------------------------------------- told, in the thread that runs prompts
+    # ---------------------------------------------------- events, in the thread that runs prompts
 
     def prompt_begins(self) -> None:
-        """A prompt is about to begin; before a rerun everything is unloaded."""
+        """A prompt is about to begin; before a rerun all models are unloaded."""
         self.prompt_is_over()
         item = self._host.running_item()
         if item is None:
@@ -64,12 +64,12 @@ class Rescue:
             self._finished.prompt_begins(prompt_id, item[2])
 
     def error_is_handled(self, error: BaseException) -> None:
-        """ComfyUI handles an error: see what holds the memory before it is all unloaded."""
+        """ComfyUI handles an error: note what holds the memory before everything is unloaded."""
         if self._running is not None:
             self._running.fails(error, self._host, self._models)
 
     def note(self, entry: Entry) -> None:
-        """Something went on without a part of what it was to do."""
+        """A node continued without a part of its work."""
         if self._running is not None and isinstance(entry, OomAttempt):
             self._running.goes_on(entry)
 
@@ -81,13 +81,13 @@ class Rescue:
 
     def queue_is_cleared(self) -> None:
         """Somebody emptied the queue (in the server's thread): what runs gets no rerun."""
-        taken = self._host.running_item()  # which may not have begun yet
+        taken = self._host.running_item()  # it may not have begun yet
         unwanted = {str(taken[1])} if taken is not None else set()
         running = self._running
         self._unwanted = unwanted | ({running.prompt_id} if running is not None else set())
 
     def prompt_is_over(self, prompt_id: str | None = None) -> None:
-        """The prompt that ran has left the executor; decided once, however often it is told."""
+        """The prompt that ran has left the executor; a second call for it changes nothing."""
         with self._deciding:
             running = self._running
             if running is None or prompt_id not in (None, running.prompt_id):
@@ -98,7 +98,7 @@ class Rescue:
                 rerun = self._look_back(running)
             finally:
                 self._running = None
-                running.is_decided.set()  # only now: who asks for the facts meanwhile waits for it
+                running.is_decided.set()  # only now: `facts` waits for it
         if rerun is not None:
             self._queue(rerun)
 
@@ -115,12 +115,12 @@ class Rescue:
         failure = failure_of(entry, running.heard, marks, running.left_out, shown)
         return None if failure is None else self._decide(failure, running)
 
-    # ---------------------------------------------------- asked
+    # ---------------------------------------------------- requests
 
     def ask(self, prompt_id: str) -> dict[str, Any]:
         """Queue a prompt that ran out of memory again, guarded, before all others.
 
-        Raises NotKnown, and Refused for one that did not, or that had its rerun.
+        Raises NotKnown; raises Refused if it did not run out of memory or has had its rerun.
         """
         with self._deciding:
             self.prompt_is_over(prompt_id)
@@ -142,11 +142,11 @@ class Rescue:
         }
 
     def facts(self, prompt_id: str) -> dict[str, Any]:
-        """Return what the record of a run says of its first run and its rerun.
+        """Return what the record of a run shows about its first run and its rerun.
 
-        Whoever has seen in ComfyUI's history that a prompt failed finds the decision here, and
-        waits for it where the prompt has only just left the executor. Not to be called in the
-        server's own thread.
+        A client that has seen in ComfyUI's history that a prompt failed finds the decision here. If
+        the prompt has just left the executor, this waits for it. Do not call it in the server's own
+        thread.
         """
         running = self._running
         if running is not None and running.prompt_id == prompt_id:
@@ -158,7 +158,7 @@ class Rescue:
         return self._book.facts(prompt_id)
 
     def about_first_run(self) -> str:
-        """Return how the first run of the running prompt ended; nothing where it has none."""
+        """Return how the first run of the running prompt ended; empty if it is no rerun."""
         running = self._running
         first = self._book.first(running.prompt_id) if running is not None else None
         return "" if first is None else words.was_rerun(first.failure)
@@ -191,7 +191,7 @@ class Rescue:
         return None
 
     def _again(self, kept: Kept) -> Rerun:
-        """Decide on a rerun, which `_queue` then queues. Raises Refused."""
+        """Decide on a rerun; `_queue` then queues it. Raises Refused."""
         failure, new_id = kept.failure, str(uuid.uuid4())
         plan = self._plan(kept)
         (prompt, _, left), wanted, runs, _ = plan
@@ -208,9 +208,9 @@ class Rescue:
         return Rerun(kept, new_id, plan, outputs)
 
     def _queue(self, rerun: Rerun) -> None:
-        """Queue it, once what it takes over is on disk: a server can be killed in it.
+        """Queue the rerun after its finished outputs are on disk: a server can be killed in it.
 
-        Writing takes time, so `_deciding` is not held meanwhile.
+        Writing takes time, so `_deciding` is not locked during that time.
         """
         kept, failure = rerun.kept, rerun.kept.failure
         own = {**own_part(failure.extra_data), "rescued_from": failure.prompt_id}
@@ -238,7 +238,7 @@ class Rescue:
             raise NotKnown(words.is_unknown(prompt_id))
         raise Refused(words.ended_otherwise(prompt_id, row_of_entry(entry or {})))
 
-    # ---------------------------------------------------- telling
+    # ---------------------------------------------------- reports
 
     def _tell(self, kept: Kept) -> None:
         again = f", again as {kept.rescued_as}" if kept.rescued_as else ""

@@ -1,7 +1,7 @@
-"""What is to happen after an out-of-memory error, to the queue, and whether every run is guarded.
+"""What happens after an out-of-memory error, to the queue, and whether every run is guarded.
 
-A prompt's own `extra_data.headroom` wins over the server's environment, which wins over the
-setting of the browser's user.
+A prompt's own `extra_data.headroom` has priority over the server's environment, and this over the
+settings of the browser's user.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ QUEUE_SETTING = "Headroom.Server.KeepQueue"
 BROWSER_RESCUE: dict[str, Rescue] = {
     "nothing": "off", "offer to run it again": "offer", "run it again": "automatic",
 }
-# Where the browser user's wish travels with a prompt, from its post to its end.
+# The key under which the browser user's wish is stored in a prompt, from its post to its end.
 BROWSER_KEY = "browser_rescue"
 
 
@@ -41,7 +41,7 @@ def rescue_of(extra_data: Any, environment: Mapping[str, str]) -> Rescue:
 def guards_all(
     extra_data: Any, environment: Mapping[str, str], browser: Mapping[str, Any]
 ) -> bool:
-    """Return whether a prompt is guarded on all its wires before it is validated."""
+    """Return whether all wires of a prompt get guards before ComfyUI validates it."""
     asked = _flag(extra_data, "guard")
     if asked is not None:
         return asked
@@ -50,7 +50,7 @@ def guards_all(
 
 
 def queue_of(environment: Mapping[str, str], browser: Mapping[str, Any]) -> Queue:
-    """Return what is to become of the queue; the server's environment wins over the browser."""
+    """Return what will happen to the queue; the server's environment wins over the browser."""
     word = word_of(environment, QUEUE_VARIABLE, get_args(Queue))
     if word is None:
         word = "off" if browser.get(QUEUE_SETTING) is False else "keep"
@@ -58,7 +58,7 @@ def queue_of(environment: Mapping[str, str], browser: Mapping[str, Any]) -> Queu
 
 
 def with_browser_wish(extra_data: Any, browser: Mapping[str, Any]) -> Any:
-    """Return `extra_data` with what the browser's user wants, where that is not the default."""
+    """Return `extra_data` with the wish of the browser's user, unless that is the default."""
     wish = browser.get(RESCUE_SETTING)
     word = BROWSER_RESCUE.get(wish, "offer") if isinstance(wish, str) else "offer"
     own = {key: value for key, value in own_part(extra_data).items() if key != BROWSER_KEY}
@@ -70,7 +70,7 @@ def with_browser_wish(extra_data: Any, browser: Mapping[str, Any]) -> Any:
 
 
 def own_part(extra_data: Any) -> dict[str, Any]:
-    """Return `extra_data.headroom`; nothing where that is no object."""
+    """Return `extra_data.headroom`; empty if it is no object."""
     own = extra_data.get("headroom") if isinstance(extra_data, dict) else None
     if own is not None and not isinstance(own, dict):
         ignore("extra_data.headroom", own, 'an object such as {"rescue": true, "guard": true}')

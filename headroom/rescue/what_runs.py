@@ -1,4 +1,4 @@
-"""What of a prompt runs when it runs again, told before it is queued."""
+"""Which nodes of a prompt will run when it runs again; known before it is queued."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ SEEDS = ("seed", "noise_seed")
 
 @dataclass(frozen=True)
 class WhatRuns:
-    """Node ids. `again`: had finished, and run once more. `differing`: those of them that may give
-    another result. `is_known`: somebody could see what ComfyUI's cache holds; without that, `again`
-    are those that are never in it. `turns`: nodes in loops of which finished turns are in it.
+    """Node ids. `again`: finished nodes that will run once more. `differing`: those of them whose
+    result may be different. `is_known`: ComfyUI's cache could be read; else `again` has only those
+    that the cache never keeps. `turns`: nodes in loops of which finished turns are in the cache.
     """
 
     again: tuple[str, ...]
@@ -28,16 +28,16 @@ class WhatRuns:
 def unfinished(graph: Graph, failed: str, cached: Collection[str]) -> set[str]:
     """Return the nodes whose inputs may change: the failed one, and those that are not cached.
 
-    What a cached node stands on keeps its inputs as well, or its cache key would change: a lazy
-    switch, for example, has finished without the branch that it did not take.
+    The inputs of a cached node must not change, or its cache key would change. For example a lazy
+    switch has finished without the branch that it did not take.
     """
     return (set(graph.nodes) - set(graph.above(*cached))) | ({failed} & set(graph.nodes))
 
 
 def probably_cached(failure: FailedPrompt, graph: Graph) -> frozenset[str]:
-    """Return what ComfyUI should have in its cache: what had finished, and is kept at all.
+    """Return what ComfyUI should have in its cache: finished nodes whose results it keeps.
 
-    A node whose mark of change is NaN never comes out of it, nor does anything behind it.
+    It never keeps a node whose change mark is NaN, nor any node after that.
     """
     never = [node_id for node_id, mark in failure.marks.items() if not is_same_mark(mark, mark)]
     return failure.finished - graph.below(*never)
@@ -47,10 +47,10 @@ def what_runs(
     failure: FailedPrompt, graph: Graph, outputs: Sequence[str], cached: Collection[str],
     marks: Mapping[str, Any] | None,
 ) -> WhatRuns:
-    """Return what runs of `graph`, the prompt of `failure` with guards, to make `outputs`.
+    """Return which nodes of `graph`, the prompt of `failure` with guards, run to make `outputs`.
 
-    `cached` come from the cache, with all that stands above them. `marks`: the change marks as
-    they are now; None where nobody could see them.
+    `cached` nodes come from the cache, so what is above them does not run. `marks`: the change
+    marks as they are now; None if they could not be read.
     """
     runs = _needed(graph, outputs, cached)
     turns = frozenset(one for one in failure.looped & runs if _turns_are_kept(failure, graph, one))
@@ -63,7 +63,7 @@ def what_runs(
 
 
 def _needed(graph: Graph, outputs: Sequence[str], cached: Collection[str]) -> set[str]:
-    """Return the outputs and all above them, as far as the cache does not end the way there."""
+    """Return the outputs and all nodes above them, up to nodes that are in the cache."""
     found: set[str] = set()
     pending = list(outputs)
     while pending:
@@ -75,14 +75,14 @@ def _needed(graph: Graph, outputs: Sequence[str], cached: Collection[str]) -> se
 
 
 def _turns_are_kept(failure: FailedPrompt, graph: Graph, node_id: str) -> bool:
-    """Whether a loop keeps what a node did in it: nothing in it or above may have been changed."""
+    """Whether a node's result in a loop stays valid: no node in the loop or above has changed."""
     return keeps_iterations(graph, node_id) and all(
         one in failure.prompt and failure.prompt[one]["inputs"] == graph.nodes[one]["inputs"]
         for one in decides_on_turns(graph, node_id))
 
 
 def _may_differ(failure: FailedPrompt, node_id: str, marks: Mapping[str, Any] | None) -> bool:
-    """Whether a node says so: by a change mark that is another one now, or a seed below 0."""
+    """Whether a node says that it changes: its change mark is different now, or its seed is < 0."""
     before = failure.marks.get(node_id)
     now = before if marks is None else marks.get(node_id)
     inputs = failure.prompt[node_id]["inputs"]
@@ -93,7 +93,7 @@ def _may_differ(failure: FailedPrompt, node_id: str, marks: Mapping[str, Any] | 
 
 
 def is_same_mark(one: Any, other: Any) -> bool:
-    """Return whether a node's change mark has stayed the same, which NaN never does."""
+    """Return whether a node's change mark is the same as before; NaN never is."""
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         return len(one) == len(other) and all(map(is_same_mark, one, other))
     return bool(one == other)

@@ -16,7 +16,7 @@ PLAIN_ROWS = ("device", "ram")  # of the table of errors: they say which memory 
 
 
 def what_failed(failure: FailedPrompt) -> Said:
-    """Return which node failed, what it asked for and what held the memory, as one sentence."""
+    """Return a sentence: which node failed, what it asked for, and what held the memory."""
     if failure.is_stop:
         return said("{title} (node {node_id}) was stopped before RAM ran out.",
                     title=failure.title, node_id=failure.node_id)
@@ -33,7 +33,7 @@ def runs_again(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> st
 
 
 def can_run_again(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> str:
-    """Return that a rerun is there for the asking, and how much of the prompt would run."""
+    """Return that a rerun is offered, and how much of the prompt would run."""
     cost = _cost(failure, runs, keeps_nothing)
     offer = said("It can run again with OOM Guard: {cost}.", cost=cost)
     return joined(" ", [what_failed(failure), offer, *_also(failure, runs)])
@@ -68,7 +68,7 @@ def _nodes(failure: FailedPrompt, node_ids: Sequence[str]) -> str:
 
 
 def _some(named: Sequence[str], count: int) -> str:
-    """Return these as a list, and how many there are besides."""
+    """Return these as a list, and the number of those that are not named."""
     names = joined(", ", named)
     if count == len(named):
         return names
@@ -95,12 +95,12 @@ def _what_helps(row: Row | None, is_guarded: bool = False) -> list[Said]:
 
 
 def refused_by_host(why: str) -> Said:
-    """Return that ComfyUI refuses a prompt, in whose words."""
+    """Return that ComfyUI refuses a prompt, and its reason."""
     return said("ComfyUI refuses the prompt: {why}", why=why)
 
 
 def is_rerun(prompt_id: str, first_id: str) -> Said:
-    """Return that a prompt had its rerun already, being one itself."""
+    """Return that a prompt cannot have a rerun because it is one."""
     return said(
         "Prompt {prompt_id} was itself the rerun of prompt {first_id}: a prompt is run again once.",
         prompt_id=prompt_id, first_id=first_id)
@@ -119,8 +119,7 @@ def is_unknown(prompt_id: str) -> Said:
 
 
 def ended_otherwise(prompt_id: str, row: Row | None = None) -> Said:
-    """Return that a prompt has not failed, or not for want of memory; `row`: what is known of it.
-    """
+    """Return that a prompt did not fail, or not because of memory; `row`: what is known of it."""
     if row is None:
         return said("Prompt {prompt_id} did not end in an out-of-memory error.",
                     prompt_id=prompt_id)
@@ -128,7 +127,7 @@ def ended_otherwise(prompt_id: str, row: Row | None = None) -> Said:
 
 
 def failed_twice(second: FailedPrompt, first: FailedPrompt) -> str:
-    """Return the error of a rerun, which names the one of the first too."""
+    """Return the error of a rerun, which also names the error of the first run."""
     twice = said(
         "The rerun of prompt {prompt_id} ran out of memory as well: {now} In the first run, "
         "{before}",
@@ -137,13 +136,13 @@ def failed_twice(second: FailedPrompt, first: FailedPrompt) -> str:
 
 
 def was_rerun(first: FailedPrompt) -> Said:
-    """Return what the final error of a guard says about the first run."""
+    """Return what OOM Guard's final error says about the first run."""
     return said("This was the rerun of prompt {prompt_id}: {failed}",
                 prompt_id=first.prompt_id, failed=what_failed(first))
 
 
 def not_guarded(left: Sequence[Wire]) -> str:
-    """Return which wires could not be guarded; nothing where there are none."""
+    """Return which wires could not be guarded; empty if all could."""
     if not left:
         return ""
     wires = joined(", ", [_wire(wire) for wire in left])

@@ -14,7 +14,7 @@ LINES = {
         "[data-ram-held]": "small objects of Python\n210 MiB",
         "[data-advice=error]": "ComfyUI could not read pinned memory.",
         "[data-slower='3']": "Node 3 #3 took 31.0 s, and 10.0 s in an earlier run: "
-                      "900.0 MiB of swap were in use, and 0.0 MiB then",
+                      "900.0 MiB of swap were in use, and 0.0 MiB in the earlier run",
     },
     "zh": {
         "[data-stuck]": "612", "[data-foreign=comfyui_sam3]": "comfyui_sam3",

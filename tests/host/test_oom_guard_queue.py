@@ -43,7 +43,7 @@ def test_an_error_that_stays_ends_in_one_sentence_and_the_queue_goes_on(gpu):
     assert failed.value.exception_type.endswith("OomGuardError")
     message = failed.value.exception_message
     assert "OOM Guard could not finish" in message
-    assert "Tried: returned cached and dead memory" in message
+    assert "Tried: returned cached and unused memory" in message
     assert "Most likely to help:" in message
     assert "you ran out of memory on your GPU" in message  # ComfyUI's own handling took place
     gpu.client.run(prompt_of(3))

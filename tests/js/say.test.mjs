@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { reportText, speakers } from "../../js/lib/say.js";
 import { EN, I18N, said, ZH } from "./fixtures.mjs";
 
-const TIDIED = "returned cached and dead memory";
+const TIDIED = "returned cached and unused memory";
 
 test("a regional locale speaks its language, an unknown one and a missing translation English", () => {
   const speakerOf = speakers(I18N);

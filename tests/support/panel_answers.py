@@ -51,10 +51,11 @@ RUN: dict[str, Any] = {
     "samples": {"seconds": [0.0, 2.0, 5.0, 10.0], "vram_mib": [100.0, 250.0, None, 300.0],
                 "rss_mib": [10.0, 12.0, 20.0, 20.0]},
     "slower": [{"node_id": "3", "text": "Node 3 #3 took 31.0 s, and 10.0 s in an earlier run: "
-                                        "900.0 MiB of swap were in use, and 0.0 MiB then", "said": {
+                                        "900.0 MiB of swap were in use, and 0.0 MiB in the "
+                                        "earlier run", "said": {
         "template": "{node} took {seconds} s, and {before} s in an earlier run: {why}",
         "values": {"node": "Node 3 #3", "seconds": "31.0", "before": "10.0", "why": {
-            "template": "{swapped_mib} of swap were in use, and {before_mib} then",
+            "template": "{swapped_mib} of swap were in use, and {before_mib} in the earlier run",
             "values": {"swapped_mib": 900.0, "before_mib": 0.0}}}}}],
     "spilled": [{"node_id": "3", "text": "spilled 1,240.0 MiB while Node 3 #3 ran", "said": {
         "template": "spilled {spilled_mib} while {node} ran",

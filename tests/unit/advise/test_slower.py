@@ -59,13 +59,15 @@ def test_where_the_records_are_the_same_it_says_so():
 
 
 @pytest.mark.parametrize("how, why", [
-    ({"before": (0,)}, "4,000.0 MiB of SD15 were loaded anew, and were there before"),
+    ({"before": (0,)},
+     "4,000.0 MiB of SD15 were loaded again, but were there in the earlier run"),
     ({"before": (1000,), "after": (1000,)}, "3,000.0 MiB of SD15 did not fit and were streamed"),
-    ({"before": (4000, 3100)}, "other programs held 3,100.0 MiB of the GPU, and 100.0 MiB then"),
+    ({"before": (4000, 3100)},
+     "other programs held 3,100.0 MiB of the GPU, and 100.0 MiB in the earlier run"),
     ({"entries": [Action("c", "3", "guard", 0.0, "in tiles of 512 pixels: remembered")]},
      "OOM Guard: in tiles of 512 pixels: remembered"),
     ({"entries": [OomAttempt("c", "3", 1, "unloaded", 0.0, "oom", True, 2.0, 1)]},
-     "OOM Guard made 1 calls again, and 0 then"),
+     "OOM Guard repeated 1 calls, and 0 in the earlier run"),
 ])
 def test_what_differed_is_named_with_its_figure(how, why):
     [text] = told(run_of("c", 31, **how), [run_of("a", 10)])
@@ -74,10 +76,11 @@ def test_what_differed_is_named_with_its_figure(how, why):
 
 @pytest.mark.parametrize("strain, why", [
     (Strain(1240 * MIB, 0, 0), "the driver had moved 1,240.0 MiB of VRAM into RAM, and 0.0 MiB "
-     "then"),
-    (Strain(None, 900 * MIB, None), "900.0 MiB of swap were in use, and 0.0 MiB then"),
+     "in the earlier run"),
+    (Strain(None, 900 * MIB, None),
+     "900.0 MiB of swap were in use, and 0.0 MiB in the earlier run"),
     (Strain(0, 0, 6200 * MIB, 20.0), "6,200.0 MiB were read from disk in 20.0 s (310.0 MiB a "
-     "second), and 0.0 MiB in 0.0 s then"),
+     "second), and 0.0 MiB in 0.0 s in the earlier run"),
 ])
 def test_what_strained_the_machine_is_named(strain, why):
     run = Run("c", ("cuda:0",), reading(0), 0.0, NodeTable(
@@ -117,8 +120,8 @@ def test_of_two_models_of_one_class_each_is_named_by_its_file():
 
     [text] = told(run("c", 31, 0, 4000), [run("a", 10, 4000, 4000)])
     assert text.partition("earlier run: ")[2] == (
-        f"4,000.0 MiB of {BIG.class_name} (high.safetensors) were loaded anew, and were there "
-        "before")
+        f"4,000.0 MiB of {BIG.class_name} (high.safetensors) were loaded again, but were there in "
+        "the earlier run")
 
 
 def test_previews_that_a_model_draws_are_named():
@@ -128,8 +131,9 @@ def test_previews_that_a_model_draws_are_named():
     assert "previews were drawn" not in told(now, [before])[0]  # this node has drawn none
     now.drawn = {"3": (1024, 1536)}
     [text] = told(now, [before])
-    assert text.endswith("previews were drawn by a model (taesd, a file of 5.0 MiB), and not so "
-                         "then; the peak of VRAM was 5,100.0 MiB, and 4,100.0 MiB then")
+    assert text.endswith("previews were drawn by a model (taesd, a file of 5.0 MiB), but not in "
+                         "the earlier run; the peak of VRAM was 5,100.0 MiB, and 4,100.0 MiB in "
+                         "the earlier run")
     assert "previews were drawn" not in told(run_of("c", 31), [now, run_of("b", 10)])[0]
     now.previews = Previews("taesd", 5 * MIB, 768)
     assert ("(taesd, a file of 5.0 MiB, and about 1,152.0 MiB each time that it draws 1024x1536 "

@@ -85,8 +85,8 @@ def test_one_sentence_says_who_held_the_ram_and_which_flags_of_this_comfyui_may_
     assert (action.prompt_id, action.node_id, action.action) == ("p", "5", "ram stop")
     assert action.text == (
         "RAM was about to run out in Decode (node 5): the prompt was interrupted with 200.0 MiB "
-        "left, before the system would have ended the server. 300.0 MiB went since this node "
-        "began. This server held 15,000.0 MiB, with "
+        "left, before the system would have ended the server. 300.0 MiB were taken since this "
+        "node began. This server held 15,000.0 MiB, with "
         "these models in RAM: clip.safetensors 4,000.0 MiB, flux.safetensors 1,000.0 MiB. What may "
         "help: --disable-pinned-memory, or --cache-none, or more swap space.")
 

@@ -21,7 +21,7 @@ def host(monkeypatch):
     """A host whose function `leaves_out` catches and logs, as ComfyUI's LoRA adapters do."""
     adapter = SimpleNamespace(says_left_out=lambda record: record.funcName == "leaves_out")
     monkeypatch.setattr(left_out, "guard_host", lambda: adapter)
-    monkeypatch.setattr(left_out._listener, "_told", None)
+    monkeypatch.setattr(left_out._listener, "_noted", None)
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def test_the_next_call_of_a_kind_begins_with_what_worked(host, told, lacked):
     told.clear()
     assert [plan.parts for plan in call_of("kind")] == [2]
     assert [entry.text for entry in told] == [
-        "returned cached and dead memory and cut to 2: remembered from an earlier run"]
+        "returned cached and unused memory and cut to 2: remembered from an earlier run"]
     assert [plan.parts for plan in call_of("another kind")] == [None]
 
 
@@ -118,7 +118,7 @@ def test_where_memory_was_only_in_pieces_the_next_call_begins_with_an_empty_cach
     told.clear()
     assert [plan.parts for plan in call_of("kind")] == [None]
     assert [entry.text for entry in told] == [
-        "returned cached and dead memory: remembered from an earlier run"]
+        "returned cached and unused memory: remembered from an earlier run"]
 
 
 def test_what_was_learned_is_not_forgotten_when_memory_is_once_only_in_pieces(host, told, lacked):

@@ -44,18 +44,20 @@ def text_for(call):
 
 def test_the_error_says_what_was_asked_for_what_was_free_and_what_was_tried():
     split = Attempt("split", 0.0)
-    steps = [Attempt("returned cached and dead memory", 12.5), split, split]
+    steps = [Attempt("returned cached and unused memory", 12.5), split, split]
     text = text_of(failed=recovery(steps=steps))
     assert "after 3 attempts the call still asked for 3,072.0 MiB" in text
     assert "512.0 MiB of 8,192.0 MiB were free on cuda:0" in text
-    assert "returned cached and dead memory: 12.5 MiB freed; split (2 times): nothing freed" in text
+    tried = "returned cached and unused memory: 12.5 MiB freed; split (2 times): nothing freed"
+    assert tried in text
 
 
 def test_where_the_call_itself_holds_the_rest_the_error_says_so():
     lack = Lack("device", None, 3 * GIB, GIB, 8 * GIB, 7 * GIB)
-    held = "Beside weights the call held 5,120.0 MiB then: it needs 8,192.0 MiB at least"
-    assert f"{held}, and can have 7,168.0 MiB." in text_of(lack=lack)
-    assert "Beside weights" not in text_of(lack=replace(lack, missing_bytes=0))
+    held = ("Without its weights the call held 5,120.0 MiB at that time. "
+            "It needs 8,192.0 MiB or more, and 7,168.0 MiB can be free for it.")
+    assert held in text_of(lack=lack)
+    assert "Without its weights" not in text_of(lack=replace(lack, missing_bytes=0))
     assert "Beside weights" not in text_of()
 
 
