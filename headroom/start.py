@@ -1,6 +1,6 @@
 """Start what runs beside the nodes in a ComfyUI server: the recorder and the HTTP routes.
 
-Turned off (HEADROOM_OFF=1, or its setting) nothing runs beside them, and our routes are not there.
+If Headroom is off (HEADROOM_OFF=1, or its setting), only the nodes work, and there are no routes.
 """
 
 import logging
@@ -40,16 +40,15 @@ OFF_SETTING = "Headroom.Server.Off"
 
 
 def turned_off() -> bool | None:
-    """Return whether the server's environment turns everything but the nodes off; None: not said.
-    """
+    """Return whether the environment turns everything but the nodes off; None: it does not say."""
     word = word_of(os.environ, OFF_VARIABLE, ("0", "1"))
     return None if word is None else word == "1"
 
 
 def start() -> None:
-    """Start recording and serving once; without a ComfyUI server there is nothing to do.
+    """Start recording and serving, once; without a ComfyUI server it does nothing.
 
-    The nodes work without either, so a host that offers less than expected costs a log entry.
+    The nodes work without both, so a ComfyUI that lacks something costs only a log entry.
     """
     if current_recorder() is not None or not is_in_comfyui():
         return
@@ -122,7 +121,7 @@ def _start() -> None:
         metrics.run_is_over(run)
         if run.error is not None:
             told = error_json(run, run.error)
-            # What a rerun can help is told by whoever offers or makes one.
+            # For an error that a rerun can help, the rescue itself informs the user.
             if told["means"] is not None and not told["means"]["retry"]:
                 host_server.send_event("headroom.error", {"prompt_id": run.prompt_id, **told})
 
@@ -163,7 +162,7 @@ def _start() -> None:
 
 
 def _strains() -> Strains:
-    """Return what strains the machine; spilled VRAM is asked for on Windows alone."""
+    """Return the reader of swap, disk reads and spilled VRAM, which exists only on Windows."""
     if sys.platform != "win32":
         return Strains()
     return Strains(Spill(counter_of_windows(), pinned_bytes).bytes_now)
@@ -176,8 +175,7 @@ def _previews() -> Previews | None:
 
 
 def _lookout(kept: KeptQueue | NothingKept) -> Lookout:
-    """Return who looks after prompts that run out of memory; nobody where ComfyUI is too different.
-    """
+    """Return the lookout for this server; one that refuses, if ComfyUI is too different."""
     if why := features.lost("rerun"):
         return no_lookout(why)
     from .rescue.attach import look_after_prompts
@@ -186,8 +184,7 @@ def _lookout(kept: KeptQueue | NothingKept) -> Lookout:
 
 
 def _kept_queue(settings: Mapping[str, Any]) -> KeptQueue | NothingKept:
-    """Return the queue of this server, kept in a file; kept nowhere where ComfyUI is too different.
-    """
+    """Return this server's kept queue; one that keeps nothing, if ComfyUI is too different."""
     if lost := features.lost("rerun"):
         return NothingKept(lost)
     from .host import files, queue
@@ -198,8 +195,7 @@ def _kept_queue(settings: Mapping[str, Any]) -> KeptQueue | NothingKept:
 def _ram_stop(
     prompt_of: Callable[[str], Prompt | None], stops: Callable[[str, str, str], None],
 ) -> Callable[[Node], bool]:
-    """Return what interrupts a prompt before RAM runs out; nothing where ComfyUI is too different.
-    """
+    """Return what interrupts a prompt before RAM runs out; nothing if ComfyUI is too different."""
     if features.lost("rerun"):
         return lambda _: False
     from .host import flags, queue, server
@@ -211,7 +207,7 @@ def _listen(
     recorder: Recorder, is_running: Callable[[str], bool],
     error_is_handled: Callable[[BaseException], None], prompt_has_ended: Callable[[], None],
 ) -> Callable[[], None]:
-    """Tell `recorder` of every prompt from now on; return what to call before one is queued."""
+    """Report every prompt to `recorder` from now on; return what to call before one is queued."""
     if features.lost("record"):
         return lambda: None
     from .host.prompt_events import PromptEvents

@@ -1,4 +1,4 @@
-"""Schema fields that only newer hosts know, and wires that keep their type where they can."""
+"""Schema fields that only newer ComfyUIs know, and wires that keep their type if possible."""
 
 import inspect
 from typing import Any
@@ -9,9 +9,9 @@ CATEGORY = "Headroom"
 
 
 def schema(**fields: Any) -> io.Schema:
-    """Return an io.Schema from the fields this host knows; others, such as search_aliases, drop.
+    """Return an io.Schema with the fields this ComfyUI knows; others (search_aliases) are dropped.
 
-    On the oldest supported host an unknown field raises TypeError and takes the pack down.
+    On the oldest supported ComfyUI an unknown field raises TypeError, and the pack does not load.
     """
     known = inspect.signature(io.Schema).parameters
     return io.Schema(
@@ -23,10 +23,10 @@ def any_wire(
     id: str, tooltip: str, optional: bool = False, output_tooltip: str | None = None,
     is_output_list: bool = False,
 ) -> tuple[Any, Any]:
-    """Return the input `id` and the output `id`_out of any type, the same type where known.
+    """Return the input `id` and the output `id`_out of any type, the same type if possible.
 
-    Hosts with a whole MatchType carry the type of the connected wire through to the output;
-    older ones show a grey socket that connects to anything.
+    A ComfyUI with a complete MatchType gives the output the type of the connected wire; older ones
+    show a grey socket that accepts any connection.
     """
     labels: dict[str, Any] = {
         "tooltip": output_tooltip or "The very object that came in.",
@@ -45,7 +45,7 @@ def any_wire(
 
 
 def _has_match_type() -> bool:
-    """The oldest hosts carry an unfinished MatchType, which cannot stand for any type."""
+    """The oldest ComfyUIs have an incomplete MatchType, which does not accept every type."""
     allowed = inspect.signature(io.MatchType.Template).parameters["allowed_types"]
     return allowed.default is not inspect.Parameter.empty
 
@@ -56,6 +56,6 @@ def report_output(tooltip: str = "What was measured before and after, as text.")
 
 
 def named_output(kind: Any, id: str, tooltip: str, is_output_list: bool = False) -> Any:
-    """Return an output whose socket shows its own name; hosts show the type name otherwise."""
+    """Return an output whose socket shows its own name; by default ComfyUI shows the type."""
     name = id.removesuffix("_out")
     return kind.Output(id, display_name=name, tooltip=tooltip, is_output_list=is_output_list)

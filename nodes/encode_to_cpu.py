@@ -1,4 +1,4 @@
-"""Encode to CPU: encode prompts, keep only the results, and skip the encoder next time."""
+"""Encode to CPU: encode prompts, keep only the results, and free the encoder."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Move to CPU: bring every tensor inside any value into RAM of its own."""
+"""Move to CPU: copy every tensor inside any value to RAM of its own."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Offload Model: take exactly this model, or every other one, off the GPU."""
+"""Offload Model: unload exactly this model, or every other one, from the GPU."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""OOM Guard: the same model, but what runs out of memory with it recovers and finishes."""
+"""OOM Guard: return the same model; if it runs out of memory it recovers and finishes."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ class OOMGuard(io.ComfyNode):
         cls, model: Any, free_other_models: bool, offload_weights: bool, split_batch: bool,
         tile_vae: bool, max_attempts: int, prefer: str = "same bits",
     ) -> io.NodeOutput:
-        # A quarter of the pack's import time, which a ComfyUI without this node need not pay.
+        # This import is a quarter of the pack's import time; a ComfyUI without this node saves it.
         from ..headroom.guard.guard import guard
         from ..headroom.guard.options import GuardOptions
 

@@ -1,11 +1,11 @@
-"""A name from a prompt as a path that stays below a folder, on every system."""
+"""Turn a name from a prompt into a path that stays in a folder, on every system."""
 
 import os
 from types import ModuleType
 
 
 def name_below(name: str, paths: ModuleType = os.path) -> str:
-    """Return `name` as a path below a folder that it cannot leave: no drive, no root, no "..".
+    """Return `name` as a path that cannot leave its folder: no drive, no root, no "..".
 
     `os.path.relpath` does that too, but raises on Windows for a path on another drive.
     """

@@ -1,7 +1,7 @@
-"""A ceiling: the most that this process may take of each device, though the device has more.
+"""A ceiling: the most that this process may use of each device, though the device has more.
 
-torch's allocators hold it themselves: they raise their out-of-memory error there. This module keeps
-what is in effect, for everybody who says how much is left.
+torch's allocators keep to it: they raise their out-of-memory error there. This module stores what
+is in effect, for all code that computes free memory.
 """
 
 import re
@@ -20,7 +20,7 @@ _LEAST_GIB, _LEAST_PERCENT = 0.25, 5.0
 
 
 class Amount(NamedTuple):
-    """How much of a device: a share of it in percent, or GiB."""
+    """A part of a device: in percent, or in GiB."""
 
     figure: float
     is_percent: bool
@@ -29,13 +29,13 @@ class Amount(NamedTuple):
         return f"{self.figure:g}%" if self.is_percent else f"{self.figure:g} GiB"
 
     def bytes_of(self, total_bytes: int) -> int:
-        """Return the bytes that this is of a device, never more than it has."""
+        """Return this amount of a device in bytes, never more than the device has."""
         wanted = total_bytes * self.figure / 100 if self.is_percent else self.figure * GIB
         return min(int(wanted), total_bytes)
 
 
 def amount_of(text: str) -> Amount | None:
-    """Read "10", "10 GiB" or "80%"; None for everything else, and for what is too little."""
+    """Read "10", "10 GiB" or "80%"; None for everything else, and for too small amounts."""
     found = _SIZE.fullmatch(text.lower().replace(" ", ""))
     if found is None:
         return None
@@ -48,8 +48,8 @@ def amount_of(text: str) -> Amount | None:
 class Ceiling(NamedTuple):
     """What is in effect on a device, in bytes.
 
-    `limit_bytes` for this process in all, `share_bytes` of it for torch and the pages of dynamic
-    VRAM together (the rest is the driver's context), `torch_bytes` of that for torch at most.
+    `limit_bytes`: for this process in all. `share_bytes`: the part for torch and the pages of
+    dynamic VRAM together (the rest is the driver's context). `torch_bytes`: torch's part at most.
     """
 
     limit_bytes: int
@@ -57,7 +57,7 @@ class Ceiling(NamedTuple):
     torch_bytes: int
 
     def left_bytes(self, torchs_bytes: int, dynamic_bytes: int) -> int:
-        """Return what torch may have beside so much of its own and so many bytes of pages."""
+        """Return what torch may use, beside these bytes of its own and of pages."""
         return max(0, min(self.share_bytes - torchs_bytes - dynamic_bytes,
                           self.torch_bytes - torchs_bytes))
 
@@ -71,16 +71,16 @@ def ceiling_of(device: torch.device) -> Ceiling | None:
 
 
 def limit_torch(device: torch.device, total_bytes: int, ceiling: Ceiling | None) -> bool:
-    """Let torch reserve at most so much of `device` from now on; None: as much as there is.
+    """Let torch reserve at most the ceiling's `torch_bytes` from now on; None: no limit.
 
-    False where torch has no limit of its own for such devices. What it has already stays. The
-    native allocator counts what it has reserved, cudaMallocAsync what its tensors have.
+    False if torch has no limit for such devices. What it has already reserved stays. The native
+    allocator counts what it has reserved, cudaMallocAsync the bytes of tensors.
     """
     limit = getattr(backend(device), "set_per_process_memory_fraction", None)
     if limit is None:
         return False
     if ceiling is None and _ceilings.pop(_name(device), None) is None:
-        return True  # somebody else's limit is none of ours
+        return True  # a limit that others have set stays
     share = 1.0 if ceiling is None else min(1.0, ceiling.torch_bytes / total_bytes)
     given = (share,) if device.type == "mps" else (share, device)
     if told(lambda: limit(*given) or True) is None:
@@ -93,7 +93,7 @@ def limit_torch(device: torch.device, total_bytes: int, ceiling: Ceiling | None)
 def within(
     device: torch.device, free_bytes: int, dynamic_bytes: Callable[[torch.device], int | None]
 ) -> int:
-    """Return how much of `free_bytes` for a new tensor the ceiling of `device` leaves to it."""
+    """Return how much of `free_bytes` a new tensor can use below the ceiling of `device`."""
     found = ceiling_of(device)
     if found is None:
         return free_bytes

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 V2_FILES = ("memory.max", "memory.current")
 V1_FILES = ("memory.limit_in_bytes", "memory.usage_in_bytes")
-# Pages of files, which the kernel drops before it ends a process; version 1 counts the groups
-# below under names of their own.
+# Pages of files: the kernel drops them before it kills a process. Version 1 has separate names for
+# the sum over the groups below.
 DROPPABLE = {V2_FILES: ("inactive_file", "active_file"),
              V1_FILES: ("total_inactive_file", "total_active_file")}
-NO_LIMIT = 1 << 60  # version 1 writes a number near 2^63 where there is none
+NO_LIMIT = 1 << 60  # without a limit version 1 has a number near 2^63
 
 
 class GroupMemory(NamedTuple):
@@ -25,15 +25,15 @@ class GroupMemory(NamedTuple):
 
 
 def cgroup_memory(root: Path = Path("/")) -> GroupMemory | None:
-    """Return the tightest limit on this process (the least room left), None where there is none."""
+    """Return the tightest limit on this process (the least room left); None without a limit."""
     found = [memory for folder, files in _folders(root) if (memory := _read(folder, files))]
     return min(found, key=lambda memory: memory.limit - memory.used, default=None)
 
 
 def cgroup_room(root: Path = Path("/")) -> int | None:
-    """Return the bytes that this process may still take before a limit ends it, None without one.
+    """Return the bytes that this process may still take below its limit; None without a limit.
 
-    What is used counts every file that was read; pages that can be dropped for that are room.
+    Used memory includes every file that was read; pages of files that can be dropped count as room.
     """
     found = [
         memory.limit - memory.used + _droppable(folder, DROPPABLE[files])
@@ -51,7 +51,7 @@ def _droppable(folder: str, names: tuple[str, ...]) -> int:
 
 
 def _folders(root: Path) -> list[tuple[str, tuple[str, str]]]:
-    """Return the folders of the groups that this process is in, and the names of their files."""
+    """Return the folders of this process's groups, and the names of their files."""
     try:
         lines = _text(str(root), "proc/self/cgroup").splitlines()
     except OSError:
@@ -74,7 +74,7 @@ def _folders_named(root: Path, lines: tuple[str, ...]) -> list[tuple[str, tuple[
 
 
 def _upwards(top: str, path: str) -> list[str]:
-    """Return the group's folder and those above it; in a container the path may be another's."""
+    """Return the group's folder and those above it; in a container the path may be wrong."""
     names = [name for name in path.split("/") if name]
     return ["/".join([top, *names[:count]]) for count in range(len(names), -1, -1)]
 
@@ -90,6 +90,6 @@ def _read(folder: str, files: tuple[str, str]) -> GroupMemory | None:
 
 
 def _text(folder: str, name: str) -> str:
-    """Return a file's text: pathlib takes as long again, four times a second."""
+    """Return a file's text, four times a second: pathlib would take twice as long."""
     with open(join(folder, name), encoding="utf-8") as file:
         return file.read()

@@ -1,4 +1,4 @@
-"""Check a value that must be one of a few words, and show in an error what came instead."""
+"""Check a value that must be one of a few words; an error shows what came instead."""
 
 import reprlib
 from typing import Any, get_args
@@ -8,7 +8,7 @@ MAX_BITS = 256
 
 
 class _Short(reprlib.Repr):
-    """Shows plain values cut short, and of all others the class: their own repr may do anything."""
+    """Shows plain values, shortened; of all others only the class: their repr may do anything."""
 
     def repr_int(self, x: int, level: int) -> str:
         return repr(x) if x.bit_length() <= MAX_BITS else f"<a number of {x.bit_length():,} bits>"
@@ -24,18 +24,18 @@ _short.maxstring = _short.maxother = 60
 
 
 def shown(value: object) -> str:
-    """Return `value` as an error may quote it: its repr, never much longer than 60 characters.
+    """Return `value` for an error text: its repr, never much longer than 60 characters.
 
-    What a prompt or a request says can have any size, and comes back to whoever sent it.
+    Values in prompts and requests can have any size, and the error goes back to the sender.
     """
     return _short.repr(value)
 
 
 def expect_choice(node: str, name: str, value: object, options: Any) -> None:
-    """Raise ValueError where `value` is none of the words of the Literal `options`.
+    """Raise ValueError if `value` is none of the words of the Literal `options`.
 
-    A host that does not check them itself (0.3.75) passes on whatever a prompt says, and a word
-    misspelt must not do what another word means.
+    A ComfyUI that does not check them itself (0.3.75) passes any value on, and a misspelt word must
+    not have the effect of another word.
     """
     words = [repr(word) for word in get_args(options)]
     if not issubclass(type(value), str) or value not in get_args(options):

@@ -1,4 +1,4 @@
-"""Find the copies of a model's parts wherever something refers to the originals."""
+"""Replace references to a model's parts by references to their copies."""
 
 import functools
 import types
@@ -8,10 +8,10 @@ Copies = dict[int, Any]  # id of an original part -> its copy
 
 
 def follow(value: Any, copies: Copies) -> Any:
-    """Return `value` with every old part replaced by its copy, or `value` itself if it has none.
+    """Return `value` with every old part replaced by its copy; `value` itself if it has none.
 
-    Looks into bound methods, functions' closures and defaults, partials, tuples, lists, sets and
-    dicts. A function that holds itself is followed once; what is inside itself stays.
+    It searches bound methods, functions' closures and defaults, partials, tuples, lists, sets and
+    dicts. A function that refers to itself is followed once; what is inside of it stays.
     """
     return _follow(value, copies, frozenset())
 
@@ -44,7 +44,7 @@ def _follow(value: Any, copies: Copies, above: frozenset[int]) -> Any:
 def _follow_function(
     function: types.FunctionType, copies: Copies, above: frozenset[int]
 ) -> types.FunctionType:
-    """Return the function over the copies of what it holds; itself where it holds none."""
+    """Return the function with copies of what it holds; the function itself if it holds none."""
     cells = function.__closure__ or ()
     renewed = tuple(_follow_cell(cell, copies, above) for cell in cells)
     defaults = _follow(function.__defaults__, copies, above)

@@ -1,7 +1,7 @@
-"""What torch itself can tell and do about an accelerator, without ComfyUI.
+"""What torch itself can report and do about an accelerator, without ComfyUI.
 
-A query never starts a device: a process that has not touched the GPU reports nothing instead of
-taking some hundred MiB for its answer. What a driver cannot tell is None.
+A query never starts a device: a process that has not used the GPU reports nothing, because starting
+it takes some hundred MiB. What a driver cannot tell is None.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ Answer = TypeVar("Answer")
 
 
 def told(query: Callable[..., Answer], *asked: Any) -> Answer | None:
-    """Return what the driver answers; None where it cannot tell, which torch raises.
+    """Return the driver's answer; None if it cannot tell, for which torch raises an error.
 
-    Intel's driver cannot tell for many cards what is free; after an error of CUDA none tells more.
+    For many cards Intel's driver cannot tell the free memory; after a CUDA error no driver can.
     """
     try:
         return query(*asked)
@@ -37,7 +37,7 @@ def mib_text(amount_bytes: float) -> str:
 
 
 def tenths(amount: float) -> float:
-    """Return `amount` rounded to one decimal, as text is to show it: never "-0.0"."""
+    """Return `amount` rounded to one decimal, as shown in texts: never "-0.0"."""
     return round(amount, 1) + 0.0
 
 
@@ -64,7 +64,7 @@ def backend(device: torch.device) -> Any | None:
 
 
 def is_in_use(device: torch.device) -> bool:
-    """Return whether this process has started `device`, and so pays for a context on it."""
+    """Return whether this process has started `device`, and so has a context on it."""
     if not is_started(device.type):
         return False
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
@@ -81,7 +81,7 @@ def is_started(kind: str) -> bool:
 
 
 def accelerators() -> list[torch.device]:
-    """Return the accelerators that torch knows here, the current one first; empty on a CPU box."""
+    """Return the accelerators that torch knows, the current one first; empty without any."""
     if torch.cuda.is_available():
         current = told(torch.cuda.current_device) or 0 if is_started("cuda") else 0
         indices = sorted(range(torch.cuda.device_count()), key=lambda index: index != current)
@@ -108,11 +108,12 @@ def empty_cache() -> None:
 
 
 def clear_workspaces() -> int | None:
-    """Give the workspaces of cuBLAS back to torch's allocator; return the bytes, None if it cannot.
+    """Return cuBLAS's workspaces to torch's allocator; return the bytes, None if it cannot.
 
-    torch keeps one for each stream that ever multiplied matrices, about 8 MiB, which pins the
-    segments around it. Only where no kernel is being launched: the next one makes its own again. A
-    captured CUDA graph goes on using those of its capture, so where one is alive nothing is done.
+    torch keeps one of about 8 MiB for each stream that ever multiplied matrices, and it keeps the
+    segments around it alive. Call it only while no kernel is launched: the next one makes its own
+    again. A captured CUDA graph uses the workspaces of its capture, so if one exists nothing is
+    done.
     """
     clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
     if clear is None or not is_started("cuda") or _has_cuda_graph():
@@ -133,7 +134,7 @@ def _allocated_on_cuda() -> int:
 
 
 def driver_memory(device: torch.device) -> tuple[int, int] | None:
-    """Return (free bytes, total bytes) as the driver sees them, other processes included."""
+    """Return (free bytes, total bytes) by the driver, which includes other processes."""
     module = backend(device)
     if device.type == "mps":
         total = _count(module, "recommended_max_memory")
@@ -145,7 +146,7 @@ def driver_memory(device: torch.device) -> tuple[int, int] | None:
 
 
 def shares_ram(device: torch.device) -> bool:
-    """Return whether a device has no memory but RAM: what is freed on one is room for the other."""
+    """Return whether a device has only RAM as memory: freeing one makes room for the other."""
     if device.type == "mps":
         return True
     if device.type != "cuda" or not is_started("cuda"):
@@ -154,7 +155,7 @@ def shares_ram(device: torch.device) -> bool:
 
 
 def is_in_ram(device: torch.device) -> bool:
-    """Return whether what lies on a device is in RAM: on the CPU, or where it shares that."""
+    """Return whether tensors on a device are in RAM: on the CPU, or if the device shares RAM."""
     return device.type == "cpu" or shares_ram(device)
 
 
@@ -176,10 +177,10 @@ def _count(module: Any | None, name: str, *asked: Any) -> int | None:
 
 
 class Reserve(NamedTuple):
-    """What torch's allocator has from the driver, in bytes: now, given back so far, at most so far.
+    """What torch's allocator has from the driver, in bytes: now, returned so far, the most so far.
 
-    None is what the allocator does not count. `allocated_bytes` is what tensors have of the
-    reserve.
+    None: the allocator does not count it. `allocated_bytes`: the part of the reserve that tensors
+    use.
     """
 
     current_bytes: int
@@ -189,11 +190,11 @@ class Reserve(NamedTuple):
 
 
 def torch_reserve(device: torch.device) -> Reserve | None:
-    """Return torch's reserve on `device`; None while this process does not use it, or untold.
+    """Return torch's reserve on `device`; None while this process does not use it, or if unknown.
 
     The counts are those of `torch.cuda.memory_stats` (`torch.xpu` has the same). The backend
-    cudaMallocAsync adds up nothing, and `reset_accumulated_memory_stats` breaks the sums: they are
-    taken only while what came less what went is what is there.
+    cudaMallocAsync has no sums, and `reset_accumulated_memory_stats` breaks the sums: they are used
+    only if the difference of bytes received and returned is what is there.
     """
     module = backend(device)
     if module is None:
@@ -214,18 +215,18 @@ def torch_reserve(device: torch.device) -> Reserve | None:
 
 
 def begin_peak_again(device: torch.device) -> bool:
-    """Let torch's peaks of `device` begin again at what it has now; False where it has none.
+    """Reset torch's peaks of `device` to the present values; False if it has none.
 
-    ComfyUI never reads them. Costs a microsecond.
+    ComfyUI never reads them. It costs a microsecond.
     """
     reset = getattr(backend(device), "reset_peak_memory_stats", None)
     return reset is not None and told(lambda: reset(device) or True) is not None
 
 
 def largest_free_bytes(device: torch.device, driver_free_bytes: int) -> int | None:
-    """Return the largest piece that torch's own allocator could give now, None if it cannot tell.
+    """Return the largest piece that torch's own allocator could give now; None if unknown.
 
-    Walks the allocator's list of blocks, some milliseconds: not for every day.
+    It walks over the allocator's list of blocks, which takes some milliseconds: call it rarely.
     """
     if device.type != "cuda" or torch.cuda.get_allocator_backend() != "native":
         return None

@@ -1,4 +1,4 @@
-"""Settings from the server's environment: a word that is none is told once and then ignored."""
+"""Settings from the server's environment: an invalid value is reported once and then ignored."""
 
 import logging
 import os
@@ -12,13 +12,13 @@ log = logging.getLogger("headroom")
 
 MAX_DIGITS = 12
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
-MOST_TOLD = 100  # what comes with prompts may be wrong in ever new ways
+MOST_TOLD = 100  # values in prompts may be wrong in many ways
 
 _told: set[tuple[str, str]] = set()
 
 
 def word_of(environment: Mapping[str, str], name: str, words: tuple[str, ...]) -> str | None:
-    """Return the word that `name` is set to, None where it is not set or none of `words`."""
+    """Return the word that `name` is set to; None if it is not set, or is none of `words`."""
     value = environment.get(name, "").strip().lower()
     if value in ("", *words):
         return value or None
@@ -27,7 +27,7 @@ def word_of(environment: Mapping[str, str], name: str, words: tuple[str, ...]) -
 
 
 def count_of(environment: Mapping[str, str], name: str, unit: str) -> int | None:
-    """Return the whole number that `name` is set to, None where it is not set or is none."""
+    """Return the whole number that `name` is set to; None if it is not set, or is no number."""
     value = environment.get(name, "").strip()
     if value == "":
         return None
@@ -38,20 +38,20 @@ def count_of(environment: Mapping[str, str], name: str, unit: str) -> int | None
 
 
 def allocator_words(environment: Mapping[str, str] = os.environ) -> str:
-    """Return what torch's allocator was told, such as "expandable_segments:true"."""
+    """Return torch's allocator settings, such as "expandable_segments:true"."""
     words = ",".join(environment.get(name, "") for name in ALLOCATOR_VARIABLES)
     return words.replace(" ", "").lower()
 
 
 def chosen(browser: Mapping[str, Any], setting: str, most: float) -> float:
-    """Return the number that a browser's user has set, 0 where it is not set or is none."""
+    """Return the number that a browser's user has set; 0 if it is not set, or is no number."""
     wish = browser.get(setting, 0)
     is_number = isinstance(wish, (int, float)) and not isinstance(wish, bool)
     return float(wish) if is_number and 0 <= wish <= most else 0.0
 
 
 def folder_of(environment: Mapping[str, str], name: str) -> Path | None:
-    """Return the folder that `name` is set to, None where it is not set or no full path."""
+    """Return the folder that `name` is set to; None if it is not set, or is no full path."""
     value = environment.get(name, "").strip()
     if value == "":
         return None
@@ -63,7 +63,7 @@ def folder_of(environment: Mapping[str, str], name: str) -> Path | None:
 
 
 def ignore(name: str, value: object, expected: str) -> None:
-    """Tell once what was expected, of MOST_TOLD values at most; the next in line decides then."""
+    """Warn once about a value, for MOST_TOLD values at most; the next setting in line is used."""
     came = shown(value)
     if (name, came) not in _told and len(_told) < MOST_TOLD:
         _told.add((name, came))

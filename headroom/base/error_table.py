@@ -1,10 +1,10 @@
-"""What an error means: the rows of `errors.json`, and which of them an error belongs to.
+"""What errors mean: the rows of `errors.json`, and to which row an error belongs.
 
-To explain one more error, add a row there. The first row whose `pattern` (a regular expression,
-small and capital letters alike) is found in "ErrorClass: text" counts; `texts` are examples. `do`
-names entries of the part `do`; one with `flags` is advised with the first of them that this ComfyUI
-has, and not at all where it has none. Only what a rerun can help has `retry` true; `why` says so
-for a reader. Then add the Chinese sentences to `locales/zh/main.json`, and write the pages:
+To explain one more error, add a row there. The first row counts whose `pattern` (a regular
+expression that ignores case) is found in "ErrorClass: text"; `texts` are examples. `do` has names
+of entries in the part `do`. An entry with `flags` is advised with the first flag that this ComfyUI
+has, and not at all if it has none of them. `retry` is true only if a rerun can help; `why` says so
+to a reader. Then add the Chinese sentences to `locales/zh/main.json`, and write the pages:
 `python -m tools.error_pages`.
 """
 
@@ -22,20 +22,20 @@ Family = Literal[
     "not memory",
 ]
 Where = Literal["device", "RAM"]
-MAX_TEXT = 20_000  # that is looked at: patterns take half a second for each million characters
+MAX_TEXT = 20_000  # is searched: patterns take half a second for each million characters
 TABLE = Path(__file__).with_name("errors.json")
 
 
 @dataclass(frozen=True)
 class Help:
-    """Something to do. `flags`: any of these of ComfyUI's command line serves, the first best."""
+    """Something to do. `flags`: ComfyUI's command line flags with this effect, the best first."""
 
     id: str
     text: str
     flags: tuple[str, ...] = ()
 
     def said(self, has_flag: Callable[[str], bool]) -> Said | None:
-        """Return the sentence; None where it names a flag that this ComfyUI lacks."""
+        """Return the sentence; None if it needs a flag that this ComfyUI lacks."""
         if not self.flags:
             return said(self.text)
         flag = next(filter(has_flag, self.flags), None)
@@ -58,7 +58,7 @@ class Row:
 
     @property
     def where(self) -> Where | None:
-        """Which memory has to be made free before a rerun; None where a rerun cannot help."""
+        """Which memory must be free before a rerun; None if a rerun cannot help."""
         if not self.retry:
             return None
         return "device" if self.family == "device memory" else "RAM"
@@ -74,7 +74,7 @@ class Row:
     def advice(self, has_flag: Callable[[str], bool], is_guarded: bool = False) -> list[Said]:
         """Return what to do on a ComfyUI with these flags, the most likely to help first.
 
-        Without what was there already where it `is_guarded`.
+        If it `is_guarded`, without the advice to add a guard.
         """
         told = (one.said(has_flag) for one in self.do if not (is_guarded and one.id == "guard"))
         return [phrase for phrase in told if phrase is not None]
@@ -93,6 +93,6 @@ ROWS = tuple(_rows(json.loads(TABLE.read_text(encoding="utf-8"))))
 
 
 def row_of(kind: str, text: str) -> Row | None:
-    """Return what is known of an error by the name of its class and its text."""
+    """Return the row for an error, by the name of its class and its text."""
     told = f"{kind.rpartition('.')[2]}: {text[:MAX_TEXT]}"
     return next((row for row in ROWS if row.pattern.search(told)), None)

@@ -1,6 +1,6 @@
-"""What tells one file from another: its size, its time, and blocks sampled from all over it.
+"""The identity of a file: its size, its time, and blocks sampled from all parts of it.
 
-A model file of 10 GB is not read: 9 MiB of it say which one it is, in milliseconds. Small files are
+A model file of 10 GB is not read in full: 9 MiB of it identify it in milliseconds. Small files are
 read in full. A pack's code is hashed as a whole.
 """
 
@@ -19,12 +19,12 @@ HEAD_BYTES = 1024 * 1024  # the header of a safetensors file, which names and pl
 BLOCKS = 128
 BLOCK_BYTES = 64 * 1024
 READ_BYTES = HEAD_BYTES + BLOCKS * BLOCK_BYTES
-# Before a digest. Conditioning that older versions saved names one of the whole content.
+# Part of each digest. In conditioning from older versions digests are of the whole content.
 SAMPLED = "sampled "
-# A change within one step of the file system's clock keeps the times; its steps are below this.
+# A change within one step of the file system's clock keeps the times; a step is shorter than this.
 SETTLE_NS = 2_000_000_000
 
-# A second later: the system tells the time of its boot, from which this is counted, in seconds.
+# One second later, because the time of boot, from which this is computed, is in whole seconds.
 PROCESS_START_NS = min(int((psutil.Process().create_time() + 1) * 1e9), time.time_ns())
 
 State = tuple[int, int, int]
@@ -33,27 +33,27 @@ State = tuple[int, int, int]
 def state_of(path: Path) -> State:
     """Return (size, modification time, change time) of a file, times in nanoseconds.
 
-    The change time moves even when a file is replaced by one with an older modification time.
-    Windows has the creation time there, which NTFS hands on ("tunneling") to a file of the same
-    name made within 15 seconds: a replacement with size and time kept goes unseen. Raises OSError.
+    The change time changes even if a file is replaced by one with an older modification time. On
+    Windows it is the creation time, which NTFS gives to a new file of the same name within 15
+    seconds ("tunneling"): a replacement with the same size and time is not noticed. Raises OSError.
     """
     status = path.stat()
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def changed_ns(state: State) -> int:
-    """Return when a file was last changed: nobody can set a change time, but archives set others.
+    """Return when a file last changed: nobody can set a change time; archives set the other times.
 
-    Windows has none; there the later one of its two times must do.
+    Windows has no change time; there it is the later one of the two times.
     """
     return max(state[1:]) if os.name == "nt" else state[2]
 
 
 def identity_of(path: Path) -> dict[str, object]:
-    """Return what identifies the content of `path`: the same for the same content elsewhere.
+    """Return the identity of the content of `path`; a copy of the file has the same.
 
-    Of a large file an edit between the sampled blocks goes unseen. Raises OSError when it cannot
-    be read or changes meanwhile.
+    In a large file an edit between the sampled blocks is not noticed. Raises OSError if the file
+    cannot be read, or changes while it is read.
     """
     state = state_of(path)
     has_settled = abs(time.time_ns() - changed_ns(state)) > SETTLE_NS
@@ -67,8 +67,8 @@ def identity_of(path: Path) -> dict[str, object]:
 def identities_of(paths: Iterable[Path]) -> list[dict[str, object]]:
     """Return the identities of several files, independent of their order and folder.
 
-    With the modification times, in seconds, of those that are not read in full: an edit between
-    the sampled blocks is seen by these. A copy that has not kept its time is another file then.
+    For files that are not read in full it includes the modification times, in seconds, which show
+    an edit between the sampled blocks. A copy with a new time counts as another file.
     """
     named = [{"name": path.name, **identity_of(path), "time": _time_of(path)} for path in paths]
     return sorted(named, key=lambda entry: (str(entry["name"]), str(entry["content"])))
@@ -91,7 +91,7 @@ def _sampled_hash(path: Path, size: int, _state: State) -> str:
 
 
 def _places(size: int) -> Iterator[tuple[int, int]]:
-    """Yield (start, bytes) of what is read: the head, and blocks from there to the very end."""
+    """Yield (start, bytes) of the parts to read: the head, and blocks from there to the end."""
     if size <= READ_BYTES:
         yield 0, size
         return
@@ -102,9 +102,9 @@ def _places(size: int) -> Iterator[tuple[int, int]]:
 
 
 class Code(NamedTuple):
-    """The code at some place: a hash over names and content, and whether it is what runs.
+    """The code at some place: a hash over names and content, and whether this code runs.
 
-    `is_new`: a file changed since this process began, so what was imported may be the old one.
+    `is_new`: a file has changed since this process began, so the imported code may be older.
     """
 
     digest: str
@@ -114,7 +114,7 @@ class Code(NamedTuple):
 def code_of(place: Path, start_ns: int = PROCESS_START_NS) -> Code:
     """Return the Python code of a file, or of all files below a folder.
 
-    What is hidden or installed there by a tool does not count.
+    Files that are hidden, or that a tool has installed there, do not count.
     """
     digest, newest = hashlib.sha256(), 0
     for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
@@ -127,7 +127,7 @@ def code_of(place: Path, start_ns: int = PROCESS_START_NS) -> Code:
 
 
 def commit_of(folder: Path) -> str:
-    """Return the commit that a folder is checked out at, "" where git has not made it."""
+    """Return the commit that is checked out in a folder; "" if there is no git repository."""
     try:
         head = (folder / ".git" / "HEAD").read_text().strip()
         branch = head.removeprefix("ref: ")

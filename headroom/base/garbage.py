@@ -1,4 +1,4 @@
-"""Python's garbage collector, and what it need not look at."""
+"""Python's garbage collector, and the objects that it can skip."""
 
 import gc
 
@@ -6,17 +6,17 @@ import torch
 
 from .living import living
 
-_NO_MODEL_BYTES = 16 << 20  # tables and constants of what was imported: far less than that
+_NO_MODEL_BYTES = 16 << 20  # tables and constants of imported code are far smaller
 
 
 def settle() -> None:
-    """Collect garbage, and leave everything that is alive now out of all later collections.
+    """Collect garbage, and exclude everything that is alive now from all later collections.
 
-    For the moment at which a server has imported everything and loaded no model; where a pack has
-    loaded one, nothing is left out, since what is left out goes with its last reference as before,
-    but not when only a circle holds it. A collection holds every thread while it walks: over the
-    half million functions, classes and modules of a ComfyUI without other packs for 0.3 s, over
-    what comes later for some milliseconds. Costs one such collection.
+    Call it when a server has imported everything and loaded no model. If a pack has loaded one,
+    nothing is excluded: an excluded object is still freed with its last reference, but not if only
+    a reference cycle holds it. A collection stops every thread while it walks over all objects. For
+    the half million functions, classes and modules of a ComfyUI without other packs that takes
+    0.3 s; for later objects some milliseconds. It costs one such collection.
     """
     gc.collect()
     if sum(tensor.numel() * tensor.itemsize for tensor in living(torch.Tensor)) < _NO_MODEL_BYTES:

@@ -1,6 +1,6 @@
-"""A prompt as a graph: its wires, what lies above and below a node, the models and files it uses.
+"""A prompt as a graph: its wires, the nodes above and below a node, its models and files.
 
-The one place that knows how nodes hang together. Where guards go is told in guards.py.
+Only this module knows how nodes are connected. Where guards are inserted is in guards.py.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,20 +15,20 @@ Prompt = Mapping[str, Node]  # in API format, by node id
 Source = tuple[str, int]  # a node and the number of an output
 
 MAX_NAME = 1024
-# The wire on which ComfyUI hands on each kind of model that it loads.
+# The wire type on which ComfyUI passes each kind of model that it loads.
 TYPE_OF_KIND = {
     "diffusion model": "MODEL", "text encoder": "CLIP", "VAE": "VAE", "ControlNet": "CONTROL_NET",
     "CLIP vision": "CLIP_VISION", "upscale model": "UPSCALE_MODEL",
 }
 MODELS = frozenset(TYPE_OF_KIND.values())
-CLONED = frozenset({"MODEL", "CLIP"})  # a node that changes one hands on a clone: it stays guarded
-# Types of ComfyUI's own that carry other models along: a conditioning its ControlNets.
+CLONED = frozenset({"MODEL", "CLIP"})  # nodes change only clones, which stay guarded
+# Types of ComfyUI's own that contain other models: a conditioning contains its ControlNets.
 CARRIED = {"CONDITIONING": frozenset({"CONTROL_NET"}), "GUIDER": MODELS}
-Parts = tuple[Iterable[Any], Sequence[Any]]  # what a key adds itself, and the keys that add theirs
+Parts = tuple[Iterable[Any], Sequence[Any]]  # what a key adds itself, and further keys
 
 
 class Wire(NamedTuple):
-    """A connection. `given`: the type that its giver declares, `taken`: the one of its taker."""
+    """A connection. `given`: the type that its source declares, `taken`: that of its target."""
 
     taker: str
     input: str
@@ -43,14 +43,14 @@ class Wire(NamedTuple):
 
     @property
     def type(self) -> str:
-        """What its taker asks for; what its giver declares where that is anything."""
+        """The type that its target declares; if that is any type, the one of its source."""
         return self.given if is_wildcard(self.taken) else self.taken
 
 
 class Graph:
     """An API prompt, or the DynamicPrompt of one that runs, with the node registry.
 
-    Nodes that are none are left out: ComfyUI does not look at what no output needs. Without a
+    Invalid nodes are left out: ComfyUI does not check nodes that no output needs. Without a
     registry every wire is of any type.
     """
 
@@ -78,7 +78,7 @@ class Graph:
         return self._types[class_type]
 
     def wires(self, node_id: str) -> list[Wire]:
-        """Return the connected inputs of a node, those from nodes that are there."""
+        """Return the connected inputs of a node, if the connected node exists."""
         if node_id not in self._wires:
             taker = self.node_type(node_id)
             self._wires[node_id] = [
@@ -106,7 +106,7 @@ class Graph:
         return [wire for wire in self._takers.get(giver, ()) if wire.output == output]
 
     def above(self, *starts: str) -> list[str]:
-        """Return the nodes and all that they depend on, each after all that feeds it."""
+        """Return the nodes and all that they depend on, each after the nodes that feed it."""
         done: dict[str, None] = {}
         entered: set[str] = set()
         pending = [(start, False) for start in reversed(starts) if start in self.nodes]
@@ -134,11 +134,11 @@ class Graph:
     # ---------------------------------------------------- models
 
     def loaders(self, source: Source, kind: str) -> frozenset[str]:
-        """Return the nodes in which models of this type begin that come out of an output."""
+        """Return the nodes that load the models of this type that come out of an output."""
         return settled((source[0], kind), self._begun, self._begins)
 
     def is_guarded(self, wire: Wire) -> bool:
-        """Return whether every model that comes through a wire has come through a guard."""
+        """Return whether every model that comes through a wire has passed a guard."""
         return not any(settled((wire.giver, kind), self._bare, self._begins_bare)
                        for kind in kinds(wire.type))
 
@@ -160,7 +160,7 @@ class Graph:
         return ((node_id,), ()) if is_maker and kind not in CLONED else self._begins(key)
 
     def _uses(self, key: tuple[str, frozenset[str]]) -> Parts:
-        """What comes in by wires of models, and inside of what may carry models along."""
+        """What a node receives on wires of models, and inside of types that contain models."""
         node_id, wanted = key
         own: set[tuple[str, str]] = set()
         inside = []
@@ -173,7 +173,7 @@ class Graph:
         return own, inside
 
     def _carried(self, types: frozenset[str]) -> frozenset[str]:
-        """Return the types that may travel inside: of a type that nobody knows, all of them."""
+        """Return the types that may be inside: for an unknown type, all of them."""
         found: frozenset[str] = frozenset()
         for kind in types - MODELS:
             known = not is_wildcard(kind) and self.is_core(kind)
@@ -186,13 +186,13 @@ class Graph:
     # ---------------------------------------------------- files
 
     def files(self, nodes: Iterable[str] | None = None) -> list[Path]:
-        """Return the files that widgets of these nodes, or of all, name."""
+        """Return the files that widgets of these nodes (None: all nodes) name."""
         chosen = self.nodes.values() if nodes is None else [self.nodes[one] for one in nodes]
         names = [name for node in chosen for name in strings(constants(node))]
         return list(dict.fromkeys(path for name in names for path in self.files_named(name)))
 
     def files_named(self, name: str) -> list[Path]:
-        """Return the files that one string names; none for what cannot be a name."""
+        """Return the files that one string names; none for an invalid name."""
         cannot = not name.strip(" ./\\") or len(name) > MAX_NAME or "\n" in name or "\0" in name
         return [] if cannot or self.registry is None else self.registry.files_named(name)
 
@@ -200,7 +200,7 @@ class Graph:
 def settled(
     start: Any, known: dict[Any, frozenset[Any]], parts: Callable[[Any], Parts]
 ) -> frozenset[Any]:
-    """Return what a key and all below it add; each is looked at once, without recursion."""
+    """Return what a key and all keys below it add; each is visited once, without recursion."""
     pending, opened = [start], set()
     while pending:
         key = pending[-1]

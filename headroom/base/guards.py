@@ -1,9 +1,9 @@
-"""Where OOM Guards go in a prompt, and the prompt with them in it.
+"""Where OOM Guards are inserted in a prompt, and the prompt with them.
 
-One on each output that brings a model to a node which computes with it, unless every model that
-comes there has come through a guard. The same rule for a rerun, for Guard every run and for advice:
-text encoders too, as on a smaller card another node may be the first that fails; samplers that take
-a GUIDER through the model that it was made of.
+A guard is inserted on each output that brings a model to a node which computes with it, unless
+every model there has passed a guard already. The same rule holds for a rerun, for Guard every run
+and for advice. It includes text encoders, because on a smaller card another node may be the first
+that fails; samplers with a GUIDER are guarded through the model from which it was made.
 """
 
 import copy
@@ -14,30 +14,30 @@ from .graph import Graph, Source, Wire
 from .node_types import GUARD_CLASS, HANDED_ON, is_guardable, is_wildcard, kinds
 from .prompt_node import is_link, names_a_model
 
-INSERTED = "headroom-"  # how the ids of nodes begin that no user has put into the prompt
+INSERTED = "headroom-"  # prefix of the ids of inserted nodes
 GUARD_INPUTS = {
     "free_other_models": True, "offload_weights": True, "split_batch": True, "tile_vae": True,
     "max_attempts": 8, "prefer": "same bits",
 }
 NO_MODELS = frozenset({"STRING", "INT", "FLOAT", "BOOLEAN", "COMBO"})
-CARRIERS = frozenset({"GUIDER"})  # the node that makes one only wraps a model up
+CARRIERS = frozenset({"GUIDER"})  # the node that makes one only wraps a model
 
 
 def is_inserted(node_id: str | None) -> bool:
-    """Return whether this node was put in by us, not by the user.
+    """Return whether this node was inserted by us, not by the user.
 
-    Loops and other expansions clone nodes under ids of their own, such as "11.0.0." and our id.
+    Loops and other expansions clone nodes under their own ids, such as "11.0.0." and our id.
     """
     return node_id is not None and INSERTED in node_id
 
 
 class WithGuards(dict[str, Any]):
-    """A prompt. By id: the nodes that run. By items, values, and as JSON: those of its user.
+    """A prompt. By id it has the nodes that run; by items, values and as JSON those of its user.
 
-    While ComfyUI runs a prompt it looks up each node by its id. Who writes a prompt down walks over
-    its items: Save Image for the picture, the server for its history and the list of its queue.
-    `stands_for`: by the id of each node that we put in, the user's node, and its output, in whose
-    place it is; the output None where it has the same outputs. `dict(prompt)` is all that runs.
+    While ComfyUI runs a prompt it looks up each node by its id. Code that saves a prompt iterates
+    over its items: Save Image for the picture, the server for its history and its queue.
+    `stands_for`: for the id of each inserted node, the user's node and output that it replaces; the
+    output is None if it has the same outputs. `dict(prompt)` is all that runs.
     """
 
     def __init__(self, nodes: Mapping[str, Any], stands_for: Mapping[str, tuple[str, Any]]) -> None:
@@ -63,7 +63,7 @@ class WithGuards(dict[str, Any]):
         return {name: self._own_node(one) for name, one in dict(self).items() if name not in ours}
 
     def _own_node(self, node: Any) -> Any:
-        """Return the node with the links of its user, and with all that was written into it."""
+        """Return the node with the user's links, and with everything that was added to it."""
         inputs = node.get("inputs") if isinstance(node, dict) else None
         links = {name: self._own_link(value) for name, value in (inputs or {}).items()
                  if is_link(value) and value[0] in self.stands_for}
@@ -77,11 +77,11 @@ class WithGuards(dict[str, Any]):
 
 
 class Guarded(NamedTuple):
-    """A prompt with its guards: the wires that go through each, by its id, and the wires left.
+    """A prompt with its guards: the wires that go through each, by its id, and unguarded wires.
 
-    Those are of a type that only their own pack knows, and may bring a model unseen; or they bring
+    An unguarded wire has a type that only its own pack knows, and may contain a model; or it brings
     a model that no guard takes, such as a CLIP_VISION, from its file to a node that computes with
-    it; or they may bring an empty list, which a guard cannot hand on.
+    it; or it may bring an empty list, which a guard cannot pass on.
     """
 
     prompt: WithGuards
@@ -92,9 +92,9 @@ class Guarded(NamedTuple):
 def guarded(graph: Graph, into: Collection[str] | None = None) -> Guarded:
     """Return a graph's prompt with guards on the wires to the nodes of `into`, or to all.
 
-    What comes in is not changed; guarding twice is guarding once. A few microseconds a node.
-    Between what ComfyUI has computed and what it has not, guards go on wires of the latter only: a
-    guard changes the cache key of everything behind it.
+    The input does not change; guarded wires get no second guard. It takes a few microseconds for
+    each node. If a wire leads to a cached and to an uncached node, only the latter gets a guard: a
+    guard changes the cache key of everything after it.
     """
     prompt = graph.prompt
     before = prompt.stands_for if isinstance(prompt, WithGuards) else {}
@@ -118,7 +118,7 @@ class _Work:
         self._copies: dict[str, str] = {}
 
     def rewired(self, node_id: str) -> Any:
-        """Return the node with its inputs from guards; the same one where nothing is to change."""
+        """Return the node with its inputs from guards; the same object if nothing changes."""
         node = self._graph.nodes[node_id]
         if node["class_type"] == GUARD_CLASS:
             return node
@@ -127,7 +127,7 @@ class _Work:
         return {**node, "inputs": {**node["inputs"], **new}} if new else node
 
     def _through(self, wire: Wire) -> list[Any] | None:
-        """Return the link that takes the place of a wire, None where it stays."""
+        """Return the link that replaces a wire; None if it stays."""
         if is_guardable(wire.given, wire.taken):
             taker = self._graph.node_type(wire.taker)
             if (taker is None or not taker.computes_with(wire.type)
@@ -147,7 +147,7 @@ class _Work:
             return False
         if not self._graph.is_core(wire.given):
             return True
-        taker = self._graph.node_type(wire.taker)  # else the model that it patches is guarded
+        taker = self._graph.node_type(wire.taker)  # else a guard goes on the model that it patches
         return (taker is not None and taker.uses_models
                 and names_a_model(self._graph.nodes[wire.giver]))
 
@@ -169,9 +169,9 @@ class _Work:
         return [new, 0]
 
     def _copied(self, wire: Wire) -> list[Any] | None:
-        """Return a link to a copy of a carrier's maker that wraps up the guarded model.
+        """Return a link to a copy of the carrier's maker that wraps the guarded model.
 
-        The maker itself stays as it is, for those who had taken its carrier before.
+        The maker itself stays, for the nodes that use its own carrier.
         """
         maker = wire.giver
         if maker not in self._copies:
@@ -184,7 +184,7 @@ class _Work:
         return [self._copies[maker], wire.output]
 
     def _free_id(self, wanted: str) -> str:
-        """Return an id of ours that nobody has; without the colon by which subgraphs are told."""
+        """Return a new id of ours; without a colon, which marks nodes of subgraphs."""
         name = INSERTED + wanted.replace(":", "_")
         while name in self._graph.nodes or name in self.new:
             name += "_"

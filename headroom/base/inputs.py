@@ -1,6 +1,6 @@
-"""Check the class of a node's input, before anything is done with it.
+"""Check the class of a node's input before anything is done with it.
 
-No host checks what travels on a wire of any type, and the oldest check little else.
+No ComfyUI checks values on a wire of any type, and the oldest one checks little else.
 """
 
 import inspect
@@ -12,26 +12,26 @@ from .choices import shown
 
 
 def expect_text(node: str, name: str, value: object) -> None:
-    """Raise ValueError where `value` is no text."""
+    """Raise ValueError if `value` is no text."""
     if not issubclass(type(value), str):
         raise _expected(node, name, "text", value)
 
 
 def expect_flag(node: str, name: str, value: object) -> None:
-    """Raise ValueError where `value` is neither true nor false (nor 1 or 0)."""
+    """Raise ValueError if `value` is neither true nor false (nor 1 or 0)."""
     if not issubclass(type(value), int) or value not in (0, 1):
         raise _expected(node, name, "true or false", value)
 
 
 def expect_whole(node: str, name: str, value: object, least: int = 0) -> None:
-    """Raise ValueError where `value` is no whole number of at least `least`."""
+    """Raise ValueError if `value` is no whole number of at least `least`."""
     is_whole = issubclass(type(value), int) and not issubclass(type(value), bool)
     if not is_whole or value < least:  # type: ignore[operator]
         raise _expected(node, name, f"a whole number of at least {least:,}", value)
 
 
 def expect_list(node: str, name: str, value: object) -> None:
-    """Raise ValueError where `value` is neither a list nor a tuple."""
+    """Raise ValueError if `value` is neither a list nor a tuple."""
     if not issubclass(type(value), (list, tuple)):
         raise _expected(node, name, "a list", value)
 
@@ -41,11 +41,11 @@ def _expected(node: str, name: str, what: str, value: object) -> ValueError:
 
 
 def attribute(value: Any, name: str) -> Any:
-    """Return an attribute of an object that we do not know, None where it has none.
+    """Return an attribute of an object of unknown class; None if it has none.
 
-    A `__getattr__` of its own is not asked, but for a module's, which finds its parts: ComfyUI's
-    model configurations answer None to everything and warn in the user's log. Some attributes
-    raise more than AttributeError; what no object should swallow is raised on.
+    A class's own `__getattr__` is not called, except that of a module, which finds its parts:
+    ComfyUI's model configurations return None for everything and warn in the user's log. Some
+    attributes raise other errors than AttributeError; errors that must not be hidden are raised.
     """
     try:
         if _answers_by_itself(type(value)) and not _has(value, name):

@@ -1,4 +1,4 @@
-"""The living objects of some classes, found without holding any other object."""
+"""The living objects of some classes, found without references to any other object."""
 
 import gc
 from typing import Any
@@ -7,10 +7,10 @@ from typing import Any
 def living(*classes: type) -> list[Any]:
     """Return every object of `classes` and of their subclasses that the collector knows.
 
-    By who refers to the classes, as each object does to its own (CPython 3.9 and later). A list of
-    all objects would do, too, but while it lives, a tuple that another thread is just building has
-    a second owner, and that thread fails with "SystemError: bad argument to internal function".
-    Costs one walk over all objects, in C.
+    It asks what refers to the classes, because each object refers to its class (CPython 3.9 and
+    later). A list of all objects would also work. But while it exists, a tuple that another thread
+    is just building has a second owner, and that thread fails with "SystemError: bad argument to
+    internal function". It costs one walk over all objects, in C.
     """
     kinds = _with_subclasses(classes)
     return [thing for thing in gc.get_referrers(*kinds) if type(thing) in kinds]

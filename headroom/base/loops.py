@@ -1,8 +1,8 @@
-"""Loops of ComfyUI's own in a prompt: what begins one, the nodes between, what ends it.
+"""ComfyUI's own loops in a prompt: the nodes that begin one, that are in it, and that end it.
 
-Start Loop and End Loop, and what other packs declare to be such. ComfyUI refuses a prompt in which
-a node between the two leads to an output past the end, and makes copies of the nodes between for
-each turn, under ids of their own.
+These are Start Loop and End Loop, and nodes that other packs declare as such. ComfyUI refuses a
+prompt in which a node in a loop leads to an output past its end. For each turn it makes copies of
+the nodes in the loop, under new ids.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def leaves_loop(graph: Graph, source: Source, taker: str) -> bool:
 
 
 def loops_of(graph: Graph) -> dict[str, Loops]:
-    """Return by node the loops that it lies in: none for one that runs once."""
+    """Return for each node the loops that it is in: none for a node that runs once."""
     loops: dict[str, Loops] = {}
     for node_id in graph.above(*graph.nodes):
         loops[node_id] = Loops().union(*(output_loops(graph, loops, wire.giver)
@@ -28,7 +28,7 @@ def loops_of(graph: Graph) -> dict[str, Loops]:
 
 
 def output_loops(graph: Graph, loops: Mapping[str, Loops], node_id: str) -> Loops:
-    """Return the loops in which lies what a node gives."""
+    """Return the loops that the outputs of a node are in."""
     own = loops.get(node_id, Loops())
     if begins_loop(graph, node_id):
         return own | {node_id}
@@ -47,18 +47,18 @@ def _boundary(graph: Graph, node_id: str) -> str | None:
 
 
 def keeps_iterations(graph: Graph, node_id: str) -> bool:
-    """Return whether a loop above a node finds what its turns gave in ComfyUI's cache again."""
+    """Return whether a loop above a node finds the results of its turns in ComfyUI's cache."""
     return any(begins_loop(graph, one)
                and graph.nodes[one]["inputs"].get("cache_iterations") is True
                for one in graph.above(node_id))
 
 
 def decides_on_turns(graph: Graph, node_id: str) -> list[str]:
-    """Return the nodes of which a change makes all turns of a node in a loop but the first anew.
+    """Return the nodes whose change makes every turn but the first run again, for a node in a loop.
 
-    Each turn stands on all that reaches the loop's end in the turn before, whether or not a value
-    is carried on. So a guard on any wire in a loop costs its kept turns, and there is no wire on
-    which it costs fewer: what runs without a node more has the same cache keys only.
+    Each turn depends on everything that reaches the loop's end in the turn before, whether or not a
+    value is passed on. So a guard on any wire in a loop costs the cached turns, and no other wire
+    costs fewer: only a prompt without an added node has the same cache keys.
     """
     ends = [one for one in graph.below(node_id) if _boundary(graph, one) == "end"]
     return graph.above(node_id, *ends)

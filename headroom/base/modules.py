@@ -1,4 +1,4 @@
-"""Which module a function or an object comes from, by a name that tells whose it is."""
+"""The module that a function or an object comes from, by a name that shows its owner."""
 
 import functools
 from typing import Any

@@ -1,15 +1,15 @@
-"""What a prompt's nodes take and give, as the server's node registry tells it."""
+"""The inputs and outputs of a prompt's nodes, from the server's node registry."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-# A ControlNet has no guard of its own on its wire: that of the model it is sampled with covers it.
+# A ControlNet has no guard on its own wire: the guard on the model that uses it guards it too.
 GUARDABLE = frozenset({"MODEL", "CLIP", "VAE", "UPSCALE_MODEL"})
 HANDED_ON = GUARDABLE | {"CONTROL_NET"}
 GUARD_CLASS = "HeadroomOOMGuard"
-_DYNAMIC = "COMFY_"  # V3 types that stand for others: COMFY_MATCHTYPE_V3, COMFY_AUTOGROW_V3 ...
-_SAME = "COMFY_MATCHTYPE"  # hands on what comes
+_DYNAMIC = "COMFY_"  # V3 types that mean other types: COMFY_MATCHTYPE_V3, COMFY_AUTOGROW_V3 ...
+_SAME = "COMFY_MATCHTYPE"  # passes its input on
 
 
 class NodeType(NamedTuple):
@@ -35,26 +35,26 @@ class NodeType(NamedTuple):
         return isinstance(number, int) and 0 <= number < len(self.lists) and self.lists[number]
 
     def input(self, name: str) -> str:
-        """Return the type of an input; inputs that grow are declared by what precedes the dot."""
+        """Return the type of an input; inputs that grow are declared by the part before the dot."""
         return self.inputs.get(name) or self.inputs.get(name.partition(".")[0], "*")
 
     @property
     def uses_models(self) -> bool:
-        """Whether the node may compute with a model, not only hand it on patched or merged."""
+        """Whether the node may compute with a model, and not only return it patched or merged."""
         return self.is_output or any(not kinds(out) <= HANDED_ON for out in self.outputs)
 
     def computes_with(self, kind: str) -> bool:
-        """Whether the node may compute with a model of this type, also later inside another one."""
+        """Whether the node may compute with a model of this type, also inside another type."""
         return self.uses_models or not any(kinds(kind) & kinds(out) for out in self.outputs)
 
 
 class ClassInfo(NamedTuple):
-    """What else the host knows of a node class, for those who keep what a node gave.
+    """What else ComfyUI knows of a node class, for code that stores what a node returned.
 
-    `code` identifies the code that runs: the file of the host's own node, else the whole pack.
+    `code`: identifies the code that runs: the file of ComfyUI's own node, else the whole pack.
     `own_changes`: the class itself decides when it counts as changed. `wants_id`: it may behave
     differently under another node id. `repeatable`: the same inputs give the same outputs.
-    `is_new_code`: the code changed on disk since this process began.
+    `is_new_code`: the code has changed on disk since this process began.
     """
 
     code: str = ""
@@ -77,12 +77,12 @@ class Registry(Protocol):
         ...
 
     def is_core(self, type_name: str) -> bool:
-        """Whether ComfyUI's own nodes give this type; any other may carry models unseen."""
+        """Whether ComfyUI's own nodes return this type; other types may contain models."""
         ...
 
 
 class NoNodes:
-    """A registry that knows nothing, for a ComfyUI whose own cannot be read."""
+    """A registry that knows nothing, for a ComfyUI whose own registry cannot be read."""
 
     def node_type(self, class_type: str) -> NodeType | None:
         return None
@@ -98,19 +98,19 @@ class NoNodes:
 
 
 def kinds(type_name: str) -> frozenset[str]:
-    """Return the types that a socket takes or gives: "MODEL,CLIP" is two."""
+    """Return the types that an input or output declares: "MODEL,CLIP" is two."""
     return frozenset(part.strip() for part in type_name.split(","))
 
 
 def is_wildcard(type_name: str) -> bool:
-    """Return whether the type says nothing: any value, or one that only other wires decide."""
+    """Return whether the type is unknown: any value, or one that only other wires decide."""
     return type_name == "*" or type_name.startswith(_DYNAMIC)
 
 
 def is_guardable(given: str, taken: str) -> bool:
     """Return whether a wire between these types brings a node a model that can be guarded.
 
-    A wire that ComfyUI's validation would refuse is left to it.
+    It ignores a wire that ComfyUI's validation refuses anyway.
     """
     if is_wildcard(given):
         return kinds(taken) <= GUARDABLE
@@ -121,9 +121,9 @@ def is_guardable(given: str, taken: str) -> bool:
 
 
 def from_object_info(info: Mapping[str, Any]) -> NodeType:
-    """Return the types of a class as `GET /object_info` describes it.
+    """Return the types of a class from its description in `GET /object_info`.
 
-    What that does not tell, `loop_boundary` of a schema, may stand there too.
+    `loop_boundary` of a schema is not part of that, but may be added to it.
     """
     groups = [info.get("input", {}).get(group) or {} for group in ("required", "optional")]
     inputs = {name: _named(spec) for group in groups for name, spec in group.items()}

@@ -1,9 +1,9 @@
-"""Tensors whose memory is a NumPy array of their own: on the CPU, contiguous, shared with nobody.
+"""Tensors whose memory is a NumPy array of their own: on the CPU, contiguous, not shared.
 
-torch frees such memory through NumPy, outside any torch allocator, and nothing that torch keeps
-(a graph, a larger buffer, a model) hangs on to it. Larger arrays get pages of their own from the
-system: on the C heap they would lie between the temporaries of the next call, which then cannot
-reuse the gaps, and a server that keeps a thousand embeddings grows by several times their size.
+torch frees such memory through NumPy, outside any torch allocator, and nothing in torch (a graph, a
+larger buffer, a model) keeps it alive. Larger arrays get their own pages from the system: on the C
+heap they would lie between the temporaries of the next call, which then cannot reuse the gaps, and
+a server that keeps a thousand embeddings would grow by several times their size.
 """
 
 import math
@@ -24,9 +24,9 @@ INTEGER_OF_WIDTH: dict[int, Any] = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Return whether `tensor` is an ordinary dense one, which a NumPy array can stand for.
+    """Return whether `tensor` is an ordinary dense one, which a NumPy array can replace.
 
-    Sparse, nested, quantised and meta tensors, and wrappers around several tensors, are not.
+    Not so sparse, nested, quantised and meta tensors, and wrappers around several tensors.
     """
     if tensor.layout != torch.strided or tensor.is_nested or tensor.is_quantized:
         return False
@@ -37,8 +37,8 @@ def is_plain(tensor: torch.Tensor) -> bool:
 def numpy_backed(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy of a plain `tensor`: detached, on the CPU, contiguous, over its own array.
 
-    Shape, dtype and every bit stay; dtypes that NumPy lacks (bfloat16, float8) lie in an integer
-    array of the same width. Costs the tensor's bytes in RAM, once; the input is not changed.
+    Shape, dtype and every bit stay; dtypes that NumPy lacks (bfloat16, float8) are in an integer
+    array of the same width. It costs the tensor's bytes in RAM, once; the input does not change.
     """
     # Inside inference mode torch would make an inference tensor, which training code cannot use.
     with torch.inference_mode(False), torch.no_grad():
@@ -62,5 +62,5 @@ def _empty_array(shape: tuple[int, ...], dtype: Any) -> Any:
     try:
         pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError:
-        return np.empty(shape, dtype)  # the system has no mapping left; the heap may have room
+        return np.empty(shape, dtype)  # the system has no mapping left, but the heap may have room
     return np.frombuffer(pages, dtype).reshape(shape)

@@ -1,4 +1,4 @@
-"""A node of a prompt by itself: its links, the values of its widgets, its title."""
+"""A single node of a prompt: its links, the values of its widgets, its title."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
@@ -14,7 +14,7 @@ MODEL_SUFFIXES = (
 
 
 def is_node(node: Any) -> bool:
-    """Return whether what stands in a prompt is a node; hosts take anything there."""
+    """Return whether a value in a prompt is a node; ComfyUI accepts anything there."""
     return (isinstance(node, Mapping) and isinstance(node.get("inputs"), Mapping)
             and isinstance(node.get("class_type"), str))
 
@@ -33,7 +33,7 @@ def constants(node: Node) -> list[Any]:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Yield every string inside a widget value; some packs keep dicts and lists there."""
+    """Yield every string in a widget value; some packs store dicts and lists there."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -50,13 +50,13 @@ def names_a_model(node: Node) -> bool:
 
 
 def is_model_name(value: str) -> bool:
-    """Return whether a text ends as the name of a file with weights does."""
+    """Return whether a text ends like the name of a file with weights."""
     suffix = PurePath(value).suffix.lower()
     return suffix in MODEL_SUFFIXES and suffix != ".yaml" and "\n" not in value
 
 
 def title_given(node: Node) -> str:
-    """Return the title that a user gave a node, "" without one; hosts take anything as `_meta`."""
+    """Return the user's title of a node, or ""; ComfyUI accepts anything as `_meta`."""
     meta = node.get("_meta")
     given = meta.get("title") if isinstance(meta, Mapping) else None
     return given[:MAX_TITLE] if isinstance(given, str) else ""

@@ -1,4 +1,4 @@
-"""RAM: what is left of it, what Python has of it, and giving unused heap pages back."""
+"""RAM: how much is left, how much Python uses, and how unused heap pages are returned."""
 
 import ctypes
 import re
@@ -12,13 +12,14 @@ from .said import said
 
 
 def ram_room_bytes(root: Path = Path("/")) -> int:
-    """Return the bytes of RAM left to this process, by the machine or the tightest cgroup limit."""
+    """Return the bytes of RAM left to this process, on the machine or by the tightest cgroup limit.
+    """
     machine, group = int(psutil.virtual_memory().available), cgroup_room(root)
     return machine if group is None else min(machine, group)
 
 
 def ram_total_bytes(root: Path = Path("/")) -> int:
-    """Return the RAM that this process may have at most, of the machine or by a cgroup limit."""
+    """Return the most RAM that this process may have: the machine's, or a cgroup limit."""
     machine, group = int(psutil.virtual_memory().total), cgroup_memory(root)
     return machine if group is None else min(machine, group.limit)
 
@@ -26,7 +27,7 @@ def ram_total_bytes(root: Path = Path("/")) -> int:
 def swap_bytes() -> tuple[int, int] | tuple[None, None]:
     """Return the bytes of swap (on Windows: page file) in use and in all, by every process.
 
-    None and None where nobody tells: Windows without its counters, a /proc that is not all there.
+    (None, None) if not known: Windows without its counters, or an incomplete /proc.
     """
     try:
         swap = psutil.swap_memory()
@@ -36,7 +37,7 @@ def swap_bytes() -> tuple[int, int] | tuple[None, None]:
 
 
 def ram_pressure(root: Path = Path("/")) -> float | None:
-    """Return the percentage of the last 10 s in which a task waited for RAM; None: not told."""
+    """Return in how many percent of the last 10 s a task waited for RAM; None: not known."""
     try:
         some = (root / "proc/pressure/memory").read_text().splitlines()[0]
         return float(some.split("avg10=")[1].split()[0])
@@ -45,10 +46,10 @@ def ram_pressure(root: Path = Path("/")) -> float | None:
 
 
 def python_heap_bytes() -> int | None:
-    """Return the bytes in which Python keeps its objects of up to 512 bytes; None: not told.
+    """Return the bytes in which Python stores its objects of up to 512 bytes; None: not known.
 
-    Out of CPython's own statistics, which it writes to a C stream: not on Windows. Costs a walk
-    over the heap's pages, a millisecond for each 100 MiB, while every other thread waits.
+    They are from CPython's own statistics, which it writes to a C stream: not on Windows. It costs
+    a walk over the heap's pages, a millisecond for each 100 MiB, while every other thread waits.
     """
     tell = getattr(ctypes.pythonapi, "_PyObject_DebugMallocStats", None)
     if tell is None or sys.platform == "win32":
@@ -66,7 +67,7 @@ def python_heap_bytes() -> int | None:
 
 
 def trim_heap() -> str:
-    """Return free heap pages to the system where the C library offers it, and say what was done.
+    """Return free heap pages to the system if the C library can do it; return what was done.
 
     glibc keeps freed blocks below its mmap threshold; `malloc_trim` is its own call to return
     them. Other systems offer nothing safe, and no other process is ever touched.

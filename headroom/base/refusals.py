@@ -1,6 +1,6 @@
-"""Why something that was asked for is not done; each message is one sentence for who asked.
+"""Why a request is refused; each message is one sentence for who asked.
 
-It has a key, so that a page can say it in its own language.
+It is a phrase with a key, so that a page can show it in its own language.
 """
 
 from .said import Said

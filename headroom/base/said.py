@@ -1,7 +1,7 @@
-"""English phrases that also tell their template and values, for pages in other languages.
+"""English phrases that keep their template and values, for pages in other languages.
 
-`Said` is a `str`, so whoever only shows text needs to know nothing of it. The template is written
-once, in the source; `locales/` has its translations by that template.
+`Said` is a `str`, so code that only shows text can ignore the rest. The template is written once,
+in the source; `locales/` has its translations under that template.
 """
 
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ Value = str | int | float
 class Said(str):
     """A phrase in English, with its `template` and the `values` that fill it.
 
-    Values are names, counts, amounts in MiB (`…_mib`), and phrases that are such themselves. Where
-    they are a list, the template joins them.
+    Values are names, counts, amounts in MiB (`…_mib`), and phrases of this class. If they are a
+    list, the template joins them.
     """
 
     template: str
@@ -31,7 +31,7 @@ def said(template: str, /, **values: Value) -> Said:
 
 
 def joined(joint: str, phrases: Iterable[str]) -> str:
-    """Return the phrases as one, with `joint` between them; one alone stays itself."""
+    """Return the phrases as one, with `joint` between them; a single phrase is returned itself."""
     parts = list(phrases)
     return parts[0] if len(parts) == 1 else _phrase(joint.join(parts), joint, parts)
 
@@ -43,12 +43,12 @@ def _phrase(text: str, template: str, values: dict[str, Any] | list[str]) -> Sai
 
 
 def sentence_of(error: BaseException) -> str:
-    """Return the text of an error, as the phrase that it was raised with where that is one."""
+    """Return the text of an error; if it was raised with a phrase, that phrase."""
     return error.args[0] if error.args and isinstance(error.args[0], Said) else str(error)
 
 
 def said_json(phrase: Any) -> Any:
-    """Return a phrase as data: {"template", "values"}; a text that only English has as it is."""
+    """Return a phrase as data: {"template", "values"}; a text that is no phrase unchanged."""
     if not isinstance(phrase, Said):
         return round(phrase, 3) if isinstance(phrase, float) else phrase
     values = phrase.values

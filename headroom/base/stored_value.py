@@ -26,7 +26,7 @@ DTYPES = frozenset((
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32,
     torch.int16, torch.int8, torch.uint8, torch.bool, torch.float8_e4m3fn, torch.float8_e5m2,
 ))
-# What bytes that somebody else wrote can make the parsers and our own reading raise.
+# The errors of the parsers and of our own reading for bytes that somebody else wrote.
 DEFECTS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, SafetensorError,
     TypeError, ValueError, struct.error,
@@ -34,17 +34,17 @@ DEFECTS = (
 
 
 class Unstorable(ValueError):
-    """The value holds something that has no safe form in a file; the text names it."""
+    """The value cannot be stored safely in a file; the text names the part."""
 
 
 class Damaged(ValueError):
-    """The bytes are not what was written, or not for the asked key."""
+    """The bytes are not what was written, or were written for another key."""
 
 
 def to_bytes(value: Any, key: str, labels: Mapping[str, str] | None = None) -> bytes:
     """Return the file content for `value`; `key` is checked when it is read again.
 
-    `labels` are texts for other tools that look at the file; nothing here reads them.
+    `labels`: texts for other tools that read the file; nothing here reads them.
 
     Raises Unstorable for anything but tensors, lists, tuples, dicts, text, numbers, booleans and
     None.
@@ -62,7 +62,7 @@ def to_bytes(value: Any, key: str, labels: Mapping[str, str] | None = None) -> b
 def from_bytes(data: bytes, key: str) -> Any:
     """Return the value that `to_bytes` wrote under `key`, its tensors NumPy-backed.
 
-    Raises Damaged when the content is damaged, cut short, foreign, or for another key.
+    Raises Damaged if the content is damaged, truncated, foreign, or for another key.
     """
     try:
         header = _header(data)
@@ -106,7 +106,7 @@ def _place(at: str, key: Any) -> str:
 
 
 def _too_long(error: ValueError) -> Unstorable:
-    """Return what to say of a whole number of thousands of digits."""
+    """Return what to say about a whole number with thousands of digits."""
     return Unstorable(f"it has no safe form in a file: {error}"[:200])
 
 
@@ -133,12 +133,12 @@ def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str
 def _name_of(
     tensor: torch.Tensor, tensors: dict[str, torch.Tensor], names: dict[int, str], at: str
 ) -> str:
-    """Return the name under which a tensor is stored; with --gpu-only it lies on the GPU."""
+    """Return the name under which a tensor is stored; with --gpu-only it is on the GPU."""
     if id(tensor) not in names:
         if not is_plain(tensor) or tensor.dtype not in DTYPES:
             raise Unstorable(f"{at} is a tensor of a kind that safetensors cannot hold")
         names[id(tensor)] = f"t{len(names)}"
-        # The library takes no two tensors over the same memory, and no view with gaps.
+        # The library accepts neither two tensors over the same memory, nor a view with gaps.
         tensors[names[id(tensor)]] = numpy_backed(tensor)
     return names[id(tensor)]
 
@@ -162,13 +162,13 @@ def _digest(key: str, structure: str, tensors: dict[str, torch.Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        if tensor.numel():  # torch has no view of nothing in another width
+        if tensor.numel():  # torch cannot view an empty tensor in another width
             digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
 def is_ours(data: bytes) -> bool:
-    """Return whether the bytes begin as a file of ours does, whatever the rest is worth."""
+    """Return whether the bytes begin like a file of ours; the rest may be invalid."""
     try:
         return METADATA_KEY in _header(data)["__metadata__"]
     except DEFECTS:
@@ -182,6 +182,6 @@ def _header(data: bytes) -> dict[str, Any]:
 
 
 def _expect_room(nbytes: int) -> None:
-    """Raise MemoryError where RAM does not have so much: the library ends the process there, or
-    never comes back (measured with 0.7.0 and 0.8.0 below a limit of address space)."""
+    """Raise MemoryError if RAM has not so many bytes: the library would end the process, or never
+    return (measured with 0.7.0 and 0.8.0 below a limit of address space)."""
     np.empty(nbytes + MIB, np.uint8)

@@ -17,7 +17,7 @@ def module_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]
 def storage_bytes(tensors: Iterable[torch.Tensor]) -> dict[str, int]:
     """Return the bytes of the distinct storages behind `tensors`, per device name.
 
-    A storage is counted whole, however small the view on it: it is alive as long as the view is.
+    A storage counts in full, however small the view on it: it lives as long as the view.
     Tensors without real storage (meta, unmaterialised) count as 0.
     """
     seen: set[tuple[str, int]] = set()
@@ -33,13 +33,13 @@ def storage_bytes(tensors: Iterable[torch.Tensor]) -> dict[str, int]:
 
 
 def storage_key(tensor: torch.Tensor) -> tuple[str, int] | None:
-    """Return (device name, address) of the storage behind `tensor`, None if it has no memory."""
+    """Return (device name, address) of the storage behind `tensor`; None if it has no memory."""
     if tensor.device.type == "meta":
         return None
     try:
         address = tensor.untyped_storage().data_ptr()
     except (NotImplementedError, RuntimeError):
-        # Wrapper subclasses (quantised tensors) may refuse to show a storage.
+        # Wrapper subclasses (quantised tensors) may refuse access to their storage.
         return None
     return (str(tensor.device), address) if address else None
 
@@ -50,7 +50,7 @@ def module_bytes(modules: Iterable[torch.nn.Module]) -> dict[str, int]:
 
 
 def bytes_on(module: Any, device: torch.device) -> int:
-    """Return the bytes that a module holds on `device`; 0 for what is no module."""
+    """Return the bytes that a module holds on `device`; 0 for any other object."""
     if not isinstance(module, torch.nn.Module):
         return 0
     return sum(size for name, size in module_bytes([module]).items()

@@ -1,4 +1,4 @@
-"""Read a file that anybody may have put there: a regular one of a sane size, or not at all."""
+"""Read a file that others may have put there: it must be a regular file of a normal size."""
 
 import os
 import stat
@@ -8,8 +8,8 @@ from pathlib import Path
 def read_untrusted(path: Path, max_bytes: int, most: int | None = None) -> bytes:
     """Return the content of a regular file of at most `max_bytes`, or its first `most` bytes.
 
-    Never waits (a FIFO would make a plain reader wait for ever) and follows links to regular files
-    only. Raises OSError: FileNotFoundError where there is none, others say what was found.
+    It never waits (a FIFO would make a plain reader wait for ever), and follows links only to
+    regular files. Raises OSError: FileNotFoundError if there is none; others say what was found.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     handle = os.open(path, flags | getattr(os, "O_CLOEXEC", 0))
@@ -25,7 +25,7 @@ def read_untrusted(path: Path, max_bytes: int, most: int | None = None) -> bytes
 
 
 def _read(handle: int, size: int) -> bytes:
-    """Return at most `size` bytes: the file may have been cut since it was looked at."""
+    """Return at most `size` bytes: the file may have been truncated since its size was read."""
     parts = []
     while size > 0 and (part := os.read(handle, size)):
         parts.append(part)

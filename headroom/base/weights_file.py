@@ -1,4 +1,4 @@
-"""What a model file holds, by its header alone: bytes in all, as 16 bit, and by part."""
+"""What a model file contains, from its header alone: bytes in all, as 16 bit, and by part."""
 
 import json
 import struct
@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from .prompt_node import is_model_name
 from .untrusted_file import read_untrusted
 
-MAX_HEADER_BYTES = 32 << 20  # ten times that of the largest published ones
+MAX_HEADER_BYTES = 32 << 20  # ten times the largest header of published files
 WITH_HEADER = (".safetensors", ".sft")
-WIDE = {"F64": 4, "F32": 2, "I64": 1}  # by how much smaller it is when it computes in 16 bit
-# Where a checkpoint keeps its parts, and the wires on which they come out of a loader.
+WIDE = {"F64": 4, "F32": 2, "I64": 1}  # by this factor it is smaller in 16 bit
+# The prefixes of a checkpoint's parts, and the wires on which a loader returns them.
 PARTS = {
     "model.diffusion_model.": "MODEL", "cond_stage_model.": "CLIP", "conditioner.": "CLIP",
     "text_encoders.": "CLIP", "first_stage_model.": "VAE", "vae.": "VAE",
@@ -21,9 +21,9 @@ PARTS = {
 
 
 class Weights(NamedTuple):
-    """Bytes on disk, and those of each part as 16 bit; "" is the part of what has no prefix.
+    """Bytes on disk, and those of each part as 16 bit; "" is the part without a prefix.
 
-    `is_broken`: the header cannot be read, so that the size on disk is all that is known.
+    `is_broken`: the header cannot be read, so only the size on disk is known.
     """
 
     bytes: int
@@ -32,10 +32,10 @@ class Weights(NamedTuple):
 
 
 def weights_of(path: Path) -> Weights | None:
-    """Return what a model file holds; None for a file that is none, or is gone.
+    """Return what a model file contains; None if it is no file, or no longer exists.
 
-    Reads the header of a .safetensors file, at most once while it stays the same; of others only
-    the size is looked at. Costs some milliseconds.
+    It reads the header of a .safetensors file, only once while the file is unchanged; for other
+    files only the size. It costs some milliseconds.
     """
     if not is_model_name(path.name):
         return None
@@ -57,7 +57,7 @@ def _weights(path: Path, suffix: str, size: int, _changed: int) -> Weights:
 
 
 def _by_header(path: Path, size: int) -> Weights:
-    """Raises ValueError for a header that does not describe this file."""
+    """Raises ValueError for a header that does not fit this file."""
     (length,) = struct.unpack("<Q", read_untrusted(path, size, 8))
     if length > min(size - 8, MAX_HEADER_BYTES):
         raise ValueError("the header is longer than the file, or than any")

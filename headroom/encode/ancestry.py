@@ -1,7 +1,7 @@
-"""The identity of what stands above one input of a prompt: nodes, widgets, the files they name.
+"""The identity of everything above one input of a prompt: nodes, widgets, the files they name.
 
-Two inputs with the same identity get the same object from ComfyUI, in this process or in another
-one, today or next week. Where that cannot be promised, the identity says why.
+ComfyUI computes the same object for two inputs with the same identity, in any process and at any
+time. If that cannot be promised, the identity says why.
 """
 
 import hashlib
@@ -20,10 +20,10 @@ from ..host.adapter import host_registry
 
 @dataclass(frozen=True)
 class Ancestry:
-    """The identity of what feeds an input.
+    """The identity of everything that feeds an input.
 
-    `digest` is the same whenever classes, widgets and files are. `problem` is None, or the reason
-    in one sentence why the digest must not be relied on.
+    `digest` is the same if classes, widgets and files are the same. `problem`: None, or a sentence
+    with the reason why the digest must not be relied on.
     """
 
     digest: str
@@ -32,9 +32,9 @@ class Ancestry:
 
 
 def identify(prompt: Any, node_id: str, input: str, registry: Registry | None = None) -> Ancestry:
-    """Return the identity of what feeds `input`; it holds no node ids, so layout is free.
+    """Return the identity of what feeds `input`; it has no node ids, so the layout does not matter.
 
-    Costs a read of every file that an ancestor names, the first time (see file_identity).
+    The first time it reads every file that a node above names (see file_identity).
     """
     graph = Graph(prompt, registry or host_registry())
     link = graph.nodes[node_id]["inputs"].get(input)
@@ -76,7 +76,7 @@ def _info(graph: Graph, node: Node) -> ClassInfo:
 
 
 def _input(value: Any, digests: Mapping[str, str]) -> Any:
-    """Return what an input is known by; LookupError for a link to a node that is not there."""
+    """Return an input's part of the identity; LookupError for a link to a missing node."""
     if is_link(value):
         if value[0] not in digests:
             raise LookupError(f"node {value[0]} is not there")

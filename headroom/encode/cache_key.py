@@ -16,8 +16,8 @@ from .disk_cache import EmbeddingCache
 
 KEY_FORMAT = 3
 
-# The state of each file when an encoder made of it was first looked up. ComfyUI keeps a loaded
-# model when its file is replaced: what that computes may not be kept under the name of the new one.
+# The state of each file when its encoder was first looked up. ComfyUI keeps a loaded model after
+# its file is replaced; embeddings of the old model must not be stored under the new file's key.
 _first_seen: dict[Path, State] = {}
 
 
@@ -25,9 +25,9 @@ _first_seen: dict[Path, State] = {}
 class EmbeddingLookup:
     """The cached embeddings of one encoder.
 
-    `encoder` identifies it, empty if that is impossible; `files` are those it comes from.
-    `problem` says why nothing is read from or written to the cache, `unwritten` why something
-    that was encoded is not in it, None where all is well. `is_stale`: nothing is read any more.
+    `encoder`: its identity, empty if that is impossible; `files`: those it is loaded from.
+    `problem`: why nothing is read from or written to the cache; `unwritten`: why an embedding is
+    not in it; both None if all is well. `is_stale`: nothing is read any more.
     """
 
     cache: EmbeddingCache
@@ -40,7 +40,7 @@ class EmbeddingLookup:
     _keys: dict[str, str] = field(default_factory=dict)
 
     def has_all(self, prompts: Iterable[str]) -> bool:
-        """Read what the cache has of `prompts`; return whether that is all of them."""
+        """Read `prompts` from the cache; return whether it has all of them."""
         if not self._is_fresh():
             return False
         complete = True
@@ -57,7 +57,7 @@ class EmbeddingLookup:
         return complete
 
     def store(self, prompt: str, value: Any) -> None:
-        """Keep an embedding; what cannot be kept is said in `unwritten` and is no error."""
+        """Keep an embedding; if that fails, `unwritten` says why, and it is no error."""
         if not self._is_fresh() or self.unwritten is not None:
             return
         key = self._key(prompt)
@@ -74,7 +74,7 @@ class EmbeddingLookup:
             self.unwritten = f"the disk refused: {error.strerror or error}"
 
     def _is_fresh(self) -> bool:
-        """Return whether the cache may be used; files are looked at anew, they can change."""
+        """Return whether the cache may be used; this checks the files again, they can change."""
         if self.problem is None and not self.is_stale:
             reason = _stale_files(self.files)
             self.is_stale = reason is not None
@@ -82,7 +82,7 @@ class EmbeddingLookup:
         return self.problem is None and not self.is_stale
 
     def _key(self, prompt: str) -> str | None:
-        """Return the key of a prompt, None where a file that it names cannot be read."""
+        """Return the key of a prompt; None if a file that it names cannot be read."""
         try:
             parts = [KEY_FORMAT, self.encoder, prompt, embeddings_in(prompt)]
         except OSError as error:
@@ -117,7 +117,7 @@ def look_up(prompt: Any, node_id: str, input: str = "clip") -> EmbeddingLookup:
 
 
 def _stale_files(files: Iterable[Path]) -> str | None:
-    """Say which file was replaced while its model may still be loaded from before, if any."""
+    """Return which file was replaced while its old model may still be loaded, in a sentence."""
     try:
         states = {path: state_of(path) for path in files}
     except OSError as error:
@@ -131,9 +131,9 @@ def _stale_files(files: Iterable[Path]) -> str | None:
 
 
 def fingerprint() -> str:
-    """Return what changes when a file above the asked node's encoder does; "" if unknown.
+    """Return a text that changes when a file above the node's encoder changes; "" if unknown.
 
-    ComfyUI's node cache then runs the node again, as it does when a widget changes.
+    ComfyUI's node cache then runs the node again, as after a change of a widget.
     """
     if lost("files"):
         return ""

@@ -1,4 +1,4 @@
-"""What ComfyUI calls a conditioning: a list of [tensor, options] pairs."""
+"""A conditioning in ComfyUI: a list of [tensor, options] pairs."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""A folder of embeddings: one safetensors file each, checked on reading, bounded in size.
+"""A folder of embeddings: one safetensors file for each, checked when read, with a size limit.
 
-Several servers may share the folder: a file appears whole or not at all, readers never trust what
-they read, and a file that somebody else removed is simply not there.
+Several servers may share the folder. A file appears whole or not at all, readers never trust what
+they read, and a file that somebody else removed counts as not there.
 """
 
 import logging
@@ -34,14 +34,14 @@ OUR_PART = re.compile(r"\w+\.\d+(\.[0-9a-f]{32})?\.part")
 
 @dataclass
 class EmbeddingCache:
-    """Embeddings by key, below `limit_bytes` in all; the least recently used leave first."""
+    """Embeddings by key, below `limit_bytes` in all; the least recently used are deleted first."""
 
     folder: Path
     limit_bytes: int = field(default_factory=lambda: limit_bytes())
     _written_bytes: int = 0
 
     def get(self, key: str) -> Any | None:
-        """Return the value stored under `key`, None where there is none or it is damaged.
+        """Return the value under `key`; None if there is none, or it is damaged.
 
         A damaged file stays until `put` replaces it. Marks the file as used now.
         """
@@ -100,7 +100,7 @@ class EmbeddingCache:
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
         """Yield (last use, size, path) of our files; another server may remove one meanwhile.
 
-        What cannot be read, because it is too large or dated in the future, counts as never used.
+        A file that cannot be read, is too large or has a future date counts as never used.
         """
         latest = time.time() + STALE_PART_SECONDS
         for path in self.folder.glob("*.safetensors"):
@@ -114,7 +114,7 @@ class EmbeddingCache:
 
 
 def _is_our_file(path: Path) -> bool:
-    """Return whether we may remove a file: the folder that was set may be one of models."""
+    """Return whether the file is ours: the folder in the settings may also have other files."""
     if OUR_FILE.fullmatch(path.name):
         return True
     try:
@@ -140,7 +140,7 @@ def _mark_used(path: Path) -> None:
     try:
         os.utime(path)
     except OSError as error:
-        # A folder that may only be read serves as well; its owner looks after the limit.
+        # A read-only folder works too; its owner takes care of the limit.
         log.debug("[Headroom] cannot mark %s as used: %s", path, error)
 
 
@@ -148,7 +148,7 @@ def _remove(path: Path) -> bool:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        # Windows refuses while another server reads it; the next trim tries again.
+        # Windows refuses while another server reads the file; the next trim tries again.
         log.debug("[Headroom] %s stays for now: %s", path, error)
         return False
     return True

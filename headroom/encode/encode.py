@@ -27,7 +27,7 @@ Split = Literal["one prompt", "one prompt per line"]
 
 @dataclass(frozen=True)
 class Encoded:
-    """One conditioning a prompt, the prompts in the same order, and what was measured."""
+    """One conditioning for each prompt, in the same order, and what was measured."""
 
     conditionings: list[Any]
     prompts: list[str]
@@ -35,9 +35,9 @@ class Encoded:
 
 
 def split_prompts(text: str, split: Split) -> list[str]:
-    """Return the prompts in `text`: itself, or one a line without blank lines.
+    """Return the prompts in `text`: all of it, or one for each line that is not blank.
 
-    Raises ValueError for an unknown `split` or when no line is left; one empty prompt is a prompt,
+    Raises ValueError for an unknown `split`, or if no line is left. One empty prompt is a prompt,
     as in ComfyUI's node.
     """
     expect_text("Encode to CPU", "text", text)
@@ -63,13 +63,12 @@ def encode_to_cpu(
 ) -> Encoded:
     """Encode each prompt as ComfyUI's CLIPTextEncode would, one conditioning each, all in RAM.
 
-    `clip` offers `tokenize` and `encode_from_tokens_scheduled`; it may be None when `lookup` has
-    every prompt. With `more_follow` the encoder stays loaded for the next call of a list.
-    Prompts run one at a time, which is all that gives identical results: ComfyUI's encoders join
-    the parts of a batch into one conditioning and return the pooled output of the first.
-    Costs one pass of the encoder for each new prompt, and RAM for the results.
-    Raises ValueError without an encoder, and what the encoder raises; prompts that were encoded
-    before an interrupt are in the disk cache already.
+    `clip` has `tokenize` and `encode_from_tokens_scheduled`; it may be None if `lookup` has every
+    prompt. With `more_follow` the encoder stays loaded for the next call of a list. Prompts are
+    encoded one at a time, because only that gives identical results: ComfyUI's encoders join the
+    parts of a batch into one conditioning and return the pooled output of the first part. It costs
+    one pass of the encoder for each new prompt, and RAM for the results. Raises ValueError without
+    an encoder, and the encoder's errors; prompts encoded before an interrupt are in the disk cache.
     """
     expect_list("Encode to CPU", "prompts", prompts)
     for prompt in prompts:
@@ -93,7 +92,7 @@ def encode_to_cpu(
 def _conditionings(
     clip: Any, prompts: Sequence[str], lookup: EmbeddingLookup | None, moved: OnCpu
 ) -> tuple[list[Any], int]:
-    """Return a conditioning for each prompt and how many had to be encoded."""
+    """Return a conditioning for each prompt, and how many were encoded."""
     done: dict[str, Any] = {}
     if lookup is not None:
         lookup.has_all(prompts)
@@ -128,7 +127,7 @@ def _encode(clip: Any, prompt: str, moved: OnCpu) -> Any:
 
 
 def _progress(total: int) -> Any:
-    """Return what to call after each prompt: it moves the bar on and honours an interrupt."""
+    """Return what to call after each prompt: it moves the bar on and checks for interrupts."""
     if current_host() is None or lost("files") or total == 0:
         return lambda: None
     from ..host import graph as host_graph
@@ -154,8 +153,8 @@ def _release(clip: Any, asked: bool, more_follow: bool) -> list[str]:
     gc.collect()
     host = current_host()
     if host is not None:
-        host.drop_cast_buffers()  # ComfyUI would, but only after this node and its report
-    clear_workspaces()  # the encoder's first product of matrices made them
+        host.drop_cast_buffers()  # ComfyUI does so only after this node and its report
+    clear_workspaces()  # the encoder's first matrix product made them
     return_cache()
     return [f"encoder released: {item.text}" for item in done]
 

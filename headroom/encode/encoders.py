@@ -1,4 +1,4 @@
-"""Which text encoders a prompt's graph has, and whether two of them are the same files."""
+"""Which text encoders a prompt has, and whether two of them are from the same files."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,9 +14,9 @@ MAX_SETTING = 200
 
 
 def encoders_above(prompt: Any, node_id: str, input: str, registry: Registry) -> list[Encoder]:
-    """Return what made the encoder above an input: its loader first, then LoRAs and the like.
+    """Return how the encoder above an input was made: its loader first, then LoRAs and the like.
 
-    Raises OSError where one of their files cannot be read.
+    Raises OSError if one of their files cannot be read.
     """
     graph = Graph(prompt, registry)
     start = graph.nodes[node_id]["inputs"].get(input)
@@ -33,9 +33,9 @@ def loaders_in(prompt: Mapping[str, Any], registry: Registry) -> list[list[Path]
 
 
 def is_made_of(encoder: Encoder, files: Iterable[Path]) -> bool:
-    """Return whether `encoder` came from these files; names do not count, contents do.
+    """Return whether `encoder` came from these files; contents count, names do not.
 
-    Of what older versions saved only the sizes can be compared.
+    For what older versions saved, only the sizes can be compared.
     """
     wanted, present = encoder["files"], [identity_of(path) for path in files]
     compared = ["size", "content"]
@@ -49,7 +49,7 @@ def is_made_of(encoder: Encoder, files: Iterable[Path]) -> bool:
 
 
 def name_of(encoders: list[Encoder]) -> str:
-    """Return encoders as a user would name them: their files."""
+    """Return a user's names for encoders: their files."""
     names = [file["name"] for encoder in encoders for file in encoder["files"]]
     classes = [str(encoder["class_type"]) for encoder in encoders]
     return ", ".join(names or classes) or "an encoder that is not known"

@@ -1,4 +1,4 @@
-"""Conditioning as files with names, each of which says which encoder made it."""
+"""Conditioning in files with names; each file says which encoder made it."""
 
 import json
 import logging
@@ -27,17 +27,17 @@ log = logging.getLogger("headroom")
 KEY = "named conditioning"
 SUFFIX = ".safetensors"
 MAX_NAME = 120
-MAX_NAME_BYTES = 240  # what most file systems take, less the suffix and a number
+MAX_NAME_BYTES = 240  # the limit of most file systems, less the suffix and a number
 MAX_LISTED = 2000
 MAX_FILE_BYTES = 4 * 1024 * 1024 * 1024
-# Control characters; halves of a character, which no file system can write down.
+# Control characters, and surrogates, which no file system can store.
 UNWRITABLE = {chr(code) for code in (*range(32), 127, *range(0xD800, 0xE000))}
 FORBIDDEN = frozenset('<>:"/\\|?*') | UNWRITABLE
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A conditioning in RAM, and what made it (empty where that was not known)."""
+    """A conditioning in RAM, and the encoder that made it (empty if not known)."""
 
     conditioning: Any
     encoders: list[Encoder]
@@ -61,12 +61,12 @@ def names_in(folder: Path) -> list[str]:
 def _is_file(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_file()
-    except OSError:  # a link that leads to itself, or where nobody may look
+    except OSError:  # a link to itself, or a folder without permission
         return False
 
 
 def file_of(folder: Path, name: Any) -> Path:
-    """Return the file for a name. Raises NotUsable for what cannot be a name in one folder."""
+    """Return the file for a name. Raises NotUsable for a name that is not valid in one folder."""
     plain = _plain(name)
     if not plain:
         raise NotUsable(
@@ -77,21 +77,21 @@ def file_of(folder: Path, name: Any) -> Path:
 
 
 def _plain(name: Any) -> str:
-    """Return a name without the suffix, nothing for what cannot be one."""
+    """Return a name without the suffix; empty for an invalid one."""
     plain = name.strip().removesuffix(SUFFIX) if isinstance(name, str) else ""
     if len(plain) > MAX_NAME or plain.startswith(".") or FORBIDDEN & set(plain):
         return ""
     try:
         return plain if len(plain.encode()) <= MAX_NAME_BYTES else ""
-    except UnicodeEncodeError:  # half of a letter, as JSON can write it
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can contain
         return ""
 
 
 def save(conditioning: Any, file: Path, encoders: list[Encoder]) -> None:
     """Write a conditioning as one safetensors file, all of it or nothing.
 
-    Costs its bytes on disk. Raises NotUsable for what is none or has no safe form, and where the
-    disk refuses.
+    It costs its bytes on disk. Raises NotUsable for a value that is no conditioning or cannot be
+    stored safely, and if the disk refuses.
     """
     if not is_conditioning(conditioning):
         raise NotUsable(
@@ -121,7 +121,7 @@ def save(conditioning: Any, file: Path, encoders: list[Encoder]) -> None:
 
 
 def load(file: Path) -> Loaded:
-    """Read a file that Save Conditioning wrote. Raises NotUsable for any other, and for none."""
+    """Read a file that Save Conditioning wrote. Raises NotUsable for other files, or if missing."""
     try:
         if not _is_ours(file):
             raise Damaged("it has another header")
@@ -141,7 +141,7 @@ def load(file: Path) -> Loaded:
 
 
 def _is_ours(file: Path) -> bool:
-    """Return whether the header says so; a foreign file may be large, and only that is read."""
+    """Return whether the header says that it is ours; only the header of a foreign file is read."""
     (length,) = struct.unpack("<Q", read_untrusted(file, MAX_FILE_BYTES, most=8).ljust(8, b"\0"))
     most = 8 + min(length, MAX_HEADER_BYTES)
     return is_ours(read_untrusted(file, MAX_FILE_BYTES, most=most))

@@ -16,20 +16,20 @@ from .named_conditioning import Loaded, NotUsable, file_of, load, names_in, save
 log = logging.getLogger("headroom")
 
 MAX_REMEMBERED = 100
-# Files that nodes wrote, by (prompt, node): items of a list must not overwrite each other.
+# Files that nodes wrote, by (prompt, node): the items of a list must not overwrite each other.
 _written: OrderedDict[tuple[str | None, str], list[Path]] = OrderedDict()
 
 
 def names() -> list[str]:
-    """Return the names that Load Conditioning can be asked for."""
+    """Return the names from which Load Conditioning can choose."""
     return [] if lost("files") else names_in(_folder())
 
 
 def save_named(conditioning: Any, name: str, graph: Any) -> tuple[Path, str]:
     """Write a conditioning under `name`; return the file and a sentence about it.
 
-    Raises NotUsable. Writes nothing, and says so, in a ComfyUI that is too different.
-    `graph` is the API prompt or DynamicPrompt that holds the running node.
+    Raises NotUsable. In a ComfyUI that is too different it writes nothing and says so.
+    `graph`: the API prompt or DynamicPrompt with the running node.
     """
     if why := lost("files"):
         return Path(), why
@@ -47,7 +47,7 @@ def save_named(conditioning: Any, name: str, graph: Any) -> tuple[Path, str]:
 
 
 def load_named(name: str) -> tuple[Any, str]:
-    """Read a conditioning; return it and a report, which warns where encoders do not match."""
+    """Read a conditioning; return it with a report, which warns if encoders do not match."""
     file = file_of(_folder(), name)
     from ..host import graph as host_graph
 
@@ -61,7 +61,7 @@ def load_named(name: str) -> tuple[Any, str]:
 
 
 def problem_with(name: str) -> str | None:
-    """Return why this cannot be a name, None where it can; its file may be saved until it runs."""
+    """Return why this is no valid name, or None; the file may still be saved before it runs."""
     try:
         file_of(_folder(), name)
     except NotUsable as error:
@@ -70,7 +70,7 @@ def problem_with(name: str) -> str | None:
 
 
 def fingerprint(name: str) -> str:
-    """Return what changes when the file does, or what there is to warn about in this workflow."""
+    """Return a text that changes with the file and with the warnings for this workflow."""
     try:
         file = file_of(_folder(), name)
         loaded, content = load(file), identity_of(file)["content"]
@@ -92,7 +92,7 @@ def _folder() -> Path:
 
 
 def _free_file(file: Path, place: tuple[str | None, str]) -> Path:
-    """Return the file itself, or with a number where this node has written it in this prompt."""
+    """Return the file itself, or one with a number if this node wrote it already in this prompt."""
     written = _written.setdefault(place, [])
     _written.move_to_end(place)
     while len(_written) > MAX_REMEMBERED:
@@ -106,7 +106,7 @@ def _free_file(file: Path, place: tuple[str | None, str]) -> Path:
 
 
 def _encoders(graph: Any, node_id: str) -> list[Encoder]:
-    """Return what stands above the saved conditioning; nothing where that cannot be told."""
+    """Return the encoders above the saved conditioning; empty if they cannot be found out."""
     try:
         return encoders_above(graph, node_id, "conditioning", host_registry())
     except (OSError, LookupError) as error:
@@ -129,7 +129,7 @@ def _same(some: list[Encoder], others: list[Encoder]) -> bool:
 
 
 def _mismatches(loaded: Loaded, name: str, running: Any) -> list[str]:
-    """Return a sentence for each text encoder of the prompt that is not the one that made this."""
+    """Return a sentence for each text encoder in the prompt that did not make this conditioning."""
     if running is None or not loaded.encoders or not loaded.encoders[0]["files"]:
         return []
     try:

@@ -1,9 +1,9 @@
-"""One Encode to CPU node in one prompt, between ComfyUI's two questions.
+"""One Encode to CPU node in one prompt, between ComfyUI's two calls.
 
-ComfyUI first asks which lazy inputs the node needs, once for each item of a list, and then runs
-it, again once for each item. What was read from the disk cache for the first question is kept for
-the second, because another server may remove the file in between; and the encoder is released
-after the last item only.
+ComfyUI first asks which lazy inputs the node needs, once for each item of a list. Then it runs the
+node, again once for each item. What the first call reads from the disk cache is kept for the
+second, because another server may remove the file in between. The encoder is released only after
+the last item.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ Cache = Literal["off", "disk"]
 
 @dataclass
 class Turn:
-    """What is known of a node between the questions."""
+    """What is known about a node between the two calls."""
 
     lookup: EmbeddingLookup | None = None
     last_index: int = 0
 
     def reads(self, cache: Cache, graph: Any, node_id: str) -> EmbeddingLookup | None:
-        """Return the lookup of the disk cache, None where it is off."""
+        """Return the lookup of the disk cache; None if it is off."""
         expect_choice("Encode to CPU", "cache", cache, Cache)
         if cache == "disk" and self.lookup is None:
             self.lookup = look_up(graph, node_id)
@@ -34,7 +34,7 @@ class Turn:
 
 
 class Turns:
-    """The turns of the prompt that runs now; those of earlier prompts are forgotten."""
+    """The turns of the prompt that runs now; those of earlier prompts are dropped."""
 
     def __init__(self) -> None:
         self._prompt_id: str | None = None
@@ -54,9 +54,9 @@ TURNS = Turns()
 
 
 def wanted_inputs(graph: Any, clip: Any, prompts: Sequence[str], cache: Cache) -> list[str]:
-    """Return ["clip"] while the encoder is needed and not there, else nothing.
+    """Return ["clip"] while the encoder is needed and not there, else an empty list.
 
-    `graph` is the API prompt or DynamicPrompt that holds the running node.
+    `graph`: the API prompt or DynamicPrompt with the running node.
     """
     prompt_id, node_id, index = _place()
     turn = TURNS.of(prompt_id, node_id)
@@ -86,7 +86,7 @@ def run(
 
 
 def _place() -> tuple[str | None, str, int]:
-    """Return (prompt id, node id, place in the list) of the node that runs in this thread."""
+    """Return (prompt id, node id, index in the list) of the node that runs in this thread."""
     if lost("files"):
         return None, "", 0
     from ..host import graph as host_graph

@@ -1,1 +1,1 @@
-"""What memory is in use, and the reports and journal that say so."""
+"""Measure what memory is in use; reports and a journal about it."""

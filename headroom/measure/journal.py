@@ -1,6 +1,6 @@
-"""What our nodes did and which out-of-memory errors they met, told to whoever listens.
+"""What our nodes did, and the out-of-memory errors in them; sent to listeners.
 
-The recorder of runs listens; the nodes do not know it. With no listener a note costs nothing.
+The recorder of runs is a listener; the nodes do not know it. Without listeners notes cost nothing.
 """
 
 import itertools
@@ -26,7 +26,7 @@ _OUTCOMES = {None: "trying again", True: "recovered", False: "not enough yet"}
 class Action:
     """One thing a node (or an HTTP call: node_id None) did to memory.
 
-    `freed_mib` None: neither torch nor a driver tells.
+    `freed_mib` None: neither torch nor a driver can tell.
     """
 
     prompt_id: str | None
@@ -38,11 +38,11 @@ class Action:
 
 @dataclass(frozen=True)
 class OomAttempt:
-    """One rung of the recovery ladder after an out-of-memory error.
+    """One attempt of a recovery after an out-of-memory error.
 
-    `attempt` 0: nobody recovers, ComfyUI left something out and went on. `recovered` None: the
-    call is being tried again; an entry of the same `number` tells how that ended. `at`: seconds of
-    `time.perf_counter` when memory ran out.
+    `attempt` 0: there was no guard, and ComfyUI continued without a part of the work. `recovered`
+    None: the call is being repeated; another entry with the same `number` says how that ended.
+    `at`: seconds of `time.perf_counter` when memory ran out.
     """
 
     prompt_id: str | None
@@ -57,7 +57,7 @@ class OomAttempt:
 
     @property
     def is_news(self) -> bool:
-        """Whether browsers are told: what follows a try that did not help says it anyway."""
+        """Whether browsers are informed: after a failed attempt the next message says it anyway."""
         return self.recovered is not False or self.attempt == 0
 
 
@@ -73,7 +73,7 @@ class EmbeddingReads:
 
 @dataclass(frozen=True)
 class GaveUp:
-    """OOM Guard could not help; `text` is the error with which the node ended."""
+    """OOM Guard could not help; `text` is the error that ended the node."""
 
     prompt_id: str | None
     node_id: str | None
@@ -103,7 +103,7 @@ def listen(listener: Callable[[Entry], None]) -> Callable[[], None]:
 
 
 def executing_node() -> tuple[str | None, str | None]:
-    """Return (prompt id, node id) of the node that runs in this thread, Nones outside one."""
+    """Return (prompt id, node id) of the node that runs in this thread; Nones outside one."""
     host = current_host()
     if host is None:
         return None, None
@@ -112,13 +112,13 @@ def executing_node() -> tuple[str | None, str | None]:
 
 
 def note_action(action: str, freed_mib: float | None, text: str) -> None:
-    """Tell the listeners that the running node did `action`."""
+    """Report that the running node did `action`."""
     prompt_id, node_id = executing_node()
     note(Action(prompt_id, node_id, action, freed_mib, text))
 
 
 def note_embeddings(read: int, encoded: int) -> None:
-    """Tell the listeners where the embeddings of the running node came from."""
+    """Report where the embeddings of the running node came from."""
     prompt_id, node_id = executing_node()
     note(EmbeddingReads(prompt_id, node_id, read, encoded))
 
@@ -127,9 +127,9 @@ def note_oom(
     attempt: int, action: str, freed_mib: float, error: str, recovered: bool | None = None,
     at: float | None = None,
 ) -> OomAttempt:
-    """Tell the listeners, and the log in one line, about one recovery attempt.
+    """Report one recovery attempt to the listeners, and to the log in one line.
 
-    Before the call is tried again; `note_outcome` tells how that ended.
+    Call it before the call is repeated; `note_outcome` reports how that ended.
     """
     prompt_id, node_id = executing_node()
     log.warning(
@@ -145,19 +145,19 @@ def note_oom(
 
 
 def note_outcome(entry: OomAttempt, recovered: bool) -> None:
-    """Tell the listeners and the log how the call ended that was tried again."""
+    """Report to the listeners and the log how the repeated call ended."""
     node = entry.node_id or "-"
     log.warning("[Headroom] node %s, attempt %d: %s", node, entry.attempt, _OUTCOMES[recovered])
     note(replace(entry, recovered=recovered))
 
 
 def note_gave_up(text: str) -> None:
-    """Tell the listeners the words with which OOM Guard gives up."""
+    """Report OOM Guard's final error."""
     note(GaveUp(*executing_node(), text))
 
 
 def note_left_out(error: str) -> None:
-    """Tell the listeners and the log that ComfyUI went on without something, out of memory."""
+    """Report, also to the log, that memory ran out and ComfyUI continued without a part."""
     prompt_id, node_id = executing_node()
     log.warning("[Headroom] node %s: %s (%s)", node_id or "-", LEFT_OUT, error)
     now = time.perf_counter()
@@ -165,7 +165,7 @@ def note_left_out(error: str) -> None:
 
 
 def note(entry: Entry) -> None:
-    """Tell the listeners."""
+    """Send an entry to the listeners."""
     with _lock:
         listeners = list(_listeners)
     for listener in listeners:

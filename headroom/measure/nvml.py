@@ -1,4 +1,4 @@
-"""What NVML tells about NVIDIA cards: it needs no CUDA in this process, and knows the others'."""
+"""What NVML reports about NVIDIA cards, without CUDA in this process and for all processes."""
 
 import os
 from collections.abc import Callable
@@ -13,17 +13,17 @@ Answer = TypeVar("Answer")
 
 
 class CardProcess(NamedTuple):
-    """A process that computes on a card; `used_bytes` None where the driver does not tell."""
+    """A process that computes on a card; `used_bytes` is None if the driver does not tell."""
 
     number: int
     used_bytes: int | None
 
 
 def card_memory(device: torch.device) -> tuple[int, int] | None:
-    """Return (free, total) bytes of the card behind `device`, None where NVML cannot tell.
+    """Return (free, total) bytes of the card behind `device`; None if NVML cannot tell.
 
-    Total is without what driver and firmware keep for themselves, as CUDA counts it, where the
-    driver tells that (`nvmlMemory_v2_t`).
+    If the driver tells (`nvmlMemory_v2_t`), total is without the memory that driver and firmware
+    keep for themselves, as CUDA counts it.
     """
     info = _ask(device, _memory_info)
     if info is None:
@@ -32,19 +32,19 @@ def card_memory(device: torch.device) -> tuple[int, int] | None:
 
 
 def card_name(device: torch.device) -> str | None:
-    """Return the product name of the card behind `device`, None where NVML cannot tell."""
+    """Return the product name of the card behind `device`; None if NVML cannot tell."""
     return _ask(device, lambda nvml, card: _text(nvml.nvmlDeviceGetName(card)))
 
 
 def card_processes(device: torch.device) -> list[CardProcess]:
-    """Return the processes on the card, this one too; in a container with the host's numbers."""
+    """Return the processes on the card, this one too; in a container with outside numbers."""
     found = _ask(device, lambda nvml, card: nvml.nvmlDeviceGetComputeRunningProcesses(card))
     return [CardProcess(int(entry.pid), entry.usedGpuMemory) for entry in found or []]
 
 
 @lru_cache(maxsize=1)
 def _nvml() -> Any | None:
-    """Return pynvml, started, or None where the module or the driver is missing."""
+    """Return pynvml, started; None if the module or the driver is missing."""
     try:
         import pynvml
     except ImportError:
@@ -57,7 +57,7 @@ def _nvml() -> Any | None:
 
 
 def _ask(device: torch.device, query: Callable[[Any, Any], Answer]) -> Answer | None:
-    """Return what `query(NVML, card)` answers for the card behind `device`, None if it cannot."""
+    """Return the result of `query(NVML, card)` for the card behind `device`; None if it fails."""
     is_nvidia = device.type == "cuda" and torch.version.hip is None
     nvml = _nvml() if is_nvidia else None
     if nvml is None:
@@ -79,10 +79,10 @@ def _card(nvml: Any, device: torch.device) -> Any | None:
 
 
 def _untouched_card(nvml: Any, index: int) -> Any | None:
-    """Return the card that torch is going to call `index`, without asking CUDA for it.
+    """Return the card that torch will call `index`, without starting CUDA.
 
-    CUDA counts from the fastest card on unless CUDA_DEVICE_ORDER says otherwise, NVML by slot:
-    which card is which is sure only with that setting, by UUID, or where all cards are alike.
+    CUDA counts from the fastest card, unless CUDA_DEVICE_ORDER says otherwise; NVML counts by slot.
+    So the card is certain only with that setting, by UUID, or if all cards are alike.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     word = str(index)

@@ -1,4 +1,4 @@
-"""Other processes on a card. None is called another one that may be this very process."""
+"""Other processes on a card. A process that may be this one is never listed."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ HOST_NAMESPACE = 0xEFFFFFFC
 
 
 class OtherProcess(NamedTuple):
-    """A process, as a person finds it: by name and number, in a container by the host's number."""
+    """A process by name and number; in a container, the number outside of it."""
 
     name: str
     used_bytes: int
@@ -25,9 +25,9 @@ class OtherProcess(NamedTuple):
 def other_processes(device: torch.device) -> list[OtherProcess]:
     """Return the other processes on the card of `device`, the largest first; empty if not known.
 
-    NVML gives the numbers that the host has for processes: in a container ours is not among them,
-    or is that of another one. What can be us by its bytes is left out then. Windows (WDDM) tells no
-    bytes, some containers tell no numbers: such processes are left out as well.
+    NVML has the process numbers of the machine. In a container our number is not among them, or
+    belongs to another process, so processes that may be this one by their bytes are left out.
+    Windows (WDDM) gives no bytes and some containers give no numbers: such processes are left out.
     """
     found, ours = _processes(device)
     others = [OtherProcess(_name(one.number), one.used_bytes or 0) for one in found
@@ -36,13 +36,13 @@ def other_processes(device: torch.device) -> list[OtherProcess]:
 
 
 def own_bytes(device: torch.device) -> int | None:
-    """Return what this process has of the card by its driver, with its context; None: not told."""
+    """Return this process's bytes on the card, with its context; None if the driver cannot tell."""
     ours = _processes(device)[1]
     return ours[0].used_bytes if len(ours) == 1 else None
 
 
 def _processes(device: torch.device) -> tuple[list[CardProcess], list[CardProcess]]:
-    """Return the processes on the card whose bytes are told, and those that may be this one."""
+    """Return the processes on the card with known bytes, and those that may be this one."""
     before = measure_device(device)
     found = [one for one in card_processes(device) if one.used_bytes is not None]
     return found, _can_be_us(found, before, measure_device(device)) if before.in_use else []
@@ -51,10 +51,10 @@ def _processes(device: torch.device) -> tuple[list[CardProcess], list[CardProces
 def _can_be_us(
     found: list[CardProcess], before: DeviceMemory, after: DeviceMemory
 ) -> list[CardProcess]:
-    """Return the processes that may be this one; memory is as it was `before` and `after` asking.
+    """Return the processes that may be this one, by memory `before` and `after` the query.
 
-    We have what torch and dynamic VRAM hold, and a context. Others have at most what is left: who
-    has more than that is us for sure.
+    This process has what torch and dynamic VRAM hold, and a context. Others have at most the rest,
+    so a process that has more than the rest is certainly this one.
     """
     if _has_host_numbers() and (own := [one for one in found if one.number == os.getpid()]):
         return own
@@ -69,8 +69,7 @@ def _can_be_us(
 
 @lru_cache(maxsize=1)
 def _has_host_numbers() -> bool:
-    """Return whether processes have the same numbers here as on the host: no container is around.
-    """
+    """Return whether process numbers are those of the machine, so that there is no container."""
     if sys.platform != "linux":
         return True
     try:

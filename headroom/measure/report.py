@@ -11,7 +11,7 @@ RSS = said("process RSS")
 
 @dataclass(frozen=True)
 class Report:
-    """What an action did: a headline, what was done step by step, and the measured figures."""
+    """The result of an action: a headline, its steps, and the measured figures."""
 
     headline: str
     steps: tuple[str, ...]
@@ -20,19 +20,19 @@ class Report:
 
     @property
     def freed_mib(self) -> float | None:
-        """MiB of its devices that this process gave back, never below 0; None: not known."""
+        """MiB of its devices that this process freed, never below 0; None: not known."""
         return freed_mib(self.before, self.after)
 
     @property
     def freed_rss_mib(self) -> float:
-        """MiB by which this process's RSS fell; 0 where it rose."""
+        """MiB by which this process's RSS fell; 0 if it rose."""
         return max(0.0, freed_rss_mib(self.before, self.after))
 
     @property
     def text(self) -> str:
         """The report: headline, steps, then a line for each figure's before, after, difference.
 
-        Also valid Markdown, as which ComfyUI's Preview Any shows it: two spaces end a line there.
+        It is also valid Markdown for ComfyUI's Preview Any, where two spaces end a line.
         """
         steps = [f"- {step}" for step in self.steps]
         table = "  \n".join(difference_table(self.before, self.after))
@@ -55,12 +55,12 @@ class Report:
 
 
 def nothing_done(why: str, now: Snapshot) -> Report:
-    """Return the report of an action that this ComfyUI has no part in, and why."""
+    """Return the report of an action that this ComfyUI cannot do, with the reason."""
     return Report(why, (), now, now)
 
 
 def difference_table(before: Snapshot, after: Snapshot) -> list[str]:
-    """Return one line a figure: name, before, after, difference, in MiB."""
+    """Return one line for each figure: name, before, after, difference, in MiB."""
     rows: list[str] = []
     earlier = {device.device: device for device in before.devices}
     for device in after.devices:

@@ -18,12 +18,12 @@ from .nvml import card_memory, card_name
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """One device at one moment, in bytes; None where nobody can tell.
+    """One device at one moment, in bytes; None if it is not known.
 
     `driver_free_bytes` counts every process on the card, the others only this one.
     `dynamic_bytes` are ComfyUI's dynamic-VRAM pages, which torch's counters do not include.
-    `in_use` is False while this process has no context on the device, and so holds nothing there.
-    `ceiling` is what this process may take of it, where that was limited.
+    `in_use` is False while this process has no context on the device, so it holds nothing there.
+    `ceiling`: the limit for this process, if there is one.
     """
 
     device: str
@@ -38,20 +38,20 @@ class DeviceMemory:
 
     @property
     def held_bytes(self) -> int | None:
-        """Bytes this process keeps from others: torch's reserve and dynamic-VRAM pages."""
+        """Bytes that this process has taken: torch's reserve and dynamic-VRAM pages."""
         return None if self.reserved_bytes is None else self.reserved_bytes + (
             self.dynamic_bytes or 0)
 
     @property
     def used_bytes(self) -> int | None:
-        """Bytes in use on the device as the driver tells, else as this process can tell."""
+        """Bytes in use on the device: of all processes by its driver, else of this process."""
         if self.driver_free_bytes is not None and self.total_bytes is not None:
             return self.total_bytes - self.driver_free_bytes
         return self.held_bytes
 
     @property
     def other_bytes(self) -> int | None:
-        """Bytes in use beside what this process holds: by others, and for driver contexts."""
+        """Bytes in use that this process does not hold: by others, and for driver contexts."""
         if self.driver_free_bytes is None or self.used_bytes is None or self.held_bytes is None:
             return None
         return max(self.used_bytes - self.held_bytes, 0)
@@ -65,7 +65,7 @@ class DeviceMemory:
 
     @property
     def left_bytes(self) -> int | None:
-        """Bytes the driver can still give this process, and may where a ceiling is set."""
+        """Bytes that the driver can still give to this process, up to its ceiling."""
         if self.driver_free_bytes is None or self.ceiling is None:
             return self.driver_free_bytes
         left = self.ceiling.left_bytes(self.reserved_bytes or 0, self.dynamic_bytes or 0)
@@ -73,12 +73,12 @@ class DeviceMemory:
 
     @property
     def available_bytes(self) -> int | None:
-        """Bytes a new tensor of this process could get: driver free plus torch's unused reserve."""
+        """Bytes that a new tensor of this process can get: free, plus torch's unused reserve."""
         return self._room_bytes(0)
 
     @property
     def room_bytes(self) -> int | None:
-        """Bytes a new tensor could get once dynamic-VRAM pages have yielded to it."""
+        """Bytes that a new tensor can get after all dynamic-VRAM pages are freed for it."""
         return self._room_bytes(self.dynamic_bytes or 0)
 
     def _room_bytes(self, yields_bytes: int) -> int | None:
@@ -106,7 +106,7 @@ class Snapshot:
 
     @property
     def device_with_least_room(self) -> DeviceMemory | None:
-        """The device in use on which the next tensor fails first, None where nobody can tell."""
+        """The device in use on which the next tensor fails first; None if not known."""
         told = [(d.room_bytes, d) for d in self.in_use if d.room_bytes is not None]
         return min(told, key=lambda pair: pair[0], default=(0, None))[1]
 
@@ -121,7 +121,7 @@ def snapshot() -> Snapshot:
 
 
 def used_devices() -> list[torch.device]:
-    """Return the devices that models go to: ComfyUI's choice where it runs, else torch's."""
+    """Return the devices that models use: ComfyUI's choice if it runs, else torch's."""
     host = current_host()
     if host is not None:
         found: list[torch.device] = host.gpu_devices()
@@ -135,7 +135,7 @@ def devices_in_use() -> list[torch.device]:
 
 
 def measure_device(device: torch.device) -> DeviceMemory:
-    """Measure one device without starting it, asking NVML only where torch cannot tell."""
+    """Measure one device without starting it; NVML is asked only if torch cannot tell."""
     in_use = devices.is_in_use(device)
     driver = devices.driver_memory(device) or card_memory(device)
     allocated, reserved = devices.torch_memory(device)
@@ -165,7 +165,7 @@ def rss_bytes() -> int:
 
 @lru_cache(maxsize=1)
 def _rss_of(process: int) -> Callable[[], int]:
-    """Linux: out of a file that stays open. psutil opens it each time, 0.1 ms between two nodes."""
+    """Read it from a file that stays open (Linux): psutil opens it each time, 0.1 ms per node."""
     if sys.platform != "linux":
         told = psutil.Process(process)
         return lambda: int(told.memory_info().rss)
@@ -174,10 +174,10 @@ def _rss_of(process: int) -> Callable[[], int]:
 
 
 def freed_bytes(before: Snapshot, after: Snapshot) -> int | None:
-    """Return by how much less this process holds of its devices; 0 where it holds more.
+    """Return how much less this process holds on its devices; 0 if it holds more.
 
-    By its own counters: the driver's figure also moves when other programs take memory or give it
-    back. That one counts where torch cannot tell; None where nobody can.
+    This is by its own counters: the driver's figure also changes with other programs. The driver's
+    figure counts only if torch cannot tell; None if neither can.
     """
     less = [amount for pair in _pairs(before, after) if (amount := _less(*pair)) is not None]
     return max(0, sum(less)) if less or not after.in_use else None
@@ -190,13 +190,13 @@ def freed_mib(before: Snapshot, after: Snapshot) -> float | None:
 
 
 def others_took_bytes(before: Snapshot, after: Snapshot) -> int:
-    """Return by how much more others use of the same devices, as the driver tells; may be less."""
+    """Return how much more others use of the same devices, by the driver; it may be negative."""
     pairs = [(old.other_bytes, new.other_bytes) for old, new in _pairs(before, after)]
     return sum(new - old for old, new in pairs if old is not None and new is not None)
 
 
 def _pairs(before: Snapshot, after: Snapshot) -> list[tuple[DeviceMemory, DeviceMemory]]:
-    """Return each device in use as it was and is; what others do elsewhere is none of ours."""
+    """Yield each device in use with its old and new figures; other devices do not matter."""
     earlier = {device.device: device for device in before.devices}
     return [(earlier.get(device.device, device), device) for device in after.in_use]
 
@@ -209,5 +209,5 @@ def _less(old: DeviceMemory, new: DeviceMemory) -> int | None:
 
 
 def freed_rss_mib(before: Snapshot, after: Snapshot) -> float:
-    """Return the MiB by which this process's RSS fell; negative where it rose."""
+    """Return the MiB by which this process's RSS fell; negative if it rose."""
     return (before.rss_bytes - after.rss_bytes) / MIB

@@ -1,10 +1,10 @@
-"""What this process has in shared GPU memory, where a full card spills on Windows without an error.
+"""This process's shared GPU memory: into it, Windows moves VRAM of a full card without an error.
 
-NEVER RUN ON WINDOWS: the functions over samples are tested with samples that Windows' documentation
-describes, the calls of pdh.dll with nothing. On Linux nothing spills, and nothing is asked.
+NEVER RUN ON WINDOWS: the functions on samples are tested with samples as in Windows' documentation;
+the calls of pdh.dll are not tested. On Linux nothing spills, and nothing is measured.
 
-Windows counts pinned RAM as shared GPU memory too, and a little is there always: what ComfyUI has
-pinned is taken off, and so is the least that was ever seen.
+Windows also counts pinned RAM as shared GPU memory, and a little is always there. So the bytes that
+ComfyUI has pinned are subtracted, and so is the smallest value ever seen.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ Samples = Mapping[str, int]
 
 
 def shared_bytes(samples: Samples, process: int) -> int | None:
-    """Return what one process has of all adapters; None where the samples have nothing of it.
+    """Return the sum of one process over all adapters; None if the samples have nothing of it.
 
     samples: bytes by the name of an instance, "pid_1234_luid_0x00000000_0x0000D3A2_phys_0".
     """
@@ -30,10 +30,10 @@ def shared_bytes(samples: Samples, process: int) -> int | None:
 
 
 class Spill:
-    """How much has spilled, asked once in EACH_SECONDS at most: one query takes some milliseconds.
+    """How much has spilled, measured at most once in EACH_SECONDS: a query takes milliseconds.
 
-    `samples()` reads the counter, None where it cannot be read; `pinned()` are the bytes of RAM
-    that are pinned.
+    `samples()` reads the counter and returns None if it cannot; `pinned()` returns the bytes of
+    pinned RAM.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Spill:
         self._due = 0.0
 
     def bytes_now(self) -> int | None:
-        """Return the bytes; None where nobody can tell, and where it was asked a moment ago."""
+        """Return the bytes; None if they are not known, or were measured a moment ago."""
         now = self._clock()
         if now < self._due:
             return None
@@ -60,7 +60,7 @@ class Spill:
 
 
 def counter_of_windows() -> Callable[[], Samples | None]:
-    """Return what reads the counter here: None on every other system, and where it is missing."""
+    """Return the function that reads the counter; None if there is none, as on other systems."""
     if sys.platform != "win32":
         return lambda: None
     try:
@@ -69,7 +69,7 @@ def counter_of_windows() -> Callable[[], Samples | None]:
         return lambda: None
 
 
-class _Value(ctypes.Structure):  # PDH_FMT_COUNTERVALUE, of which the large integer is used
+class _Value(ctypes.Structure):  # PDH_FMT_COUNTERVALUE, only its large integer is used
     _fields_ = [("status", ctypes.c_uint32), ("large", ctypes.c_int64)]
 
 
@@ -78,9 +78,9 @@ class _Item(ctypes.Structure):  # PDH_FMT_COUNTERVALUE_ITEM_W
 
 
 class _Counter:
-    """One query of pdh.dll, open for as long as the server runs. Never run on Windows.
+    """One query of pdh.dll, open while the server runs. Never run on Windows.
 
-    Raises OSError where Windows does not have the counter.
+    Raises OSError if Windows does not have the counter.
     """
 
     def __init__(self, pdh: Any) -> None:
@@ -92,7 +92,7 @@ class _Counter:
             raise OSError(f"Windows has no counter {COUNTER}")
 
     def read(self) -> Samples | None:
-        """Return the bytes of each instance, None where Windows gives none."""
+        """Return the bytes of each instance; None if Windows gives none."""
         if self._pdh.PdhCollectQueryData(self._query):
             return None
         size, count = ctypes.c_uint32(), ctypes.c_uint32()

@@ -1,4 +1,4 @@
-"""What makes a node slow beside a lack of VRAM: spilled VRAM, swap in use, reads from disk."""
+"""What makes a node slow, besides too little VRAM: spilled VRAM, swap in use, reads from disk."""
 
 import time
 from collections.abc import Callable
@@ -14,11 +14,11 @@ LEAST_READ = MIB
 
 
 class Strain(NamedTuple):
-    """At one moment, in bytes; None where nobody can tell.
+    """These figures at one moment, in bytes; None if not known.
 
     `spilled_bytes`: VRAM of this process that the driver has moved into RAM. `swapped_bytes`: swap
     in use on the machine. `read_bytes`: what this process has read from disk since it began.
-    `read_seconds`: for how long it has read, as far as somebody looked.
+    `read_seconds`: how long it has been reading, as far as it was measured.
     """
 
     spilled_bytes: int | None = None
@@ -28,9 +28,9 @@ class Strain(NamedTuple):
 
 
 class Strains:
-    """Reads them four times a second at most, which takes 0.1 ms on Linux.
+    """Reads the figures at most four times a second, which takes 0.1 ms on Linux.
 
-    `spilled()` as in spill.py.
+    `spilled()`: as in spill.py.
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class Strains:
         self._read_seconds = 0.0
 
     def now(self) -> Strain | None:
-        """Return them; None where they were read a moment ago."""
+        """Return the figures; None if they were read a moment ago."""
         at = self._clock()
         if at < self._due:
             return None
         self._due, since, self._at = at + EACH_SECONDS, at - self._at, at
         before, self._before = self._before, self._read()
-        # Between prompts nobody asks.
+        # Between prompts nobody reads the figures.
         if before is not None and self._before is not None and since < 4 * EACH_SECONDS:
             self._read_seconds += since * (self._before - before >= LEAST_READ)
         return Strain(self._spilled(), swap_bytes()[0], self._before, self._read_seconds)

@@ -1,4 +1,4 @@
-"""The picture size of things that travel on ComfyUI's wires: images, masks, latents."""
+"""The picture size of values on ComfyUI's wires: images, masks, latents."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,8 +8,8 @@ from .plan import Size
 
 LATENT_SCALE = 8
 
-# Pixels a latent cell stands for, where channels and dimensions tell the format apart; every
-# other format ComfyUI knows has 8. Key: (channels, dimensions of the tensor). Source: the classes
+# Pixels of the picture that a latent pixel covers, if channels and dimensions identify the format;
+# all other formats of ComfyUI have 8. Key: (channels, dimensions of the tensor). Source: the
 # of comfy/latent_formats.py in ComfyUI 0.33.0 (latent_channels, spacial_downscale_ratio).
 _LATENT_SCALES = {
     (3, 4): 1,  # pixel-space models, such as Chroma Radiance
@@ -43,10 +43,10 @@ def item_size(item: Any, position: int) -> Size:
 
 
 def latent_scale(latent: Mapping[str, Any]) -> int:
-    """Return the pixels that one cell of `latent` stands for along a side.
+    """Return how many pixels one latent pixel covers along a side.
 
-    Newer hosts write it into the latents that they make (`downscale_ratio_spacial`), but the
-    sampler takes it out again; then channels and dimensions tell. 8 where neither is distinctive.
+    Newer ComfyUIs write it into new latents (`downscale_ratio_spacial`), but the sampler removes it
+    again; then channels and dimensions identify the format. 8 if they do not.
     """
     told = latent.get("downscale_ratio_spacial")
     if told:

@@ -1,7 +1,7 @@
-"""Sort work by picture size, so that an allocator meets the largest request first.
+"""Sort work by picture size, so that an allocator gets the largest request first.
 
-A caching allocator keeps the blocks of past sizes. Going from small to large, none of them fits
-the next request, so every new size asks the driver again; from large to small they are reused.
+A caching allocator keeps the blocks of past sizes. From small to large no block fits the next
+request, so every new size asks the driver again; from large to small blocks are reused.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True)
 class Placed:
-    """One piece of work in its new place: `index` is where it came from, `size` what it gets."""
+    """One piece of work in its new place: `index` was its old place, `size` is its new size."""
 
     index: int
     size: Size
@@ -61,7 +61,7 @@ class SizePlan:
 
     @property
     def shapes_after(self) -> int:
-        """Distinct shapes as they will run."""
+        """Distinct shapes after `fit`."""
         return len({item.size for item in self.placed})
 
     @property
@@ -98,7 +98,7 @@ def sort_sizes(
     fit: Fit = "keep each size",
     bucket: int = 64,
 ) -> SizePlan:
-    """Sort by area, then by the longer side; equal sizes stand together, in their first order.
+    """Sort by area, then by the longer side; equal sizes are together, in their first order.
 
     `fit` is applied before sorting: `pad up to largest` gives every piece the largest width and
     the largest height among them, `round up to bucket` rounds each side up to a multiple of
@@ -130,7 +130,7 @@ def _sort(sizes: list[Size], order: Order) -> list[Placed]:
     for index, size in enumerate(sizes):
         first.setdefault(size, index)
 
-    # 2x8 and 8x2 tie in area and longer side: the place of the first one keeps equals together.
+    # 2x8 and 8x2 have the same area and longer side: the place of the first keeps equals together.
     def rank(index: int) -> tuple[int, int, int]:
         size = sizes[index]
         return sign * size.area, sign * size.longer, first[size]

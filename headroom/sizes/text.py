@@ -7,15 +7,15 @@ from typing import NamedTuple
 from ..base.choices import shown
 from .plan import Size
 
-# How many runs one list may ask for; far more than a server does in a day, and quickly made.
+# The most runs of one list: far more than a server does in a day, and quickly made.
 MAX_SIZES = 10_000
 
-# The patterns meet text in which every run of blanks is one blank: `\s*` never has a choice.
+# In the text for these patterns each run of blanks is one blank: `\s*` has only one way to match.
 # `1024x1152`, `1024 × 1152`, `1024, 1152`, `1024 1152`
 _PAIR = re.compile(
     r"[\[(]?\s*(\d{1,7})(?:\s*[x×X*,，;]\s*|\s+)(\d{1,7})\s*[\])]?\s*[,，;]?", re.ASCII
 )
-# ASCII: without it a dotless i passes for an i, and the word is none of the two.
+# ASCII only: otherwise a dotless i matches an i, and the word is neither of the two.
 _WORD = re.IGNORECASE | re.ASCII
 _LIST = re.compile(r"(heights?|widths?)\s*[=:]\s*[\[(]([^\])]*)[\])]", _WORD)
 _NUMBER = re.compile(r"\d{1,7}", re.ASCII)
@@ -29,7 +29,7 @@ class _Statement(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A list of heights or widths whose counterpart has not come yet."""
+    """A list of heights or widths without its counterpart so far."""
 
     kind: str
     numbers: list[int]
@@ -37,12 +37,12 @@ class _Waiting(NamedTuple):
 
 
 def parse_sizes(text: str) -> list[Size]:
-    """Return the sizes that `text` lists, width first, in the order they stand there.
+    """Return the sizes in `text`, width first, in their order there.
 
-    One size a line (`1024x1152`, `1024×1152` or `1024, 1152`), `#` starts a comment. A pair
+    Each line is one size (`1024x1152`, `1024×1152` or `1024, 1152`); `#` starts a comment. A pair
     `heights=[...] widths=[...]` means every combination, heights in the outer loop. Raises
-    ValueError with the number and the text of the first line that is neither, or that brings the
-    sizes above MAX_SIZES. Takes time in proportion to the text and the sizes.
+    ValueError with number and text of the first line that is neither, or with which there are more
+    sizes than MAX_SIZES. The time grows in proportion to the text and the sizes.
     """
     sizes: list[Size] = []
     waiting: _Waiting | None = None
@@ -74,7 +74,7 @@ def _statements(text: str) -> Iterator[_Statement]:
 
 
 def _lists(statement: _Statement) -> Iterator[tuple[str, list[int]]]:
-    """Yield ("height" or "width", numbers) for each list; the statement must hold only lists."""
+    """Yield ("height" or "width", numbers) for each list; there must be nothing but lists."""
     found = list(_LIST.finditer(statement.text))
     rest = _LIST.sub("", statement.text).strip(" ,;，")
     if not found or rest:

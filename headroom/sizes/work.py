@@ -1,4 +1,4 @@
-"""Sort a list of work by size, and put whatever comes out of it back into the first order."""
+"""Sort a list of work by size, and put the results back into the first order."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from .text import parse_sizes
 
 
 class SortedWork(NamedTuple):
-    """The plan, and the items in its order (None for each where there are no items)."""
+    """The plan, and the items in its order (None for each if there are no items)."""
 
     plan: SizePlan
     items: list[Any]
@@ -25,10 +25,10 @@ def sort_work(
     fit: Fit = "keep each size",
     bucket: int = 64,
 ) -> SortedWork:
-    """Sort by the sizes in the text `sizes`, or by those of `items` where there is no text.
+    """Sort by the sizes in the text `sizes`, or by those of `items` if there is no text.
 
-    With both, line k of the text is the size of item k. The items come out as the very objects
-    that went in. Raises ValueError for unreadable text, items without a size, or a mismatch.
+    With both, line k of the text is the size of item k. The items themselves are not copied.
+    Raises ValueError for unreadable text, items without a size, or a mismatch.
     """
     expect_text("Size Sorter", "sizes", sizes)
     if items is not None:
@@ -49,7 +49,7 @@ def sort_work(
 
 
 def _notes(has_text: bool, items: list[Any], fit: Fit) -> list[str]:
-    """Say what the figures rest on: the scale of latents, and that items are left as they are."""
+    """Return notes on the figures: the scale of latents, and that items are not resized."""
     notes = []
     latents = [item for item in items if issubclass(type(item), dict) and "samples" in item]
     if latents and not has_text:
@@ -62,10 +62,10 @@ def _notes(has_text: bool, items: list[Any], fit: Fit) -> list[str]:
 
 
 def restore_order(items: Sequence[Any], index: Sequence[int]) -> list[Any]:
-    """Return `items` in the order that Size Sorter found them in; `index` is its output.
+    """Return `items` in the order that they had before Size Sorter; `index` is its output.
 
-    A list that grew on the way is taken as equally many consecutive items for each index, and
-    each such group stays together in its own order. Raises ValueError where that does not add up.
+    If the list has become longer, it must have the same number of consecutive items for each index;
+    each such group stays together in its own order. Raises ValueError if the numbers do not fit.
     """
     expect_list("Restore Order", "items", items)
     expect_list("Restore Order", "index", index)
@@ -93,10 +93,9 @@ def sorted_lists(
 ) -> tuple[list[Any], list[Any], list[Any], list[Any], str]:
     """Return the lists width, height, item and index, then the report.
 
-    Several texts in `sizes` count as one, line after line. Where there is nothing to sort, the
-    nodes behind are told not to run: ComfyUI cannot feed them an empty list.
-    Raises ValueError as `sort_work` does, and where one of the settings is a list of different
-    values.
+    Several texts in `sizes` count as one, line after line. If there is nothing to sort, the nodes
+    after this one do not run: ComfyUI cannot pass them an empty list. Raises the ValueErrors of
+    `sort_work`, and one if a setting is a list of different values.
     """
     expect_list("Size Sorter", "sizes", sizes)
     for text in sizes:
