@@ -29,7 +29,7 @@ def any_wire(
     show a grey socket that accepts any connection.
     """
     labels: dict[str, Any] = {
-        "tooltip": output_tooltip or "The very object that came in.",
+        "tooltip": output_tooltip or "The same object that came in.",
         "is_output_list": is_output_list,
     }
     if _has_match_type():

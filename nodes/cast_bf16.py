@@ -13,14 +13,14 @@ class CastBF16(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         model, model_out = any_wire(
             "model", "MODEL, CLIP, VAE, CONTROL_NET, CLIP_VISION, UPSCALE_MODEL or a pipeline.",
-            output_tooltip="A copy in the chosen dtype, or the very object that came in where "
+            output_tooltip="A copy in the chosen dtype, or the same object that came in where "
                            "there was nothing to cast.",
         )
         return schema(
             node_id="HeadroomCastBF16",
             display_name="Cast bf16",
             description="Give this model a private copy of its weights in another dtype and report "
-                        "what that saves. The model that comes in stays as it is.",
+                        "what that saves. The input model does not change.",
             search_aliases=["bfloat16", "half precision", "fp16", "dtype", "convert weights",
                             "reduce vram", "半精度", "节省显存"],
             inputs=[

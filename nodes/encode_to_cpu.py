@@ -17,7 +17,7 @@ class EncodeToCPU(io.ComfyNode):
             node_id="HeadroomEncodeToCPU",
             display_name="Encode to CPU",
             description="Encode one prompt or many as CLIP Text Encode does, keep the results in "
-                        "RAM and let the text encoder go.",
+                        "RAM and free the text encoder.",
             search_aliases=["text encode", "prompt list", "clip to cpu", "cache text encoder",
                             "t5 offload", "prompt cache", "文本编码", "提示词"],
             inputs=[
@@ -25,10 +25,11 @@ class EncodeToCPU(io.ComfyNode):
                               tooltip="The text encoder. It is not even loaded when the disk "
                                       "cache has every prompt."),
                 io.String.Input("text", multiline=True, dynamic_prompts=True,
-                                tooltip="The prompt, or one prompt a line."),
+                                tooltip="The prompt, or one prompt in each line."),
                 io.Combo.Input("split", options=["one prompt", "one prompt per line"],
                                default="one prompt",
-                               tooltip="'one prompt per line' gives a list, blank lines dropped."),
+                               tooltip="'one prompt per line' gives a list; blank lines are "
+                                       "dropped."),
                 io.Boolean.Input("release_encoder", default=True,
                                  tooltip="Unload the text encoder from the GPU afterwards."),
                 io.Combo.Input("cache", options=["off", "disk"], default="off",
@@ -36,8 +37,8 @@ class EncodeToCPU(io.ComfyNode):
                                        "folder and uses them instead of the encoder."),
             ],
             outputs=[
-                named_output(io.Conditioning, "conditioning", "One conditioning a prompt, in RAM.",
-                             is_output_list=True),
+                named_output(io.Conditioning, "conditioning",
+                             "One conditioning for each prompt, in RAM.", is_output_list=True),
                 named_output(io.String, "prompt", "The prompts, in the same order.",
                              is_output_list=True),
                 report_output(),

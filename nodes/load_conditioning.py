@@ -14,8 +14,8 @@ class LoadConditioning(io.ComfyNode):
         return schema(
             node_id="HeadroomLoadConditioning",
             display_name="Load Conditioning",
-            description="Load what Save Conditioning kept. No text encoder is needed, and a "
-                        "different one in the workflow is warned about.",
+            description="Load what Save Conditioning saved. No text encoder is needed; a warning "
+                        "says if the workflow has a different one.",
             search_aliases=["import conditioning", "load embeddings", "load prompt",
                             "加载条件", "导入条件"],
             inputs=[

@@ -14,7 +14,7 @@ class MemoryReport(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         value, value_out = any_wire(
-            "value", "Anything. The report covers what has run when this value is ready.",
+            "value", "Anything. The report covers everything that ran before this value was ready.",
             optional=True,
         )
         return schema(
@@ -31,7 +31,7 @@ class MemoryReport(io.ComfyNode):
                 report_output(),
                 named_output(io.Image, "chart", "VRAM and RAM over time, nodes as bands."),
                 named_output(io.String, "data", "The same record as JSON, as "
-                                                "/headroom/runs/{prompt_id} gives it."),
+                                                "from /headroom/runs/{prompt_id}."),
             ],
         )
 

@@ -12,7 +12,7 @@ class OOMGuard(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         model, model_out = any_wire(
             "model", "MODEL, VAE, CLIP, CONTROL_NET or UPSCALE_MODEL.",
-            output_tooltip="The same model, guarded. What came in is not changed.",
+            output_tooltip="The same model, guarded. The input does not change.",
         )
         return schema(
             node_id="HeadroomOOMGuard",
@@ -39,7 +39,7 @@ class OOMGuard(io.ComfyNode):
                              tooltip="Retries of one failing call before it is an error."),
                 io.Combo.Input("prefer", options=["same bits", "speed"],
                                default="same bits", optional=True,
-                               tooltip="Of several ways that fit: one that keeps every bit of "
+                               tooltip="If several ways fit: take one that keeps every bit of "
                                        "the picture, or smaller parts, which are faster."),
             ],
             outputs=[model_out],

@@ -17,7 +17,7 @@ class PurgeVRAM(io.ComfyNode):
         return schema(
             node_id="HeadroomPurgeVRAM",
             display_name="Purge VRAM",
-            description="Give GPU memory back at this point of the workflow and report how much.",
+            description="Free GPU memory at this point of the workflow and report how much.",
             search_aliases=["free memory", "unload", "unload models", "clear cache", "free vram",
                             "low vram", "save memory", "gpu", "cuda", "显存", "释放显存",
                             "清理显存"],
@@ -46,8 +46,8 @@ class PurgeVRAM(io.ComfyNode):
             outputs=[
                 value_out,
                 report_output(),
-                named_output(io.Float, "freed_mib", "MiB of GPU memory that this server gave "
-                                                   "back; 0 where nobody can tell."),
+                named_output(io.Float, "freed_mib", "MiB of GPU memory that this server freed; "
+                                                   "0 if that is not known."),
             ],
         )
 

@@ -22,11 +22,11 @@ class SaveConditioning(io.ComfyNode):
             inputs=[
                 io.Conditioning.Input("conditioning", tooltip="What a text encode node gives."),
                 io.String.Input("name", default="",
-                                tooltip="The name of the file. One that is there is replaced; the "
+                                tooltip="The name of the file. An existing file is replaced; the "
                                         "items of a list get numbers."),
             ],
             outputs=[
-                named_output(io.Conditioning, "conditioning_out", "The very object that came in."),
+                named_output(io.Conditioning, "conditioning_out", "The same object that came in."),
                 named_output(io.String, "file", "Where the file is."),
             ],
             hidden=[io.Hidden.dynprompt],

@@ -22,11 +22,12 @@ class SizeSorter(io.ComfyNode):
             inputs=[
                 io.String.Input("sizes", multiline=True, default="",
                                 placeholder="1024x1152\n1360x1536\nor heights=[...] widths=[...]",
-                                tooltip="One size a line, width first; # starts a comment. Leave "
-                                        "it empty to use the sizes of `items`."),
+                                tooltip="One size in each line, width first; # starts a comment. "
+                                        "Leave it empty to use the sizes of `items`."),
                 io.AnyType.Input("items", optional=True,
                                  tooltip="A list of IMAGE, MASK, LATENT or anything with a shape, "
-                                         "sorted along. Without text their own sizes count."),
+                                         "sorted together with the sizes. Without text their own "
+                                         "sizes count."),
                 io.Combo.Input("order", options=["largest first", "smallest first"],
                                default="largest first",
                                tooltip="Largest first lets later sizes reuse the memory."),
@@ -35,7 +36,7 @@ class SizeSorter(io.ComfyNode):
                                default="keep each size",
                                tooltip="Fewer distinct shapes mean fewer graphs to compile, at the "
                                        "price of more pixels. Items are not changed: width and "
-                                       "height say what to bring them to."),
+                                       "height say which size they should get."),
                 io.Int.Input("bucket", default=64, min=1, max=8192,
                              tooltip="With 'round up to bucket': both sides become multiples of "
                                      "this many pixels."),

@@ -117,8 +117,8 @@ class Limit:
             beside = 0 if own is None else max(0, own - (memory.held_bytes or 0))
             share = max(LEAST_SHARE, limit - beside)
             if own is None:
-                told.append(said("what the driver keeps for this server on {device}, some hundred "
-                                 "MiB, comes on top: it does not tell how much",
+                told.append(said("the driver needs some hundred MiB more for this server on "
+                                 "{device}: it does not tell how much",
                                  device=memory.device))
         else:
             # Idle programs free memory when Windows needs it, so a full desktop is no reason for

@@ -59,10 +59,10 @@ def trim_step(gained_bytes: int) -> Step:
 def _told(action: str, gained_bytes: int) -> Said:
     values = {"gained_mib": gained_bytes / MIB}
     if action == "ram cache":
-        return said("RAM was short: ComfyUI's cache gave up results of other workflows, "
+        return said("RAM was short: ComfyUI's cache dropped results of other workflows, "
                     "{gained_mib} more are left", **values)
     if action == "ram pins":
-        return said("RAM was short: pinned memory that nothing used was let go of, {gained_mib} "
-                    "more are left", **values)
+        return said("RAM was short: unused pinned memory was freed, {gained_mib} more are left",
+                    **values)
     return said("RAM was short: unused heap pages went back to the system, {gained_mib} more are "
                 "left", **values)

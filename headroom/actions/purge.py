@@ -54,7 +54,7 @@ def purge(
     room = _room_bytes()
     wanted = only_below_free_mib * MIB
     if only_below_free_mib > 0 and room is not None and room >= wanted:
-        reason = said("left alone: {free_mib} are free, the limit is {limit_mib}",
+        reason = said("nothing to do: {free_mib} are free, the limit is {limit_mib}",
                       free_mib=room / MIB, limit_mib=wanted / MIB)
         return _finish(said("nothing was purged"), (reason,), before)
     if free_mib is not None:
@@ -85,11 +85,11 @@ def _make_room(wanted: int, unload: Unload, kept: list[FoundModel]) -> tuple[lis
         steps.append(said("models: {gone_mib} of weights unloaded", gone_mib=gone / MIB))
     reached = _known_free_bytes()
     headline = said(
-        "{free_mib} are free, as was asked for ({wanted_mib})" if reached >= wanted else
+        "{free_mib} are free; {wanted_mib} were asked for" if reached >= wanted else
         "{free_mib} are free, {wanted_mib} were asked for, but nothing more can be unloaded",
         free_mib=reached / MIB, wanted_mib=wanted / MIB,
     )
-    return steps or [said("left alone: there is room enough")], headline
+    return steps or [said("nothing to do: there is enough room")], headline
 
 
 def free_bytes() -> int | None:
@@ -113,8 +113,8 @@ def _known_free_bytes() -> int:
     found = free_bytes()
     if found is None:
         raise ValueError(said(
-            "Purge VRAM cannot free as little as `free_mib` needs here, since the driver does not "
-            "tell what is free: leave `free_mib` out."
+            "Purge VRAM cannot use `free_mib` here, because the driver does not tell how much is "
+            "free: leave `free_mib` out."
         ))
     return found
 
@@ -155,7 +155,7 @@ def _unload_steps(unload: Unload, done: Iterable[Unloaded]) -> tuple[str, ...]:
     if unload == "no models":
         return (said("models: none unloaded, as asked"),)
     if unload == "all but keep" and not sentences:
-        return (said("models: nothing but what was kept was loaded"),)
+        return (said("models: only the kept ones were loaded"),)
     return sentences or (said("models: nothing was loaded"),)
 
 

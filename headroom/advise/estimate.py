@@ -30,9 +30,9 @@ SIDE = 1024  # if no node has a size
 FRAMES = ("length", "frames", "num_frames", "video_frames")
 PATCHED = frozenset({"MODEL", "CLIP"})
 NAMES = {
-    "missing": "Not counted, as no models folder has them: {names}.",
-    "outside": "Not looked at, as they lie outside of the models folders: {names}.",
-    "broken": "Counted by size on disk, as their headers are broken: {names}.",
+    "missing": "Not counted, because no models folder has them: {names}.",
+    "outside": "Not read, because they are outside of the models folders: {names}.",
+    "broken": "Counted by size on disk, because their headers are broken: {names}.",
 }
 
 

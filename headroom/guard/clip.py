@@ -102,7 +102,7 @@ class _Encoding(Call[Any]):
     def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
         if plan.on_cpu or not self._method.options.offload_weights:
             return []
-        reason = said("RAM was what ran out" if lack.where == "RAM"
+        reason = said("RAM ran out" if lack.where == "RAM"
                       else "this ComfyUI cannot do so")
         return [step_and_why(said("encoding on the CPU"), reason)]
 

@@ -113,8 +113,8 @@ def _asked(recovery: Recovery) -> str:
     asked = recovery.last.requested_bytes
     if recovery.last.is_incomplete:
         return said(
-            "still went on without a part of a LoRA or ControlNet, which asked for {asked_mib},"
-            if asked else "still went on without a part of a LoRA or ControlNet",
+            "still left out a part of a LoRA or ControlNet, which asked for {asked_mib},"
+            if asked else "still left out a part of a LoRA or ControlNet",
             asked_mib=(asked or 0) / MIB)
     if not asked:
         return said("still asked for more memory than there is")

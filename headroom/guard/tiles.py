@@ -125,10 +125,10 @@ def why_whole(
     if may_split:
         found.append(step_and_why(
             said("fewer images at a time"), said("it is one image") if at_once <= 1
-            else said("they are {count}", count=at_once)))
+            else said("there are {count} images", count=at_once)))
     if may_tile:
         found.append(step_and_why(
             said("smaller tiles"),
             said("it was no larger than the smallest tile") if can_tile
-            else said("its network tiles by itself, in sizes of its own")))
+            else said("its network makes its own tiles")))
     return found

@@ -15,8 +15,8 @@ from ..host.adapter import current_host
 
 log = logging.getLogger("headroom")
 LEFT_OUT = said(
-    "ComfyUI went on without a part of a LoRA or ControlNet, so the result is not what was asked "
-    "for; with OOM Guard the call would have been repeated"
+    "ComfyUI continued without a part of a LoRA or ControlNet, so the result is wrong; OOM Guard "
+    "would have repeated the call"
 )
 
 _OUTCOMES = {None: "trying again", True: "recovered", False: "not enough yet"}

@@ -57,5 +57,5 @@ def title_of(ran: KeptPrompt, node_id: str) -> str:
 
 def no_more_left() -> Said:
     """Return that there is nothing to queue again."""
-    return said("No server left prompts that had not run, or somebody has decided about them "
+    return said("There are no prompts of an earlier server, or somebody has decided about them "
                 "already.")

@@ -55,11 +55,11 @@ def _cost(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> Said:
 def _also(failure: FailedPrompt, runs: WhatRuns) -> list[Said]:
     row = failure.row
     means = [] if row is None or row.id in PLAIN_ROWS else [row.meaning()]
-    emptied = [said("RAM is emptied first: models go to disk, and ComfyUI's cache gives up what "
-                    "this prompt does not use.")] if failure.where == "RAM" else []
+    emptied = [said("RAM is freed first: models go to disk, and ComfyUI's cache drops what this "
+                    "prompt does not use.")] if failure.where == "RAM" else []
     if not runs.differing:
         return means + emptied
-    return [*means, *emptied, said("The result may be another one, because of {nodes}.",
+    return [*means, *emptied, said("The result may be different because of {nodes}.",
                  nodes=_nodes(failure, runs.differing))]
 
 

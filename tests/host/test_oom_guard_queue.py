@@ -148,7 +148,7 @@ def test_what_comfyui_leaves_out_without_a_guard_is_told_once_for_the_node(
     assert told == {"failed": failures, "patched": False}  # and the prompt is a success
     (event,) = gpu.client.get_json(f"/headroom/runs/{entry['prompt_id']}")["oom"]
     assert (event["node_id"], event["attempt"], event["recovered"]) == ("unguarded", 0, False)
-    assert "went on without a part of a LoRA" in event["action"]
+    assert "continued without a part of a LoRA" in event["action"]
     assert words in event["error"]
 
 

@@ -80,7 +80,7 @@ def test_only_below_free_counts_what_is_really_free(client):
     low = add_purge(graph, only_below_free_mib=2048)
     high = add_purge(graph, only_below_free_mib=2049, value=low[0])
     texts = node_texts(client.run(graph.prompt))
-    assert "left alone: 2,048.0 MiB are free" in texts[low.id]
+    assert "nothing to do: 2,048.0 MiB are free" in texts[low.id]
     assert "left alone" not in texts[high.id]
 
 
@@ -128,7 +128,7 @@ def test_a_purge_for_so_much_room_makes_that_and_as_little_more_as_comfyui_can(c
     assert client.get(f"/headroom/ready?free_mib={wanted}")[0] == 200
     status, report = client.post_json("/headroom/purge", {"free_mib": wanted})
     assert status == 200 and wanted <= report["reached_free_mib"]
-    assert "as was asked for" in report["headline"]
+    assert "were asked for" in report["headline"]
     largest = max(weights / 4 * 2, 64)
     assert 0 < weights - loaded_mib(client) <= weights / 4 + largest
     assert client.get_json("/headroom/ready")["free_mib"] >= wanted
@@ -139,7 +139,7 @@ def test_a_purge_for_so_much_room_makes_that_and_as_little_more_as_comfyui_can(c
     for enough in (wanted, 0):
         status, report = client.post_json("/headroom/purge", {"free_mib": enough})
         assert (status, loaded_mib(client), report["freed_mib"]) == (200, left, 0)
-        assert "left alone: there is room enough" in report["steps"]
+        assert "nothing to do: there is enough room" in report["steps"]
         assert report["reached_free_mib"] >= wanted
 
 

@@ -69,7 +69,7 @@ def test_a_prompt_that_takes_more_than_the_limit_is_stopped_and_the_queue_goes_o
     assert messages["execution_interrupted"]["node_id"] == "1"
     assert client.wait(after)["status"]["status_str"] == "success"
     run = client.get_json(f"/headroom/runs/{grows}")
-    assert run["failure"]["can_rescue"] and "RAM is emptied first" in run["failure"]["text"]
+    assert run["failure"]["can_rescue"] and "RAM is freed first" in run["failure"]["text"]
     if (low := run["ram_low"]) is not None:  # it may have stopped before
         assert 0 < low["least_left_mib"] < 0.1 * low["total_mib"] <= 0.1 * LIMIT_MIB
         assert run["ram_held"]["models"]

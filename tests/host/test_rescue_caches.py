@@ -116,7 +116,7 @@ def test_a_node_whose_change_mark_is_another_each_time_is_said_to_run_again(gpu)
     text = text_of(gpu, lives)
     assert lives.succeeded and "drawn" in ran_in(gpu, lives.second_id)
     assert "comes from the cache, except for OomDraws (node drawn)." in text
-    assert "The result may be another one, because of OomDraws (node drawn)." in text
+    assert "The result may be different because of OomDraws (node drawn)." in text
 
 
 def test_a_node_of_ours_that_marks_its_changes_by_the_prompt_is_said_to_be_cached(gpu):

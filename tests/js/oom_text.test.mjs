@@ -13,7 +13,7 @@ test("an attempt of the guard is told with what it did and freed", () => {
 });
 
 test("where nobody recovers the result is called what it is: not what was asked for", () => {
-  const leftOut = said("ComfyUI went on without a part of a LoRA or ControlNet, so the result is not what was asked for; with OOM Guard the call would have been repeated");
+  const leftOut = said("ComfyUI continued without a part of a LoRA or ControlNet, so the result is wrong; OOM Guard would have repeated the call");
   const entry = { ...attempt, attempt: 0, freed_mib: 0, action: leftOut.template, said: leftOut };
   assert.equal(oomText(entry, "KSampler #3", EN), `KSampler #3: ${leftOut.template}`);
   assert.match(oomText(entry, "KSampler #3", ZH), /^KSampler #3: ComfyUI 略过了/);
@@ -37,7 +37,7 @@ test("a result that is wrong without an error is a message though nobody recover
 
 test("an error that no rerun can help is told with its meaning and what helps, in both languages", () => {
   const told = (template, values = {}) => ({ text: template, said: said(template, values) });
-  const what = told("The driver refused memory to ComfyUI's dynamic VRAM for another reason than want of memory.");
+  const what = told("The driver refused memory to ComfyUI's dynamic VRAM, but not because memory was short.");
   const means = { what, do: [told("start ComfyUI with {flag}", { flag: "--disable-dynamic-vram" })] };
   assert.equal(errorMessage({ means }, EN).detail, `${what.text}\n• start ComfyUI with {flag}`);
   assert.match(errorMessage({ means }, ZH).detail, /^驱动拒绝.*\n• 用 --disable-dynamic-vram 启动/);

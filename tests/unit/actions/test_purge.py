@@ -112,7 +112,7 @@ def test_a_cpu_box_is_told_that_nothing_was_there_to_free():
 
 
 def test_room_for_nothing_is_there_and_room_that_is_no_number_is_refused():
-    assert "left alone: there is room enough" in purge(free_mib=0).steps
+    assert "nothing to do: there is enough room" in purge(free_mib=0).steps
     for wrong in (-1, 1.5, "100", True):
         with pytest.raises(ValueError, match="Purge VRAM expects free_mib = a whole number"):
             purge(free_mib=wrong)
@@ -127,7 +127,7 @@ def test_all_but_keep_without_a_model_says_what_to_connect():
 
 def test_enough_room_leaves_everything_alone_and_says_so(monkeypatch):
     monkeypatch.setattr(purge_module, "_room_bytes", lambda: 500 * MIB)
-    assert "left alone: 500.0 MiB are free, the limit is 400.0 MiB" in purge(
+    assert "nothing to do: 500.0 MiB are free, the limit is 400.0 MiB" in purge(
         only_below_free_mib=400
     ).text
     assert "left alone" not in purge(only_below_free_mib=501).text
@@ -153,7 +153,7 @@ def test_garbage_is_collected_before_the_cache_is_returned(monkeypatch):
 def test_a_model_that_was_kept_is_not_said_to_be_nothing(monkeypatch):
     monkeypatch.setattr(purge_module, "others", lambda kept: [])
     text = purge("all but keep", keep=torch.nn.Linear(2, 2)).text
-    assert "models: nothing but what was kept was loaded" in text
+    assert "models: only the kept ones were loaded" in text
 
 
 def test_every_level_is_named_in_the_report():
@@ -170,7 +170,7 @@ def test_the_fullest_device_in_use_decides_whether_there_is_room(monkeypatch):
     monkeypatch.setattr(purge_module, "snapshot", lambda: at(roomy, full, unused))
     text = purge("no models", only_below_free_mib=601).text
     assert "left alone" not in text
-    assert "left alone: 600.0 MiB are free, the limit is 600.0 MiB" in purge(
+    assert "nothing to do: 600.0 MiB are free, the limit is 600.0 MiB" in purge(
         "no models", only_below_free_mib=600
     ).text
 

@@ -232,7 +232,7 @@ def test_a_prompt_that_was_stopped_before_ram_ran_out_runs_again_once_after_a_pu
     item = bench.only_queued
     text = bench.rescue.facts("a")["failure"]["text"]
     assert text.startswith("Hi-res (node 2) was stopped before RAM ran out. It runs again")
-    assert "RAM is emptied first" in text
+    assert "RAM is freed first" in text
     bench.begin(item[1], item[2], item[3], item[4])
     assert bench.purged == [True]
     bench.rescue.stops_for_ram(item[1], "2", "RAM was about to run out")

@@ -53,13 +53,13 @@ def test_where_nobody_can_see_the_cache_nothing_is_promised(bench):
 def test_a_result_that_may_be_another_one_is_announced(bench, before, now, differs):
     bench.host.marks = {"2": before}
     bench.host.cached = Cached(frozenset({"1"}), {"2": now})
-    assert ("may be another one, because of Hi-res (node 2)." in said_of(bench)) is differs
+    assert ("may be different because of Hi-res (node 2)." in said_of(bench)) is differs
 
 
 def test_a_seed_that_means_any_is_announced_where_its_node_runs_again(bench):
     drawn = {**PROMPT, "2": {**PROMPT["2"], "inputs": {**PROMPT["2"]["inputs"], "seed": -1}}}
     bench.host.cached = Cached(frozenset({"1"}), {})
-    assert "may be another one, because of Hi-res" in said_of(bench, drawn)
+    assert "may be different because of Hi-res" in said_of(bench, drawn)
     bench.host.cached = Cached(frozenset({"1", "2"}), {})
     bench.begin("b", prompt=drawn)
     bench.end(**FINISHED)
