@@ -79,6 +79,8 @@ class RamWatch:
         self._is_due = False  # room is to be made before the next node
         self._at: tuple[str | None, str | None] = (None, None)  # the prompt and node that run
         self._room = self._began_with = 0  # what was left at the last look; before that node
+        self._looked_at = float("-inf")
+        self._ample = max(LOW * ram_total_bytes(), AMPLE * wanted) if wanted else 0
 
     def start(self) -> None:
         """Start to look, where that is asked for: often amid a prompt, once a minute after it.
@@ -93,7 +95,7 @@ class RamWatch:
         self.something_happens()
         self._at, self._lowest = (None, None), None
         self._amid.set()
-        if self._is_short():
+        if not self._was_ample() and self._is_short():
             self._spare()
 
     def before_node(self, prompt_id: str, node_id: str) -> None:
@@ -159,10 +161,9 @@ class RamWatch:
 
     def _wait(self) -> None:
         pause, seconds = threading.Event(), None
-        ample = max(LOW * ram_total_bytes(), AMPLE * self._wanted)
         while True:
             if self._amid.wait(seconds):
-                pause.wait(AMPLE_SECONDS if self._room > ample else AMID_SECONDS)
+                pause.wait(AMPLE_SECONDS if self._room > self._ample else AMID_SECONDS)
                 self.look_amid()
                 seconds = AMID_SECONDS
                 continue
@@ -174,10 +175,16 @@ class RamWatch:
                 except RuntimeError:
                     return  # the server ends, and its loop has
 
+    def _was_ample(self) -> bool:
+        """Return whether the thread has just found so much that it looks again only in a second."""
+        return (self._room > self._ample
+                and time.monotonic() - self._looked_at < AMPLE_SECONDS)
+
     def _is_short(self, room: int | None = None) -> bool:
         """`room`: bytes that are left, where they were just read, which takes a millisecond."""
         if self._wanted:
             self._room = ram_room_bytes() if room is None else room
+            self._looked_at = time.monotonic()
         is_short = self._room < self._wanted
         self._said = self._said and is_short
         return is_short

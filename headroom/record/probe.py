@@ -51,15 +51,21 @@ class Probe:
         self._told_at = 0.0  # quick nodes of the run before are no crowd with those of this one
         return tuple(str(device) for device in self._devices)
 
-    def measured(self, max_age_seconds: float = 0.0) -> Reading:
-        """Measure now, in any thread; a node's reading serves where it is not older than this.
-
-        What cannot be read is unknown: an error must not end the prompt.
-        """
-        last = self._last
-        if last is not None and 0 <= self._clock() - last.at < max_age_seconds:
-            return last
+    def measured(self) -> Reading:
+        """Measure now, in any thread. What cannot be read is unknown: no error ends the prompt."""
         return self._read(begins_again=False)
+
+    def beside_node(self) -> Reading:
+        """Measure memory and what strains the machine while a node runs, in any thread.
+
+        The reading of a node serves where it is as new as at_node asks.
+        """
+        at, last = self._clock(), self._last
+        is_crowd = self._in_a_row >= IN_A_ROW and at - self._told_at < QUICK_SECONDS
+        serves = CROWD_SECONDS if is_crowd else TICK_SECONDS
+        if last is not None and 0 <= at - last.at < serves:
+            return last
+        return self._read(begins_again=False, strain=self._strain)
 
     def at_node(self, begins: bool = False) -> tuple[float, Reading]:
         """Return the time and what a node begins or ends with; torch's peaks begin again.
@@ -93,12 +99,13 @@ class Probe:
             self._has_failed = True
             return ()
 
-    def _read(self, begins_again: bool) -> Reading:
+    def _read(
+        self, begins_again: bool, strain: Callable[[], Strain | None] = lambda: None
+    ) -> Reading:
         at = self._clock()
         try:
             uses = tuple(_use(device, begins_again) for device in self._devices)
-            strain = None if begins_again else self._strain()
-            return Reading(at, rss_bytes(), uses, strain=strain)
+            return Reading(at, rss_bytes(), uses, strain=strain())
         except Exception:
             if not self._has_failed:
                 log.exception("[Headroom] reading memory failed; the prompt goes on")

@@ -15,7 +15,7 @@ from .probe import Probe
 from .progress import Progress
 from .run import Run
 from .run_json import recovery_json, run_json
-from .ticker import TICK_SECONDS, Ticker
+from .ticker import Ticker
 
 SETTLE_SECONDS = 5.0
 ASK_SECONDS = 1.0
@@ -144,7 +144,7 @@ class Recorder:
 
     def _whole(self, run: Run) -> dict[str, Any]:
         if run is self._run and self._left is None:
-            self._read(run)
+            self._read(run, self._probe.measured)
             self._events.enter()
         return run_json(run, time.perf_counter(), with_samples=True)
 
@@ -203,15 +203,15 @@ class Recorder:
                 self._ticker.rest()
                 return
             if self._left is None:
-                self._read(self._run, TICK_SECONDS)
+                self._read(self._run, self._probe.beside_node)
             if self._events.are_many:
                 self._events.enter()
             if self._left is not None or self._is_time_to_ask():
                 self._settle()
 
-    def _read(self, run: Run, max_age_seconds: float = 0.0) -> None:
+    def _read(self, run: Run, measure: Callable[[], Reading]) -> None:
         with self._events.reading:
-            self._events.sample(run, self._probe.measured(max_age_seconds))
+            self._events.sample(run, measure())
 
     # ---------------------------------------------------- the end of a run
 

@@ -62,6 +62,7 @@ class QueueFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._outputs = path.with_suffix(OUTPUTS)
         self._kept: dict[str, bool] = {}  # the ids in the file, and whether each runs
         self._noted = 0
         self._base = sqlite3.connect(path, timeout=0, check_same_thread=False)
@@ -113,14 +114,16 @@ class QueueFile:
     def _delete(self, prompt_ids: Collection[str]) -> None:
         self._base.executemany("DELETE FROM prompt WHERE prompt_id = ?",
                                [(prompt_id,) for prompt_id in prompt_ids])
+        if not prompt_ids or not os.path.isdir(self._outputs):
+            return
         for prompt_id in prompt_ids:
             shutil.rmtree(self.outputs_of(prompt_id), ignore_errors=True)
-            _remove_empty(self.path.with_suffix(OUTPUTS))
+        _remove_empty(self._outputs)
 
     def outputs_of(self, prompt_id: str) -> Path:
         """Return the folder for finished outputs of a prompt, which may not exist."""
         name = hashlib.sha256(prompt_id.encode()).hexdigest()[:32]
-        return self.path.with_suffix(OUTPUTS) / name
+        return self._outputs / name
 
     def take_outputs(self, left: "QueueFile", prompt_id: str) -> None:
         """Rename the folder of finished outputs for a prompt that is about to be queued again."""
@@ -165,7 +168,7 @@ class QueueFile:
         self.close()
         for ending in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
-        shutil.rmtree(self.path.with_suffix(OUTPUTS), ignore_errors=True)
+        shutil.rmtree(self._outputs, ignore_errors=True)
 
 
 def _content(text: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:

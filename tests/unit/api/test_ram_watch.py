@@ -101,8 +101,8 @@ def test_amid_a_node_the_heap_is_trimmed_once_and_the_rest_waits_for_the_next(
 def test_a_prompt_is_stopped_once_when_ram_keeps_falling_below_what_is_to_stay_free(
     monkeypatch, spared
 ):
-    stops, clock = [], iter(range(100))
-    monkeypatch.setattr(watch_module.time, "monotonic", lambda: next(clock) / 4)
+    stops, seconds = [], [0.0]
+    monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
     monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
     found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], 1000 * MIB,
                      lambda node: stops.append((node, spared["room"] // MIB)) or True)
@@ -112,6 +112,7 @@ def test_a_prompt_is_stopped_once_when_ram_keeps_falling_below_what_is_to_stay_f
     found.before_node("p", "5")
     for room in range(3000, 0, -250):
         spared["room"] = room * MIB
+        seconds[0] += 0.25
         found.look_amid()
     assert stops == [(("p", "5", 3500 * MIB), 500)]
 
@@ -147,6 +148,25 @@ def test_models_go_when_ram_is_short_and_one_line_says_so(caplog, spared):
         "(HEADROOM_RAM_FREE_MIB): "
         "512.0 MiB of 1 idle model went to disk, 200.0 MiB are left now"
     )
+
+
+def test_a_prompt_that_begins_reads_no_ram_where_there_was_plenty_a_moment_ago(
+    monkeypatch, spared
+):
+    seconds, looks = [0.0], []
+    monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
+    monkeypatch.setattr(watch_module, "ram_total_bytes", lambda: 16 * GIB)
+    monkeypatch.setattr(watch_module, "ram_room_bytes",
+                        lambda: looks.append(1) or spared["room"])
+    found, spared["room"] = watch(), 5 * GIB
+    for later, expected in ((0.0, 1), (0.9, 1), (0.2, 2)):
+        seconds[0] += later
+        found.before_prompt()
+        assert len(looks) == expected
+    spared["room"] = 3 * GIB  # not ample: each prompt looks
+    found.look_amid()
+    found.before_prompt()
+    assert len(looks) == 4 and spared["calls"] == 0
 
 
 def test_where_nothing_can_go_it_is_tried_once_a_prompt_and_said_once(caplog, spared):

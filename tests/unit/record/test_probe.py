@@ -158,12 +158,22 @@ def test_a_node_begins_with_what_the_one_before_ended_with_while_that_is_young(c
 
 def test_amid_a_node_the_reading_at_its_beginning_serves_while_it_is_young(clocked):
     probe, clock = clocked
-    assert probe.measured(0.05) is not probe.measured(0.05)
+    assert probe.beside_node() is not probe.beside_node()
     _, first = probe.at_node()
     clock.now += 0.04
-    assert probe.measured(0.05) is first and probe.measured() is not first
+    assert probe.beside_node() is first and probe.measured() is not first
     clock.now += 0.02
-    assert probe.measured(0.05).at == clock.now
+    assert probe.beside_node().at == clock.now
+
+
+def test_beside_a_crowd_of_quick_nodes_memory_is_read_as_seldom_as_at_them(clocked):
+    probe, clock = clocked
+    readings_of(probe, clock, 10, 0.0001)
+    last = probe.at_node()[1]
+    assert readings_of(probe, clock, 3, 0.03) == 1
+    assert probe.beside_node() is last
+    clock.now += 0.045  # the last of them takes its time
+    assert probe.beside_node().at == clock.now
 
 
 def readings_of(probe, clock, nodes, seconds):
