@@ -2,16 +2,14 @@
 
     python benchmarks/mixed_sizes.py --comfyui PATH
 
-In a real ComfyUI on the simulated GPU, whose memory figures are exact, one prompt runs Size Sorter,
-a sampler step and a decode for each of the sizes that ran out of memory in the published case
-(1024x1024, 1024x1152, 1360x1536; here divided by `--divide`), with both orders; on PyTorch's own
-allocator (`--gpu` on a real GPU, `--fake-cuda` without one) with `expandable_segments` and with
-cudaMallocAsync too:
+In a real ComfyUI on PyTorch's own allocator (`--gpu` on a real GPU, `--fake-cuda` without one) one
+prompt runs Size Sorter, a sampler step and a decode for each of the sizes that ran out of memory in
+the published case (1024x1024, 1024x1152, 1360x1536; here divided by `--divide`), with both orders,
+with blocks as they are by default, with `expandable_segments` and with cudaMallocAsync:
 - the peak of reserved bytes and the allocator's retries on a device with room;
 - the smallest capacity, to `--step-mib`, at which the prompt still completes, and the retries at
   the larger one of the two orders.
-As in the published script the weights stay on the GPU (`--highvram`). The simulated GPU leaves out
-the arithmetic there: whether a prompt fits depends on shapes alone.
+As in the published script the weights stay on the GPU (`--highvram`).
 Without ComfyUI, on the CPU: how many graphs torch.compile makes for sixteen published sizes, mixed,
 sorted and rounded up to buckets, with static shapes, with its default limit, and dynamic.
 """
@@ -40,14 +38,14 @@ REHEARSAL = ("--divide", "8", "--step-mib", "64", "--modes", "native")
 PUBLISHED = ((1024, 1024), (1024, 1152), (1360, 1536))
 SIXTEEN = tuple((w, h) for h in (960, 720, 896, 768) for w in (960, 720, 896, 768))
 ROOM_MIB = 8192
-MODES = ("native", "expandable_segments", "cudaMallocAsync")  # the last two need a CUDA driver
+MODES = ("native", "expandable_segments", "cudaMallocAsync")
 ORDERS = ("smallest first", "largest first")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_gpu(parser)
     parser.add_argument("--divide", type=int, default=2, help="the published sizes by this")
-    parser.add_argument("--modes", nargs="+", choices=MODES, help="default: all that there are")
+    parser.add_argument("--modes", nargs="+", choices=MODES, help="default: all")
     parser.add_argument("--step-mib", type=int, default=4, help="of the search for the capacity")
 
 
@@ -58,7 +56,7 @@ def run(args: argparse.Namespace) -> dict[str, object]:
         "model": "SD1.5-class UNet and TAESD, random weights",
         "sizes": [f"{width}x{height}" for width, height in sizes],
     }
-    for mode in args.modes or (MODES if args.gpu or args.fake_cuda else MODES[:1]):
+    for mode in (args.modes or MODES) if args.gpu or args.fake_cuda else ():
         result[mode] = _orders(args, sizes, mode)
     result["torch_compile"] = compiled_graphs()
     return result
@@ -73,7 +71,6 @@ def _orders(
         files=[models.TEST_CHECKPOINT, models.TAESD_ENCODER, models.TAESD_DECODER],
         plain=(NO_DYNAMIC_VRAM,) if own else PLAIN,
         flags=("--highvram", *(["--cuda-malloc"] if own else [])),
-        packs=() if args.gpu or args.fake_cuda else ("headroom_shapes_only",),
     ) as device:
         bench = SizeBench(device, sizes)
         bench.check_allocator(mode)

@@ -2,9 +2,10 @@
 
     python benchmarks/workflows.py --comfyui PATH [--only NAME ...] [--write]
 
-Each workflow runs in a real ComfyUI on the simulated GPU, whose memory figures are exact, with
-small random-weight models (see `tools/workflow_models.py`), once as it is bundled and once with
-none of our nodes (see `tools/stock.py`). Measured for both:
+Each workflow runs in a real ComfyUI on the simulated GPU (that of mixed sizes on PyTorch's own
+allocator, over the fake CUDA driver) with small random-weight models, see
+`tools/workflow_models.py`: once as it is bundled and once with none of our nodes (see
+`tools/stock.py`). Measured for both:
 - the peak of reserved bytes on a device with room, and the bytes that stay after the prompt;
 - the smallest capacity that completes, to `--step` of it, and what the other says at that capacity.
 For the prompt loop, under `--gpu-only` (nothing leaves the GPU, as in the published script), also
@@ -51,8 +52,9 @@ def run(args: argparse.Namespace) -> Json:
 
 
 def measure(name: str, case: Case, args: argparse.Namespace) -> Json:
+    device_of = argparse.Namespace(comfyui=args.comfyui, fake_cuda=case.by_blocks)
     with served(
-        args, ROOM_MIB, flags=case.flags, packs=["headroom_small_encoders"],
+        device_of, ROOM_MIB, flags=case.flags, packs=["headroom_small_encoders"],
         models_dir=make_workflow_models(args.comfyui), env={"OMP_NUM_THREADS": "2", **ENVIRONMENT},
         prepare=lambda base: write_example_picture(base / "input"),
     ) as device:

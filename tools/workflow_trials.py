@@ -58,12 +58,14 @@ class Case:
     """How a workflow is compared with ComfyUI's own nodes: server flags, changed values, what for.
 
     `searched`: the smallest capacity is looked for. `lines_of`: the input that gets more lines.
+    `by_blocks`: PyTorch's blocks make the difference, so it is measured on its own allocator.
     """
 
     flags: tuple[str, ...] = ()
     changes: Json = field(default_factory=dict)
     searched: bool = True
     lines_of: str = ""
+    by_blocks: bool = False
 
 
 CASES = {
@@ -75,6 +77,7 @@ CASES = {
     "onediff_mixed_sizes": Case(
         flags=("--gpu-only",),
         changes={"Size Sorter: 16 sizes.sizes": "256x256\n256x288\n340x384"},
+        by_blocks=True,
     ),
     # The published script kept every component in float32; ComfyUI by itself would not.
     "infiniteyou_720p_bf16": Case(flags=("--force-fp32",), changes={"KSampler.steps": 1}),

@@ -1,7 +1,9 @@
-"""A simulated GPU: a real, unmodified ComfyUI runs on it, and its memory figures are exact.
+"""A simulated GPU: a real, unmodified ComfyUI runs on it, and every tensor's bytes are counted.
 
-To PyTorch and to ComfyUI it is `cuda:0`, an NVIDIA card with the native allocator; the data lies
-in CPU memory and is computed there, so results are real and the same in every run.
+To PyTorch and to ComfyUI it is `cuda:0`, an NVIDIA card; the data lies in CPU memory and is
+computed there, so results are real and the same in every run. What is freed stays reserved, as a
+caching allocator keeps it, but in no pieces: which blocks PyTorch makes, and which of them is too
+small for a request, is asked of its own allocator on the fake CUDA driver (lab/fakecuda).
 
 In a host test:
 
@@ -16,7 +18,7 @@ In a host test:
 
 By hand:  python lab/simgpu/main.py --capacity-mib 1024 COMFYUI_DIR -- --port 8188
 In a process of your own:  device = simgpu.switch_on(1 << 30) ... simgpu.switch_off()
-The allocator alone, without torch:  simgpu.Ledger(1 << 30)
+The counts alone, without torch:  simgpu.Ledger(1 << 30)
 Only the bytes, for models that would take hours and all RAM:  with simgpu.shapes.shapes_only(): ...
 
 Not simulated: gradients (refused with a clear error), recurrent layers, streams, pinned memory,

@@ -87,7 +87,7 @@ def _driver_functions() -> dict[str, Any]:
         "_cuda_is_in_bad_fork": lambda: False,
         "_cuda_getAllocatorBackend": lambda: "native",
         "_cuda_memoryStats": _memory_stats,
-        "_cuda_memorySnapshot": lambda *options: {"segments": _segments(), "device_traces": []},
+        "_cuda_memorySnapshot": _snapshot,
         "_cuda_emptyCache": _empty_cache,
         "_cuda_resetPeakMemoryStats": _reset_peak,
         "_cuda_resetAccumulatedMemoryStats": _reset_accumulated,
@@ -170,34 +170,12 @@ def _set_allocator_settings(settings: str) -> None:
     """Nothing: how the allocator goes about it is the fake driver's matter."""
 
 
-def _segments() -> list[dict[str, Any]]:
+def _snapshot(*options: Any) -> dict[str, list[Any]]:
+    """One segment of everything that is reserved: what is unused of it is one piece."""
     with current().locked() as ledger:
-        return [_segment(blocks) for blocks in ledger.segments()]
-
-
-def _segment(blocks: list[Any]) -> dict[str, Any]:
-    head = blocks[0]
-    used = [block for block in blocks if block.allocated]
-    return {
-        "device": DEVICE.index,
-        "address": head.address,
-        "total_size": sum(block.size for block in blocks),
-        "allocated_size": sum(block.size for block in used),
-        "active_size": sum(block.size for block in used),
-        "requested_size": sum(block.requested for block in used),
-        "stream": 0,
-        "segment_type": "small" if head.pool.small else "large",
-        "segment_pool_id": (0, 0),
-        "is_expandable": False,
-        "frames": [],
-        "blocks": [
-            {
-                "address": block.address,
-                "size": block.size,
-                "requested_size": block.requested if block.allocated else 0,
-                "state": "active_allocated" if block.allocated else "inactive",
-                "frames": [],
-            }
-            for block in blocks
-        ],
-    }
+        used, unused = ledger.allocated_bytes, ledger.reserved_bytes - ledger.allocated_bytes
+    blocks = [{"size": size, "state": state}
+              for size, state in ((used, "active_allocated"), (unused, "inactive")) if size]
+    segment = {"device": DEVICE.index, "total_size": used + unused,
+               "is_expandable": False, "blocks": blocks}
+    return {"segments": [segment] if blocks else [], "device_traces": []}

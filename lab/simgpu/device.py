@@ -7,7 +7,6 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 
-from .blocks import Block
 from .faults import KINDS, Fault, Shortage
 from .ledger import Ledger, LedgerFull
 
@@ -46,14 +45,14 @@ class QuietLock:
 class Charge:
     """The memory of one storage; it goes back to the ledger when the last tensor lets go."""
 
-    __slots__ = ("_device", "block")
+    __slots__ = ("_device", "nbytes")
 
-    def __init__(self, device: SimDevice, block: Block | None) -> None:
-        self._device, self.block = device, block
+    def __init__(self, device: SimDevice) -> None:
+        self._device, self.nbytes = device, 0
 
     def __del__(self) -> None:
-        if self.block is not None:
-            self._device.release(self.block)
+        if self.nbytes:
+            self._device.release(self.nbytes)
 
 
 @dataclass(frozen=True)
@@ -88,17 +87,18 @@ class SimDevice:
         self.ledger = Ledger(capacity_bytes)
         self.fault: Fault | None = None
         self._lock = QuietLock()
-        self._released: deque[Block] = deque()
+        self._released: deque[int] = deque()
 
     def charge(self, nbytes: int) -> Charge:
         """Take `nbytes` of device memory. Raises the out-of-memory error of PyTorch."""
         error: Exception | None = None
-        charge = Charge(self, None)
+        charge = Charge(self)
         with self._lock:
             self._drain()
             kind = self._fault_kind(nbytes)
             try:
-                charge.block = self.ledger.malloc(nbytes, refuse=kind is not None)
+                self.ledger.malloc(nbytes, refuse=kind is not None)
+                charge.nbytes = nbytes
             except LedgerFull as full:
                 error = self._error(kind or "oom", full.asked_bytes)
         self._drain_unless_busy()
@@ -106,9 +106,9 @@ class SimDevice:
             raise error
         return charge
 
-    def release(self, block: Block) -> None:
-        """Give a block back, now or as soon as the ledger is free."""
-        self._released.append(block)
+    def release(self, nbytes: int) -> None:
+        """Give the bytes of a charge back, now or as soon as the ledger is free."""
+        self._released.append(nbytes)
         self._drain_unless_busy()
 
     def locked(self) -> _Locked:
@@ -125,12 +125,12 @@ class SimDevice:
                 other_process_bytes=ledger.other_process_bytes,
                 allocated_bytes=ledger.allocated_bytes,
                 reserved_bytes=ledger.reserved_bytes,
-                peak_allocated_bytes=stats.allocated_bytes.all.highest,
-                peak_reserved_bytes=stats.reserved_bytes.all.highest,
-                requested_bytes=stats.requested_bytes.all.current,
-                live_blocks=stats.allocation.all.current,
-                allocations=stats.allocation.all.allocated,
-                frees=stats.allocation.all.freed,
+                peak_allocated_bytes=stats.allocated_bytes.highest,
+                peak_reserved_bytes=stats.reserved_bytes.highest,
+                requested_bytes=stats.requested_bytes.current,
+                live_blocks=stats.allocation.current,
+                allocations=stats.allocation.allocated,
+                frees=stats.allocation.freed,
                 alloc_retries=stats.num_alloc_retries,
                 ooms=stats.num_ooms,
             )

@@ -35,11 +35,6 @@ class SimServer:
         """All figures of the device now."""
         return Figures(**self.client.get_json(f"{self.prefix}/ledger"))
 
-    def segments(self) -> list[dict[str, Any]]:
-        """Every segment of the allocator with its blocks."""
-        found: list[dict[str, Any]] = self.client.get_json(f"{self.prefix}/segments")
-        return found
-
     def set_capacity(self, mib: float) -> Figures:
         """Change the size of the device; what is on it stays."""
         return Figures(**self._post("capacity", {"mib": mib}))

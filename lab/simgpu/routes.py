@@ -1,7 +1,6 @@
 """What the test-only HTTP routes answer; plain dictionaries, without a server.
 
 GET  /simgpu/ledger      all figures (see Figures)
-GET  /simgpu/segments    every segment of the allocator with its blocks
 GET  /simgpu/fault       the armed fault and what it did, or null
 GET  /simgpu/pending     {"free": whether ComfyUI has yet to act on a POST /free}
 POST /simgpu/capacity    {"mib": N}: change the size of the device while it runs
@@ -18,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from .blocks import MIB
 from .device import current
 from .faults import Fault
+from .ledger import MIB
 
 Json = dict[str, Any]
 
@@ -28,20 +27,6 @@ Json = dict[str, Any]
 def ledger() -> Json:
     """All figures of the device."""
     return asdict(current().figures())
-
-
-def segments() -> list[Json]:
-    """Every segment as its blocks in order of address."""
-    with current().locked() as model:
-        return [
-            {
-                "small": blocks[0].pool.small,
-                "blocks": [
-                    {"bytes": block.size, "allocated": block.allocated} for block in blocks
-                ],
-            }
-            for blocks in model.segments()
-        ]
 
 
 def fault() -> Json | None:

@@ -202,9 +202,8 @@ def resync(tensor: SimTensor) -> None:
     """Let a wrapper follow its CPU tensor after an operation changed the shape or the storage."""
     cpu = tensor._cpu
     charge = tensor._charge
-    block = charge.block
     nbytes = cpu.untyped_storage().nbytes()
-    if nbytes != (block.requested if block is not None else 0):
+    if nbytes != charge.nbytes:
         charge = current().charge(nbytes)
     tensor._charge = charge
     torch._C.TensorBase.data.__set__(tensor, wrap(cpu, charge))

@@ -81,7 +81,7 @@ def test_an_upscale_model_goes_on_to_one_image_and_to_tiles(gpu):
     assert answer["largest_difference"] < 0.15 * answer["range"]
 
 
-@pytest.mark.parametrize(("stage", "mib"), [("sample", 48), ("decode", 36)])
+@pytest.mark.parametrize(("stage", "mib"), [("sample", 24), ("decode", 20)])
 def test_the_guard_completes_where_stock_runs_out_of_memory(gpu, stage, mib):
     def completes(guarded):
         graph = Graph()
@@ -114,7 +114,7 @@ def test_a_text_encoder_with_a_layer_larger_than_the_gpu_still_encodes(gpu):
     assert answer["completed"]
 
 
-@pytest.mark.parametrize(("stage", "mib"), [("sample", 48), ("decode", 36)])
+@pytest.mark.parametrize(("stage", "mib"), [("sample", 24), ("decode", 20)])
 def test_the_second_prompt_of_a_kind_does_not_fail_first(gpu, stage, mib):
     first, learned = probed(gpu, stage, mib, batch=3)
     again, remembered = probed(gpu, stage, mib, batch=3)

@@ -62,7 +62,7 @@ def test_a_prompt_ends_in_a_picture_and_moves_the_figures(gpu):
     after = gpu.ledger()
     assert png.startswith(b"\x89PNG")
     assert before.allocated_bytes == 0 < after.allocated_bytes
-    assert after.allocated_bytes < after.peak_allocated_bytes < after.peak_reserved_bytes
+    assert after.allocated_bytes < after.peak_allocated_bytes <= after.peak_reserved_bytes
     assert after.free_bytes == after.capacity_bytes - after.reserved_bytes
     (device,) = gpu.client.get_json("/system_stats")["devices"]
     assert device["torch_vram_total"] == after.reserved_bytes
@@ -84,7 +84,6 @@ def test_free_empties_the_device(gpu):
     gpu.client.run(picture())
     figures = gpu.unload()
     assert figures.allocated_bytes == figures.live_blocks == 0
-    assert gpu.segments() == [] or figures.reserved_bytes > 0
 
 
 @pytest.mark.parametrize(

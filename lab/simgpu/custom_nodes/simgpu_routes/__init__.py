@@ -18,11 +18,6 @@ async def _ledger(request: web.Request) -> web.Response:
     return web.json_response(routes.ledger())
 
 
-@PromptServer.instance.routes.get("/simgpu/segments")
-async def _segments(request: web.Request) -> web.Response:
-    return web.json_response(routes.segments())
-
-
 @PromptServer.instance.routes.get("/simgpu/fault")
 async def _fault(request: web.Request) -> web.Response:
     return web.json_response(routes.fault())

@@ -4,7 +4,7 @@ import gc
 import threading
 
 import pytest
-from support.ledgers import KIB, MIB
+from support.simulated import KIB, MIB
 
 from simgpu import Fault, Ledger, LedgerFull, SimDevice
 
