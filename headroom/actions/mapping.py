@@ -92,7 +92,8 @@ def map_modules(modules: Sequence[torch.nn.Module], folder: Path) -> Mapped:
     blocks = blocks_of(modules, "cpu")
     in_ram = [block for block in blocks if not block.is_mapped]
     try:
-        changed = [block for block in in_ram if not (_has_slot(block) and _is_unchanged(block))]
+        changed = [block for block in in_ram if not (
+            _has_slot(block) and _slots[block.module][block.name].holds(block.data))]
         fresh = _write(changed, folder)
         for block, slot in zip(changed, fresh, strict=True):
             _slots.setdefault(block.module, {})[block.name] = slot
@@ -113,10 +114,6 @@ def map_modules(modules: Sequence[torch.nn.Module], folder: Path) -> Mapped:
 def _has_slot(block: Block) -> bool:
     slot = _slots.get(block.module, {}).get(block.name)
     return slot is not None and slot.nbytes == block.nbytes
-
-
-def _is_unchanged(block: Block) -> bool:
-    return _slots[block.module][block.name].holds(block.data)
 
 
 def _write(blocks: Sequence[Block], folder: Path) -> list[Slot]:

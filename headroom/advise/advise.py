@@ -16,7 +16,8 @@ def advise(case: Case) -> list[Finding]:
     """Return what is worth changing; a pure function, some milliseconds for a hundred nodes."""
     found = [option.finding for option in plan.options(case)]
     found += [finding for source in SOURCES for finding in source(case)]
-    return sorted((one for one in found if _is_worth(case, one)), key=_rank)
+    least = LEAST_SHARE * case.peak_bytes
+    return sorted((one for one in found if one.saves.high >= least > 0), key=_rank)
 
 
 def advise_into(case: Case, target_bytes: int, off_bytes: int = 0) -> list[tuple[Finding, Bounds]]:
@@ -36,10 +37,6 @@ def advise_into(case: Case, target_bytes: int, off_bytes: int = 0) -> list[tuple
             less = Bounds(max(after.low - finding.saves.high, 0), after.high - finding.saves.low)
             steps.append((finding, less))
     return steps
-
-
-def _is_worth(case: Case, one: Finding) -> bool:
-    return one.saves.high >= LEAST_SHARE * case.peak_bytes > 0
 
 
 def _rank(one: Finding) -> tuple[object, ...]:

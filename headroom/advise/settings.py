@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from ..base.device import MIB, in_mib
 from ..host.adapter import LEAVES_VRAM
-from .case import Case, Step
-from .finding import Finding, Json, Saves
+from .case import Case
+from .finding import Finding, Saves
 from .words import amounts
 
 TORCH = "https://pytorch.org/docs/stable/notes/cuda.html#memory-management"
@@ -36,16 +36,14 @@ def _others(case: Case) -> Iterator[Finding]:
         yield Finding("reserve", Saves(0, held), whole, measured, cost="seconds")
 
 
-def _fullest(case: Case) -> Step | None:
-    return max(case.steps, key=lambda step: step.spare_bytes, default=None)
-
-
 def _allocator(case: Case) -> Iterator[Finding]:
     """Yield the setting that helps if torch keeps memory in pieces that it cannot use."""
-    step, known = _fullest(case), case.around.allocator
+    step = max(case.steps, key=lambda step: step.spare_bytes, default=None)
+    known = case.around.allocator
     if step is None or known.get("backend") != "native" or known.get("expandable"):
         return
-    values, measured = _spare(step)
+    values = {"node": step.name, "node_id": step.node_id, **amounts(spare=step.spare_bytes)}
+    measured = {"node_id": step.node_id, "spare_mib": in_mib(step.spare_bytes)}
     if case.around.failure or (case.total_bytes and
                                case.peak_bytes > NEARLY_FULL * case.total_bytes):
         if known.get("can_expand"):
@@ -54,10 +52,3 @@ def _allocator(case: Case) -> Iterator[Finding]:
         if not known.get("threshold"):
             yield Finding("gc_threshold", Saves(0, step.spare_bytes),
                           {**values, "threshold": THRESHOLD, "source": TORCH}, measured)
-
-
-def _spare(step: Step) -> tuple[Json, Json]:
-    return (
-        {"node": step.name, "node_id": step.node_id, **amounts(spare=step.spare_bytes)},
-        {"node_id": step.node_id, "spare_mib": in_mib(step.spare_bytes)},
-    )

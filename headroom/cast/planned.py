@@ -55,7 +55,8 @@ def planned(
     refuse_uncastable(module)
     quantised = quantised_reason(module) or quantised
     if quantised:
-        return CastModel(label, _left_alone(quantised)), []
+        return CastModel(label, said("not cast: it is quantised ({reason}), and casting would undo "
+                                     "that", reason=quantised)), []
     wanted = plan(module, rules, dtype_of)
     result = CastModel(label, _nothing_to_do(wanted, rules))
     if not result.reason:
@@ -72,11 +73,6 @@ def planned(
         f"keep_float32: '{name}' is in no weight's name" for name in unmatched(rules, wanted)
     ]
     return result, wanted
-
-
-def _left_alone(reason: str) -> str:
-    return said("not cast: it is quantised ({reason}), and casting would undo that",
-                reason=reason)
 
 
 def _nothing_to_do(wanted: list[Wanted], rules: CastRules) -> str:

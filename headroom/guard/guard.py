@@ -39,7 +39,7 @@ def guard(value: Any, options: GuardOptions) -> Any:
         expect_flag("OOM Guard", name, getattr(options, name))
     expect_whole("OOM Guard", "max_attempts", options.max_attempts, least=1)
     is_ours = is_inserted(executing_node()[1])
-    if is_ours and not _can_be_guarded(value, kind):
+    if is_ours and (kind is None or (kind == "VAE" and not _has_weights(value))):
         return value
     if host is None or kind is None:
         came = "nothing" if value is None else f"a {type(value).__name__}"
@@ -58,10 +58,6 @@ def guard(value: Any, options: GuardOptions) -> Any:
             note_action("guard", 0.0, _CONTROL_NET)
         return value
     return guard_upscaler(value, options)
-
-
-def _can_be_guarded(value: Any, kind: str | None) -> bool:
-    return kind is not None and (kind != "VAE" or _has_weights(value))
 
 
 def _has_weights(vae: Any) -> bool:

@@ -61,11 +61,6 @@ def recall(key: Hashable, device: torch.device | None) -> Any | None:
     return lesson.plan
 
 
-def forget_all() -> None:
-    """Forget every lesson."""
-    _lessons.clear()
-
-
 def identity(patcher: Any) -> Hashable:
     """Return a key that is equal for models that need the same memory for the same call."""
     model = patcher.model

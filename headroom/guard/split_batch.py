@@ -138,7 +138,7 @@ def images_are_independent(options: Mapping[str, Any], kwargs: Mapping[str, Any]
         return False
     if any(isinstance(v, torch.Tensor) and k not in _KNOWN_TENSORS for k, v in options.items()):
         return False
-    return all(_is_per_sample(patch) for patch in _patches(options))
+    return all(module_of(patch) in _PER_SAMPLE_PATCHES for patch in _patches(options))
 
 
 def _patches(options: Mapping[str, Any]) -> list[Any]:
@@ -148,10 +148,6 @@ def _patches(options: Mapping[str, Any]) -> list[Any]:
     for functions in options.get("patches_replace", {}).values():
         found.extend(functions.values())
     return found
-
-
-def _is_per_sample(patch: Any) -> bool:
-    return module_of(patch) in _PER_SAMPLE_PATCHES
 
 
 def chunks_of(batch: int, options: Mapping[str, Any]) -> int:

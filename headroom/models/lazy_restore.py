@@ -19,7 +19,7 @@ def restore_on_use(module: torch.nn.Module) -> None:
     themselves at the first use, even if the module did not have to move; after that they cost
     nothing.
     """
-    home = _device_of(module)
+    home = next((tensor.device for _, tensor in module_tensors(module)), None)
     if home is None or home.type == "cpu":
         return
     handles: list[RemovableHandle] = []
@@ -40,7 +40,3 @@ def restore_on_use(module: torch.nn.Module) -> None:
 def is_restore_hook(hook: Any) -> bool:
     """Return whether `hook` moves a module back, and belongs to this module and not to a copy."""
     return hook in _armed
-
-
-def _device_of(module: torch.nn.Module) -> torch.device | None:
-    return next((tensor.device for _, tensor in module_tensors(module)), None)

@@ -96,7 +96,8 @@ class _Plot(NamedTuple):
         """Mark where memory ran out."""
         for x in map(self.x, moments):
             self.draw.line([(x, self.top), (x, self.bottom)], fill=OOM_COLOUR)
-            self.draw.polygon(_triangle(x, self.top), fill=OOM_COLOUR)
+            corners = [(x - 5, self.top), (x + 5, self.top), (x, self.top + 8)]
+            self.draw.polygon(corners, fill=OOM_COLOUR)
 
     def axes(self, with_seconds: bool) -> None:
         """Draw the frame and round numbers along it."""
@@ -159,10 +160,6 @@ def round_figures(largest: float, count: int = 5) -> list[float]:
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(each * power for each in (1, 2, 5, 10) if each * power >= rough)
     return [index * step for index in range(math.floor(largest / step * (1 + 1e-9)) + 1)]
-
-
-def _triangle(x: float, y: float) -> list[tuple[float, float]]:
-    return [(x - 5, y), (x + 5, y), (x, y + 8)]
 
 
 def _gib(values: Line) -> Line:

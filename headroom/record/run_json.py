@@ -25,7 +25,7 @@ def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
     """Return the record of a run, or its record so far; nodes that still run end at `now`."""
     end = run.ended.at if run.ended is not None else now
     main = run.fullest
-    cards = [_card(run, index) for index in range(len(run.devices))]
+    cards = [Card(*figures) for figures in zip(run.devices, run.totals, run.peaks, strict=True)]
     card = cards[main] if cards else NO_CARD
     data: Json = {
         "prompt_id": run.prompt_id,
@@ -174,10 +174,6 @@ class Card(NamedTuple):
 
 
 NO_CARD = Card("cpu")
-
-
-def _card(run: Run, index: int) -> Card:
-    return Card(run.devices[index], run.totals[index], run.peaks[index])
 
 
 def _card_json(card: Card) -> Json:

@@ -118,7 +118,8 @@ class QueueFile:
             return
         for prompt_id in prompt_ids:
             shutil.rmtree(self.outputs_of(prompt_id), ignore_errors=True)
-        _remove_empty(self._outputs)
+        with contextlib.suppress(OSError):  # it is not empty
+            os.rmdir(self._outputs)
 
     def outputs_of(self, prompt_id: str) -> Path:
         """Return the folder for finished outputs of a prompt, which may not exist."""
@@ -181,11 +182,6 @@ def _content(text: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     return WithGuards(prompt, stands_for) if stands_for else prompt, extra_data, outputs
 
 
-def _remove_empty(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # it does not exist, or is not empty
-        folder.rmdir()
-
-
 def new_file(folder: Path) -> QueueFile:
     """Make a file for this process. Raises OSError and sqlite3.Error."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -219,7 +215,7 @@ def _left(path: Path) -> LeftQueue | None:
         written_at = path.stat().st_mtime
         file = QueueFile(path)
     except (OSError, sqlite3.Error) as error:
-        if not _is_held(error):
+        if not isinstance(error, FileNotFoundError) and "locked" not in str(error):
             _set_aside(path, error)
         return None
     try:
@@ -232,10 +228,6 @@ def _left(path: Path) -> LeftQueue | None:
         file.remove()
         return None
     return LeftQueue(file, prompts, samples, samples[-1].at if samples else written_at)
-
-
-def _is_held(error: Exception) -> bool:
-    return isinstance(error, FileNotFoundError) or "locked" in str(error)
 
 
 def _set_aside(path: Path, error: Exception) -> None:

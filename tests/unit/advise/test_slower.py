@@ -103,7 +103,7 @@ def test_the_same_bytes_from_a_slower_disk_are_named():
     [text] = told(run("c", 65), [run("a", 15)])
     assert text.partition("earlier run: ")[2] == (
         "6,000.0 MiB were read from disk in 60.0 s (100.0 MiB a second), and 6,000.0 MiB in 10.0 s "
-        "then")
+        "in the earlier run")
 
 
 def test_of_two_models_of_one_class_each_is_named_by_its_file():

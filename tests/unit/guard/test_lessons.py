@@ -22,9 +22,9 @@ def host(monkeypatch):
     found = SimpleNamespace(free=100 * MIB, loaded_entries=list, unloadable_bytes=lambda e: 0)
     found.available_bytes = lambda device: found.free
     monkeypatch.setattr(lessons, "current_host", lambda: found)
-    lessons.forget_all()
+    lessons._lessons.clear()
     yield found
-    lessons.forget_all()
+    lessons._lessons.clear()
 
 
 def recall(kind):
