@@ -59,7 +59,7 @@ def start() -> None:
     try:
         _start()
     except Exception:
-        log.exception("[Headroom] runs are not recorded here; the nodes work all the same")
+        log.exception("[Headroom] runs are not recorded here; the nodes still work")
 
 
 def _start() -> None:
@@ -92,7 +92,7 @@ def _start() -> None:
         try:
             limit.before_prompt()
         except Exception:
-            log.exception("[Headroom] the VRAM limit could not be held; the server goes on")
+            log.exception("[Headroom] the VRAM limit could not be set; the server continues")
 
     def before_prompt() -> None:
         gate.wait_for_action()

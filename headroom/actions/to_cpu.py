@@ -81,8 +81,8 @@ def to_cpu(value: Any) -> OnCpu:
     try:
         done.value = moving.rebuild(value)
     except RecursionError:
-        raise ValueError("Move to CPU cannot follow a value whose lists or dicts lie some hundred "
-                         "levels deep in one another.") from None
+        raise ValueError("Move to CPU cannot follow a value whose lists or dicts are nested some "
+                         "hundred levels deep.") from None
     return done
 
 

@@ -31,5 +31,5 @@ def _lines(run: Mapping[str, Any]) -> list[str]:
     try:
         return advisor.lines(str(run["prompt_id"]))
     except Exception:
-        log.exception("[Headroom] no advice on this prompt; the report goes on without")
+        log.exception("[Headroom] no advice on this prompt; the report has none")
         return []

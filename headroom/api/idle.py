@@ -90,7 +90,7 @@ class IdleRelease:
             try:
                 done.result()
             except Exception:
-                log.exception("[Headroom] models could not leave the GPU after the idle time")
+                log.exception("[Headroom] models could not be unloaded after the idle time")
                 self._idle.is_done()
 
     async def release(self) -> None:

@@ -60,7 +60,7 @@ def _by_header(path: Path, size: int) -> Weights:
     """Raises ValueError for a header that does not fit this file."""
     (length,) = struct.unpack("<Q", read_untrusted(path, size, 8))
     if length > min(size - 8, MAX_HEADER_BYTES):
-        raise ValueError("the header is longer than the file, or than any")
+        raise ValueError("the header is longer than the file, or than a header can be")
     header = json.loads(read_untrusted(path, size, 8 + length)[8:])
     if not isinstance(header, dict):
         raise ValueError("the header is no table")

@@ -37,7 +37,7 @@ def refuse_functions(module: torch.nn.Module, is_read_again: bool = False) -> No
                 where = f"{prefix}.{name}" if prefix else name
                 raise ValueError(
                     f"Cast bf16 cannot cast this {type(module).__name__}: its {where} is a "
-                    "function over the original module and would go on using that one's weights; "
+                    "function over the original module and would still use its weights; "
                     "connect the model as its loader gives it, before nodes that change it."
                 )
 

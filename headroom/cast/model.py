@@ -32,7 +32,7 @@ def cast_module(
         return result
     if has_offload_hook(module):
         raise ValueError(
-            f"Cast bf16 expects a {result.label} without offload hooks, which speak for the old "
+            f"Cast bf16 expects a {result.label} without offload hooks, which belong to the old "
             "weights: cast first, then enable offloading on the result."
         )
     refuse_functions(module)

@@ -29,7 +29,7 @@ _OVERLAP = 16
 def guard_upscaler(descriptor: Any, options: GuardOptions) -> Any:
     """Return a copy of an upscale model (spandrel descriptor) that recovers when it is called.
 
-    The node that uses it halves its own tiles down to 128 pixels; this goes on to 32.
+    The node that uses it halves its own tiles down to 128 pixels; the guard does so down to 32.
     """
     return guarded_copy(descriptor, {"to": _Move, "_call_fn": _Run}, options)
 

@@ -64,7 +64,7 @@ def cached_now(
     try:
         nodes, keys, cache = _looked_up(caches, prompt_id, prompt)
     except Exception:
-        log.exception("[Headroom] what ComfyUI's node cache holds cannot be told")
+        log.exception("[Headroom] ComfyUI's node cache cannot be read")
         return None
     kept = [node_id for node_id in nodes if keys is not None
             and keys.get_data_key(node_id) in cache]

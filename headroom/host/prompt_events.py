@@ -69,7 +69,7 @@ def _never_fails(method: Callable[..., None]) -> Callable[..., None]:
         try:
             method(*args, **kwargs)
         except Exception:
-            log.exception("[Headroom] recording this prompt failed; the prompt itself goes on")
+            log.exception("[Headroom] recording this prompt failed; the prompt itself continues")
 
     return guarded
 
@@ -230,4 +230,4 @@ class _LogEar(logging.Handler):
                 if error is not None:
                     self._error_is_handled(error)
         except Exception:  # an error of ours must not end the thread that runs prompts
-            log.exception("[Headroom] looking after a prompt that ran out of memory failed")
+            log.exception("[Headroom] handling a prompt that ran out of memory failed")

@@ -178,7 +178,7 @@ def _content(text: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     if not (isinstance(prompt, dict) and isinstance(extra_data, dict)
             and isinstance(outputs, list) and isinstance(stands_for, dict)
             and all(isinstance(node, dict) for node in prompt.values())):
-        raise ValueError("a kept prompt is none")
+        raise ValueError("a stored prompt is no prompt")
     return WithGuards(prompt, stands_for) if stands_for else prompt, extra_data, outputs
 
 

@@ -104,7 +104,7 @@ def _size(width: int, height: int, statement: _Statement) -> Size:
 
 def _expect_few(count: int, statement: _Statement) -> None:
     if count > MAX_SIZES:
-        raise _malformed(statement, f"it brings the list to {count:,} sizes, and at most "
+        raise _malformed(statement, f"with it the list has {count:,} sizes, and at most "
                                     f"{MAX_SIZES:,} are sorted at once")
 
 

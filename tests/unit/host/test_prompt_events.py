@@ -299,7 +299,7 @@ def test_an_error_of_ours_while_one_is_heard_ends_nothing(listens, caplog):
 
     listens(fails)
     log_an_error(ValueError("of somebody else"))
-    assert caplog.text.count("looking after a prompt that ran out of memory failed") == 1
+    assert caplog.text.count("handling a prompt that ran out of memory failed") == 1
 
 
 def test_another_thread_can_log_while_an_error_is_looked_after(listens):
