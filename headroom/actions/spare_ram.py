@@ -1,13 +1,15 @@
 """Move models that nothing uses to disk until enough RAM is free."""
 
 import math
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..base.device import is_in_ram, shares_ram
+from ..base.graph import Graph
 from ..base.ram import ram_room_bytes
-from ..host.adapter import current_host
+from ..host.adapter import current_host, host_registry
 from ..models.unload import loaded_bytes
 from .blocks import blocks_of
 from .mapping import DiskRefused
@@ -83,3 +85,19 @@ def _ages(entries: Sequence[Any]) -> dict[int, int]:
 def _ram_bytes(patcher: Any) -> int:
     return sum(block.nbytes for block in blocks_of([patcher.model])
                if is_in_ram(block.tensors[0].device) and not block.is_mapped)
+
+
+def used_by(prompts: Sequence[Mapping[str, Any]]) -> IsUsed:
+    """Return whether a patcher's file is named by a prompt; None where its file is not known."""
+    if not prompts:
+        return lambda patcher: False
+    registry = host_registry()
+    files = [path for prompt in prompts for path in Graph(prompt, registry).files()]
+    named = {os.path.realpath(path) for path in files}
+
+    def is_used(patcher: Any) -> bool | None:
+        host = current_host()
+        files = host.source_files(patcher) if host is not None else []
+        return any(os.path.realpath(path) in named for path in files) if files else None
+
+    return is_used

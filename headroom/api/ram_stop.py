@@ -1,6 +1,7 @@
 """A clean stop: the running prompt is interrupted before the system would end the server."""
 
 import logging
+import math
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
@@ -15,7 +16,7 @@ from ..base.graph import Graph, Prompt
 from ..base.prompt_node import title_given
 from ..base.ram import ram_room_bytes
 from ..base.said import Said, joined, said, said_json
-from ..host.adapter import host_registry
+from ..host.adapter import current_host, host_registry
 from ..measure.journal import Action, note
 from ..measure.snapshot import rss_bytes
 from ..models.loaded import LoadedModel, loaded_models
@@ -26,7 +27,11 @@ EVENT = "headroom.ram"
 HELPFUL = ("--disable-pinned-memory", "--cache-none", "--fast-disk")
 RATE_SECONDS = 1.0  # the fall is measured over this time
 END_SECONDS = 1.0  # RAM runs out if the fall continues for this time
+LAST_SECONDS = 0.3  # then the stop does not wait: a step of a model often takes as long
 BESIDE = 0.05  # of a file: so much more RAM is needed to load it
+# Times its file: what a model can need whose weights become wider (measured: 1.24, on the CPU).
+TAKES = 1.3
+WEIGHTS = (".safetensors", ".sft", ".ckpt", ".pt", ".pth", ".bin", ".gguf")
 MODELS_NAMED = 3
 
 
@@ -35,7 +40,8 @@ class RamFall:
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, int]] = deque()
-        self._was_ending = False
+        self.seconds_left = math.inf  # at the rate of the last second
+        self.may_end = False  # by the last look: the next one is to come soon
 
     def is_ending(self, at: float, room_bytes: int) -> bool:
         """Return whether this reading and the last one both predict that RAM runs out.
@@ -48,18 +54,35 @@ class RamFall:
         first_at, first_bytes = self._looks[0]
         lost, seconds = first_bytes - room_bytes, at - first_at
         falls = len(self._looks) > 1 and room_bytes < self._looks[-2][1]
-        is_ending = falls and room_bytes * seconds < lost * END_SECONDS
-        was_ending, self._was_ending = self._was_ending, is_ending
-        return is_ending and was_ending
+        self.seconds_left = room_bytes * seconds / lost if falls and lost > 0 else math.inf
+        did_end, self.may_end = self.may_end, self.seconds_left < END_SECONDS
+        return self.may_end and did_end
 
 
 def is_load(files_bytes: int, taken_bytes: int, room_bytes: int) -> bool:
     """Return whether a node may just be loading its files into RAM, and the rest of them fits.
 
-    A load needs the size of its files once or twice: as read, and as the model made from them.
+    A load needs the size of its files once or twice: as read, and as the model made from them. Some
+    weights of the model may be wider than in the file.
     """
-    ends = files_bytes, 2 * files_bytes
+    ends = files_bytes, TAKES * files_bytes, 2 * files_bytes
     return any(taken_bytes < end * (1 + BESIDE) and end <= taken_bytes + room_bytes for end in ends)
+
+
+def loading_nodes(prompt: Prompt) -> frozenset[str]:
+    """Return the nodes that name a file of weights; none where ComfyUI maps it (dynamic VRAM)."""
+    if (host := current_host()) is not None and host.has_dynamic_vram():
+        return frozenset()
+    return frozenset(
+        node_id for node_id, node in prompt.items()
+        if any(isinstance(one, str) and one.endswith(WEIGHTS)
+               for one in node.get("inputs", {}).values())
+    )
+
+
+def load_bytes(prompt: Prompt, node_id: str) -> int:
+    """Return what the weights that a node names are expected to take of RAM."""
+    return int(TAKES * _file_bytes(_files(Graph(prompt, host_registry()), node_id)))
 
 
 class Node(NamedTuple):
@@ -95,8 +118,7 @@ class RamStop:
         """Interrupt the prompt; False if it has ended already, or if a load will just fit."""
         prompt = self._prompt_of(node.prompt_id) or {}
         graph, room = Graph(prompt, host_registry()), ram_room_bytes()
-        files = graph.files([node.node_id]) if node.node_id in graph.nodes else []
-        if is_load(_file_bytes(files), node.taken_bytes, room):
+        if is_load(_file_bytes(_files(graph, node.node_id)), node.taken_bytes, room):
             return False
         text = self._told(node, prompt, room)
         tell = partial(self._stops, node.prompt_id, node.node_id, text)
@@ -125,6 +147,10 @@ class RamStop:
         swap = (said("a larger page file") if sys.platform == "win32"
                 else said("more swap space"))
         return joined(", or ", [*(flag for flag in HELPFUL if flag in unset), swap])
+
+
+def _files(graph: Graph, node_id: str) -> list[Path]:
+    return graph.files([node_id]) if node_id in graph.nodes else []
 
 
 def _file_bytes(files: Iterable[Path]) -> int:

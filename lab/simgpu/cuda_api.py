@@ -6,9 +6,11 @@ Only the lowest functions are replaced, so `torch.cuda.memory_stats`, `memory_su
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import torch
 
 from .device import current
@@ -19,6 +21,7 @@ from .tensor import DEVICE
 NAME = "Simulated GPU"
 CAPABILITY = (8, 6)  # float16 and bfloat16 are fast, float8 is not: a common consumer card
 CUDA_VERSION = "12.8"
+SHARES_RAM = "SIMGPU_SHARES_RAM"  # 1: a chip without memory of its own, as in a laptop or a Jetson
 
 
 def apply(patches: Patches) -> None:
@@ -68,7 +71,7 @@ def properties() -> SimpleNamespace:
         regs_per_multiprocessor=65536,
         shared_memory_per_block=49152,
         L2_cache_size=3 << 20,
-        is_integrated=False,
+        is_integrated=os.environ.get(SHARES_RAM) == "1",
         is_multi_gpu_board=False,
         gcnArchName="",
         uuid="simulated",
@@ -114,7 +117,10 @@ class _Runtime:
     @staticmethod
     def cudaMemGetInfo(device: Any) -> tuple[int, int]:
         with current().locked() as ledger:
-            return ledger.mem_get_info()
+            free_bytes, total_bytes = ledger.mem_get_info()
+        if properties().is_integrated:
+            free_bytes = min(free_bytes, psutil.virtual_memory().available)
+        return free_bytes, total_bytes
 
     @staticmethod
     def cudaHostRegister(pointer: int, nbytes: int, flags: int) -> int:

@@ -6,7 +6,7 @@ import pytest
 
 from headroom.api import ram_stop as module
 from headroom.api import ram_watch as watch_module
-from headroom.api.ram_stop import EVENT, Node, RamFall, RamStop, is_load
+from headroom.api.ram_stop import EVENT, Node, RamFall, RamStop, is_load, load_bytes, loading_nodes
 from headroom.api.ram_watch import RamWatch
 from headroom.base import device as base
 from headroom.base.device import MIB
@@ -35,6 +35,7 @@ def test_only_a_fall_that_goes_on_foresees_the_end(rooms, foreseen):
     (4000, 3600, 300, False),  # they do not fit
     (4000, 4400, 3700, True),  # 16-bit weights that a CPU computes in 32, or a state dict's copy
     (4000, 4400, 300, False),
+    (4000, 4700, 600, True),  # a checkpoint with some weights in 32 bits
     (4000, 4100, 300, True),  # it has ended, with what it took beside its file
     (4000, 8500, 300, False),  # more than a load takes
     (30, 3600, 300, False),  # a video, whose frames are far larger
@@ -42,6 +43,23 @@ def test_only_a_fall_that_goes_on_foresees_the_end(rooms, foreseen):
 ])
 def test_a_load_that_would_fit_is_no_leak(file, taken, room, loads):
     assert is_load(file, taken, room) == loads
+
+
+def test_what_a_node_loads_is_known_by_the_weights_that_it_names(monkeypatch, tmp_path):
+    (tmp_path / "a.safetensors").write_bytes(bytes(1000))
+    monkeypatch.setattr(module, "host_registry", lambda: SimpleNamespace(
+        files_named=lambda name: [tmp_path / name] if name == "a.safetensors" else []))
+    prompt = {"1": {"class_type": "Load", "inputs": {"name": "a.safetensors", "on": True}},
+              "2": {"class_type": "Load", "inputs": {"name": "gone.ckpt", "model": ["1", 0]}},
+              "3": {"class_type": "Text", "inputs": {"text": "a.safetensors is a file"}}}
+    assert loading_nodes(prompt) == {"1", "2"}
+    assert [load_bytes(prompt, one) for one in ("1", "2", "3", "3.0.1")] == [1300, 0, 0, 0]
+
+
+def test_with_dynamic_vram_no_room_is_made_for_a_load(monkeypatch):
+    monkeypatch.setattr(module, "current_host",
+                        lambda: SimpleNamespace(has_dynamic_vram=lambda: True))
+    assert not loading_nodes({"1": {"class_type": "Load", "inputs": {"name": "a.safetensors"}}})
 
 
 def model(name, total_mib, loaded_mib=0, device="cuda:0", dynamic=False):

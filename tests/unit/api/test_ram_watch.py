@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from headroom.actions import spare_ram as spare_module
 from headroom.actions.make_room import Step
 from headroom.actions.spare_ram import Spared
 from headroom.api import ram_watch as watch_module
@@ -117,6 +118,66 @@ def test_a_prompt_is_stopped_once_when_ram_keeps_falling_below_what_is_to_stay_f
     assert stops == [(("p", "5", 3500 * MIB), 500)]
 
 
+@pytest.mark.parametrize("room_mib, calls", [(5000, 0), (3000, 1)])
+def test_before_a_load_idle_models_make_room_for_it_and_nothing_else_changes(
+    monkeypatch, spared, caplog, room_mib, calls
+):
+    """1,000 MiB are to stay free, and the file takes 2,600."""
+    monkeypatch.setattr(watch_module, "loading_nodes", lambda prompt: {"1"} & prompt.keys())
+    monkeypatch.setattr(watch_module, "load_bytes", lambda prompt, node_id: 2600 * MIB)
+    found = watch(prompts=[{"1": "Load", "2": "Text"}, {}])
+    monkeypatch.setattr(watch_module, "used_by", lambda prompts: lambda patcher: False)
+    spared["room"] = room_mib * MIB
+    found.before_prompt()
+    found.before_node("p", "2")
+    assert spared["calls"] == 0
+    found.before_node("p", "1")
+    assert spared["calls"] == calls
+    assert ("beside 2,600.0 MiB for what the next node loads" in caplog.text) == bool(calls)
+    spared["count"] = 0  # nothing is idle any more: that is not said, the load may fit yet
+    caplog.clear()
+    found.before_node("p", "1")
+    assert caplog.text == "" and not found._tried
+    assert watch("0", prompts=[{"1": "Load"}]).before_node("p", "1") is None
+
+
+def falling(monkeypatch, spared, wanted_mib, rooms, gained_mib=0):
+    """What is left, in MiB, when a prompt is stopped: it falls each 50 ms, and a trim gains."""
+    stops, seconds = [], [0.0]
+    monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
+
+    def trimmed():
+        spared["room"] += gained_mib * MIB
+        return gained_mib * MIB
+
+    monkeypatch.setattr(watch_module, "trimmed", trimmed)
+    found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], wanted_mib * MIB,
+                     lambda node: stops.append(spared["room"] // MIB) or True)
+    for look, room in enumerate(rooms):
+        spared["room"], seconds[0] = room * MIB, look / 20
+        found.look_amid()
+        found.before_node("p", "5")
+    return stops
+
+
+@pytest.mark.parametrize("rooms, stopped_at", [
+    (range(600, 0, -10), [50]),  # 200 MiB a second, in a container of 600 MiB
+    (range(600, 90, -10), []),  # which ends in time
+    (range(8000, 0, -50), [250]),  # frames that come at 1 GiB a second
+    ([600, 600, 200, 200], []),  # one allocation
+])
+def test_what_is_kept_free_is_too_little_to_wait_for_where_ram_falls_fast(
+    monkeypatch, spared, rooms, stopped_at
+):
+    assert falling(monkeypatch, spared, 12, rooms) == stopped_at
+
+
+def test_a_heap_that_gave_back_enough_lets_the_prompt_go_on(monkeypatch, spared):
+    rooms = [*range(1050, 950, -10), *[1400] * 5]
+    assert falling(monkeypatch, spared, 1000, rooms, gained_mib=500) == []
+    assert falling(monkeypatch, spared, 1000, range(1050, 0, -20)) != []
+
+
 def test_where_a_step_was_enough_no_model_goes(monkeypatch, spared):
     def enough(wanted):
         spared["room"] = GIB
@@ -158,12 +219,12 @@ def test_a_prompt_that_begins_reads_no_ram_where_there_was_plenty_a_moment_ago(
     monkeypatch.setattr(watch_module, "ram_total_bytes", lambda: 16 * GIB)
     monkeypatch.setattr(watch_module, "ram_room_bytes",
                         lambda: looks.append(1) or spared["room"])
-    found, spared["room"] = watch(), 5 * GIB
+    found, spared["room"] = watch(), 9 * GIB
     for later, expected in ((0.0, 1), (0.9, 1), (0.2, 2)):
         seconds[0] += later
         found.before_prompt()
         assert len(looks) == expected
-    spared["room"] = 3 * GIB  # not ample: each prompt looks
+    spared["room"] = 7 * GIB  # not ample: each prompt looks
     found.look_amid()
     found.before_prompt()
     assert len(looks) == 4 and spared["calls"] == 0
@@ -220,14 +281,14 @@ class Files:
 
 def test_a_model_is_used_when_a_prompt_of_the_queue_names_its_file(monkeypatch, tmp_path):
     named, other = tmp_path / "named.safetensors", tmp_path / "other.safetensors"
-    monkeypatch.setattr(watch_module, "current_host", lambda: Files(one=[named], two=[other]))
+    monkeypatch.setattr(spare_module, "current_host", lambda: Files(one=[named], two=[other]))
     files = {"named.safetensors": [named]}
-    monkeypatch.setattr(watch_module, "host_registry", lambda: SimpleNamespace(
+    monkeypatch.setattr(spare_module, "host_registry", lambda: SimpleNamespace(
         files_named=lambda name: files.get(name, [])))
-    is_used = watch_module.used_by([
+    is_used = spare_module.used_by([
         {"1": {"class_type": "Load", "inputs": {"name": "named.safetensors"}}}])
     assert [is_used(name) for name in ("one", "two", "unknown")] == [True, False, None]
-    assert not watch_module.used_by([])("unknown")
+    assert not spare_module.used_by([])("unknown")
 
 
 class Amid:
@@ -243,23 +304,28 @@ class Amid:
         return self.runs.pop(0)
 
 
-@pytest.mark.parametrize("room_gib, seconds", [(1, 0.25), (3, 0.25), (5, 1.0)])
-def test_amid_a_prompt_it_looks_more_often_where_little_is_left(
-    monkeypatch, spared, room_gib, seconds
+@pytest.mark.parametrize("room_gib, fell_gib, seconds", [
+    (5, 0, 0.25), (5, 1, 0.25), (5, 3, 0.05), (12, 3, 1.0), (20, 11, 0.05),
+])
+def test_amid_a_prompt_it_looks_more_often_where_the_last_look_foresaw_the_end(
+    monkeypatch, spared, room_gib, fell_gib, seconds
 ):
-    waited = []
-    monkeypatch.setattr(watch_module, "ram_total_bytes", lambda: 32 * GIB)
+    waited, now = [], [0.0]
+    monkeypatch.setattr(watch_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(watch_module, "ram_total_bytes", lambda: 24 * GIB)
     monkeypatch.setattr(watch_module.threading, "Event", lambda: SimpleNamespace(
         wait=waited.append, set=lambda: None))
-    found, spared["room"] = watch("1024"), room_gib * GIB
-    found.before_prompt()
+    found = watch()
+    for now[0], left_gib in ((0.0, room_gib), (1.0, room_gib - fell_gib)):
+        spared["room"] = left_gib * GIB
+        found.look_amid()
     found._amid = Amid(True)
-    with pytest.raises(EOFError):
+    with pytest.raises(EOFError):  # there is no third look
         found._wait()
     assert waited == [seconds]
 
 
-def test_an_idle_server_is_looked_at_once_a_minute_and_before_its_first_prompt_never(
+def test_an_idle_server_is_looked_at_seldom_and_before_its_first_prompt_never(
     monkeypatch, spared
 ):
     monkeypatch.setattr(watch_module, "AMID_SECONDS", 0.0)
@@ -267,7 +333,7 @@ def test_an_idle_server_is_looked_at_once_a_minute_and_before_its_first_prompt_n
     found._amid = amid = Amid(True, True, False, False)
     with pytest.raises(EOFError):
         found._wait()
-    assert amid.waited == [None, 0.0, 0.0, 60.0, 60.0]
+    assert amid.waited == [None, 0.0, 0.0, 10.0, 10.0]
 
 
 def test_after_a_prompt_that_nearly_filled_the_ram_its_record_says_who_holds_it(

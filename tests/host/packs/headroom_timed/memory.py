@@ -38,6 +38,14 @@ class TimedMemory(Timed):
         return self.told(began, value)
 
 
+class TimedKeep(Timed):
+    """Keeps a value, as packs do that have a cache of their own."""
+
+    def run(self, seconds, salt, value=None):
+        KEPT.append(value)
+        return self.told(time.time(), value)
+
+
 class TimedGrow(Timed):
     """Takes 200 MiB of RAM a second up to `mib`, and stops when it is interrupted."""
 

@@ -1,0 +1,111 @@
+"""Servers in a group with a memory limit: the kernel ends them, or the prompt is stopped in time.
+
+Each case twice in one folder: without HEADROOM_RAM_FREE_MIB the server is killed and leaves its
+queue; the next one, as it is by itself, queues that again, stops the prompt and goes on.
+"""
+
+import signal
+from pathlib import Path
+
+import pytest
+from support.prompts import node
+
+from tools.client import was_interrupted
+from tools.errors import NotHere
+from tools.memory_group import memory_group
+from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_CHECKPOINT_FP16
+from tools.server import PACK_ROOT, ComfyServer
+
+pytestmark = pytest.mark.host
+TIMED = PACK_ROOT / "tests" / "host" / "packs" / "headroom_timed"
+TAKEN_MIB = 300  # what a start takes of the group, beside what all servers share
+ROOM_MIB = 300
+
+
+def decoding(vae, latent, decode):
+    """A real decode that takes twice the room, a second and a half after it began."""
+    return {"1": node(vae), "2": latent,
+            "3": {**node(decode, samples=["2", 0], vae=["1", 0]), "_meta": {"title": "Fills"}},
+            "4": node("TimedWork", seconds=0.0, salt=1, value=["3", 0])}
+
+
+FRAMES = decoding("TimedVideoVAE", node("EmptyHunyuanLatentVideo", width=512, height=512,
+                                        length=4 * 2 * ROOM_MIB // 12, batch_size=1), "VAEDecode")
+SOUND = decoding("TimedAudioVAE", node("EmptyLatentAudio", seconds=900.0, batch_size=2),
+                 "VAEDecodeAudio")
+MODELS = [{"1": node("CheckpointLoaderSimple", ckpt_name=Path(path).name),
+           "2": node("TimedKeep", seconds=0.0, salt=1, value=["1", 0])}
+          for path in (TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_CHECKPOINT_FP16)]
+QUICK = {"1": node("TimedWork", seconds=0.0, salt=2)}
+STOPPED = "RAM was about to run out in Fills (node 3)"
+SHARED = {"simulate_mib": 8192, "env": {"SIMGPU_SHARES_RAM": "1"}}  # a GPU without own memory
+CASES = {  # the prompts, how the server is started, what its log says then
+    "frames --cache-none": ([FRAMES], ["--cache-none"], {}, STOPPED),
+    "sound --cache-lru": ([SOUND], ["--cache-lru", "50"], {}, STOPPED),
+    "frames --gpu-only in unified memory": ([FRAMES], ["--gpu-only"], SHARED, STOPPED),
+    "models --high-ram": (MODELS, ["--high-ram"], {}, "1 idle model went to disk"),
+}
+
+
+@pytest.fixture
+def start(tree_with, models_dir, tmp_path, servers):
+    """A function that starts a server within the limit, in the one folder of this test."""
+    running = []
+
+    def start(group, args, options, **env):
+        def in_group(*call, **more):
+            process = servers.start_process(*call, **more)
+            (group / "cgroup.procs").write_text(str(process.pid))
+            return process
+
+        options = {**options, "env": {"OMP_NUM_THREADS": "1", **options.get("env", {}), **env}}
+        running.append(ComfyServer(tree_with(args[0]), tmp_path, packs=[TIMED], args=args,
+                                   models_dir=models_dir, start_with=in_group, **options))
+        return running[-1].start()
+
+    yield start
+    for server in running:
+        server.stop(grace_seconds=0)
+
+
+@pytest.fixture
+def group():
+    """A group of our own with the limit: a folder, into which processes are put."""
+    try:
+        with memory_group(TAKEN_MIB + ROOM_MIB) as made:
+            yield made
+    except NotHere as reason:
+        pytest.skip(f"the watch itself is tested on recorded figures in unit/api: {reason}")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_fills_ram_kills_the_server_and_by_itself_costs_no_prompt_but_its_own(
+    group, start, case
+):
+    prompts, args, options, says = CASES[case]
+    first = start(group, args, options, HEADROOM_RAM_FREE_MIB="0")
+    process, client = first.process, first.client()
+    filling = [client.queue(prompt) for prompt in prompts]
+    after = client.queue(QUICK)
+    assert process.wait(120) == -signal.SIGKILL and kills(group) == 1
+
+    second = start(group, args, options, HEADROOM_QUEUE="resume")
+    client = second.client()
+    assert client.wait(after)["status"]["status_str"] == "success"
+    left = [client.wait(one) for one in filling if is_known(client, one)]  # what ran comes last
+    assert left and {was_interrupted(entry) for entry in left} == {says is STOPPED}
+    assert client.run(QUICK)
+    assert second.process.poll() is None and kills(group) == 1
+    assert says in second.log_text() and client.get_json("/headroom/queue")["prompts"] == []
+
+
+def is_known(client, prompt_id):
+    queued = [item[1] for part in client.get_json("/queue").values() for item in part]
+    return prompt_id in queued or client.history(prompt_id) is not None
+
+
+def kills(group):
+    """How many processes of the group the kernel has ended."""
+    file = next(group / name for name in ("memory.events", "memory.oom_control")
+                if (group / name).exists())
+    return int(dict(line.split() for line in file.read_text().splitlines())["oom_kill"])
