@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from .client import PromptInvalid
@@ -112,6 +113,7 @@ def main(args: argparse.Namespace) -> int:
 
 def inside() -> int:
     end_like_ctrl_c()
+    _without_torch()
     parser = argparse.ArgumentParser(prog="fit")
     add_arguments(parser)
     args = parser.parse_args()
@@ -133,6 +135,16 @@ def inside() -> int:
         print("Stopped.", file=sys.stderr)
         return 130
     return 1
+
+
+def _without_torch() -> None:
+    """Let what reads prompts be imported without Headroom's `__init__`, which imports torch.
+
+    That takes seconds, and this process computes nothing.
+    """
+    package = ModuleType("headroom")
+    package.__path__ = [str(ROOT / "headroom")]
+    sys.modules.setdefault(package.__name__, package)
 
 
 def _newer(error: PromptInvalid) -> str:
