@@ -54,6 +54,9 @@ def _dispatch(
     kwargs = kwargs or {}
     given = list(_tensors((*args, *kwargs.values())))
     if types or not all(map(_is_small, given)):
+        if not types and _is_composed(func) and any(KNOWN in one.__dict__ for one in given):
+            with mode:  # `inference_mode` hands it over whole, with integers known in it
+                return func.decompose(*args, **kwargs)
         made = mode.large(func, args, kwargs, given) if not types and mode.large else None
         return _unknown(func, args, kwargs) if made is None else made
     if not any(one.is_cuda for one in given) and not _names_a_device(kwargs):
@@ -84,6 +87,12 @@ def _unknown(func: Any, args: Any, kwargs: Any) -> Any:
     if func in MASKED:
         args = (args[0], _places(args[1]), *args[2:])
     return func(*args, **kwargs)
+
+
+@cache
+def _is_composed(func: Any) -> bool:
+    """Whether PyTorch makes it of other functions."""
+    return bool(func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd))
 
 
 @cache
