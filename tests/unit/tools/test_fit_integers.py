@@ -57,7 +57,8 @@ with torch.inference_mode(), Integers():
     hidden, mask = torch.zeros(1, 30, 9000, device="cuda"), torch.zeros(
         1, 30, dtype=torch.bool, device="cuda")
     mask[:, 10:] = True
-    show(repeated=list(repeated.shape), picked=list(hidden[mask.to("cuda").bool()].shape))
+    cast = mask.to(torch.bfloat16).to("cuda")
+    show(repeated=list(repeated.shape), picked=list(hidden[cast.bool()].shape))
 """)
     assert found == {"repeated": [26, 9000], "picked": [20, 9000]}
 
