@@ -40,35 +40,31 @@ from tools.comfyui import VARIABLE
 from tools.dry_server import DryServer
 from tools.errors import NotHere
 from tools.fake_cuda import fake_cuda
-from tools.fit import CONTEXT_MIB
-from tools.fit_files import find_models
+from tools.fit import CONTEXT_MIB, cards
 from tools.fit_inputs import add_inputs
-from tools.fit_loras import without_loras
 from tools.fit_prompt import ObjectInfo, without_noise_trees
 from tools.fit_range import Unmodelled, largest_layer_mib
+from tools.fit_ready import ready
 from tools.fit_run import PLAIN, Fit, Trial
 from tools.fit_steps import fewer_steps
-from tools.jobs import read_prompt
 from tools.server import ComfyServer
 from tools.sparse_files import SparseFile, Weight, write_sparse
 from tools.template_package import templates_of
 
 NAME = "fit_on_gpu"
-TEMPLATES = ("sdxl_simple_example", "sdxlturbo_example", "sd3.5_simple_example",
-             "flux_dev_checkpoint_example", "image_z_image_turbo", "image_qwen_image",
-             "image_lens_t2i", "image_longcat_text_to_image", "image_pixeldit_t2i",
-             "ltxv_text_to_video", "video_wan2_2_5B_ti2v", "text_to_video_wan")
-CAPABILITY = "9.0"
-LAYOUT_COPIES = 1.0
-LOOK_S = 0.005
+TEMPLATES = (
+    "sdxl_simple_example sdxlturbo_example sd3.5_simple_example flux_dev_checkpoint_example "
+    "image_z_image_turbo image_qwen_image image_lens_t2i image_longcat_text_to_image "
+    "image_pixeldit_t2i ltxv_text_to_video video_wan2_2_5B_ti2v text_to_video_wan").split()
+CAPABILITY, LAYOUT_COPIES, LOOK_S = "9.0", 1.0, 0.005
 Json = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--comfyui", default=os.environ.get(VARIABLE))
     parser.add_argument("--gpu", action="store_true", help="on this machine's own GPU")
-    parser.add_argument("--only", nargs="+", default=list(TEMPLATES), metavar="NAME")
-    parser.add_argument("--cards", default="8,12", help="in GiB; default: 8,12")
+    parser.add_argument("--only", nargs="+", default=TEMPLATES, metavar="NAME")
+    parser.add_argument("--cards", type=cards, default="8,12", help="in GiB; default: 8,12")
     parser.add_argument("--flags", default="", help="ComfyUI's own flags, in one word")
     parser.add_argument("--dry", type=Path, help="where the dry part is kept")
 
@@ -112,23 +108,16 @@ def dry(args: argparse.Namespace, base: Path, name: str) -> Json:
     with DryServer(Path(args.comfyui), base, settings=settings, flags=args.flags.split(),
                    env={"HEADROOM_DRY_RAM_MIB": str(128 * 1024)}) as server:
         info = server.client.get_json("/object_info")
-        found = find_models(data, {}, server.shapes)
+        prompt, found, _ = ready(file, data, {}, server.client, ObjectInfo(info), server.shapes)
         server.add_models(found.files)
-        prompt, _ = without_loras(read_prompt(file, server.client),
-                                  {*found.unknown, *found.unreadable}, ObjectInfo(info))
         prompt = without_noise_trees(fewer_steps(prompt))
         work = Fit(server, prompt, info, guard=False, context_mib=CONTEXT_MIB, show=False,
                    unmodelled=Unmodelled(LAYOUT_COPIES, largest_layer_mib(found.files)))
-        trials = {"room": work.look_at_room()}
-        for gib in cards(args):
-            trials[f"{gib:g}"] = work.trial(gib, PLAIN, prompt)[0]
+        trials = {"room": work.look_at_room(), **{
+            f"{gib:g}": work.trial(gib, PLAIN, prompt)[0] for gib in args.cards}}
     return {"data": data, "prompt": prompt,
             "files": {place: packed(content) for place, content in found.files.items()},
             "trials": {card: told(trial) for card, trial in trials.items()}}
-
-
-def cards(args: argparse.Namespace) -> list[float]:
-    return [float(gib) for gib in args.cards.split(",")]
 
 
 def told(trial: Trial) -> Json:
@@ -196,7 +185,7 @@ def real(args: argparse.Namespace, base: Path, cases: Mapping[str, Json]) -> dic
             for place, content in case["files"].items():
                 write_sparse(base / "models" / place, unpacked(content))
             rows[name] = {}
-            for card in ("room", *(f"{gib:g}" for gib in cards(args))):
+            for card in ("room", *(f"{gib:g}" for gib in args.cards)):
                 rows[name][card] = row = {
                     **{key: case["trials"][card][key]
                        for key in ("verdict", "low_mib", "high_mib", "peak_mib")},

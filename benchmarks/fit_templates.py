@@ -33,11 +33,9 @@ from tools.comfyui import VARIABLE
 from tools.dry_server import DryServer
 from tools.errors import DevError, NotHere
 from tools.fake_cuda import fake_cuda
-from tools.fit_files import check_named, find_models
-from tools.fit_loras import without_loras
 from tools.fit_packs import NO_NODE
 from tools.fit_prompt import ObjectInfo
-from tools.jobs import read_prompt
+from tools.fit_ready import ready
 from tools.results import FAKE
 from tools.template_package import templates_of
 
@@ -117,18 +115,14 @@ def gates(tree: Path, base: Path, templates: Mapping[str, Json]) -> dict[str, Ro
 
 def _gate(file: Path, data: Json, dry: DryServer, registry: ObjectInfo) -> Row:
     try:
-        prompt = read_prompt(file, dry.client)
-        found = find_models(data, {}, lambda wanted: [{} for _ in wanted])
-        prompt, _ = without_loras(prompt, {*found.unknown, *found.unreadable}, registry)
+        prompt, found, _ = ready(file, data, {}, dry.client, registry,
+                                 lambda wanted: [{} for _ in wanted])
     except DevError as error:
         return {"gate": NO_SUCH if str(error).startswith(NO_NODE) else "refused",
                 "why": str(error)}
     missing = {value for node in prompt.values() for value in node["inputs"].values()
                if isinstance(value, str) and value in {*found.unknown, *found.unreadable}}
-    if missing:
-        return {"gate": "unknown file", "why": ", ".join(sorted(missing))}
-    check_named(prompt, found)
-    return {}
+    return {"gate": "unknown file", "why": ", ".join(sorted(missing))} if missing else {}
 
 
 def _tried(args: argparse.Namespace, base: Path, name: str, data: Json) -> Row:

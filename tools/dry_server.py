@@ -18,8 +18,7 @@ from .errors import DevError
 from .fake_cuda import fake_cuda
 from .fit_range import LIMIT
 from .graph import forget_everything
-from .models import Part, asking
-from .public_models import SCRIPT
+from .models import Part
 from .server import ComfyServer, known_flags
 from .sparse_files import SparseFile, write_sparse
 
@@ -64,7 +63,6 @@ class DryServer:
         devices = package.FakeCuda(
             **{"capacity_mib": capacity_mib, "copy_at_most_kib": COPY_AT_MOST_KIB,
                **(settings or {})})
-        self.comfyui = comfyui
         self.models, self.embeddings = Path(base) / "models", Path(base) / "embeddings"
         own = {EMBEDDING_FOLDER: str(self.embeddings.resolve()), LIMIT: ""}  # never the user's
         env = {**LAZY_RAM, **NO_COMPILING, **SAME_ORDER, **options.pop("env", {}), **own}
@@ -93,11 +91,12 @@ class DryServer:
     def shapes(self, wanted: Sequence[Part]) -> list[Json]:
         """The weights of architectures of public_architectures.py, as this ComfyUI has them.
 
-        Where it makes layers without weights, a process of its own is asked; DevError when that
-        fails.
+        DevError where it cannot make one of them.
         """
         status, answer = self.client.post_json("/dry/shapes", {"wanted": list(wanted)})
-        return list(answer) if status == 200 else asking(self.comfyui, SCRIPT)(wanted)
+        if status != 200:
+            raise DevError(f"This ComfyUI could not name its models' weights: {answer}")
+        return list(answer)
 
     def add_models(self, files: Mapping[str, SparseFile]) -> None:
         """Put files into the server's models folder; also while it runs."""

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from .client import PromptInvalid
@@ -112,6 +113,7 @@ def main(args: argparse.Namespace) -> int:
 
 def inside() -> int:
     end_like_ctrl_c()
+    _without_torch()
     parser = argparse.ArgumentParser(prog="fit")
     add_arguments(parser)
     args = parser.parse_args()
@@ -133,6 +135,16 @@ def inside() -> int:
         print("Stopped.", file=sys.stderr)
         return 130
     return 1
+
+
+def _without_torch() -> None:
+    """Let what reads prompts be imported without Headroom's `__init__`, which imports torch.
+
+    That takes seconds, and this process computes nothing.
+    """
+    package = ModuleType("headroom")
+    package.__path__ = [str(ROOT / "headroom")]
+    sys.modules.setdefault(package.__name__, package)
 
 
 def _newer(error: PromptInvalid) -> str:
@@ -174,14 +186,13 @@ def _tried(
 ) -> Any:
     """Start the server and run every way on every card."""
     from .dry_server import DryServer
-    from .fit_files import check_named, find_models
-    from .fit_loras import without_loras
+    from .fit_files import check_named
     from .fit_packs import with_packs
     from .fit_prompt import ObjectInfo, without_noise_trees
     from .fit_range import Unmodelled, largest_layer_mib
+    from .fit_ready import ready
     from .fit_run import Fit
     from .fit_steps import fewer_steps
-    from .jobs import read_prompt
     from .progress import ProgressBar
 
     out = sys.stderr if args.json else sys.stdout
@@ -192,11 +203,9 @@ def _tried(
     print("Starting ComfyUI on the fake driver", file=out, flush=True)
     with with_packs(lambda packs: DryServer(tree, base, packs=packs, **options),
                     args.workflow, own) as dry:
-        prompt = read_prompt(args.workflow, dry.client)
-        found = find_models(data, there, dry.shapes)
         info = dry.client.get_json("/object_info")
-        prompt, facts["left_out"] = without_loras(
-            prompt, {*found.unknown, *found.unreadable}, ObjectInfo(info))
+        prompt, found, facts["left_out"] = ready(
+            args.workflow, data, there, dry.client, ObjectInfo(info), dry.shapes)
         check_named(prompt, found)
         dry.add_models(found.files)
         facts["files"] = {

@@ -11,6 +11,7 @@ from .fit_files import named
 SIDE = 1024  # pixels of a picture
 WIDTH, HEIGHT, FRAMES, FPS = 832, 480, 81, 16  # of a video
 SOUND_S, SOUND_HZ = 10, 44100
+FOLDERS = (" [input]", " [output]", " [temp]")  # behind a name, where it may lie
 
 
 def add_inputs(data: Any, inputs: Path | None, target: Path) -> list[str]:
@@ -20,7 +21,7 @@ def add_inputs(data: Any, inputs: Path | None, target: Path) -> list[str]:
     """
     made = []
     for endings, write in MADE.items():
-        for name in named(data, endings):
+        for name in named(data, (*endings, *(end + f for end in endings for f in FOLDERS))):
             place = (target / re.sub(r" \[\w+\]$", "", name)).resolve()
             own = inputs / place.name if inputs is not None else None
             if target.resolve() not in place.parents or place.exists():

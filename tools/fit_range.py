@@ -11,9 +11,12 @@
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .sparse_files import SparseFile
+
+if TYPE_CHECKING:
+    from headroom.base.ceiling import Amount
 
 LIMIT = "HEADROOM_VRAM_LIMIT"
 MOST_COPIES = 8.0
@@ -51,15 +54,19 @@ def words(range_mib: tuple[float, float]) -> str:
 
 def limit_of(environment: Mapping[str, str]) -> str:
     """HEADROOM_VRAM_LIMIT, where it is a size; a server takes no notice of other words, either."""
-    from headroom.base.ceiling import amount_of
-
     text = environment.get(LIMIT, "")
-    return text if amount_of(text) else ""
+    return text if _amount(text) else ""
 
 
 def ceiling_gib(limit: str, card_gib: float) -> float:
     """What a limit leaves of a card; all of it where there is none."""
+    amount = _amount(limit)
+    return card_gib if amount is None else amount.bytes_of(int(card_gib * 1024 * MIB)) / 1024 / MIB
+
+
+def _amount(text: str) -> "Amount | None":
+    if not text:
+        return None  # without torch, which that module imports
     from headroom.base.ceiling import amount_of
 
-    amount = amount_of(limit)
-    return card_gib if amount is None else amount.bytes_of(int(card_gib * 1024 * MIB)) / 1024 / MIB
+    return amount_of(text)

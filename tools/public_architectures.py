@@ -94,11 +94,12 @@ def raft_large() -> Shapes:
     return _built(optical_flow.raft_large())
 
 
-def seconds_embedder(width: int) -> Shapes:
-    """How Stable Audio takes a length in seconds."""
+def seconds_embedder(width: int, kind: str = "learned") -> Shapes:
+    """How Stable Audio takes a length in seconds; `kind`: "expo" for that of 3."""
     from comfy.ldm.audio.embedders import NumberConditioner
 
-    return _built(NumberConditioner(width))
+    return _built(NumberConditioner(
+        width, **({"fourier_features_type": kind} if kind != "learned" else {})))
 
 
 def mage_vae() -> Shapes:
@@ -182,6 +183,21 @@ def flux_controlnet(double_blocks: int) -> Shapes:
     import architectures
 
     return architectures.flux_controlnet(double_blocks)
+
+
+def anima_lllite(inputs: int) -> Shapes:
+    """A LLLite of Anima, as large as the largest; its class reads its sizes off a file."""
+    import torch
+    from comfy.ldm.anima.lllite import AnimaLLLite
+
+    sizes = {"conv1": (64, inputs), "conv3": (128,), "proj": (64,), "resblocks.3.conv1": ()}
+    file = {f"lllite_conditioning1.{name}": size for name, size in sizes.items()}
+    for block in range(28):
+        for layer in ("self_attn_q_proj", "self_attn_k_proj", "self_attn_v_proj", "mlp_layer1"):
+            name = f"lllite_dit_blocks_{block}_{layer}"
+            file |= {f"{name}.down": (64, 2048), f"{name}.cond_to_film": (128, 64)}
+    return _built(AnimaLLLite({f"{name}.weight": torch.empty(size, device="meta")
+                               for name, size in file.items()}, None, **_ops()))
 
 
 def _as_published(model: Any) -> Shapes:

@@ -10,7 +10,21 @@ def _heard(**more: object) -> tuple[Part, ...]:
     return one(of("comfy.audio_encoders.wav2vec2:Wav2Vec2Model", **more), "F16")
 
 
+def _stable_audio_3() -> tuple[Part, ...]:
+    return (
+        Part("model.model.", of(
+            "audio.dit:AudioDiffusionTransformer", io_channels=256, embed_dim=1536, depth=24,
+            num_heads=24, cond_token_dim=768, project_cond_tokens=True, global_cond_dim=768,
+            global_cond_type="adaLN", global_cond_shared_embed=True, local_add_cond_dim=257,
+            num_memory_tokens=64, norm_type="rms_norm", timestep_features_type="expo",
+            attn_kwargs={"qk_norm": "rms", "differential": True}), "F32"),
+        Part("pretransform.model.", of("audio.vae_sa3:SA3AudioVAE"), "F32"),
+        Part("conditioner.conditioners.seconds_total.", ("seconds_embedder", 768, "expo"), "F32"))
+
+
 HEARD: dict[str, tuple[Part, ...]] = {
+    "checkpoints/stable_audio_3_medium": _stable_audio_3(),
+    "checkpoints/stable_audio_3_medium_base": _stable_audio_3(),
     "checkpoints/stable-audio-open-1.0": (
         Part("model.model.", of("audio.dit:AudioDiffusionTransformer", global_cond_dim=1536),
              "F32"),

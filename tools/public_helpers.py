@@ -28,6 +28,8 @@ HELPERS: dict[str, list[tuple[Made, dict[str, str]]]] = {
          {"BF16": "qwen_image_canny_diffsynth_controlnet"}),
         (of(f"{PATCHES}SigLIPMultiFeatProjModel"), {"BF16": "uso-flux1-projector-v1"}),
         (of("lumina.controlnet:ZImage_Control"), {"BF16": "Z-Image-Turbo-Fun-Controlnet-Union"}),
+        (("anima_lllite", 3), {"BF16": "anima-lllite-any-test-like-v2 anima-lllite-depth-1"}),
+        (("anima_lllite", 4), {"BF16": "anima-lllite-inpainting-v2"}),
     ],
     "text_encoders": [
         (("llama", "Mistral3Small24B", 30), {"BF16": "mistral_3_small_flux2_bf16",
@@ -43,10 +45,14 @@ HELPERS: dict[str, list[tuple[Made, dict[str, str]]]] = {
     "diffusion_models": [
         (of("joyimage.model:JoyImageTransformer3DModel", hidden_size=4096, num_attention_heads=32,
             num_layers=40), {INT8: "joyai_image_edit_int8_convrot"}),
+        (of("minimax.model:MiniMaxH3Model", adaln_curve_grid=1025, time_embed_dim=8),
+         {INT8: "minimax_h3_fl2va_pruned_int8_convrot minimax_h3_ref2va_pruned_int8_convrot"}),
     ],
     "geometry_estimation": [
         (of("depth_anything_3.model:DepthAnything3Net"), {"F32": "depth_anything_3_mono_large"}),
     ],
     "upscale_models": [(("real_esrgan",), {"F16": "RealESRGAN_x4plus"})],
-    "vae": [(("mage_vae",), {"BF16": "mage_flow_vae_bf16"})],
+    "vae": [(("mage_vae",), {"BF16": "mage_flow_vae_bf16"}),
+            (of("minimax.vae:MiniMaxH3VideoVAE"), {"F16": "minimax_h3_video_vae_fp16"}),
+            (of("minimax.audio_vae:MiniMaxH3AudioVAE"), {"F32": "minimax_h3_audio_vae_fp32"})],
 }

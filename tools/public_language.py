@@ -12,6 +12,7 @@ LANGUAGE: dict[str, tuple[Part, ...]] = {
         "gemma4_e4b_it_fp8_scaled": (("llama", "Gemma4_E4B", 0, "gemma4"), SCALED),
         "gpt_oss_20b_nvfp4": (("gpt_oss",), NVFP4),
         "jina_clip_v2_bf16": (("llama", "XLMRobertaModel", 0, "jina_clip_2"), "BF16"),
+        "qwen3vl_32b_minimax_h3_nvfp4_awq": (("llama", "MiniMaxQwen3VL", 0, "minimax"), NVFP4),
         "qwen3.5_2b_bf16": (("qwen3_vl", "qwen35_2b", "qwen35", "Qwen35"), "BF16"),
         "t5gemma_b_b_ul2": (("llama", "T5GemmaModel", 0, "sa3"), "BF16"),
     }.items()

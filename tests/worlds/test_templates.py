@@ -108,6 +108,7 @@ TOLD_WRONGLY = (
 )
 # Their text encoders hold an eye, or a decoder, which ComfyUI does not load.
 MORE_IN_THE_FILE = (
+    "audio_stable_audio_3_medium", "audio_stable_audio_3_medium_base",
     "audio_stable_audio_example", "image_omnigen2_image_edit", "image_omnigen2_t2i",
     "image_ovis_text_to_image",
 )

@@ -3,6 +3,7 @@
 import argparse
 import json
 import runpy
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -264,6 +265,36 @@ def test_a_dry_run_reads_no_weight_and_begins_without_lessons(monkeypatch):
     dry.forget_lessons()
     assert tensor.is_exact(torch.float32, torch.bfloat16)
     assert lessons.recall("a call", 100) is None
+
+
+def test_a_dry_mesh_is_made_of_a_corner_of_the_voxels(monkeypatch):
+    seen = []
+    module = SimpleNamespace(voxel_to_mesh_surfnet=lambda voxels, threshold: seen.append(
+        (voxels.shape, threshold)))
+    monkeypatch.setitem(sys.modules, "/a/comfy_extras/nodes_hunyuan3d", module)
+    dry = SimpleNamespace(**runpy.run_path(DRY / "headroom_dry_run.py"))
+    dry.mesh_a_corner()
+    dry.mesh_a_corner()  # before every prompt
+    module.voxel_to_mesh_surfnet(torch.zeros(9, 9, 9), threshold=0.6)
+    assert seen == [((2, 2, 2), 0.6)]
+
+
+def test_shapes_are_read_of_layers_that_have_weights(monkeypatch):
+    memory = SimpleNamespace(aimdo_enabled=True)
+    monkeypatch.setitem(sys.modules, "comfy.memory_management", memory)
+    dry = SimpleNamespace(**runpy.run_path(DRY / "headroom_dry_shapes.py"))
+    with dry.layers_with_weights():
+        assert not memory.aimdo_enabled
+    assert memory.aimdo_enabled
+
+
+def test_a_fit_without_a_limit_imports_no_torch():
+    code = ("import sys\nfrom tools import fit, fit_prompt, fit_range, fit_report\n"
+            "fit._without_torch()\nfit_prompt.ObjectInfo({})\nfit_range.limit_of({})\n"
+            "print('torch' in sys.modules)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          cwd=fit.ROOT)
+    assert done.stdout == "False\n", done.stderr
 
 
 @pytest.mark.parametrize(("told", "found"), [

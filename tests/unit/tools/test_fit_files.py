@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tools import fit_files, fit_inputs, public_models
+from tools import fit_files, fit_inputs, fit_ready, public_models
 from tools.errors import DevError
 from tools.sparse_files import SparseFile, Weight, write_sparse
 
@@ -59,8 +59,11 @@ def test_pictures_that_are_not_there_are_made_and_the_users_are_copied(tmp_path)
     own.mkdir()
     Image.new("RGB", (33, 44)).save(own / "mine.png")
     data = {"1": {"inputs": {"image": "mine.png"}}, "2": {"inputs": {"image": "other.jpg"}},
-            "3": {"inputs": {"image": "../../escape.png"}}}
-    assert fit_inputs.add_inputs(data, own, target) == ["other.jpg"]
+            "3": {"inputs": {"image": "../../escape.png"}},
+            "4": {"inputs": {"mask": "painter/drawn.png [temp]"}}}
+    assert fit_inputs.add_inputs(data, own, target) == ["other.jpg", "painter/drawn.png [temp]"]
+    assert fit_ready.from_input(data)["4"]["inputs"] == {"mask": "painter/drawn.png"}
+    assert (target / "painter" / "drawn.png").is_file()
     assert Image.open(target / "mine.png").size == (33, 44)
     assert not (tmp_path.parent / "escape.png").exists()
 

@@ -48,6 +48,21 @@ with Integers():
                      "on": "cuda:0", "area": [12, 30]}
 
 
+def test_known_counts_repeat_what_is_not_known(run):
+    found = run("""
+with torch.inference_mode(), Integers():
+    tell_of_data()
+    lengths = torch.as_tensor([[2, 3], [4, 5]], device="cuda").prod(-1)
+    repeated = torch.repeat_interleave(torch.zeros(2, 9000, device="cuda"), lengths, dim=0)
+    hidden, mask = torch.zeros(1, 30, 9000, device="cuda"), torch.zeros(
+        1, 30, dtype=torch.bool, device="cuda")
+    mask[:, 10:] = True
+    cast = mask.to(torch.bfloat16).to("cuda")
+    show(repeated=list(repeated.shape), picked=list(hidden[cast.bool()].shape))
+""")
+    assert found == {"repeated": [26, 9000], "picked": [20, 9000]}
+
+
 def test_a_grid_that_shares_its_memory_is_known(run):
     found = run("""
 with torch.inference_mode(), Integers():

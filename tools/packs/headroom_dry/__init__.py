@@ -32,6 +32,7 @@ from .headroom_dry_run import (  # noqa: E402
     assume_a_lens,
     forget_lessons,
     look_at_no_weight,
+    mesh_a_corner,
     write_few_words,
     write_one_frame,
 )
@@ -134,6 +135,7 @@ def _on_prompt(data):
     write_few_words()
     write_one_frame()
     assume_a_lens()
+    mesh_a_corner()
     return data
 
 

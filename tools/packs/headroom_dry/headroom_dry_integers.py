@@ -20,7 +20,9 @@ KNOWN = "_headroom_dry_known"
 COPY, FROM_DATA = torch.ops.aten.copy_.default, torch.ops.aten.lift_fresh.default
 MASKED = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default,
           torch.ops.aten.index_put_.default, torch.ops.aten._index_put_impl_.default)
+CASTS = (torch.ops.aten._to_copy.default,)  # of a mask that was made a float, and is one again
 UNMADE = ("aten::empty", "aten::rand", "aten::randint", "aten::randn", "aten::randperm")
+PLAIN, COMPOSED, LOOKS = "plain", "composed", "looks"
 Tensor = torch.Tensor
 
 
@@ -51,9 +53,22 @@ def tell_of_data() -> None:
 def _dispatch(
     mode: Integers, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
 ) -> Any:
+    first = args[0] if args else None
+    if isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    if (isinstance(first, Tensor) and first.is_cuda and first.is_floating_point()
+            and KNOWN not in first.__dict__):
+        kind = _kind(func)  # most calls end here, and each takes three times as long elsewhere
+        if kind == PLAIN or kind == COMPOSED and not any(
+                isinstance(one, Tensor) and KNOWN in one.__dict__ for one in args):
+            return func(*args, **(kwargs or {}))
     kwargs = kwargs or {}
     given = list(_tensors((*args, *kwargs.values())))
-    if types or not all(map(_is_small, given)):
+    if types or not all(_is_small(one) or func in CASTS and KNOWN in one.__dict__
+                        for one in given):
+        if not types and _kind(func) == COMPOSED and any(KNOWN in one.__dict__ for one in given):
+            with mode:  # `inference_mode` hands it over whole, with integers known in it
+                return func.decompose(*args, **kwargs)
         made = mode.large(func, args, kwargs, given) if not types and mode.large else None
         return _unknown(func, args, kwargs) if made is None else made
     if not any(one.is_cuda for one in given) and not _names_a_device(kwargs):
@@ -84,6 +99,18 @@ def _unknown(func: Any, args: Any, kwargs: Any) -> Any:
     if func in MASKED:
         args = (args[0], _places(args[1]), *args[2:])
     return func(*args, **kwargs)
+
+
+@cache
+def _kind(func: Any) -> str:
+    """What a function is where it is first given numbers that nobody knows.
+
+    COMPOSED: PyTorch makes it of other functions. PLAIN: no known integer is changed or looked at.
+    """
+    if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+        return COMPOSED
+    looks = func in MASKED or any(place for place, _ in _written(func))
+    return LOOKS if looks else PLAIN
 
 
 @cache

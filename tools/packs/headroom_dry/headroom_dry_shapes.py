@@ -2,7 +2,8 @@
 
 import importlib.util
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -15,8 +16,22 @@ def shapes(wanted: Iterable[list[Any]]) -> list[dict[str, Any]]:
     """For each function of public_architectures.py and its arguments: shapes by weight."""
     import torch
 
-    with torch.device("meta"):
+    with torch.device("meta"), layers_with_weights():
         return [getattr(_architectures(), name)(*args) for name, *args in wanted]
+
+
+@contextmanager
+def layers_with_weights() -> Iterator[None]:
+    """Let ComfyUI make layers as it does without dynamic VRAM, which gives them weights later."""
+    memory = sys.modules.get("comfy.memory_management")
+    lazily = getattr(memory, "aimdo_enabled", None)
+    if lazily:
+        memory.aimdo_enabled = False  # type: ignore[union-attr]
+    try:
+        yield
+    finally:
+        if lazily:
+            memory.aimdo_enabled = lazily  # type: ignore[union-attr]
 
 
 @lru_cache(maxsize=1)
