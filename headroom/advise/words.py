@@ -66,9 +66,11 @@ def text_of(finding: Finding) -> Said:
 
 
 def mib_text(amount_bytes: float) -> str:
-    """Return an amount in a form for people."""
+    """Return an amount as the panel writes it (`js/lib/format.js`): three digits at most."""
     mib = amount_bytes / 2**20
-    return f"{mib / 1024:,.1f} GiB" if mib >= 1024 else f"{mib:,.0f} MiB"
+    amount, unit = (mib, "MiB") if mib < 999.5 else (mib / 1024, "GiB")
+    digits = 1 if amount < (9.95 if unit == "MiB" else 99.95) else 0
+    return f"{amount:.{digits}f}".removesuffix(".0") + f" {unit}"
 
 
 def saves_text(low_mib: float, high_mib: float) -> str:

@@ -1,14 +1,13 @@
 // Amounts as people read them. All memory comes in MiB; null means that nobody can tell.
 
-
 export const UNKNOWN = "–";
 
-/** "512 MiB", "1.2 GiB": three digits at most, so that columns stay narrow. */
+/** "512 MiB", "1.2 GiB": three digits at most, so that columns stay narrow. The server's advice writes the same. */
 export function mib(amount) {
   if (amount === null || amount === undefined) return UNKNOWN;
   const size = Math.abs(amount);
   if (size < 9.95) return `${rounded(amount, 1)} MiB`;
-  if (size < 1023.5) return `${rounded(amount, 0)} MiB`;
+  if (size < 999.5) return `${rounded(amount, 0)} MiB`;
   const gib = amount / 1024;
   return `${rounded(gib, Math.abs(gib) < 99.95 ? 1 : 0)} GiB`;
 }
@@ -41,6 +40,9 @@ export function growthText(growth, level, t) {
   const [unit, other] = [plus, all].map((text) => text.slice(text.lastIndexOf(" ")));
   return t("{growth}, {level} in all", { growth: unit === other ? plus.slice(0, -unit.length) : plus, level: all });
 }
+
+/** An amount in MiB to the tenth: "1,234.5". */
+export const tenths = (amount) => amount.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 
 /** True for a change that any text would round to nothing. */
 export const isNothing = (amount) => amount === null || amount === undefined || Math.abs(amount) < 0.05;

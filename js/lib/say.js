@@ -1,13 +1,14 @@
 // What the page says, in the user's language. English is in the code; `locales/` has the other
 // languages, by the English template.
-import { mib } from "./format.js";
+import { mib, tenths, UNKNOWN } from "./format.js";
 
 /** Marks a template that `t` is given elsewhere, so that the test of translations finds it. */
 export const phrase = (template) => template;
 
 /**
  * Texts in one language: `t(template, values)` for the page's own, `t.said(data, english)` for
- * phrases of the server ({template, values}; a list of values is joined by the template).
+ * phrases of the server ({template, values}; a list of values is joined by the template), with amounts
+ * as everywhere on the page; `english` is for what has no template.
  * @param {Record<string, string> | null} translations by English template; null: English
  * @returns {Say}
  */
@@ -23,7 +24,7 @@ export function speaker(translations) {
     return t(template, Object.fromEntries(texts));
   }
 
-  const said = (data, english) => (translations && data ? told(data) : english);
+  const said = (data, english) => (data ? told(data) : english);
   return Object.assign(t, { said });
 }
 
@@ -36,15 +37,14 @@ export function speakers(i18n) {
 }
 
 /**
- * A report's headline and text in the user's language; as the server wrote them in English.
+ * A report's headline and text in the user's language, with its figures to the tenth.
  * @param {Report} report
  * @param {Say} t
  */
 export function reportText(report, t) {
-  const steps = report.said?.steps.map((step, at) => `- ${t.said(step, report.steps[at])}`) ?? [];
-  const headline = t.said(report.said?.headline, report.headline);
-  const values = [headline, ...steps, "", ...figureLines(report.figures, t)];
-  return { headline, text: t.said(report.said && { template: "\n", values }, report.text) };
+  const steps = report.said.steps.map((step, at) => `- ${t.said(step, report.steps[at])}`);
+  const headline = t.said(report.said.headline, report.headline);
+  return { headline, text: [headline, ...steps, "", ...figureLines(report.figures, t)].join("\n") };
 }
 
 /** @param {Say} t */
@@ -53,6 +53,7 @@ function figureLines(figures, t) {
   return figures.flatMap(({ device, name, before_mib: before, after_mib: after }) => {
     const heading = device === last ? [] : [device ?? t("RAM")];
     last = device;
-    return [...heading, `  ${t(name)}  ${mib(before)} → ${mib(after)}`];
+    const amounts = before === null || after === null ? UNKNOWN : `${tenths(before)} → ${tenths(after)} MiB`;
+    return [...heading, `  ${t(name)}  ${amounts}`];
   });
 }

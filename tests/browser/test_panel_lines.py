@@ -7,14 +7,14 @@ pytestmark = pytest.mark.browser
 LINES = {
     "en": {
         "[data-stuck]": "no progress for 612 s in KSampler #3",
-        "[data-foreign=comfyui_sam3]": "1022 MiB held by comfyui_sam3 (Sam3): not managed",
+        "[data-foreign=comfyui_sam3]": "1 GiB held by comfyui_sam3 (Sam3): not managed",
         "[data-not-limited]": "dynamic VRAM cannot be limited while it runs",
-        "[data-spilled='3']": "spilled 1,240.0 MiB while Node 3 #3 ran",
+        "[data-spilled='3']": "spilled 1.2 GiB while Node 3 #3 ran",
         "[data-ram-low]": "Only 120 MiB of 15.6 GiB of RAM were left in this run",
         "[data-ram-held]": "small objects of Python\n210 MiB",
         "[data-advice=error]": "ComfyUI could not read pinned memory.",
         "[data-slower='3']": "Node 3 #3 took 31.0 s, and 10.0 s in an earlier run: "
-                      "900.0 MiB of swap were in use, and 0.0 MiB in the earlier run",
+                      "900 MiB of swap were in use, and 0 MiB in the earlier run",
     },
     "zh": {
         "[data-stuck]": "612", "[data-foreign=comfyui_sam3]": "comfyui_sam3",

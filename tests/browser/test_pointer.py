@@ -141,6 +141,25 @@ def test_nodes_that_the_server_left_out_are_counted_under_a_short_table_too(open
     assert "2 more nodes are not listed." in drawn(open_panel()).panel.inner_text()
 
 
+def test_what_a_killed_server_left_can_be_discarded_or_queued_and_what_is_refused_is_told(
+        open_panel):
+    shown = open_panel()
+    left = {"prompts": ["a", "b"], "text": "2 prompts had not run.", "said": None, "refused": [
+        {"prompt_id": "b", "error": "no such node"}], "queued": ["a"]}
+    shown.answers["/headroom/queue"] = left
+    box = shown.page.locator(".headroom-left")
+    shown.page.evaluate("() => left.setup()")
+    box.get_by_role("button", name="Queue them again").click()
+    shown.page.wait_for_function("() => told.length === 2")
+    assert [told[2] for told in shown.page.evaluate("() => told")] == [
+        "1 queued again.", "Prompt b is not queued again: ComfyUI says no such node"]
+    shown.answers["/headroom/queue"] = {**left, "prompts": []}
+    box.get_by_role("button", name="Discard").click()
+    box.wait_for(state="hidden")
+    assert [asked for _, asked in shown.posted] == [
+        {"action": "queue again"}, {"action": "discard"}]
+
+
 def test_many_offers_are_one_box_that_counts_scrolls_and_closes(open_panel):
     shown = open_panel()
     for number in range(FAILURES + 5):

@@ -3,10 +3,9 @@ import { test } from "node:test";
 import { badgeText, clock, compactMib, growthText, mib, seconds, signedMib } from "../../js/lib/format.js";
 import { EN, ZH } from "./fixtures.mjs";
 
-
-test("memory is written in MiB below 1 GiB and in GiB from there on", () => {
-  assert.deepEqual([0, 0.04, 4.66, 10, 512, 1023, 1024, 1228.8, 24564, 102400].map(mib), [
-    "0 MiB", "0 MiB", "4.7 MiB", "10 MiB", "512 MiB", "1023 MiB", "1 GiB", "1.2 GiB", "24 GiB",
+test("memory is written with three digits at most, from 1000 MiB on in GiB", () => {
+  assert.deepEqual([0, 0.04, 4.66, 10, 512, 999, 1006, 1024, 1228.8, 24564, 102400].map(mib), [
+    "0 MiB", "0 MiB", "4.7 MiB", "10 MiB", "512 MiB", "999 MiB", "1 GiB", "1 GiB", "1.2 GiB", "24 GiB",
     "100 GiB",
   ]);
 });

@@ -60,7 +60,7 @@ test("a run that does not end is given as far as it is known", async () => {
 test("why something was not done is told in the user's language", async () => {
   const { http } = server([{ status: 409, body: { error: "8 wait.", said: said("{count} memory actions are waiting already, and no more can wait: try again when they are done.", { count: 8 }) } }]);
   const refused = await http.purge().catch((error) => error);
-  assert.equal(reasonText(refused, EN), "8 wait.");
+  assert.match(reasonText(refused, EN), /^8 memory actions are waiting already/);
   assert.match(reasonText(refused, ZH), /^已有 8 个内存操作在等待/);
   assert.equal(reasonText(new Refused(409, "From an older server."), ZH), "From an older server.");
 });

@@ -39,6 +39,6 @@ test("an error that no rerun can help is told with its meaning and what helps, i
   const told = (template, values = {}) => ({ text: template, said: said(template, values) });
   const what = told("The driver refused memory to ComfyUI's dynamic VRAM, but not because memory was short.");
   const means = { what, do: [told("start ComfyUI with {flag}", { flag: "--disable-dynamic-vram" })] };
-  assert.equal(errorMessage({ means }, EN).detail, `${what.text}\n• start ComfyUI with {flag}`);
+  assert.equal(errorMessage({ means }, EN).detail, `${what.text}\n• start ComfyUI with --disable-dynamic-vram`);
   assert.match(errorMessage({ means }, ZH).detail, /^驱动拒绝.*\n• 用 --disable-dynamic-vram 启动/);
 });

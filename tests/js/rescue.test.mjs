@@ -3,7 +3,9 @@ import { test } from "node:test";
 import { failureText, rescueMessage, rescueSettings } from "../../js/lib/rescue.js";
 import { EN, said, ZH } from "./fixtures.mjs";
 
-const ENGLISH = "Hi-res (node 4) ran out of GPU memory asking for 1,536.0 MiB.";
+const SERVERS = "Hi-res (node 4) ran out of GPU memory asking for 1,536.0 MiB.";
+const ENGLISH = "Hi-res (node 4) ran out of GPU memory asking for 1.5 GiB while these models were loaded: "
+  + "flux.safetensors (diffusion model) 4 GiB, AutoencoderKL (VAE) 160 MiB.";
 const FAILED = "{title} (node {node_id}) ran out of {memory}{asked}{held}.";
 const failed = (values = {}) => said(FAILED, {
   title: "Hi-res", node_id: "4", memory: said("GPU memory"), asked: said(" asking for {asked_mib}", { asked_mib: 1536 }),
@@ -15,10 +17,10 @@ const failed = (values = {}) => said(FAILED, {
   }),
   ...values,
 });
-const failure = (more = {}) => ({ can_rescue: true, text: ENGLISH, said: failed(), ...more });
+const failure = (more = {}) => ({ can_rescue: true, text: SERVERS, said: failed(), ...more });
 const event = (more = {}) => ({ prompt_id: "a", rescued_as: null, rescued_from: null, failure: failure(), ...more });
 
-test("an English page shows the server's own sentence", () => {
+test("an English page says the server's sentence with amounts as in the panel", () => {
   assert.equal(failureText(failure(), EN), ENGLISH);
 });
 
@@ -45,7 +47,7 @@ test("why it cannot run again, and both runs of one that failed twice, are told 
 });
 
 test("a server that sends no phrase is shown in its own words", () => {
-  assert.equal(failureText(failure({ said: undefined }), ZH), ENGLISH);
+  assert.equal(failureText(failure({ said: undefined }), ZH), SERVERS);
 });
 
 test("an event is an offer, the news of a rerun, or the end", () => {

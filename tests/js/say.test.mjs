@@ -18,8 +18,9 @@ test("values that are missing stay visible", () => {
   assert.equal(EN("{a} of {b}", { a: 0 }), "0 of {b}");
 });
 
-test("an English page shows the server's own words", () => {
-  assert.equal(EN.said(said(TIDIED), "As it was."), "As it was.");
+test("the server's phrases have their amounts as the page writes them, in English too", () => {
+  assert.equal(EN.said(said("{kept_mib} free", { kept_mib: 1536 }), "1,536.0 MiB free"), "1.5 GiB free");
+  assert.equal(EN.said(null, "As it was."), "As it was.");
   assert.equal(ZH.said(said(TIDIED), "As it was."), "归还了缓存和无用的显存");
 });
 
@@ -45,11 +46,15 @@ test("a report is told with its figures", () => {
     figures: [
       { device: "cuda:0 (A)", name: "driver free", before_mib: 100, after_mib: 2148 },
       { device: null, name: "process RSS", before_mib: 500, after_mib: 400 },
+      { device: null, name: "torch reserved", before_mib: null, after_mib: 0 },
     ],
   };
-  assert.deepEqual(reportText(report, EN), { headline: report.headline, text: "English" });
+  assert.equal(reportText(report, EN).text, [
+    "2 GiB of VRAM freed", "- models: nothing was loaded", "", "cuda:0 (A)", "  driver free  100.0 → 2,148.0 MiB", "RAM", "  process RSS  500.0 → 400.0 MiB",
+    "  torch reserved  –",
+  ].join("\n"));
   assert.equal(reportText(report, ZH).headline, "释放了 2 GiB 显存");
   assert.equal(reportText(report, ZH).text, [
-    "释放了 2 GiB 显存", "- 模型：没有已加载的模型", "", "cuda:0 (A)", "  驱动空闲  100 MiB → 2.1 GiB", "内存", "  本进程内存  500 MiB → 400 MiB",
+    "释放了 2 GiB 显存", "- 模型：没有已加载的模型", "", "cuda:0 (A)", "  驱动空闲  100.0 → 2,148.0 MiB", "内存", "  本进程内存  500.0 → 400.0 MiB", "  torch 已保留  –",
   ].join("\n"));
 });

@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
+from headroom.advise import words
+
 from .canvas_history import FRAME
 
 FLAGS = (
@@ -75,9 +77,7 @@ def find_chromium() -> str | None:
 
 def mib_text(mib: float) -> str:
     """An amount as the panel and the badges write it."""
-    if mib >= 1023.5:
-        return f"{mib / 1024:.1f}".removesuffix(".0") + " GiB"
-    return (f"{mib:.0f}" if mib >= 9.95 else f"{mib:.1f}".removesuffix(".0")) + " MiB"
+    return words.mib_text(mib * 2**20)
 
 
 def growth_text(growth_mib: float, level_mib: float) -> str:

@@ -91,8 +91,9 @@ MEMORY: dict[str, Any] = {
          "total_mib": 100.0},
     ],
 }
-REPORT = {"headline": "5 MiB of VRAM freed", "text": "5 MiB of VRAM freed\n- models: one unloaded",
-          "said": None, "figures": [], "steps": []}
+REPORT = {"headline": "5.0 MiB of VRAM freed", "text": "5.0 MiB of VRAM freed", "steps": [],
+          "said": {"headline": {"template": "{freed_mib} of VRAM freed",
+                                "values": {"freed_mib": 5.0}}, "steps": []}, "figures": []}
 ADVICE = [advice("encode_to_cpu"), advice("purge_between", changes_picture=True),
           advice("oom_guard"), advice("cast_bf16"), advice("other_process", edit=None),
           advice("error", edit=None, text="ComfyUI could not read pinned memory.")]

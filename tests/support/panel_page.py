@@ -34,6 +34,7 @@ PAGE = """<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="/js/
 </script>
 <script type="module">
   import { createHttp } from "/js/lib/http.js";
+  import { createLeftQueue } from "/js/lib/left_queue.js";
   import { createPanel } from "/js/lib/panel.js";
   import { createRescue } from "/js/lib/rescue.js";
   import { speakers } from "/js/lib/say.js";
@@ -42,6 +43,7 @@ PAGE = """<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="/js/
   const words = () => speakerOf(window.locale);
   const notify = (...message) => told.push(message);
   window.rescue = createRescue({ http, words, notify });
+  window.left = createLeftQueue({ http, words, notify });
   window.panel = createPanel({
     http, words, notify, interval: () => 0.2,
     pickNode: (node) => picked.push(node.node_id),

@@ -44,6 +44,18 @@ def test_what_the_registry_and_the_manager_install_is_the_same_and_never_torch()
     assert "dynamic" not in project
 
 
+def test_the_registry_ships_every_folder_of_the_pack_whole_and_nothing_for_developers(tmp_path):
+    git = ["git", f"--git-dir={tmp_path / 'none'}", f"--work-tree={ROOT}"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    listing = [*git, "ls-files", "-z", "--others", "--ignored", "--exclude-from=.comfyignore"]
+    done = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)
+    left_out = {name.split("/")[0] for name in done.stdout.split("\0") if name}
+    assert {"tests", "tools", "docs", "dev.py"} <= left_out
+    pack = {"headroom", "js", "locales", "nodes", "subgraphs", "workflows", "__init__.py",
+            "pyproject.toml", "requirements.txt", "README.md", "LICENSE", "CHANGELOG.md"}
+    assert left_out & pack == set()
+
+
 def test_every_picture_that_the_registry_and_the_first_pages_show_is_in_the_repository():
     raw = "https://raw.githubusercontent.com/headroom-nodes/headroom/main/"
     texts = {name: (ROOT / name).read_text("utf-8")

@@ -36,7 +36,7 @@ interface Memory {
   peaks?: { since: number; devices: Record<string, number>; rss_mib: number | null } | null;
 }
 
-interface Report { headline: string; text: string; steps: string[]; figures: any[]; said?: any }
+interface Report { headline: string; text: string; steps: string[]; figures: any[]; said: any }
 
 interface Advice {
   id: string; kind: string; text: string; said?: Said | null; values: any; saves_mib: [number, number]; node_ids?: string[];

@@ -66,7 +66,7 @@ def test_flags_that_keep_less_in_ram_are_advised_where_its_peak_speaks_for_them(
     run = run_of(models=(replace(UNET, is_dynamic=True),))
     found = about_ram(run, server(*flags))
     assert kinds(found) == wanted
-    assert all("900 MiB of 1,000 MiB" in one["text"] for one in found)
+    assert all("900 MiB of 1 GiB" in one["text"] for one in found)
     assert about_ram(run_of(899), server(*flags)) == []
     assert "ram_disk" not in kinds(about_ram(run, server(*flags, is_disk_default=True)))
 
