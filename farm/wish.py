@@ -27,8 +27,9 @@ def wish_of(body: Any) -> tuple[Asked, str, Json]:
     asked = asked_for("the body", body)
     prompt_id, extra = body.get("prompt_id") or str(uuid.uuid4()), dict(asked.extra_data)
     for name, value in (("prompt_id", prompt_id), ("client_id", body.get("client_id") or "")):
-        if not isinstance(value, str) or len(value) > LONGEST_ID:
-            raise FarmError(f"{name} is expected to be a text of at most {LONGEST_ID} letters.")
+        if not isinstance(value, str) or len(value) > LONGEST_ID or not value.isprintable():
+            raise FarmError(
+                f"{name} is expected to be a text of at most {LONGEST_ID} printable letters.")
     extra.update({name: body[name] for name in ("client_id", "partial_execution_targets")
                   if body.get(name) is not None})
     return asked, prompt_id, {**extra, "create_time": int(time.time() * 1000)}
