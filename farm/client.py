@@ -188,7 +188,7 @@ class Batch:
         if all(map(any, zip(gone, never, strict=True))):
             raise FarmError("No server of the farm can be had; each said why above.")
         return farm["remaining"] > 0 and all(
-            is_gone or one["state"] == "idle"
+            is_gone or one["state"] in ("idle", "asleep")
             for one, is_gone in zip(farm["servers"], gone, strict=True))
 
     def _give_up(self) -> None:

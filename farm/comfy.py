@@ -154,6 +154,11 @@ class Comfy:
                 return answer
             time.sleep(PAUSE_SECONDS / 5)
 
+    def estimate(self, prompt: Json) -> float:
+        """Return what Headroom guesses that a prompt needs at least; 0 where nobody does."""
+        status, answer = self.ask("POST", "/headroom/estimate", {"prompt": prompt})
+        return float(answer["needs_mib"][0]) if status == 200 else 0.0
+
     def record(self, prompt_id: str) -> Json:
         """Return Headroom's record of a run; nothing where there is none."""
         status, answer = self.ask("GET", f"/headroom/runs/{prompt_id}")

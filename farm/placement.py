@@ -54,6 +54,7 @@ class Sizes:
             size = server.size_mib
             most[size] = max(most.get(size, 0.0), server.facts.room_mib or 0.0)
         self._largest = max(most, default=0.0)
+        self.most_room_mib = max(most.values(), default=0.0)
         self._below: dict[float, float] = {}
         room = 0.0
         for size in sorted(most):
@@ -122,13 +123,20 @@ class Queue:
 
     def take(self, server: Server, sizes: "Sizes") -> Waiting | None:
         """Take out the prompt that this idle server is to run next; None when none is for it."""
+        found = self._best(server, sizes)
+        if found is not None:
+            self._remove(found)
+            self._in_flight[found.asked.kind] = self._in_flight.get(found.asked.kind, 0) + 1
+        return found
+
+    def has_for(self, server: Server, sizes: "Sizes") -> bool:
+        """Whether a prompt waits that this server may run."""
+        return self._best(server, sizes) is not None
+
+    def _best(self, server: Server, sizes: "Sizes") -> Waiting | None:
         idle = _Idle(server, sizes.is_largest(server), sizes.room_below(server))
         found = min(self._candidates(server), key=lambda one: self._rank(one, idle), default=None)
-        if found is None or self._rank(found, idle)[0] == NEVER:
-            return None
-        self._remove(found)
-        self._in_flight[found.asked.kind] = self._in_flight.get(found.asked.kind, 0) + 1
-        return found
+        return None if found is None or self._rank(found, idle)[0] == NEVER else found
 
     def _candidates(self, server: Server) -> Iterable[Waiting]:
         for waiting in self._special:

@@ -47,7 +47,9 @@ class Order:
 
     `room_mib` must be there before it begins (0: nobody knows what it needs). `rescue` lets the
     server run it again, guarded, when its memory ends; `guard` guards it from the start. `resumes`
-    says that the server may have it already, `abandoned` which ids it is to forget first.
+    says that the server may have it already, `abandoned` which ids it is to forget first. Another
+    server has `elsewhere_mib` of room: where a guess says that a prompt needs more than this one
+    has, and no more than that, it is given back (0: nobody guesses).
     """
 
     asked: Asked
@@ -55,6 +57,7 @@ class Order:
     room_mib: float = 0.0
     guard: bool = False
     rescue: bool = False
+    elsewhere_mib: float = 0.0
     resumes: bool = False
     abandoned: tuple[str, ...] = ()
 

@@ -130,6 +130,10 @@ class Worker:
         if order.room_mib and not comfy.is_ready(order.room_mib):
             return Outcome("no room", facts=comfy.facts())
         if not (order.resumes and comfy.has(order.prompt_id)):
+            if order.elsewhere_mib and (room_mib := (facts := comfy.facts()).room_mib) is not None:
+                guessed_mib = comfy.estimate(order.asked.prompt)
+                if room_mib < guessed_mib <= order.elsewhere_mib:
+                    return Outcome("no room", facts=facts, needed_mib=guessed_mib)
             refused = comfy.queue(order.prompt_id, order.asked.prompt, _extra(order))
             if refused is not None:
                 answer = refused if isinstance(refused, dict) else {}
