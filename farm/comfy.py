@@ -34,7 +34,8 @@ class Comfy:
     """
 
     def __init__(
-        self, url: str, patience_seconds: float, is_alive: Callable[[], bool] = lambda: True
+        self, url: str, patience_seconds: float, is_alive: Callable[[], bool] = lambda: True,
+        token: str = "",
     ) -> None:
         self.url = url
         self._patience = patience_seconds
@@ -44,10 +45,8 @@ class Comfy:
         self._session = requests.Session()
         # A proxy of the environment is not for servers of one's own network.
         self._session.trust_env = False
-
-    def show(self, headers: dict[str, str]) -> None:
-        """Send these with every request."""
-        self._session.headers.update(headers)
+        if token:  # of a farm, which answers as a server does
+            self._session.headers["X-Farm-Token"] = token
 
     # ---------------------------------------------------- prompts
 

@@ -24,7 +24,7 @@ from .errors import Errors
 from .plan import Plan
 from .servers import ServerSpec
 from .threads import Threads
-from .words import Facts, FarmError, Order, Outcome
+from .words import Facts, FarmError, Order, Outcome, plain
 from .worker import Patience, ServerFailed, Worker
 
 APP, DOOR = "farm", "door"
@@ -104,7 +104,7 @@ class Replicas:
 
 def name_of(server: str) -> str:
     """Return the name of a server's deployment."""
-    return "server-" + "".join(one if one.isalnum() or one in "-_" else "_" for one in server)
+    return f"server-{plain(server).replace('.', '_')}"
 
 
 @contextlib.contextmanager

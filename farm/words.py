@@ -11,6 +11,11 @@ Ending = Literal[
 ]
 
 
+def plain(name: str) -> str:
+    """Return a name that a file may have, a folder or a deployment of Ray Serve."""
+    return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
+
+
 class FarmError(ValueError):
     """What was asked cannot be done; the message is one sentence for the user."""
 
