@@ -33,7 +33,7 @@ def head() -> dict[str, Any]:
 
 
 async def _spent(farm: SimpleNamespace, store: Any) -> tuple[float, float]:
-    names = [f"s{number}" for number in range(SERVERS)]
+    names = {f"s{number}": False for number in range(SERVERS)}
     door = farm.door.Door(store, names, _Ends(farm.words), farm.clients.Clients(), lambda _: None)
     door.open()
     while len(door.there()) < SERVERS:

@@ -45,8 +45,9 @@ def application(make: Callable[[], Door], token: str = "", most_bytes: int = 100
                 await asyncio.gather(*heard, return_exceptions=True)
                 await door.close()
 
+    refused = (FarmError, Refused, OverflowError, UnicodeEncodeError)  # SQLite raises the last two
     app = Starlette(routes=routes.all(), lifespan=life,
-                    exception_handlers={FarmError: _wrong, Refused: _wrong})
+                    exception_handlers=dict.fromkeys(refused, _wrong))
     return Guard(app, token, most_bytes)
 
 
@@ -133,8 +134,7 @@ class Routes:
 
     async def interrupt(self, request: Request) -> Response:
         """Interrupt one prompt, or every one that runs."""
-        body = await _object(request, {})
-        await self._interrupt(body.get("prompt_id"))
+        await self._interrupt((await _object(request, {})).get("prompt_id"))
         return Response()
 
     async def _interrupt(self, prompt_id: str | None) -> bool:

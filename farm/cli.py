@@ -83,6 +83,8 @@ def _add_servers(sub: argparse.ArgumentParser, retries: int) -> "argparse._Mutua
         help="where results and what is done are kept; default: %(default)s")
     add("--after-oom", choices=("rescue", "move"), default="rescue",
         help="out of memory: the server tries again guarded (default), or a larger one gets it")
+    add("--guess", action="store_true",
+        help="ask a server first how much memory a prompt of a new kind may need")
     add("--prompt-seconds", type=_seconds, default=3600.0, metavar="N",
         help="longest run of a prompt; default: %(default)g")
     add("--silent-seconds", type=_seconds, default=120.0, metavar="N",
@@ -111,7 +113,7 @@ def plan_of(args: argparse.Namespace, token: str = "", most_bytes: int = 1 << 30
 
     patience = Patience(args.start_seconds, args.silent_seconds, args.prompt_seconds)
     return Plan(read_servers(args.servers), patience, args.results.absolute(), args.after_oom,
-                token, most_bytes, Limits(args.retries, args.losses))
+                token, most_bytes, Limits(args.retries, args.losses), args.guess)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from . import outputs
@@ -32,8 +33,7 @@ class Batch:
         self, url: str, token: str, results: Path, patience_seconds: float, listener: Progress,
         is_own: bool = False,
     ) -> None:
-        self._farm = Comfy(url, patience_seconds)
-        self._farm.show({"X-Farm-Token": token} if token else {})
+        self._farm = Comfy(url, patience_seconds, token=token)
         self._results, self._listener, self._is_own = results, listener, is_own
         self._given: dict[str, Asked] = {}
         self._known: set[str] = set()
@@ -124,7 +124,7 @@ class Batch:
             return False
         folder = self._results / outputs.PARTIAL / asked.key
         try:
-            outputs.bring(_Files(self._farm, seat_tag(server)), untagged(entry), folder, {
+            outputs.bring(partial(self._download, seat_tag(server)), untagged(entry), folder, {
                 "key": asked.key, "name": asked.name, "prompt_id": farm.get("attempt", prompt_id),
                 "server": server, "rescued": bool(farm.get("rescued")),
                 "moved": farm.get("moved", 0), "record": self._farm.record(prompt_id)})
@@ -141,6 +141,13 @@ class Batch:
         self.counts.rescued += bool(farm.get("rescued"))
         self.counts.moved += bool(farm.get("moved"))
         return True
+
+    def _download(self, tag: str, query: dict[str, str]) -> Iterator[bytes]:
+        """Yield a server's file piece by piece; Unknown where the server does not give it."""
+        try:
+            yield from self._farm.download({**query, "subfolder": f"{tag}/{query['subfolder']}"})
+        except Unreachable as error:  # the farm broke it off, since the server did
+            raise Unknown(str(error)) from error
 
     def _is_again(self, prompt_id: str, asked: Asked, server: str, error: Exception) -> bool:
         """Have a prompt run once more whose files are gone; False while its server may come."""
@@ -188,7 +195,7 @@ class Batch:
         if all(map(any, zip(gone, never, strict=True))):
             raise FarmError("No server of the farm can be had; each said why above.")
         return farm["remaining"] > 0 and all(
-            is_gone or one["state"] == "idle"
+            is_gone or one["state"] in ("idle", "asleep")
             for one, is_gone in zip(farm["servers"], gone, strict=True))
 
     def _give_up(self) -> None:
@@ -201,19 +208,3 @@ class Batch:
 
 def _is_gone(server: Json) -> bool:
     return bool(server["state"] != "busy" and server["failed_starts"] >= STARTS)
-
-
-class _Files:
-    """The files of one prompt, under the names that its server gave them."""
-
-    def __init__(self, farm: Comfy, tag: str) -> None:
-        self._farm, self._tag = farm, tag
-
-    def download(self, query: dict[str, str]) -> Iterator[bytes]:
-        """Yield a file piece by piece; Unknown where its server does not give it."""
-        below = query["subfolder"]
-        try:
-            yield from self._farm.download(
-                {**query, "subfolder": f"{self._tag}/{below}" if below else self._tag})
-        except Unreachable as error:  # the farm broke it off, since the server did
-            raise Unknown(str(error)) from error

@@ -5,7 +5,7 @@ import json
 import struct
 from typing import Any
 
-from .words import Json
+from .words import Json, plain
 
 BACKLOG = 2000  # messages that a slow client may be behind; then its connection is closed
 WITH_METADATA, PREVIEW = 4, 1  # kinds of ComfyUI's binary messages
@@ -119,8 +119,7 @@ def tagged(value: Any, tag: str) -> Any:
 
 def seat_tag(server: str) -> str:
     """Return the folder under which clients see the files of a server."""
-    name = server.split("://")[-1]
-    return "@" + "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
+    return "@" + plain(server.split("://")[-1])
 
 
 def untagged(value: Any) -> Any:

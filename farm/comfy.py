@@ -34,7 +34,8 @@ class Comfy:
     """
 
     def __init__(
-        self, url: str, patience_seconds: float, is_alive: Callable[[], bool] = lambda: True
+        self, url: str, patience_seconds: float, is_alive: Callable[[], bool] = lambda: True,
+        token: str = "",
     ) -> None:
         self.url = url
         self._patience = patience_seconds
@@ -44,10 +45,8 @@ class Comfy:
         self._session = requests.Session()
         # A proxy of the environment is not for servers of one's own network.
         self._session.trust_env = False
-
-    def show(self, headers: dict[str, str]) -> None:
-        """Send these with every request."""
-        self._session.headers.update(headers)
+        if token:  # of a farm, which answers as a server does
+            self._session.headers["X-Farm-Token"] = token
 
     # ---------------------------------------------------- prompts
 
@@ -153,6 +152,11 @@ class Comfy:
             if not answer.get("running") or time.monotonic() > until:
                 return answer
             time.sleep(PAUSE_SECONDS / 5)
+
+    def estimate(self, prompt: Json) -> float:
+        """Return what Headroom guesses that a prompt needs at least; 0 where nobody does."""
+        status, answer = self.ask("POST", "/headroom/estimate", {"prompt": prompt})
+        return float(answer["needs_mib"][0]) if status == 200 else 0.0
 
     def record(self, prompt_id: str) -> Json:
         """Return Headroom's record of a run; nothing where there is none."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -23,21 +23,21 @@ FIRST_SECONDS = 3.0  # a server says at once why it refuses a prompt
 
 
 class Door:
-    """Accepts, places, follows. `after_oom` = "rescue": a server first tries again, guarded."""
+    """Accepts, places, follows. `servers`: which may sleep; `after_oom`: who tries again first."""
 
     def __init__(
-        self, store: Store, servers: Sequence[str], calls: Calls, clients: Clients,
+        self, store: Store, servers: Mapping[str, bool], calls: Calls, clients: Clients,
         says: Callable[[str], None], after_oom: Literal["rescue", "move"] = "rescue",
-        limits: Limits = LIMITS,
+        limits: Limits = LIMITS, guesses: bool = False,
     ) -> None:
         self.store, self.clients = store, clients
         self._seats = Seats(servers, calls, self._is_away, says)
         self.seats = self._seats.of
-        self.there = self._seats.there
+        self.there, self.want = self._seats.there, self._seats.want
         self.begun: dict[str, Begun] = {}  # by server
         self.wake = calls.wake  # a server's prompt has ended
         self._calls, self._says = calls, says
-        self._after_oom, self._limits = after_oom, limits
+        self._after_oom, self._limits, self._guesses = after_oom, limits, guesses
         self._line = Line(store)
         self._first: dict[str, asyncio.Future[Json | None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -79,8 +79,7 @@ class Door:
         A prompt that is here under the same id is not queued twice.
         """
         asked, prompt_id, extra = wish_of(body)
-        known = self.store.find(prompt_id)
-        if known is not None:
+        if (known := self.store.find(prompt_id)) is not None:
             if known.prompt != asked.prompt:
                 raise FarmError(f"another prompt has the prompt_id {prompt_id[:80]!r} already.")
             return prompt_id, known.number
@@ -89,8 +88,8 @@ class Door:
         try:
             with self.store.at_once():
                 self.store.accept(prompt_id, number, asked.prompt, extra)
-                self._line.join(Kept(prompt_id, number, "waiting", asked.prompt, extra, Past(),
-                                     None))
+                self._line.join(
+                    Kept(prompt_id, number, "waiting", asked.prompt, extra, Past(), None))
                 self._give_out()
             if any(one.kept.id == prompt_id for one in self.begun.values()):
                 await asyncio.wait([first], timeout=FIRST_SECONDS)
@@ -143,15 +142,16 @@ class Door:
     def _give_out(self) -> None:
         """Small servers choose first, so that the large ones are left what only they can do."""
         queue = self._line.queue
-        idle = [seat for seat in self.seats.values() if seat.state == "idle"] if queue else []
-        if idle:
+        free = self._seats.free() if queue else []
+        if free:
             sizes = Sizes([seat.server for seat in self.seats.values() if seat.was_there],
                           may_come=any(not seat.was_there for seat in self.seats.values()))
-            for seat in sorted(idle, key=lambda seat: seat.server.size_mib):
+            for seat in free:
                 if not queue:  # else a thousand idle servers would be asked for each prompt
                     break
-                waiting = queue.take(seat.server, sizes)
-                if waiting is not None:
+                if seat.state == "asleep":
+                    self._seats.want_for(seat, queue, sizes)
+                elif (waiting := queue.take(seat.server, sizes)) is not None:
                     self._begin(seat, waiting, sizes)
         self._tell_status()
 
@@ -164,7 +164,8 @@ class Door:
         attempt = attempt_id(kept.id, name, waiting.past.ended.get(name, 0))
         order = order_for(
             replace(waiting, asked=asked), server, attempt, self.store.needs.of(asked.kind),
-            self.store.abandoned(name), self._after_oom == "rescue" or sizes.is_largest(server))
+            self.store.abandoned(name), self._after_oom == "rescue" or sizes.is_largest(server),
+            sizes.most_room_mib if self._guesses else 0.0)
         self.store.begins(kept.id, name)
         seat.state, server.models = "busy", asked.models
         client_id = kept.extra.get("client_id")

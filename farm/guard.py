@@ -2,10 +2,10 @@
 
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, RedirectResponse
 
 COOKIE = "farm_token"
@@ -56,12 +56,9 @@ class Guard:
 
     def _has_token(self, headers: Mapping[bytes, bytes]) -> bool:
         scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
-        shown = [headers.get(HEADER, b""), bearer if scheme.lower() == b"bearer" else b""]
-        try:
-            cookies = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1"))
-            shown += [cookies[COOKIE].value.encode()] if COOKIE in cookies else []
-        except CookieError:
-            pass  # no cookie of ours
+        cookies = cookie_parser(headers.get(b"cookie", b"").decode("latin-1"))
+        shown = [headers.get(HEADER, b""), bearer if scheme.lower() == b"bearer" else b"",
+                 cookies.get(COOKIE, "").encode()]
         return any(self._is_token(one) for one in shown)
 
     def _is_token(self, shown: bytes) -> bool:

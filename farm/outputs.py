@@ -8,20 +8,14 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 from .words import Json
 
 PARTIAL = ".partial"
 RESULT = "result.json"
-
-
-class Source(Protocol):
-    """A server that files can be had from."""
-
-    def download(self, query: dict[str, str]) -> Iterable[bytes]: ...
+Download = Callable[[dict[str, str]], Iterable[bytes]]
 
 
 def files_of(entry: Json) -> Iterator[dict[str, str]]:
@@ -45,14 +39,14 @@ def place_of(query: dict[str, str]) -> Path:
     return Path(*kept) if kept and kept != [RESULT] else Path("files", *kept or ["unnamed"])
 
 
-def bring(source: Source, entry: Json, folder: Path, about: Json) -> None:
+def bring(download: Download, entry: Json, folder: Path, about: Json) -> None:
     """Write every file of a run below a new `folder`, and `result.json` with what is known of it.
 
     Whatever an attempt before this one has left there is gone.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    files = [_write(folder, place_of(query), source.download(query)) for query in files_of(entry)]
+    files = [_write(folder, place_of(query), download(query)) for query in files_of(entry)]
     about = {**about, "files": files, "outputs": entry.get("outputs", {})}
     _write(folder, Path(RESULT), [json.dumps(about, indent=1).encode()])
 

@@ -54,6 +54,7 @@ class Sizes:
             size = server.size_mib
             most[size] = max(most.get(size, 0.0), server.facts.room_mib or 0.0)
         self._largest = max(most, default=0.0)
+        self.most_room_mib = max(most.values(), default=0.0)
         self._below: dict[float, float] = {}
         room = 0.0
         for size in sorted(most):
@@ -120,15 +121,22 @@ class Queue:
         """A prompt of this kind no longer runs."""
         self._in_flight[kind] -= 1
 
-    def take(self, server: Server, sizes: "Sizes") -> Waiting | None:
+    def take(self, server: Server, sizes: Sizes) -> Waiting | None:
         """Take out the prompt that this idle server is to run next; None when none is for it."""
-        idle = _Idle(server, sizes.is_largest(server), sizes.room_below(server))
-        found = min(self._candidates(server), key=lambda one: self._rank(one, idle), default=None)
-        if found is None or self._rank(found, idle)[0] == NEVER:
-            return None
-        self._remove(found)
-        self._in_flight[found.asked.kind] = self._in_flight.get(found.asked.kind, 0) + 1
+        found = self._best(server, sizes)
+        if found is not None:
+            self._remove(found)
+            self._in_flight[found.asked.kind] = self._in_flight.get(found.asked.kind, 0) + 1
         return found
+
+    def has_for(self, server: Server, sizes: Sizes) -> bool:
+        """Whether a prompt waits that this server may run."""
+        return self._best(server, sizes) is not None
+
+    def _best(self, server: Server, sizes: Sizes) -> Waiting | None:
+        ranked = ((self._rank(one, server, sizes), one) for one in self._candidates(server))
+        rank, found = min(ranked, key=lambda pair: pair[0], default=((NEVER,), None))
+        return None if rank[0] == NEVER else found
 
     def _candidates(self, server: Server) -> Iterable[Waiting]:
         for waiting in self._special:
@@ -138,9 +146,11 @@ class Queue:
             if several:
                 yield several[0]
 
-    def _rank(self, waiting: Waiting, idle: "_Idle") -> tuple[int, bool, bool, float]:
+    def _rank(
+        self, waiting: Waiting, server: Server, sizes: Sizes
+    ) -> tuple[int, bool, bool, float]:
         """The smaller the better: how well it fits, alone here, models there, its need."""
-        asked, server = waiting.asked, idle.server
+        asked = waiting.asked
         if waiting.resumes_on is not None:
             return (RESUMES if waiting.resumes_on == server.name else NEVER, False, False, 0.0)
         need = self._needs.of(asked.kind)
@@ -149,12 +159,12 @@ class Queue:
             running = self._in_flight.get(asked.kind, 0)
             rank = MORE_OF_AN_UNKNOWN_KIND if running else FIRST_OF_ITS_KIND
         elif fit == "too small":
-            rank = LAST_RESORT if idle.is_largest else NEVER
+            rank = LAST_RESORT if sizes.is_largest(server) else NEVER
         else:
             rank = ORDER[fit]
         if rank != NEVER and self._clock() - waiting.since > self._patience:
             return (OVERDUE, False, False, waiting.since)
-        only_here = need.fit(idle.smaller_room_mib) != "fits"
+        only_here = need.fit(sizes.room_below(server)) != "fits"
         reloads = bool(asked.models) and asked.models != server.models
         weight = need.enough_mib if need.enough_mib < float("inf") else need.short_mib
         return (rank, not only_here, reloads, -weight)
@@ -164,12 +174,3 @@ class Queue:
             self._special = [one for one in self._special if one is not waiting]
         else:
             self._fresh[waiting.asked.kind].popleft()
-
-
-@dataclass(frozen=True)
-class _Idle:
-    """A server that is to be given work, and the most room on any smaller one."""
-
-    server: Server
-    is_largest: bool
-    smaller_room_mib: float

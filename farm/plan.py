@@ -28,22 +28,24 @@ class Plan:
     token: str = ""
     most_bytes: int = 100 << 20
     limits: Limits = Limits()
+    guesses: bool = False
     errors: Errors = field(default_factory=known_errors)
 
     @property
     def wants_ray(self) -> bool:
-        """Whether servers want a machine that Ray chooses."""
-        return any(spec.is_started and (spec.gpus or spec.resources) for spec in self.specs)
+        """Whether Ray is to choose a server's machine, or to end and start it by need."""
+        return any(spec.is_started and (spec.gpus or spec.resources or spec.idle_seconds)
+                   for spec in self.specs)
 
     def app(
         self, calls: Callable[["Plan"], Calls], says: Callable[[str], None],
         store: Store | None = None,
     ) -> App:
         """Return the door's application; without a `store` it opens its own when it starts."""
-        names = [spec.name for spec in self.specs]
+        names = {spec.name: spec.idle_seconds > 0 for spec in self.specs}
 
         def make() -> Door:
             return Door(store or Store(self.results), names, calls(self), Clients(), says,
-                        self.after_oom, self.limits)
+                        self.after_oom, self.limits, self.guesses)
 
         return application(make, self.token, self.most_bytes)

@@ -1,6 +1,7 @@
 """What a door passes on to a server: pages, lists, pictures, uploads; it reads no file itself."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -34,8 +35,9 @@ class Proxy:
         self._door, self._session = door, session
 
     def _page_seat(self) -> Seat | None:
-        """The server that answers for all: the first that is there."""
-        return next(iter(self._door.there()), None)
+        """The server that answers for all: the first that is there, else the first that sleeps."""
+        asleep = (seat for seat in self._door.seats.values() if seat.state == "asleep")
+        return next(iter(self._door.there()), None) or next(asleep, None)
 
     async def to_one(self, request: Request) -> Response:
         """Pass a request on to the server that has the file, or to the one that answers for all."""
@@ -44,7 +46,11 @@ class Proxy:
         path = raw_path.decode("latin-1").partition("?")[0]
         if seat is None:
             seat, path = self._ran(path)
-        if seat is None or seat.state not in ("idle", "busy"):
+        if seat is not None and seat.may_sleep:
+            self._door.want(seat)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(seat.answers.wait(), SILENT_SECONDS)
+        if seat is None or not seat.answers.is_set():
             return JSONResponse({"error": NOBODY}, 503)
         url = seat.server.facts.url + path
         headers = [(name, value) for name, value in request.headers.items()

@@ -24,7 +24,7 @@ from .errors import Errors
 from .plan import Plan
 from .servers import ServerSpec
 from .threads import Threads
-from .words import Facts, FarmError, Order, Outcome
+from .words import Facts, FarmError, Order, Outcome, plain
 from .worker import Patience, ServerFailed, Worker
 
 APP, DOOR = "farm", "door"
@@ -32,6 +32,7 @@ LOG = logging.getLogger("ray.serve")
 LOST = (ray.exceptions.RayError, serve.exceptions.RayServeException)
 LOGS = Path(tempfile.gettempdir(), "headroom-farm")  # on whatever machine
 SLOW = (TimeoutError, *LOST)  # how Serve says that something took too long to start
+LOOK_BACK_SECONDS = 2.0  # over which Serve averages what is asked of a server that may sleep
 ALONE = 1_000  # requests at once, streams and WebSockets among them, that a door takes
 
 
@@ -103,7 +104,7 @@ class Replicas:
 
 def name_of(server: str) -> str:
     """Return the name of a server's deployment."""
-    return "server-" + "".join(one if one.isalnum() or one in "-_" else "_" for one in server)
+    return f"server-{plain(server).replace('.', '_')}"
 
 
 @contextlib.contextmanager
@@ -132,7 +133,7 @@ def deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
         raise _not_started("Ray Serve was to start", error) from error
     servers = [
         serve.deployment(Replica, name=name_of(spec.name)).options(
-            num_replicas=1, max_ongoing_requests=10, ray_actor_options={
+            max_ongoing_requests=10, **_how_many(spec), ray_actor_options={
                 "num_cpus": 0, "num_gpus": spec.gpus, "resources": spec.resources},
         ).bind(spec, plan.patience, plan.errors)
         for spec in plan.specs if spec.is_started
@@ -159,11 +160,22 @@ def _replicas(plan: Plan) -> Replicas:
     return Replicas(plan.specs, plan.patience, plan.errors)
 
 
+def _how_many(spec: ServerSpec) -> dict[str, Any]:
+    """One replica; Serve ends it where nothing was asked of it for long, until something is."""
+    if not spec.idle_seconds:
+        return {"num_replicas": 1}
+    return {"autoscaling_config": {
+        "min_replicas": 0, "max_replicas": 1, "upscale_delay_s": 0.0,
+        "downscale_delay_s": spec.idle_seconds, "look_back_period_s": LOOK_BACK_SECONDS}}
+
+
 def _expect_room(specs: Sequence[ServerSpec]) -> None:
-    """A replica that no machine has room for would wait for ever."""
+    """A replica that no machine has room for would wait for ever; one that sleeps may wait."""
     there = ray.cluster_resources()
     wanted: dict[str, float] = {}
     for spec in specs:
+        if spec.idle_seconds:
+            continue
         for name, amount in {**spec.resources, "GPU": spec.gpus}.items():
             wanted[name] = wanted.get(name, 0.0) + amount
     for name, amount in wanted.items():

@@ -1,12 +1,12 @@
-"""The servers of a farm and what each does: it starts, waits for work, works, is away."""
+"""The servers of a farm and what each does: it sleeps, starts, waits for work, works, is away."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from .placement import Server
+from .placement import Queue, Server, Sizes
 from .words import Facts, Json, Order, Outcome
 from .worker import ServerFailed
 
@@ -18,17 +18,20 @@ HEARD_SECONDS = 3.0  # for the connection to a server; a prompt runs without it 
 class Seat:
     """A server and what it does; `why` says what was last wrong with it.
 
-    `answers`: it may be listened to; `is_heard`: somebody listens.
+    `answers`: it may be listened to; `is_heard`: somebody listens. One that `may_sleep` is started
+    when it `is_wanted`, and ended by Ray Serve when it has had no work for a while.
     """
 
     server: Server
-    state: Literal["starting", "idle", "busy", "away"] = "away"
+    may_sleep: bool = False
+    state: Literal["asleep", "starting", "idle", "busy", "away"] = "away"
     was_there: bool = False
     failed_starts: int = 0
     losses: int = 0
     why: str = ""
     answers: asyncio.Event = field(default_factory=asyncio.Event)
     is_heard: asyncio.Event = field(default_factory=asyncio.Event)
+    is_wanted: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def again_seconds(self) -> float:
@@ -58,26 +61,49 @@ class Seats:
     """Has every server, and has it back; `is_away` hears of each that is not there."""
 
     def __init__(
-        self, names: Iterable[str], calls: Calls, is_away: Callable[[Seat], None],
+        self, names: Mapping[str, bool], calls: Calls, is_away: Callable[[Seat], None],
         says: Callable[[str], None],
     ) -> None:
-        self.of = {name: Seat(Server(name)) for name in names}
+        self.of = {name: Seat(Server(name), may_sleep, "asleep" if may_sleep else "away")
+                   for name, may_sleep in names.items()}
         self._calls, self._is_away, self._says = calls, is_away, says
 
     def there(self) -> list[Seat]:
         """The servers that answer, in the order in which they were named."""
         return [seat for seat in self.of.values() if seat.state in ("idle", "busy")]
 
+    def free(self) -> list[Seat]:
+        """The servers that may have a prompt: those that are there first, then by their size."""
+        return sorted((seat for seat in self.of.values() if seat.state in ("idle", "asleep")),
+                      key=lambda seat: (seat.state == "asleep", seat.server.size_mib))
+
+    def want_for(self, seat: Seat, queue: Queue, sizes: Sizes) -> None:
+        """Want a server that sleeps where it may run what waits, and too few start already."""
+        start = sum(one.state == "starting" for one in self.of.values())
+        if start < len(queue) and queue.has_for(seat.server, sizes):
+            self.want(seat)
+
+    def want(self, seat: Seat) -> None:
+        """Have a server start that sleeps."""
+        if seat.state == "asleep":
+            seat.state = "starting"
+            seat.is_wanted.set()
+
     def goes(self, seat: Seat, why: str) -> None:
-        """A server was lost; what waited for it may go elsewhere."""
-        self._says(f"{seat.server.name} is away: {why}")
-        seat.state, seat.why = "away", why
-        seat.losses += 1
+        """A server was lost, or sleeps; what waited for it may go elsewhere."""
+        sleeps = seat.may_sleep and seat.state == "idle"
+        seat.state = "asleep" if seat.may_sleep else "away"
         seat.answers.clear()
+        if not sleeps:
+            self._says(f"{seat.server.name} is away: {why}")
+            seat.why = why
+            seat.losses += 1
         self._is_away(seat)
 
     async def have(self, seat: Seat) -> None:
         """Have a server, however often it must be asked for."""
+        if seat.may_sleep:
+            await seat.is_wanted.wait()
         while True:
             seat.state = "starting"
             try:
@@ -93,6 +119,7 @@ class Seats:
                 break
         seat.server.facts, seat.server.models = facts, frozenset()  # nothing is loaded
         seat.answers.set()
+        seat.is_wanted.clear()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(seat.is_heard.wait(), HEARD_SECONDS)
         seat.state, seat.was_there, seat.failed_starts = "idle", True, 0

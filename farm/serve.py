@@ -35,10 +35,7 @@ def serve(plan: Plan, host: str, port: int, ray_address: str = "") -> None:
     if not plan.token and not _is_loopback(host):
         LOG.warning("Everybody who reaches %s may use these servers; --token asks for one.", host)
     if ray_address or plan.wants_ray:
-        from .replicas import deployed  # Ray takes seconds to import
-
-        with deployed(plan, host, port, ray_address or "local"):
-            expect_open(host, port)
+        with _deployed(plan, host, port, ray_address or "local"):
             LOG.info("The farm is at http://%s:%s", host, port)
             threading.Event().wait()  # until a signal ends this process
     with _bound(host, port) as bound, _app(plan, LOG.info) as app:
@@ -51,12 +48,9 @@ def opened(plan: Plan, ray_address: str = "") -> Iterator[tuple[str, str]]:
     """Have a door for this process alone; yields its URL and its token."""
     plan = replace(plan, token=secrets.token_hex())
     if ray_address or plan.wants_ray:
-        from .replicas import deployed
-
         address = ray_address or "local"
         port = free_port() if address == "local" else BATCH_PORT
-        with deployed(plan, HERE, port, address):
-            expect_open(HERE, port)
+        with _deployed(plan, HERE, port, address):
             yield f"http://{HERE}:{port}", plan.token
         return
     with _bound(HERE, 0) as bound, _app(plan, LOG.debug) as app:  # the batch says what it hears
@@ -68,6 +62,15 @@ def opened(plan: Plan, ray_address: str = "") -> Iterator[tuple[str, str]]:
         finally:
             server.should_exit = True
             thread.join()
+
+
+@contextlib.contextmanager
+def _deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
+    from .replicas import deployed  # Ray takes seconds to import
+
+    with deployed(plan, host, port, address):
+        expect_open(host, port)
+        yield
 
 
 @contextlib.contextmanager

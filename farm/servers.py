@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from .words import FarmError, Json
 
 PORT, HOST = "{port}", "{host}"
-KEYS = {"name", "url", "command", "folder", "env", "gpus", "count", "resources"}
+KEYS = {"name", "url", "command", "folder", "env", "gpus", "count", "resources", "idle_seconds"}
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class ServerSpec:
 
     `{host}` stands for the address of its machine; without it only that machine reaches it.
     Ray gives it `gpus` GPUs (a part of one where several share it) and `resources` of a machine.
+    It ends after `idle_seconds` without work, and starts when a prompt wants it; 0: it stays.
     """
 
     name: str
@@ -28,6 +29,7 @@ class ServerSpec:
     env: dict[str, str] = field(default_factory=dict)
     gpus: float = 0.0
     resources: dict[str, float] = field(default_factory=dict)
+    idle_seconds: float = 0.0
 
     @property
     def is_started(self) -> bool:
@@ -104,10 +106,14 @@ def _started(item: Json, where: str, name: str) -> ServerSpec:
     if not isinstance(env, dict) or not _are_texts([*env, *env.values()]):
         raise FarmError(f"`env` of {where} is expected to be an object of texts.")
     gpus, resources = item.get("gpus", 1.0), item.get("resources", {})
-    if not isinstance(resources, dict) or not all(map(_is_amount, [gpus, *resources.values()])):
-        raise FarmError(f"`gpus` and `resources` of {where} are expected to be numbers from 0 up.")
+    idle_seconds = item.get("idle_seconds", 0.0)
+    if not isinstance(resources, dict) or not all(
+            map(_is_amount, [gpus, idle_seconds, *resources.values()])):
+        raise FarmError(f"`gpus`, `resources` and `idle_seconds` of {where} are expected to be "
+                        "numbers from 0 up.")
     return ServerSpec(name, "", tuple(command), str(item.get("folder", ".")), env, float(gpus),
-                      {key: float(value) for key, value in resources.items()})
+                      {key: float(value) for key, value in resources.items()},
+                      float(idle_seconds))
 
 
 def _are_texts(words: Any) -> bool:

@@ -27,8 +27,9 @@ def wish_of(body: Any) -> tuple[Asked, str, Json]:
     asked = asked_for("the body", body)
     prompt_id, extra = body.get("prompt_id") or str(uuid.uuid4()), dict(asked.extra_data)
     for name, value in (("prompt_id", prompt_id), ("client_id", body.get("client_id") or "")):
-        if not isinstance(value, str) or len(value) > LONGEST_ID:
-            raise FarmError(f"{name} is expected to be a text of at most {LONGEST_ID} letters.")
+        if not isinstance(value, str) or len(value) > LONGEST_ID or not value.isprintable():
+            raise FarmError(
+                f"{name} is expected to be a text of at most {LONGEST_ID} printable letters.")
     extra.update({name: body[name] for name in ("client_id", "partial_execution_targets")
                   if body.get(name) is not None})
     return asked, prompt_id, {**extra, "create_time": int(time.time() * 1000)}
@@ -36,7 +37,7 @@ def wish_of(body: Any) -> tuple[Asked, str, Json]:
 
 def order_for(
     waiting: Waiting, server: Server, attempt: str, need: Need, left: Sequence[str],
-    rescue: bool,
+    rescue: bool, elsewhere_mib: float = 0.0,
 ) -> Order:
     """Return the order for an attempt on a server, where attempts may be `left` from before."""
     fit = need.fit(server.facts.room_mib, server.size_mib)
@@ -44,6 +45,7 @@ def order_for(
     return Order(
         waiting.asked, attempt, room_mib=need.enough_mib if knows_room else 0.0,
         guard=fit in ("guarded", "too small") and server.facts.has_headroom, rescue=rescue,
+        elsewhere_mib=0.0 if need.is_known else elsewhere_mib,
         resumes=waiting.resumes_on == server.name or attempt in left,
         abandoned=tuple(one for one in left if one != attempt),
     )

@@ -11,6 +11,11 @@ Ending = Literal[
 ]
 
 
+def plain(name: str) -> str:
+    """Return a name that a file may have, a folder or a deployment of Ray Serve."""
+    return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
+
+
 class FarmError(ValueError):
     """What was asked cannot be done; the message is one sentence for the user."""
 
@@ -47,7 +52,9 @@ class Order:
 
     `room_mib` must be there before it begins (0: nobody knows what it needs). `rescue` lets the
     server run it again, guarded, when its memory ends; `guard` guards it from the start. `resumes`
-    says that the server may have it already, `abandoned` which ids it is to forget first.
+    says that the server may have it already, `abandoned` which ids it is to forget first. Another
+    server has `elsewhere_mib` of room: where a guess says that a prompt needs more than this one
+    has, and no more than that, it is given back (0: nobody guesses).
     """
 
     asked: Asked
@@ -55,6 +62,7 @@ class Order:
     room_mib: float = 0.0
     guard: bool = False
     rescue: bool = False
+    elsewhere_mib: float = 0.0
     resumes: bool = False
     abandoned: tuple[str, ...] = ()
 

@@ -9,7 +9,7 @@ from . import process
 from .comfy import Comfy, Unknown, Unreachable, failure_of, refusal
 from .errors import Errors, is_out_of_memory
 from .servers import HOST, PORT, ServerSpec
-from .words import Facts, Json, Order, Outcome
+from .words import Facts, Json, Order, Outcome, plain
 
 LOGS = ".servers"
 LOOK_SECONDS = 0.25
@@ -43,7 +43,7 @@ class Worker:
         self._spec = spec
         self._patience = patience
         self._errors = errors
-        self._log = logs / LOGS / f"{_file_name(spec.name)}.log"
+        self._log = logs / LOGS / f"{plain(spec.name)}.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._comfy: Comfy | None = None
         self._sought: Comfy | None = None  # it may not be there yet
@@ -130,6 +130,10 @@ class Worker:
         if order.room_mib and not comfy.is_ready(order.room_mib):
             return Outcome("no room", facts=comfy.facts())
         if not (order.resumes and comfy.has(order.prompt_id)):
+            if order.elsewhere_mib and (room_mib := (facts := comfy.facts()).room_mib) is not None:
+                guessed_mib = comfy.estimate(order.asked.prompt)
+                if room_mib < guessed_mib <= order.elsewhere_mib:
+                    return Outcome("no room", facts=facts, needed_mib=guessed_mib)
             refused = comfy.queue(order.prompt_id, order.asked.prompt, _extra(order))
             if refused is not None:
                 answer = refused if isinstance(refused, dict) else {}
@@ -188,7 +192,3 @@ def _needed_mib(record: Json, total_mib: float | None, room_mib: float | None) -
     if peak is None or total_mib is None or room_mib is None:
         return None
     return max(0.0, float(peak) - (total_mib - room_mib))
-
-
-def _file_name(name: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)

@@ -41,8 +41,11 @@ class OpenDoor:
     """A door in a thread, as `farm serve` has it in a process."""
 
     def __init__(self, folder, urls, token="", most_bytes=1 << 20, after_oom="rescue",
-                 patience=PATIENCE, calls=None, **options):
-        """`urls` may be a dict of names; `calls` makes what runs on the servers' behalf."""
+                 patience=PATIENCE, calls=None, sleepers=(), **options):
+        """`urls` may be a dict of names; `calls` makes what runs on the servers' behalf.
+
+        Those of `sleepers` start when they are wanted.
+        """
         self.said = []
         self._store = Store(folder)
         names = urls if isinstance(urls, dict) else {url: url for url in urls}
@@ -50,8 +53,8 @@ class OpenDoor:
 
         def make():
             made = calls(specs) if calls else Threads(specs, patience, known_errors(), folder)
-            return Door(self._store, list(names), made, Clients(), self.said.append, after_oom,
-                        **options)
+            return Door(self._store, {name: name in sleepers for name in names}, made, Clients(),
+                        self.said.append, after_oom, **options)
 
         bound = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{bound.getsockname()[1]}"

@@ -147,6 +147,25 @@ def test_a_prompt_out_of_memory_moves_to_the_larger_server_and_its_kind_goes_the
     assert len(small.posts("/prompt")) == before
 
 
+@pytest.mark.parametrize("mib, guesses, ran_on, tried_on_small", [
+    (900, True, "large", 0), (900, False, "large", 1), (9000, True, "large", 1),
+    (100, True, "small", 1)])
+def test_a_new_kind_goes_by_a_servers_guess_where_that_is_wanted_and_a_larger_one_has_room(
+    servers, tmp_path, mib, guesses, ran_on, tried_on_small,
+):
+    small, large = servers(500, 4000)
+    door = OpenDoor(tmp_path, {"small": small.url, "large": large.url}, after_oom="move",
+                    guesses=guesses)
+    try:
+        wait_until(lambda: door.states() == ["idle", "idle"])
+        assert door.entry(door.queue(prompt(mib=mib)))["farm"]["server"] == ran_on
+        assert len(small.posts("/prompt")) == tried_on_small
+        assert door.entry(door.queue(prompt(mib=mib, seed=2)))["farm"]["server"] == ran_on
+        assert len(small.posts("/headroom/estimate")) == guesses
+    finally:
+        door.close()
+
+
 def test_what_every_server_refuses_is_refused_with_the_servers_own_words(servers, opened):
     door = opened(*servers(500, 4000))
     answer = door.post("/prompt", {"prompt": prompt("Unknown")})
@@ -215,6 +234,28 @@ def test_a_server_that_falls_silent_gives_its_prompt_back(servers, opened):
     assert entry["outputs"]["1"]["images"][0]["subfolder"].endswith(whole.url.rpartition(":")[2])
     hung.silent.clear()
     wait_until(lambda: door.states() == ["idle", "idle"])
+
+
+def test_a_server_that_may_sleep_starts_for_a_prompt_or_a_page_and_its_end_is_no_loss(
+    servers, tmp_path,
+):
+    small, large = servers(500, 4000)
+    names = {"small": small.url, "large": large.url}
+    door = OpenDoor(tmp_path, names, sleepers=set(names))
+    try:
+        assert door.states() == ["asleep", "asleep"] and not small.asked + large.asked
+        assert door.entry(door.queue(prompt(seed=1)))["farm"]["server"] == "small"
+        assert door.states() == ["idle", "asleep"]  # one prompt, one server
+        assert door.entry(door.queue(prompt(mib=3000)))["farm"]["server"] == "large"
+        for comfy in (small, large):
+            for heard in list(comfy.sockets.values()):
+                heard.shutdown(2)  # as where Ray Serve has ended them
+        wait_until(lambda: door.states() == ["asleep", "asleep"])
+        assert [one["losses"] for one in door.get("/farm")["servers"]] == [0, 0]
+        assert door.get("/object_info")["of"] == 500  # the page wants a server too
+        assert door.states()[1] == "asleep"
+    finally:
+        door.close()
 
 
 def test_accepted_prompts_wait_for_a_server_that_is_not_there_yet(servers, opened, tmp_path):

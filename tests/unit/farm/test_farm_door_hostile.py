@@ -96,6 +96,7 @@ def test_the_script_of_another_page_is_turned_away(door, comfy, origin):
     b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "extra_data": 3}',
     b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "number": NaN}',
     b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "prompt_id": ["a"]}',
+    b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "prompt_id": "\\ud800"}',
     b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "client_id": {"a": 1}}',
     b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "prompt_id": "' + b"a" * 300 + b'"}',
 ])
@@ -108,7 +109,8 @@ def test_a_bad_prompt_is_one_sentence_and_nothing_is_queued(door, comfy, body):
 
 @pytest.mark.parametrize("path", ["/queue", "/history", "/free", "/jobs/cancel", "/interrupt"])
 @pytest.mark.parametrize("body", [b"{", b"[]", b"[" * 100_000, b'{"delete": 3, "job_ids": [[]]}',
-                                  b'{"delete": [[], {}, null], "prompt_id": ["x"]}'])
+                                  b'{"delete": [[], {}, null], "prompt_id": ["x"]}',
+                                  b'{"delete": ["\\ud800"], "job_ids": ["\\ud800"]}'])
 def test_a_bad_wish_changes_nothing_and_the_door_goes_on(door, comfy, path, body):
     answer = requests.post(door.url + path, data=body, timeout=20)
     assert answer.status_code in (200, 400)
@@ -116,10 +118,16 @@ def test_a_bad_wish_changes_nothing_and_the_door_goes_on(door, comfy, path, body
 
 
 @pytest.mark.parametrize("query", [
-    "?limit=x", "?limit=0", "?status=none", "?offset=x", "?limit=-1",
+    "jobs?limit=x", "jobs?limit=0", "jobs?status=none", "jobs?offset=x", "jobs?limit=-1",
+    "jobs?limit=" + "9" * 20, "history?max_items=" + "9" * 20, "history?offset=x",
 ])
-def test_a_bad_query_of_jobs_is_one_sentence(door, query):
-    answer = requests.get(door.url + "/api/jobs" + query, timeout=9)
+def test_a_bad_query_of_a_list_is_one_sentence(door, query):
+    answer = requests.get(f"{door.url}/api/{query}", timeout=9)
+    assert answer.status_code == 400 and answer.json()["error"]
+
+
+def test_a_rerun_of_what_is_no_text_is_one_sentence(door):
+    answer = door.post("/headroom/rescue", {"prompt_id": "\ud800"})
     assert answer.status_code == 400 and answer.json()["error"]
 
 

@@ -42,7 +42,8 @@ def serve(tmp_path):
             started.append(subprocess.Popen([sys.executable, "-m", "farm", *words, *more], cwd=ROOT,
                                             stdout=output, stderr=output))
         found = wait_until(lambda: re.search(r"The farm is at (\S+)", log.read_text()))
-        wait_until(lambda: {one["state"] for one in servers_of(found[1])} <= {"idle", "busy"})
+        wait_until(lambda: {one["state"] for one in servers_of(found[1])} <= {
+            "idle", "busy", "asleep"})
         return found[1], started[-1]
 
     yield start, comfy
@@ -54,9 +55,10 @@ def serve(tmp_path):
 
 @pytest.mark.ray
 @pytest.mark.skipif(sys.platform != "linux", reason="Ray Serve is tried on Linux")
-def test_on_ray_serve_a_door_and_a_server_that_are_killed_come_back_and_go_on(serve):
+def test_on_ray_serve_a_door_and_a_server_that_are_killed_come_back_and_go_on(serve, tmp_path):
     pytest.importorskip("ray.serve")
     start, _ = serve
+    may_sleep(tmp_path)
     url, door = start("--ray", "local", "--port", str(free_port()))
     ids = queued(url)
     # Of this door: another test may have one on the same machine.
@@ -67,9 +69,17 @@ def test_on_ray_serve_a_door_and_a_server_that_are_killed_come_back_and_go_on(se
     for process in own_server():
         process.kill()
     wait_until(lambda: servers_of(url)[0]["state"] != "not there" and all_done(url, ids))
+    wait_until(lambda: servers_of(url)[-1]["state"] == "asleep" and not own_server())
     door.send_signal(signal.SIGTERM)
     assert door.wait(60) == 130
     wait_until(lambda: not own_server())
+
+
+def may_sleep(folder):
+    """Have the server that the farm starts end when it has had no work for a while."""
+    path = folder / "servers.json"
+    [own] = json.loads(path.read_text())
+    path.write_text(json.dumps([{**own, "idle_seconds": 15}]))
 
 
 def queued(url):
