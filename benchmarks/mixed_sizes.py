@@ -164,7 +164,7 @@ def _size_lists() -> dict[str, list[Any]]:
     padded = {"fit": "pad up to largest"}
     ways: dict[str, dict[str, Any]] = {"sorted": {}, "bucket 128": bucketed, "padded": padded}
     return {"mixed": mixed} | {
-        name: [item.size for item in headroom.sort_work(text, **way).plan.placed]
+        name: [item.size for item in headroom.sort_work(text, **way).sizes.placed]
         for name, way in ways.items()
     }
 

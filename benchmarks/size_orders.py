@@ -81,7 +81,7 @@ def random_lists(count: int, length: int) -> list[Sizes]:
 def _sorted(sizes: Sizes, way: str) -> Sizes:
     headroom = on_path.loaded("headroom", on_path.ROOT / "headroom")
     text = "\n".join(f"{width}x{height}" for width, height in sizes)
-    placed = headroom.sort_work(text, **WAYS[way]).plan.placed
+    placed = headroom.sort_work(text, **WAYS[way]).sizes.placed
     return [(item.size.width, item.size.height) for item in placed]
 
 

@@ -11,7 +11,7 @@ from .cast.cast import Cast, cast
 from .measure.report import Report
 from .measure.snapshot import DeviceMemory, Snapshot, snapshot
 from .models.find import FoundModel, find_models
-from .sizes.plan import Size
+from .sizes.sorting import Size
 from .sizes.work import restore_order, sort_work
 
 __all__ = [

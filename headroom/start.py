@@ -79,7 +79,7 @@ def _start() -> None:
     from .api.ram_watch import RamWatch, wanted_bytes
     from .api.routes import Routes
 
-    gate = Gate(host_server.prompts_waiting, host_server.worker_listens)
+    gate = Gate(host_server.prompts_waiting, host_server.worker_is_idle)
     kept = _kept_queue(settings)
     rescue, error_is_handled, prompt_has_ended, prompt_of = _lookout(kept)
     idle = Idle()
@@ -154,9 +154,9 @@ def _start() -> None:
     recorder.start()
     left_out.listen()
     host_server.after_each_post(kept.changed)
-    host_server.when_about_to_listen(kept.start)
-    host_server.when_about_to_listen(garbage.settle)
-    host_server.when_about_to_listen(hold_limit)
+    host_server.before_first_request(kept.start)
+    host_server.before_first_request(garbage.settle)
+    host_server.before_first_request(hold_limit)
     use_advisor(advisor)
     use_recorder(recorder)
 
@@ -178,9 +178,9 @@ def _lookout(kept: KeptQueue | NothingKept) -> Lookout:
     """Return the lookout for this server; one that refuses, if ComfyUI is too different."""
     if why := features.lost("rerun"):
         return no_lookout(why)
-    from .rescue.attach import look_after_prompts
+    from .rescue.attach import make_lookout
 
-    return look_after_prompts(kept.outputs_of)
+    return make_lookout(kept.outputs_of)
 
 
 def _kept_queue(settings: Mapping[str, Any]) -> KeptQueue | NothingKept:

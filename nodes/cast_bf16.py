@@ -13,8 +13,8 @@ class CastBF16(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         model, model_out = any_wire(
             "model", "MODEL, CLIP, VAE, CONTROL_NET, CLIP_VISION, UPSCALE_MODEL or a pipeline.",
-            output_tooltip="A copy in the chosen dtype, or the same object that came in where "
-                           "there was nothing to cast.",
+            output_tooltip="A copy in the chosen dtype, or the same object if there was nothing "
+                           "to cast.",
         )
         return schema(
             node_id="HeadroomCastBF16",
@@ -30,7 +30,7 @@ class CastBF16(io.ComfyNode):
                                tooltip="bfloat16 holds every float32 size with 3 digits; float16 "
                                        "has 4 digits but ends at 65504."),
                 io.String.Input("keep_float32", default="",
-                                tooltip="Parts of the names of weights that stay as they are, "
+                                tooltip="Parts of the names of weights that are not cast, "
                                         "separated by commas, for example: norm, time_embed"),
             ],
             outputs=[model_out, report_output()],

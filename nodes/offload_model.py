@@ -15,13 +15,13 @@ class OffloadModel(io.ComfyNode):
             "model", "MODEL, CLIP, VAE, CONTROL_NET, any other model, or a pipeline."
         )
         after, after_out = any_wire(
-            "after", "Anything that must be ready before the model leaves.", optional=True
+            "after", "Anything that must be ready before the model is unloaded.", optional=True
         )
         return schema(
             node_id="HeadroomOffloadModel",
             display_name="Offload Model",
             description="Unload exactly the model on this wire (or every other one) and report "
-                        "what left the GPU. It comes back when something uses it.",
+                        "what left the GPU. It is loaded again when something uses it.",
             search_aliases=["unload", "unload model", "free memory", "offload", "model to cpu",
                             "low vram", "save memory", "gpu", "cuda", "卸载模型", "节省显存"],
             is_output_node=True,

@@ -40,7 +40,7 @@ class PurgeVRAM(io.ComfyNode):
                                          "prompt: the next run starts from the loaders."),
                 io.Combo.Input("run", options=["when inputs change", "every time"],
                                default="when inputs change",
-                               tooltip="'every time' also runs everything behind this node again "
+                               tooltip="'every time' also runs everything after this node again "
                                        "in every queue."),
             ],
             outputs=[

@@ -20,7 +20,7 @@ class RestoreOrder(io.ComfyNode):
         return schema(
             node_id="HeadroomRestoreOrder",
             display_name="Restore Order",
-            description="Put results back into the order that their work had before Size Sorter.",
+            description="Put results back into the order that the work had before Size Sorter.",
             search_aliases=["unsort", "original order", "sort back", "恢复顺序"],
             is_input_list=True,
             inputs=[

@@ -14,13 +14,13 @@ class SaveConditioning(io.ComfyNode):
         return schema(
             node_id="HeadroomSaveConditioning",
             display_name="Save Conditioning",
-            description="Keep a conditioning as a safetensors file that says which text encoder "
+            description="Save a conditioning as a safetensors file that says which text encoder "
                         "made it, for workflows that load it instead of an encoder.",
             search_aliases=["export conditioning", "save embeddings", "save prompt",
                             "保存条件", "导出条件"],
             is_output_node=True,
             inputs=[
-                io.Conditioning.Input("conditioning", tooltip="What a text encode node gives."),
+                io.Conditioning.Input("conditioning", tooltip="The result of a text encode node."),
                 io.String.Input("name", default="",
                                 tooltip="The name of the file. An existing file is replaced; the "
                                         "items of a list get numbers."),

@@ -45,7 +45,7 @@ class SizeSorter(io.ComfyNode):
                 named_output(io.Int, "width", "Widths in pixels, in the new order.", True),
                 named_output(io.Int, "height", "Heights in pixels, in the new order.", True),
                 named_output(io.AnyType, "item", "The items in the new order, unchanged.", True),
-                named_output(io.Int, "index", "The first place of each; connect it to Restore "
+                named_output(io.Int, "index", "The original place of each; connect it to Restore "
                                               "Order.", True),
                 report_output("Distinct shapes before and after, and pixels added."),
             ],

@@ -94,7 +94,7 @@ def _moved(part: Any, path: str, done: OnCpu) -> Any:
 
 
 def _left(part: Any, path: str, done: OnCpu) -> None:
-    done.left.append(f"{path}: of class {type(part).__name__}, passed through as it is")
+    done.left.append(f"{path}: of class {type(part).__name__}, passed on unchanged")
 
 
 def _tensor(tensor: torch.Tensor, path: str, done: OnCpu) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from . import guard, leftover, plan, settings
+from . import choice, guard, leftover, settings
 from .case import Bounds, Case
 from .finding import Finding
 
@@ -14,7 +14,7 @@ SOURCES: tuple[Callable[[Case], list[Finding]], ...] = (
 
 def advise(case: Case) -> list[Finding]:
     """Return what is worth changing; a pure function, some milliseconds for a hundred nodes."""
-    found = [option.finding for option in plan.options(case)]
+    found = [option.finding for option in choice.options(case)]
     found += [finding for source in SOURCES for finding in source(case)]
     least = LEAST_SHARE * case.peak_bytes
     return sorted((one for one in found if one.saves.high >= least > 0), key=_rank)
@@ -26,10 +26,10 @@ def advise_into(case: Case, target_bytes: int, off_bytes: int = 0) -> list[tuple
     Each comes with the peak to expect after it, which may be off by `off_bytes`. If all of them are
     not, or may not be, enough, OOM Guard is last: with it the run continues if memory runs short.
     """
-    now = plan.expected(case, [])
+    now = choice.expected(case, [])
     if now.high <= target_bytes:
         return []
-    made = plan.until(case, target_bytes - off_bytes)
+    made = choice.until(case, target_bytes - off_bytes)
     steps = [(option.finding, after) for option, after in made]
     after = steps[-1][1] if steps else now
     if after.high + off_bytes > target_bytes:

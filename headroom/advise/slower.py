@@ -38,7 +38,7 @@ class Held(NamedTuple):
     total: int
 
 
-class Took(NamedTuple):
+class NodeCost(NamedTuple):
     """What a node needed in one run, and the conditions."""
 
     prompt_id: str
@@ -75,10 +75,10 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def took(run: Run, keys: Mapping[str, str]) -> dict[str, Took]:
+def took(run: Run, keys: Mapping[str, str]) -> dict[str, NodeCost]:
     """Return what each finished node of a run needed, by its key."""
     return {
-        keys[node_id]: Took(
+        keys[node_id]: NodeCost(
             run.prompt_id, node_id, record.info.title, record.seconds,
             _models(record.before, record.after), _others(record.before),
             sum(isinstance(entry, OomAttempt) and entry.node_id == node_id
@@ -116,7 +116,9 @@ def _others(reading: Reading | None) -> int:
     return max(sum(use.other_bytes for use in reading.devices) - paged, 0)
 
 
-def slower(now: Mapping[str, Took], earlier: Sequence[Mapping[str, Took]]) -> list[dict[str, Any]]:
+def slower(
+    now: Mapping[str, NodeCost], earlier: Sequence[Mapping[str, NodeCost]]
+) -> list[dict[str, Any]]:
     """Return which nodes took much longer than in the fastest of the earlier runs, and why."""
     found = []
     for key, one in now.items():
@@ -132,14 +134,14 @@ def slower(now: Mapping[str, Took], earlier: Sequence[Mapping[str, Took]]) -> li
     return found
 
 
-def _sentence(before: Took, now: Took, why: str) -> Said:
+def _sentence(before: NodeCost, now: NodeCost, why: str) -> Said:
     return said(
         "{node} took {seconds} s, and {before} s in an earlier run: {why}",
         node=f"{now.title} #{now.node_id}", seconds=f"{now.seconds:,.1f}",
         before=f"{before.seconds:,.1f}", why=why)
 
 
-def _differences(before: Took, now: Took) -> Iterator[Said]:
+def _differences(before: NodeCost, now: NodeCost) -> Iterator[Said]:
     for name, held in now.models.items():
         was = before.models.get(name, Held(0, 0, held.total))
         loaded = held.after - held.before
@@ -163,7 +165,7 @@ def _differences(before: Took, now: Took) -> Iterator[Said]:
             yield said("OOM Guard: {way}", way=way)
 
 
-def _strains(before: Took, now: Took) -> Iterator[Said]:
+def _strains(before: NodeCost, now: NodeCost) -> Iterator[Said]:
     if now.spilled_bytes - before.spilled_bytes > LEAST_BYTES:
         yield said("the driver had moved {spilled_mib} of VRAM into RAM, and {before_mib} in the "
                    "earlier run",
@@ -207,7 +209,7 @@ class Slower:
         self._recorder = recorder
         self._graph_of = graph_of
         self._most = most
-        self._took: OrderedDict[Key, dict[str, Took]] = OrderedDict()
+        self._took: OrderedDict[Key, dict[str, NodeCost]] = OrderedDict()
         self._found: OrderedDict[Key, list[dict[str, Any]]] = OrderedDict()
 
     def of(self, prompt_id: str) -> list[dict[str, Any]]:
@@ -219,7 +221,7 @@ class Slower:
         now, *earlier = [self._took_in(one) for one in ids[ids.index(prompt_id):]] or [{}]
         return _kept(self._found, key, slower(now, earlier), self._most)
 
-    def _took_in(self, prompt_id: str) -> dict[str, Took]:
+    def _took_in(self, prompt_id: str) -> dict[str, NodeCost]:
         key = self._recorder.look(prompt_id, _key)
         if key is None or key in self._took:
             return self._took.get(key, {}) if key is not None else {}

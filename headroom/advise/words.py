@@ -20,7 +20,7 @@ SENTENCES = {
     "cast_bf16": "{model} is in float32 and takes {size} while {node} runs. Cast bf16 halves it, "
                  "which changes the picture a little.",
     "oom_guard": "{node} needs the most memory of this run: {peak} were in use. With less than "
-                 "that the run would fail; with OOM Guard it goes on in smaller pieces.",
+                 "that the run would fail; with OOM Guard it continues in smaller pieces.",
     "oom_guard_failed": "{node} ran out of memory when it asked for {asked}. With OOM Guard it "
                         "frees what it can and tries again in smaller pieces.",
     "other_process": "{process} holds {held} of the same GPU. Close it, or run it elsewhere.",

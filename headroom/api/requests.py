@@ -155,7 +155,7 @@ def into_gib_asked(query: Mapping[str, str]) -> float | None:
     return float(given)
 
 
-def nothing_asked(body: bytes) -> None:
+def expect_empty(body: bytes) -> None:
     """Read the body of POST /headroom/peaks, which resets the peaks: BadRequest unless empty."""
     _fields(body, ())
 

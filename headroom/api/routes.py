@@ -26,10 +26,10 @@ from .ready import readiness
 from .requests import (
     MAX_PROMPT_BYTES,
     estimate_request,
+    expect_empty,
     free_mib_asked,
     into_gib_asked,
     limit_request,
-    nothing_asked,
     offload_request,
     purge_request,
     queue_request,
@@ -209,7 +209,7 @@ class Routes:
         return as_json(self._limit.as_json())
 
     async def _forget_peaks(self, request: web.Request) -> Answer:
-        nothing_asked(await body_of(request))
+        expect_empty(await body_of(request))
         return await self._in_thread(self._peaks_from_now)
 
     # ---------------------------------------------------- in a thread

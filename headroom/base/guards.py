@@ -138,11 +138,11 @@ class _Work:
             self.left.append(wire)
         elif wire.given in CARRIERS and wire.giver not in self.into:
             return self._copied(wire)
-        elif self._brings_a_model_unseen(wire):
+        elif self._may_bring_model(wire):
             self.left.append(wire)
         return None
 
-    def _brings_a_model_unseen(self, wire: Wire) -> bool:
+    def _may_bring_model(self, wire: Wire) -> bool:
         if is_wildcard(wire.given) or kinds(wire.given) <= HANDED_ON | NO_MODELS:
             return False
         if not self._graph.is_core(wire.given):

@@ -53,7 +53,7 @@ def keeps_iterations(graph: Graph, node_id: str) -> bool:
                for one in graph.above(node_id))
 
 
-def decides_on_turns(graph: Graph, node_id: str) -> list[str]:
+def nodes_that_change_turns(graph: Graph, node_id: str) -> list[str]:
     """Return the nodes whose change makes every turn but the first run again, for a node in a loop.
 
     Each turn depends on everything that reaches the loop's end in the turn before, whether or not a

@@ -20,7 +20,7 @@ from ..models.find import is_patcher, is_pipeline
 from .carriers import carried_models, carry, self_casting_reason
 from .dtypes import short
 from .model import cast_module, cast_patcher
-from .planned import CastModel
+from .result import CastModel
 from .rules import CastRules, parse_keep
 
 Dtype = Literal["bfloat16", "float16", "float32"]

@@ -78,7 +78,7 @@ def _drop_restore_hooks(part: torch.nn.Module) -> None:
             part._forward_pre_hooks_with_kwargs.pop(key, None)
 
 
-def retell_dtype(module: torch.nn.Module, dtype: torch.dtype) -> None:
+def update_named_dtypes(module: torch.nn.Module, dtype: torch.dtype) -> None:
     """Change plain attributes of `module` that name its dtype (`dtype`, `dtypes`) to the new one.
 
     Models cast their inputs to these; with new weights alone the compute dtype would not change.

@@ -9,11 +9,11 @@ from ..base.copies import Copies
 from ..base.said import said
 from ..host.adapter import current_host
 from ..models.pipelines import has_offload_hook
-from .copy_module import copy_module, retell_dtype
+from .copy_module import copy_module, update_named_dtypes
 from .dtypes import short
 from .functions import refuse_functions
-from .planned import CastModel, planned
-from .rules import CastRules, Wanted, own_dtype, plan
+from .result import CastModel, prepare
+from .rules import CastRules, Wanted, own_dtype, wanted_dtypes
 from .running import arm
 from .tensor import CastOverflow, Rounding, check_tensor
 
@@ -27,7 +27,7 @@ def cast_module(
     a pipeline knows the dtype of its components. Raises ValueError if a value does not fit, if the
     module cannot be copied, or if another library moves it.
     """
-    result, wanted = planned(module, rules, own_dtype)
+    result, wanted = prepare(module, rules, own_dtype)
     if result.reason:
         return result
     if has_offload_hook(module):
@@ -37,7 +37,7 @@ def cast_module(
         )
     refuse_functions(module)
     copied, result.copies = _copied(module, wanted, result.rounding, rules)
-    retell_dtype(copied, rules.dtype)
+    update_named_dtypes(copied, rules.dtype)
     arm(copied, rules.dtype, everywhere=not is_component or _is_mixed(wanted))
     return result
 
@@ -54,7 +54,7 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
     is_dynamic = host_cast.host.is_dynamic(patcher)
     if is_dynamic:
         make, dtype_of = _reread, host_cast.device_dtype
-    result, wanted = planned(patcher.model, rules, dtype_of, host_cast.quantised_reason(patcher))
+    result, wanted = prepare(patcher.model, rules, dtype_of, host_cast.quantised_reason(patcher))
     if not result.reason and is_dynamic:
         result.reason = _unreadable_reason(patcher)
     if result.reason:
@@ -63,7 +63,7 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
     _refuse_compiled(result.label, host_cast.compiled_reason(patcher))
     host_cast.unload(patcher)
     module, result.copies = make(patcher, rules, result)
-    retell_dtype(module, rules.dtype)
+    update_named_dtypes(module, rules.dtype)
     host_cast.use_compute_dtype(module, rules.dtype)
     arm(module, rules.dtype, everywhere=_is_mixed(wanted), dtype_of=dtype_of)
     again = partial(_patcher_of, rules)
@@ -120,7 +120,7 @@ def _copy_patched(
     """Copy the module under a classic patcher, without patches."""
     host_cast = _host_cast()
     module = patcher.model
-    wanted = plan(module, rules)  # again: unloading may have replaced parameters
+    wanted = wanted_dtypes(module, rules)  # again: unloading may have replaced parameters
     values, shared = host_cast.weight_backups(patcher), host_cast.shared_parts(module)
     copied, copies = _copied(
         module, wanted, result.rounding, rules, values=values, shared=shared
@@ -144,7 +144,7 @@ def _reread(
     """Read a dynamic model from its file again; its weights get the wanted dtypes on the GPU."""
     host_cast = _host_cast()
     module = patcher.model
-    wanted = plan(module, rules, host_cast.device_dtype)
+    wanted = wanted_dtypes(module, rules, host_cast.device_dtype)
     try:
         for item in wanted:
             if item.target != item.source:

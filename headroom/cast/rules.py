@@ -81,7 +81,7 @@ def is_layer(module: torch.nn.Module) -> bool:
     return is_torch or next(module.children(), None) is None
 
 
-def plan(
+def wanted_dtypes(
     module: torch.nn.Module,
     rules: CastRules,
     dtype_of: DtypeOf = own_dtype,
@@ -169,9 +169,9 @@ def _is_position_table(name: str, part: torch.nn.Module) -> bool:
     return bool(path) and _POSITIONS.search(path[-1]) is not None
 
 
-def unmatched(rules: CastRules, planned: list[Wanted]) -> list[str]:
+def unmatched(rules: CastRules, wanted: list[Wanted]) -> list[str]:
     """Return the keep patterns that are part of no tensor's name."""
-    names = [item.name for item in planned]
+    names = [item.name for item in wanted]
     return [
         pattern for pattern in rules.keep
         if not any(fnmatchcase(name, f"*{pattern}*") for name in names)

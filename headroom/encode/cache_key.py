@@ -121,7 +121,7 @@ def _stale_files(files: Iterable[Path]) -> str | None:
     try:
         states = {path: state_of(path) for path in files}
     except OSError as error:
-        return f"a file of the encoder cannot be looked at: {error.strerror or error}"
+        return f"a file of the encoder cannot be read: {error.strerror or error}"
     changed = next((path for path, state in states.items()
                     if _first_seen.setdefault(path, state) != state), None)
     if changed is None:

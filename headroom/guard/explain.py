@@ -68,12 +68,12 @@ def _tried(action: str, times: int, freed: float) -> str:
     return said("{action}: {freed_mib} freed", action=action, freed_mib=freed)
 
 
-_more_to_say: list[Callable[[], str]] = []
+_additions: list[Callable[[], str]] = []
 
 
-def say_also(words: Callable[[], str]) -> None:
+def add_to_final_error(words: Callable[[], str]) -> None:
     """Let each final error end with what `words` returns at that time, unless that is empty."""
-    _more_to_say.append(words)
+    _additions.append(words)
 
 
 def explain(
@@ -84,14 +84,14 @@ def explain(
     lack: what the last attempt lacked.
     """
     return joined(" ", filter(None, [
-        _could_not(call, recovery, now),
+        _what_failed(call, recovery, now),
         _held(lack),
         said("Tried: {tried}.", tried=tried_text(recovery)),
         _untried(call, options, recovery),
         said("Most likely to help: {advice}.",
              advice=joined(", or ", list(_advice(call, options, now))[:2])),
-        _came_from(recovery),
-        *(words() for words in _more_to_say),
+        _first_error(recovery),
+        *(words() for words in _additions),
     ]))
 
 
@@ -100,7 +100,7 @@ def step_and_why(step: str, reason: str) -> str:
     return said("{step} ({reason})", step=step, reason=reason)
 
 
-def _could_not(call: Any, recovery: Recovery, now: Snapshot) -> str:
+def _what_failed(call: Any, recovery: Recovery, now: Snapshot) -> str:
     count = len(recovery.attempts)
     return said(
         "OOM Guard could not finish {what}: after {attempts} the call {asked} while {free}.",
@@ -170,7 +170,7 @@ def _untried(call: Any, options: GuardOptions, recovery: Recovery) -> str:
     return said("Not tried: {steps}.", steps=joined(", ", reasons))
 
 
-def _came_from(recovery: Recovery) -> str:
+def _first_error(recovery: Recovery) -> str:
     first = recovery.first
     if not first.has_begun:
         return said("ComfyUI did not begin: it expected to need {expected_mib}.",

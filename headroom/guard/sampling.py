@@ -52,7 +52,7 @@ class _Guard:
         guider.model_options.setdefault("transformer_options", {})[KEY] = run
         state, containers = RandomState(), Containers(guider.model_options)
 
-        def as_at_first() -> None:
+        def reset() -> None:
             self._guard.end_sampling(guider)
             run.copies.clear()
             containers.restore()
@@ -60,7 +60,7 @@ class _Guard:
 
         call = Sampling(
             self._guard, self._options, run, guider.model_patcher, noise.shape,
-            lambda: executor(noise, *args, **kwargs), as_at_first)
+            lambda: executor(noise, *args, **kwargs), reset)
         # Nobody can undo what another pack kept of a failed step: the whole sampling starts again.
         are_steps_ours = not self._guard.has_foreign_parts(guider, KEY)
         try:
@@ -135,7 +135,7 @@ class _Guard:
         state, containers = RandomState(), Containers(options)
         footprints: list[Footprint] = []
 
-        def as_at_first() -> None:
+        def reset() -> None:
             footprints[:] = [Footprint(x.device)]
             containers.restore()
             state.restore()
@@ -144,7 +144,7 @@ class _Guard:
             self._guard.reset_conditioning(model, conds())
 
         call = Step(
-            self._guard, self._options, run, model.current_patcher, x.shape, do, as_at_first)
+            self._guard, self._options, run, model.current_patcher, x.shape, do, reset)
         result = recover(call, self._options, run.plan)
         if footprints and (taken := footprints[0].bytes()) is not None:
             to_come = self._guard.buffers_needed_bytes(call.patchers) - self._guard.buffers_bytes()

@@ -16,7 +16,7 @@ def half_cast(patchers: Iterable[Any]) -> list[Any]:
             if "_prefetch" in vars(module)]
 
 
-def is_half_a_page(module: Any) -> bool:
+def is_incomplete_page(module: Any) -> bool:
     """Return whether the layer's page is marked as complete but is not."""
     begun = vars(module)["_prefetch"]
     signature = begun.get("signature") if isinstance(begun, dict) else None

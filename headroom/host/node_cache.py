@@ -94,7 +94,7 @@ def turns_of(
     """
     outputs: Any = getattr(caches() if caches is not None else None, "outputs", None)
     keys, registry = getattr(outputs, "cache_key_set", None), get_progress_state()
-    if keys is None or registry.prompt_id != prompt_id or _is_about_to_go():
+    if keys is None or registry.prompt_id != prompt_id or _will_be_emptied():
         return []
     prompt, cache = registry.dynprompt, outputs.cache
     made = [one for one in keys.all_node_ids() if prompt.get_parent_node_id(one) is not None]
@@ -121,7 +121,7 @@ async def _look(
     asked = execution.IsChangedCache(prompt_id, dynamic, None)
     for node_id in nodes:
         await asked.get(node_id)
-    outputs: Any = None if caches is None or _is_about_to_go() else caches.outputs
+    outputs: Any = None if caches is None or _will_be_emptied() else caches.outputs
     if not hasattr(outputs, "key_class"):  # emptied, or never filled
         return nodes, None, {}
     keys = outputs.key_class(dynamic, list(nodes), asked)
@@ -129,7 +129,7 @@ async def _look(
     return nodes, keys, outputs.cache
 
 
-def _is_about_to_go() -> bool:
+def _will_be_emptied() -> bool:
     """Return whether somebody has asked to empty the cache (POST /free does)."""
     return bool(PromptServer.instance.prompt_queue.get_flags(reset=False).get("free_memory"))
 

@@ -94,7 +94,7 @@ class PromptEvents(ProgressHandler):  # type: ignore[misc]
         self.update_handler = listener.node_progresses
         self._listener = listener
         self._is_running = is_running
-        self._log = _LogEar(error_is_handled, prompt_is_over)
+        self._log = _LogReader(error_is_handled, prompt_is_over)
         self._open_prompt: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._needs_sign = not inspect.iscoroutinefunction(NullCache.get)
@@ -203,7 +203,7 @@ async def _until_cancelled() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-class _LogEar(logging.Handler):
+class _LogReader(logging.Handler):
     """Learns from ComfyUI's log that an error is handled, and that a prompt is over."""
 
     def __init__(

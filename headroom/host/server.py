@@ -33,7 +33,7 @@ def add_route(method: str, path: str, handler: Handler) -> None:
     PromptServer.instance.routes.route(method, path)(handler)
 
 
-def when_about_to_listen(call: Callable[[], None]) -> None:
+def before_first_request(call: Callable[[], None]) -> None:
     """Call `call` once, after all packs are imported and before the first request; not later."""
 
     async def tell(_app: web.Application) -> None:
@@ -107,7 +107,7 @@ def before_prompt_is_validated(change: Callable[[Any, dict[str, Any]], Any]) -> 
         return await handler(request)
 
     _add_middleware(remember)
-    when_about_to_listen(lambda: PromptServer.instance.add_on_prompt_handler(
+    before_first_request(lambda: PromptServer.instance.add_on_prompt_handler(
         lambda data: change(data, browser_settings())
     ))
 
@@ -120,10 +120,10 @@ def browser_settings() -> dict[str, Any]:
 
 def settings_of_the_only_user() -> dict[str, Any]:
     """Return the browser settings; nothing if ComfyUI keeps several users. Reads a file."""
-    return _settings_of(_FromNobody())
+    return _settings_of(_AnonymousRequest())
 
 
-class _FromNobody:
+class _AnonymousRequest:
     """Replaces a request that names no user."""
 
     headers: Mapping[str, str] = {}
@@ -217,7 +217,7 @@ def _outcome(status: dict[str, Any]) -> Outcome:
     return Outcome("success" if status.get("status_str") == "success" else "error", None, cached)
 
 
-def worker_listens(timeout: float = 2.0) -> bool:
+def worker_is_idle(timeout: float = 2.0) -> bool:
     """Return whether the thread that runs prompts is idle, and not busy between two prompts.
 
     After a prompt, and when POST /free asks for it, that thread itself unloads models. It reads

@@ -10,7 +10,7 @@ import torch
 
 from . import core as host
 from .features import lost
-from .half_cast import forget, half_cast, is_half_a_page
+from .half_cast import forget, half_cast, is_incomplete_page
 
 _GROWTH_BYTES = 16 << 20  # comfy-aimdo's buffers grow in such steps
 
@@ -80,7 +80,7 @@ def has_half_pages() -> bool:
 
     Its model must be unloaded before it is used again.
     """
-    return any(is_half_a_page(layer) for layer in half_cast(_dynamic()))
+    return any(is_incomplete_page(layer) for layer in half_cast(_dynamic()))
 
 
 def forget_half_casts() -> None:

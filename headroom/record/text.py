@@ -93,7 +93,7 @@ def _table(run: dict[str, Any]) -> list[str]:
         left = len(nodes) - MAX_LINES
         table += ["", f"... and {left} more nodes (all of them are in the data)"]
     if any(cell.startswith(AT_LEAST) for row in rows for cell in row[1:]):
-        why = "at least: quick nodes between two readings, or torch's peak started again"
+        why = "at least: quick nodes between two readings, or torch's peak was reset"
         table += ["", f"{AT_LEAST}{why}"]
     return table
 
@@ -133,7 +133,8 @@ def _line(row: list[str], widths: list[int]) -> str:
 
 def _events(run: dict[str, Any]) -> list[str]:
     told = [_attempt_line(entry) for entry in run["oom"]]
-    told += [f"- given up at {_at(entry)}: {entry['text']}" for entry in run.get("gave_up", [])]
+    told += [f"- OOM Guard could not help at {_at(entry)}: {entry['text']}"
+             for entry in run.get("gave_up", [])]
     told += [f"- {entry['action']} at {_at(entry)}: {entry['text']}" for entry in run["actions"]]
     return ["", *told] if told else []
 

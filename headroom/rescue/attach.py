@@ -11,7 +11,7 @@ from ..actions.purge import purge
 from ..actions.spare_ram import spare_ram
 from ..base.ram import ram_total_bytes
 from ..guard.errors import out_of_memory_behind
-from ..guard.explain import say_also
+from ..guard.explain import add_to_final_error
 from ..host import queue
 from ..host import server as host_server
 from ..host.adapter import guard_host, has_cache_providers
@@ -25,12 +25,12 @@ from .posted import as_wished
 from .rescue import Rescue
 
 
-def look_after_prompts(outputs_of: Callable[[str], Path | None]) -> Lookout:
+def make_lookout(outputs_of: Callable[[str], Path | None]) -> Lookout:
     """Make the Rescue of this server; `outputs_of`: as in KeptQueue."""
     registry = HostRegistry()
     rescue = Rescue(queue, registry, _empty, loaded_models, _finished(registry, outputs_of))
     listen(rescue.note)
-    say_also(rescue.about_first_run)
+    add_to_final_error(rescue.about_first_run)
     leftovers = Leftovers()
 
     def error_is_handled(error: BaseException) -> None:

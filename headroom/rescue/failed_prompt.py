@@ -23,7 +23,7 @@ class ModelOnDevice(NamedTuple):
     loaded_bytes: int
 
 
-class Heard(NamedTuple):
+class SeenError(NamedTuple):
     """What was known of the error itself, before ComfyUI unloaded everything."""
 
     node_id: str | None
@@ -36,14 +36,14 @@ class Heard(NamedTuple):
     shown: str | None = None  # the node on the canvas, if a loop made `node_id` from it
 
     @classmethod
-    def stop(cls, node_id: str, text: str) -> "Heard":
+    def stop(cls, node_id: str, text: str) -> "SeenError":
         """A prompt is interrupted before RAM runs out; `text` says so."""
         return cls(node_id, "RAM", "Interrupted", text, (), is_stop=True)
 
     @classmethod
     def of(
         cls, error: BaseException, node_id: str | None, models: list[LoadedModel]
-    ) -> "Heard":
+    ) -> "SeenError":
         held = [
             ModelOnDevice(model.kind, model.class_name, model.file, model.loaded_bytes)
             for model in models if model.loaded_bytes > 0
@@ -109,7 +109,7 @@ class FailedPrompt:
 
 
 def failure_of(
-    entry: Mapping[str, Any], heard: Heard | None, marks: Mapping[str, Any] | None = None,
+    entry: Mapping[str, Any], heard: SeenError | None, marks: Mapping[str, Any] | None = None,
     left_out: Collection[str] = (), shown: Mapping[str, str] | None = None,
 ) -> FailedPrompt | None:
     """Return how a prompt in ComfyUI's history ran out of memory; None if it did not.
@@ -157,7 +157,7 @@ def executed(entry: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _raised(
-    error: Mapping[str, Any], heard: Heard | None, prompt: Mapping[str, Any]
+    error: Mapping[str, Any], heard: SeenError | None, prompt: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Return the facts of a node's error; None if it was not about memory.
 

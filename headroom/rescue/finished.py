@@ -27,7 +27,7 @@ from ..base.stored_value import Damaged, Unstorable, from_bytes, to_bytes
 from ..base.tensors import tensors_within
 from ..base.untrusted_file import read_untrusted
 from ..host.features import comfyui_version
-from .plan import Plan
+from .setup import RerunSetup
 
 log = logging.getLogger("headroom")
 
@@ -69,22 +69,22 @@ class Finished:
         self._folder_of = folder_of
         self._limit_bytes = limit_bytes
 
-    def keep(self, prompt_id: str, plan: Plan, caches: Any, failed_id: str) -> None:
+    def keep(self, prompt_id: str, setup: RerunSetup, caches: Any, failed_id: str) -> None:
         """Write what the rerun of this id takes from the cache; a failure is one warning.
 
         `failed_id`: the prompt that it repeats. It costs the bytes of the outputs on disk, and RAM
         of three times the largest output while it writes.
         """
         folder = self._folder_of(prompt_id)
-        if folder is None or caches is None or not plan.cached:
+        if folder is None or caches is None or not setup.cached:
             return
-        prompt = plan.guarded.prompt
+        prompt = setup.guarded.prompt
         graph = Graph(prompt, self._registry)
         # A loop's turn starts with numbers, and with what is on disk from the turn before.
-        turns = [one for one in plan.runs.turns if not begins_loop(graph, one)]
+        turns = [one for one in setup.runs.turns if not begins_loop(graph, one)]
         try:
             _Writing(folder, self._limit_bytes, self._mark(prompt)).write(
-                graph, plan, self._host.values_of(caches, prompt_id, prompt),
+                graph, setup, self._host.values_of(caches, prompt_id, prompt),
                 self._host.turn_values(caches, failed_id, turns))
         except (OSError, MemoryError, RuntimeError) as error:
             log.warning("[Headroom] finished outputs are not kept on disk for the rerun: %s", error)
@@ -115,7 +115,7 @@ class _Writing:
         self._count = 0
 
     def write(
-        self, graph: Graph, plan: Plan, value_of: Callable[[str], Value | None],
+        self, graph: Graph, setup: RerunSetup, value_of: Callable[[str], Value | None],
         turns: Iterable[Value],
     ) -> None:
         """Write the cached nodes next to those that run; if one cannot be written, those above it.
@@ -123,14 +123,14 @@ class _Writing:
         Of loops, write everything: ComfyUI starts them again with their first turn.
         """
         done: set[str] = set()
-        pending = list(plan.outputs)
+        pending = list(setup.outputs)
         before_bytes = self._left_bytes
         while pending:
             node_id = pending.pop()
             if node_id in done or node_id not in graph.nodes:
                 continue
             done.add(node_id)
-            if node_id not in plan.cached or not self._is_written(value_of(node_id)):
+            if node_id not in setup.cached or not self._is_written(value_of(node_id)):
                 pending += [wire.giver for wire in graph.wires(node_id)]
         for value in turns:
             self._is_written(value)

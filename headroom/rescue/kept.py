@@ -10,8 +10,8 @@ from ..base.said import said_json
 from ..guard.errors import out_of_memory_behind
 from ..measure.journal import OomAttempt, executing_node
 from ..models.loaded import LoadedModel
-from .failed_prompt import FailedPrompt, Heard
-from .plan import Host, Plan
+from .failed_prompt import FailedPrompt, SeenError
+from .setup import Host, RerunSetup
 
 MAX_KEPT = 50  # as many as run records
 
@@ -22,7 +22,7 @@ class Running:
 
     prompt_id: str
     sensitive: Mapping[str, Any]  # keys for paid services, which ComfyUI's history does not store
-    heard: Heard | None = None
+    heard: SeenError | None = None
     left_out: set[str] = field(default_factory=set)  # nodes without a part of their work
     caches: Any = None  # of the executor; see host/node_cache.py
     is_decided: threading.Event = field(default_factory=threading.Event)
@@ -36,14 +36,14 @@ class Running:
             return
         self.caches = host.caches_of(error) or self.caches
         if self.heard is None or self.heard.text != str(cause):
-            self.heard = Heard.of(cause, executing_node()[1], models())
+            self.heard = SeenError.of(cause, executing_node()[1], models())
         if (node_id := host.node_of(error)) is not None:
             shown = host.shown_nodes(self.prompt_id, [node_id]).get(node_id)
             self.heard = self.heard._replace(shown=shown)
         if error is not cause:
             self.heard = self.heard._replace(told_as=(type(error).__name__, str(error)))
 
-    def goes_on(self, entry: OomAttempt) -> None:
+    def node_continues(self, entry: OomAttempt) -> None:
         """A node continued; without a part of its work, unless somebody repeated that part."""
         if entry.attempt == 0 and entry.prompt_id == self.prompt_id and entry.node_id is not None:
             self.left_out.add(entry.node_id)
@@ -70,7 +70,7 @@ class Rerun(NamedTuple):
 
     kept: Kept
     prompt_id: str
-    plan: Plan
+    setup: RerunSetup
     outputs: list[str]
 
 

@@ -19,7 +19,7 @@ from ..base.refusals import Refused
 from ..base.said import said_json
 from ..measure.snapshot import rss_bytes
 from ..record.ticker import Ticker
-from .left_words import no_more_left, sentence_about
+from .left_queue_words import nothing_left, sentence_about
 from .queue_file import KeptPrompt, LeftQueue, QueueFile, Sample, left_queues, new_file
 from .settings import Queue, own_part, queue_of
 
@@ -161,7 +161,7 @@ class KeptQueue:
 
     def _expect_left(self) -> None:
         if not self._left:
-            raise Refused(no_more_left())
+            raise Refused(nothing_left())
 
     def _resume(self) -> None:
         with self._lock:

@@ -13,11 +13,11 @@ from ..base.said import joined, sentence_of
 from ..measure.journal import Entry, OomAttempt
 from ..models.loaded import LoadedModel
 from . import words
-from .failed_prompt import FailedPrompt, Heard, executed, failure_of, row_of_entry
+from .failed_prompt import FailedPrompt, SeenError, executed, failure_of, row_of_entry
 from .finished import Finished
 from .kept import Book, Kept, Rerun, Running
-from .plan import Host, Plan, plan_of
 from .settings import own_part, rescue_of
+from .setup import Host, RerunSetup, setup_of
 
 log = logging.getLogger("headroom")
 
@@ -71,13 +71,13 @@ class Rescue:
     def note(self, entry: Entry) -> None:
         """A node continued without a part of its work."""
         if self._running is not None and isinstance(entry, OomAttempt):
-            self._running.goes_on(entry)
+            self._running.node_continues(entry)
 
     def stops_for_ram(self, prompt_id: str, node_id: str, text: str) -> None:
         """A prompt is about to be interrupted before RAM runs out (in a thread of ours)."""
         running = self._running
         if running is not None and running.prompt_id == prompt_id:
-            running.heard = Heard.stop(node_id, text)
+            running.heard = SeenError.stop(node_id, text)
 
     def queue_is_cleared(self) -> None:
         """Somebody emptied the queue (in the server's thread): what runs gets no rerun."""
@@ -137,7 +137,7 @@ class Rescue:
             "prompt_id": kept.rescued_as, "rescued_from": prompt_id, "text": kept.text,
             "not_guarded": [
                 {"node_id": wire.taker, "input": wire.input, "type": wire.given}
-                for wire in rerun.plan.guarded.left
+                for wire in rerun.setup.guarded.left
             ],
         }
 
@@ -185,7 +185,7 @@ class Rescue:
                 kept.text = words.cannot_run_again(failure, sentence_of(error))
         else:
             kept.text = words.can_run_again(
-                failure, self._plan(kept).runs, self._host.keeps_no_results()
+                failure, self._setup(kept).runs, self._host.keeps_no_results()
             )
         self._tell(kept)
         return None
@@ -193,8 +193,8 @@ class Rescue:
     def _again(self, kept: Kept) -> Rerun:
         """Decide on a rerun; `_queue` then queues it. Raises Refused."""
         failure, new_id = kept.failure, str(uuid.uuid4())
-        plan = self._plan(kept)
-        (prompt, _, left), wanted, runs, _ = plan
+        setup = self._setup(kept)
+        (prompt, _, left), wanted, runs, _ = setup
         try:
             outputs = self._host.validated(new_id, prompt, wanted)
         except ValueError as error:
@@ -205,7 +205,7 @@ class Rescue:
             words.runs_again(failure, runs, self._host.keeps_no_results()),
             words.not_guarded(left),
         )))
-        return Rerun(kept, new_id, plan, outputs)
+        return Rerun(kept, new_id, setup, outputs)
 
     def _queue(self, rerun: Rerun) -> None:
         """Queue the rerun after its finished outputs are on disk: a server can be killed in it.
@@ -216,18 +216,18 @@ class Rescue:
         own = {**own_part(failure.extra_data), "rescued_from": failure.prompt_id}
         try:
             if self._finished is not None:
-                self._finished.keep(rerun.prompt_id, rerun.plan, kept.caches,
+                self._finished.keep(rerun.prompt_id, rerun.setup, kept.caches,
                                     failure.prompt_id)
             self._host.put_first(
-                failure.number, rerun.prompt_id, rerun.plan.guarded.prompt,
+                failure.number, rerun.prompt_id, rerun.setup.guarded.prompt,
                 {**failure.extra_data, "headroom": own}, rerun.outputs, kept.sensitive,
             )
         finally:
             kept.is_queued.set()
         self._tell(kept)
 
-    def _plan(self, kept: Kept) -> Plan:
-        return plan_of(kept.failure, kept.caches, self._host, self._registry)
+    def _setup(self, kept: Kept) -> RerunSetup:
+        return setup_of(kept.failure, kept.caches, self._host, self._registry)
 
     def _from_history(self, prompt_id: str) -> Kept:
         entry = self._host.history_entry(prompt_id)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base.graph import Graph
-from ..base.loops import decides_on_turns, keeps_iterations
+from ..base.loops import keeps_iterations, nodes_that_change_turns
 from .failed_prompt import FailedPrompt
 
 SEEDS = ("seed", "noise_seed")
@@ -78,7 +78,7 @@ def _turns_are_kept(failure: FailedPrompt, graph: Graph, node_id: str) -> bool:
     """Whether a node's result in a loop stays valid: no node in the loop or above has changed."""
     return keeps_iterations(graph, node_id) and all(
         one in failure.prompt and failure.prompt[one]["inputs"] == graph.nodes[one]["inputs"]
-        for one in decides_on_turns(graph, node_id))
+        for one in nodes_that_change_turns(graph, node_id))
 
 
 def _may_differ(failure: FailedPrompt, node_id: str, marks: Mapping[str, Any] | None) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..base.inputs import attribute
-from .plan import Size
+from .sorting import Size
 
 LATENT_SCALE = 8
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..base.choices import shown
-from .plan import Size
+from .sorting import Size
 
 # The most runs of one list: far more than a server does in a day, and quickly made.
 MAX_SIZES = 10_000

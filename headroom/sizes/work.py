@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 from ..base.inputs import expect_list, expect_text, expect_whole
 from ..host.adapter import do_not_run
 from .items import item_size, latent_scale
-from .plan import Fit, Order, SizePlan, sort_sizes
+from .sorting import Fit, Order, SortedSizes, sort_sizes
 from .text import parse_sizes
 
 
 class SortedWork(NamedTuple):
-    """The plan, and the items in its order (None for each if there are no items)."""
+    """The sorted sizes, and the items in their order (None for each if there are no items)."""
 
-    plan: SizePlan
+    sizes: SortedSizes
     items: list[Any]
     text: str
 
@@ -42,10 +42,10 @@ def sort_work(
             f"{len(asked)} sizes: leave `sizes` empty to use the items' own sizes, or disconnect "
             "`items`."
         )
-    plan = sort_sizes(asked, order, fit, bucket)
+    sorted_sizes = sort_sizes(asked, order, fit, bucket)
     notes = _notes(bool(written), work, fit) if items is not None else []
-    text = "\n".join([plan.text, *notes])
-    return SortedWork(plan, [work[placed.index] for placed in plan.placed], text)
+    text = "\n".join([sorted_sizes.text, *notes])
+    return SortedWork(sorted_sizes, [work[placed.index] for placed in sorted_sizes.placed], text)
 
 
 def _notes(has_text: bool, items: list[Any], fit: Fit) -> list[str]:
@@ -57,7 +57,7 @@ def _notes(has_text: bool, items: list[Any], fit: Fit) -> list[str]:
         shown = " or ".join(str(scale) for scale in scales)
         notes.append(f"latents are counted in pixels: {shown} px for a latent cell")
     if fit != "keep each size":
-        notes.append("items pass unchanged; width and height are the sizes to bring them to")
+        notes.append("items are not changed; width and height are the sizes that they should get")
     return notes
 
 
@@ -103,7 +103,7 @@ def sorted_lists(
     work = sort_work(
         "\n".join(sizes), items, _only("order", order), _only("fit", fit), _only("bucket", bucket)
     )
-    placed = work.plan.placed
+    placed = work.sizes.placed
     if not placed:
         nothing = do_not_run()
         return nothing, nothing, nothing, nothing, work.text

@@ -130,7 +130,7 @@ def test_hooks_and_their_schedules_come_out_as_in_the_core_node(client, server, 
     told = [json.loads(texts[check.id]) for check in checks]
     assert told[0]["same"] and not told[1]["same"]
     assert told[0]["entries"] == (2 if schedule else 1) and "hooks" in told[0]["keys"]
-    assert "passed through as it is" in texts[ours.id]
+    assert "passed on unchanged" in texts[ours.id]
     assert "not used, because" in texts[ours.id]  # this loader names no file
 
 

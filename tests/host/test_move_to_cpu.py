@@ -72,7 +72,7 @@ def test_a_control_net_in_the_conditioning_is_passed_through_and_named(client):
     check = graph.add("ProbeConditioning", a=moved, b=applied)
     texts = node_texts(client.run(graph.prompt))
     assert json.loads(texts[check.id])["same"]
-    assert "['control']: of class ControlNet, passed through as it is" in texts[moved.id]
+    assert "['control']: of class ControlNet, passed on unchanged" in texts[moved.id]
 
 
 def test_models_and_text_pass_through(client):
@@ -82,7 +82,7 @@ def test_models_and_text_pass_through(client):
     same = graph.add("ProbeSame", a=moved, b=module)
     texts = node_texts(client.run(graph.prompt))
     assert json.loads(texts[same.id])["same"]
-    assert "of class Linear, passed through as it is" in texts[moved.id]
+    assert "of class Linear, passed on unchanged" in texts[moved.id]
 
 
 def saving(name, file="one.safetensors", text="a cat", split="one prompt", cache="off"):

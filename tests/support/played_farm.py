@@ -36,7 +36,7 @@ class Played(Threads):
         return found if found is not None else await super().run(server, order)
 
 
-class Heard:
+class SeenError:
     def __init__(self):
         self.lines = []
 
@@ -52,7 +52,7 @@ class Farm:
 
     def __init__(self, folder, sizes, script=lambda server, order: None, **options):
         self.results, self.script, self.options = folder, script, options
-        self.heard, self.orders, self.starts = Heard(), [], Counter()
+        self.heard, self.orders, self.starts = SeenError(), [], Counter()
         self.comfies = {name: FakeComfy(mib) for name, mib in sizes.items()}
 
     def run(self, prompts):

@@ -126,7 +126,7 @@ def test_what_cannot_be_held_is_said(world):
     limit = Limit({VARIABLE: "10"}, {}, "linux")
     limit.apply()
     context, pages = texts(limit)
-    assert "what the driver keeps for this server on cuda:0" in context and "on top" in context
+    assert "needs some hundred MiB more for this server on cuda:0" in context
     assert pages == ("dynamic VRAM cannot be limited while it runs: "
                      "start ComfyUI with --reserve-vram 14.0")
     world.monkeypatch.setattr(base, "backend", lambda _: None)

@@ -175,7 +175,7 @@ def test_unknown_objects_are_passed_through_and_named():
     done = to_cpu([{**unknown, "array of numbers": np.ones(2), "size": torch.Size([1])}])
     assert all(done.value[0][name] is part for name, part in unknown.items())
     assert done.left == [
-        f"value[0]['{name}']: of class {type(part).__name__}, passed through as it is"
+        f"value[0]['{name}']: of class {type(part).__name__}, passed on unchanged"
         for name, part in unknown.items()
     ]
 

@@ -9,9 +9,9 @@ from headroom.cast.rules import (
     CastRules,
     is_layer,
     parse_keep,
-    plan,
     quantised_reason,
     unmatched,
+    wanted_dtypes,
 )
 
 BF16 = torch.bfloat16
@@ -34,12 +34,13 @@ class Net(torch.nn.Module):
 
 
 def targets(module, dtype=BF16, keep=""):
-    return {item.name: item.target for item in plan(module, CastRules(dtype, parse_keep(keep)))}
+    rules = CastRules(dtype, parse_keep(keep))
+    return {item.name: item.target for item in wanted_dtypes(module, rules)}
 
 
 def reasons(module, keep=""):
-    planned = plan(module, CastRules(BF16, parse_keep(keep)))
-    return {item.name: item.kept for item in planned if item.kept}
+    wanted = wanted_dtypes(module, CastRules(BF16, parse_keep(keep)))
+    return {item.name: item.kept for item in wanted if item.kept}
 
 
 def test_weights_are_cast_and_what_is_no_weight_keeps_its_dtype():
@@ -75,7 +76,7 @@ def test_patterns_are_parts_of_names_with_wildcards(pattern, name):
 def test_patterns_that_are_in_no_name_are_told():
     rules = CastRules(BF16, parse_keep(" norm ,, nothing , time*x"))
     assert rules.keep == ("norm", "nothing", "time*x")
-    assert unmatched(rules, plan(Net(), rules)) == ["nothing", "time*x"]
+    assert unmatched(rules, wanted_dtypes(Net(), rules)) == ["nothing", "time*x"]
 
 
 def test_nothing_is_kept_from_becoming_wider():
@@ -88,7 +89,7 @@ def test_a_tied_weight_is_planned_once_and_kept_if_any_of_its_names_is():
     net = Net()
     net.head = torch.nn.Linear(4, 5, bias=False)
     net.head.weight = net.embed.weight
-    names = [item.name for item in plan(net, CastRules(BF16))]
+    names = [item.name for item in wanted_dtypes(net, CastRules(BF16))]
     assert "embed.weight" in names and "head.weight" not in names
     kept = reasons(net, "head")
     assert kept == {**reasons(net), "head.weight": "keep_float32"}

@@ -8,7 +8,7 @@ import torch
 
 from headroom.guard import failure
 from headroom.guard.failure import Failure
-from headroom.host.half_cast import forget, half_cast, is_half_a_page
+from headroom.host.half_cast import forget, half_cast, is_incomplete_page
 
 SIGNATURE = object()
 
@@ -56,7 +56,7 @@ def test_a_host_without_such_casts_is_left_alone(layers, monkeypatch):
     ({"signature": None, "known": None}, False),
 ])
 def test_a_page_passes_for_complete_from_its_signature_on(layers, left, is_half):
-    assert is_half_a_page(begun(layers[0], **left)) is is_half
+    assert is_incomplete_page(begun(layers[0], **left)) is is_half
 
 
 def test_a_failure_that_left_such_a_page_has_its_model_loaded_anew(monkeypatch):

@@ -84,7 +84,7 @@ def test_a_call_that_left_something_out_is_repaired_and_repeated(entries, repair
 
 def test_a_call_that_leaves_something_out_again_and_again_ends_in_an_error(repairs):
     call = Call(99)
-    with pytest.raises(OomGuardError, match="still went on without a part") as caught:
+    with pytest.raises(OomGuardError, match="still left out a part") as caught:
         guarded(call, repairs, call.log)
     assert str(caught.value.__cause__).startswith("LeftOut: ERROR lora key")
     assert call.log.count("call") == 4
@@ -137,7 +137,7 @@ def test_without_a_guard_it_is_noted_once_for_a_node(entries, monkeypatch, caplo
         leaves_out(OOM)
     assert [(e.attempt, e.recovered, e.action) for e in entries] == [
         (0, False, journal.LEFT_OUT)] * 2
-    assert "result is not what was asked for" in caplog.text
+    assert "so the result is wrong" in caplog.text
 
 
 def test_only_the_inner_of_two_watches_is_told():

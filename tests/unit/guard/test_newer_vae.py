@@ -143,7 +143,7 @@ def test_the_time_of_a_network_that_tiles_by_itself_is_left_to_it():
 def test_a_network_with_tiles_in_sizes_of_its_own_is_not_asked_for_smaller_ones():
     call = a_call(VideoVAE(InSizesOfItsOwn(), handles_tiling=True), torch.zeros(1, 24, 7, 64, 64))
     assert call.smaller(Plan(), lacking(1000, 10)) is None
-    assert any("tiles by itself" in why for why in call.why_whole(Plan(), lacking(1000, 10)))
+    assert any("makes its own tiles" in why for why in call.why_whole(Plan(), lacking(1000, 10)))
 
 
 def test_time_is_cut_before_tiles_become_tiny():

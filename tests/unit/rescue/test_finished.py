@@ -10,7 +10,7 @@ from headroom.base.node_types import NodeType
 from headroom.rescue import finished as module
 from headroom.rescue.finished import DEFAULT_LIMIT_MIB, LIMIT_VARIABLE, Finished, limit_bytes
 from headroom.rescue.kept_queue import KeptQueue
-from headroom.rescue.plan import Plan
+from headroom.rescue.setup import RerunSetup
 from headroom.rescue.what_runs import WhatRuns
 
 PROMPT = WithGuards({
@@ -68,8 +68,8 @@ class Place:
 
     def keep(self, *cached, outputs=("decode",), turns=(), prompt=PROMPT):
         runs = WhatRuns((), (), False, True, frozenset(turns))
-        plan = Plan(Guarded(prompt, {}, []), list(outputs), runs, frozenset(cached))
-        self.finished.keep("rerun", plan, "caches", "failed")
+        setup = RerunSetup(Guarded(prompt, {}, []), list(outputs), runs, frozenset(cached))
+        self.finished.keep("rerun", setup, "caches", "failed")
         return self
 
     def found(self, *names):

@@ -54,12 +54,12 @@ def test_nodes_in_the_loop_are_guarded_and_said_to_run_again_in_all_turns(bench)
 def test_turns_that_comfyui_keeps_come_from_the_cache_unless_a_guard_changes_them(bench):
     assert "except for" in fail(bench, looped(cache_iterations=True))["text"]
     bench.host.events.clear(), bench.host.queued.clear()
-    guarded = bench.rescue._plan(bench.rescue._book.get("a")).guarded.prompt
+    guarded = bench.rescue._setup(bench.rescue._book.get("a")).guarded.prompt
     bench.begin("b", prompt=guarded)  # Guard every run
     bench.end(failed="start", executed=("1", "start.0.0_2", "start.0.0_3"))
     [(_, data, _)] = bench.host.events
     assert data["failure"]["text"].endswith("what had finished comes from the cache.")
-    assert bench.rescue._plan(bench.rescue._book.get("b")).runs.turns == {"2", "3"}
+    assert bench.rescue._setup(bench.rescue._book.get("b")).runs.turns == {"2", "3"}
 
 
 def test_a_guard_after_a_node_in_a_loop_costs_its_kept_turns_too_and_the_text_says_so(bench):

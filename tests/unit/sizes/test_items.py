@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headroom.sizes.items import item_size, latent_scale
-from headroom.sizes.plan import Size
+from headroom.sizes.sorting import Size
 
 
 class Nested:

@@ -4,23 +4,23 @@ import random
 
 import pytest
 
-from headroom.sizes.plan import Size, sort_sizes
+from headroom.sizes.sorting import Size, sort_sizes
 
 PUBLISHED = [Size(1024, 1024), Size(1024, 1152), Size(1360, 1536)]
 
 
-def placed(plan):
-    return [(str(entry.size), entry.index) for entry in plan.placed]
+def placed(found):
+    return [(str(entry.size), entry.index) for entry in found.placed]
 
 
 def test_the_largest_area_comes_first_and_index_is_the_original_place():
-    plan = sort_sizes(PUBLISHED)
-    assert placed(plan) == [("1360x1536", 2), ("1024x1152", 1), ("1024x1024", 0)]
+    found = sort_sizes(PUBLISHED)
+    assert placed(found) == [("1360x1536", 2), ("1024x1152", 1), ("1024x1024", 0)]
 
 
 def test_smallest_first_is_the_other_way_round():
-    plan = sort_sizes(PUBLISHED[::-1], "smallest first")
-    assert placed(plan) == [("1024x1024", 2), ("1024x1152", 1), ("1360x1536", 0)]
+    found = sort_sizes(PUBLISHED[::-1], "smallest first")
+    assert placed(found) == [("1024x1024", 2), ("1024x1152", 1), ("1360x1536", 0)]
 
 
 def test_equal_areas_are_sorted_by_the_longer_side():
@@ -41,35 +41,35 @@ def test_equal_sizes_stand_together_even_where_portrait_and_landscape_tie():
 def test_equal_sizes_keep_their_order_and_nothing_is_lost(order):
     dice = random.Random(7)
     sizes = [Size(dice.choice([64, 128, 256]), dice.choice([64, 128, 256])) for _ in range(200)]
-    plan = sort_sizes(sizes, order)
-    assert sorted(entry.index for entry in plan.placed) == list(range(200))
-    assert all(sizes[entry.index] == entry.size for entry in plan.placed)
+    found = sort_sizes(sizes, order)
+    assert sorted(entry.index for entry in found.placed) == list(range(200))
+    assert all(sizes[entry.index] == entry.size for entry in found.placed)
     for size in set(sizes):
-        mine = [place for place, entry in enumerate(plan.placed) if entry.size == size]
+        mine = [place for place, entry in enumerate(found.placed) if entry.size == size]
         assert mine == list(range(mine[0], mine[0] + len(mine)))
-        origins = [plan.placed[place].index for place in mine]
+        origins = [found.placed[place].index for place in mine]
         assert origins == sorted(origins)
-    areas = [entry.size.area for entry in plan.placed]
+    areas = [entry.size.area for entry in found.placed]
     assert areas == sorted(areas, reverse=order == "largest first")
 
 
 def test_pad_up_to_largest_leaves_one_shape_that_holds_every_size():
-    plan = sort_sizes([Size(1536, 1024), Size(1024, 1536), Size(64, 64)], fit="pad up to largest")
-    assert {entry.size for entry in plan.placed} == {Size(1536, 1536)}
-    assert [entry.index for entry in plan.placed] == [0, 1, 2]
-    assert (plan.shapes_before, plan.shapes_after) == (3, 1)
+    found = sort_sizes([Size(1536, 1024), Size(1024, 1536), Size(64, 64)], fit="pad up to largest")
+    assert {entry.size for entry in found.placed} == {Size(1536, 1536)}
+    assert [entry.index for entry in found.placed] == [0, 1, 2]
+    assert (found.shapes_before, found.shapes_after) == (3, 1)
 
 
 def test_round_up_to_bucket_never_shrinks_and_leaves_multiples_alone():
-    plan = sort_sizes([Size(1, 64), Size(65, 128), Size(63, 63)], fit="round up to bucket")
-    assert placed(plan) == [("128x128", 1), ("64x64", 0), ("64x64", 2)]
-    assert (plan.shapes_before, plan.shapes_after) == (3, 2)
+    found = sort_sizes([Size(1, 64), Size(65, 128), Size(63, 63)], fit="round up to bucket")
+    assert placed(found) == [("128x128", 1), ("64x64", 0), ("64x64", 2)]
+    assert (found.shapes_before, found.shapes_after) == (3, 2)
 
 
 def test_added_pixels_are_counted_in_percent_of_what_was_asked():
-    plan = sort_sizes([Size(100, 100), Size(200, 100)], fit="pad up to largest")
-    assert plan.added_percent == pytest.approx(100 * 10_000 / 30_000)
-    assert "33.3 % pixels added" in plan.text
+    found = sort_sizes([Size(100, 100), Size(200, 100)], fit="pad up to largest")
+    assert found.added_percent == pytest.approx(100 * 10_000 / 30_000)
+    assert "33.3 % pixels added" in found.text
 
 
 def test_the_report_lists_distinct_shapes_before_and_after_in_running_order():
@@ -86,22 +86,22 @@ def test_keeping_each_size_adds_nothing():
 
 def test_no_sizes_are_a_plan_without_work():
     for fit in ("keep each size", "pad up to largest", "round up to bucket"):
-        plan = sort_sizes([], fit=fit)
-        assert plan.placed == () and plan.added_percent == 0.0
-        assert plan.text == "0 sizes: there is nothing to sort"
+        found = sort_sizes([], fit=fit)
+        assert found.placed == () and found.added_percent == 0.0
+        assert found.text == "0 sizes: there is nothing to sort"
 
 
 def test_65536_px_are_sorted_and_rounded_exactly():
-    plan = sort_sizes([Size(65535, 65535), Size(65536, 65536)], fit="round up to bucket")
-    assert placed(plan) == [("65536x65536", 0), ("65536x65536", 1)]
+    found = sort_sizes([Size(65535, 65535), Size(65536, 65536)], fit="round up to bucket")
+    assert placed(found) == [("65536x65536", 0), ("65536x65536", 1)]
     assert Size(65536, 65536).area == 4_294_967_296
 
 
 def test_ten_thousand_sizes_give_a_report_one_can_read():
-    plan = sort_sizes([Size(64 + n, 64) for n in range(10_000)])
-    assert plan.placed[0].index == 9_999
-    assert len(plan.text.splitlines()) == 22
-    assert plan.text.endswith("- and 9980 further shapes")
+    found = sort_sizes([Size(64 + n, 64) for n in range(10_000)])
+    assert found.placed[0].index == 9_999
+    assert len(found.text.splitlines()) == 22
+    assert found.text.endswith("- and 9980 further shapes")
 
 
 def test_unknown_settings_are_refused_in_words():

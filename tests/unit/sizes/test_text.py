@@ -2,7 +2,7 @@
 
 import pytest
 
-from headroom.sizes.plan import Size
+from headroom.sizes.sorting import Size
 from headroom.sizes.text import parse_sizes
 
 

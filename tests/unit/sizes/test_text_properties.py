@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headroom.sizes.plan import Size
+from headroom.sizes.sorting import Size
 from headroom.sizes.text import MAX_SIZES, parse_sizes
 
 # Nothing is timed, nothing is written into the checkout, and a run is like the next one.

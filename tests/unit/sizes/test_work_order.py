@@ -41,16 +41,16 @@ def test_the_report_says_at_which_scale_latents_were_counted():
 def test_the_report_says_that_fit_does_not_change_the_items():
     items = pictures((8, 8), (32, 32))
     work = sort_work(items=items, fit="pad up to largest")
-    assert "items pass unchanged" in work.text
+    assert "items are not changed" in work.text
     assert work.items[0].shape == (1, 8, 8, 3)
-    assert "items pass unchanged" not in sort_work("8x8", fit="pad up to largest").text
+    assert "items are not changed" not in sort_work("8x8", fit="pad up to largest").text
 
 
 def test_restoring_undoes_sorting():
     dice = random.Random(3)
     items = pictures(*[(dice.randint(1, 9), dice.randint(1, 9)) for _ in range(50)])
     work = sort_work(items=items, order="smallest first")
-    back = restore_order(work.items, [entry.index for entry in work.plan.placed])
+    back = restore_order(work.items, [entry.index for entry in work.sizes.placed])
     assert [id(item) for item in back] == [id(item) for item in items]
 
 

@@ -45,7 +45,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class SizePlan:
+class SortedSizes:
     """The work in its new order, and what `fit` did to the shapes."""
 
     placed: tuple[Placed, ...]
@@ -73,7 +73,7 @@ class SizePlan:
 
     @property
     def text(self) -> str:
-        """The plan as text: a headline, then the distinct shapes in the order they will run."""
+        """The sorted sizes as text: a headline, then the distinct shapes in their new order."""
         if not self.placed:
             return "0 sizes: there is nothing to sort"
         counts = Counter(item.size for item in self.placed)
@@ -97,7 +97,7 @@ def sort_sizes(
     order: Order = "largest first",
     fit: Fit = "keep each size",
     bucket: int = 64,
-) -> SizePlan:
+) -> SortedSizes:
     """Sort by area, then by the longer side; equal sizes are together, in their first order.
 
     `fit` is applied before sorting: `pad up to largest` gives every piece the largest width and
@@ -105,7 +105,7 @@ def sort_sizes(
     `bucket` pixels. Raises ValueError for an unknown `order` or `fit` or a bucket below 1.
     """
     fitted = _fit(list(sizes), fit, bucket)
-    return SizePlan(tuple(_sort(fitted, order)), tuple(sizes), order, fit, bucket)
+    return SortedSizes(tuple(_sort(fitted, order)), tuple(sizes), order, fit, bucket)
 
 
 def _fit(sizes: list[Size], fit: Fit, bucket: int) -> list[Size]:

@@ -37,14 +37,14 @@ class Host(Protocol):
     def send_event(self, event: str, data: dict[str, Any], client_id: str | None) -> None: ...
 
 
-class Plan(NamedTuple):
+class RerunSetup(NamedTuple):
     guarded: Guarded
     outputs: list[str]
     runs: WhatRuns
     cached: frozenset[str]
 
 
-def plan_of(failure: FailedPrompt, caches: Any, host: Host, registry: Registry) -> Plan:
+def setup_of(failure: FailedPrompt, caches: Any, host: Host, registry: Registry) -> RerunSetup:
     """Return the prompt with guards, except where a guard would cost a node its cached result."""
     graph = Graph(copy.deepcopy(failure.prompt), registry)  # ComfyUI changes what it runs
     seen = host.cached_now(caches, failure.prompt_id, graph.nodes)
@@ -61,4 +61,4 @@ def plan_of(failure: FailedPrompt, caches: Any, host: Host, registry: Registry) 
     wanted = outputs or list(failure.outputs)
     marks = None if seen is None else seen.marks
     runs = what_runs(failure, Graph(found.prompt, registry), wanted, cached, marks)
-    return Plan(found, wanted, runs, cached)
+    return RerunSetup(found, wanted, runs, cached)

@@ -13,9 +13,9 @@ from .rules import (
     CastRules,
     DtypeOf,
     Wanted,
-    plan,
     quantised_reason,
     unmatched,
+    wanted_dtypes,
 )
 from .tensor import Rounding
 
@@ -43,10 +43,10 @@ class CastModel:
         return sum(self.before.values()) - sum(self.after.values())
 
 
-def planned(
+def prepare(
     module: torch.nn.Module, rules: CastRules, dtype_of: DtypeOf, quantised: str = ""
 ) -> tuple[CastModel, list[Wanted]]:
-    """Return the plan, and the result with the reason if there is nothing to cast.
+    """Return the result so far and the wanted dtypes; with a reason if there is nothing to cast.
 
     Raises ValueError for a module that cannot be cast. `quantised`: why the whole model counts as
     quantised, if its modules do not show it.
@@ -57,7 +57,7 @@ def planned(
     if quantised:
         return CastModel(label, said("not cast: it is quantised ({reason}), and casting would undo "
                                      "that", reason=quantised)), []
-    wanted = plan(module, rules, dtype_of)
+    wanted = wanted_dtypes(module, rules, dtype_of)
     result = CastModel(label, _nothing_to_do(wanted, rules))
     if not result.reason:
         refuse_second_names(module, wanted)

@@ -55,7 +55,7 @@ def title_of(ran: KeptPrompt, node_id: str) -> str:
     return title_given(node) or str(node.get("class_type", node_id))
 
 
-def no_more_left() -> Said:
+def nothing_left() -> Said:
     """Return that there is nothing to queue again."""
     return said("There are no prompts of an earlier server, or somebody has decided about them "
                 "already.")
