@@ -1,12 +1,14 @@
-"""A progress bar for one prompt or several, drawn in the terminal from the server's events."""
+"""A progress bar for one prompt or several, drawn in the terminal from the server's events.
+
+Not tqdm's, as the farm's is: `dev.py` runs with nothing but Python.
+"""
 
 import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from tqdm import tqdm
-
-LOOKS = {"bar_format": "[{bar:24}] {n_fmt}/{total_fmt} {desc}", "ascii": ".#"}
+BAR_WIDTH = 24
+LINE_WIDTH = 78
 
 
 class ProgressBar:
@@ -24,7 +26,6 @@ class ProgressBar:
         self._label = ""
         self._stream = stream or sys.stdout
         self._redraws = self._stream.isatty()
-        self._bar: tqdm | None = None  # from the first thing that is drawn
         self._begun: list[str] = []
         self._cached: set[str] = set()
         self._step = ""
@@ -49,43 +50,38 @@ class ProgressBar:
             self._begin(str(data["node"]))
         elif kind == "progress" and data.get("max", 0) > 1:
             self._step = f" step {data['value']}/{data['max']}"
-            self._draw(self._done(), self._words())
+            self._draw()
         elif kind == "execution_success" and self._before + len(self._titles) >= self._total:
             self._finish()
 
     def line(self) -> str:
         """The bar as it stands: nodes done, the running one, and its step."""
-        return tqdm.format_meter(self._done(), self._total, 0, prefix=self._words(), **LOOKS)
-
-    def _done(self) -> int:
+        total = max(1, self._total)
         here = min(len(self._titles), len(self._cached) + max(0, len(self._begun) - 1))
-        return min(self._total, self._before + here)
-
-    def _words(self) -> str:
+        done = min(total, self._before + here)
+        filled = BAR_WIDTH * done // total
         title = self._titles.get(self._begun[-1], self._begun[-1]) if self._begun else ""
-        return f"{self._label}{title}{self._step}"
+        bar = f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {done}/{total}"
+        return f"{bar} {self._label}{title}{self._step}"
 
     def _begin(self, node: str) -> None:
         if node in self._begun:
             return
         self._begun.append(node)
         self._step = ""
-        self._draw(self._done(), self._words())
+        self._draw()
         if not self._redraws:
             print(self.line(), file=self._stream, flush=True)
 
     def _finish(self) -> None:
-        self._draw(self._total, "done")
-        if self._bar is not None:
-            self._bar.close()
+        bar = f"[{'#' * BAR_WIDTH}] {self._total}/{self._total} done"
+        if self._redraws:
+            self._stream.write("\r" + bar.ljust(LINE_WIDTH) + "\n")
+            self._stream.flush()
         else:
-            print(tqdm.format_meter(self._total, self._total, 0, prefix="done", **LOOKS),
-                  file=self._stream, flush=True)
+            print(bar, file=self._stream, flush=True)
 
-    def _draw(self, done: int, words: str) -> None:
-        if not self._redraws:
-            return
-        if self._bar is None:
-            self._bar = tqdm(total=self._total, file=self._stream, dynamic_ncols=True, **LOOKS)
-        self._bar.n = done
-        self._bar.set_description_str(words)
+    def _draw(self) -> None:
+        if self._redraws:
+            self._stream.write("\r" + self.line()[:LINE_WIDTH].ljust(LINE_WIDTH))
+            self._stream.flush()

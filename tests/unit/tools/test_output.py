@@ -10,6 +10,7 @@ import pytest
 from tools import demo, progress, table
 
 ROOT = Path(demo.__file__).resolve().parent.parent
+COMMANDS = ("demo", "test", "run", "advise", "fit", "compare", "bench")
 NODE = {
     "node_id": "6",
     "class_type": "KSampler",
@@ -83,10 +84,11 @@ def test_an_unknown_command_is_named_with_the_known_ones():
     assert "no command 'dmeo'" in done.stderr and "demo" in done.stderr
 
 
-@pytest.mark.parametrize("words", [["--help"], ["demo", "--help"], ["test", "--help"]])
-def test_help_needs_no_environment(words):
-    done = run_dev(*words)
-    assert done.returncode == 0 and done.stdout.startswith("usage: python dev.py")
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_every_command_starts_with_nothing_but_python(command):
+    words = [sys.executable, "-S", str(ROOT / "dev.py"), *command.split(), "--help"]  # no packages
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout.startswith("usage: python dev.py"), done.stderr
 
 
 def test_a_wrong_port_is_refused():
