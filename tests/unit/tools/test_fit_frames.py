@@ -34,6 +34,8 @@ def test_each_step_over_frames_gives_their_shape_and_type_and_an_inplace_one_the
     assert added.shape == frames.shape and added.data_ptr() != frames.data_ptr()
     assert uncomputed(aten._to_copy.default, frames, dtype=torch.float16).dtype == torch.float16
     assert uncomputed(aten.clamp_.default, frames, 0.0, 1.0) is frames
+    resized = uncomputed(aten.upsample_bicubic2d.default, frames[None], [2048, 2048], False)
+    assert resized.shape == (1, 64, 2048, 2048)
 
 
 def test_what_is_small_looked_at_as_a_whole_or_whole_numbers_is_computed(uncomputed, frames):
@@ -69,3 +71,13 @@ def test_a_video_is_written_with_one_frame_and_no_sound_and_keeps_its_frames(mon
     video = Video(Components(torch.zeros(81, 4, 4, 3)))
     assert video.save_to("a.mp4", codec="h264") == ("a.mp4", "h264", 1, None)
     assert len(video.components.images) == 81
+
+
+def test_lanczos_looks_at_small_pictures_only(monkeypatch, frames):
+    comfy = SimpleNamespace(lanczos=lambda samples, width, height: "resized")
+    monkeypatch.setitem(sys.modules, "comfy.utils", comfy)
+    shorten = runpy.run_path(str(DRY / "headroom_dry_run.py"))["resize_no_frames"]
+    shorten()
+    shorten()  # before every prompt
+    assert comfy.lanczos(torch.empty(1, 3, 8, 8), 16, 12) == "resized"
+    assert comfy.lanczos(frames.view(64, 1, 1024, 1024), 16, 12).shape == (64, 1, 12, 16)

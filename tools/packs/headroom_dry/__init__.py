@@ -33,6 +33,7 @@ from .headroom_dry_run import (  # noqa: E402
     forget_lessons,
     look_at_no_weight,
     mesh_a_corner,
+    resize_no_frames,
     write_few_words,
     write_one_frame,
 )
@@ -136,6 +137,7 @@ def _on_prompt(data):
     write_one_frame()
     assume_a_lens()
     mesh_a_corner()
+    resize_no_frames()
     return data
 
 

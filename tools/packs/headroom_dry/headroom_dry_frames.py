@@ -14,6 +14,7 @@ LARGE_BYTES = 128 << 20  # above any mask or picture whose values a node may ask
 aten = torch.ops.aten
 COPIES = (aten._to_copy.default, aten.clone.default, aten.copy_.default, aten.cat.default,
           aten.stack.default, aten.constant_pad_nd.default)
+RESIZES = ("upsample", "adaptive_avg_pool2d")  # in the names of what makes pictures of another size
 Tensor = torch.Tensor
 
 
@@ -25,7 +26,8 @@ def uncomputed(
     None where it is to make it: of others, or where it does more than a number at a time.
     """
     large = any(one.nbytes >= LARGE_BYTES for one in given)
-    if not large or not (torch.Tag.pointwise in func.tags or func in COPIES):
+    if not large or not (torch.Tag.pointwise in func.tags or func in COPIES
+                         or any(word in func._schema.name for word in RESIZES)):
         return None
     device = torch.device(kwargs.get("device") or "cpu").type
     if device != "cpu" or func._schema.overload_name.endswith("out") or not all(

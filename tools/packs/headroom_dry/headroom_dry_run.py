@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 WORDS = 4  # that a language model writes
+FRAMES_BYTES = 128 << 20  # above any single picture
 
 
 def look_at_no_weight() -> None:
@@ -50,6 +51,23 @@ def write_one_frame() -> None:
 
     shortened._headroom_dry = True  # type: ignore[attr-defined]
     kind.save_to = shortened  # type: ignore[union-attr]
+
+
+def resize_no_frames() -> None:
+    """Let Lanczos, which looks at each picture, give memory that nothing was written to."""
+    module = sys.modules.get("comfy.utils")
+    resize = getattr(module, "lanczos", None)
+    if resize is None or getattr(resize, "_headroom_dry", False):
+        return
+
+    @wraps(resize)
+    def shaped(samples: Any, width: int, height: int) -> Any:
+        if samples.nbytes < FRAMES_BYTES:
+            return resize(samples, width, height)
+        return samples.new_empty((*samples.shape[:2], height, width), device="cpu")
+
+    shaped._headroom_dry = True  # type: ignore[attr-defined]
+    module.lanczos = shaped  # type: ignore[union-attr]
 
 
 def assume_a_lens() -> None:
