@@ -61,6 +61,11 @@ def recall(key: Hashable, device: torch.device | None) -> Any | None:
     return lesson.plan
 
 
+def forget_all() -> None:
+    """Forget every lesson; a dry run begins like that."""
+    _lessons.clear()
+
+
 def identity(patcher: Any) -> Hashable:
     """Return a key that is equal for models that need the same memory for the same call."""
     model = patcher.model

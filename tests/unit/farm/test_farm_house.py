@@ -67,7 +67,7 @@ def test_the_pack_neither_ships_nor_requires_ray():
     for name in ("requirements.txt", "pyproject.toml"):
         lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
         assert not any(line.startswith("ray") for line in lines)
-    assert "farm/" in (ROOT / ".comfyignore").read_text(encoding="utf-8").splitlines()
+    assert "/farm/" in (ROOT / ".comfyignore").read_text(encoding="utf-8").splitlines()
 
 
 # ---------------------------------------------------- what is typed

@@ -22,9 +22,9 @@ def host(monkeypatch):
     found = SimpleNamespace(free=100 * MIB, loaded_entries=list, unloadable_bytes=lambda e: 0)
     found.available_bytes = lambda device: found.free
     monkeypatch.setattr(lessons, "current_host", lambda: found)
-    lessons._lessons.clear()
+    lessons.forget_all()
     yield found
-    lessons._lessons.clear()
+    lessons.forget_all()
 
 
 def recall(kind):

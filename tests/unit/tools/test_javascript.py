@@ -80,4 +80,4 @@ def test_the_lock_file_names_no_registry_and_exact_versions():
 
 def test_no_file_of_these_is_shipped_with_the_pack():
     ignored = (javascript.ROOT / ".comfyignore").read_text(encoding="utf-8").splitlines()
-    assert f"{javascript.FOLDER.relative_to(javascript.ROOT).parts[0]}/" in ignored
+    assert f"/{javascript.FOLDER.relative_to(javascript.ROOT).parts[0]}/" in ignored
