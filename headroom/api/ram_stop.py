@@ -29,7 +29,7 @@ RATE_SECONDS = 1.0  # the fall is measured over this time
 END_SECONDS = 1.0  # RAM runs out if the fall continues for this time
 LAST_SECONDS = 0.3  # then the stop does not wait: a step of a model often takes as long
 BESIDE = 0.05  # of a file: so much more RAM is needed to load it
-# Times its file: what a model can need whose weights become wider (measured: 1.24, on the CPU).
+# Times its file: what a model can need if its weights become wider (measured: 1.24 on the CPU).
 TAKES = 1.3
 WEIGHTS = (".safetensors", ".sft", ".ckpt", ".pt", ".pth", ".bin", ".gguf")
 MODELS_NAMED = 3
@@ -41,7 +41,7 @@ class RamFall:
     def __init__(self) -> None:
         self._looks: deque[tuple[float, int]] = deque()
         self.seconds_left = math.inf  # at the rate of the last second
-        self.may_end = False  # by the last look: the next one is to come soon
+        self.may_end = False  # by the last reading: the next one must come soon
 
     def is_ending(self, at: float, room_bytes: int) -> bool:
         """Return whether this reading and the last one both predict that RAM runs out.
@@ -70,7 +70,7 @@ def is_load(files_bytes: int, taken_bytes: int, room_bytes: int) -> bool:
 
 
 def loading_nodes(prompt: Prompt) -> frozenset[str]:
-    """Return the nodes that name a file of weights; none where ComfyUI maps it (dynamic VRAM)."""
+    """Return the nodes that name a file of weights; none if ComfyUI maps it (dynamic VRAM)."""
     if (host := current_host()) is not None and host.has_dynamic_vram():
         return frozenset()
     return frozenset(
@@ -81,7 +81,7 @@ def loading_nodes(prompt: Prompt) -> frozenset[str]:
 
 
 def load_bytes(prompt: Prompt, node_id: str) -> int:
-    """Return what the weights that a node names are expected to take of RAM."""
+    """Return how much RAM the weights that a node names are expected to take."""
     return int(TAKES * _file_bytes(_files(Graph(prompt, host_registry()), node_id)))
 
 

@@ -1,4 +1,4 @@
-"""RAM is made free before the kernel ends the server for want of it: steps, then idle models."""
+"""Make RAM free before the kernel kills the server: step by step, then by moving idle models."""
 
 import asyncio
 import logging
@@ -27,17 +27,17 @@ log = logging.getLogger("headroom")
 
 VARIABLE = "HEADROOM_RAM_FREE_MIB"
 SETTING = "Headroom.Server.KeepRamFree"
-# Between two looks while a prompt runs: where the last one predicted the end, else, with plenty.
+# Between two readings while a prompt runs: after one that predicted the end, else, with plenty.
 NEAR_SECONDS, AMID_SECONDS, AMPLE_SECONDS = 0.05, 0.25, 1.0
-# Between two looks while none does: a look is a millisecond of CPU, and others may take the RAM.
+# Between two readings while no prompt runs: one costs a millisecond of CPU; others may take RAM.
 IDLE_SECONDS, SHORT_SECONDS = 10.0, 5.0
-SHARE, AT_MOST_MIB = 0.02, 1024  # of RAM, where nobody says how much is to stay free
-LOW = 0.1  # of RAM: below it the record tells who held it
-AMPLE, AMPLE_BYTES = 4, 8 * 2**30  # times what is to stay free; what no second can fill
+SHARE, AT_MOST_MIB = 0.02, 1024  # of RAM, if nobody sets how much must stay free
+LOW = 0.1  # of RAM: below this, the record says who held it
+AMPLE, AMPLE_BYTES = 4, 8 * 2**30  # times what must stay free; more than a second can fill
 
 
 def wanted_bytes(environment: Mapping[str, str], browser: Mapping[str, Any]) -> int:
-    """Return how much RAM is to stay free, 0: nothing is done for it."""
+    """Return how much RAM must stay free; 0: nothing is done for it."""
     asked = count_of(environment, VARIABLE, "MiB (0: never)")
     if asked is not None:
         return asked * MIB
@@ -47,12 +47,12 @@ def wanted_bytes(environment: Mapping[str, str], browser: Mapping[str, Any]) -> 
 
 
 class RamWatch:
-    """Looks at the RAM that is left (the tightest cgroup limit counts) and makes room in time.
+    """Reads how much RAM is left (the tightest cgroup limit counts) and makes room in time.
 
-    `prompts()` are those that run and wait, in API format. Models go to disk in the thread that
-    runs prompts, before one begins and between two nodes, else through the gate, as HTTP would. In
-    the middle of a node only unused heap pages go; where RAM keeps falling, `stop` interrupts the
-    prompt.
+    `prompts()` are those that run and wait, in API format. Models are moved to disk in the thread
+    that runs prompts, before a prompt begins and between two nodes; else through the gate, as with
+    HTTP. While a node runs, only unused heap pages are freed; if RAM keeps falling, `stop`
+    interrupts the prompt.
     """
 
     def __init__(
@@ -66,25 +66,25 @@ class RamWatch:
         self._wanted = wanted
         self._stop = stop
         self._held = held or SeldomHeld()
-        self._lowest: tuple[str, int] | None = None  # what was left least, in which prompt
+        self._lowest: tuple[str, int] | None = None  # the prompt, and the least RAM that was left
         self._stopped: str | None = None  # the prompt that was interrupted last
         self._fall = RamFall()
-        self._tried = False  # in vain, since something happened
-        self._said = False  # that nothing can go, since there was enough
+        self._tried = False  # without success since something happened
+        self._said = False  # that nothing can be freed, since there was enough
         self._amid = threading.Event()  # a prompt runs
         self._trimmed = False  # the heap, since there was enough
-        self._is_due = False  # room is to be made before the next node
+        self._is_due = False  # room must be made before the next node
         self._at: tuple[str | None, str | None] = (None, None)  # the prompt and node that run
         self._prompt: Mapping[str, Any] = {}  # the one that runs
         self._loading: frozenset[str] = frozenset()  # its nodes that load weights
-        self._room = self._began_with = 0  # what was left at the last look; before that node
+        self._room = self._began_with = 0  # what was left at the last reading; before that node
         self._looked_at = float("-inf")
         self._ample = max(AMPLE_BYTES, LOW * ram_total_bytes(), AMPLE * wanted)
 
     def start(self) -> None:
-        """Start to look, where that is asked for: often amid a prompt, seldom after it.
+        """Start to read, if the settings ask for it: often during a prompt, seldom after it.
 
-        Before the first prompt the thread waits without a timeout: there is nothing to let go of.
+        Before the first prompt the thread waits without a timeout: there is nothing to free.
         """
         if self._wanted:
             threading.Thread(target=self._wait, name="headroom RAM", daemon=True).start()
@@ -100,8 +100,8 @@ class RamWatch:
             self._spare()
 
     def before_node(self, prompt_id: str, node_id: str) -> None:
-        """Make room between two nodes, in the thread that runs them: where a look found too little,
-        and for weights that the next one loads, which cannot be interrupted.
+        """Make room between two nodes, in the thread that runs them: if a reading found too little,
+        and for weights that the next node loads, because a load cannot be interrupted.
         """
         self._at = (prompt_id, node_id)
         load = load_bytes(self._prompt, node_id) if node_id in self._loading else 0
@@ -112,17 +112,17 @@ class RamWatch:
         self._began_with = self._room
 
     def prompt_is_over(self) -> None:
-        """A prompt has ended; look less often where none follows."""
+        """A prompt has ended; read less often if none follows."""
         if not self._prompts():
             self._at = (None, None)
             self._amid.clear()
         self.something_happens()
 
     def after_prompt(self) -> tuple[str, RamLow, dict[str, Any] | None] | None:
-        """Return in which prompt RAM nearly ran out, if it did, and who holds it now.
+        """Return the prompt in which RAM nearly ran out, if it did, and who holds it now.
 
-        To be called in the thread of the prompt after it, which waits for it: for 5 % of the time
-        at most. None in the place of who holds it where it was looked up not long ago.
+        Call it in the thread of the next prompt, which waits for it: for at most 5 % of the time.
+        Who holds RAM is None if it was looked up not long ago.
         """
         lowest, self._lowest = self._lowest, None
         if lowest is None or lowest[1] >= LOW * (total := ram_total_bytes()):
@@ -134,7 +134,7 @@ class RamWatch:
         self._tried = False
 
     async def look(self) -> None:
-        """Make room where it is short and no prompt runs or waits; else the next prompt will."""
+        """Make room if RAM is short and no prompt runs or waits; else the next prompt makes it."""
         if not self._is_short() or self._tried:
             return
         try:
@@ -143,10 +143,10 @@ class RamWatch:
             return
 
     def look_amid(self) -> None:
-        """Look while a node runs: unused heap pages go at once, all else before the next node.
+        """Read while a node runs: free unused heap pages now, everything else before the next node.
 
-        The prompt is stopped where less is left than is to stay free and a second would take it,
-        or where a moment would, however much it is: frames may fill a GiB a second.
+        The prompt is stopped if less is left than must stay free and a second would take the rest,
+        or if 0.3 s would take it, however much it is: frames may fill a GiB in a second.
         """
         room = ram_room_bytes()
         prompt_id, node_id = self._at
@@ -190,11 +190,11 @@ class RamWatch:
         return AMPLE_SECONDS if self._room > self._ample else AMID_SECONDS
 
     def _was_ample(self) -> bool:
-        """Return whether there was so much that a look a moment ago still holds."""
+        """Return whether there was so much that the last reading is still good."""
         return self._room > self._ample and time.monotonic() - self._looked_at < AMPLE_SECONDS
 
     def _is_short(self, room: int | None = None) -> bool:
-        """`room`: bytes that are left, where they were just read, which takes a millisecond."""
+        """`room`: bytes that are left, if they were just read, which takes a millisecond."""
         if self._wanted:
             self._room = ram_room_bytes() if room is None else room
             self._looked_at = time.monotonic()
@@ -213,7 +213,7 @@ class RamWatch:
                 return
             with torch.inference_mode():
                 is_used = used_by(self._prompts())
-                if self._at[1] is not None:  # amid a prompt only what it is known not to use
+                if self._at[1] is not None:  # during a prompt only what it certainly does not use
                     spared = spare_ram(wanted, lambda one: is_used(one) is not False)
                 else:
                     spared = spare_ram(wanted, is_used)

@@ -1,4 +1,4 @@
-"""Measure memory for the recorder: every device that models may go to, and this process's RAM."""
+"""Measure memory for the recorder: every device that models may use, and this process's RAM."""
 
 import logging
 import time
@@ -21,12 +21,12 @@ TRIES = 4
 
 
 class Probe:
-    """Reads memory for one thread at a time. `held` tells which models are on the devices.
+    """Reads memory for one thread at a time. `held` returns which models are on the devices.
 
     A node that takes QUICK_SECONDS is measured. A reading takes 50 microseconds, 200 with a GPU, as
-    long as a node that does nothing (benchmarks/recorder_overhead.py): so of quicker nodes the
-    first IN_A_ROW in a row are measured, then one in CROWD_SECONDS. What strains the machine is
-    read beside a node, not between two.
+    long as a node that does nothing (benchmarks/recorder_overhead.py). So of quicker nodes the
+    first IN_A_ROW in a row are measured, then one in CROWD_SECONDS. Swap, disk reads and spilled
+    VRAM are read while a node runs, not between two.
     """
 
     def __init__(
@@ -40,15 +40,15 @@ class Probe:
         self._devices: list[torch.device] = []
         self._has_failed = False
         self._last: Reading | None = None
-        self._told_at = 0.0  # of a node, last
+        self._told_at = 0.0  # when a node last began or ended
         self._in_a_row = 0  # quick nodes that were measured
 
     def begin_run(self) -> tuple[str, ...]:
-        """Look up the devices that this run's models may go to; none on a CPU server."""
+        """Look up the devices that this run's models may use; none on a CPU server."""
         self._devices = used_devices()
         self._has_failed = False
         self._last = None
-        self._told_at = 0.0  # quick nodes of the run before are no crowd with those of this one
+        self._told_at = 0.0  # quick nodes of the last run do not count in this one
         return tuple(str(device) for device in self._devices)
 
     def measured(self) -> Reading:
@@ -56,9 +56,9 @@ class Probe:
         return self._read(begins_again=False)
 
     def beside_node(self) -> Reading:
-        """Measure memory and what strains the machine while a node runs, in any thread.
+        """Measure memory, swap and disk reads while a node runs, in any thread.
 
-        The reading of a node serves where it is as new as at_node asks.
+        If the reading of a node is new enough for at_node, it is used again.
         """
         at, last = self._clock(), self._last
         is_crowd = self._in_a_row >= IN_A_ROW and at - self._told_at < QUICK_SECONDS
@@ -68,13 +68,13 @@ class Probe:
         return self._read(begins_again=False, strain=self._strain)
 
     def at_node(self, begins: bool = False) -> tuple[float, Reading]:
-        """Return the time and what a node begins or ends with; torch's peaks begin again.
+        """Return the time and the memory at the begin or end of a node; this resets torch's peaks.
 
-        The last reading serves a node that begins where it is not older than TICK_SECONDS, and
-        every node where too many came before.
-        In the executor's thread: that is where models are loaded and unloaded.
+        A node that begins uses the last reading if that is not older than TICK_SECONDS; after too
+        many quick nodes every node does. Call it in the executor's thread: there models are loaded
+        and unloaded.
         """
-        if borrowed.kept:  # it takes as long again to call what has nothing to do
+        if borrowed.kept:  # a call that does nothing would take as long again
             borrowed.let_go()
         at, last = self._clock(), self._last
         if not 0 <= at - self._told_at < QUICK_SECONDS:
@@ -114,9 +114,9 @@ class Probe:
 
 
 def _use(device: torch.device, begins_again: bool) -> Use:
-    """Read one device; nothing is known of one that this process does not use."""
+    """Read one device; a device that this process does not use is unknown."""
     reserve, driver = devices.torch_reserve(device), devices.driver_memory(device)
-    # While a node runs, what torch gives back between the two answers would pass for other memory.
+    # While a node runs, memory that torch returns between the two readings would look like others'.
     for _ in range(0 if begins_again else TRIES):
         before, reserve = reserve, devices.torch_reserve(device)
         if before is None or reserve is None or before[:2] == reserve[:2]:

@@ -1,7 +1,7 @@
-"""Nothing of the queue is lost when the server is killed: it is in a file until each prompt ends.
+"""Keep the queue when the server is killed: each prompt is in a file until it ends.
 
-What a dead server left is offered to whoever opens the page, or queued again by itself. The prompt
-that ran when it died comes last then, and is queued by itself once only: it may be what killed it.
+What an ended server left is offered to the user who opens the page, or queued again automatically.
+The prompt that ran at the end comes last then, and automatically only once: it may be the reason.
 """
 
 import logging
@@ -25,13 +25,13 @@ from .settings import Queue, own_part, queue_of
 
 log = logging.getLogger("headroom")
 
-SAMPLE_SECONDS, LOOK_SECONDS = 1.0, 0.25  # between two samples of a node; for another node
+SAMPLE_SECONDS, LOOK_SECONDS = 1.0, 0.25  # between two samples of a node; after a change of node
 NOTHING_LEFT: dict[str, Any] = {"text": None, "said": None, "prompts": [], "samples": []}
 RAN_KEY = "ran_when_server_ended"  # in a prompt's extra_data.headroom
 
 
 class Host(Protocol):
-    """What is used of ComfyUI: see host/queue.py."""
+    """The functions of ComfyUI that are used: see host/queue.py."""
 
     def queue_items(self) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]: ...
 
@@ -45,9 +45,10 @@ class Host(Protocol):
 
 
 class KeptQueue:
-    """Keeps this server's queue in a file of `folder`, and answers for what dead servers left.
+    """Keeps this server's queue in a file of `folder`, and handles what ended servers left.
 
-    Told of prompts from any thread. What fails in the file is said once, and nothing is kept then.
+    Called for prompts from any thread. The first failure of the file is logged, and nothing is kept
+    after that.
     """
 
     def __init__(self, host: Host, folder: Path, wish: Queue) -> None:
@@ -67,7 +68,7 @@ class KeptQueue:
             self._give_up(error)
 
     def start(self) -> None:
-        """Say what was left, and begin to note memory while a prompt runs."""
+        """Log what was left, and begin to store memory figures while a prompt runs."""
         if self._wish == "off":
             return
         self._ticker.start()
@@ -78,10 +79,10 @@ class KeptQueue:
             # A thread of its own: ComfyUI validates prompts in the server's.
             threading.Thread(target=self._resume, name="headroom resume", daemon=True).start()
 
-    # ---------------------------------------------------- told
+    # ---------------------------------------------------- events
 
     def changed(self) -> None:
-        """Prompts may have come, begun or ended: write down what is in the queue now."""
+        """Prompts may have come, begun or ended: write what is in the queue now."""
         with self._lock:
             if self._file is None:
                 return
@@ -90,7 +91,7 @@ class KeptQueue:
             (self._ticker.wake if running else self._ticker.rest)()
 
     def look(self) -> None:
-        """Note memory and the node that runs, each second and when it is another node."""
+        """Store memory and the node that runs, each second and when the node changes."""
         nodes, now = self._host.running_nodes(), time.time()
         node_id = nodes[-1] if nodes else None
         if node_id == self._last.node_id and now - self._last.at < SAMPLE_SECONDS:
@@ -113,18 +114,18 @@ class KeptQueue:
             file.close()
         log.warning("[Headroom] the queue is not kept in a file, because that failed: %s", error)
 
-    # ---------------------------------------------------- asked
+    # ---------------------------------------------------- requests
 
     def outputs_of(self, prompt_id: str) -> Path | None:
-        """Return the folder for finished outputs of a prompt, gone when it leaves the queue.
+        """Return the folder for finished outputs of a prompt, deleted when it leaves the queue.
 
-        None where the queue is not kept.
+        None if the queue is not kept.
         """
         file = self._file
         return None if file is None else file.outputs_of(prompt_id)
 
     def left(self) -> dict[str, Any]:
-        """Return what dead servers left, and their last minutes, as data."""
+        """Return what ended servers left, with their last minutes, as data."""
         with self._lock:
             if not self._left:
                 return NOTHING_LEFT
@@ -143,16 +144,16 @@ class KeptQueue:
             }
 
     def queue_again(self) -> dict[str, Any]:
-        """Queue what was left, before all others; what ComfyUI refuses stays left.
+        """Queue what was left, before all others; what ComfyUI refuses stays in its file.
 
-        Raises Refused where there is nothing. Not to be called in the server's own thread.
+        Raises Refused if there is nothing. Do not call it in the server's own thread.
         """
         with self._lock:
             self._expect_left()
             return self._queue(self._prompts())
 
     def discard(self) -> dict[str, Any]:
-        """Forget what was left. Raises Refused where there is nothing."""
+        """Forget what was left. Raises Refused if there is nothing."""
         with self._lock:
             self._expect_left()
             gone = {one.prompt_id for one in self._prompts()}
@@ -177,7 +178,7 @@ class KeptQueue:
     # ---------------------------------------------------- the work
 
     def _prompts(self) -> list[KeptPrompt]:
-        """Return all that was left, each once, those that ran last."""
+        """Return everything that was left, each prompt once, those that ran last."""
         found = {one.prompt_id: one for left in self._left for one in left.prompts}
         return sorted(found.values(), key=lambda one: one.was_running)
 
@@ -196,12 +197,12 @@ class KeptQueue:
                 for left in self._left:
                     self._file.take_outputs(left.file, one.prompt_id)
         self._host.put_before_all(items)
-        self.changed()  # they are in this server's own file before they go from another
+        self.changed()  # write them to this server's own file before the old file is deleted
         self._take({item[0] for item in items})
         return {"queued": [item[0] for item in items], "refused": refused}
 
     def _take(self, gone: set[str]) -> None:
-        """Remove prompts from what was left; a file that holds no others goes."""
+        """Remove prompts from what was left; a file without prompts is deleted."""
         rest = []
         for left in self._left:
             prompts = [one for one in left.prompts if one.prompt_id not in gone]
@@ -220,7 +221,7 @@ class KeptQueue:
 
 
 def kept_queue(host: Host, folder: Path, browser: Mapping[str, Any]) -> KeptQueue:
-    """Return the queue that is kept as the environment and the browser's setting say."""
+    """Return the kept queue as the environment and the browser's setting configure it."""
     return KeptQueue(host, folder, queue_of(os.environ, browser))
 
 
