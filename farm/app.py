@@ -57,7 +57,7 @@ def _wrong(_: Request, error: Exception) -> Response:
 
 
 class Routes:
-    """What a door answers itself; everything else is passed on to a server."""
+    """The routes that a door answers itself; it passes everything else on to a server."""
 
     door: Door
     proxy: Proxy
@@ -84,7 +84,7 @@ class Routes:
         ]
 
     async def other(self, request: Request) -> Response:
-        """Pass on what is no door's business."""
+        """Pass on to a server what the door does not answer itself."""
         return await self.proxy.to_one(request)
 
     # ---------------------------------------------------- prompts
@@ -101,7 +101,7 @@ class Routes:
         return JSONResponse({"prompt_id": prompt_id, "number": number, "node_errors": {}})
 
     async def rerun(self, request: Request) -> Response:
-        """What Headroom's panel asks for: a prompt that ended, once more and guarded."""
+        """Queue a prompt that ended once more, guarded: a button of Headroom's panel."""
         entry = self.door.store.entry(str((await _object(request)).get("prompt_id")))
         if entry is None:
             raise FarmError("prompt_id is expected to be that of a prompt that has ended here.")
@@ -109,14 +109,14 @@ class Routes:
         return JSONResponse({"prompt_id": prompt_id, "rescued_from": entry["prompt"][1]})
 
     async def remaining(self, _: Request) -> Response:
-        """How much is left to do."""
+        """Return how much is left to do."""
         return JSONResponse(self.door.status()["status"])
 
     def _at_work(self) -> set[str]:
         return {one.kept.id for one in self.door.begun.values()}
 
     async def queue(self, _: Request) -> Response:
-        """What runs and what waits."""
+        """Return what runs and what waits."""
         at_work = self._at_work()
         found: dict[str, list[Any]] = {"queue_running": [], "queue_pending": []}
         for kept in self.door.store.open():
@@ -152,7 +152,7 @@ class Routes:
     # ---------------------------------------------------- results
 
     async def history(self, request: Request) -> Response:
-        """What came of prompts, oldest first."""
+        """Return how prompts ended, oldest first."""
         try:
             most = int(request.query_params.get("max_items", MOST_ENDED))
             offset = int(request.query_params.get("offset", -1))
@@ -161,7 +161,7 @@ class Routes:
         return JSONResponse(dict(self.door.store.entries(max(0, most), offset)))
 
     async def entry(self, request: Request) -> Response:
-        """What came of one prompt; nothing while it waits or runs."""
+        """Return how one prompt ended; nothing while it waits or runs."""
         found = self.door.store.entry(prompt_id := request.path_params["prompt_id"])
         return JSONResponse({} if found is None else {prompt_id: found})
 
@@ -172,7 +172,7 @@ class Routes:
         return Response()
 
     async def jobs(self, request: Request) -> Response:
-        """The same as queue and history, as newer frontends ask for it."""
+        """Return queue and history in the form that newer frontends ask for."""
         try:
             asked = Page.of(request.query_params)
         except ValueError as error:
@@ -191,7 +191,7 @@ class Routes:
         return JSONResponse(asked.shown(found, not_read))
 
     async def job(self, request: Request) -> Response:
-        """One prompt, with its outputs once it has ended."""
+        """Return one prompt, with its outputs once it has ended."""
         prompt_id = request.path_params["prompt_id"]
         entry, kept = self.door.store.entry(prompt_id), self.door.store.find(prompt_id)
         if kept is None:
@@ -212,11 +212,11 @@ class Routes:
     # ---------------------------------------------------- servers
 
     async def upload(self, request: Request) -> Response:
-        """Have a picture on every server."""
+        """Put a picture on every server."""
         return await self.proxy.upload(request)
 
     async def system_stats(self, request: Request) -> Response:
-        """The first server's answer, with the devices of all."""
+        """Return the first server's answer, with the devices of all."""
         answers = await self.proxy.ask_all(self.door.there(), "GET", "/system_stats")
         found = [one for one in answers if isinstance(one, dict)]
         if not found:
@@ -225,7 +225,7 @@ class Routes:
         return JSONResponse({**found[0], "devices": devices})
 
     async def farm(self, _: Request) -> Response:
-        """Every server: what it does, and what is known of its memory."""
+        """Return what every server does, and what is known of its memory."""
         return JSONResponse({"remaining": self.door.remaining,
                              "servers": [seat.told() for seat in self.door.seats.values()]})
 

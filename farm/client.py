@@ -193,17 +193,17 @@ class Batch:
         gone = [_is_gone(one) for one in farm["servers"]]
         never = [one["failed_starts"] > 0 and not one["was_there"] for one in farm["servers"]]
         if all(map(any, zip(gone, never, strict=True))):
-            raise FarmError("No server of the farm can be had; each said why above.")
+            raise FarmError("No server of the farm answers; the lines above say why.")
         return farm["remaining"] > 0 and all(
             is_gone or one["state"] in ("idle", "asleep")
             for one, is_gone in zip(farm["servers"], gone, strict=True))
 
     def _give_up(self) -> None:
-        """No server that is left may have what waits."""
+        """Fail what waits: no server is left that may run it."""
         self._farm.ask("POST", "/queue", {"delete": list(self._given)})
         for prompt_id in list(self._given):
             if not self._farm.has(prompt_id):
-                self._fails(self._given.pop(prompt_id), "no server that is left may have it")
+                self._fails(self._given.pop(prompt_id), "no server is left that may run it")
 
 
 def _is_gone(server: Json) -> bool:

@@ -1,4 +1,4 @@
-"""The heart of a door: it accepts prompts, gives each to a server, and tells what came of it."""
+"""The door: it accepts prompts, gives each to a server, and tells clients how each ended."""
 
 import asyncio
 import uuid
@@ -23,7 +23,7 @@ FIRST_SECONDS = 3.0  # a server says at once why it refuses a prompt
 
 
 class Door:
-    """Accepts, places, follows. `servers`: which may sleep; `after_oom`: who tries again first."""
+    """Accepts prompts, gives them to servers, follows them. `servers` says which may sleep."""
 
     def __init__(
         self, store: Store, servers: Mapping[str, bool], calls: Calls, clients: Clients,
@@ -46,12 +46,13 @@ class Door:
     # ---------------------------------------------------- from start to end
 
     def open(self) -> None:
-        """Take up what an earlier door has accepted, and have every server."""
+        """Go on with what an earlier door has accepted, and start or find every server."""
         for kept in self.store.open():
             has_begun = kept.state == "running" and kept.server in self.seats
             self._line.join(kept, kept.server if has_begun else None)
         for seat in self.seats.values():
             self._go(self._have(seat))
+        self._give_out()  # servers that sleep start for what waits already
 
     async def close(self) -> None:
         """Stop; prompts that run stay with servers that were adopted, and are taken up again."""
@@ -67,8 +68,7 @@ class Door:
 
     def _is_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
+        if not task.cancelled() and (error := task.exception()) is not None:
             self._says(f"The farm cannot go on with a prompt: {type(error).__name__}: {error}")
 
     # ---------------------------------------------------- what clients ask
@@ -232,11 +232,10 @@ class Door:
 
     async def _have(self, seat: Seat) -> None:
         await self._seats.have(seat)
-        with self.store.at_once():
-            self._give_out()
+        self._give_out()
 
     def is_deaf(self, seat: Seat) -> None:
-        """The connection to a server broke; where it runs a prompt, that is looked at."""
+        """The connection to a server broke: see whether it still runs its prompt."""
         seat.is_heard.clear()
         self.wake(seat.server.name)
         if seat.state == "idle":
@@ -248,3 +247,4 @@ class Door:
 
     def _is_away(self, seat: Seat) -> None:
         self._line.release(seat.server.name)
+        asyncio.get_running_loop().call_soon(self._give_out)  # once what goes on is over

@@ -18,7 +18,7 @@ RESUMES, OVERDUE = -2, -1
 
 @dataclass
 class Waiting:
-    """A prompt that waits, with its past; the server `resumes_on` may have it already."""
+    """A prompt that waits, with its past; the server `resumes_on` perhaps runs it already."""
 
     asked: Asked
     past: Past = field(default_factory=Past)

@@ -1,7 +1,9 @@
 """A server's process: started so that it never outlives the actor that started it."""
 
+import contextlib
 import ctypes
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -9,7 +11,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from .words import FarmError
+
 PR_SET_PDEATHSIG = 1  # prctl(2)
+PORTS = range(21_000, 32_768)  # above those of Ray, below those that systems give away
 
 
 def start(
@@ -47,10 +52,22 @@ def last_words(log: Path) -> str:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port of 127.0.0.1 that is free, and that no system gives to a program by chance.
+
+    A server takes long to start: another program must not get its port meanwhile.
+    """
+    while True:
+        port = random.choice(PORTS)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+def expect_free(host: str, port: int) -> None:
+    """FarmError where another program has the port."""
+    try:
+        socket.create_server((host, port)).close()
+    except OSError as error:
+        raise FarmError(f"{host}:{port} cannot be opened: {error.strerror or error}.") from error
 
 
 def _ends_with_parent() -> Callable[[], None] | None:

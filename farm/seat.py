@@ -58,7 +58,7 @@ class Calls(Protocol):
 
 
 class Seats:
-    """Has every server, and has it back; `is_away` hears of each that is not there."""
+    """Starts or finds every server, again where it is lost; calls `is_away` for each that is."""
 
     def __init__(
         self, names: Mapping[str, bool], calls: Calls, is_away: Callable[[Seat], None],
@@ -84,7 +84,7 @@ class Seats:
             self.want(seat)
 
     def want(self, seat: Seat) -> None:
-        """Have a server start that sleeps."""
+        """Let a server start that sleeps."""
         if seat.state == "asleep":
             seat.state = "starting"
             seat.is_wanted.set()
@@ -101,7 +101,7 @@ class Seats:
         self._is_away(seat)
 
     async def have(self, seat: Seat) -> None:
-        """Have a server, however often it must be asked for."""
+        """Start or find a server, as often as it takes."""
         if seat.may_sleep:
             await seat.is_wanted.wait()
         while True:

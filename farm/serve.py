@@ -27,7 +27,7 @@ BATCH_PORT = 8289  # on a Ray that runs on after a batch: Serve keeps its first 
 
 
 def serve(plan: Plan, host: str, port: int, ray_address: str = "") -> None:
-    """Serve until the process is told to end; FarmError where the address cannot be had.
+    """Serve until the process is told to end; FarmError where the address cannot be opened.
 
     With a `ray_address`, or where servers that are started want GPUs, it is Ray Serve that does.
     """
@@ -94,7 +94,8 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         bound = socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
-        raise FarmError(f"{host}:{port} cannot be had: {error.strerror or error}.") from error
+        raise FarmError(
+            f"{host}:{port} cannot be opened: {error.strerror or error}.") from error
     with bound:
         yield bound
 

@@ -106,7 +106,7 @@ class Store:
         return next(self._kept("WHERE id = ?", (prompt_id,)), None)
 
     def open(self, newest: int | None = None) -> Iterator[Kept]:
-        """Yield what has no result, in the order of the queue; of it only the `newest` so many."""
+        """Yield prompts without a result, in the order of the queue; of it only the newest ones."""
         return self._kept(
             "WHERE rowid IN (SELECT rowid FROM prompts WHERE state IN ('waiting', 'running') "
             "ORDER BY rowid DESC LIMIT ?) ORDER BY number", (-1 if newest is None else newest,))

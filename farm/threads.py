@@ -21,7 +21,7 @@ class Threads:
         self._pool = ThreadPoolExecutor(max(1, len(specs)), "farm")  # on Ray, perhaps none
 
     async def start(self, server: str) -> Facts:
-        """Have a server; ServerFailed where it cannot be had."""
+        """Start or find a server; ServerFailed where it does not answer."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._workers[server].start)
 

@@ -26,7 +26,7 @@ class Patience:
 
 
 class ServerFailed(RuntimeError):
-    """The server could not be had; the message is one sentence."""
+    """The server does not start or answer; the message is one sentence."""
 
 
 class Worker:
@@ -52,7 +52,7 @@ class Worker:
     # ---------------------------------------------------- the server
 
     def start(self) -> Facts:
-        """Have a server that answers: a new one where the farm starts it. ServerFailed if none."""
+        """Start a server where the farm does that, and wait until it answers; else ServerFailed."""
         if self._spec.is_started:
             self.stop()
             return self._wait_for(self._begun())

@@ -165,7 +165,7 @@ def test_a_prompt_that_no_server_that_is_left_may_have_fails_and_does_not_wait_f
 
     two = farm({"a": 1000, "b": 1000}, script)
     assert two.run([asked(1)]).failed == 1
-    assert "no server that is left may have it" in two.heard.lines[-1]
+    assert "no server is left that may run it" in two.heard.lines[-1]
 
 
 @pytest.mark.parametrize("room_mib", [50, 900])
@@ -183,7 +183,7 @@ def test_a_farm_without_any_server_says_so(farm):
         raise ServerFailed("no connection")
 
     one = farm({"a": 1000}, script)
-    with pytest.raises(FarmError, match="No server of the farm can be had"):
+    with pytest.raises(FarmError, match="No server of the farm answers"):
         one.run([asked(1)])
     assert one.heard.lines == ["a is away: no connection"]
 

@@ -309,6 +309,23 @@ def test_what_a_server_that_left_the_farm_had_is_run_by_another(servers, opened,
         again.close()
 
 
+@pytest.mark.parametrize("sleepers", [(), ("other",), ("ran", "other")])
+def test_what_a_server_had_that_does_not_come_back_is_run_by_another_at_once(
+    servers, tmp_path, sleepers,
+):
+    ran, other = servers(1000, 1000)
+    door = OpenDoor(tmp_path, {"ran": ran.url})
+    door.queue(prompt(seconds=30))
+    wait_until(lambda: ran.prompts)
+    door.close()
+    ran.silent.set()  # it is looked for until it has said nothing for a second
+    again = OpenDoor(tmp_path, {"ran": ran.url, "other": other.url}, sleepers=sleepers)
+    try:
+        wait_until(lambda: other.prompts)
+    finally:
+        again.close()
+
+
 def test_uploads_and_free_reach_every_server_and_the_rest_one(servers, opened):
     first, second = servers(1000, 2000)
     door = opened(first, second)

@@ -161,8 +161,9 @@ def test_a_ray_that_is_too_slow_to_start_is_one_sentence_that_says_what_to_do(
         def fail(error):
             def function(*_, **__): raise error
             return function
-        ray.init = ray.serve.start = ray.serve.delete = lambda *_, **__: None
+        ray.init = ray.serve.start = ray.serve.delete = ray.serve.shutdown = lambda *_, **__: None
         ray.cluster_resources, ray.util.get_node_ip_address = dict, lambda: "127.0.0.1"
+        ray.serve.status = lambda: ray.serve.schema.ServeStatus()
         {fails}
         sys.argv = {words!r}
         runpy.run_module('farm', run_name='__main__')"""

@@ -143,7 +143,7 @@ def test_an_address_that_is_taken_is_one_sentence(tmp_path):
          comfy.url.rpartition(":")[2], "--results", str(tmp_path)],
         cwd=ROOT, capture_output=True, text=True, timeout=60)
     comfy.stop()
-    assert done.returncode == 2 and "cannot be had: Address already in use" in done.stderr
+    assert done.returncode == 2 and "cannot be opened: Address already in use" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -12,6 +13,7 @@ from support import fake_comfy
 from support.farm_orders import QUICK, asked, order
 
 from farm.errors import known_errors
+from farm.process import PORTS, free_port
 from farm.servers import ServerSpec
 from farm.words import Facts
 from farm.worker import ServerFailed, Worker
@@ -53,6 +55,13 @@ def test_a_command_that_fails_is_one_sentence_with_the_last_word_of_its_log(tmp_
     assert "\n" not in str(error.value)
     with pytest.raises(ServerFailed, match="own cannot be started: No such file"):
         started(tmp_path, [str(tmp_path / "none"), "{port}"]).start()
+
+
+def test_the_port_of_a_started_server_is_none_that_another_program_gets_by_chance():
+    with socket.create_server(("127.0.0.1", 0)) as given:
+        assert given.getsockname()[1] not in PORTS
+    found = {free_port() for _ in range(50)}
+    assert found <= set(PORTS) and len(found) > 1
 
 
 @posix
