@@ -8,7 +8,6 @@ STEPS = 3  # of samplers that may call the model twice in a step (heun): in the 
 ONE_CALL = ("euler euler_cfg_pp euler_ancestral euler_ancestral_cfg_pp lcm ddim ddpm dpmpp_2m "
             "dpmpp_2m_cfg_pp dpmpp_2m_sde dpmpp_2m_sde_gpu res_multistep res_multistep_cfg_pp "
             "gradient_estimation er_sde").split()
-OWN_WAYS = ("Sampler", "OptimalSteps")  # nodes that sample in one of their own, or take 3 steps
 STAGES = ("start_at_step", "end_at_step")  # where samplers share the steps
 SPLIT = "SplitSigmas"  # and where its `step` does
 LISTED = "ManualSigmas"  # whose text has a number for each step, and one for the end
@@ -49,7 +48,7 @@ def _all_call_once(prompt: Json) -> bool:
     """Whether each sampler is known to call the model once in every step."""
     named = [node["inputs"]["sampler_name"] for node in prompt.values()
              if "sampler_name" in node["inputs"]]
-    own = [node for node in prompt.values() if node["class_type"].startswith(OWN_WAYS)
+    own = [node for node in prompt.values() if node["class_type"].startswith("Sampler")
            and not node["class_type"].startswith("SamplerCustom")]
     return bool(named) and not own and all(
         isinstance(name, str) and name in ONE_CALL for name in named)

@@ -63,9 +63,8 @@ def test_steps_are_cut_also_where_another_node_tells_them():
 def test_where_each_sampler_calls_the_model_once_a_step_two_are_enough(samplers, steps):
     prompt = {str(n): sampler(steps=20, sampler_name=name) for n, name in enumerate(samplers)}
     assert steps_of(prompt, ("0", "steps")) == [steps]
-    for own in ("SamplerDPMPP_SDE", "OptimalStepsScheduler"):
-        more = {"own": {"class_type": own, "inputs": {}}}
-        assert steps_of({**prompt, **more}, ("0", "steps")) == [STEPS]
+    own = {"own": {"class_type": "SamplerDPMPP_SDE", "inputs": {}}}
+    assert steps_of({**prompt, **own}, ("0", "steps")) == [STEPS]
 
 
 def test_steps_that_are_listed_by_their_noise_are_cut_too_with_the_end_kept():
