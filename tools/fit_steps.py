@@ -3,11 +3,8 @@
 import copy
 from typing import Any
 
+STEPS = 3  # of a sampler: the last one calls the model once only, where others do twice (heun)
 LEAST = 2  # the first step loads the model, so that only the second shows what is streamed
-STEPS = 3  # of samplers that may call the model twice in a step (heun): in the last one they do not
-ONE_CALL = ("euler euler_cfg_pp euler_ancestral euler_ancestral_cfg_pp lcm ddim ddpm dpmpp_2m "
-            "dpmpp_2m_cfg_pp dpmpp_2m_sde dpmpp_2m_sde_gpu res_multistep res_multistep_cfg_pp "
-            "gradient_estimation er_sde").split()
 STAGES = ("start_at_step", "end_at_step")  # where samplers share the steps
 SPLIT = "SplitSigmas"  # and where its `step` does
 LISTED = "ManualSigmas"  # whose text has a number for each step, and one for the end
@@ -15,7 +12,7 @@ Json = dict[str, Any]
 
 
 def fewer_steps(prompt: Json) -> Json:
-    """The prompt with LEAST or STEPS steps a sampler, and LEAST for each that shares them.
+    """The prompt with LEAST to STEPS steps a sampler, and LEAST for each that shares them.
 
     Left as it is where it cannot be told how they are shared.
     """
@@ -28,12 +25,11 @@ def fewer_steps(prompt: Json) -> Json:
     if shares and None in (*steps, *places):
         return changed
     last = max((step for step in steps if step is not None), default=0)
-    enough = LEAST if _all_call_once(prompt) else STEPS
     if not shares:
-        _list_fewer(changed, enough)
+        _list_fewer(changed)
     inner = sorted({place for place in places if place is not None and 0 < place < last})
     moved = {place: LEAST * number for number, place in enumerate(inner, 1)}
-    total = LEAST * (len(inner) + 1) if inner else enough
+    total = LEAST * (len(inner) + 1) if inner else STEPS
     if inner and total > last:
         return changed
     for inputs, given in zip(takes, steps, strict=True):
@@ -44,23 +40,13 @@ def fewer_steps(prompt: Json) -> Json:
     return changed
 
 
-def _all_call_once(prompt: Json) -> bool:
-    """Whether each sampler is known to call the model once in every step."""
-    named = [node["inputs"]["sampler_name"] for node in prompt.values()
-             if "sampler_name" in node["inputs"]]
-    own = [node for node in prompt.values() if node["class_type"].startswith("Sampler")
-           and not node["class_type"].startswith("SamplerCustom")]
-    return bool(named) and not own and all(
-        isinstance(name, str) and name in ONE_CALL for name in named)
-
-
-def _list_fewer(prompt: Json, enough: int) -> None:
+def _list_fewer(prompt: Json) -> None:
     for node in prompt.values():
         listed = node["inputs"].get("sigmas")
         if node["class_type"] == LISTED and isinstance(listed, str):
             numbers = listed.split(",")
-            if len(numbers) > enough + 1:
-                node["inputs"]["sigmas"] = ",".join([*numbers[:enough], numbers[-1]])
+            if len(numbers) > STEPS + 1:
+                node["inputs"]["sigmas"] = ",".join([*numbers[:STEPS], numbers[-1]])
 
 
 def _number(prompt: Json, value: Any) -> int | None:

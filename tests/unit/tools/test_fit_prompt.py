@@ -56,17 +56,6 @@ def test_steps_are_cut_also_where_another_node_tells_them():
     assert steps_of(wired, ("4", "steps"), ("5", "steps"), ("6", "steps")) == [STEPS, 3, STEPS]
 
 
-@pytest.mark.parametrize(("samplers", "steps"), [
-    (["euler"], 2), (["euler", "lcm"], 2), (["euler", "heun"], STEPS), (["of_a_pack"], STEPS),
-    ([["9", 0]], STEPS),
-])
-def test_where_each_sampler_calls_the_model_once_a_step_two_are_enough(samplers, steps):
-    prompt = {str(n): sampler(steps=20, sampler_name=name) for n, name in enumerate(samplers)}
-    assert steps_of(prompt, ("0", "steps")) == [steps]
-    own = {"own": {"class_type": "SamplerDPMPP_SDE", "inputs": {}}}
-    assert steps_of({**prompt, **own}, ("0", "steps")) == [STEPS]
-
-
 def test_steps_that_are_listed_by_their_noise_are_cut_too_with_the_end_kept():
     listed = {"1": {"class_type": "ManualSigmas", "inputs": {"sigmas": "1.0, 0.9, 0.8, 0.7, 0.0"}},
               "2": {"class_type": "ManualSigmas", "inputs": {"sigmas": "0.85, 0.42, 0.0"}}}
