@@ -3,7 +3,8 @@
     python benchmarks/ram_queue.py --comfyui PATH [--prompts N]
 
 On the CPU, in a cgroup with a memory limit, so that the kernel really ends the server: once with
-HEADROOM_RAM_FREE_MIB=0 and HEADROOM_QUEUE=off, once with both as they are by themselves. A prompt
+HEADROOM_RAM_FREE_MIB=0 and HEADROOM_QUEUE=off, once with both as they are by themselves in such a
+limit (the server joins the group after its start, and would keep 2 % of the machine free). A prompt
 is lost where neither ComfyUI's history nor the kept queue knows of it. Small prompts take 50 MiB,
 large ones grow by 200 MiB a second, as frames that are decoded do, up to twice the limit.
 
@@ -25,6 +26,7 @@ from typing import Any
 
 import on_path  # noqa: F401
 
+from headroom.api.ram_watch import SHARE, VARIABLE
 from headroom.rescue.queue_file import new_file
 from tools import models
 from tools.bench_device import serve
@@ -65,7 +67,8 @@ def _prompt(args: argparse.Namespace, number: int) -> dict[str, Any]:
 
 def _queue(args: argparse.Namespace, way: str) -> dict[str, Any]:
     """Queue all prompts and wait for each, or for the end of the server."""
-    env = {**ONE_THREAD, **WAYS[way]}
+    by_itself = {VARIABLE: str(int(SHARE * args.limit))}
+    env = {**ONE_THREAD, **(WAYS[way] or by_itself)}
     with memory_group(args.limit) as group, tempfile.TemporaryDirectory() as base:
         with serve(args, base, None, packs=["headroom_timed"], env=env) as server:
             process = server.process

@@ -16,6 +16,7 @@ from .api.ram_stop import Node, RamStop
 from .base import garbage
 from .base.environment import word_of
 from .base.graph import Prompt
+from .encode import disk_cache
 from .guard import left_out
 from .host import features
 from .host.adapter import host_registry, is_in_comfyui, pinned_bytes
@@ -30,8 +31,10 @@ from .record.probe import Probe
 from .record.recorder import Recorder
 from .record.run import Run
 from .record.run_json import error_json
+from .rescue import finished
 from .rescue.kept_queue import KeptQueue, kept_queue
 from .rescue.lookout import Lookout, NothingKept, no_lookout
+from .rescue.settings import guards_all, rescue_of
 
 log = logging.getLogger("headroom")
 
@@ -43,6 +46,14 @@ def turned_off() -> bool | None:
     """Return whether the environment turns everything but the nodes off; None: it does not say."""
     word = word_of(os.environ, OFF_VARIABLE, ("0", "1"))
     return None if word is None else word == "1"
+
+
+def tell_wrong_values() -> None:
+    """Read what a prompt or an error asks for first, so that a wrong value is told at the start."""
+    rescue_of(None, os.environ)
+    guards_all(None, os.environ, {})
+    finished.limit_bytes(os.environ)
+    disk_cache.limit_bytes()
 
 
 def start() -> None:
@@ -79,6 +90,7 @@ def _start() -> None:
     from .api.ram_watch import RamWatch, wanted_bytes
     from .api.routes import Routes
 
+    tell_wrong_values()
     gate = Gate(host_server.prompts_waiting, host_server.worker_is_idle)
     kept = _kept_queue(settings)
     rescue, error_is_handled, prompt_has_ended, prompt_of = _lookout(kept)

@@ -32,6 +32,7 @@ NEAR_SECONDS, AMID_SECONDS, AMPLE_SECONDS = 0.05, 0.25, 1.0
 # Between two readings while no prompt runs: one costs a millisecond of CPU; others may take RAM.
 IDLE_SECONDS, SHORT_SECONDS = 10.0, 5.0
 SHARE, AT_MOST_MIB = 0.02, 1024  # of RAM, if nobody sets how much must stay free
+STOP_LOOKS = 4  # a stop can take as long as this many readings, on a busy processor
 LOW = 0.1  # of RAM: below this, the record says who held it
 AMPLE, AMPLE_BYTES = 4, 8 * 2**30  # times what must stay free; more than a second can fill
 
@@ -78,7 +79,7 @@ class RamWatch:
         self._prompt: Mapping[str, Any] = {}  # the one that runs
         self._loading: frozenset[str] = frozenset()  # its nodes that load weights
         self._room = self._began_with = 0  # what was left at the last reading; before that node
-        self._looked_at = float("-inf")
+        self._looked_at, self._pause = float("-inf"), NEAR_SECONDS
         self._ample = max(AMPLE_BYTES, LOW * ram_total_bytes(), AMPLE * wanted)
 
     def start(self) -> None:
@@ -152,8 +153,10 @@ class RamWatch:
         prompt_id, node_id = self._at
         if prompt_id is not None and (self._lowest is None or room < self._lowest[1]):
             self._lowest = prompt_id, room
-        is_ending = self._fall.is_ending(time.monotonic(), room)
-        is_last = is_ending and self._fall.seconds_left < LAST_SECONDS
+        now = time.monotonic()
+        late = max(0.0, now - self._looked_at - self._pause)  # others kept this thread waiting
+        is_ending = self._fall.is_ending(now, room)
+        is_last = is_ending and self._fall.seconds_left < LAST_SECONDS + STOP_LOOKS * late
         if not self._is_short(room) and not is_last:
             self._trimmed = self._is_due = False
             return
@@ -172,7 +175,8 @@ class RamWatch:
         pause, seconds = threading.Event(), None
         while True:
             if self._amid.wait(seconds):
-                pause.wait(self._pause_seconds())
+                self._pause = self._pause_seconds()
+                pause.wait(self._pause)
                 self.look_amid()
                 seconds = AMID_SECONDS
                 continue

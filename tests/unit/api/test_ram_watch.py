@@ -141,8 +141,8 @@ def test_before_a_load_idle_models_make_room_for_it_and_nothing_else_changes(
     assert watch("0", prompts=[{"1": "Load"}]).before_node("p", "1") is None
 
 
-def falling(monkeypatch, spared, wanted_mib, rooms, gained_mib=0):
-    """What is left, in MiB, when a prompt is stopped: it falls each 50 ms, and a trim gains."""
+def falling(monkeypatch, spared, wanted_mib, rooms, gained_mib=0, seconds_each=0.05):
+    """What is left, in MiB, when a prompt is stopped: looks come each 50 ms, and a trim gains."""
     stops, seconds = [], [0.0]
     monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
 
@@ -154,7 +154,7 @@ def falling(monkeypatch, spared, wanted_mib, rooms, gained_mib=0):
     found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], wanted_mib * MIB,
                      lambda node: stops.append(spared["room"] // MIB) or True)
     for look, room in enumerate(rooms):
-        spared["room"], seconds[0] = room * MIB, look / 20
+        spared["room"], seconds[0] = room * MIB, look * seconds_each
         found.look_amid()
         found.before_node("p", "5")
     return stops
@@ -170,6 +170,11 @@ def test_what_is_kept_free_is_too_little_to_wait_for_where_ram_falls_fast(
     monkeypatch, spared, rooms, stopped_at
 ):
     assert falling(monkeypatch, spared, 12, rooms) == stopped_at
+
+
+def test_where_the_looks_come_late_the_stop_will_too_and_begins_earlier(monkeypatch, spared):
+    """80 MiB a second, on a processor that so many want that 50 ms become 250."""
+    assert falling(monkeypatch, spared, 12, range(600, 0, -20), seconds_each=0.25) == [40]
 
 
 def test_a_heap_that_gave_back_enough_lets_the_prompt_go_on(monkeypatch, spared):

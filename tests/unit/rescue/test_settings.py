@@ -6,6 +6,7 @@ import pytest
 
 from headroom.base import environment
 from headroom.rescue.settings import guards_all, rescue_of, with_browser_wish
+from headroom.start import tell_wrong_values
 
 AUTOMATIC = {"Headroom.Rescue.AfterOutOfMemory": "run it again"}
 NOTHING = {"Headroom.Rescue.AfterOutOfMemory": "nothing"}
@@ -75,3 +76,13 @@ def test_a_wrong_word_is_one_warning_that_lists_the_right_ones(caplog, call, sen
         call()
     [told] = caplog.messages
     assert sentence in told
+
+
+def test_what_is_first_needed_at_an_error_is_told_when_the_server_starts(monkeypatch, caplog):
+    names = ["HEADROOM_RESCUE", "HEADROOM_GUARD", "HEADROOM_RERUN_DISK_MIB",
+             "HEADROOM_EMBEDDING_CACHE_MIB"]
+    for name in names:
+        monkeypatch.setenv(name, "some")
+    tell_wrong_values()
+    tell_wrong_values()
+    assert [record.getMessage().split()[2] for record in caplog.records] == names

@@ -1,4 +1,4 @@
-"""VAEs that fill RAM with frames and with sound, 10 MiB each 50 ms, in ComfyUI's own decodes."""
+"""VAEs that fill RAM with frames and with sound, 10 MiB each 100 ms, in ComfyUI's own decodes."""
 
 import math
 import time
@@ -20,7 +20,7 @@ class Pieces(torch.nn.Module):
     def decode(self, latent, **_):
         pieces = []
         for piece in latent.split(self.steps, dim=2):
-            time.sleep(0.05)
+            time.sleep(0.1)
             pieces.append(torch.nn.functional.interpolate(self.layer(piece),
                                                           scale_factor=self.grows))
         return torch.cat(pieces, dim=2)
