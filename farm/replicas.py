@@ -22,6 +22,7 @@ from ray import serve
 
 from .errors import Errors
 from .plan import Plan
+from .process import expect_free
 from .servers import ServerSpec
 from .threads import Threads
 from .words import Facts, FarmError, Order, Outcome, plain
@@ -44,7 +45,7 @@ class Replica:
         self._worker = Worker(spec, patience, errors, LOGS, host)
 
     async def start(self) -> Facts:
-        """Have the server."""
+        """Start the server."""
         return await asyncio.to_thread(self._worker.start)
 
     async def run(self, order: Order) -> Outcome:
@@ -69,7 +70,7 @@ class Replicas:
                          for name in (spec.name for spec in specs if spec.is_started)}
 
     async def start(self, server: str) -> Facts:
-        """Have a server; ServerFailed where it cannot be had."""
+        """Start or find a server; ServerFailed where it does not answer."""
         if server not in self._handles:
             return await self._threads.start(server)
         try:
@@ -111,7 +112,7 @@ def name_of(server: str) -> str:
 def deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
     """Be served on a Ray cluster at `address`, or with a Ray of its own where it is "local".
 
-    FarmError where Ray or the address cannot be had, or a server finds no machine.
+    FarmError where Ray or the address is not there, or a server finds no machine.
     """
     ends = signal.getsignal(signal.SIGTERM)  # Ray puts a handler of its own in its place
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -120,12 +121,16 @@ def deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
         "runtime_env": {"py_modules": [package]}}
     try:
         ray.init(address, log_to_driver=False, logging_level="error", **options)
-    except Exception as error:  # Ray raises plain ones, where its node takes more than 30 s
+    # All of them: Ray 2.60 raises `Exception` itself where its node takes more than 30 s to start
+    # (ray/_private/node.py), others for an address, and whatever gRPC says on the way there.
+    except Exception as error:
         if address == "local":
             raise _not_started("Ray was to start on this machine", error) from error
         raise FarmError(f"No connection to Ray at {address}: {_first_line(error)}.") from error
     here = f"node:{ray.util.get_node_ip_address()}"  # the store is a file of this machine
     _expect_room(plan.specs)
+    if not serve.status().proxies:  # else it is Serve that listens there
+        expect_free(host, port)
     try:
         serve.start(proxy_location="HeadOnly", http_options={"host": host, "port": port})
     except SLOW as error:
@@ -153,6 +158,8 @@ def deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
         yield
     finally:
         serve.delete(APP)
+        if not serve.status().applications:
+            serve.shutdown()  # so that the next farm there may have another port
         ray.shutdown()
 
 
