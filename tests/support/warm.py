@@ -28,7 +28,7 @@ MODULES = (
     "pydantic", "pydantic_settings", "psutil", "tqdm", "sentencepiece", "tokenizers",
 )
 # No library reads these while it is imported; the driver does when it is asked for the first time.
-IGNORED = ("HEADROOM_", "PYTEST_", "FAKECUDA_")
+IGNORED = ("HEADROOM_", "PYTEST_", "FAKECUDA_", "SIMGPU_")
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 CHOSEN_BY_COMFYUI = "backend:cudaMallocAsync"  # before it imports torch
 
