@@ -22,7 +22,7 @@ sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != RO
 sys.dont_write_bytecode = True
 # Files with servers that take a minute or more on two cores.
 LONG = ("test_moved_host", "test_oom_guard", "test_advice", "test_packs", "test_fake_cuda_bytes",
-        "test_workflows", "test_oom_guard_parts", "test_fit", "test_canvas")
+        "test_workflows", "test_oom_guard_parts", "test_fit", "test_canvas", "test_same_facts")
 _pools: list[Any] = []  # of running servers, in this process
 
 

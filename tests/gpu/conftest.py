@@ -1,4 +1,4 @@
-"""One fixture for three devices: the simulated GPU, PyTorch's own allocator on the fake CUDA
+"""Fixtures for all kinds of GPU: the simulated one, PyTorch's own allocators on the fake CUDA
 driver, and this machine's own GPU where there is one.
 
 With HEADROOM_REHEARSE_GPU=16384 a simulated GPU of so many MiB stands for this machine's own, and
@@ -7,34 +7,24 @@ all that is done on a real one is done on it.
 
 import os
 import sys
+from types import SimpleNamespace
 
 import pytest
-from support.gpus import FAKE, REAL, SIMULATED
+from support.gpus import EVERY_GPU, RealServer, emptied, pages_mib, taken_bytes
+from support.worlds import CAPACITY_MIB, WORLDS, begun
 
 from simgpu import SimServer
 from tools import bench_device
 from tools.bench_device import NATIVE_ALLOCATOR, REAL_PACK, plain_flags
+from tools.graph import Graph, add_checkpoint, add_purge, add_sampler, forget_everything
+from tools.models import TEST_CHECKPOINT
 from tools.rehearsal import rehearsed_mib
 
 # What the simulated GPU does not have either: with them, figures would not be the allocator's.
 PLAIN = (*bench_device.PLAIN, "--disable-async-offload", "--disable-pinned-memory",
          "--disable-cuda-graphs")
-# A library may keep a workspace on a real GPU as long as the process lives (cuBLAS: 8 to 32 MiB).
-WORKSPACE_BYTES = 64 << 20
 
-
-class RealServer(SimServer):
-    """A ComfyUI on the real GPU, asked and limited as the simulated one is."""
-
-    prefix = "/realgpu"
-    workspace_bytes = WORKSPACE_BYTES
-
-    def is_empty(self, figures):
-        """Whether no more is on the device than what libraries keep as long as they live."""
-        return figures.allocated_bytes <= WORKSPACE_BYTES
-
-    def disarm(self):
-        """Nothing to do: no allocation can be chosen to fail."""
+REAL_MIB = 8192
 
 
 def real_capacity_mib() -> int:
@@ -47,41 +37,83 @@ def real_capacity_mib() -> int:
     return int(torch.cuda.get_device_properties(0).total_memory) >> 20
 
 
-@pytest.fixture(params=[SIMULATED, FAKE, REAL])
-def gpu(request, comfyui, serve, sim):
-    """A factory of servers: `gpu(capacity_mib, *comfy_args, **options)`, empty, on each device.
+def on_simulated(serve, *args):
+    """A simulated GPU of the size that the tests here ask for."""
+    return SimServer(serve(*args, simulate_mib=CAPACITY_MIB), CAPACITY_MIB)
 
-    `dynamic_vram=True` leaves ComfyUI's dynamic VRAM on, which the simulated GPU does not have.
 
-    On the real GPU the capacity is a limit on the server's memory, and another process takes the
-    rest, so that the driver tells what it would tell on a smaller card.
+def on_real(serve, comfyui, *args, wanted=PLAIN):
+    """This machine's own GPU, with the flags that are wanted and known there.
+
+    The capacity is a limit on the server's memory, and another process takes the rest, so that the
+    driver tells what it would tell on a smaller card.
     """
     # The server starts a Python of its own; this process must leave the GPU alone.
-    total_mib = real_capacity_mib() if request.param == "real" else 0
-    started = []
+    capacity_mib = min(REAL_MIB, real_capacity_mib())
+    server = serve(*plain_flags(comfyui, wanted), *args, gpu=True, packs=[REAL_PACK],
+                   env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}, comfyui=comfyui)
+    return RealServer(server, capacity_mib)
 
-    def start(capacity_mib, *args, dynamic_vram=False, **options):
-        tree = options.get("comfyui") or comfyui
-        flags = plain_flags(tree, [NATIVE_ALLOCATOR] if dynamic_vram else PLAIN)
-        if request.param == "simulated":
-            server = sim(capacity_mib, *args, **options)
-        elif request.param == "fake":
-            start_fake = request.getfixturevalue("fake")
-            server = start_fake(capacity_mib, *flags, *args, allocator="native", **options)
-        else:
-            packs = [*options.pop("packs", ()), REAL_PACK]
-            setting = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}
-            env = {**setting, **options.pop("env", {})}
-            running = serve(*flags, *args, gpu=True, packs=packs, env=env, **options)
-            server = RealServer(running, min(capacity_mib, total_mib))
-        started.append(server)
-        server.set_capacity(1 << 20)
-        server.unload()
-        server.reset_peaks()
-        return server.restore()
+
+def has_sampled(device):
+    """The device, after a prompt: on a real GPU kernels are loaded at their first use."""
+    graph = Graph()
+    checkpoint = add_checkpoint(graph, TEST_CHECKPOINT)
+    add_purge(graph, value=add_sampler(graph, checkpoint[0], checkpoint[1]))
+    device.client.run(graph.prompt)
+    return device
+
+
+@pytest.fixture(scope="module", params=EVERY_GPU)
+def started(request, comfyui, serve, models_dir, tmp_path_factory):
+    """A server on one kind of GPU at a time; `world` is its name."""
+    if request.param in WORLDS:
+        base = tmp_path_factory.mktemp("comfyui")
+        with begun(request, request.param, comfyui, models_dir, base) as server:
+            yield server
+        return
+    if request.param == "simulated":
+        server = on_simulated(serve)
+    elif request.param == "real":
+        server = has_sampled(on_real(serve, comfyui))
+    else:
+        newest = request.getfixturevalue("newest_comfyui")
+        server = has_sampled(on_real(serve, newest, wanted=[NATIVE_ALLOCATOR]))
+        if pages_mib(server) is None:
+            pytest.skip("ComfyUI runs without dynamic VRAM on this GPU")
+    server.world = request.param
+    yield server
+
+
+@pytest.fixture
+def device(started):
+    """That server with nothing loaded; `fresh_bytes` are those in use before it did anything."""
+    emptied(started)
+    if not hasattr(started, "driver"):
+        started.fresh_bytes = taken_bytes(started) if isinstance(started, RealServer) else 0
+    yield started
+    started.set_other_process(0)
+    started.set_capacity(1 << 20)
+
+
+@pytest.fixture
+def computing(request, comfyui, serve):
+    """A factory of servers that compute, by ComfyUI's flags; which of them, a test says."""
+    if request.param == "cpu":
+        client = serve().client()
+        forget_everything(client)
+        yield lambda *args: SimpleNamespace(client=client)
+        return
+    servers = []
+
+    def start(*args):
+        server = (on_simulated(serve, *args) if request.param == "simulated"
+                  else on_real(serve, comfyui, *args))
+        servers.append(server)
+        return emptied(server)
 
     yield start
-    for server in started:
+    for server in servers:
         server.set_other_process(0)
         server.set_capacity(1 << 20)
 

@@ -62,17 +62,6 @@ def two_models_sampled(graph):
     return a, b, both
 
 
-def test_unloading_a_keeps_b(client):
-    graph = Graph()
-    a, b, both = two_models_sampled(graph)
-    offload = add_offload(graph, model=a[0], after=both)
-    probe_b = graph.add("ProbeLoaded", after=offload[1], model=b[0])
-    probe_a = graph.add("ProbeLoaded", after=offload[1], model=a[0])
-    shown = answers(client.run(graph.prompt))
-    assert shown[probe_b.id]["module"] in shown[probe_b.id]["modules"]
-    assert shown[probe_a.id]["module"] not in shown[probe_a.id]["modules"]
-
-
 def test_every_other_model_is_the_reverse(client):
     graph = Graph()
     a, b, both = two_models_sampled(graph)
@@ -126,19 +115,6 @@ def test_a_controlnet_leaves_and_the_model_stays(client):
     probe = graph.add("ProbeLoaded", after=offload[1])
     classes = answers(client.run(graph.prompt))[probe.id]["classes"]
     assert "BaseModel" in classes and "ControlNet" not in classes
-
-
-@pytest.mark.parametrize("to", ["CPU", "disk"])
-def test_a_model_that_was_offloaded_gives_the_same_picture_bit_for_bit(client, to):
-    graph = Graph()
-    checkpoint = load(graph)
-    lora = with_lora(graph, checkpoint[0])
-    first = add_sampler(graph, lora, checkpoint[1], seed=5)
-    offload = add_offload(graph, model=lora, after=first, to=to)
-    second = add_sampler(graph, offload, checkpoint[1], seed=5)
-    digests = [graph.add("ProbeTensor", value=node) for node in (first, second)]
-    shown = answers(client.run(graph.prompt))
-    assert shown[digests[0].id] == shown[digests[1].id]
 
 
 def test_disk_keeps_every_weight_bit_for_bit_and_frees_the_ram_copy(client):

@@ -53,14 +53,6 @@ def client(cpu_server):
     return client
 
 
-def test_all_models_are_unloaded_and_the_report_names_them(client):
-    graph, purge, probe, _ = sampled_and_purged()
-    entry = client.run(graph.prompt)
-    assert answers(entry)[probe.id]["classes"] == []
-    report = node_texts(entry)[purge.id]
-    assert "models: SD1ClipModel" in report and "models: BaseModel" in report
-
-
 def test_no_models_leaves_them_loaded(client):
     graph, _, probe, _ = sampled_and_purged(unload="no models")
     assert "BaseModel" in answers(client.run(graph.prompt))[probe.id]["classes"]

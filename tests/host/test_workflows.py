@@ -21,7 +21,7 @@ from support.worlds import EVERYWHERE, HAS_BOTH, WORLDS
 
 from simgpu import SimServer
 from tools import figures, results, workflow_trials
-from tools.bench_device import PROBES, Device
+from tools.bench_device import PROBES, Device, plain_flags
 from tools.client import node_texts
 from tools.fit_steps import LEAST
 from tools.node_info import node_infos
@@ -116,15 +116,21 @@ def on_simulated(request, name):
     return prompt, [run_once(device, prompt, lambda: device.collect().allocated_bytes)]
 
 
+def start_fake(request, *flags, path="", **settings):
+    """A server on the fake driver with room; `path` is a folder with other packages."""
+    env = {**workflow_trials.ENVIRONMENT, **({"PYTHONPATH": path} if path else {})}
+    device = request.getfixturevalue("fake")(
+        CAPACITY_MIB, *flags, packs=[PROBES / "headroom_small_encoders"], env=env,
+        models_dir=request.getfixturevalue("models_dir"), **settings)
+    workflow_trials.write_example_picture(device.server.base_dir / "input")
+    return device
+
+
 def on_fake(request, world, name):
     """The workflow with small pictures, twice, in a world of the fake driver."""
     chosen = WORLDS[world]
-    env = {**workflow_trials.ENVIRONMENT, **({"PYTHONPATH": chosen.aimdo} if chosen.aimdo else {})}
-    device = request.getfixturevalue("fake")(
-        CAPACITY_MIB, *chosen.flags, packs=[PROBES / "headroom_small_encoders"], env=env,
-        models_dir=request.getfixturevalue("models_dir"), **chosen.settings,
-        comfyui=request.getfixturevalue("newest_comfyui") if chosen.newest else None)
-    workflow_trials.write_example_picture(device.server.base_dir / "input")
+    tree = request.getfixturevalue("newest_comfyui") if chosen.newest else None
+    device = start_fake(request, *chosen.flags, path=chosen.aimdo, comfyui=tree, **chosen.settings)
     prompt = workflow_trials.small_prompt(name)
     return prompt, [run_once(device, prompt, lambda: device.driver.device().used_bytes)
                     for _ in range(2)]
@@ -184,7 +190,8 @@ def test_prompts_encoded_once_need_no_encoder_the_next_time(ran):
     assert "HeadroomEncodeToCPU" in second and "SmallTextEncoder" not in second
 
 
-SEARCHED = [name for name, case in workflow_trials.CASES.items() if case.searched]
+SEARCHED = [pytest.param(name, marks=pytest.mark.fakecuda) if case.by_blocks else name
+            for name, case in workflow_trials.CASES.items() if case.searched]
 
 
 @pytest.fixture(scope="module")
@@ -211,10 +218,16 @@ def outcome(words):
 
 
 @pytest.mark.parametrize("name", SEARCHED)
-def test_at_the_recorded_size_of_gpu_both_end_as_recorded(start, recorded, name):
-    same = recorded(name)["same_capacity"]
-    flags = workflow_trials.CASES[name].flags
-    device = Device(start(*flags).client())
+def test_at_the_recorded_size_of_gpu_both_end_as_recorded(
+    request, comfyui, start, recorded, name
+):
+    same, case = recorded(name)["same_capacity"], workflow_trials.CASES[name]
+    if case.by_blocks:
+        flags = [*plain_flags(comfyui), *case.flags]
+        fake = start_fake(request, *flags, allocator="native")
+        device = Device(fake.client, driver=fake.driver)
+    else:
+        device = Device(start(*case.flags).client())
     prompts = workflow_trials.both_prompts(name)
     assert device.words(prompts["headroom"], same["capacity_mib"]) == "completed"
     if same["stock"] != "completed":

@@ -1,7 +1,57 @@
-"""The kinds of GPU that tests of bytes run on: `gpu` of tests/gpu takes them as its parameter."""
+"""The devices on which tests of bytes ask the same questions, and what is to be had on each."""
 
 import pytest
 
+from simgpu import SimServer
+
+from .worlds import EVERYWHERE, WORLDS
+
+CPU = pytest.param("cpu", marks=pytest.mark.host)
 SIMULATED = pytest.param("simulated", marks=pytest.mark.host)
-FAKE = pytest.param("fake", marks=[pytest.mark.host, pytest.mark.fakecuda])
 REAL = pytest.param("real", marks=pytest.mark.gpu)
+# Native allocator and dynamic VRAM.
+REAL_PAGES = pytest.param("real, dynamic VRAM", marks=pytest.mark.gpu)
+FAKE = [pytest.param(name, marks=[pytest.mark.host, pytest.mark.fakecuda]) for name in WORLDS
+        if EVERYWHERE or name != "oldest, expandable"]
+EVERY_GPU = [SIMULATED, *FAKE, REAL, REAL_PAGES]
+MIB = 1 << 20
+
+
+class RealServer(SimServer):
+    """A ComfyUI on the real GPU, asked and limited as the simulated one is."""
+
+    prefix = "/realgpu"
+    workspace_bytes = 64 * MIB  # a library may keep as long as the process lives (cuBLAS: 8 to 32)
+
+    def is_empty(self, figures):
+        """Whether no more is on the device than what libraries keep as long as they live."""
+        return figures.allocated_bytes <= self.workspace_bytes
+
+    def disarm(self):
+        """Nothing to do: no allocation can be chosen to fail."""
+
+
+def emptied(device):
+    """The device with room, nothing loaded, no other process and its peaks begun again."""
+    device.set_capacity(1 << 20)
+    device.unload()
+    device.reset_peaks()
+    return device.restore()
+
+
+def taken_bytes(device):
+    """What a server has of its device, in the device's own count."""
+    if driver := getattr(device, "driver", None):
+        return driver.device().used_bytes
+    figures = device.collect()
+    return figures.capacity_bytes - figures.free_bytes
+
+
+def spare_bytes(device):
+    """How near its own count a real GPU is asked to be: libraries and others use it as well."""
+    return device.workspace_bytes if isinstance(device, RealServer) else 0
+
+
+def pages_mib(device):
+    """The pages of dynamic VRAM on the device; None where there is no such thing."""
+    return device.client.get_json("/headroom/memory")["devices"][0]["dynamic_mib"]

@@ -41,10 +41,27 @@ class Entry:
 
 
 class Host:
-    """The host adapter, as far as models go: all `patchers` live, those given are loaded."""
+    """The host adapter: all `patchers` live, those given are loaded, on a device that may not know
+    how many bytes are free."""
 
-    def __init__(self, *loaded, living=()):
+    def __init__(self, *loaded, living=(), device="cpu", free_bytes=0):
         self.entries, self.patchers = [Entry(patcher) for patcher in loaded], [*loaded, *living]
+        self.device, self.free_bytes = torch.device(device), free_bytes
+
+    def compute_device(self):
+        return self.device
+
+    def available_bytes(self, device):
+        return self.free_bytes
+
+    def reserve_bytes(self):
+        return 0
+
+    def set_reserve_bytes(self, wanted):
+        return wanted
+
+    def executing_node(self):
+        return None, None
 
     def living_patchers(self):
         return self.patchers

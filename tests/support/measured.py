@@ -31,6 +31,7 @@ from headroom.record.recorder import Recorder
 from headroom.record.text import record_text
 from headroom.rescue.lookout import NothingKept
 from support.calls import Changing
+from support.hosts import Host
 
 ASKED = [
     ("GET", "/headroom/memory", None), ("GET", "/headroom/runs", None),
@@ -61,31 +62,6 @@ class Graph:
 
     def has(self, node_id):
         return node_id == "1"
-
-
-class Host:
-    """ComfyUI with nothing loaded, on a device whose free memory it may not know."""
-
-    def __init__(self, device, free_bytes):
-        self.device, self.free_bytes = device, free_bytes
-
-    def compute_device(self):
-        return self.device
-
-    def available_bytes(self, device):
-        return self.free_bytes
-
-    def loaded_entries(self):
-        return []
-
-    def reserve_bytes(self):
-        return 0
-
-    def set_reserve_bytes(self, wanted):
-        return wanted
-
-    def executing_node(self):
-        return None, None
 
 
 def fails():
@@ -138,7 +114,7 @@ def _report(device):
 
 def answers(device, free_bytes):
     """{(method, path, body): (status, text)} of every route, on a server of this device."""
-    host, found = Host(device, free_bytes), recorder()
+    host, found = Host(device=device, free_bytes=free_bytes), recorder()
     advisor = Advisor(found, lambda prompt_id: {}, mock.Mock())
     metrics = Metrics(lambda: gauges(lambda: (0, 0)), lambda prompt_id: {})
     routes = Routes(found, Gate(lambda: False, lambda: True), lambda: (0, 0), lambda _: {}, metrics,

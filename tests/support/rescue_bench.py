@@ -1,4 +1,4 @@
-"""Rescue on a host that is a double: ComfyUI's queue with one prompt in it, which can fail."""
+"""Rescue on a double of ComfyUI's queue with one prompt in it, which can fail."""
 
 import torch
 
@@ -27,7 +27,7 @@ class Registry:
         return True
 
 
-class Host:
+class Queue:
     """ComfyUI's queue with one prompt in it."""
 
     def __init__(self):
@@ -104,7 +104,7 @@ class Bench:
     """A rescue, its host, and prompts that fail on it."""
 
     def __init__(self, finished=None):
-        self.host = Host()
+        self.host = Queue()
         self.purged = []
         model = LoadedModel(
             id="m1", kind="diffusion model", class_name="BaseModel", file="sd15.safetensors",

@@ -10,11 +10,12 @@ from tools.graph import Graph, add_checkpoint, add_guard, add_sampler, forget_ev
 from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
 from tools.server import ComfyServer
 
+from .servers import COMMON
+
 MIB = 1 << 20
 CAPACITY_MIB = 4096
 ROOM_MIB = 4096.0
 CLOSE = 0.001  # MiB; the answers have three decimals
-SHOWN = 0.05  # MiB; the reports have one
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,11 @@ WORLDS = {
 }
 EVERYWHERE = bool(os.environ.get("HEADROOM_EVERY_WORLD"))  # some minutes more
 HAS_BOTH = bool(os.environ.get("HEADROOM_NEWEST_COMFYUI"))
-if HAS_BOTH and not EVERYWHERE:  # each allocator is met still; tests/gpu has the native one of both
-    for _name in ("oldest, native", "oldest, expandable", "newest, native"):
-        del WORLDS[_name]
 if _aimdo := os.environ.get("HEADROOM_COMFY_AIMDO"):  # not the one that ComfyUI pins, unpacked
     WORLDS["newest, another comfy-aimdo"] = World(newest=True, aimdo=_aimdo)
+# Those of most tests: each allocator is met still. The facts of tests/gpu are asked in more.
+FEWER = [name for name in WORLDS if EVERYWHERE or not HAS_BOTH or name not in (
+    "oldest, native", "oldest, expandable", "newest, native")]
 
 
 def sampled(model=TEST_CHECKPOINT, seed=1, size=64):
@@ -73,19 +74,9 @@ def torch_bytes(now, pages_bytes):
     return now.malloc_bytes + now.pool_reserved_bytes + now.handle_bytes - pages_bytes
 
 
-def has_free(report_mib, now):
-    """Whether a report's last figure of the driver's free memory is the driver's own."""
-    return report_mib == pytest.approx(now.free_bytes / MIB, abs=SHOWN)
-
-
 def loaded_models(device):
     """The models on the device by their id."""
     return {model["id"]: model for model in device.client.get_json("/headroom/memory")["models"]}
-
-
-def add_encode(graph, clip, text):
-    return graph.add("HeadroomEncodeToCPU", clip=clip, text=text, split="one prompt",
-                     release_encoder=True, cache="off")
 
 
 @contextmanager
@@ -99,9 +90,7 @@ def begun(request, name, comfyui, models_dir, base):
     tree = request.getfixturevalue("newest_comfyui") if world.newest else comfyui
     devices = fakecuda.FakeCuda(capacity_mib=CAPACITY_MIB, copy_at_most_kib=fakecuda.COPIED_KIB,
                                 **world.settings)
-    packs = [request.config.rootpath / folder for folder in (
-        "tests/host/packs/headroom_probe", "tests/host/packs/headroom_timed",
-        "tests/host/packs/headroom_small_encoders", "lab/packs/headroom_real_gpu")]
+    packs = [*COMMON, request.config.rootpath / "lab" / "packs" / "headroom_real_gpu"]
     env = {"PYTHONPATH": world.aimdo} if world.aimdo else {}
     with ComfyServer(tree, base, args=world.flags, packs=packs, models_dir=models_dir, env=env,
                      fake_cuda=devices.words(),

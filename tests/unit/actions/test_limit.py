@@ -4,6 +4,7 @@ import logging
 
 import pytest
 import torch
+from support.hosts import Host
 
 from headroom.actions import ceiling as module
 from headroom.actions.ceiling import SETTING, VARIABLE, Limit
@@ -14,14 +15,12 @@ GIB = 1 << 30
 CARD = torch.device("cuda", 0)
 
 
-class Host:
-    """The part of the host adapter that a limit asks for."""
+class LimitedHost(Host):
+    """The host adapter with what only a limit asks for."""
 
-    def __init__(self, dynamic=False, can_keep=True):
-        self.dynamic, self.can_keep, self.kept, self.freed = dynamic, can_keep, [], []
-
-    def compute_device(self):
-        return torch.device("cpu")
+    def __init__(self):
+        super().__init__()
+        self.dynamic, self.can_keep, self.kept, self.freed = False, True, [], []
 
     def has_dynamic_vram(self):
         return self.dynamic
@@ -29,9 +28,6 @@ class Host:
     def keep_from_pages(self, kept):
         self.kept.append(kept / GIB)
         return self.can_keep
-
-    def available_bytes(self, device):
-        return 0
 
     def hidden_bytes(self, device):
         return 3 * GIB
@@ -43,7 +39,7 @@ class Host:
 @pytest.fixture
 def world(monkeypatch):
     """A card of 24 GiB on which we hold 2 GiB and a context of 0.5, and others 1.5 GiB."""
-    host, monkeypatch_ = Host(), monkeypatch
+    host, monkeypatch_ = LimitedHost(), monkeypatch
 
     def measured(device):
         return DeviceMemory(str(device), "Card", 24 * GIB, 20 * GIB, GIB, 2 * GIB, 0,

@@ -5,8 +5,9 @@ from collections import OrderedDict, defaultdict
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.properties import steady
 
 from headroom.actions.to_cpu import to_cpu
 
@@ -147,7 +148,7 @@ def parts(value):
     return list(value) if isinstance(value, (list, tuple)) else []
 
 
-@settings(deadline=None, database=None, derandomize=True)
+@steady
 @given(graphs)
 def test_any_structure_comes_out_alike_with_every_tensor_replaced_once(graph):
     made = build(graph)

@@ -155,7 +155,7 @@ def test_an_interrupt_keeps_what_was_encoded_before(lookup):
     assert again(lookup).has_all(["a"]) and not again(lookup).has_all(["ccc"])
 
 
-class Host:
+class Turn:
     """ComfyUI's side of a turn: which node runs, and whether the cache knows the encoder."""
 
     def __init__(self, monkeypatch, lookup):
@@ -175,7 +175,7 @@ class Host:
 
 @pytest.fixture
 def host(monkeypatch, lookup):
-    return Host(monkeypatch, lookup)
+    return Turn(monkeypatch, lookup)
 
 
 def test_without_the_cache_the_encoder_is_always_wanted(host):

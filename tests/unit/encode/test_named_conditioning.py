@@ -29,7 +29,7 @@ TYPES = {
 }
 
 
-class Host:
+class ClassesAndFiles:
     """Node classes and files, as the registry and the lookup of a server tell them."""
 
     def __init__(self, folder):
@@ -50,7 +50,7 @@ class Host:
 def host(tmp_path):
     for name in ("t5.safetensors", "style.safetensors", "unet.safetensors"):
         (tmp_path / name).write_bytes(name.encode() * 100)
-    return Host(tmp_path)
+    return ClassesAndFiles(tmp_path)
 
 
 def prompt(clip="t5.safetensors"):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from support.hosts import Host, Patcher
 from support.systems import Nvml
 
 from headroom.guard import explain as oom_text
@@ -101,14 +102,11 @@ def test_a_driver_that_lists_no_processes_does_not_spoil_the_error(monkeypatch):
 
 
 def test_a_float32_model_on_a_gpu_gets_the_advice_to_cast_it(monkeypatch):
-    class Patcher:
-        load_device = torch.device("cuda", 0)
-        model = torch.nn.Linear(1024, 1024)
-
-    monkeypatch.setattr(oom_text, "current_host", lambda: object())
-    call = call_of(size="", patchers=[Patcher()])
+    patcher = Patcher(torch.nn.Linear(1024, 1024), "cuda:0")
+    monkeypatch.setattr(oom_text, "current_host", Host)
+    call = call_of(size="", patchers=[patcher])
     assert "the node Cast bf16 on this model" in text_for(call)
-    Patcher.model = torch.nn.Linear(1024, 1024, dtype=torch.bfloat16)
+    patcher.model.to(torch.bfloat16)
     assert "Cast bf16" not in text_for(call)
 
 

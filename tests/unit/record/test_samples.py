@@ -1,24 +1,26 @@
 """Memory over time stays small, and of what was read it loses no peak."""
 
-import random
+from hypothesis import given
+from hypothesis import strategies as st
+from support.properties import steady
 
 from headroom.record.run import Sample, Samples
 
+amounts = st.integers(0, 10**9)
 
-def test_a_long_run_stays_within_the_limit_and_keeps_its_peaks():
-    draw = random.Random(7)
-    samples = Samples(max_points=100)
-    given = [
-        Sample(index * 0.01, draw.randrange(10**9), (draw.randrange(10**9), draw.randrange(10**9)))
-        for index in range(5000)
-    ]
-    for sample in given:
+
+@steady
+@given(st.lists(st.tuples(amounts, amounts, amounts), min_size=1, max_size=300))
+def test_a_long_run_stays_within_the_limit_and_keeps_its_peaks(read):
+    samples = Samples(max_points=20, step=1)
+    taken = [Sample(at, rss, tuple(vram)) for at, (rss, *vram) in enumerate(read)]
+    for sample in taken:
         samples.add(sample)
-    assert 40 <= len(samples.points) <= 100
+    assert min(len(taken), 10) <= len(samples.points) <= 20
     for device in range(2):
         kept = max(point.vram_bytes[device] for point in samples.points)
-        assert kept == max(sample.vram_bytes[device] for sample in given)
-    assert max(p.rss_bytes for p in samples.points) == max(g.rss_bytes for g in given)
+        assert kept == max(sample.vram_bytes[device] for sample in taken)
+    assert max(p.rss_bytes for p in samples.points) == max(one.rss_bytes for one in taken)
 
 
 def test_points_are_in_the_order_of_time():

@@ -1,13 +1,11 @@
 """Whatever the text of Size Sorter is: the sizes that stand in it, or one short sentence."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.properties import steady
 
 from headroom.sizes.sorting import Size
 from headroom.sizes.text import MAX_SIZES, parse_sizes
-
-# Nothing is timed, nothing is written into the checkout, and a run is like the next one.
-steady = settings(deadline=None, database=None, derandomize=True)
 
 sides = st.integers(1, 9_999_999)
 blanks = st.text(" \t\u3000", max_size=3)

@@ -1,9 +1,10 @@
 """Sorting a list of work and putting it back, settings arriving as lists included."""
 
-import random
-
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from support.properties import steady
 
 from headroom.sizes.work import restore_order, sort_work, sorted_lists
 
@@ -46,10 +47,12 @@ def test_the_report_says_that_fit_does_not_change_the_items():
     assert "items are not changed" not in sort_work("8x8", fit="pad up to largest").text
 
 
-def test_restoring_undoes_sorting():
-    dice = random.Random(3)
-    items = pictures(*[(dice.randint(1, 9), dice.randint(1, 9)) for _ in range(50)])
-    work = sort_work(items=items, order="smallest first")
+@steady
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1),
+       st.sampled_from(["largest first", "smallest first"]))
+def test_restoring_undoes_sorting(sizes, order):
+    items = pictures(*sizes)
+    work = sort_work(items=items, order=order)
     back = restore_order(work.items, [entry.index for entry in work.sizes.placed])
     assert [id(item) for item in back] == [id(item) for item in items]
 

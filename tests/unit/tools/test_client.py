@@ -18,7 +18,7 @@ from tools.client import (
 ERROR = {"node_id": "3", "node_type": "K", "exception_type": "Boom", "exception_message": "bad\n"}
 
 
-class Host(BaseHTTPRequestHandler):
+class Server(BaseHTTPRequestHandler):
     """Answers POST from `answers`; each GET of a history takes the next of `histories`."""
 
     answers: dict
@@ -49,7 +49,7 @@ class Host(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def host():
-    handler = type("OneHost", (Host,), {"answers": {}, "histories": [None], "seen": []})
+    handler = type("OneHost", (Server,), {"answers": {}, "histories": [None], "seen": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
