@@ -27,6 +27,7 @@ EVENT = "headroom.ram"
 HELPFUL = ("--disable-pinned-memory", "--cache-none", "--fast-disk")
 RATE_SECONDS = 1.0  # the fall is measured over this time
 END_SECONDS = 1.0  # RAM runs out if the fall continues for this time
+STEP_SECONDS = 0.2  # a fall may stand still for so long and go on
 LAST_SECONDS = 0.3  # then the stop does not wait: a step of a model often takes as long
 BESIDE = 0.05  # of a file: so much more RAM is needed to load it
 # Times its file: what a model can need if its weights become wider (measured: 1.24 on the CPU).
@@ -42,6 +43,7 @@ class RamFall:
         self._looks: deque[tuple[float, int]] = deque()
         self.seconds_left = math.inf  # at the rate of the last second
         self.may_end = False  # by the last reading: the next one must come soon
+        self._foreseen = 0  # the free RAM at the first reading that predicted it
 
     def is_ending(self, at: float, room_bytes: int) -> bool:
         """Return whether this reading and the last one both predict that RAM runs out.
@@ -53,10 +55,14 @@ class RamFall:
             self._looks.popleft()
         first_at, first_bytes = self._looks[0]
         lost, seconds = first_bytes - room_bytes, at - first_at
-        falls = len(self._looks) > 1 and room_bytes < self._looks[-2][1]
+        # Frames come in steps: between two quick readings nothing may happen.
+        ago = [room for then, room in self._looks if at - then >= STEP_SECONDS]
+        falls = room_bytes < (ago[-1] if ago else first_bytes)
         self.seconds_left = room_bytes * seconds / lost if falls and lost > 0 else math.inf
         did_end, self.may_end = self.may_end, self.seconds_left < END_SECONDS
-        return self.may_end and did_end
+        if not did_end:
+            self._foreseen = room_bytes
+        return self.may_end and did_end and room_bytes < self._foreseen
 
 
 def is_load(files_bytes: int, taken_bytes: int, room_bytes: int) -> bool:

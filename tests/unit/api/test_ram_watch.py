@@ -164,7 +164,8 @@ def falling(monkeypatch, spared, wanted_mib, rooms, gained_mib=0, seconds_each=0
     (range(600, 0, -10), [50]),  # 200 MiB a second, in a container of 600 MiB
     (range(600, 90, -10), []),  # which ends in time
     (range(8000, 0, -50), [250]),  # frames that come at 1 GiB a second
-    ([600, 600, 200, 200], []),  # one allocation
+    ([600, 600, *[200] * 20], []),  # one allocation
+    ([room for room in range(600, 0, -12) for _ in "12"], [24]),  # a piece at every other look
 ])
 def test_what_is_kept_free_is_too_little_to_wait_for_where_ram_falls_fast(
     monkeypatch, spared, rooms, stopped_at
