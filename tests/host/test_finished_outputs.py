@@ -48,7 +48,8 @@ def test_after_a_kill_in_the_rerun_only_what_had_not_finished_runs_again(start, 
     first.client().queue(deadly(1), extra_data=RESCUE)
     wait_until(lambda: first.process.poll() is not None, 120)
     first.stop(grace_seconds=0)
-    assert list((tmp_path / "user/__headroom/queue").rglob("*.safetensors"))
+    kept = list((tmp_path / "user/__headroom/queue").rglob("*.safetensors"))
+    assert kept, first.log_text()[-3000:]
     [rerun] = re.findall(r"again as ([0-9a-f-]{36}):", first.log_text())
 
     client = (second := start(HEADROOM_QUEUE="resume")).client()

@@ -140,7 +140,7 @@ def test_free_ram_is_named_in_the_report(client):
 def test_only_below_free_leaves_everything_alone_while_there_is_room(client):
     graph, purge, probe, _ = sampled_and_purged(only_below_free_mib=1)
     entry = client.run(graph.prompt)
-    assert "left alone" in node_texts(entry)[purge.id]
+    assert "nothing to do" in node_texts(entry)[purge.id]
     assert "BaseModel" in answers(entry)[probe.id]["classes"]
 
 

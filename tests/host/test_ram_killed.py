@@ -29,8 +29,8 @@ def decoding(vae, latent, decode):
             "4": node("TimedWork", seconds=0.0, salt=1, value=["3", 0])}
 
 
-FRAMES = decoding("TimedVideoVAE", node("EmptyHunyuanLatentVideo", width=512, height=512,
-                                        length=4 * FILLED_MIB // 12, batch_size=1), "VAEDecode")
+FRAMES = decoding("TimedVideoVAE", node("EmptyHunyuanLatentVideo", width=256, height=256,
+                                        length=4 * FILLED_MIB // 3, batch_size=1), "VAEDecode")
 SOUND = decoding("TimedAudioVAE", node("EmptyLatentAudio", seconds=900.0, batch_size=2),
                  "VAEDecodeAudio")
 MODELS = [{"1": node("CheckpointLoaderSimple", ckpt_name=Path(path).name),

@@ -130,7 +130,7 @@ def test_enough_room_leaves_everything_alone_and_says_so(monkeypatch):
     assert "nothing to do: 500.0 MiB are free, the limit is 400.0 MiB" in purge(
         only_below_free_mib=400
     ).text
-    assert "left alone" not in purge(only_below_free_mib=501).text
+    assert "nothing to do" not in purge(only_below_free_mib=501).text
 
 
 def test_listeners_hear_of_a_purge_until_they_stop():
@@ -169,7 +169,7 @@ def test_the_fullest_device_in_use_decides_whether_there_is_room(monkeypatch):
     unused = device(device="cuda:2", driver_free_bytes=1 * MIB, in_use=False)
     monkeypatch.setattr(purge_module, "snapshot", lambda: at(roomy, full, unused))
     text = purge("no models", only_below_free_mib=601).text
-    assert "left alone" not in text
+    assert "nothing to do" not in text
     assert "nothing to do: 600.0 MiB are free, the limit is 600.0 MiB" in purge(
         "no models", only_below_free_mib=600
     ).text
