@@ -26,7 +26,7 @@ from typing import Any
 
 import on_path  # noqa: F401
 
-from headroom.api.ram_watch import SHARE, VARIABLE
+from headroom.actions.make_room import SHARE, VARIABLE
 from headroom.rescue.queue_file import new_file
 from tools import models
 from tools.bench_device import serve

@@ -83,11 +83,12 @@ def _start() -> None:
         log.info("[Headroom] turned off: the nodes, and nothing else")
         return
     from .actions.ceiling import Limit
+    from .actions.make_room import wanted_bytes
     from .api.gauges import gauges
     from .api.idle import Idle, IdleRelease
     from .api.metrics import Metrics
     from .api.progress_watch import ProgressWatch
-    from .api.ram_watch import RamWatch, wanted_bytes
+    from .api.ram_watch import RamWatch
     from .api.routes import Routes
 
     tell_wrong_values()

@@ -1,13 +1,28 @@
 """Make room in RAM step by step, as little as needed; a prompt may be running."""
 
 import gc
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from ..base.device import MIB
-from ..base.ram import ram_room_bytes, trim_heap
+from ..base.environment import count_of
+from ..base.ram import ram_room_bytes, ram_total_bytes, trim_heap
 from ..base.said import Said, said
 from ..host.adapter import current_host
+
+VARIABLE = "HEADROOM_RAM_FREE_MIB"
+SETTING = "Headroom.Server.KeepRamFree"
+SHARE, AT_MOST_MIB = 0.02, 1024  # of RAM, if nobody sets how much must stay free
+
+
+def wanted_bytes(environment: Mapping[str, str], browser: Mapping[str, Any]) -> int:
+    """Return how much RAM must stay free; 0: nothing is done for it."""
+    asked = count_of(environment, VARIABLE, "MiB (0: never)")
+    if asked is not None:
+        return asked * MIB
+    if browser.get(SETTING) is False:
+        return 0
+    return min(int(ram_total_bytes() * SHARE), AT_MOST_MIB * MIB)
 
 
 class Step(NamedTuple):

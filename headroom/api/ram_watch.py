@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 
-from ..actions.make_room import Step, make_room, trim_step, trimmed
+from ..actions.make_room import VARIABLE, Step, make_room, trim_step, trimmed
 from ..actions.spare_ram import Spared, spare_ram, used_by
 from ..base.device import MIB, mib_text
-from ..base.environment import count_of
 from ..base.ram import ram_room_bytes, ram_total_bytes
 from ..base.refusals import Refused
 from ..base.said import said
@@ -25,26 +24,13 @@ from .ram_stop import LAST_SECONDS, Node, RamFall, load_bytes, loading_nodes
 
 log = logging.getLogger("headroom")
 
-VARIABLE = "HEADROOM_RAM_FREE_MIB"
-SETTING = "Headroom.Server.KeepRamFree"
 # Between two readings while a prompt runs: after one that predicted the end, else, with plenty.
 NEAR_SECONDS, AMID_SECONDS, AMPLE_SECONDS = 0.05, 0.25, 1.0
 # Between two readings while no prompt runs: one costs a millisecond of CPU; others may take RAM.
 IDLE_SECONDS, SHORT_SECONDS = 10.0, 5.0
-SHARE, AT_MOST_MIB = 0.02, 1024  # of RAM, if nobody sets how much must stay free
 STOP_LOOKS = 4  # a stop can take as long as this many readings, on a busy processor
 LOW = 0.1  # of RAM: below this, the record says who held it
 AMPLE, AMPLE_BYTES = 4, 8 * 2**30  # times what must stay free; more than a second can fill
-
-
-def wanted_bytes(environment: Mapping[str, str], browser: Mapping[str, Any]) -> int:
-    """Return how much RAM must stay free; 0: nothing is done for it."""
-    asked = count_of(environment, VARIABLE, "MiB (0: never)")
-    if asked is not None:
-        return asked * MIB
-    if browser.get(SETTING) is False:
-        return 0
-    return min(int(ram_total_bytes() * SHARE), AT_MOST_MIB * MIB)
 
 
 class RamWatch:
@@ -93,10 +79,13 @@ class RamWatch:
     def before_prompt(self) -> None:
         """Make room before the first node of a prompt, in the thread that runs it."""
         self.something_happens()
-        self._at, self._lowest = (None, None), None
+        self._at, self._lowest, self._fall = (None, None), None, RamFall()
         self._prompt = next(iter(self._prompts()), {})
         self._loading = loading_nodes(self._prompt) if self._wanted else frozenset()
         self._amid.set()
+        if self._stopped is not None:  # its memory is free in the heap, not yet in the system
+            self._stopped = None
+            self._trim()
         if not self._was_ample() and self._is_short():
             self._spare()
 
@@ -157,13 +146,13 @@ class RamWatch:
         late = max(0.0, now - self._looked_at - self._pause)  # others kept this thread waiting
         is_ending = self._fall.is_ending(now, room)
         is_last = is_ending and self._fall.seconds_left < LAST_SECONDS + STOP_LOOKS * late
-        if not self._is_short(room) and not is_last:
+        if not self._is_short(room) and not self._fall.may_end:
             self._trimmed = self._is_due = False
             return
-        if not self._trimmed and not is_last:
+        if not self._trimmed:
             self._trimmed = True
-            if (gained := trimmed()) >= MIB:
-                self._note(trim_step(gained))
+            if self._trim():
+                return  # the next reading tells whether that is enough
         is_short = self._is_short()
         self._is_due = is_short and not self._tried
         if is_ending and (is_short or is_last) and prompt_id is not None and node_id is not None:
@@ -232,6 +221,13 @@ class RamWatch:
                         "weights", count=spared.count, moved_mib=spared.moved_bytes / MIB)
             note(Action(*self._at, "ram models", None, text))
         self._tried = self._said = not (spared.count or steps or load)
+
+    def _trim(self) -> bool:
+        """Return unused heap pages to the system, and whether there were any."""
+        gained = trimmed()
+        if gained >= MIB:
+            self._note(trim_step(gained))
+        return gained >= MIB
 
     def _note(self, step: Step) -> None:
         log.warning("[Headroom] %s", step.text)

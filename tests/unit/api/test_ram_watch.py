@@ -6,12 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from headroom.actions import make_room as room_module
 from headroom.actions import spare_ram as spare_module
-from headroom.actions.make_room import Step
+from headroom.actions.make_room import SETTING, VARIABLE, Step, wanted_bytes
 from headroom.actions.spare_ram import Spared
 from headroom.api import ram_watch as watch_module
 from headroom.api.gate import Gate
-from headroom.api.ram_watch import SETTING, VARIABLE, RamWatch, wanted_bytes
+from headroom.api.ram_watch import RamWatch
 from headroom.base import environment
 from headroom.base.device import MIB
 from headroom.measure.journal import listen
@@ -58,7 +59,7 @@ def test_turned_off_it_reads_nothing(monkeypatch, spared):
 def test_by_itself_it_keeps_two_percent_and_at_most_one_gib_free(
     monkeypatch, total_gib, wanted_mib
 ):
-    monkeypatch.setattr(watch_module, "ram_total_bytes", lambda: total_gib * GIB)
+    monkeypatch.setattr(room_module, "ram_total_bytes", lambda: total_gib * GIB)
     assert wanted_bytes({}, {}) // MIB == wanted_mib
     assert wanted_bytes({VARIABLE: "many"}, {}) // MIB == wanted_mib
     assert wanted_bytes({}, {SETTING: False}) == 0
@@ -182,6 +183,33 @@ def test_a_heap_that_gave_back_enough_lets_the_prompt_go_on(monkeypatch, spared)
     rooms = [*range(1050, 950, -10), *[1400] * 5]
     assert falling(monkeypatch, spared, 1000, rooms, gained_mib=500) == []
     assert falling(monkeypatch, spared, 1000, range(1050, 0, -20)) != []
+
+
+def test_a_prompt_after_a_stopped_one_begins_with_a_trimmed_heap_and_a_fall_of_its_own(
+    monkeypatch, spared
+):
+    """What the stopped one took is free in the heap, and the system still counts it as used."""
+    stops, seconds, trims = [], [0.0], []
+    monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
+    monkeypatch.setattr(watch_module, "trimmed", lambda: trims.append(seconds[0]) or 0)
+    found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], 12 * MIB,
+                     lambda node: stops.append(node.prompt_id) or True)
+
+    def prompt(prompt_id, rooms):
+        found.before_prompt()
+        found.before_node(prompt_id, "5")
+        for room in rooms:
+            spared["room"] = room * MIB
+            seconds[0] += 0.05
+            found.look_amid()
+        found.prompt_is_over()
+
+    prompt("large", range(600, 30, -20))
+    assert stops == ["large"] and len(trims) == 1
+    prompt("small", [16, 16, 16])
+    assert stops == ["large"] and len(trims) == 2
+    prompt("small", [16])
+    assert len(trims) == 2
 
 
 def test_where_a_step_was_enough_no_model_goes(monkeypatch, spared):
