@@ -93,6 +93,8 @@ class RamWatch:
         """Make room between two nodes, in the thread that runs them: if a reading found too little,
         and for weights that the next node loads, because a load cannot be interrupted.
         """
+        if self._at[1] in self._loading:  # that load has ended: its fall is not this node's
+            self._fall, self._room = RamFall(), ram_room_bytes()
         self._at = (prompt_id, node_id)
         load = load_bytes(self._prompt, node_id) if node_id in self._loading else 0
         if self._is_due or (load and ram_room_bytes() < self._wanted + load):

@@ -212,6 +212,33 @@ def test_a_prompt_after_a_stopped_one_begins_with_a_trimmed_heap_and_a_fall_of_i
     assert len(trims) == 2
 
 
+def test_what_a_load_took_is_not_held_against_the_node_after_it(monkeypatch, spared):
+    stops, seconds = [], [0.0]
+    monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
+    monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
+    monkeypatch.setattr(watch_module, "loading_nodes", lambda prompt: {"1"})
+    monkeypatch.setattr(watch_module, "load_bytes", lambda prompt, node_id: 0)
+    found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], 1000 * MIB,
+                     lambda node: stops.append(node) and node.node_id != "1")
+
+    def node(node_id, rooms):
+        found.before_node("p", node_id)
+        for room in rooms:
+            spared["room"] = room * MIB
+            seconds[0] += 0.05
+            found.look_amid()
+
+    spared["room"] = 1200 * MIB
+    found.before_prompt()
+    node("1", range(1200, 440, -150))
+    stops.clear()
+    node("2", [448, 447, 446])
+    assert stops == []
+    node("3", range(440, 100, -60))
+    [stop, *_] = stops
+    assert stop.node_id == "3" and stop.taken_bytes < 400 * MIB
+
+
 def test_where_a_step_was_enough_no_model_goes(monkeypatch, spared):
     def enough(wanted):
         spared["room"] = GIB
