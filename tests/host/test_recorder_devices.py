@@ -117,7 +117,8 @@ def test_a_peak_below_the_largest_ever_is_what_the_driver_saw(two):
     first = run["devices"][0]
     assert first["peak_vram_mib"] == true_mib == first["peak_vram_at_most_mib"]
     decode = next(item for item in nodes.values() if item["class_type"] == "VAEDecode")
-    assert decode["devices"][0]["peak_vram_mib"] == decode["devices"][0]["peak_vram_at_most_mib"]
+    peak = decode["devices"][0]  # exact where it was measured: of quick nodes in a row a few are
+    assert 0 < peak["peak_vram_mib"] <= peak["peak_vram_at_most_mib"] <= true_mib
     assert max(item["devices"][0]["peak_vram_mib"] for item in nodes.values()) == true_mib
 
 
