@@ -22,7 +22,7 @@ from ray import serve
 
 from .errors import Errors
 from .plan import Plan
-from .process import expect_free
+from .process import bound
 from .servers import ServerSpec
 from .threads import Threads
 from .words import Facts, FarmError, Order, Outcome, plain
@@ -130,7 +130,8 @@ def deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
     here = f"node:{ray.util.get_node_ip_address()}"  # the store is a file of this machine
     _expect_room(plan.specs)
     if not serve.status().proxies:  # else it is Serve that listens there
-        expect_free(host, port)
+        with bound(host, port):
+            pass
     try:
         serve.start(proxy_location="HeadOnly", http_options={"host": host, "port": port})
     except SLOW as error:

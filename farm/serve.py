@@ -13,7 +13,7 @@ import uvicorn
 
 from .guard import App
 from .plan import Plan
-from .process import free_port
+from .process import bound, free_port
 from .store import Store
 from .threads import Threads
 from .words import FarmError
@@ -38,9 +38,9 @@ def serve(plan: Plan, host: str, port: int, ray_address: str = "") -> None:
         with _deployed(plan, host, port, ray_address or "local"):
             LOG.info("The farm is at http://%s:%s", host, port)
             threading.Event().wait()  # until a signal ends this process
-    with _bound(host, port) as bound, _app(plan, LOG.info) as app:
-        LOG.info("The farm is at http://%s:%s", host, bound.getsockname()[1])
-        _server(app).run([bound])
+    with bound(host, port) as listening, _app(plan, LOG.info) as app:
+        LOG.info("The farm is at http://%s:%s", host, listening.getsockname()[1])
+        _server(app).run([listening])
 
 
 @contextlib.contextmanager
@@ -53,12 +53,12 @@ def opened(plan: Plan, ray_address: str = "") -> Iterator[tuple[str, str]]:
         with _deployed(plan, HERE, port, address):
             yield f"http://{HERE}:{port}", plan.token
         return
-    with _bound(HERE, 0) as bound, _app(plan, LOG.debug) as app:  # the batch says what it hears
+    with bound(HERE, 0) as listening, _app(plan, LOG.debug) as app:  # the batch logs it itself
         server = _server(app)
-        thread = threading.Thread(target=server.run, args=([bound],), name="farm door")
+        thread = threading.Thread(target=server.run, args=([listening],), name="farm door")
         thread.start()
         try:  # requests wait at the socket until there is an answer
-            yield f"http://{HERE}:{bound.getsockname()[1]}", plan.token
+            yield f"http://{HERE}:{listening.getsockname()[1]}", plan.token
         finally:
             server.should_exit = True
             thread.join()
@@ -86,18 +86,6 @@ def _server(app: App) -> uvicorn.Server:
         app, log_level="warning", access_log=False, ws_max_size=MESSAGE_BYTES,
         timeout_graceful_shutdown=END_SECONDS, lifespan="on", server_header=False,
     ))
-
-
-@contextlib.contextmanager
-def _bound(host: str, port: int) -> Iterator[socket.socket]:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        bound = socket.create_server((host, port), family=family, backlog=1024)
-    except OSError as error:
-        raise FarmError(
-            f"{host}:{port} cannot be opened: {error.strerror or error}.") from error
-    with bound:
-        yield bound
 
 
 def expect_open(host: str, port: int) -> None:
