@@ -13,7 +13,7 @@ import torch
 
 from ..base.device import MIB, is_in_ram
 from ..base.graph import Graph, Prompt
-from ..base.prompt_node import title_given
+from ..base.prompt_node import is_node, names_a_model, title_given
 from ..base.ram import ram_room_bytes
 from ..base.said import Said, joined, said, said_json
 from ..host.adapter import current_host, host_registry
@@ -32,7 +32,6 @@ LAST_SECONDS = 0.3  # then the stop does not wait: a step of a model often takes
 BESIDE = 0.05  # of a file: so much more RAM is needed to load it
 # Times its file: what a model can need if its weights become wider (measured: 1.24 on the CPU).
 TAKES = 1.3
-WEIGHTS = (".safetensors", ".sft", ".ckpt", ".pt", ".pth", ".bin", ".gguf")
 MODELS_NAMED = 3
 
 
@@ -79,11 +78,8 @@ def loading_nodes(prompt: Prompt) -> frozenset[str]:
     """Return the nodes that name a file of weights; none if ComfyUI maps it (dynamic VRAM)."""
     if (host := current_host()) is not None and host.has_dynamic_vram():
         return frozenset()
-    return frozenset(
-        node_id for node_id, node in prompt.items()
-        if any(isinstance(one, str) and one.endswith(WEIGHTS)
-               for one in node.get("inputs", {}).values())
-    )
+    return frozenset(node_id for node_id, node in prompt.items()
+                     if is_node(node) and names_a_model(node))
 
 
 def load_bytes(prompt: Prompt, node_id: str) -> int:

@@ -51,7 +51,8 @@ def test_what_a_node_loads_is_known_by_the_weights_that_it_names(monkeypatch, tm
         files_named=lambda name: [tmp_path / name] if name == "a.safetensors" else []))
     prompt = {"1": {"class_type": "Load", "inputs": {"name": "a.safetensors", "on": True}},
               "2": {"class_type": "Load", "inputs": {"name": "gone.ckpt", "model": ["1", 0]}},
-              "3": {"class_type": "Text", "inputs": {"text": "a.safetensors is a file"}}}
+              "3": {"class_type": "Text", "inputs": {"text": "a.safetensors is a file"}},
+              "4": "no node", "5": {"class_type": "Text"}}  # ComfyUI accepts anything
     assert loading_nodes(prompt) == {"1", "2"}
     assert [load_bytes(prompt, one) for one in ("1", "2", "3", "3.0.1")] == [1300, 0, 0, 0]
 
