@@ -110,6 +110,8 @@ def test_a_peak_below_the_largest_ever_is_what_the_driver_saw(two):
     graph = Graph()
     checkpoint = add_checkpoint(graph, TEST_CHECKPOINT)
     latent = add_sampler(graph, checkpoint[0], checkpoint[1])
+    # Of quick nodes in a row not every one is measured: one that takes its time ends the row.
+    latent = graph.add("TimedWork", seconds=0.1, salt=1, value=latent)
     graph.add("PreviewImage", images=graph.add("VAEDecode", samples=latent, vae=checkpoint[2]))
     two.driver.reset_peaks()
     run, nodes = record(two.client, two.client.run(graph.prompt))
@@ -117,9 +119,8 @@ def test_a_peak_below_the_largest_ever_is_what_the_driver_saw(two):
     first = run["devices"][0]
     assert first["peak_vram_mib"] == true_mib == first["peak_vram_at_most_mib"]
     decode = next(item for item in nodes.values() if item["class_type"] == "VAEDecode")
-    peak = decode["devices"][0]  # exact where it was measured: of quick nodes in a row a few are
-    assert 0 < peak["peak_vram_mib"] <= peak["peak_vram_at_most_mib"] <= true_mib
-    assert max(item["devices"][0]["peak_vram_at_most_mib"] for item in nodes.values()) == true_mib
+    assert decode["devices"][0]["peak_vram_mib"] == decode["devices"][0]["peak_vram_at_most_mib"]
+    assert max(item["devices"][0]["peak_vram_mib"] for item in nodes.values()) == true_mib
 
 
 def test_a_peak_given_back_within_the_node_is_the_drivers(two):
