@@ -75,7 +75,7 @@ def _outcome(words: str, say: Say) -> str:
 
 
 def _mib(amount: float, digits: int = 1) -> str:
-    return f"{round(amount, digits):g} MiB"
+    return f"{round(amount, digits):,}".removesuffix(".0") + " MiB"
 
 
 def note_text(name: str) -> str:

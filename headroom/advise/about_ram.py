@@ -13,7 +13,7 @@ from ..base.graph import Graph
 from ..record.run import Run
 from .case import Case
 from .finding import Finding, Kind, Saves
-from .words import amounts, mib_text, text_of
+from .words import amounts, short_text, text_of
 
 NEARLY_FULL = 0.9
 LEAST_SWAPPED = 256 * MIB
@@ -81,7 +81,7 @@ def _held(run: Run) -> Iterator[Part]:
     named += [(one["mib"], f"{one['pack']}: {one['holder']}") for one in held["packs"]]
     most = sorted(named, reverse=True)[:PARTS_NAMED]
     if most:
-        told = ", ".join(f"{name} {mib_text(mib * MIB)}" for mib, name in most)
+        told = ", ".join(f"{name} {short_text(mib * MIB)}" for mib, name in most)
         yield "ram_held", {"held": told}, ()
 
 

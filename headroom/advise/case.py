@@ -62,6 +62,16 @@ class Step:
     def held_bytes(self) -> int:
         return sum(held.high for held in self.held.values())
 
+    @cached_property
+    def _grown_bytes(self) -> int:
+        return sum(self.held[model_id].high for model_id in self.grew)
+
+    def had_left(self, model_id: str) -> bool:
+        """Whether a model left before the peak: it had no room there beside those that came."""
+        held = self.held[model_id]
+        return held.low < held.high and model_id not in self.grew and (
+            held.high + self._grown_bytes > self.at_most)
+
 
 @dataclass(frozen=True)
 class Surroundings:
@@ -161,7 +171,7 @@ class Case:
         is_tight = self.total_bytes is not None and step.at_most > TIGHT * self.total_bytes
         return {
             model_id: Bounds(0 if is_tight and self.models[model_id].is_dynamic else held.low,
-                             held.high)
+                             held.low if step.had_left(model_id) else held.high)
             for model_id, held in step.held.items()
             if not self.models[model_id].stays and not self.uses(step, model_id)
         }

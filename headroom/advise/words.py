@@ -65,7 +65,7 @@ def text_of(finding: Finding) -> Said:
     return said(SENTENCES[finding.values.get("sentence", finding.kind)], **finding.values)
 
 
-def mib_text(amount_bytes: float) -> str:
+def short_text(amount_bytes: float) -> str:
     """Return an amount as the panel writes it (`js/lib/format.js`): three digits at most."""
     mib = amount_bytes / 2**20
     amount, unit = (mib, "MiB") if mib < 999.5 else (mib / 1024, "GiB")
@@ -75,7 +75,7 @@ def mib_text(amount_bytes: float) -> str:
 
 def saves_text(low_mib: float, high_mib: float) -> str:
     """Return a range in a form for people."""
-    low, high = mib_text(low_mib * 2**20), mib_text(high_mib * 2**20)
+    low, high = short_text(low_mib * 2**20), short_text(high_mib * 2**20)
     if low == high:
         return f"saves about {high}"
     if low_mib < 1:
@@ -98,9 +98,9 @@ def _saving(one: Mapping[str, Any]) -> str:
         return f"{saves} of what it needs"
     if not (measured := one.get("measured_mib")):
         return saves
-    return f"{saves}; it saved {mib_text(measured['mib'] * 2**20)}"
+    return f"{saves}; it saved {short_text(measured['mib'] * 2**20)}"
 
 
 def amounts(**named: int) -> dict[str, Any]:
     """Return amounts in bytes as text for a sentence, and as numbers for other languages."""
-    return {name: mib_text(amount) for name, amount in named.items()}
+    return {name: short_text(amount) for name, amount in named.items()}

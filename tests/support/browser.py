@@ -77,7 +77,7 @@ def find_chromium() -> str | None:
 
 def mib_text(mib: float) -> str:
     """An amount as the panel and the badges write it."""
-    return words.mib_text(mib * 2**20)
+    return words.short_text(mib * 2**20)
 
 
 def growth_text(growth_mib: float, level_mib: float) -> str:

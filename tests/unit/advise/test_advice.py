@@ -101,6 +101,15 @@ def test_a_model_that_came_with_the_node_was_there_when_it_computed():
     assert saves(found(steps, models=(unet,), can_bf16=True)["cast_bf16-4-output0"]) == (450, 650)
 
 
+@pytest.mark.parametrize(("peak_mib", "advised"), [(1300, False), (1700, True)])
+def test_an_encoder_that_made_way_for_the_model_before_the_peak_is_no_advice(peak_mib, advised):
+    """The model needs 1000 MiB of the peak; the encoder's 600 were there too only if they fit."""
+    steps = [step("6", 700, {"m2": (0, 600)}), step("7", 700, {"m2": 600}),
+             step("3", peak_mib, {"m2": (600, 0), "m1": (0, 1000)})]
+    assert ("encode_to_cpu-6-7" in found(steps)) is advised
+    assert fits(case(steps))["smallest_mib"][0] == (1100 if advised else 1300)
+
+
 def test_a_peak_in_a_vae_is_guarded_and_so_is_what_would_fail_next():
     one = found()["oom_guard-6-7-3-8"]
     edited = apply_edit(PROMPT, one.edit)
