@@ -40,6 +40,12 @@ class ProgressBar:
         self._before += len(self._titles)
         self._titles = {}
 
+    def pass_over(self, titles: Mapping[str, str]) -> None:
+        """A prompt need not run."""
+        self.go_on_with(titles, "")
+        self.handle({"type": "execution_success"})
+        self.leave()
+
     def handle(self, event: Mapping[str, Any]) -> None:
         """Take one event of the websocket, of any type."""
         data = event.get("data") or {}

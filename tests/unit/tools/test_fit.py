@@ -200,6 +200,29 @@ def test_a_resident_run_near_the_cards_size_is_tried_on_a_smaller_card(near, wor
     assert cards == ([7.5] if near else [])
 
 
+@pytest.mark.parametrize("guard, at_12, ran", [
+    (False, 9000, [1024, 8, 12]), (False, 9001, [1024, 8, 12, 24]), (True, 9000, [1024, 8, 12, 24])])
+def test_a_larger_card_than_one_that_took_what_room_takes_is_not_run(guard, at_12, ran):
+    class Dry(Fit):
+        def trial(self, gib, way, prompt, applied=()):
+            cards.append(gib)
+            peak = {8: 8000, 12: at_12}.get(gib, 9000)
+            node = replace(sampler(1.0, 0.0), peak_mib=float(peak))
+            return Trial(gib, way, Verdict("resident"), peak, 1, [node]), "id"
+
+        def prompts(self):
+            return {PLAIN: self.prompt}
+
+        def _advice(self, prompt_id):
+            return []
+
+    cards = []
+    dry = Dry(None, {}, {"KSampler": {}}, guard=guard, context_mib=400, show=False)
+    dry.registry = SimpleNamespace(samples=lambda name: name == "KSampler")
+    trials = dry.cards([8, 12, 24])
+    assert cards == ran and [trial.card_gib for trial in trials] == [8, 12, 24]
+
+
 @pytest.mark.parametrize("text, card", [("", 8), ("6", 6), ("50%", 4), ("off", 8), ("much", 8)])
 def test_a_limit_counts_as_the_cards_size(text, card):
     assert fit_range.ceiling_gib(fit_range.limit_of({"HEADROOM_VRAM_LIMIT": text}), 8) == card

@@ -20,7 +20,8 @@ def run(tmp_path):
     start = (f"sys.path.insert(0, {str(DRY)!r})\n"
              "from headroom_dry_integers import Integers, tell_of_data\n")
     runs = script_runner(tmp_path)
-    return lambda body: runs(start + body, capacity_mib=1024, copy_at_most_kib=64)
+    return lambda body, capacity_mib=1024: runs(
+        start + body, capacity_mib=capacity_mib, copy_at_most_kib=64)
 
 
 def test_lengths_computed_on_the_device_are_read_back(run):
@@ -114,3 +115,19 @@ with Integers():
 """)
     assert found["plain"][1:] == found["known"][1:] == [0, 1000]
     assert abs(found["plain"][0] - found["known"][0]) <= 64 << 10  # of a scan's own workspace
+
+
+def test_what_is_too_large_to_be_read_back_is_not_made_in_ram(run):
+    found = run("""
+import resource
+def most_mib(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+torch.zeros(1, device="cuda")
+before = most_mib()
+with Integers():
+    made = [make((400, MIB // 2), dtype=torch.float16, device="cuda")
+            for make in (torch.zeros, torch.ones)]
+    made.append(torch.full((400, MIB), 7, dtype=torch.int8, device="cuda"))
+    small = torch.full((3,), 7, device="cuda").tolist()
+show(taken_mib=most_mib() - before, mib=[one.nbytes // MIB for one in made], small=small)
+""", 2048)
+    assert found["taken_mib"] < 64 and found["mib"] == [400] * 3 and found["small"] == [7, 7, 7]

@@ -7,6 +7,7 @@ device or made there from nothing, and what comes of it; never what a model comp
 """
 
 import ctypes
+import math
 from collections.abc import Callable, Iterator
 from functools import cache, wraps
 from typing import Any
@@ -22,6 +23,7 @@ MASKED = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default,
           torch.ops.aten.index_put_.default, torch.ops.aten._index_put_impl_.default)
 CASTS = (torch.ops.aten._to_copy.default,)  # of a mask that was made a float, and is one again
 UNMADE = ("aten::empty", "aten::rand", "aten::randint", "aten::randn", "aten::randperm")
+FILLED = ("aten::zeros", "aten::ones", "aten::full")  # the first argument is the size
 PLAIN, COMPOSED, LOOKS = "plain", "composed", "looks"
 Tensor = torch.Tensor
 
@@ -78,7 +80,8 @@ def _dispatch(
     if func is COPY and _is_known(args[1]):
         host(args[0]).copy_(_values(args[1]))
         return _mark(args[0])
-    if func._schema.name in UNMADE or not all(map(_is_known, given)):
+    is_large = func._schema.name in FILLED and math.prod(args[0]) > MOST_BYTES
+    if is_large or func._schema.name in UNMADE or not all(map(_is_known, given)):
         return _unknown(func, args, kwargs)
     if any(one.alias_info and not one.alias_info.is_write for one in func._schema.returns):
         made = func(*args, **kwargs)
