@@ -134,7 +134,8 @@ with torch.no_grad():
               large.weight.to(None, torch.float16, False)]
     made, kept = large(torch.ones(2, 3, 1024)), small(torch.ones(1, 4))
 show(halves=[[str(half.dtype), half.sum().item()] for half in halves], shape=list(made.shape),
-     sum=made.sum().item(), kept=kept[0].tolist(), small=small.weight.to(torch.float16).sum().item(),
+     sum=made.sum().item(), kept=kept[0].tolist(),
+     small=small.weight.to(torch.float16).sum().item(),
      same=large.weight.to(dtype=torch.float32) is large.weight)
 """, capacity_mib=64, copy_at_most_kib=64)
     assert found == {"halves": [["torch.float16", 0.0]] * 3, "shape": [2, 3, 2048], "sum": 0.0,

@@ -201,7 +201,8 @@ def test_a_resident_run_near_the_cards_size_is_tried_on_a_smaller_card(near, wor
 
 
 @pytest.mark.parametrize("guard, at_12, ran", [
-    (False, 9000, [1024, 8, 12]), (False, 9001, [1024, 8, 12, 24]), (True, 9000, [1024, 8, 12, 24])])
+    (False, 9000, [1024, 8, 12]), (False, 9001, [1024, 8, 12, 24]),
+    (True, 9000, [1024, 8, 12, 24])])
 def test_a_larger_card_than_one_that_took_what_room_takes_is_not_run(guard, at_12, ran):
     class Dry(Fit):
         def trial(self, gib, way, prompt, applied=()):
