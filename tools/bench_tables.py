@@ -122,12 +122,12 @@ ABOUT = {
     results.SIMULATED: (
         ("**Simulated GPU** (no real GPU took part)", "**模拟 GPU**（没有真实 GPU 参与）"),
         (". Bytes are "
-         "those of tensors, and of what stays reserved until the cache is emptied; until "
-         "2026-11-25, and still for `infiniteyou_720p_bf16`, the blocks that PyTorch's allocator "
-         "makes were counted by a model. There is no CUDA context, no stream and no dynamic VRAM. "
+         "those of tensors, and of what stays reserved until the cache is emptied; in lines of "
+         "2026-11-25 or before, a model counted the blocks that PyTorch's allocator makes. "
+         "There is no CUDA context, no stream and no dynamic VRAM. "
          "Seconds are of a CPU: only ratios within one run say something.",
-         "。字节数是张量的字节数，加上清空缓存前一直保留的字节数；2026-11-25 及之前的行，以及 "
-         "`infiniteyou_720p_bf16`，按 PyTorch 分配器分块的模型计数。"
+         "。字节数是张量的字节数，加上清空缓存前一直保留的字节数；2026-11-25 及之前的行按 "
+         "PyTorch 分配器分块的模型计数。"
          "不含 CUDA 上下文、流和动态显存。秒数来自 CPU，只有同一次运行内的比值有意义。"),
     ),
     results.FAKE: (
