@@ -122,6 +122,8 @@ def dry(one: Side, args: argparse.Namespace) -> Json:
     answer: Json = json.loads(done.stdout)
     return answer
 
+DYNAMIC = "for dynamic VRAM"  # what ComfyUI says of a model that its pager streams
+
 
 def of_dry_runs(answers: Mapping[str, Json]) -> str:
     """A table a card, and under it what ComfyUI said on one side only."""
@@ -132,6 +134,10 @@ def of_dry_runs(answers: Mapping[str, Json]) -> str:
         parts += _log_differences(trials)
     parts.append("Pinned memory is off in a dry run, and weights are counted and not copied: what "
                  "pinning changes, and seconds, only `--servers` can show.")
+    if any(DYNAMIC in line for answer in answers.values() for trial in answer["trials"]
+           for line in trial["log"]):
+        parts.append("Dynamic VRAM frees pages by the clock too: on a full card two equal runs "
+                     "differ by some hundred MiB, and in how many allocations found no room.")
     return "\n\n".join(parts)
 
 

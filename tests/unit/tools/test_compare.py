@@ -57,6 +57,15 @@ def test_both_sides_stand_in_one_table_with_what_only_one_of_them_says(tried):
     assert same not in shown
 
 
+@pytest.mark.parametrize("log, said", [
+    (["loaded completely; 6572 MB usable"], False),
+    (["Model Flux prepared for dynamic VRAM loading. 11738MB Staged."], True)])
+def test_it_says_that_equal_runs_differ_where_comfyui_streams_by_pages(tried, log, said):
+    shown = tried({"--lowvram": answer("resident", log), "": answer("resident", log)},
+                  "--a", "", "--b", ",--lowvram")
+    assert ("two equal runs differ" in shown) is said
+
+
 def test_several_flags_are_also_tried_one_by_one(tried):
     told = answer("resident", [])
     shown = tried({"": told}, "--a", "", "--b", ",--lowvram,--reserve-vram 2")
