@@ -138,7 +138,8 @@ def _tried(args: argparse.Namespace, base: Path, name: str, data: Json) -> Row:
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         err.seek(0)
-        text, errors = out.read().decode(), err.read().decode("utf-8", "replace")
+        text, errors = (file.read().decode("utf-8", "replace").replace(str(args.comfyui), "ComfyUI")
+                        for file in (out, err))
     row: Row = {"cpu_s": round(used.ru_utime + used.ru_stime, 1),
                 "ram_gib": round(used.ru_maxrss / 2**20, 2)}
     if process.returncode:

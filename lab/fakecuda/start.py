@@ -105,21 +105,18 @@ def _without_reading_ahead(torch: Any) -> None:
 
 
 def _without_reading_files(host_buffer: Any) -> None:
-    """Let the pager read no file for a copy that the driver counts and does not make."""
+    """Let the pager read no file: its copies are counted, and the small ones are zeros."""
     at_most = float(os.environ.get(COPY_AT_MOST) or 0) * 1024
-    read = getattr(host_buffer, "read_file_to_device", None)
-    if not at_most or read is None:
+    if not at_most or not hasattr(host_buffer, "read_file_to_device"):
         return
     copy = ctypes.CDLL("libcuda.so.1").cuMemcpyHtoDAsync_v2
     copy.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p]
-    somewhere = ctypes.create_string_buffer(1)
+    zeros = ctypes.create_string_buffer(max(1, int(at_most)))  # which the driver may read
 
     def counted(
         file: Any, offset: int, size: int, stream: int, to: int, *args: Any, **kwargs: Any
     ) -> Any:
-        if size <= at_most:
-            return read(file, offset, size, stream, to, *args, **kwargs)
-        if copy(int(to), ctypes.addressof(somewhere), int(size), None):
+        if copy(int(to), ctypes.addressof(zeros), int(size), None):
             raise RuntimeError("the driver refused a copy")
 
     host_buffer.read_file_to_device = counted
