@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ..base.said import said_json
 from ..guard.errors import out_of_memory_behind
+from ..host.adapter import guard_host
 from ..measure.journal import OomAttempt, executing_node
 from ..models.loaded import LoadedModel
 from .failed_prompt import FailedPrompt, SeenError
@@ -34,6 +35,8 @@ class Running:
         cause = out_of_memory_behind(error)
         if cause is None:
             return
+        if (guard := guard_host()) is not None:
+            guard.forget_half_casts()  # else a rerun would use them
         self.caches = host.caches_of(error) or self.caches
         if self.heard is None or self.heard.text != str(cause):
             self.heard = SeenError.of(cause, executing_node()[1], models())
