@@ -123,11 +123,7 @@ def _free(recovery: Recovery, now: Snapshot) -> str:
     words = _free_words(device, free)
     if last.requested_bytes is None or free < last.requested_bytes:
         return words
-    piece = last.piece_bytes
-    if piece is None or piece >= last.requested_bytes:
-        return said("{free}, but not in one piece", free=words)
-    return said("{free}, the largest piece of it {piece_mib}", free=words,
-                piece_mib=piece / MIB)
+    return said("{free}, but not in one piece", free=words)
 
 
 def _free_words(device: DeviceMemory, free: int) -> str:
