@@ -130,12 +130,6 @@ class NodeTable:
             for record in self._open.values():
                 record.strained(strain)
 
-    def observe_moment(self, peaks: Peaks, at: float) -> None:
-        """Count this use of memory for the nodes that ran at this time."""
-        for record in self._open.values():
-            if record.opened is not None and record.opened.at <= at:
-                record.raise_peaks(peaks)
-
     def run_ended(self, reading: Reading) -> None:
         """The prompt is over; a sync node that still runs is the one that raised the error."""
         for node_id, record in list(self._open.items()):

@@ -10,6 +10,7 @@ from headroom.host.types import Outcome
 from headroom.measure import journal
 from headroom.record import recorder as record_recorder
 from headroom.record.recorder import Recorder
+from headroom.record.run import Run
 
 
 @pytest.fixture
@@ -132,9 +133,12 @@ class SlowProbe(Probe):
         return reading.at, reading
 
 
-def test_a_reading_amid_a_node_is_entered_before_the_one_at_its_end(outcomes):
+def test_a_reading_amid_a_node_is_entered_before_the_one_at_its_end(
+    outcomes, monkeypatch
+):
     """The later one starts torch's peaks again: the other way round nobody had the node's."""
-    probe = SlowProbe()
+    times, probe = [], SlowProbe()
+    monkeypatch.setattr(Run, "observe", lambda run, reading: times.append(reading.at))
     recorder = Recorder(probe, outcomes.get)
     probe.may_go_on.set()
     play(recorder, "p", end=False)
@@ -150,7 +154,7 @@ def test_a_reading_amid_a_node_is_entered_before_the_one_at_its_end(outcomes):
     probe.may_go_on.set()
     tick.join()
     finish.join()
-    times = [event[4] for event in list(recorder._events._queue)[1:]]
+    recorder._events.enter()
     assert len(times) == 3 and times == sorted(times)
 
 
