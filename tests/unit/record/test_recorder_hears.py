@@ -104,14 +104,14 @@ def test_endless_notes_stay_bounded(listening):
 def test_the_thread_reads_memory_while_a_prompt_runs_and_sleeps_without_one(probe, outcomes):
     recorder = Recorder(probe, outcomes.get)
     recorder.start()
-    until(lambda: not recorder._ticker.is_awake)
+    until(lambda: not recorder._ticker._awake.is_set())
     assert probe.readings == 0
     recorder.prompt_resets()
     recorder.prompt_begins("p", Graph("1"), [])
     until(lambda: probe.readings > 10)
     outcomes["p"] = Outcome("success")
     recorder.prompt_leaves()
-    until(lambda: not recorder._ticker.is_awake)
+    until(lambda: not recorder._ticker._awake.is_set())
     assert recorder.run("p")["status"] == "success"
 
 
