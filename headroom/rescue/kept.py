@@ -35,8 +35,6 @@ class Running:
         cause = out_of_memory_behind(error)
         if cause is None:
             return
-        if (guard := guard_host()) is not None:
-            guard.forget_half_casts()  # else a rerun would use them
         self.caches = host.caches_of(error) or self.caches
         if self.heard is None or self.heard.text != str(cause):
             self.heard = SeenError.of(cause, executing_node()[1], models())
@@ -45,6 +43,8 @@ class Running:
             self.heard = self.heard._replace(shown=shown)
         if error is not cause:
             self.heard = self.heard._replace(told_as=(type(error).__name__, str(error)))
+        if (guard := guard_host()) is not None:
+            guard.forget_half_casts()  # else a rerun would use them
 
     def node_continues(self, entry: OomAttempt) -> None:
         """A node continued; without a part of its work, unless somebody repeated that part."""
@@ -69,12 +69,11 @@ class Kept:
 
 
 class Rerun(NamedTuple):
-    """A rerun that is decided but not yet queued; `outputs` as ComfyUI validated them."""
+    """A rerun that is decided but not yet queued; ComfyUI has validated the outputs."""
 
     kept: Kept
     prompt_id: str
     setup: RerunSetup
-    outputs: list[str]
 
 
 class Book:

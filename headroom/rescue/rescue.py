@@ -199,16 +199,15 @@ class Rescue:
         """Decide on a rerun; `_queue` then queues it. Raises Refused."""
         failure, new_id = kept.failure, str(uuid.uuid4())
         setup = self._setup(kept)
-        (prompt, _, left), wanted, runs, _ = setup
         try:
-            outputs = self._host.validated(new_id, prompt, wanted)
+            outputs = self._host.validated(new_id, setup.guarded.prompt, setup.outputs)
         except ValueError as error:
             raise Refused(words.refused_by_host(str(error))) from error
         self._book.link(kept, new_id)
         kept.is_queued.clear()
         kept.text = joined(" ", filter(None, (
-            words.runs_again(failure, runs), words.not_guarded(left))))
-        return Rerun(kept, new_id, setup, outputs)
+            words.runs_again(failure, setup.runs), words.not_guarded(setup.guarded.left))))
+        return Rerun(kept, new_id, setup._replace(outputs=outputs))
 
     def _queue(self, rerun: Rerun) -> None:
         """Queue the rerun after its finished outputs are on disk: a server can be killed in it.
@@ -222,7 +221,7 @@ class Rescue:
                 self._finished.keep(rerun.prompt_id, rerun.setup, kept.caches, failure.prompt_id)
             self._host.put_first(
                 failure.number, rerun.prompt_id, rerun.setup.guarded.prompt,
-                {**failure.extra_data, "headroom": own}, rerun.outputs, kept.sensitive,
+                {**failure.extra_data, "headroom": own}, rerun.setup.outputs, kept.sensitive,
             )
         finally:
             kept.is_queued.set()
