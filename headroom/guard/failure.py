@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ..base.error_table import Where
+from ..base.error_table import Where, first_line
 from ..base.said import said
 from ..host.adapter import guard_host
 from ..measure.snapshot import Snapshot
@@ -69,8 +69,7 @@ class Failure:
     @property
     def text(self) -> str:
         """The first line of the error, with its type: short enough for a log line."""
-        lines = self.message.strip().splitlines()
-        return f"{self.name}: {lines[0] if lines else 'no text'}"[:300]
+        return first_line(self.name, self.message)
 
     def as_cause(self) -> Exception:
         """Return an error of the same type without frames; its text says where this was raised."""

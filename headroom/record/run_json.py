@@ -8,7 +8,7 @@ reached; it was certainly not above `peak_vram_at_most_mib`, which is null if no
 from typing import Any
 
 from ..base.device import MIB, in_mib
-from ..base.error_table import row_of
+from ..base.error_table import first_line, row_of
 from ..base.said import said, said_json
 from ..host.adapter import has_flag
 from ..measure.journal import Action, GaveUp, OomAttempt
@@ -92,11 +92,10 @@ def error_json(run: Run, error: NodeError) -> Json:
     """Return what a node raised, and what that means if the table of errors knows it."""
     record = run.nodes.records.get(error.node_id or "")
     row = row_of(error.kind, error.text)
-    first_line = (error.text.strip().splitlines() or [""])[0]
     return {
         "node_id": error.node_id,
         "class_type": record.info.class_type if record is not None else None,
-        "error": f"{error.kind.rpartition('.')[2]}: {first_line}"[:300],
+        "error": first_line(error.kind, error.text),
         "means": None if row is None else {
             "id": row.id, "family": row.family, "retry": row.retry,
             "what": _told(row.meaning()), "why": _told(row.reason()),
