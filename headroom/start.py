@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from .advise.advisor import Advisor, use_advisor
@@ -32,9 +33,10 @@ from .record.recorder import Recorder
 from .record.run import Run
 from .record.run_json import error_json
 from .rescue import finished
-from .rescue.kept_queue import KeptQueue, kept_queue
-from .rescue.lookout import Lookout, NothingKept, no_lookout
-from .rescue.settings import guards_all, rescue_of
+from .rescue.kept_queue import KeptQueue
+from .rescue.no_reruns import NoReruns
+from .rescue.rescue import Rescue
+from .rescue.settings import guards_all, queue_of, rescue_of
 
 log = logging.getLogger("headroom")
 
@@ -94,7 +96,7 @@ def _start() -> None:
     tell_wrong_values()
     gate = Gate(host_server.prompts_waiting, host_server.worker_is_idle)
     kept = _kept_queue(settings)
-    rescue, error_is_handled, prompt_has_ended, prompt_of = _lookout(kept)
+    rescue, prompt_of = _rescue(kept), _prompt_of()
     idle = Idle()
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue,
                    wanted_bytes(os.environ, settings), _ram_stop(prompt_of, rescue.stops_for_ram))
@@ -124,7 +126,7 @@ def _start() -> None:
         kept.changed()
 
     def history_is_written() -> None:
-        prompt_has_ended()
+        rescue.history_is_written()
         if (found := ram.after_prompt()) is not None:
             recorder.look(found[0], lambda run: run.held_then(found[2], found[1]))
         kept.changed()
@@ -148,7 +150,8 @@ def _start() -> None:
     advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts)
     routes = Routes(recorder, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
                     advisor.more_of, peaks, kept, limit, advisor.estimate, watch.stuck)
-    attach = _listen(recorder, host_server.is_running, error_is_handled, history_is_written)
+    attach = _listen(recorder, host_server.is_running, rescue.error_is_handled,
+                     history_is_written)
 
     def prompt_is_posted() -> None:
         if not host_server.prompts_waiting():
@@ -187,22 +190,31 @@ def _previews() -> Previews | None:
     return previews()
 
 
-def _lookout(kept: KeptQueue | NothingKept) -> Lookout:
-    """Return the lookout for this server; one that refuses, if ComfyUI is too different."""
+def _rescue(kept: KeptQueue) -> Rescue | NoReruns:
+    """Return the reruns of this server; what refuses them, if ComfyUI is too different."""
     if why := features.lost("rerun"):
-        return no_lookout(why)
-    from .rescue.attach import make_lookout
+        return NoReruns(why)
+    from .rescue.attach import make_rescue
 
-    return make_lookout(kept.outputs_of)
+    return make_rescue(kept.outputs_of)
 
 
-def _kept_queue(settings: Mapping[str, Any]) -> KeptQueue | NothingKept:
-    """Return this server's kept queue; one that keeps nothing, if ComfyUI is too different."""
-    if lost := features.lost("rerun"):
-        return NothingKept(lost)
+def _prompt_of() -> Callable[[str], Prompt | None]:
+    """Return a function for the prompt of this id, in API format, if ComfyUI still knows it."""
+    if features.lost("rerun"):
+        return lambda _: None
+    from .host import queue
+
+    return queue.prompt_of
+
+
+def _kept_queue(settings: Mapping[str, Any]) -> KeptQueue:
+    """Return this server's kept queue; one that is off, if ComfyUI is too different."""
+    if features.lost("rerun"):
+        return KeptQueue(None, Path(), "off")
     from .host import files, queue
 
-    return kept_queue(queue, files.own_folder() / "queue", settings)
+    return KeptQueue(queue, files.own_folder() / "queue", queue_of(os.environ, settings))
 
 
 def _ram_stop(

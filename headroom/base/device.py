@@ -223,22 +223,6 @@ def begin_peak_again(device: torch.device) -> bool:
     return reset is not None and told(lambda: reset(device) or True) is not None
 
 
-def largest_free_bytes(device: torch.device, driver_free_bytes: int) -> int | None:
-    """Return the largest piece that torch's own allocator could give now; None if unknown.
-
-    It walks over the allocator's list of blocks, which takes some milliseconds: call it rarely.
-    """
-    if device.type != "cuda" or torch.cuda.get_allocator_backend() != "native":
-        return None
-    segments = told(torch.cuda.memory_snapshot)
-    if segments is None:
-        return None
-    blocks = (b for segment in segments for b in segment["blocks"]
-              if segment["device"] == (device.index or 0))
-    unused = (int(block["size"]) for block in blocks if block["state"] == "inactive")
-    return max([driver_free_bytes, *unused])
-
-
 def device_name(device: torch.device) -> str:
     """Return the product name that the driver gives, or the device's own name."""
     query = getattr(backend(device), "get_device_name", None)

@@ -96,3 +96,9 @@ def row_of(kind: str, text: str) -> Row | None:
     """Return the row for an error, by the name of its class and its text."""
     told = f"{kind.rpartition('.')[2]}: {text[:MAX_TEXT]}"
     return next((row for row in ROWS if row.pattern.search(told)), None)
+
+
+def first_line(kind: str, text: str) -> str:
+    """Return the first line of an error, with its type: short enough for a log line."""
+    lines = text.strip().splitlines()
+    return f"{kind.rpartition('.')[2]}: {lines[0] if lines else 'no text'}"[:300]

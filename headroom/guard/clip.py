@@ -65,8 +65,12 @@ class _Encoding(Call[Any]):
         elif plan.room_bytes and self._is_dynamic:
             unload_models(weights.found(self.patchers))
         elif plan.room_bytes and guard is not None:
+            def load_little(*_args: Any, **_kwargs: Any) -> Any:
+                guard.load_reserving(self.patchers, plan.room_bytes)
+                return self._clip.patcher
+
             clip = plain_copy(self._clip)
-            vars(clip)["load_model"] = _LoadLittle(clip.patcher, plan.room_bytes, guard)
+            vars(clip)["load_model"] = load_little
         self._began_bytes = weights.loaded_bytes(self.patchers)
         encode = self._method.unguarded if clip is None else class_method(clip, self._method.name)
         return encode(*self._args, **self._kwargs)
@@ -116,19 +120,6 @@ class _Encoding(Call[Any]):
     def _is_dynamic(self) -> bool:
         host = current_host()
         return host is not None and host.is_dynamic(self._clip.patcher)
-
-
-class _LoadLittle:
-    """Loads a text encoder and keeps `room_bytes` free of its weights."""
-
-    def __init__(self, patcher: Any, room_bytes: int, guard: Any) -> None:
-        self._patcher = patcher
-        self._room_bytes = room_bytes
-        self._guard = guard
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self._guard.load_reserving([self._patcher], self._room_bytes)
-        return self._patcher
 
 
 def _length(tokens: Any) -> int:

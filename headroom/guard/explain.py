@@ -1,6 +1,6 @@
 """Write OOM Guard's final error: what was tried, what was missing, what can help."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,14 +68,6 @@ def _tried(action: str, times: int, freed: float) -> str:
     return said("{action}: {freed_mib} freed", action=action, freed_mib=freed)
 
 
-_additions: list[Callable[[], str]] = []
-
-
-def add_to_final_error(words: Callable[[], str]) -> None:
-    """Let each final error end with what `words` returns at that time, unless that is empty."""
-    _additions.append(words)
-
-
 def explain(
     call: Any, options: GuardOptions, recovery: Recovery, now: Snapshot, lack: Lack,
 ) -> str:
@@ -91,7 +83,6 @@ def explain(
         said("Most likely to help: {advice}.",
              advice=joined(", or ", list(_advice(call, options, now))[:2])),
         _first_error(recovery),
-        *(words() for words in _additions),
     ]))
 
 
@@ -132,11 +123,7 @@ def _free(recovery: Recovery, now: Snapshot) -> str:
     words = _free_words(device, free)
     if last.requested_bytes is None or free < last.requested_bytes:
         return words
-    piece = last.piece_bytes
-    if piece is None or piece >= last.requested_bytes:
-        return said("{free}, but not in one piece", free=words)
-    return said("{free}, the largest piece of it {piece_mib}", free=words,
-                piece_mib=piece / MIB)
+    return said("{free}, but not in one piece", free=words)
 
 
 def _free_words(device: DeviceMemory, free: int) -> str:

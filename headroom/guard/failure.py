@@ -14,10 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import torch
-
-from ..base.device import largest_free_bytes
-from ..base.error_table import Where
+from ..base.error_table import Where, first_line
 from ..base.said import said
 from ..host.adapter import guard_host
 from ..measure.snapshot import Snapshot
@@ -40,7 +37,6 @@ class Failure:
     memory: Snapshot | None = None  # while the failed call still held its tensors
     held: Snapshot | None = None  # the same after garbage collection
     at: float = field(default_factory=time.perf_counter)  # seconds, when it was raised
-    piece_bytes: int | None = None  # the largest free piece, if enough was free in all
     buffers_bytes: int = 0  # of the buffers that stream weights
     is_incomplete: bool = False  # a weight may have been left without its LoRA
     has_begun: bool = True  # False: ComfyUI expected it to need too much
@@ -59,22 +55,21 @@ class Failure:
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         kind = next((kind for kind in KINDS if isinstance(error, kind)), RuntimeError)
         asked = requested_bytes(message)
-        piece, guard = _largest_piece(memory, asked), guard_host()
+        guard = guard_host()
         buffers = guard.buffers_bytes() if guard is not None else 0
         is_incomplete = is_incomplete or (guard is not None and guard.has_half_pages())
         has_begun = not isinstance(error, NotBegunError)
         cut_links(error)
         return cls(
             kind, type(error).__name__, message, trace, _place(steps), where_of(error) or "device",
-            asked, memory, held, piece_bytes=piece, buffers_bytes=buffers,
-            is_incomplete=is_incomplete, has_begun=has_begun,
+            asked, memory, held, buffers_bytes=buffers, is_incomplete=is_incomplete,
+            has_begun=has_begun,
         )
 
     @property
     def text(self) -> str:
         """The first line of the error, with its type: short enough for a log line."""
-        lines = self.message.strip().splitlines()
-        return f"{self.name}: {lines[0] if lines else 'no text'}"[:300]
+        return first_line(self.name, self.message)
 
     def as_cause(self) -> Exception:
         """Return an error of the same type without frames; its text says where this was raised."""
@@ -86,15 +81,6 @@ class Failure:
             return self.kind(f"{words}\n\n{came}")
         add_note(came)
         return cause
-
-
-def _largest_piece(memory: Snapshot | None, asked: int | None) -> int | None:
-    """Return the largest free piece, if there was enough free memory, but in pieces."""
-    for device in memory.devices[:1] if memory is not None else ():
-        free = device.available_bytes
-        if asked is not None and free is not None and free >= asked:
-            return largest_free_bytes(torch.device(device.device), device.left_bytes or 0)
-    return None
 
 
 def _place(steps: traceback.StackSummary) -> str:

@@ -49,8 +49,13 @@ def guard(value: Any, options: GuardOptions) -> Any:
         )
     if kind == "MODEL":
         return guard_model(value, options, host)
+    if kind == "VAE" and not _has_weights(value):
+        raise ValueError(
+            "OOM Guard got a VAE without weights on the input `model`: the checkpoint holds no "
+            "VAE; connect the one of a Load VAE node."
+        )
     if kind == "VAE":
-        return guard_vae(_valid(value), options)
+        return guard_vae(value, options)
     if kind == "CLIP":
         return guard_clip(value, options)
     if kind == "CONTROL_NET":
@@ -63,12 +68,3 @@ def guard(value: Any, options: GuardOptions) -> Any:
 def _has_weights(vae: Any) -> bool:
     """Return whether there are weights: without any in the checkpoint ComfyUI gives a shell."""
     return getattr(vae, "first_stage_model", None) is not None and hasattr(vae, "patcher")
-
-
-def _valid(vae: Any) -> Any:
-    if not _has_weights(vae):
-        raise ValueError(
-            "OOM Guard got a VAE without weights on the input `model`: the checkpoint holds no "
-            "VAE; connect the one of a Load VAE node."
-        )
-    return vae

@@ -15,31 +15,19 @@ class RandomState:
 
     def __init__(self) -> None:
         self._cpu = torch.get_rng_state()
-        self._devices: list[tuple[Any, torch.device, torch.Tensor]] = []
+        self._devices: list[tuple[Any, tuple[torch.device, ...], torch.Tensor]] = []
         for device in devices.accelerators():
             module = devices.backend(device)
             # A backend with another name than the device's draws on the CPU generator.
-            if module is not None and module is getattr(torch, device.type, None):
-                self._devices.append((module, device, _generator_state(module, device)))
+            if module is getattr(torch, device.type, None) and module is not None:
+                which = () if device.type == "mps" else (device,)  # MPS has one device
+                self._devices.append((module, which, module.get_rng_state(*which)))
 
     def restore(self) -> None:
         """Put every generator back to where it was."""
         torch.set_rng_state(self._cpu)
-        for module, device, state in self._devices:
-            _restore_generator(module, device, state)
-
-
-def _generator_state(module: Any, device: torch.device) -> torch.Tensor:
-    state: torch.Tensor
-    state = module.get_rng_state() if device.type == "mps" else module.get_rng_state(device)
-    return state
-
-
-def _restore_generator(module: Any, device: torch.device, state: torch.Tensor) -> None:
-    if device.type == "mps":
-        module.set_rng_state(state)
-    else:
-        module.set_rng_state(state, device)
+        for module, which, state in self._devices:
+            module.set_rng_state(state, *which)
 
 
 class Containers:

@@ -6,7 +6,7 @@ code of another pack takes part in the steps, because that code may keep data of
 """
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
@@ -103,35 +103,8 @@ class _Guard:
         options: dict[str, Any] = {} if model_options is None else model_options
         run = _run_of(options)
         run.start_step()
-        return self._step(
-            lambda: executor(x, timestep, options, *args, **kwargs),
-            run, guider.inner_model, lambda: list(getattr(guider, "conds", {}).values()),
-            x, options,
-        )
-
-    def conditionings(
-        self, executor: Any, model: Any, conds: list[Any], x: torch.Tensor, timestep: Any,
-        model_options: dict[str, Any], *args: Any, **kwargs: Any,
-    ) -> Any:
-        """CALC_COND_BATCH: all conditionings of a step; guarded here if called outside of `step`.
-        """
-        run = _run_of(model_options)
-        run.start_step(x.shape[0] * sum(len(cond or []) for cond in conds))
-
-        def call() -> Any:
-            own = conds if run.plan.parts is None else with_splitting_controls(conds, run)
-            return executor(model, own, x, timestep, model_options, *args, **kwargs)
-
         if is_recovering():
-            return call()
-        return self._step(call, run, model, lambda: conds, x, model_options)
-
-    def _step(
-        self, do: Callable[[], Any], run: Run, model: Any, conds: Callable[[], list[Any]],
-        x: torch.Tensor, options: dict[str, Any],
-    ) -> Any:
-        if is_recovering():
-            return do()
+            return executor(x, timestep, options, *args, **kwargs)
         state, containers = RandomState(), Containers(options)
         footprints: list[Footprint] = []
 
@@ -141,16 +114,28 @@ class _Guard:
             state.restore()
             run.copies.clear()
             self._guard.load_again(call.patchers)
-            self._guard.reset_conditioning(model, conds())
+            conds = list(getattr(guider, "conds", {}).values())
+            self._guard.reset_conditioning(guider.inner_model, conds)
 
         call = Step(
-            self._guard, self._options, run, model.current_patcher, x.shape, do, reset)
+            self._guard, self._options, run, guider.inner_model.current_patcher, x.shape,
+            lambda: executor(x, timestep, options, *args, **kwargs), reset)
         result = recover(call, self._options, run.plan)
         if footprints and (taken := footprints[0].bytes()) is not None:
             to_come = self._guard.buffers_needed_bytes(call.patchers) - self._guard.buffers_bytes()
             if run.grow(taken[0], taken[1] - max(0, to_come)):
                 lessons.amend(run.key, run.plan)
         return result
+
+    def conditionings(
+        self, executor: Any, model: Any, conds: list[Any], x: torch.Tensor, timestep: Any,
+        model_options: dict[str, Any], *args: Any, **kwargs: Any,
+    ) -> Any:
+        """CALC_COND_BATCH: all conditionings of a step; ControlNets run in pieces with them."""
+        run = _run_of(model_options)
+        run.start_step(x.shape[0] * sum(len(cond or []) for cond in conds))
+        own = conds if run.plan.parts is None else with_splitting_controls(conds, run)
+        return executor(model, own, x, timestep, model_options, *args, **kwargs)
 
 
 def _kind(guider: Any, shape: Sequence[int], options: GuardOptions) -> Hashable:

@@ -6,17 +6,14 @@ joins them only when memory allows. Images of one chunk are separated only where
 call can mix or count them.
 """
 
-import dataclasses
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
+from enum import Enum
 from typing import Any
 
 import torch
 
 from ..base.modules import module_of
-from ..base.tensors import tensors_within
 from ..host.adapter import unrecorded
 
 # Patches of ComfyUI that treat every sample on its own. Any other patch may keep or mix what it
@@ -27,6 +24,7 @@ _PER_SAMPLE_PATCHES = ("comfy_extras.nodes_freelunch", "comfy_extras.nodes_pag",
 _MIXED_KWARGS = ("num_video_frames", "image_only_indicator")
 _MIXED_OPTIONS = ("ad_params",)
 _KNOWN_TENSORS = ("sigmas", "sample_sigmas")
+_WITHOUT_ROWS = (str, bytes, int, float, type(None), Enum, torch.Size, torch.dtype, torch.device)
 
 
 class Unsplittable(Exception):
@@ -75,7 +73,8 @@ def rows_of(value: Any, start: int, stop: int, batch: int) -> Any:
     """Return rows `start` to `stop` of everything with a batch dimension inside `value`.
 
     Tensors: dimension 0 is the batch if it has `batch` entries; 1 entry serves all rows. Raises
-    Unsplittable for any other tensor and for other objects that may hold rows.
+    Unsplittable for any other tensor, and for objects that may hold rows: ComfyUI's own models get
+    nothing but tensors, plain containers and plain values.
     """
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided or value.is_nested:
@@ -85,49 +84,13 @@ def rows_of(value: Any, start: int, stop: int, batch: int) -> Any:
         if value.shape[0] != batch:
             raise Unsplittable(f"a tensor of shape {tuple(value.shape)} in a batch of {batch}")
         return value[start:stop]
-    if isinstance(value, torch.Size):
+    if type(value) in (list, tuple):
+        return type(value)(rows_of(item, start, stop, batch) for item in value)
+    if type(value) is dict:
+        return {name: rows_of(item, start, stop, batch) for name, item in value.items()}
+    if isinstance(value, _WITHOUT_ROWS) or callable(value):
         return value
-    if isinstance(value, (list, tuple)):
-        return _sequence_like(value, [rows_of(item, start, stop, batch) for item in value])
-    if isinstance(value, dict):
-        return _dict_like(value, {k: rows_of(v, start, stop, batch) for k, v in value.items()})
-    if _may_have_rows(value):
-        raise Unsplittable(f"a {type(value).__name__} in a batch of {batch}")
-    return value
-
-
-def _sequence_like(value: Any, items: list[Any]) -> Any:
-    """Return `items` in a container like `value`: a list, a tuple, a named tuple ..."""
-    make = getattr(type(value), "_make", type(value))
-    try:
-        return make(items)
-    except TypeError as error:
-        raise Unsplittable(f"a {type(value).__name__} that cannot be made of its items") from error
-
-
-def _dict_like(value: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
-    kind = type(value)
-    if kind is dict:
-        return items
-    # Not with `copy`: before Python 3.11 it looks up `__getstate__` on the value, and a dict that
-    # finds its attributes among its keys raises KeyError.
-    made: dict[Any, Any] = kind.__copy__(value) if hasattr(kind, "__copy__") else kind.__new__(kind)
-    getattr(made, "__dict__", {}).update(getattr(value, "__dict__", {}))
-    made.update(items)
-    return made
-
-
-def _may_have_rows(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(True for _ in tensors_within(dict(value)))
-    if isinstance(value, (deque, set, frozenset)):
-        return any(True for _ in tensors_within(list(value)))
-    if isinstance(value, SimpleNamespace):
-        return any(True for _ in tensors_within(vars(value)))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        held = [getattr(value, field.name, None) for field in dataclasses.fields(value)]
-        return any(True for _ in tensors_within(held))
-    return hasattr(value, "shape")
+    raise Unsplittable(f"a {type(value).__name__} in a batch of {batch}")
 
 
 def images_are_independent(options: Mapping[str, Any], kwargs: Mapping[str, Any]) -> bool:
@@ -207,7 +170,8 @@ def _join(parts: Sequence[Any], memo: dict[tuple[int, ...], torch.Tensor]) -> An
             memo[key] = torch.cat(list(parts))
         return memo[key]
     if isinstance(first, dict):
-        return _dict_like(first, {k: _join([part[k] for part in parts], memo) for k in first})
+        return {name: _join([part[name] for part in parts], memo) for name in first}
     if isinstance(first, (list, tuple)):
-        return _sequence_like(first, [_join(items, memo) for items in zip(*parts, strict=True)])
+        joined = [_join(items, memo) for items in zip(*parts, strict=True)]
+        return joined if isinstance(first, list) else tuple(joined)
     return first

@@ -21,7 +21,6 @@ from .vae_call import (
     estimate,
     in_tiles,
     owns_tiling,
-    preferred_tile,
     takes_tiles,
     tiled_keywords,
     whole,
@@ -131,11 +130,8 @@ class _VAECall(Call[torch.Tensor]):
             smallest = max(_SMALLEST_LATENT_TILE, _SMALLEST_TILE // self._unit)
         most, is_video = MOST_OVERLAP[self._tiled], self._value.ndim == 5
         own = _HOST_VIDEO_TILE // self._unit if is_video else _HOST_TILE[self._tiled]
-        preferred = preferred_tile(self._vae, lack.room_bytes) if self._is_decode else None
 
         def takes(side: int) -> float:
-            if preferred is not None and side > preferred:
-                return float("inf")
             return self._takes(_OWN_TILE if side == own else _PROBABLE, side, plan.frames)
 
         def fitting(lack: Lack) -> int | None:

@@ -140,14 +140,6 @@ def takes_tiles(vae: Any, name: str) -> bool:
     return not owns_tiling(vae) or tiled is None or "tile_x" in inspect.signature(tiled).parameters
 
 
-def preferred_tile(vae: Any, room_bytes: int | None) -> int | None:
-    """Return the largest tile that the network would choose for that room; None: it cannot say."""
-    prefers = getattr(vae.first_stage_model, "preferred_decode_tile", None)
-    if prefers is None or room_bytes is None:
-        return None
-    return int(prefers(room_bytes, vae.vae_dtype))
-
-
 def in_tiles(
     vae: Any, plan: Plan, name: str, asked: dict[str, Any], value: torch.Tensor, *args: Any,
     **kwargs: Any,

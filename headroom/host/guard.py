@@ -191,15 +191,15 @@ def make_room(patchers: Sequence[Any], room_bytes: int) -> int:
     return freed
 
 
-def load_again(patchers: Sequence[Any], room_bytes: int = 0) -> None:
+def load_again(patchers: Sequence[Any]) -> None:
     """Load models that were unloaded, or that cleaning up the streaming has marked inactive.
 
-    `room_bytes` stay free. ComfyUI does the same during sampling after a ControlNet has used a VAE.
+    ComfyUI does the same during sampling after a ControlNet has used a VAE.
     A loaded model is not touched: it may have been offloaded in part on purpose.
     """
     on_gpu = [patcher for patcher in patchers if patcher.load_device.type != "cpu"]
     if any(host.is_dynamic(one) or not host.entries_of([one]) for one in on_gpu):
-        mm.load_models_gpu(list(patchers), memory_required=room_bytes)
+        mm.load_models_gpu(list(patchers))
 
 
 # ---------------------------------------------------------------- text encoders

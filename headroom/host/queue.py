@@ -125,7 +125,6 @@ def _outcome(answer: Any) -> list[str]:
 def interrupt(prompt_id: str, before: Callable[[], None]) -> bool:
     """Interrupt a prompt as ComfyUI's own route does, and call `before` first.
 
-    False where it does not run, or somebody has asked for an interrupt already.
     False if it does not run, or if somebody has asked for an interrupt already.
     """
     with PromptServer.instance.prompt_queue.mutex:

@@ -22,19 +22,14 @@ Line = list[float | None]
 
 
 def report_image(run: Run | None) -> torch.Tensor:
-    """Return the chart of `run`, or an image that says that nothing was recorded."""
-    if run is not None:
-        return chart_image(run)
-    image, draw = _white(640, 80)
-    draw.text((320, 40), "Nothing was recorded for this prompt.", DARK, _font(14), "mm")
-    return _as_tensor(image)
-
-
-def chart_image(run: Run) -> torch.Tensor:
     """Return a run's record with samples (as `run_json` gives it) as an IMAGE.
 
-    float32 in 0..1 of shape [1, 640, 1200, 3].
+    float32 in 0..1 of shape [1, 640, 1200, 3]; smaller where nothing was recorded, with a sentence.
     """
+    if run is None:
+        image, draw = _white(640, 80)
+        draw.text((320, 40), "Nothing was recorded for this prompt.", DARK, _font(14), "mm")
+        return _as_tensor(image)
     image, draw = _white(WIDTH, HEIGHT)
     seconds = run["samples"]["seconds"]
     vram = {device: _gib(values) for device, values in run["samples"]["devices"].items()}

@@ -4,18 +4,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from threading import Lock
-from typing import Any
 
 from ..host.types import Outcome
-from .memory import Reading
 from .nodes import GraphView
 from .run import Run
 
 MAX_EVENTS = 25_000
 
-# What to do with the run, for which node, in which prompt, when, and the last reading of memory.
-Enter = Callable[[Run, str, Reading, float], None]
-Event = tuple[Enter, str, str, Reading, float]
+Event = tuple[str, Callable[[Run], None]]  # the prompt, and what is written into its record
 
 
 class Events:
@@ -36,27 +32,14 @@ class Events:
     def begin(self, run: Run) -> None:
         self._queue.append(run)
 
-    def sample(self, run: Run, reading: Reading) -> None:
-        """Memory was read."""
-        self._happened(_samples, run, reading)
-
-    def end(self, run: Run, reading: Reading) -> None:
-        """The prompt has left the executor."""
-        self._happened(_ends, run, reading)
-
-    def settle(
-        self, run: Run, reading: Reading, outcome: Outcome | None, graph: GraphView | None
-    ) -> None:
+    def settle(self, run: Run, outcome: Outcome | None, graph: GraphView | None) -> None:
         """Nothing more happens in this run; where nobody tells its outcome, it is inferred."""
 
-        def settles(run: Run, *_: Any) -> None:
+        def settles(run: Run) -> None:
             run.settle(_known(outcome or _guess(run), graph))
             self._run_is_over(run)
 
-        self._happened(settles, run, reading)
-
-    def _happened(self, enter: Enter, run: Run, reading: Reading) -> None:
-        self.append((enter, "", run.prompt_id, reading, reading.at))
+        self.append((run.prompt_id, settles))
 
     @property
     def are_many(self) -> bool:
@@ -69,17 +52,9 @@ class Events:
             if isinstance(event, Run):
                 self._entering = event
                 continue
-            enter, node_id, prompt_id, reading, at = event
+            prompt_id, write = event
             if self._entering is not None and prompt_id == self._entering.prompt_id:
-                enter(self._entering, node_id, reading, at)
-
-
-def _samples(run: Run, _node_id: str, reading: Reading, _at: float) -> None:
-    run.observe(reading)
-
-
-def _ends(run: Run, _node_id: str, reading: Reading, _at: float) -> None:
-    run.end(reading)
+                write(self._entering)
 
 
 def _known(told: Outcome, graph: GraphView | None) -> Outcome:

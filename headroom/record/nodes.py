@@ -84,8 +84,7 @@ class NodeTable:
         self._read_at = 0.0
         self._ran: dict[str, NodeRecord] = {}  # the nodes that ran since the last reading
         self.records: dict[str, NodeRecord] = {}
-        self.left_out = 0
-        self.left_out_of: dict[str, tuple[str, int]] = {}  # title, number of runs
+        self.left_out: dict[str, tuple[str, int]] = {}  # by node on the canvas: title, runs
 
     def started(self, node_id: str, reading: Reading) -> None:
         """ComfyUI starts the node, for the first time or again."""
@@ -129,12 +128,6 @@ class NodeTable:
         if strain is not None:
             for record in self._open.values():
                 record.strained(strain)
-
-    def observe_moment(self, peaks: Peaks, at: float) -> None:
-        """Count this use of memory for the nodes that ran at this time."""
-        for record in self._open.values():
-            if record.opened is not None and record.opened.at <= at:
-                record.raise_peaks(peaks)
 
     def run_ended(self, reading: Reading) -> None:
         """The prompt is over; a sync node that still runs is the one that raised the error."""
@@ -181,12 +174,10 @@ class NodeTable:
                 other.interrupted_by = reading
 
     def _leave_out(self, node_id: str) -> None:
-        self.left_out += 1
         if self._describe is not None:
             info = self._describe(node_id)
-            if info.display_node_id in self.left_out_of or len(self.left_out_of) < self._limit:
-                title, count = self.left_out_of.get(info.display_node_id, (info.title, 0))
-                self.left_out_of[info.display_node_id] = title, count + 1
+            title, count = self.left_out.get(info.display_node_id, (info.title, 0))
+            self.left_out[info.display_node_id] = title, count + 1
 
     def _close(self, node_id: str, reading: Reading) -> None:
         self._open.pop(node_id).close(reading)

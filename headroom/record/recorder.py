@@ -3,11 +3,12 @@
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from ..host.types import NodeCallback, NodeLabel, Outcome
 from ..measure.journal import EmbeddingReads, Entry, OomAttempt, listen
-from .events import Enter, Events
+from .events import Events
 from .memory import Reading
 from .newest_runs import MAX_RUNS, NewestRuns
 from .nodes import GraphView, NodeTable
@@ -95,14 +96,15 @@ class Recorder:
             self._runs.keep(self._run)
             self._events.begin(self._run)
             for node_id in running:
-                self._events.append((Run.node_starts, node_id, prompt_id, began, began.at))
+                starts = partial(Run.node_starts, node_id=node_id, reading=began)
+                self._events.append((prompt_id, starts))
         self._ticker.wake()
 
     def _begin(self) -> Beginning:
         devices, (_, began) = self._probe.begin_run(), self._probe.at_node()
         return devices, began, time.time() - (time.perf_counter() - began.at)
 
-    def _teller(self, enter: Enter, begins: bool = False) -> NodeCallback:
+    def _teller(self, enter: Callable[..., None], begins: bool = False) -> NodeCallback:
         """Return the function that the executor calls after an event of a node."""
         at_node, append, reading = self._probe.at_node, self._events.append, self._events.reading
         progress = self._progress
@@ -113,7 +115,7 @@ class Recorder:
                 before_node(prompt_id, node_id)
             with reading:
                 at, memory = at_node(begins)
-                append((enter, node_id, prompt_id, memory, at))
+                append((prompt_id, partial(enter, node_id=node_id, reading=memory, at=at)))
             progress.at = at
 
         return told
@@ -122,7 +124,7 @@ class Recorder:
         """The prompt has left the executor, however it ended."""
         with self._lock:
             if self._run is not None and self._left is None:
-                self._left = self._end(self._run)
+                self._end(self._run)
 
     # ---------------------------------------------------- called for HTTP and by the report node
 
@@ -206,21 +208,16 @@ class Recorder:
                 self._read(self._run, self._probe.beside_node)
             if self._events.are_many:
                 self._events.enter()
-            if self._left is not None or self._is_time_to_ask():
+            now = time.perf_counter()  # ComfyUI may not announce the end of a prompt: it is asked
+            if self._left is not None or now - self._asked_outcome > ASK_SECONDS:
+                self._asked_outcome = now
                 self._settle()
 
     def _read(self, run: Run, measure: Callable[[], Reading]) -> None:
         with self._events.reading:
-            self._events.sample(run, measure())
+            self._events.append((run.prompt_id, partial(Run.observe, reading=measure())))
 
     # ---------------------------------------------------- the end of a run
-
-    def _is_time_to_ask(self) -> bool:
-        """Called regularly: ComfyUI may not announce the end of a prompt."""
-        if (now := time.perf_counter()) - self._asked_outcome <= ASK_SECONDS:
-            return False
-        self._asked_outcome = now
-        return True
 
     def _settle(self) -> None:
         """Close the record of a run that has left the executor, once ComfyUI knows its outcome."""
@@ -239,12 +236,13 @@ class Recorder:
 
     def _close(self, run: Run, outcome: Outcome | None) -> None:
         run.drawn = self._progress.drawn(run.prompt_id)
-        self._events.settle(run, self._left or self._end(run), outcome, self._graph)
+        if self._left is None:
+            self._end(run)
+        self._events.settle(run, outcome, self._graph)
         self._closed.append(run.prompt_id)
         self._run = self._graph = self._left = None
 
-    def _end(self, run: Run) -> Reading:
+    def _end(self, run: Run) -> None:
         with self._events.reading:
-            left = self._probe.measured()
-            self._events.end(run, left)
-        return left
+            self._left = self._probe.measured()
+            self._events.append((run.prompt_id, partial(Run.end, reading=self._left)))

@@ -118,24 +118,19 @@ class Run:
     def observe(self, reading: Reading) -> None:
         """Add one reading of memory, and what it shows about the time before it.
 
-        A reading that another thread made and added too late counts for its own moment only. A
-        reading for a run on other devices does not belong to this run.
+        A reading that serves for several events counts once. A reading for a run on other devices
+        does not belong to this run.
         """
         last = self._last
-        if reading is last or len(reading.devices) != len(self.devices):
+        if reading.at <= last.at or len(reading.devices) != len(self.devices):
             return
         self.nodes.strained(reading.strain)
         if self.swapped_before is None:
             self.swapped_before = _swapped(reading)
-        if reading.at < last.at:
-            peaks, vram = now(reading), [use.used_bytes for use in reading.devices]
-            self.nodes.observe_moment(peaks, reading.at)
-        else:
-            peaks = between(last, reading)
-            vram = list(map(reached, last.devices, reading.devices))
-            self.nodes.observe(peaks, reading.at)
-            self._last = reading
-        self._add(reading, peaks, vram)
+        peaks = between(last, reading)
+        self.nodes.observe(peaks, reading.at)
+        self._last = reading
+        self._add(reading, peaks, list(map(reached, last.devices, reading.devices)))
 
     def _add(self, reading: Reading, peaks: Peaks, vram: list[int | None]) -> None:
         self.totals = list(map(_most, self.totals, [use.total_bytes for use in reading.devices]))

@@ -5,10 +5,10 @@ that was closest to full (`device`); `devices` has the figures of each device. A
 reached; it was certainly not above `peak_vram_at_most_mib`, which is null if nobody can tell.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..base.device import MIB, in_mib
-from ..base.error_table import row_of
+from ..base.error_table import first_line, row_of
 from ..base.said import said, said_json
 from ..host.adapter import has_flag
 from ..measure.journal import Action, GaveUp, OomAttempt
@@ -25,21 +25,21 @@ def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
     """Return the record of a run, or its record so far; nodes that still run end at `now`."""
     end = run.ended.at if run.ended is not None else now
     main = run.fullest
-    cards = [Card(*figures) for figures in zip(run.devices, run.totals, run.peaks, strict=True)]
-    card = cards[main] if cards else NO_CARD
+    cards = list(zip(run.devices, run.totals, run.peaks, strict=True))
+    device, total_bytes, peak = cards[main] if cards else ("cpu", None, None)
     data: Json = {
         "prompt_id": run.prompt_id,
         "status": run.status,
-        "device": card.device,
+        "device": device,
         "started_at": round(run.started_at, 3),
         "seconds": _seconds(end - run.began.at),
         "peak_rss_mib": in_mib(run.peak_rss_bytes),
-        **_card_json(card),
-        "devices": [{"device": each.device, **_card_json(each)} for each in cards],
+        **_card_json(total_bytes, peak),
+        "devices": [{"device": name, **_card_json(total, most)} for name, total, most in cards],
         "nodes": _nodes_json(run, main, now),
-        "nodes_left_out": run.nodes.left_out,
+        "nodes_left_out": sum(count for _, count in run.nodes.left_out.values()),
         "left_out": [{"display_node_id": node_id, "title": title, "count": count}
-                     for node_id, (title, count) in run.nodes.left_out_of.items()],
+                     for node_id, (title, count) in run.nodes.left_out.items()],
         "grows": [_growth_json(growth) for growth in growths(run.nodes.records.values(), main)],
         "oom": [attempt_json(run, entry) for _, entry in run.entries
                 if isinstance(entry, OomAttempt)],
@@ -92,11 +92,10 @@ def error_json(run: Run, error: NodeError) -> Json:
     """Return what a node raised, and what that means if the table of errors knows it."""
     record = run.nodes.records.get(error.node_id or "")
     row = row_of(error.kind, error.text)
-    first_line = (error.text.strip().splitlines() or [""])[0]
     return {
         "node_id": error.node_id,
         "class_type": record.info.class_type if record is not None else None,
-        "error": f"{error.kind.rpartition('.')[2]}: {first_line}"[:300],
+        "error": first_line(error.kind, error.text),
         "means": None if row is None else {
             "id": row.id, "family": row.family, "retry": row.retry,
             "what": _told(row.meaning()), "why": _told(row.reason()),
@@ -165,23 +164,12 @@ def _vram_json(run: Run, record: NodeRecord, index: int) -> Json:
     }
 
 
-class Card(NamedTuple):
-    """What a run knows of one device."""
-
-    device: str
-    total_bytes: int | None = None
-    peak: Peak | None = None
-
-
-NO_CARD = Card("cpu")
-
-
-def _card_json(card: Card) -> Json:
-    source = "torch" if card.total_bytes is None else "driver"
+def _card_json(total_bytes: int | None, peak: Peak | None) -> Json:
+    source = "torch" if total_bytes is None else "driver"
     return {
-        "vram_total_mib": in_mib(card.total_bytes),
-        "vram_source": source if card.peak is not None else None,
-        **_peak_json(card.peak, card.total_bytes),
+        "vram_total_mib": in_mib(total_bytes),
+        "vram_source": source if peak is not None else None,
+        **_peak_json(peak, total_bytes),
     }
 
 

@@ -27,17 +27,15 @@ def running_record() -> dict[str, Any] | None:
     return found.run(prompt_id) if found is not None and prompt_id is not None else None
 
 
-def record_text(run: dict[str, Any] | None) -> str:
-    return run_text(run) if run is not None else NOT_RECORDED
-
-
 def record_json(run: dict[str, Any] | None) -> str:
     """Return the record as JSON text; `{}` without one."""
     return json.dumps(run or {})
 
 
-def run_text(run: dict[str, Any]) -> str:
+def record_text(run: dict[str, Any] | None) -> str:
     """Return a run's record (as `run_json` gives it) as text: totals, then one line a node."""
+    if run is None:
+        return NOT_RECORDED
     return "\n".join([*_totals(run), *_loops(run), "", *_table(run), *_events(run)])
 
 

@@ -32,10 +32,6 @@ class Ticker:
     def rest(self) -> None:
         self._awake.clear()
 
-    @property
-    def is_awake(self) -> bool:
-        return self._awake.is_set()
-
     def _tick(self) -> None:
         while True:
             self._awake.wait()

@@ -10,45 +10,27 @@ from ..actions.make_room import make_room
 from ..actions.purge import purge
 from ..actions.spare_ram import spare_ram
 from ..base.ram import ram_total_bytes
-from ..guard.errors import out_of_memory_behind
-from ..guard.explain import add_to_final_error
 from ..host import queue
 from ..host import server as host_server
-from ..host.adapter import guard_host, has_cache_providers
+from ..host.adapter import has_cache_providers
 from ..host.node_types import HostRegistry
 from ..measure.journal import Action, listen, note
 from ..models.loaded import loaded_models
 from .finished import Finished, limit_bytes
-from .leftovers import Leftovers
-from .lookout import Lookout
 from .posted import as_wished
 from .rescue import Rescue
 
 
-def make_lookout(outputs_of: Callable[[str], Path | None]) -> Lookout:
+def make_rescue(outputs_of: Callable[[str], Path | None]) -> Rescue:
     """Make the Rescue of this server; `outputs_of`: as in KeptQueue."""
     registry = HostRegistry()
     rescue = Rescue(queue, registry, _empty, loaded_models, _finished(registry, outputs_of))
     listen(rescue.note)
-    add_to_final_error(rescue.about_first_run)
-    leftovers = Leftovers()
-
-    def error_is_handled(error: BaseException) -> None:
-        leftovers.error_is_handled()
-        rescue.error_is_handled(error)
-        guard = guard_host()
-        if guard is not None and out_of_memory_behind(error):
-            guard.forget_half_casts()  # else a rerun would use them
-
-    def prompt_is_over() -> None:
-        leftovers.prompt_is_over()
-        rescue.prompt_is_over()
-
     host_server.on_queue_cleared(rescue.queue_is_cleared)
     host_server.before_prompt_is_validated(
         lambda posted, browser: as_wished(posted, browser, registry)
     )
-    return Lookout(rescue, error_is_handled, prompt_is_over, queue.prompt_of)
+    return rescue
 
 
 def _empty(free_ram: bool) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..base.device import in_mib
-from ..base.error_table import Row, Where, row_of
+from ..base.error_table import Row, Where, first_line, row_of
 from ..base.graph import Graph
 from ..base.prompt_node import title_given
 from ..base.said import Said
@@ -178,7 +178,7 @@ def _raised(
         class_type = str(prompt[node_id]["class_type"])
     return {
         "node_id": node_id, "class_type": class_type, "where": where,
-        "error": _first_line(kind, text), "row": row_of(kind, text),
+        "error": first_line(kind, text), "row": row_of(kind, text),
         "asked_bytes": requested_bytes(text),
         "held": () if heard is None else heard.held,
         "is_stop": heard is not None and heard.is_stop,
@@ -201,8 +201,3 @@ def tainted(
     sharing = {other.taker for node in starts for wire in graph.wires(node)
                for other in graph.takers(*wire.source) if other.taker not in cached}
     return frozenset(graph.below(*starts, *sharing))
-
-
-def _first_line(kind: str, text: str) -> str:
-    lines = text.strip().splitlines()
-    return f"{kind.rpartition('.')[2]}: {lines[0] if lines else 'no text'}"[:300]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ..base.said import said_json
 from ..guard.errors import out_of_memory_behind
+from ..host.adapter import guard_host
 from ..measure.journal import OomAttempt, executing_node
 from ..models.loaded import LoadedModel
 from .failed_prompt import FailedPrompt, SeenError
@@ -42,6 +43,8 @@ class Running:
             self.heard = self.heard._replace(shown=shown)
         if error is not cause:
             self.heard = self.heard._replace(told_as=(type(error).__name__, str(error)))
+        if (guard := guard_host()) is not None:
+            guard.forget_half_casts()  # else a rerun would use them
 
     def node_continues(self, entry: OomAttempt) -> None:
         """A node continued; without a part of its work, unless somebody repeated that part."""
@@ -66,12 +69,11 @@ class Kept:
 
 
 class Rerun(NamedTuple):
-    """A rerun that is decided but not yet queued; `outputs` as ComfyUI validated them."""
+    """A rerun that is decided but not yet queued; ComfyUI has validated the outputs."""
 
     kept: Kept
     prompt_id: str
     setup: RerunSetup
-    outputs: list[str]
 
 
 class Book:

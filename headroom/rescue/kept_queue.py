@@ -5,13 +5,12 @@ The prompt that ran at the end comes last then, and automatically only once: it 
 """
 
 import logging
-import os
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ..base.device import in_mib
 from ..base.ram import ram_room_bytes
@@ -21,7 +20,7 @@ from ..measure.snapshot import rss_bytes
 from ..record.ticker import Ticker
 from .left_queue_words import nothing_left, sentence_about
 from .queue_file import KeptPrompt, LeftQueue, QueueFile, Sample, left_queues, new_file
-from .settings import Queue, own_part, queue_of
+from .settings import Queue, own_part
 
 log = logging.getLogger("headroom")
 
@@ -30,28 +29,14 @@ NOTHING_LEFT: dict[str, Any] = {"text": None, "said": None, "prompts": [], "samp
 RAN_KEY = "ran_when_server_ended"  # in a prompt's extra_data.headroom
 
 
-class Host(Protocol):
-    """The functions of ComfyUI that are used: see host/queue.py."""
-
-    def queue_items(self) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]: ...
-
-    def running_nodes(self) -> list[str]: ...
-
-    def validated(
-        self, prompt_id: str, prompt: Mapping[str, Any], outputs: list[str]
-    ) -> list[str]: ...
-
-    def put_before_all(self, items: Sequence[tuple[Any, ...]]) -> None: ...
-
-
 class KeptQueue:
     """Keeps this server's queue in a file of `folder`, and handles what ended servers left.
 
-    Called for prompts from any thread. The first failure of the file is logged, and nothing is kept
-    after that.
+    `host`: headroom/host/queue.py; not used with "off". Called for prompts from any thread. The
+    first failure of the file is logged, and nothing is kept after that.
     """
 
-    def __init__(self, host: Host, folder: Path, wish: Queue) -> None:
+    def __init__(self, host: Any, folder: Path, wish: Queue) -> None:
         self._host = host
         self._wish = wish
         self._lock = threading.RLock()
@@ -220,11 +205,6 @@ class KeptQueue:
         return sentence_about(ran, last.samples, waiting)
 
 
-def kept_queue(host: Host, folder: Path, browser: Mapping[str, Any]) -> KeptQueue:
-    """Return the kept queue as the environment and the browser's setting configure it."""
-    return KeptQueue(host, folder, queue_of(os.environ, browser))
-
-
 def _ran_before(one: KeptPrompt) -> bool:
     return own_part(one.extra_data).get(RAN_KEY) is True
 
@@ -233,4 +213,3 @@ def _extra_data(one: KeptPrompt) -> dict[str, Any]:
     if not one.was_running:
         return one.extra_data
     return {**one.extra_data, "headroom": {**own_part(one.extra_data), RAN_KEY: True}}
-

@@ -1,5 +1,6 @@
 """Give a prompt that ran out of memory a rerun: decide, purge, guard, and queue it first."""
 
+import gc
 import logging
 import os
 import threading
@@ -42,7 +43,8 @@ class Rescue:
         self._models = models
         self._finished = finished
         self._running: Running | None = None
-        self._unwanted: set[str] = set()  # these ran when the queue was last cleared
+        self._unwanted: set[str | None] = set()  # these ran when the queue was last cleared
+        self._leaves_garbage = False
         self._book = Book()
         self._deciding = threading.RLock()  # locked while ComfyUI's server thread validates
 
@@ -65,6 +67,7 @@ class Rescue:
 
     def error_is_handled(self, error: BaseException) -> None:
         """ComfyUI handles an error: note what holds the memory before everything is unloaded."""
+        self._leaves_garbage = True
         if self._running is not None:
             self._running.fails(error, self._host, self._models)
 
@@ -81,10 +84,20 @@ class Rescue:
 
     def queue_is_cleared(self) -> None:
         """Somebody emptied the queue (in the server's thread): what runs gets no rerun."""
-        taken = self._host.running_item()  # it may not have begun yet
-        unwanted = {str(taken[1])} if taken is not None else set()
         running = self._running
-        self._unwanted = unwanted | ({running.prompt_id} if running is not None else set())
+        # What is in the executor may not have begun yet.
+        self._unwanted = {self._taken(), running.prompt_id if running is not None else None}
+
+    def history_is_written(self) -> None:
+        """ComfyUI's history has the prompt: collect what an error left, then look back.
+
+        A cycle keeps the failed node's frames, with models and tensors. ComfyUI collects it up to
+        ten seconds later; while it unloads such a model, that fails with an IndexError.
+        """
+        if self._leaves_garbage:
+            self._leaves_garbage = False
+            gc.collect()
+        self.prompt_is_over()
 
     def prompt_is_over(self, prompt_id: str | None = None) -> None:
         """The prompt that ran has left the executor; a second call for it changes nothing."""
@@ -92,7 +105,7 @@ class Rescue:
             running = self._running
             if running is None or prompt_id not in (None, running.prompt_id):
                 return
-            if self._is_in_executor(running):
+            if self._taken() == running.prompt_id:
                 return
             try:
                 rerun = self._look_back(running)
@@ -102,9 +115,10 @@ class Rescue:
         if rerun is not None:
             self._queue(rerun)
 
-    def _is_in_executor(self, running: Running) -> bool:
+    def _taken(self) -> str | None:
+        """Return the id of the prompt that is in the executor."""
         item = self._host.running_item()
-        return item is not None and str(item[1]) == running.prompt_id
+        return None if item is None else str(item[1])
 
     def _look_back(self, running: Running) -> Rerun | None:
         entry = self._host.history_entry(running.prompt_id)
@@ -149,19 +163,12 @@ class Rescue:
         thread.
         """
         running = self._running
-        if running is not None and running.prompt_id == prompt_id:
-            if not self._is_in_executor(running):
-                running.is_decided.wait(DECISION_SECONDS)
+        if running is not None and running.prompt_id == prompt_id != self._taken():
+            running.is_decided.wait(DECISION_SECONDS)
         kept = self._book.get(prompt_id)
         if kept is not None:
             kept.is_queued.wait(DECISION_SECONDS)
         return self._book.facts(prompt_id)
-
-    def about_first_run(self) -> str:
-        """Return how the first run of the running prompt ended; empty if it is no rerun."""
-        running = self._running
-        first = self._book.first(running.prompt_id) if running is not None else None
-        return "" if first is None else words.was_rerun(first.failure)
 
     # ---------------------------------------------------- the decision
 
@@ -184,9 +191,7 @@ class Rescue:
             except Refused as error:
                 kept.text = words.cannot_run_again(failure, sentence_of(error))
         else:
-            kept.text = words.can_run_again(
-                failure, self._setup(kept).runs, self._host.keeps_no_results()
-            )
+            kept.text = words.runs_again(failure, self._setup(kept).runs, is_offer=True)
         self._tell(kept)
         return None
 
@@ -194,18 +199,15 @@ class Rescue:
         """Decide on a rerun; `_queue` then queues it. Raises Refused."""
         failure, new_id = kept.failure, str(uuid.uuid4())
         setup = self._setup(kept)
-        (prompt, _, left), wanted, runs, _ = setup
         try:
-            outputs = self._host.validated(new_id, prompt, wanted)
+            outputs = self._host.validated(new_id, setup.guarded.prompt, setup.outputs)
         except ValueError as error:
             raise Refused(words.refused_by_host(str(error))) from error
         self._book.link(kept, new_id)
         kept.is_queued.clear()
         kept.text = joined(" ", filter(None, (
-            words.runs_again(failure, runs, self._host.keeps_no_results()),
-            words.not_guarded(left),
-        )))
-        return Rerun(kept, new_id, setup, outputs)
+            words.runs_again(failure, setup.runs), words.not_guarded(setup.guarded.left))))
+        return Rerun(kept, new_id, setup._replace(outputs=outputs))
 
     def _queue(self, rerun: Rerun) -> None:
         """Queue the rerun after its finished outputs are on disk: a server can be killed in it.
@@ -216,11 +218,10 @@ class Rescue:
         own = {**own_part(failure.extra_data), "rescued_from": failure.prompt_id}
         try:
             if self._finished is not None:
-                self._finished.keep(rerun.prompt_id, rerun.setup, kept.caches,
-                                    failure.prompt_id)
+                self._finished.keep(rerun.prompt_id, rerun.setup, kept.caches, failure.prompt_id)
             self._host.put_first(
                 failure.number, rerun.prompt_id, rerun.setup.guarded.prompt,
-                {**failure.extra_data, "headroom": own}, rerun.outputs, kept.sensitive,
+                {**failure.extra_data, "headroom": own}, rerun.setup.outputs, kept.sensitive,
             )
         finally:
             kept.is_queued.set()
@@ -237,8 +238,6 @@ class Rescue:
         if entry is None and not self._host.is_known(prompt_id):
             raise NotKnown(words.is_unknown(prompt_id))
         raise Refused(words.ended_otherwise(prompt_id, row_of_entry(entry or {})))
-
-    # ---------------------------------------------------- reports
 
     def _tell(self, kept: Kept) -> None:
         again = f", again as {kept.rescued_as}" if kept.rescued_as else ""

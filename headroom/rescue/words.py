@@ -25,25 +25,17 @@ def what_failed(failure: FailedPrompt) -> Said:
                 node_id=failure.node_id, memory=memory, asked=_asked(failure), held=_held(failure))
 
 
-def runs_again(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> str:
-    """Return that the prompt runs again, and how much of it."""
-    cost = _cost(failure, runs, keeps_nothing)
-    again = said("It runs again with OOM Guard: {cost}.", cost=cost)
+def runs_again(failure: FailedPrompt, runs: WhatRuns, is_offer: bool = False) -> str:
+    """Return that the prompt runs again, or can, and how much of it."""
+    cost = _cost(failure, runs)
+    again = said("It can run again with OOM Guard: {cost}." if is_offer
+                 else "It runs again with OOM Guard: {cost}.", cost=cost)
     return joined(" ", [what_failed(failure), again, *_also(failure, runs)])
 
 
-def can_run_again(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> str:
-    """Return that a rerun is offered, and how much of the prompt would run."""
-    cost = _cost(failure, runs, keeps_nothing)
-    offer = said("It can run again with OOM Guard: {cost}.", cost=cost)
-    return joined(" ", [what_failed(failure), offer, *_also(failure, runs)])
-
-
-def _cost(failure: FailedPrompt, runs: WhatRuns, keeps_nothing: bool) -> Said:
-    if keeps_nothing:
-        return said("everything runs again, because this ComfyUI keeps no results (--cache-none)")
+def _cost(failure: FailedPrompt, runs: WhatRuns) -> Said:
     if runs.is_everything:
-        return said("everything runs again, because ComfyUI's cache no longer has any of it")
+        return said("everything runs again, because ComfyUI's cache has none of it")
     if runs.again:
         return said("what had finished comes from the cache, except for {nodes}",
                     nodes=_nodes(failure, runs.again))
@@ -133,12 +125,6 @@ def failed_twice(second: FailedPrompt, first: FailedPrompt) -> str:
         "{before}",
         prompt_id=first.prompt_id, now=what_failed(second), before=what_failed(first))
     return joined(" ", [twice, *_what_helps(second.row, is_guarded=True)])
-
-
-def was_rerun(first: FailedPrompt) -> Said:
-    """Return what OOM Guard's final error says about the first run."""
-    return said("This was the rerun of prompt {prompt_id}: {failed}",
-                prompt_id=first.prompt_id, failed=what_failed(first))
 
 
 def not_guarded(left: Sequence[Wire]) -> str:

@@ -185,7 +185,7 @@ def test_a_rerun_that_fails_is_the_end_and_its_text_names_both(gpu):
     assert status == 409 and "the rerun of" in answer["error"]
 
 
-def test_the_error_of_a_guard_in_a_rerun_names_the_first_too(gpu):
+def test_the_error_of_a_guard_in_a_rerun_is_told_with_the_first(gpu):
     gpu.client.run(picture(26).prompt)
     gpu.arm_fault(every=1, above_bytes=100_000, times=10_000)
     lives = live(gpu.client, picture(27).prompt)
@@ -193,7 +193,9 @@ def test_the_error_of_a_guard_in_a_rerun_names_the_first_too(gpu):
     assert lives.failed == "sampler" and not lives.succeeded
     message = dict(lives.second["status"]["messages"])["execution_error"]["exception_message"]
     assert "OOM Guard could not finish" in message
-    assert f"the rerun of prompt {lives.first_id}: KSampler (node sampler)" in message
+    text = told(gpu, lives.second_id)["failure"]["text"]
+    assert f"The rerun of prompt {lives.first_id} ran out of memory as well" in text
+    assert "In the first run, KSampler (node sampler)" in text
 
 
 def test_another_error_ends_the_prompt_as_ever(gpu):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from unittest import mock
 
 import torch
@@ -18,7 +19,6 @@ from headroom.api.gate import Gate
 from headroom.api.gauges import gauges
 from headroom.api.metrics import Metrics
 from headroom.api.routes import Routes
-from headroom.base.said import said
 from headroom.encode.encode import encode_to_cpu
 from headroom.guard.errors import OomGuardError
 from headroom.guard.options import GuardOptions
@@ -29,7 +29,7 @@ from headroom.record.highest import HeldPeaks
 from headroom.record.probe import Probe
 from headroom.record.recorder import Recorder
 from headroom.record.text import record_text
-from headroom.rescue.lookout import NothingKept
+from headroom.rescue.kept_queue import KeptQueue
 from support.calls import Changing
 from support.hosts import Host
 
@@ -119,7 +119,7 @@ def answers(device, free_bytes):
     metrics = Metrics(lambda: gauges(lambda: (0, 0)), lambda prompt_id: {})
     routes = Routes(found, Gate(lambda: False, lambda: True), lambda: (0, 0), lambda _: {}, metrics,
                     advisor.advice, advisor.more_of, HeldPeaks(),
-                    NothingKept(said("Nothing is kept.")), Limit({}), advisor.estimate)
+                    KeptQueue(None, Path(), "off"), Limit({}), advisor.estimate)
 
     async def ask():
         app = web.Application()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +17,7 @@ from headroom.api.routes import Routes
 from headroom.base.refusals import NotKnown, Refused
 from headroom.base.said import said
 from headroom.record.highest import HeldPeaks
-from headroom.rescue.lookout import NothingKept
+from headroom.rescue.kept_queue import KeptQueue
 
 ERRORS = [
     (NotKnown(said("No record.")), 404, "No record."),
@@ -55,7 +56,7 @@ def asked(*requests, act=None, rescue=lambda prompt_id: {}):
     """The (status, JSON) of each (method, path, body) on a server with our routes."""
     routes = Routes(
         Recorder(), Gate(lambda: False, lambda: True), lambda: (0, 0), rescue, None, no_advice,
-        lambda _: {}, HeldPeaks(), NothingKept(said("Nothing is kept.")), Limit({}),
+        lambda _: {}, HeldPeaks(), KeptQueue(None, Path(), "off"), Limit({}),
         lambda prompt: {},
     )
 

@@ -30,9 +30,6 @@ class Network(torch.nn.Linear):
     def decode_tiled(self, z, tile_x=32, tile_y=32, overlap=8, tile_t=None, overlap_t=None):
         return z
 
-    def preferred_decode_tile(self, free_memory, dtype):
-        return free_memory // (16 * MIB)
-
 
 class InSizesOfItsOwn(torch.nn.Linear):
     """Tiles by itself whatever it is told, as MiniMax H3's."""
@@ -121,16 +118,6 @@ def test_an_estimate_that_can_be_relied_on_is_what_is_needed():
     latent = torch.zeros(1, 16, 4, 8, 8)
     assert a_call(VideoVAE(Network()), latent).needs(Plan()) == 256 * MIB
     assert a_call(VideoVAE(), latent).needs(Plan()) == 64 * MIB  # others expect far too much
-
-
-def test_no_tile_is_larger_than_the_network_prefers_for_the_room_there_is():
-    vae = VideoVAE(Network(), handles_tiling=True)
-    vae.time_costs = False
-    call = a_call(vae, torch.zeros(1, 16, 4, 128, 128))
-    assert call.smaller(Plan(), lacking(16384, 1024)).tile == 32  # by the estimate
-    assert call.smaller(Plan(), lacking(16384, 640)).tile == 24
-    vae.first_stage_model.preferred_decode_tile = lambda free_memory, dtype: 16
-    assert call.smaller(Plan(), lacking(16384, 1024)).tile == 16
 
 
 def test_the_time_of_a_network_that_tiles_by_itself_is_left_to_it():

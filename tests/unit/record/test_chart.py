@@ -45,7 +45,7 @@ def has(image, colour, least=1):
 
 
 def test_a_run_is_drawn_with_its_line_and_its_bands():
-    image = chart.chart_image(run(node(), node("VAE Decode", [(1.0, 2.0)])))
+    image = chart.report_image(run(node(), node("VAE Decode", [(1.0, 2.0)])))
     assert_image(image)
     assert image.shape == (1, 640, 1200, 3)
     assert has(image, chart.VRAM_COLOURS[0], 200) and has(image, chart.RAM_COLOUR, 200)
@@ -55,7 +55,7 @@ def test_a_run_is_drawn_with_its_line_and_its_bands():
 def test_the_line_stands_where_the_figures_are():
     """VRAM is high in the second half only, so its colour is high on the right half only."""
     flat = samples([0.0, 1.0, 2.0], [10.0] * 3, d0=[100.0, 900.0, 900.0])
-    image = chart.chart_image(run(samples=flat))
+    image = chart.report_image(run(samples=flat))
     middle, plot = 630, image[:, chart.TOP : chart.TOP + 100]
     assert has(plot[:, :, middle + 20 :], chart.VRAM_COLOURS[0], 200)
     assert not has(plot[:, :, : middle - 20], chart.VRAM_COLOURS[0], 10)
@@ -63,19 +63,19 @@ def test_the_line_stands_where_the_figures_are():
 
 def test_every_device_in_use_has_a_line_of_its_own():
     two = samples([0.0, 2.0], [1000.0] * 2, d0=[900.0] * 2, d1=[300.0] * 2, d2=[None] * 2)
-    image = chart.chart_image(run(samples=two))
+    image = chart.report_image(run(samples=two))
     assert [has(image, colour, 200) for colour in chart.VRAM_COLOURS[:3]] == [True, True, False]
 
 
 def test_attempts_are_marked():
-    plain, marked = (chart.chart_image(run(oom=oom)) for oom in ([], [{"at_seconds": 0.5}]))
+    plain, marked = (chart.report_image(run(oom=oom)) for oom in ([], [{"at_seconds": 0.5}]))
     assert not has(plain, chart.OOM_COLOUR) and has(marked, chart.OOM_COLOUR, 40)
 
 
 def test_a_cpu_run_shows_ram_alone():
     cpu = run(peak_vram_mib=None, vram_total_mib=None, vram_source=None, device="cpu",
               samples=samples([0.0, 2.0], [1000.0, 1100.0]))
-    image = chart.chart_image(cpu)
+    image = chart.report_image(cpu)
     assert_image(image)
     assert not has(image, chart.VRAM_COLOURS[0]) and has(image, chart.RAM_COLOUR, 200)
 
@@ -96,7 +96,7 @@ def test_a_cpu_run_shows_ram_alone():
 def test_an_odd_run_is_drawn_without_a_warning(changes):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert_image(chart.chart_image(run(node(), **changes)))
+        assert_image(chart.report_image(run(node(), **changes)))
 
 
 @pytest.mark.parametrize(
@@ -104,18 +104,18 @@ def test_an_odd_run_is_drawn_without_a_warning(changes):
     [("Décodage", "Decodage"), ("Straße", "Kind"), ("加载检查点", "Kind"), ("A node", "A node")],
 )
 def test_a_title_is_shown_in_letters_that_pillows_own_font_has(title, shown):
-    one, other = (chart.chart_image(run(node(each))) for each in (title, shown))
+    one, other = (chart.report_image(run(node(each))) for each in (title, shown))
     assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("title", ["加载检查点 $x_1$ 🚀", "", "a $ b_^{ $", "Größe", "x" * 300])
 def test_a_title_in_any_script_is_drawn(title):
-    assert_image(chart.chart_image(run(node(title))))
+    assert_image(chart.report_image(run(node(title))))
 
 
 def test_a_name_at_the_right_edge_is_shown_whole():
-    late = chart.chart_image(run(node("VAE Decode and Save", [(1.9, 2.0)])))
-    early = chart.chart_image(run(node("VAE Decode and Save", [(1.0, 1.1)])))
+    late = chart.report_image(run(node("VAE Decode and Save", [(1.9, 2.0)])))
+    early = chart.report_image(run(node("VAE Decode and Save", [(1.0, 1.1)])))
     names = [float((1 - image[0, 30 : chart.TOP - 1]).sum()) for image in (late, early)]
     assert names[0] == pytest.approx(names[1], rel=0.01)
 
@@ -133,7 +133,7 @@ def test_an_old_pillow_draws_with_the_one_font_it_has(monkeypatch):
 
     small = ImageFont.load_default_imagefont()
     monkeypatch.setattr(ImageFont, "load_default", lambda: small)
-    assert has(chart.chart_image(run(node("Größe"))), chart.VRAM_COLOURS[0], 200)
+    assert has(chart.report_image(run(node("Größe"))), chart.VRAM_COLOURS[0], 200)
 
 
 def test_without_a_record_the_image_says_so():

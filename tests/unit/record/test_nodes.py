@@ -153,7 +153,7 @@ def test_a_run_of_endless_nodes_stays_bounded_and_says_so():
     for index in range(25):
         nodes.started(str(index), at(index))
         nodes.finished(str(index), at(index + 0.5))
-    assert len(nodes.records) == 10 and nodes.left_out == 15
+    assert len(nodes.records) == 10 and len(nodes.left_out) == 15
     assert spans(nodes)["9"] == [(9, 9.5)]
 
 

@@ -10,6 +10,7 @@ from headroom.host.types import Outcome
 from headroom.measure import journal
 from headroom.record import recorder as record_recorder
 from headroom.record.recorder import Recorder
+from headroom.record.run import Run
 
 
 @pytest.fixture
@@ -103,14 +104,14 @@ def test_endless_notes_stay_bounded(listening):
 def test_the_thread_reads_memory_while_a_prompt_runs_and_sleeps_without_one(probe, outcomes):
     recorder = Recorder(probe, outcomes.get)
     recorder.start()
-    until(lambda: not recorder._ticker.is_awake)
+    until(lambda: not recorder._ticker._awake.is_set())
     assert probe.readings == 0
     recorder.prompt_resets()
     recorder.prompt_begins("p", Graph("1"), [])
     until(lambda: probe.readings > 10)
     outcomes["p"] = Outcome("success")
     recorder.prompt_leaves()
-    until(lambda: not recorder._ticker.is_awake)
+    until(lambda: not recorder._ticker._awake.is_set())
     assert recorder.run("p")["status"] == "success"
 
 
@@ -132,9 +133,12 @@ class SlowProbe(Probe):
         return reading.at, reading
 
 
-def test_a_reading_amid_a_node_is_entered_before_the_one_at_its_end(outcomes):
+def test_a_reading_amid_a_node_is_entered_before_the_one_at_its_end(
+    outcomes, monkeypatch
+):
     """The later one starts torch's peaks again: the other way round nobody had the node's."""
-    probe = SlowProbe()
+    times, probe = [], SlowProbe()
+    monkeypatch.setattr(Run, "observe", lambda run, reading: times.append(reading.at))
     recorder = Recorder(probe, outcomes.get)
     probe.may_go_on.set()
     play(recorder, "p", end=False)
@@ -150,7 +154,7 @@ def test_a_reading_amid_a_node_is_entered_before_the_one_at_its_end(outcomes):
     probe.may_go_on.set()
     tick.join()
     finish.join()
-    times = [event[4] for event in list(recorder._events._queue)[1:]]
+    recorder._events.enter()
     assert len(times) == 3 and times == sorted(times)
 
 

@@ -184,15 +184,17 @@ def test_no_peak_is_said_to_be_above_the_size_of_the_card():
     assert peak(run_json(run, 2)) == (8192, 8192)
 
 
-def test_a_reading_from_before_a_node_began_does_not_count_for_it():
-    torch = Torch()
+def test_a_reading_that_serves_again_after_a_later_one_counts_once():
+    torch = Torch().take(800)
     run = begun(torch)
-    run.node_starts("1", at(5, torch))
-    late = Reading(4, 0, (Use(900 * MIB, 800 * MIB, 0),))
-    run.observe(late)
-    run.node_finishes("1", at(6, torch))
-    assert peak(nodes(run)["1"]) == (100, 100)
-    assert run_json(run, 7)["peak_vram_mib"] == 900
+    first = at(1, torch)
+    run.node_starts("1", first)
+    run.observe(amid(2, torch.give_back(800)))
+    run.node_finishes("1", at(3, torch))
+    run.node_starts("2", first, 3.1)
+    run.node_finishes("2", at(4, torch))
+    found = run_json(run, 5, with_samples=True)
+    assert found["samples"]["vram_mib"] == [900, 900, 100, 100, 100]
 
 
 def test_every_device_has_its_figures_and_the_fullest_stands_for_the_run():

@@ -1,6 +1,6 @@
 """The record as text: every node's figures, and nothing that was not measured."""
 
-from headroom.record.text import MAX_LINES, run_text
+from headroom.record.text import MAX_LINES, record_text
 
 
 def node(node_id="1", **changes):
@@ -36,13 +36,13 @@ def cells(line):
 
 
 def test_a_node_is_one_line_with_its_figures():
-    line = run_text(run(node())).splitlines()[-1]
+    line = record_text(run(node())).splitlines()[-1]
     assert cells(line) == ["KSampler (#1)", "1.500", "100.0", "200.0", "900.0", "1,000.0",
                            "1,100.0"]
 
 
 def test_the_table_is_markdown_with_figures_to_the_right():
-    title, rule, row = run_text(run(node(title="a|b"))).splitlines()[-3:]
+    title, rule, row = record_text(run(node(title="a|b"))).splitlines()[-3:]
     assert cells(title) == ["node", "seconds", "VRAM before", "after", "peak", "RAM before",
                             "after"]
     assert all(set(cell) == {"-", ":"} and cell.endswith("-:") for cell in cells(rule)[1:])
@@ -51,7 +51,7 @@ def test_the_table_is_markdown_with_figures_to_the_right():
 
 def test_columns_line_up():
     wide = node("2", seconds=1234.5, rss_before_mib=23456.7)
-    lines = run_text(run(node("1"), wide)).splitlines()
+    lines = record_text(run(node("1"), wide)).splitlines()
     bars = [[i for i, letter in enumerate(line) if letter == "|"] for line in lines[-4:]]
     assert bars[0] == bars[1] == bars[2] == bars[3]
 
@@ -59,25 +59,25 @@ def test_columns_line_up():
 def test_a_cached_node_has_no_figures():
     cached = node("2", cached=True, status="cached", rss_before_mib=None, rss_after_mib=None,
                   devices=[vram("cuda:0", None, None, None)])
-    line = run_text(run(node(), cached)).splitlines()[-1]
+    line = record_text(run(node(), cached)).splitlines()[-1]
     assert cells(line)[1:] == ["cached", "-", "-", "-", "-", "-"]
 
 
 def test_a_server_without_a_gpu_shows_no_vram_columns():
-    text = run_text(run(node(devices=[]), device="cpu", devices=[]))
+    text = record_text(run(node(devices=[]), device="cpu", devices=[]))
     assert "VRAM" not in text and "RAM before" in text
 
 
 def test_whose_vram_was_measured_is_said():
-    assert "every process on the card" in run_text(run(node()))
+    assert "every process on the card" in record_text(run(node()))
     by_torch = run(node(), devices=[card(vram_source="torch")])
-    assert "this process on the card" in run_text(by_torch)
+    assert "this process on the card" in record_text(by_torch)
 
 
 def test_every_device_in_use_has_its_columns_and_its_line():
     figures = [vram("cuda:0", 1.0, 2.0, 3.0), vram("cuda:1", 4.0, 5.0, 6.0),
                vram("cuda:2", None, None, None)]
-    text = run_text(run(node(devices=figures), devices=[
+    text = record_text(run(node(devices=figures), devices=[
         card("cuda:0", 3.0), card("cuda:1", 6.0), card("cuda:2", None)]))
     assert "peak VRAM on cuda:0 3.0 of" in text and "peak VRAM on cuda:1 6.0 of" in text
     assert "cuda:2" not in text
@@ -92,17 +92,17 @@ def test_a_peak_that_torch_cannot_tell_exactly_is_said_to_be_at_least():
     unknown = node("2", devices=[vram("cuda:0", 100.0, 200.0, 160.0) |
                                  {"peak_vram_at_most_mib": None}])
     found = run(unsure, unknown, node("3"), devices=[card(peak_vram_at_most_mib=None)])
-    text = run_text(found)
+    text = record_text(found)
     rows = {cells(line)[0]: cells(line)[4] for line in text.splitlines() if line.startswith("| K")}
     assert rows == {"KSampler (#1)": "≥ 160.0", "KSampler (#2)": "≥ 160.0",
                     "KSampler (#3)": "900.0"}
     assert "peak VRAM at least 900.0 of" in text
     assert "≥ at least: quick nodes between two readings" in text
-    assert "at least" not in run_text(run(node()))
+    assert "at least" not in record_text(run(node()))
 
 
 def test_attempts_and_actions_follow_the_table():
-    text = run_text(run(
+    text = record_text(run(
         node(),
         oom=[{"node_id": "3", "attempt": 2, "action": "unloaded every other model",
               "freed_mib": 3200.0, "recovered": True, "at_seconds": 4.4}],
@@ -114,9 +114,9 @@ def test_attempts_and_actions_follow_the_table():
 
 
 def test_a_node_that_failed_is_marked():
-    assert "[failed]" in run_text(run(node(status="failed"), status="error"))
+    assert "[failed]" in record_text(run(node(status="failed"), status="error"))
 
 
 def test_a_run_of_thousands_of_nodes_stays_readable():
-    text = run_text(run(*(node(str(index)) for index in range(1000))))
+    text = record_text(run(*(node(str(index)) for index in range(1000))))
     assert len(text.splitlines()) < MAX_LINES + 10 and "800 more nodes" in text

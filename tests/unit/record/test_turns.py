@@ -8,7 +8,7 @@ from headroom.record.memory import Reading, Use
 from headroom.record.nodes import NodeTable
 from headroom.record.run import Run
 from headroom.record.run_json import run_json
-from headroom.record.text import run_text
+from headroom.record.text import record_text
 from headroom.record.turns import growths
 
 TITLES = {"3": "KSampler", "5": "Collect"}
@@ -48,7 +48,7 @@ def test_what_grows_with_each_turn_is_told_with_the_node_that_adds_most():
         "what": "RAM", "mib_a_turn": 7.0, "turns": 200, "display_node_id": "5",
         "title": "Collect"}]
     assert ("- RAM grows by 7.0 MiB with each turn of a loop (200 turns), most in Collect (#5)"
-            in run_text(run_json(run, 1e6)))
+            in record_text(run_json(run, 1e6)))
 
 
 def test_vram_that_grows_is_told_apart_from_ram():
@@ -72,7 +72,7 @@ def test_past_its_limit_of_nodes_the_record_names_what_it_left_out():
     assert data["left_out"] == [
         {"display_node_id": "5", "title": "Collect", "count": 51},
         {"display_node_id": "3", "title": "KSampler", "count": 50}]
-    assert "- 51 runs of Collect (#5) are not in the record" in run_text(data)
+    assert "- 51 runs of Collect (#5) are not in the record" in record_text(data)
 
 
 def test_a_loop_that_only_waited_for_the_node_that_failed_in_it_is_stopped():

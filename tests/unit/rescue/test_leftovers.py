@@ -5,8 +5,7 @@ import sys
 import weakref
 
 import pytest
-
-from headroom.rescue.leftovers import Leftovers
+from support.rescue_bench import Bench
 
 
 class Held:
@@ -32,18 +31,18 @@ def no_collection_by_chance():
 
 
 def test_what_the_frames_of_an_error_held_goes_when_its_prompt_is_over():
-    leftovers = Leftovers()
+    rescue = Bench().rescue
     gone, _ = failed_node()
-    leftovers.error_is_handled()
+    rescue.error_is_handled(RuntimeError())
     assert gone() is not None
-    leftovers.prompt_is_over()
+    rescue.history_is_written()
     assert gone() is None
 
 
 def test_only_the_prompt_that_failed_is_collected_after():
-    leftovers = Leftovers()
-    leftovers.error_is_handled()
-    leftovers.prompt_is_over()
+    rescue = Bench().rescue
+    rescue.error_is_handled(RuntimeError())
+    rescue.history_is_written()
     gone, _ = failed_node()
-    leftovers.prompt_is_over()
+    rescue.history_is_written()
     assert gone() is not None
