@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
+from .choices import shown
 from .device import MIB
 from .numpy_backed import is_plain, numpy_backed
 
@@ -86,28 +87,12 @@ def from_bytes(data: bytes, key: str) -> Any:
 def _structure(value: Any, tensors: dict[str, torch.Tensor]) -> str:
     try:
         described = _describe(value, tensors, {}, "value")
-        return _as_json(described)
+        try:
+            return json.dumps(described)
+        except ValueError as error:  # a whole number with thousands of digits has no text
+            raise Unstorable(f"it has no safe form in a file: {error}"[:200]) from error
     except RecursionError as error:
         raise Unstorable("it is nested too deeply, or holds itself") from error
-
-
-def _as_json(described: Any) -> str:
-    try:
-        return json.dumps(described)
-    except ValueError as error:
-        raise _too_long(error) from error
-
-
-def _place(at: str, key: Any) -> str:
-    try:
-        return f"{at}[{key!r}]"
-    except ValueError as error:
-        raise _too_long(error) from error
-
-
-def _too_long(error: ValueError) -> Unstorable:
-    """Return what to say about a whole number with thousands of digits."""
-    return Unstorable(f"it has no safe form in a file: {error}"[:200])
 
 
 def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str], at: str) -> Any:
@@ -119,7 +104,8 @@ def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str
         if not all(key is None or type(key) in (str, int, float, bool) for key in value):
             raise Unstorable(f"a key of {at} is no text or number")
         items = [
-            [key, _describe(item, tensors, names, _place(at, key))] for key, item in value.items()
+            [key, _describe(item, tensors, names, f"{at}[{shown(key)}]")]
+            for key, item in value.items()
         ]
         return {"dict": items}
     if type(value) in (list, tuple):

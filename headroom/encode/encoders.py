@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..base.file_identity import SAMPLED, identity_of
+from ..base.file_identity import identity_of
 from ..base.graph import Graph
 from ..base.node_types import Registry, kinds
 from ..base.prompt_node import is_link
@@ -33,19 +33,9 @@ def loaders_in(prompt: Mapping[str, Any], registry: Registry) -> list[list[Path]
 
 
 def is_made_of(encoder: Encoder, files: Iterable[Path]) -> bool:
-    """Return whether `encoder` came from these files; contents count, names do not.
-
-    For what older versions saved, only the sizes can be compared.
-    """
-    wanted, present = encoder["files"], [identity_of(path) for path in files]
-    compared = ["size", "content"]
-    if not all(file["content"].startswith(SAMPLED) for file in wanted):
-        compared = ["size"]
-
-    def told(of: Iterable[Mapping[str, object]]) -> list[str]:
-        return sorted(str([file[name] for name in compared]) for file in of)
-
-    return told(wanted) == told(present)
+    """Return whether `encoder` came from these files; contents count, names do not."""
+    present = sorted(str(identity_of(path)["content"]) for path in files)
+    return sorted(file["content"] for file in encoder["files"]) == present
 
 
 def name_of(encoders: list[Encoder]) -> str:

@@ -102,14 +102,6 @@ def test_the_same_file_under_another_name_is_the_same_encoder(host):
     assert not is_made_of(loader, [copy])
 
 
-def test_of_what_an_older_version_saved_only_the_sizes_are_compared(host):
-    (loader, _), [present] = encoders(host), loaders_in(prompt(), host)
-    loader["files"][0]["content"] = 64 * "0"
-    assert is_made_of(loader, present)
-    loader["files"][0]["size"] += 1
-    assert not is_made_of(loader, present)
-
-
 def test_a_workflow_without_a_text_encoder_has_none_to_compare(host):
     assert loaders_in({"5": prompt()["5"], "bad": None, "worse": {}}, host) == []
 
