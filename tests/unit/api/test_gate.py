@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from headroom.api import gate as gates
-from headroom.api.gate import PLACES, Busy, Crowded, Gate
+from headroom.api.gate import Busy, Gate
 
 
 def never():
@@ -112,31 +112,6 @@ def test_actions_that_wait_cost_no_thread_and_come_in_turn():
 
     asyncio.run(all_of_them())
     assert done == list(range(8))
-
-
-def test_only_a_few_actions_may_wait():
-    gate = idle_gate()
-
-    async def many():
-        hold = threading.Event()
-        asked = [asyncio.ensure_future(gate.act(lambda: hold.wait(30))) for _ in range(40)]
-        refused, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-        hold.set()
-        return await asyncio.gather(*asked, return_exceptions=True), len(refused)
-
-    answers, refused_at_once = asyncio.run(many())
-    crowded = [answer for answer in answers if isinstance(answer, Crowded)]
-    assert len(crowded) == 40 - PLACES and answers.count(True) == PLACES and refused_at_once
-    assert str(crowded[0]).endswith("try again when they are done.")
-
-
-def test_places_become_free_again():
-    gate = idle_gate()
-
-    async def one_after_another():
-        return [await gate.act(lambda: True) for _ in range(3 * PLACES)]
-
-    assert all(asyncio.run(one_after_another()))
 
 
 def test_an_action_whose_client_went_away_still_keeps_prompts_back_to_its_end():
