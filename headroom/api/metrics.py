@@ -87,7 +87,12 @@ class _Page:
             "headroom_node_peak_vram_bytes", "Largest use of VRAM while a node ran.",
             ["class_type"], buckets=[mib * MIB for mib in PEAK_BUCKETS_MIB], registry=registry,
         )
-        registry.register(_Collector(collect))
+        self.collect = collect  # the library calls it for the present figures
+        registry.register(self)
+
+    def describe(self) -> list[Any]:
+        """Return nothing: without this the library would collect once only to learn the names."""
+        return []
 
     def _label(self, class_type: str | None) -> str:
         """Return the label for a class of nodes; after a maximum, all others share one label."""
@@ -131,14 +136,3 @@ class _Page:
             failure = failure_of(self._failed.popleft()).get("failure")
             if failure:
                 self._oom.labels(self._label(failure.get("class_type"))).inc()
-
-
-class _Collector:
-    """What the library calls for the present figures."""
-
-    def __init__(self, collect: Callable[[], Any]) -> None:
-        self.collect = collect
-
-    def describe(self) -> list[Any]:
-        """Return nothing: without this the library would collect once only to learn the names."""
-        return []

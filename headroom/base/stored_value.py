@@ -7,7 +7,6 @@ JSON in the file's metadata, with a checksum over all of it.
 import hashlib
 import json
 import struct
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -42,10 +41,8 @@ class Damaged(ValueError):
     """The bytes are not what was written, or were written for another key."""
 
 
-def to_bytes(value: Any, key: str, labels: Mapping[str, str] | None = None) -> bytes:
+def to_bytes(value: Any, key: str) -> bytes:
     """Return the file content for `value`; `key` is checked when it is read again.
-
-    `labels`: texts for other tools that read the file; nothing here reads them.
 
     Raises Unstorable for anything but tensors, lists, tuples, dicts, text, numbers, booleans and
     None.
@@ -57,7 +54,7 @@ def to_bytes(value: Any, key: str, labels: Mapping[str, str] | None = None) -> b
     digest = _digest(key, structure, tensors)
     note = {"format": FORMAT, "key": key, "structure": structure, "sha256": digest}
     _expect_room(2 * sum(tensor.nbytes for tensor in tensors.values()))
-    return bytes(save(tensors, {**(labels or {}), METADATA_KEY: json.dumps(note)}))
+    return bytes(save(tensors, {METADATA_KEY: json.dumps(note)}))
 
 
 def from_bytes(data: bytes, key: str) -> Any:

@@ -9,8 +9,7 @@ from ..base.graph import Graph
 from ..base.node_types import Registry, kinds
 from ..base.prompt_node import is_link
 
-Encoder = dict[str, Any]  # {"class_type", "settings", "files": [{"name", "size", "content"}]}
-MAX_SETTING = 200
+Encoder = dict[str, Any]  # {"class_type", "files": [{"name", "size", "content"}]}
 
 
 def encoders_above(prompt: Any, node_id: str, input: str, registry: Registry) -> list[Encoder]:
@@ -61,13 +60,8 @@ def _is_file(value: Any) -> bool:
 
 
 def _described(graph: Graph, node_id: str) -> Encoder:
-    node = graph.nodes[node_id]
-    settings = {
-        name: value for name, value in node["inputs"].items()
-        if isinstance(value, (str, int, float)) and len(str(value)) <= MAX_SETTING
-    }
     files = [{"name": path.name, **identity_of(path)} for path in graph.files([node_id])]
-    return {"class_type": str(node["class_type"]), "settings": settings, "files": files}
+    return {"class_type": str(graph.nodes[node_id]["class_type"]), "files": files}
 
 
 def _gives_clip(graph: Graph, node_id: str) -> bool:
