@@ -43,11 +43,6 @@ class Gate:
         self._free = threading.Event()
         self._free.set()
 
-    @property
-    def acting(self) -> bool:
-        """Whether an action is in progress now."""
-        return not self._free.is_set()
-
     async def act(self, action: Callable[[], T]) -> T:
         """Do `action` in a thread while no prompt and no other action runs; return its result.
 

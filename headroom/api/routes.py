@@ -180,7 +180,7 @@ class Routes:
     def _ready(self, request: web.Request) -> Answer:
         wanted = free_mib_asked(request.query)
         found = readiness(wanted, self._queue_lengths(), self._stuck())
-        return as_json(found.as_json(), 200 if found.is_ready else 503)
+        return as_json(found, 200 if found["ready"] else 503)
 
     def _page(self, _: web.Request) -> Answer:
         body, content_type = self._metrics.page(self._recorder.catch_up)

@@ -79,14 +79,13 @@ def _cache_sets() -> list[Any]:
 def _kept(cache: Any) -> Iterator[tuple[str | None, str | None, Any]]:
     """Yield what a cache has, with that of its sub-caches for nodes that other nodes created."""
     own, keys = getattr(cache, "cache", None), getattr(cache, "cache_key_set", None)
-    prompt, nodes, classes = getattr(cache, "dynprompt", None), {}, {}
+    prompt, nodes = getattr(cache, "dynprompt", None), {}
     if keys is not None and prompt is not None:
         for node_id in filter(prompt.has_node, keys.all_node_ids()):
-            nodes[keys.get_data_key(node_id)] = node_id
-            classes[node_id] = prompt.get_node(node_id)["class_type"]
+            class_type = prompt.get_node(node_id)["class_type"]
+            nodes[keys.get_data_key(node_id)] = node_id, class_type
     for key, value in list(own.items()) if isinstance(own, Mapping) else ():
-        node_id = nodes.get(key)
-        yield node_id, None if node_id is None else classes[node_id], value
+        yield *nodes.get(key, (None, None)), value
     below = getattr(cache, "subcaches", None)
     for inner in list(below.values()) if isinstance(below, Mapping) else ():
         yield from _kept(inner)
