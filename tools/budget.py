@@ -28,9 +28,9 @@ def is_set(args: argparse.Namespace) -> bool:
 
 
 def begin_anew(client: Client) -> None:
-    """Drop models and results that earlier runs left: they are no need of the next one.
+    """Drop models and results of earlier runs, which the next run does not need.
 
-    What it would take from a cache it could not show its need of either.
+    A run that takes results from a cache would not show what it needs, either.
     """
     try:
         forget_everything(client)

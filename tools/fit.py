@@ -148,7 +148,7 @@ def _without_torch() -> None:
 
 
 def _newer(error: PromptInvalid) -> str:
-    """What helps where a ComfyUI does not know a choice, which a newer one may have."""
+    """Return what helps if a ComfyUI does not know a choice, which a newer one may have."""
     return (". This ComfyUI may be older than the workflow: name a newer one with --comfyui"
             if "value_not_in_list" in json.dumps(error.details) else "")
 

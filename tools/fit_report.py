@@ -99,7 +99,7 @@ def peaks(trials: Sequence[Trial]) -> str:
 
 
 def added(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
-    """What of the peaks is no tensor of a model or a picture, each on a line of its own."""
+    """Return the parts of the peaks that are no tensors of models or pictures, in lines."""
     plain = [trial for trial in trials if trial.way == PLAIN]
     largest = [max(trial.nodes, key=lambda node: node.peak_mib, default=None) for trial in plain]
     rows = [["", "of the largest peak, MiB", *(f"{trial.card_gib:g} GiB" for trial in plain)]]
@@ -120,7 +120,7 @@ def added(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
 
 
 def copied(trials: Sequence[Trial], room_mib: Mapping[str, float]) -> str:
-    """What nodes without steps copied, such as encoders, where it is not what they copy with room.
+    """Return what nodes without steps (encoders) copied, if with room they copy another amount.
 
     The verdict is of the steps alone; an encoder that streams, or computes on the CPU, shows here.
     """

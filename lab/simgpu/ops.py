@@ -27,7 +27,7 @@ def _to_copy(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _copy(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Copy values into a tensor, also between the host and the device."""
+    """Copy values into a tensor, also between the CPU and the device."""
     target, source = args[0], args[1]
     here, there = type(target) is SimTensor, type(source) is SimTensor
     if here != there and not _same_layout(target, source):

@@ -164,7 +164,7 @@ class SimTensor(torch.Tensor, metaclass=_PassesForTensor):
         return torch.tensor(data, dtype=dtype or self.dtype, device=chosen, **options)
 
     def pin_memory(self, device: Any = None) -> SimTensor:
-        """Only host memory can be pinned."""
+        """Refuse: only RAM can be pinned."""
         raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
 
     def record_stream(self, stream: Any) -> None:

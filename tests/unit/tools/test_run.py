@@ -72,7 +72,7 @@ def test_a_run_that_its_server_rescues_is_followed_to_its_end(
     shown = capsys.readouterr()
     [result] = json.loads(shown.out)
     assert (result["prompt_id"], result["error"]) == ("id-2", None)
-    assert "ran out of memory; the server runs it again as id-2" in shown.err
+    assert "ran out of memory; its rerun is id-2" in shown.err
 
 
 def test_a_refused_prompt_says_which_node_and_why(monkeypatch, tmp_path, quick):
