@@ -10,7 +10,7 @@ from .graph import forget_everything
 EXIT_CODE = 3  # 1 is a failed run, 2 a wrong command line
 WITHOUT = "so a budget cannot be checked; leave it out there."
 NO_HEADROOM = f"The server has no Headroom, {WITHOUT}"
-NOTHING_TOLD = f"The server tells nothing of its {{what}}, {WITHOUT}"
+NOTHING_TOLD = f"The server does not tell its {{what}}, {WITHOUT}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

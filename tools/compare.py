@@ -81,7 +81,7 @@ def side(text: str) -> Side:
 def main(args: argparse.Namespace) -> int:
     if (args.servers is None) == (args.a is None or args.b is None):
         raise DevError("Give two sides to compare: --a and --b, or --servers with two addresses.")
-    read_file(args.workflow)  # what is wrong with it is told before anything starts
+    read_file(args.workflow)  # its errors are told before anything starts
     if args.servers:
         answers = {url: on_server(url, args.workflow) for url in args.servers}
         text = of_servers(answers)

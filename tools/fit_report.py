@@ -140,8 +140,8 @@ def copied(trials: Sequence[Trial], room_mib: Mapping[str, float]) -> str:
         if any(nodes.get(key, 0.0) >= RESIDENT_BELOW_MIB for nodes in found):
             rows.append([key, titles.get(key, ""), *(_mib(nodes.get(key)) for nodes in found)])
     rows.append(["", "in all", *map(_mib, sums)])
-    return (f"{render(rows)}\nLess in all than with room: something is computed on the CPU. More: "
-            "weights are streamed, or loaded again.")
+    return (f"{render(rows)}\nIf a sum is below the one with room, something is computed on the "
+            "CPU; if it is above, weights are streamed or loaded again.")
 
 
 def _stops(trials: Sequence[Trial], comfyui: str) -> str:

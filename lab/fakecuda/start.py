@@ -23,9 +23,9 @@ COPY_AT_MOST = "FAKECUDA_COPY_AT_MOST_KIB"
 
 
 def _without_kernels(kitchen: ModuleType) -> None:
-    """Let comfy_kitchen use its PyTorch backend only, in its own way.
+    """Let comfy_kitchen use only its PyTorch backend, by its own functions.
 
-    One kernel has no other backend; what it writes to is made before it is called.
+    One kernel has no other backend: it does nothing, and its output tensor exists already.
     """
     for backend in WITHOUT:
         kitchen.disable_backend(backend)

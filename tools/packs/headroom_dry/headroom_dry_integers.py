@@ -106,9 +106,10 @@ def _unknown(func: Any, args: Any, kwargs: Any) -> Any:
 
 @cache
 def _kind(func: Any) -> str:
-    """What a function is where it is first given numbers that nobody knows.
+    """Return the kind of a function, once, when its numbers are not known.
 
-    COMPOSED: PyTorch makes it of other functions. PLAIN: no known integer is changed or looked at.
+    COMPOSED: PyTorch makes it of other functions. PLAIN: it neither changes nor reads known
+    integers.
     """
     if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
         return COMPOSED
@@ -124,7 +125,7 @@ def _written(func: Any) -> list[tuple[int, str]]:
 
 
 def _places(indices: Any) -> list[Any]:
-    """With the places of a known mask instead of it, which the device would count as none."""
+    """Replace a known mask by its places: the device computes nothing and would find none."""
     found = []
     for one in indices:
         if isinstance(one, Tensor) and one.is_cuda and one.dtype is torch.bool and _is_known(one):
