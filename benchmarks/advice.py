@@ -13,12 +13,12 @@ the pack's own `apply_edit`, and it runs again, until nothing new is advised (at
 - Six workflows of ComfyUI's template package, which nobody here wrote (see
   `tools/templates.py`): the same, before and after.
 - For each, the peak that was predicted with all advice on models, and the one that was measured;
-  with `--each` also what every piece of advice was to save on its own, and what it saved.
+  with `--each` also what each piece of advice alone promised to save, and what it saved.
 - The pictures of a run with all advice that leaves pictures alone, against those without any.
 
-Problems: what needs more than a tenth more than by hand, a template that needs more than before,
-fewer than four that need less, a changed picture that was to stay the same, and what ended in
-another error than out of memory.
+Problems are: a workflow that needs over a tenth more than the hand-made one, a template that needs
+more than before, fewer than four templates that need less, a picture that should not have changed,
+and an error other than out of memory.
 """
 
 import argparse
@@ -169,7 +169,7 @@ def _less(part: Json) -> bool:
 
 
 def problems(found: Json) -> list[str]:
-    """What did not come out as it should."""
+    """Return the problems."""
     said = [f"{name}: {what} than by hand" for name, part in found["workflows"].items()
             for what in _worse(part["advised"], part["by_hand"], CLOSE)]
     said += [f"{name}: {what} than before" for name, part in found["templates"].items()

@@ -41,7 +41,7 @@ class Trials:
     def followed(
         self, prompt: Json, found: list[Json], wanted: list[bytes]
     ) -> tuple[Json, list[list[Json]]]:
-        """The prompt with what is advised, and with what is advised then."""
+        """Return the prompt with the advice in it, and with the advice that follows from that."""
         result: Json = {"advice": []}
         rounds: list[list[Json]] = []
         while len(rounds) < self.args.rounds:
@@ -79,7 +79,7 @@ class Trials:
                 "same": made == wanted}
 
     def alone(self, prompt: Json, one: Json, before: Json) -> Json:
-        """What one piece of advice was to save, and what it saved, of the most in use."""
+        """Return what one piece of advice promised to save of the peak, and what it saved."""
         after, _ = self.needs(advice.apply_edit(prompt, one["edit"]))
         saved = before["peak_reserved_mib"] - after["peak_reserved_mib"]
         return {"id": one["id"], "predicted_mib": one["saves_mib"], "measured_mib": round(saved, 1)}
@@ -163,7 +163,7 @@ def seeded(prompt: Json, seed: int) -> Json:
 
 
 def _counts(one: Json) -> bool:
-    """Whether advice is about the peak and can be applied: a guard lowers the need only."""
+    """Whether advice lowers the peak and can be applied; a guard lowers only the need."""
     return (one["edit"] is not None and one["kind"] != "oom_guard"
             and not one["values"].get("after"))
 

@@ -40,12 +40,12 @@ PICTURES = {"SD1.5": (512, 512, 1), "SDXL": (1024, 1024, 1), "Flux": (1024, 1024
 WAYS = ("stock", "guarded")
 ROOM_GIB = 80
 FIRST_MIB = 128  # where the search begins
-# ComfyUI makes a model on the device where that has more free memory than the host; on such a
+# ComfyUI makes a model on the device where that has more free memory than the CPU; on such a
 # small one it never does, whatever the RAM of this machine.
 MAKING_MIB = 256
 FINENESS = 1.04
-# Memory of glibc that was used before is not mapped lazily; above this size it gives back and
-# takes anew. Without it the simulated weights would take RAM after all.
+# Above this size glibc returns freed memory to the system and gets new pages, which take RAM only
+# when they are written. Otherwise the simulated weights would take RAM.
 LAZY_RAM = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
 Json = dict[str, Any]
 
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Json:
     """Return the smallest capacity of each class, plain and guarded.
 
-    On a real GPU in GiB, None where none of those tried sufficed; on the simulated one in MiB.
+    On a real GPU in GiB, None if none of those tried was enough; on the simulated one in MiB.
     """
     packs = ["headroom_bench"] + ["headroom_shapes_only"] * shapes_only(args)
     env = LAZY_RAM if shapes_only(args) else {}
@@ -135,7 +135,7 @@ class ClassBench:
         return self.device.attempt_as_it_is(self.sampling(kind, way), mib) is None
 
     def make(self, kind: str) -> None:
-        """Have the model made, once, and nothing on the device."""
+        """Make the model once, and leave the device empty."""
         self.device.set_capacity(ROOM_GIB * 1024 if self.args.gpu else MAKING_MIB)
         graph = Graph()
         add_purge(graph, value=self.parts(graph, kind), run="every time")
@@ -164,7 +164,7 @@ class ClassBench:
 
 
 def least(completes: Callable[[int], bool]) -> int:
-    """The smallest capacity in MiB that suffices, or up to FINENESS times as much."""
+    """Return the smallest capacity in MiB that is enough, or up to FINENESS times as much."""
     return narrowed(
         completes, *between_doublings(completes),
         near=lambda low, high: high - low <= 1 or high <= low * FINENESS,
@@ -175,7 +175,7 @@ def least(completes: Callable[[int], bool]) -> int:
 
 
 def between_doublings(completes: Callable[[int], bool]) -> tuple[int, int]:
-    """A capacity in MiB that does not suffice and one twice as large that does, from below."""
+    """Return a capacity in MiB that is too small, and one twice as large that is enough."""
     mib = FIRST_MIB
     if completes(mib):
         while mib > 1 and completes(mib // 2):

@@ -4,8 +4,8 @@
 
 Starts one ComfyUI on the simulated GPU, whose memory figures are exact (with `--gpu` on the real
 one), with every model in float32, and measures for MODEL, CLIP, VAE and CONTROL_NET
-- the bytes of the model alone on the device, before and after the cast, by ComfyUI's count and as
-  asked of the allocator;
+- the bytes of the model alone on the device, before and after the cast, by ComfyUI's count and by
+  the allocator's;
 - the server's RSS before and after the cast, and its peak while casting (on Linux);
 - the relative distance of the sampled latent from float32, for MODEL;
 - the seconds of a sampling step in float32 and in bfloat16, in turns.

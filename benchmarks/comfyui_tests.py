@@ -87,8 +87,8 @@ def run_suite(tree: Path, tests: str, log: Path) -> dict[str, str]:
         sys.executable, "-m", "pytest", tests, "--skip-timing-checks", "-p", "no:cacheprovider",
         "-q", "-p", PATIENCE.stem, f"--junitxml={report}", "--port", str(free_port()),
     ]
-    # The tests start `python`, which has to be this one, and give it 20 seconds, which is little
-    # on a busy machine: the plugin waits until the server listens.
+    # The tests start `python`, which must be this one, and wait 20 seconds, which is too short on a
+    # busy machine: the plugin waits until the server listens.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     env = {
         **os.environ, "PATH": path, "OMP_WAIT_POLICY": "PASSIVE",

@@ -66,7 +66,7 @@ class _Ends:
         return self._words.Outcome("done", "", self._facts[server], needed, entry={"outputs": {}})
 
     def wake(self, server: str) -> None:
-        """They need none."""
+        """Do nothing: these servers do not sleep."""
 
     def close(self) -> None:
-        """They are none."""
+        """Do nothing: these servers have no process."""

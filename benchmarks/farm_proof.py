@@ -2,19 +2,19 @@
 
     python benchmarks/farm_proof.py --comfyui PATH [--prompts N]
 
-Wants `pip install -r farm/requirements.txt`. Three ComfyUI servers on simulated GPUs, shapes
+It needs `pip install -r farm/requirements.txt`. Three ComfyUI servers on simulated GPUs, shapes
 only: every allocation takes place, no arithmetic. So that the two cores of a small machine do not
 decide how fast three servers are, each prompt waits in a node for as long as a GPU would compute.
 
 First equal prompts on one server, then three times as many on three, all adopted: throughput. Then
 the mixed queue. The small GPU's server is adopted, so that it is the first to try every kind; the
 two others the farm starts itself. The large one is killed (SIGKILL), the middle one stopped
-(SIGSTOP: it hangs), and the head is killed and started again. Judged: every prompt
-has its result once, whole, and none is lost; some were rescued by the server that they were too
-large for, and those that no guard makes fit ran on the large one, some of them moved there; nothing
-that the farm started is left running.
-A server that dies after it has saved a file leaves that file in its own folder, and the prompt is
-run again elsewhere: how many prompts were executed twice is counted, not judged.
+(SIGSTOP: it hangs), and the head is killed and started again. It checks that every prompt has one
+complete result and none is lost; that some prompts got a rerun on the server for which they were
+too large; that those which no guard makes small enough ran on the large server, some of them after
+a move; and that nothing that the farm started still runs. A server that dies after it has saved a
+file leaves that file in its own folder, and the prompt is run again elsewhere: how many prompts
+were executed twice is counted, not judged.
 """
 
 import argparse
@@ -87,7 +87,7 @@ def throughput(args: argparse.Namespace, folder: Path, servers: Json) -> Json:
 
 
 def mixed(args: argparse.Namespace, folder: Path, servers: Json) -> Json:
-    """The queue with everything going wrong."""
+    """Run the queue while all faults happen."""
     prompts = mixture(args)
     started = [own_server(servers[name], name) for name in ("middle", "large")]
     farm = Farm(folder / "mixed", [{"name": "small", "url": servers["small"].url}, *started])

@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Fault:
-    """What goes wrong once so many prompts are finished, to a server that runs one.
+    """A fault of a server that runs a prompt, once so many prompts are finished.
 
     `base` is a folder that the command lines of its processes name.
     """
@@ -73,7 +73,7 @@ class Farm:
         self._process = None
 
     def run_until(self, fault: Fault) -> None:
-        """Run, start it first where it does not, until the fault's time has come; then do it."""
+        """Run until it is time for the fault, then cause it; start the farm first if needed."""
         if self._process is None:
             self._start()
         self._look(lambda: self._finished() >= fault.after and self._works(fault))
@@ -178,7 +178,7 @@ class Farm:
         }
 
     def _cpu_ms(self) -> float | None:
-        """Of the last start of the head, without what its own start takes."""
+        """CPU seconds of the head since its last start, without the start itself."""
         last = [self._cpu[-1]] if self._cpu else []
         for point in reversed(self._cpu[:-1]):
             if point[1] > last[-1][1]:

@@ -6,12 +6,12 @@
 The bundled workflows and ComfyUI's own templates, at their real sizes. The smallest capacity that
 completes and the smallest on which nothing streams are searched for on one server; then N
 capacities around each, a step of 1 % apart, are run on that server, one after the other, and each
-on a server of its own. They may differ in nothing: not in the word, not in the bytes a step, not in
-the node that fails. ComfyUI loads a model and its ControlNet in the order of a set of objects,
-which changes from run to run, and with it what streams; so where they differ both run again, up to
-AGAIN times, until one has said what the other has; these are counted (`repeated`). `--state` keeps
-every verdict, so that the same command goes on where it ended; what `--minutes` did not suffice for
-is told as not compared.
+on a server of its own. They must agree in the word, in the bytes of a step and in the node that
+fails. ComfyUI loads a model and its ControlNet in the order of a set of objects, which changes from
+run to run, and with it what streams; so if they differ, both run again, up to AGAIN times, until
+one has given a verdict that the other gave too; these are counted (`repeated`). `--state` keeps
+every verdict, so that the same command goes on where it ended; what was not reached in `--minutes`
+is reported as not compared.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Compared:
                 "repeated": repeated, "differ": differ}
 
     def said(self, mib: int) -> tuple[list[Verdict], list[Verdict]]:
-        """What the one server and fresh ones say, until one says what the other has said."""
+        """Return the verdicts of the one server and of fresh ones, until they share one."""
         ones, freshes = [self.told(mib)], [self.alone_at(mib)]
         for again in range(1, AGAIN + 1):
             if set(ones) & set(freshes):

@@ -68,7 +68,7 @@ def largest(model: Any) -> int:
 
 
 class FromTheFirst(FlowMatchEulerDiscreteScheduler):
-    """Begins at its first step by itself: looking it up would need what lies on the device."""
+    """Begins at its first step without a look-up, which would read values from the device."""
 
     def set_timesteps(
         self, num_inference_steps: Any = None, device: Any = None, sigmas: Any = None,

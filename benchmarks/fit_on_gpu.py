@@ -6,9 +6,9 @@
 Each template is run dry first, with room for everything and on each card. Then ComfyUI runs the
 same prompt on the GPU, with the same files: real sizes, and zeros for weights, which take the time
 and the memory of any others. A smaller card is made of this one by torch's limit of the process,
-with another process holding the rest: so much is free beside the server's CUDA context, which on
-a card of that size would be part of it. `--dry` keeps the dry part in a folder, so that it can be
-made on another machine, without `--gpu`.
+with another process holding the rest: so that much is free in addition to the server's CUDA
+context. On a real card of that size the context would be part of it. `--dry` keeps the dry part in
+a folder, so that it can be made on another machine, without `--gpu`.
 
 The need is torch's highest count of allocated memory, what ComfyUI's dynamic VRAM held, and the
 CUDA context: the driver's highest figure less what torch had reserved and not given out. The driver

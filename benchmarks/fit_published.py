@@ -1,9 +1,9 @@
 """Figures of real GPUs that somebody has published, each with the case that repeats it.
 
-Taken are those whose model, number type, size, frames and library are told, so that the very same
-calls can be made; in GiB by PyTorch's count of allocated memory. Not taken: figures of quantising
-libraries and of unnamed sizes. ComfyUI's templates tell what share of a card of 24,564 MiB was in
-use, whoever used it: `dev.py fit` itself runs these.
+It has those figures whose model, number type, size, frames and library are known, so that the same
+calls can be made; in GiB by PyTorch's count of allocated memory. It has no figures of quantising
+libraries, and none without a size. ComfyUI's templates tell what share of a card of 24,564 MiB was
+in use, whoever used it: `dev.py fit` itself runs these.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 First the gate, in a minute for the whole package: one server reads each template, and says which
 nodes it does not have and which files nobody knows. Then each template that passes is run by a
-`dev.py fit` of its own, whose CPU time and largest process are taken down. Each row is recorded
+`dev.py fit` of its own, whose CPU time and largest process are recorded. Each row is recorded
 as soon as it is there, so that the same command goes on where it ended. Templates with nodes that
 compute on somebody else's server, for money, are counted and left out.
 """

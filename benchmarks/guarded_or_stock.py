@@ -8,13 +8,13 @@ whole prompt of eight pictures of 512x512. Each capacity has a server that was s
 device; three times, either way first in turn, two prompts each, on a device that is empty before
 the first.
 
-What is counted is that of `recovery_cost`, with the failed decodes of stock that ComfyUI answers by
-itself with tiles. comfy-aimdo's pager asks every two seconds what is free, and where that falls is
-chance: one and the same prompt of stock copies up to half more than another. So it is a problem
-where stock completes each time and a guarded prompt does not, or where the middle one of the
-guarded prompts has more failed calls, or over 1 % more bytes or launches, than the worst of stock.
-Of three equal draws each way one in five ends like that, so such a capacity goes on, up to twelve
-times: then it is one in 140.
+It counts what `recovery_cost` counts, and also failed decodes of stock that ComfyUI itself repeats
+in tiles. comfy-aimdo's pager asks every two seconds what is free, at moments that depend on chance:
+the same prompt of stock can copy half as much again the next time. So it is a problem only if stock
+completes each time and a guarded prompt does not, or if the median guarded prompt has more failed
+calls, or over 1 % more bytes or launches, than the worst one of stock. With three equal runs each
+way this happens by chance in one of five cases, so such a capacity is repeated, up to twelve times:
+then in one of 140.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> Json:
 
 
 def worse(both: Json) -> list[str]:
-    """In what the guarded prompts of one capacity are worse than those of stock."""
+    """Return in what the guarded prompts of one capacity are worse than those of stock."""
     found = []
     for which in ("first", "second"):
         stock, guarded = both["stock"][which], both["guarded"][which]

@@ -8,11 +8,12 @@ or before it by turns: `tensor.to()` for each layer, in the place of the one bef
 `soft_empty_cache()`; to disk each tensor is moved to the CPU, all are written to a file of the same
 folder until it is on the disk, and their RAM is given back; from there each is read and moved to
 the device. On a real GPU one pinned buffer is copied both ways too, as fast as the bus goes.
-Both have moved there and back once untimed, so that none pays for memory that the process has
-never touched, and both find what they wrote in the page cache. Offloading is timed as the whole
-node, with its report; loading as ComfyUI's own loading. A virtual machine gets pages from its host
-in its own time: one turn may take three times what the next takes, on either side. So turns are
-many and count in pairs, each side first in one of them, and the ratio is the median of the pairs.
+Both have moved the model there and back once before, untimed, so that new memory of the process
+costs neither of them time; and both find what they wrote in the page cache. Offloading is timed as
+the whole node, with its report; loading as ComfyUI's own loading. A virtual machine may get new
+pages slowly: one turn may take three times as long as the next, on either side. So there are many
+turns. They count in pairs, each side is first in one turn of a pair, and the ratio is the median of
+the pairs.
 """
 
 import argparse
@@ -34,7 +35,7 @@ REHEARSAL = ("--gib", "0.1", "--turns", "2")
 FILE = "headroom_bench.safetensors"
 SIDE = 4096
 LAYER_BYTES = SIDE * SIDE * 2
-# What is timed of both sides, and what the plain one times besides.
+# What is timed on both sides, and what is timed on the plain side only.
 WAYS = {"to CPU": "to_cpu_s", "back from CPU": "to_device_s", "to disk": "to_disk_s",
         "back from disk": "from_disk_s"}
 BESIDES = ("write_s", "sync_s", "pinned_to_device_s", "pinned_to_cpu_s")

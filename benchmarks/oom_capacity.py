@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--step", type=int, default=4, help="MiB; the result is a multiple of it")
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--low", type=int, default=16, help="MiB that surely do not suffice")
-    parser.add_argument("--high", type=int, default=520, help="MiB that surely suffice")
+    parser.add_argument("--low", type=int, default=16, help="MiB that are certainly too few")
+    parser.add_argument("--high", type=int, default=520, help="MiB that are certainly enough")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:

@@ -3,15 +3,15 @@
     python benchmarks/ram_queue.py --comfyui PATH [--prompts N]
 
 On the CPU, in a cgroup with a memory limit, so that the kernel really ends the server: once with
-HEADROOM_RAM_FREE_MIB=0 and HEADROOM_QUEUE=off, once with both as they are by themselves in such a
-limit (the server joins the group after its start, and would keep 2 % of the machine free). A prompt
-is lost where neither ComfyUI's history nor the kept queue knows of it. Small prompts take 50 MiB,
-large ones grow by 200 MiB a second, as frames that are decoded do, up to twice the limit.
+HEADROOM_RAM_FREE_MIB=0 and HEADROOM_QUEUE=off, once with the defaults of both in such a limit (the
+server joins the group after its start, and would keep 2 % of the machine free). A prompt is lost
+where neither ComfyUI's history nor the kept queue knows of it. Small prompts take 50 MiB, large
+ones grow by 200 MiB a second, as frames that are decoded do, up to twice the limit.
 
 `cost`: on a server that has room, the CPU time of the threads that look at RAM and note it in the
 queue's file, and of writing each prompt there, set against all CPU time of the same server for the
-same pictures. Two servers, of which one does without, differ by more than that on a machine that
-does other work: two equal ones were 3 % apart.
+same pictures. Two servers, one of them without these threads, cannot be compared on a machine that
+does other work: even two equal ones were 3 % apart.
 """
 
 from __future__ import annotations

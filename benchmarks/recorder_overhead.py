@@ -16,10 +16,10 @@ begins). Two ways to see the cost:
   caches, turns of the interpreter's lock between threads). `none` is the same with a handler that
   does nothing, to show what the method itself adds.
 
-Whole runs with and without differ by several percent either way on a machine that is not one's
-own, and show nothing. Beside other work blocks show as little: a node that waits for the processor
-passes for one that takes its time, and is measured. On Linux `chrt -r 10 python ...` (as root) lets
-nobody come between. `idle_cpu_ms_per_s` is the CPU time of the process while nothing runs, with the
+On a shared machine whole runs with and without the recorder differ by several percent in both
+directions, so they show nothing. Beside other work blocks show as little: a node that waits for the
+processor looks like a slow one, and slow nodes are measured. On Linux `chrt -r 10 python ...` (as
+root) prevents that. `idle_cpu_ms_per_s` is the CPU time of the process while nothing runs, with the
 pack and without.
 """
 

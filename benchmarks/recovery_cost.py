@@ -1,4 +1,5 @@
-"""What a recovery costs, in counters that no machine's noise touches: two prompts at each capacity.
+"""What a recovery costs, in counters that do not depend on the machine: two prompts at each
+capacity.
 
     python benchmarks/recovery_cost.py --comfyui PATH --fake-cuda [--classes SDXL] [--percent 60]
 
@@ -8,9 +9,9 @@ completes, to 8 %. At shares of it, each on a server that was started on such a 
 in a row with OOM Guard on model, text encoder and VAE, then two of stock, then the best setting
 that a user could find by hand. Each begins on an empty device, and OOM Guard without lessons.
 What runs on the CPU (a text encoder) computes nothing and copies nothing to be counted.
-The pager asks every two seconds what is free: where that falls moves bytes (of Wan by a tenth).
+The pager asks every two seconds what is free: the moment changes the bytes (for Wan by a tenth).
 
-`failed_calls` are those of which OOM Guard tells or that ended a prompt (not those that ComfyUI
+`failed_calls` are those that OOM Guard reports or that ended a prompt (not those that ComfyUI
 answers by itself; `refused` counts refusals of the driver), `futile` those that were repeated after
 a step and failed again. Bytes are those copied to the device, launches those of kernels and library
 calls. By hand means: the batch in as few parts as complete, each a prompt of its own, with the VAE

@@ -25,7 +25,7 @@ def merged(recorded: Json, found: Json) -> Json:
 
 
 def _known(shares: Json) -> Json:
-    """Those of which it is recorded where they were measured."""
+    """Return those that have a record of where they were measured."""
     return {name: share for name, share in shares.items() if "commit" in share}
 
 

@@ -32,7 +32,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """What a user can set by hand; the batch in `parts`, each a prompt of its own."""
+    """What a user can set by hand; each of the `parts` of the batch is a prompt of its own."""
 
     parts: int = 1
     tile: int | None = None
@@ -46,9 +46,9 @@ def prompt(
     kind: Kind, picture: tuple[int, int, int], batch: int, steps: int, seed: int,
     setting: Setting = AS_IT_COMES, guard: Json | None = None,
 ) -> Json:
-    """Everything anew but the files: another text and seed in every prompt.
+    """Change everything but the files: another text and seed in every prompt.
 
-    batch: before it is parted. guard: the options of OOM Guard on model, text encoder and VAE.
+    batch: before it is divided. guard: the options of OOM Guard on model, text encoder and VAE.
     """
     graph, batch = Graph(), batch // setting.parts
     model, clip, vae = loaded(graph, kind)

@@ -31,7 +31,7 @@ ALLOWED = 1.05
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=int, default=256)
     parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--high", type=int, default=2048, help="MiB that surely suffice")
+    parser.add_argument("--high", type=int, default=2048, help="MiB that are certainly enough")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:

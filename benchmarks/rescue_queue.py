@@ -113,7 +113,7 @@ class _Bench:
         self._judge_order(client, waiting)
 
     def see_files(self, folder: Path) -> None:
-        """After the end of the server: what wrote all its files is done, half of them are none."""
+        """After the server's end: a prompt with all its files is done; of others all files go."""
         for one in self.asked:
             files = list(folder.glob(f"{one.prefix}_*"))
             if not one.ended and len(files) == one.pictures:

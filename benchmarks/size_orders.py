@@ -102,7 +102,7 @@ def _measured(allocator: str, comfyui: str, file: Path, lists: list[Sizes]) -> l
 
 
 def against(found: list[Json], given: list[Json]) -> Json:
-    """One way over all lists, in its own figures and against the order given."""
+    """Return the figures of one way over all lists, and their ratio to the order given."""
     def ratios(name: str) -> list[float]:
         return [one[name] / max(other[name], 1) for one, other in zip(found, given, strict=True)]
 
@@ -125,7 +125,7 @@ class Work:
         self.driver = driver_ledger(Path(os.environ["FAKECUDA_LEDGER"]))
         self.model, clip, self.vae = comfy.sd.load_checkpoint_guess_config(checkpoint)[:3]
         self.words = clip.encode_from_tokens_scheduled(clip.tokenize("a red cube"))
-        self.one(512, 512)  # whatever is made once is there before anything is counted
+        self.one(512, 512)  # what is made only once is made before anything is counted
 
     def one(self, width: int, height: int) -> None:
         """A step of sampling and a decode."""

@@ -101,7 +101,7 @@ class Routes:
         return JSONResponse({"prompt_id": prompt_id, "number": number, "node_errors": {}})
 
     async def rerun(self, request: Request) -> Response:
-        """Queue a prompt that ended once more, guarded: a button of Headroom's panel."""
+        """Queue the rerun of a prompt that has ended: a button of Headroom's panel."""
         entry = self.door.store.entry(str((await _object(request)).get("prompt_id")))
         if entry is None:
             raise FarmError("prompt_id is expected to be that of a prompt that has ended here.")

@@ -38,7 +38,7 @@ def prompt_id_of(key: str, server: str, ended: int) -> str:
 def attempt_id(prompt_id: str, server: str, ended: int) -> str:
     """Return the id under which a server gets a prompt of a door: at first its own, if it may.
 
-    ComfyUI wants a UUID as it is usually written; a second try there must not look like the first.
+    ComfyUI wants a UUID as it is usually written; a later attempt must not look like the first.
     """
     try:
         is_usable = str(uuid.UUID(prompt_id)) == prompt_id

@@ -141,7 +141,7 @@ class Worker:
         return self._followed(comfy, order)
 
     def _followed(self, comfy: Comfy, order: Order) -> Outcome:
-        """Wait for the prompt, and for its second life where it gets one."""
+        """Wait for the prompt, and for its rerun if it gets one."""
         until = time.monotonic() + self._patience.prompt
         prompt_id, second = order.prompt_id, None
         entry, record = comfy.wait(prompt_id, until), {}

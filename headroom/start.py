@@ -153,18 +153,18 @@ def _start() -> None:
     attach = _listen(recorder, host_server.is_running, rescue.error_is_handled,
                      history_is_written)
 
-    def prompt_is_posted() -> None:
+    def prompt_is_posted(posted: Any, browser: dict[str, Any]) -> Any:
         if not host_server.prompts_waiting():
             attach()
-        browser = host_server.browser_settings()
         idle.prompt_is_posted(browser)
         watch.prompt_is_posted(browser)
         limit.prompt_is_posted(browser)
+        return posted
 
     for method, path, handler in routes.table():
         host_server.add_route(method, path, handler)
     host_server.hold_free(gate.between_actions)
-    host_server.on_prompt_posted(prompt_is_posted)
+    host_server.before_prompt_is_validated(prompt_is_posted)
     IdleRelease(idle, gate, host_server.event_loop()).start()
     ram.start()
     recorder.start()

@@ -1,4 +1,4 @@
-"""Names and shapes of weights, read off ComfyUI's own classes, which are built without memory.
+"""Names and shapes of weights by ComfyUI's own classes, which are built without memory.
 
     python tools/architectures.py COMFYUI '[["sd15_unet", 2], ["clip_l"]]'
 
@@ -97,7 +97,7 @@ def sd15_lora(levels: int, rank: int) -> Shapes:
 
 
 def clip_l() -> Shapes:
-    """CLIP-L, whole, as a checkpoint carries it: without the projection that SD1.5 has no use for.
+    """CLIP-L, whole, as in a checkpoint: without the projection, which SD1.5 does not use.
     """
     import comfy.clip_model
     import comfy.sd1_clip

@@ -47,7 +47,7 @@ def add_fake_cuda(parser: argparse.ArgumentParser) -> None:
 
 
 def plain_flags(tree: str | Path, wanted: Iterable[str] = PLAIN) -> list[str]:
-    """Those of the flags that this ComfyUI knows."""
+    """Return those of the flags that this ComfyUI knows."""
     known = known_flags(Path(tree))
     return [flag for flag in wanted if flag in known]
 
@@ -72,13 +72,13 @@ class Device:
         return self.post("collect")
 
     def reset_peaks(self) -> Json:
-        """Start the peaks again at the current figures, which are returned."""
+        """Reset the peaks to the current figures, and return these."""
         if self.driver:
             self.driver.reset_peaks()
         return self.post("reset_peaks")
 
     def set_capacity(self, mib: float) -> None:
-        """Make the device that large; what is on it stays."""
+        """Give the device this size; what is on it stays."""
         if self.driver:
             self.driver.set(capacity_bytes=int(mib * MIB))
         else:

@@ -123,7 +123,7 @@ def main() -> int:
 
 
 def _rehearse(names: Iterable[str]) -> int:
-    """Do in small, on a simulated GPU, what `--gpu` does, and record nothing."""
+    """Do what `--gpu` does on a simulated GPU with small sizes, and record nothing."""
     os.environ[VARIABLE] = str(REHEARSAL_MIB)
     return _failures(names, lambda module: run_one(
         module, getattr(module, "REHEARSAL", ()), "--gpu", keep=False

@@ -10,7 +10,7 @@ from .graph import forget_everything
 EXIT_CODE = 3  # 1 is a failed run, 2 a wrong command line
 WITHOUT = "so a budget cannot be checked; leave it out there."
 NO_HEADROOM = f"The server has no Headroom, {WITHOUT}"
-NOTHING_TOLD = f"The server tells nothing of its {{what}}, {WITHOUT}"
+NOTHING_TOLD = f"The server does not tell its {{what}}, {WITHOUT}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +28,9 @@ def is_set(args: argparse.Namespace) -> bool:
 
 
 def begin_anew(client: Client) -> None:
-    """Drop models and results that earlier runs left: they are no need of the next one.
+    """Drop models and results of earlier runs, which the next run does not need.
 
-    What it would take from a cache it could not show its need of either.
+    A run that takes results from a cache would not show what it needs, either.
     """
     try:
         forget_everything(client)

@@ -34,7 +34,7 @@ def cache_home(
 def process_lock(path: Path) -> Iterator[None]:
     """Hold the lock file `path`; says so once when another process has it, and waits.
 
-    The system gives the lock back when its holder ends, however it ends.
+    The system releases the lock when the process that has it ends, however it ends.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as stream:

@@ -20,7 +20,7 @@ ERRORS = Path(__file__).resolve().parent.parent / "headroom" / "base" / "errors.
 
 
 class Unexpected(RuntimeError):
-    """A status that a ComfyUI in order does not answer."""
+    """A status that a working ComfyUI does not answer."""
 
 
 class PromptInvalid(RuntimeError):

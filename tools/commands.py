@@ -37,7 +37,7 @@ def run_logged(
         )
         try:
             lines = _record(process, record)
-        finally:  # also when the person stops us: nothing goes on behind their back
+        finally:  # also if the user stops us: nothing may run on unseen
             end_process(process)
     if process.returncode:
         raise DevError(f"{explain_failure(''.join(lines), doing)} The log is {log}.")

@@ -31,7 +31,7 @@ from .table import UNKNOWN, render
 
 CARDS_GIB = "8,16,24"
 MOST_LINES = 12  # of ComfyUI's own, a card and side
-# Such numbers differ by a hair from run to run, and the lines that hold them by nothing else.
+# Such numbers differ a little from run to run; the rest of their lines is the same.
 TINY = re.compile(r"\d+\.\d+ ?(s|sec|seconds|it/s)\b")
 Json = dict[str, Any]
 
@@ -81,7 +81,7 @@ def side(text: str) -> Side:
 def main(args: argparse.Namespace) -> int:
     if (args.servers is None) == (args.a is None or args.b is None):
         raise DevError("Give two sides to compare: --a and --b, or --servers with two addresses.")
-    read_file(args.workflow)  # what is wrong with it is told before anything starts
+    read_file(args.workflow)  # its errors are told before anything starts
     if args.servers:
         answers = {url: on_server(url, args.workflow) for url in args.servers}
         text = of_servers(answers)
@@ -95,7 +95,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def names(sides: Sequence[Side]) -> list[str]:
-    """As short as tells them apart: flags alone, or with the last parts of the folder's path."""
+    """Return short names that differ: flags alone, or with the end of the folder's path."""
     fewest = 0 if len({one.tree for one in sides}) == 1 else 1
     return next(found for parts in (fewest, 2, 99)
                 if len(set(found := [one.name(parts) for one in sides])) == len(sides))

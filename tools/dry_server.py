@@ -28,10 +28,10 @@ PACKS = (LAB / "packs" / "headroom_real_gpu",
 COPY_AT_MOST_KIB = 64  # ids, positions and sigmas come through, weights do not
 ROOM_MIB = 1 << 20
 Json = dict[str, Any]
-# Memory of glibc that was used before is not mapped lazily; above this size it gives back.
+# Above this size glibc returns freed memory, and new memory takes RAM only when written.
 LAZY_RAM = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
-NO_COMPILING = {"TORCHDYNAMO_DISABLE": "1"}  # what TorchCompileModel would make runs nowhere
-# ComfyUI takes nodes that are ready out of sets of texts: else in another order at every start.
+NO_COMPILING = {"TORCHDYNAMO_DISABLE": "1"}  # compiled code cannot run here
+# ComfyUI takes ready nodes out of sets of texts: without this, in another order at each start.
 SAME_ORDER = {"PYTHONHASHSEED": "0"}
 EMBEDDING_FOLDER = "HEADROOM_EMBEDDING_FOLDER"
 MIB = 1 << 20
@@ -108,7 +108,7 @@ class DryServer:
         self.client.post_when_idle("/headroom/limit", {"limit": words})
 
     def empty(self, capacity_mib: float) -> None:
-        """Make the device that large, with nothing on it, and let the next run be the first.
+        """Give the device this size, with nothing on it, and let the next run be the first.
 
         No result, embedding or lesson of an earlier one is left.
         """

@@ -42,7 +42,7 @@ class Environment:
 
 
 def environment_key(texts: Sequence[str], version: tuple[int, int], system: str) -> str:
-    """A short name for what these requirement texts give on this Python and system."""
+    """A short name for what these requirements install on this Python and system."""
     parts = [*texts, f"{version[0]}.{version[1]}", system]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 

@@ -4,7 +4,7 @@ import re
 
 
 class DevError(RuntimeError):
-    """A person can put this right; the message is one sentence that says how."""
+    """An error that the user can fix; the message is one sentence that says how."""
 
 
 DISK_FULL = ("No space left on device", "[Errno 28]", "not enough space on the disk", "[Errno 122]")

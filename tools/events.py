@@ -13,7 +13,7 @@ class NoEvents(RuntimeError):
 
 
 class Unfinished(TimeoutError):
-    """A prompt that had not ended after as long as was to be waited."""
+    """A prompt that did not end within the time that it was given."""
 
     def __init__(self, prompt_id: str, seconds: float) -> None:
         super().__init__(f"Prompt {prompt_id} did not finish within {seconds:g} s.")
@@ -67,7 +67,7 @@ class EventStream:
     def until_finished(self, prompt_id: str, timeout: float = 120.0) -> Iterator[dict[str, Any]]:
         """Every event of one prompt up to its end; Unfinished after `timeout` seconds in all.
 
-        Packs send events of their own all the time, so that silence would never come.
+        Packs send events of their own all the time, so waiting for silence would not end.
         """
         deadline = time.monotonic() + timeout
         while (event := self.receive(deadline - time.monotonic())) is not None:

@@ -95,7 +95,7 @@ def note_text(name: str) -> str:
 
 
 def with_figures(workflow: Json, name: str) -> Json:
-    """A workflow with what was measured written anew in its note, which is its first node."""
+    """Return a workflow with the new figures in its note, which is its first node."""
     if not note_text(name):
         return workflow
     first, *others = workflow["nodes"]

@@ -95,7 +95,7 @@ def amount(text: str) -> float:
 def main(args: argparse.Namespace) -> int:
     if not args.workflow.is_file():
         raise DevError(f"{args.workflow} is no file; give the workflow that is to be looked at.")
-    read_file(args.workflow)  # what is wrong with it is told before anything is fetched
+    read_file(args.workflow)  # its errors are told before anything is fetched
     if reason := fake_cuda().why_not(any_python=True):
         raise DevError(f"A dry run is not possible here: {reason}.")
     if not IS_CLONE and not args.comfyui and VARIABLE not in os.environ:
@@ -128,7 +128,7 @@ def inside() -> int:
         print(f"Error: {refusal(error)}{_newer(error)}", file=sys.stderr)
     except (ConnectionError, URLError) as error:
         print(f"Error: ComfyUI ended in the middle of the dry run ({error}); the kernel may have "
-              "ended it for want of RAM.", file=sys.stderr)
+              "ended it when RAM ran out.", file=sys.stderr)
     except (DevError, ServerError, TimeoutError) as error:
         print(f"Error: {error}", file=sys.stderr)
     except KeyboardInterrupt:
@@ -148,7 +148,7 @@ def _without_torch() -> None:
 
 
 def _newer(error: PromptInvalid) -> str:
-    """What helps where a ComfyUI does not know a choice, which a newer one may have."""
+    """Return what helps if a ComfyUI does not know a choice, which a newer one may have."""
     return (". This ComfyUI may be older than the workflow: name a newer one with --comfyui"
             if "value_not_in_list" in json.dumps(error.details) else "")
 

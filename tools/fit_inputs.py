@@ -11,7 +11,7 @@ from .fit_files import named
 SIDE = 1024  # pixels of a picture
 WIDTH, HEIGHT, FRAMES, FPS = 832, 480, 81, 16  # of a video
 SOUND_S, SOUND_HZ = 10, 44100
-FOLDERS = (" [input]", " [output]", " [temp]")  # behind a name, where it may lie
+FOLDERS = (" [input]", " [output]", " [temp]")  # behind a name: the folder
 
 
 def add_inputs(data: Any, inputs: Path | None, target: Path) -> list[str]:
@@ -42,7 +42,7 @@ def _picture(place: Path) -> None:
 
 
 def _video(place: Path) -> None:
-    """With silence beside it. Readers look at the content: every ending holds an MP4."""
+    """Write an MP4 with silence; readers look at the content, not at the name's ending."""
     import av
     import numpy as np
 
@@ -61,7 +61,7 @@ def _video(place: Path) -> None:
 
 
 def _sound(place: Path) -> None:
-    """Silence, as a WAV under every ending."""
+    """Write silence as a WAV, whatever the name's ending."""
     import wave
 
     with wave.open(str(place), "wb") as file:

@@ -31,7 +31,7 @@ def _lora(node: Json, unknown: Collection[str]) -> str:
 
 
 def _through(node: Json, registry: ObjectInfo) -> dict[int, Any] | None:
-    """For each output the wire that a node is given in its type; None where one is made by it."""
+    """Return the input wire of the same type for each output; None if an output has none."""
     kind = registry.node_type(node["class_type"])
     if kind is None:
         return None

@@ -6,11 +6,11 @@ from typing import Any
 
 from .fit_files import READABLE, UNREADABLE
 
-# Samplers that look for their smallest sigma, which needs real values, and those that call the
-# model as often in a step.
+# Samplers that search for their smallest sigma need real values. In their place a dry run takes one
+# that calls the model as often in a step.
 ONE_CALL, TWO_CALLS = "euler", "heun"
 TWICE = ("dpmpp_sde", "dpmpp_sde_gpu", "exp_heun_2_x0_sde", "sa_solver_pece")
-ONCE = ("sa_solver",)  # solves equations, as sa_solver_pece does; other SDE ones by their name
+ONCE = ("sa_solver",)  # solves equations; other SDE samplers are known by their name
 AS_IT_IS = ("er_sde",)
 CORE = ("nodes", "comfy_extras", "comfy_api_nodes")
 Json = dict[str, Any]
@@ -81,7 +81,7 @@ def advised(prompt: Json, advice: Iterable[Mapping[str, Any]]) -> tuple[Json, li
 
 
 def without_noise_trees(prompt: Json) -> Json:
-    """The prompt with samplers that a dry run can follow in the place of stochastic (SDE) ones."""
+    """Return the prompt with other samplers in the place of stochastic (SDE) ones."""
     changed = copy.deepcopy(prompt)
     for node in changed.values():
         name = node["inputs"].get("sampler_name")

@@ -28,7 +28,7 @@ MIB = 1 << 20
 class Unmodelled(NamedTuple):
     """What comes on top of a dry run at most. `copies`: those that it has a convolution ask for.
 
-    `layer_mib`: the largest weight of what samples, which is there once more where it streams.
+    `layer_mib`: the largest weight of what samples, of which there are two while it streams.
     """
 
     copies: float = 1.0

@@ -99,7 +99,7 @@ def peaks(trials: Sequence[Trial]) -> str:
 
 
 def added(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
-    """What of the peaks is no tensor of a model or a picture, each on a line of its own."""
+    """Return the parts of the peaks that are no tensors of models or pictures, in lines."""
     plain = [trial for trial in trials if trial.way == PLAIN]
     largest = [max(trial.nodes, key=lambda node: node.peak_mib, default=None) for trial in plain]
     rows = [["", "of the largest peak, MiB", *(f"{trial.card_gib:g} GiB" for trial in plain)]]
@@ -120,7 +120,7 @@ def added(trials: Sequence[Trial], facts: Mapping[str, Any]) -> str:
 
 
 def copied(trials: Sequence[Trial], room_mib: Mapping[str, float]) -> str:
-    """What nodes without steps copied, such as encoders, where it is not what they copy with room.
+    """Return what nodes without steps (encoders) copied, if with room they copy another amount.
 
     The verdict is of the steps alone; an encoder that streams, or computes on the CPU, shows here.
     """
@@ -140,8 +140,8 @@ def copied(trials: Sequence[Trial], room_mib: Mapping[str, float]) -> str:
         if any(nodes.get(key, 0.0) >= RESIDENT_BELOW_MIB for nodes in found):
             rows.append([key, titles.get(key, ""), *(_mib(nodes.get(key)) for nodes in found)])
     rows.append(["", "in all", *map(_mib, sums)])
-    return (f"{render(rows)}\nLess in all than with room: something is computed on the CPU. More: "
-            "weights are streamed, or loaded again.")
+    return (f"{render(rows)}\nIf a sum is below the one with room, something is computed on the "
+            "CPU; if it is above, weights are streamed or loaded again.")
 
 
 def _stops(trials: Sequence[Trial], comfyui: str) -> str:

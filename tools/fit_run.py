@@ -129,9 +129,8 @@ class Fit:
             replace(smaller, card_gib=gib, seconds=0.0, at_worst=None), self.prompt)
 
     def looked_at_again(self, trial: Trial, prompt: Json) -> Trial:
-        """A resident run near the card's size, with its verdict on a card that is so much smaller.
-
-        So much: what samplers may need beyond the dry run. Weights that fit by less would stream.
+        """Add to a resident run near the card's size its verdict on a smaller card. The difference
+        is what samplers may need beyond the dry run: weights that only just fit would then stream.
         """
         more = max((node.unmodelled_mib for node in trial.nodes
                     if self.registry.samples(node.class_type)), default=0.0)

@@ -1,4 +1,4 @@
-"""What a run on one card came to, in one of three words with its number."""
+"""The verdict on a run on one card: a word with its number."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -107,9 +107,8 @@ def _from_to(low_mib: float, high_mib: float | None) -> str:
 
 
 def per_step_mib(node: Node) -> float | None:
-    """What a step moves at most once the model is loaded, which the first one does.
-
-    None without steps.
+    """Return what a step moves at most after the first one, which loads the model. None without
+    steps.
     """
     return max(node.steps_mib[1:], default=None)
 

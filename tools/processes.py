@@ -44,7 +44,7 @@ def start_process(
 def run_in_foreground(
     command: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str] | None = None
 ) -> int:
-    """Run `command` on this terminal and return its exit code; Ctrl-C is the command's own matter.
+    """Run `command` on this terminal and return its exit code; the command handles Ctrl-C itself.
 
     A request to end this program is passed on, so that the command can stop what it started.
     """
@@ -75,7 +75,7 @@ def end_like_ctrl_c() -> None:
 
 
 def end_process(process: subprocess.Popen[bytes], grace_seconds: float = 10.0) -> None:
-    """End the process and its group: first asked politely, then by force; waits for it."""
+    """End the process and its group, by a request, then by force; wait until it has ended."""
     if process.poll() is None:
         _ask_to_stop(process)
         try:

@@ -1,8 +1,8 @@
-"""Names and shapes of weights of published models at their real sizes, off ComfyUI's own classes.
+"""Names and shapes of weights of published models at their real sizes, by ComfyUI's own classes.
 
     python tools/public_architectures.py COMFYUI '[["sdxl_unet"], ["t5", "t5_config_xxl"]]'
 
-As architectures.py, whose classes these are with the sizes of the published files. What ComfyUI
+Like architectures.py, but with the sizes of the published files. What ComfyUI
 itself fixes (text encoders) is read from it; the other numbers are those that its detection finds
 in the published files.
 """

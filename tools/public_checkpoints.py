@@ -1,6 +1,6 @@
 """Published checkpoints, which hold several models, by their names.
 
-As public_newer.py; joined to the others by public_models.py.
+Like public_newer.py; public_models.py joins it to the others.
 """
 
 from .public_classes import DIFFUSION, LDM, Made, Part, of

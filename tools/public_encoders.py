@@ -1,6 +1,5 @@
-"""Names and shapes of weights of published text and image encoders, off ComfyUI's own classes.
-
-As public_architectures.py, which hands them on.
+"""Names and shapes of weights of published text and image encoders, by ComfyUI's own classes. Like
+public_architectures.py, which imports them.
 """
 
 import importlib

@@ -1,6 +1,6 @@
 """Published files of models that make or hear sound, by their names.
 
-As public_newer.py; joined to the others by public_models.py.
+Like public_newer.py; public_models.py joins it to the others.
 """
 
 from .public_classes import Part, of, one

@@ -1,6 +1,6 @@
 """Published files that work beside or instead of a diffusion model of their own, by their names.
 
-ControlNets, patches, language models, VAEs. As public_newer.py, which joins them to its own.
+ControlNets, patches, language models, VAEs. Like public_newer.py, which imports it.
 """
 
 from .number_types import INT8, SCALED

@@ -1,6 +1,6 @@
 """Published files of language models that ComfyUI encodes, or writes, text with; by their names.
 
-As public_newer.py; joined to the others by public_models.py.
+Like public_newer.py; public_models.py joins it to the others.
 """
 
 from .number_types import INT8, NVFP4, SCALED

@@ -1,6 +1,6 @@
 """Published files of Lightricks' LTX video models by their names.
 
-As public_newer.py; joined to the others by public_models.py. ComfyUI reads the sizes of these
+Like public_newer.py; public_models.py joins it to the others. ComfyUI reads the sizes of these
 models off the settings that their files hold beside the weights, so that `SETTINGS` has both.
 """
 

@@ -1,6 +1,6 @@
 """Published files of newer models by their names, each made of one class of ComfyUI's.
 
-As public_models.py, which joins them to its own. The settings are those that ComfyUI's detection
+Like public_models.py, which imports it. The settings are those that ComfyUI's detection
 finds in the published files. What is in a quantised file beside its layers is taken as bfloat16,
 and each layer as quantised: files that keep some layers ("mixed") are up to 7 % larger.
 """

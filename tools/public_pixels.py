@@ -1,6 +1,6 @@
 """Published files of image and video models that came with ComfyUI 0.27 to 0.33, by their names.
 
-As public_newer.py; joined to the others by public_models.py.
+Like public_newer.py; public_models.py joins it to the others.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """Published files of Wan's video models and of what was made of them, by their names.
 
-As public_newer.py, which joins them to its own.
+Like public_newer.py, which imports it.
 """
 
 from typing import Any

@@ -14,7 +14,7 @@ ASK = "import sys, venv; print('%d.%d' % sys.version_info[:2])"
 
 
 def version_of(python: str | Path) -> str:
-    """Its version as "3.12"; "" where it does not run, as pyenv's stand-ins may not."""
+    """Its version as "3.12"; "" if it does not run; some of pyenv's shims do not."""
     try:
         done = subprocess.run([python, "-c", ASK], capture_output=True, text=True)
     except OSError:

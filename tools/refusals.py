@@ -25,7 +25,7 @@ def explained(server: str) -> Iterator[None]:
     except Unexpected as error:
         first_line = str(error).split("\n")[0][:200]
         raise DevError(
-            f"What answers at {server} is no ComfyUI, or an unwell one: {first_line}"
+            f"What answers at {server} is no working ComfyUI: {first_line}"
         ) from error
     except Unfinished as error:
         raise DevError(

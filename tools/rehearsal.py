@@ -1,4 +1,4 @@
-"""A simulated GPU in the place of this machine's own: what is done on a real one, rehearsed."""
+"""A simulated GPU in the place of a real one, to rehearse what is done on that."""
 
 import os
 from pathlib import Path

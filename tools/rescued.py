@@ -136,10 +136,10 @@ def pictures(client: Client, *entries: Mapping[str, Any]) -> list[bytes]:
 
 
 def wait_until(condition: Callable[[], Any], timeout: float = 60.0) -> Any:
-    """What `condition` gives, as soon as that is something; TimeoutError when it stays nothing."""
+    """Return the first true result of `condition`; TimeoutError if there is none in time."""
     deadline = time.monotonic() + timeout
     while not (found := condition()):
         if time.monotonic() > deadline:
-            raise TimeoutError("it did not come about in time")
+            raise TimeoutError("the condition was not met in time")
         time.sleep(0.05)
     return found

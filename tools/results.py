@@ -82,7 +82,7 @@ def record(
 
 
 def _commits(result: Json) -> str:
-    """The commits that the pieces of a result were measured at; now's, where it is of one."""
+    """The commits at which the pieces of a result were measured; today's if there are none."""
     return ", ".join(dict.fromkeys(_commits_within(result))) or commit()
 
 

@@ -121,8 +121,8 @@ def record_of(client: Client, entry: Json) -> Json | None:
 
 
 def second_life(client: Client, first: Json, prompt_id: str, timeout: float) -> Json:
-    """Wait for the run in which the server rescues one; its entry, with what both have left."""
-    print(f"It ran out of memory; the server runs it again as {prompt_id}.", file=sys.stderr)
+    """Wait for the rerun of a prompt; return its entry, with the files of both."""
+    print(f"It ran out of memory; its rerun is {prompt_id}.", file=sys.stderr)
     entry = client.wait(prompt_id, timeout)
     outputs = {**first.get("outputs", {}), **entry.get("outputs", {})}
     return {**entry, "prompt_id": prompt_id, "outputs": outputs}

@@ -15,7 +15,7 @@ TEKKEN_SPECIAL = 1000  # ids before the vocabulary, as in the published ones
 
 @lru_cache(maxsize=1)
 def _sentencepiece() -> bytes:
-    """Words; what has a limit of its own is filled up whatever it makes of a text."""
+    """Words as tokens; an encoder with a fixed length is filled up to it anyway."""
     import sentencepiece
 
     made = io.BytesIO()

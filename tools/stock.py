@@ -87,7 +87,7 @@ def _without_loose_ends(prompt: Json) -> Json:
 
 
 def _with_an_output(prompt: Json) -> Json:
-    """ComfyUI runs only what ends in an output: show the conditioning where nothing else is."""
+    """ComfyUI runs only what leads to an output: show the conditioning if there is no other."""
     if any(node["class_type"].startswith(("Save", "Preview")) for node in prompt.values()):
         return prompt
     (encoder,) = [k for k, node in prompt.items() if node["class_type"] == "CLIPTextEncode"]

@@ -1,7 +1,7 @@
 """What something adds that is switched on and off, block by block, within one run.
 
-A block is set against the mean of its two neighbours, so that a machine whose speed wanders does
-not pass for a cost. Doing this with something that does nothing shows what the switching adds.
+A block is set against the mean of its two neighbours, so that a change in the machine's speed does
+not look like a cost. Doing this with something that does nothing shows what the switching adds.
 """
 
 import statistics

@@ -26,7 +26,7 @@ Json = dict[str, Any]
 
 
 def templates_of(tree: Path, version: str | None = None) -> dict[str, Json]:
-    """The workflows by their names; NotHere where they are neither here nor to be had.
+    """The workflows by their names; NotHere if they are neither here nor available.
 
     `version` of the package: that which `tree` pins. DevError where the download fails.
     """

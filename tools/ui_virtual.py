@@ -1,4 +1,4 @@
-"""Nodes that only the page has: notes, switches, and those that hand a value on.
+"""Nodes that only the page has: notes, switches, and those that pass a value on.
 
 Reroutes, primitives and notes are ComfyUI's own; the others are those of the packs KJNodes,
 Easy-Use, rgthree and Use Everywhere.
@@ -14,7 +14,7 @@ SETTERS = ("SetNode", "easy setNode")
 GETTERS = ("GetNode", "easy getNode")
 HAND_ON = ("Reroute", "Reroute (rgthree)", *SETTERS)  # their input is their output
 NOTES = ("Note", "MarkdownNote")
-# They mute and bypass other nodes, which the file then says of those themselves.
+# They mute and bypass other nodes; the file then says so at those nodes.
 SWITCHES = tuple(f"{name} (rgthree)" for name in (
     "Fast Muter", "Fast Bypasser", "Fast Groups Muter", "Fast Groups Bypasser", "Random Unmuter",
     "Mute / Bypass Relay", "Mute / Bypass Repeater", "Fast Actions Button", "Node Collector"))
@@ -64,6 +64,6 @@ def name_of(node: Json) -> Any:
 
 
 def handed_link(node: Json) -> int | None:
-    """The link whose value a reroute or a setter hands on."""
+    """The link whose value a reroute or a setter passes on."""
     link: int | None = (node.get("inputs") or [{}])[0].get("link")
     return link

@@ -1,8 +1,8 @@
 """A pytest plugin for ComfyUI's own tests: starting `main.py` returns when the server listens.
 
-The tests try to connect five times in twenty seconds, which a busy machine does not keep. They also
-kill a server and start the next on the same port without waiting for its end. Nothing else about
-them changes.
+The tests try to connect five times in twenty seconds, which is too short on a busy machine. They
+also kill a server and start the next on the same port without waiting for its end. Nothing else
+about them changes.
 """
 
 import os

@@ -137,8 +137,6 @@ class Limit:
         Dynamic VRAM does not see expandable segments, so each of the two gets half. Otherwise two
         pages may be in use while torch takes all of its part: the size of one is kept free for it.
         """
-        """
-        """
         host = current_host()
         if is_pool(device):
             return int(share * POOLS_TENSORS)

@@ -26,10 +26,9 @@ def wanted_bytes(environment: Mapping[str, str], browser: Mapping[str, Any]) -> 
 
 
 class Step(NamedTuple):
-    """What was done, and how much more RAM is free since."""
+    """What was done, and a sentence: how much more RAM is free since."""
 
     action: str
-    gained_bytes: int
     text: Said
 
 
@@ -51,7 +50,7 @@ def make_room(wanted_bytes: int) -> Iterator[Step]:
         work(wanted_bytes - before)
         gained = ram_room_bytes() - before
         if gained >= MIB:
-            yield Step(action, gained, _told(action, gained))
+            yield Step(action, _told(action, gained))
 
 
 def trimmed(collect: bool = False) -> int:
@@ -68,7 +67,7 @@ def trimmed(collect: bool = False) -> int:
 
 def trim_step(gained_bytes: int) -> Step:
     """Return the step for a trimmed heap."""
-    return Step("ram heap", gained_bytes, _told("ram heap", gained_bytes))
+    return Step("ram heap", _told("ram heap", gained_bytes))
 
 
 def _told(action: str, gained_bytes: int) -> Said:

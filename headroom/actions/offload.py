@@ -37,17 +37,17 @@ def offload(value: Any, scope: Scope = "this model", to: Target = "CPU") -> Repo
     models = _models_in(value)
     before = snapshot()
     targets = others(models) if scope == "every other model" else models
-    disk = _Disk(targets) if to == "disk" else None
+    folder = _checked_folder(targets) if to == "disk" else None
     done = unload_models(targets)
     gc.collect()
     return_cache()
     steps = [item.text for item in done] or [said("no other model was loaded")]
-    if disk is not None:
-        steps += [*(disk.take(target) for target in targets), trim_heap()]
+    if folder is not None:
+        steps += [*(_to_disk(target, folder) for target in targets), trim_heap()]
     after = snapshot()
     from_disk = read_from_disk([model.handle for model in targets])
     headline = _headline(sum(item.moved_bytes for item in done), to, scope, from_disk)
-    if disk is not None:
+    if folder is not None:
         headline = joined("; ", [headline, _ram_text(freed_rss_mib(before, after))])
     report = Report(headline, tuple(steps), before, after)
     note_action("offload", report.freed_mib, headline)
@@ -65,29 +65,26 @@ def _models_in(value: Any) -> list[FoundModel]:
     return models
 
 
-class _Disk:
-    """The folder for mapped weights.
+def _checked_folder(targets: list[FoundModel]) -> Path:
+    """Return the folder for mapped weights; ValueError or DiskRefused if they cannot go there."""
+    try:
+        folder = _scratch_folder()
+    except OSError as error:
+        raise refused(error) from error
+    mapped = [target for target in targets if not _is_dynamic(target)]
+    check_mappable([module for target in mapped for module in target.modules], folder)
+    return folder
 
-    It is made before anything moves; ValueError or DiskRefused if these models cannot go there.
-    """
 
-    def __init__(self, targets: list[FoundModel]) -> None:
-        try:
-            self._folder = _scratch_folder()
-        except OSError as error:
-            raise refused(error) from error
-        mapped = [target for target in targets if not _is_dynamic(target)]
-        check_mappable([module for target in mapped for module in target.modules], self._folder)
-
-    def take(self, model: FoundModel) -> str:
-        """Map one unloaded model's weights; a dynamic one is mapped by ComfyUI already."""
-        host = current_host()
-        if host is not None and _is_dynamic(model):
-            host.release_pinned_ram(model.handle)
-            return said("{model}: ComfyUI already maps its weights from file; pinned RAM "
-                        "released", model=model.label)
-        where = _where(map_modules(model.modules, self._folder))
-        return said("{model}: {where}", model=model.label, where=where)
+def _to_disk(model: FoundModel, folder: Path) -> str:
+    """Map one unloaded model's weights; a dynamic one is mapped by ComfyUI already."""
+    host = current_host()
+    if host is not None and _is_dynamic(model):
+        host.release_pinned_ram(model.handle)
+        return said("{model}: ComfyUI already maps its weights from file; pinned RAM "
+                    "released", model=model.label)
+    where = _where(map_modules(model.modules, folder))
+    return said("{model}: {where}", model=model.label, where=where)
 
 
 def _is_dynamic(model: FoundModel) -> bool:

@@ -34,14 +34,11 @@ class Rebuilding:
     """One value that is rebuilt.
 
     `visit`(part, path) gets, once, each part that is neither a container nor a plain value, and
-    returns its replacement or the part itself. `left`(part, path) gets each container that cannot
-    be copied or filled, and therefore stays.
+    each container that cannot be copied or filled. It returns the replacement, or the part itself.
     """
 
-    def __init__(
-        self, visit: Callable[[Any, str], Any], left: Callable[[Any, str], None]
-    ) -> None:
-        self._visit, self._left = visit, left
+    def __init__(self, visit: Callable[[Any, str], Any]) -> None:
+        self._visit = visit
         self._seen: dict[int, tuple[Any, Any]] = {}  # by id: the old part, kept alive, and the new
 
     def rebuild(self, value: Any, path: str = "value") -> Any:
@@ -85,8 +82,7 @@ class Rebuilding:
         try:
             return make()
         except _CANNOT:
-            self._left(value, _short(path))
-            return value
+            return self._visit(value, _short(path))
 
 
 def _is_leaf(value: Any) -> bool:

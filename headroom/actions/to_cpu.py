@@ -76,10 +76,8 @@ def to_cpu(value: Any) -> OnCpu:
     nested some hundred levels deep.
     """
     done = OnCpu()
-    moving = Rebuilding(lambda part, path: _moved(part, path, done),
-                        lambda part, path: _left(part, path, done))
     try:
-        done.value = moving.rebuild(value)
+        done.value = Rebuilding(lambda part, path: _moved(part, path, done)).rebuild(value)
     except RecursionError:
         raise ValueError("Move to CPU cannot follow a value whose lists or dicts are nested some "
                          "hundred levels deep.") from None
@@ -89,12 +87,8 @@ def to_cpu(value: Any) -> OnCpu:
 def _moved(part: Any, path: str, done: OnCpu) -> Any:
     if issubclass(type(part), torch.Tensor):
         return _tensor(part, path, done)
-    _left(part, path, done)
-    return part
-
-
-def _left(part: Any, path: str, done: OnCpu) -> None:
     done.left.append(f"{path}: of class {type(part).__name__}, passed on unchanged")
+    return part
 
 
 def _tensor(tensor: torch.Tensor, path: str, done: OnCpu) -> torch.Tensor:

@@ -10,7 +10,6 @@ from aiohttp import web
 
 from ..base.refusals import NotKnown, Refused
 from ..base.said import Said, said, said_json, sentence_of
-from .gate import Crowded
 from .requests import MAX_BODY_BYTES, BadRequest
 
 log = logging.getLogger("headroom")
@@ -74,9 +73,7 @@ def status_of(error: Exception) -> int:
     """Return the HTTP status of an answer that is a sentence."""
     if isinstance(error, NotKnown):
         return 404
-    if isinstance(error, Refused):
-        return 429 if isinstance(error, Crowded) else 409
-    return 400
+    return 409 if isinstance(error, Refused) else 400
 
 
 def failure(error: Exception) -> str:

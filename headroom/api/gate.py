@@ -16,15 +16,10 @@ log = logging.getLogger("headroom")
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 60.0
-PLACES = 9  # one that acts and eight that wait
 
 
 class Busy(Refused):
     """A prompt runs or is queued, so the action was not done."""
-
-
-class Crowded(Refused):
-    """Too many actions wait already, so this one was refused."""
 
 
 class Gate:
@@ -45,26 +40,17 @@ class Gate:
         self._executor_idle = executor_idle
         self._turn = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "headroom action")
-        self._asked = 0
         self._free = threading.Event()
         self._free.set()
-
-    @property
-    def acting(self) -> bool:
-        """Whether an action is in progress now."""
-        return not self._free.is_set()
 
     async def act(self, action: Callable[[], T]) -> T:
         """Do `action` in a thread while no prompt and no other action runs; return its result.
 
-        Raises Busy if a prompt runs or waits, Crowded if too many actions wait, and the errors of
-        `action`. The action is completed even if nobody waits for its result any more.
+        Raises Busy if a prompt runs or waits, and the errors of `action`. The action is completed
+        even if nobody waits for its result any more.
         """
         if self._prompts_waiting():
             raise _busy()
-        if self._asked >= PLACES:
-            raise _crowded(PLACES - 1)
-        self._asked += 1
         return await asyncio.shield(asyncio.ensure_future(self._in_turn(action)))
 
     @asynccontextmanager
@@ -85,12 +71,9 @@ class Gate:
             )
 
     async def _in_turn(self, action: Callable[[], T]) -> T:
-        try:
-            async with self._turn:
-                loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._thread, self._alone, action)
-        finally:
-            self._asked -= 1
+        async with self._turn:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._thread, self._alone, action)
 
     def _alone(self, action: Callable[[], T]) -> T:
         self._free.clear()
@@ -107,9 +90,3 @@ def _busy() -> Busy:
         "A prompt is running or queued, and its models must not be moved: "
         "try again when the queue is empty, or interrupt the prompt first."
     ))
-
-
-def _crowded(waiting: int) -> Crowded:
-    return Crowded(said(
-        "{count} memory actions are waiting already, and no more can wait: "
-        "try again when they are done.", count=waiting))

@@ -66,26 +66,12 @@ def _page(collect: Callable[[], Any]) -> "_Page":
     return _Page(prometheus_client, collect)
 
 
-class _Names:
-    """Classes of nodes as labels; after a maximum, all further ones share one label."""
-
-    def __init__(self) -> None:
-        self._known: set[str] = set()
-
-    def label(self, class_type: str | None) -> str:
-        name = (class_type or OTHER).encode("utf-8", "replace").decode("utf-8")
-        if name not in self._known and len(self._known) >= MAX_CLASSES:
-            return OTHER
-        self._known.add(name)
-        return name
-
-
 class _Page:
     """The counts since the first request, and the text of all figures."""
 
     def __init__(self, client: Any, collect: Callable[[], Any]) -> None:
         self._client = client
-        self._names = _Names()
+        self._classes: set[str] = set()  # of nodes, that have a label of their own
         self._failed: deque[str] = deque(maxlen=MAX_FAILED)
         registry = self._registry = client.CollectorRegistry()
 
@@ -101,7 +87,19 @@ class _Page:
             "headroom_node_peak_vram_bytes", "Largest use of VRAM while a node ran.",
             ["class_type"], buckets=[mib * MIB for mib in PEAK_BUCKETS_MIB], registry=registry,
         )
-        registry.register(_Collector(collect))
+        self.collect = collect  # the library calls it for the present figures
+        registry.register(self)
+
+    def describe(self) -> list[Any]:
+        """Return nothing: without this the library would collect once only to learn the names."""
+        return []
+
+    def _label(self, class_type: str | None) -> str:
+        """Return the label for a class of nodes; after a maximum, all others share one label."""
+        name = (class_type or OTHER).encode("utf-8", "replace").decode("utf-8")
+        if len(self._classes) < MAX_CLASSES:
+            self._classes.add(name)
+        return name if name in self._classes else OTHER
 
     def text(self) -> tuple[bytes, str]:
         return self._client.generate_latest(self._registry), self._client.CONTENT_TYPE_LATEST
@@ -114,12 +112,12 @@ class _Page:
         for record in run.nodes.records.values():
             peak = record.peaks[run.fullest] if record.peaks and record.spans else None
             if peak is not None:
-                label = self._names.label(record.info.class_type)
+                label = self._label(record.info.class_type)
                 self._peak.labels(label).observe(peak.at_least)
         for _, entry in run.entries:
             if isinstance(entry, OomAttempt):
                 node = run.nodes.records.get(entry.node_id or "")
-                label = self._names.label(node.info.class_type if node is not None else None)
+                label = self._label(node.info.class_type if node is not None else None)
                 self._oom.labels(label).inc()
                 if entry.recovered:
                     self._recovered.labels(label).inc()
@@ -137,15 +135,4 @@ class _Page:
         while self._failed:
             failure = failure_of(self._failed.popleft()).get("failure")
             if failure:
-                self._oom.labels(self._names.label(failure.get("class_type"))).inc()
-
-
-class _Collector:
-    """What the library calls for the present figures."""
-
-    def __init__(self, collect: Callable[[], Any]) -> None:
-        self.collect = collect
-
-    def describe(self) -> list[Any]:
-        """Return nothing: without this the library would collect once only to learn the names."""
-        return []
+                self._oom.labels(self._label(failure.get("class_type"))).inc()

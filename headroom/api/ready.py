@@ -1,6 +1,5 @@
 """Does this server have room for what comes next? Memory that can be evicted counts as free."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from ..base.device import MIB, in_mib, mib_text
@@ -9,58 +8,32 @@ from ..host.adapter import current_host
 from ..models.unload import loaded_bytes
 
 
-@dataclass(frozen=True)
-class Readiness:
-    """The room on the device that ComfyUI runs models on, in bytes, and the wanted bytes.
-
-    `free_bytes` are free now, `evictable_bytes` after unloading models that no prompt uses. None
-    if the driver cannot tell: then nothing can be promised.
-    """
-
-    device: str
-    wanted_bytes: int
-    free_bytes: int | None
-    evictable_bytes: int
-    running: int
-    pending: int
-    stuck: Said | None = None  # that the running prompt makes no progress
-
-    @property
-    def is_ready(self) -> bool:
-        has_room = (self.free_bytes or 0) + self.evictable_bytes >= self.wanted_bytes
-        return has_room and self.stuck is None
-
-    @property
-    def reason(self) -> str:
-        if self.stuck is not None:
-            return f"{self.stuck}."
-        evictable = f" and {mib_text(self.evictable_bytes)} more when idle models are unloaded"
-        free = (f"how much is free on {self.device} is not known" if self.free_bytes is None
-                else f"{mib_text(self.free_bytes)} are free")
-        has = f"{free}{evictable if self.evictable_bytes else ''}"
-        if self.is_ready:
-            return f"{has}."
-        busy = "; a prompt runs, so no model counts as idle" if self.running else ""
-        return f"{has}, but {mib_text(self.wanted_bytes)} are wanted on {self.device}{busy}."
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "ready": self.is_ready, "reason": self.reason, "device": self.device,
-            "wanted_mib": in_mib(self.wanted_bytes), "free_mib": in_mib(self.free_bytes),
-            "evictable_mib": in_mib(self.evictable_bytes),
-            "running": self.running, "pending": self.pending,
-        }
-
-
 def readiness(
     wanted_mib: int, queue_lengths: tuple[int, int], stuck: Said | None = None
-) -> Readiness:
-    """Measure the compute device (RAM if ComfyUI runs on the CPU); changes nothing."""
+) -> dict[str, Any]:
+    """Return the answer of GET /headroom/ready: the room on the device that ComfyUI computes on.
+
+    It is RAM if ComfyUI runs on the CPU. `evictable_mib` is free after unloading models that no
+    prompt uses. `free_mib` is None if the driver cannot tell: then only the evictable memory
+    counts. `stuck`: that the running prompt makes no progress. Nothing changes.
+    """
     host = current_host()
     assert host is not None, "a route without ComfyUI"
-    device = host.compute_device()
+    device, wanted = host.compute_device(), wanted_mib * MIB
     running, pending = queue_lengths
-    idle = [entry for entry in host.loaded_entries() if entry.device == device]
-    evictable = 0 if running else sum(loaded_bytes(entry) for entry in idle)
+    idle = [] if running else [one for one in host.loaded_entries() if one.device == device]
+    evictable = sum(map(loaded_bytes, idle))
     free: int | None = host.available_bytes(device)
-    return Readiness(str(device), wanted_mib * MIB, free, evictable, running, pending, stuck)
+    has_room = (free or 0) + evictable >= wanted
+    reason = (f"how much is free on {device} is not known" if free is None
+              else f"{mib_text(free)} are free")
+    if evictable:
+        reason += f" and {mib_text(evictable)} more when idle models are unloaded"
+    if not has_room:
+        busy = "; a prompt runs, so no model counts as idle" if running else ""
+        reason += f", but {mib_text(wanted)} are wanted on {device}{busy}"
+    return {
+        "ready": has_room and stuck is None, "reason": f"{reason if stuck is None else stuck}.",
+        "device": str(device), "wanted_mib": in_mib(wanted), "free_mib": in_mib(free),
+        "evictable_mib": in_mib(evictable), "running": running, "pending": pending,
+    }

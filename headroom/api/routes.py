@@ -1,7 +1,7 @@
 """The HTTP routes: answers are made in threads, so the server's event loop never waits for them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -22,8 +22,10 @@ from .answers import Answer, answered, as_json, body_of
 from .bug_report import RUNS, bug_report
 from .gate import Gate
 from .memory_now import MemoryNow
+from .metrics import Metrics
 from .ready import readiness
 from .requests import (
+    MAX_BODY_BYTES,
     MAX_PROMPT_BYTES,
     estimate_request,
     expect_empty,
@@ -44,12 +46,6 @@ Done = TypeVar("Done")
 READERS = 4
 
 
-class Page(Protocol):
-    """The page for Prometheus."""
-
-    def page(self, catch_up: Callable[[], None]) -> tuple[bytes, str]: ...
-
-
 class LeftQueues(Protocol):
     """The prompts that ended servers left."""
 
@@ -58,6 +54,13 @@ class LeftQueues(Protocol):
     def queue_again(self) -> dict[str, Any]: ...
 
     def discard(self) -> dict[str, Any]: ...
+
+
+def _handler(work: Callable[[web.Request], Awaitable[Answer]]) -> Handler:
+    async def handler(request: web.Request) -> web.Response:
+        return await answered(work(request))
+
+    return handler
 
 
 class Routes:
@@ -71,7 +74,7 @@ class Routes:
 
     def __init__(
         self, recorder: Recorder, gate: Gate, queue_lengths: Callable[[], tuple[int, int]],
-        rescue: Callable[[str], Any], metrics: Page,
+        rescue: Callable[[str], Any], metrics: Metrics,
         advice: Callable[[str, float | None], list[dict[str, Any]]],
         more_of: Callable[[str], dict[str, Any]], peaks: HeldPeaks, queues: LeftQueues,
         limit: Limit, estimate: Callable[[dict[str, Any]], dict[str, Any]],
@@ -95,110 +98,55 @@ class Routes:
 
     def table(self) -> list[tuple[str, str, Handler]]:
         """Return (method, path, handler) of every route."""
+        get, post = self._get, self._post
         return [
-            ("GET", "/headroom/memory", self.memory),
-            ("GET", "/headroom/runs", self.runs),
-            ("GET", "/headroom/runs/{prompt_id}", self.run),
-            ("GET", "/headroom/runs/{prompt_id}/advice", self.advice),
-            ("GET", "/headroom/ready", self.ready),
-            ("GET", "/headroom/metrics", self.metrics),
-            ("GET", "/headroom/bug-report", self.bug_report),
-            ("GET", "/headroom/queue", self.queue),
-            ("GET", "/headroom/limit", self.limit),
-            ("POST", "/headroom/estimate", self.estimate),
-            ("POST", "/headroom/purge", self.purge),
-            ("POST", "/headroom/offload", self.offload),
-            ("POST", "/headroom/rescue", self.rescue),
-            ("POST", "/headroom/reserve", self.reserve),
-            ("POST", "/headroom/limit", self.set_limit),
-            ("POST", "/headroom/peaks", self.peaks),
-            ("POST", "/headroom/queue", self.decide),
+            ("GET", "/headroom/memory", get(lambda _: as_json(self._memory_now.as_json()))),
+            ("GET", "/headroom/runs", get(self._runs)),
+            ("GET", "/headroom/runs/{prompt_id}", get(self._one_run)),
+            ("GET", "/headroom/runs/{prompt_id}/advice", get(self._advised)),
+            ("GET", "/headroom/ready", get(self._ready)),
+            ("GET", "/headroom/metrics", get(self._page)),
+            ("GET", "/headroom/bug-report", get(self._bug_report)),
+            ("GET", "/headroom/queue", get(lambda _: as_json(self._queues.left()))),
+            ("GET", "/headroom/limit", get(lambda _: as_json(self._limit.as_json()))),
+            ("POST", "/headroom/estimate", post(
+                lambda body: as_json(self._estimate(estimate_request(body))), MAX_PROMPT_BYTES)),
+            ("POST", "/headroom/purge", self._act(purge_request, purge_models)),
+            ("POST", "/headroom/offload", self._act(offload_request, offload_model)),
+            ("POST", "/headroom/rescue", post(
+                lambda body: as_json(self._rescue(rescue_request(body))))),
+            ("POST", "/headroom/reserve", post(
+                lambda body: as_json({"reserve_mib": set_reserve(reserve_request(body))}))),
+            ("POST", "/headroom/limit", _handler(self._limited)),
+            ("POST", "/headroom/peaks", post(self._peaks_from_now)),
+            ("POST", "/headroom/queue", post(self._decided)),
         ]
-
-    async def memory(self, request: web.Request) -> web.Response:
-        return await self._read(self._memory)
-
-    async def runs(self, request: web.Request) -> web.Response:
-        return await self._read(partial(self._runs, dict(request.query)))
-
-    async def run(self, request: web.Request) -> web.Response:
-        return await self._read(partial(self._one_run, request.match_info["prompt_id"]))
-
-    async def advice(self, request: web.Request) -> web.Response:
-        wanted, query = request.match_info["prompt_id"], dict(request.query)
-        return await self._read(lambda: as_json(self._advice(wanted, into_gib_asked(query))))
-
-    async def estimate(self, request: web.Request) -> web.Response:
-        return await answered(self._estimated(request))
-
-    async def ready(self, request: web.Request) -> web.Response:
-        return await self._read(partial(self._ready, dict(request.query)))
-
-    async def metrics(self, request: web.Request) -> web.Response:
-        return await self._read(self._page)
-
-    async def bug_report(self, request: web.Request) -> web.Response:
-        return await self._read(self._bug_report)
-
-    async def queue(self, request: web.Request) -> web.Response:
-        return await self._read(lambda: as_json(self._queues.left()))
-
-    async def limit(self, request: web.Request) -> web.Response:
-        return await self._read(lambda: as_json(self._limit.as_json()))
-
-    async def purge(self, request: web.Request) -> web.Response:
-        return await answered(self._act(request, purge_request, purge_models))
-
-    async def offload(self, request: web.Request) -> web.Response:
-        return await answered(self._act(request, offload_request, offload_model))
-
-    async def rescue(self, request: web.Request) -> web.Response:
-        return await answered(self._rescued(request))
-
-    async def reserve(self, request: web.Request) -> web.Response:
-        return await answered(self._reserved(request))
-
-    async def set_limit(self, request: web.Request) -> web.Response:
-        return await answered(self._limited(request))
-
-    async def peaks(self, request: web.Request) -> web.Response:
-        return await answered(self._forget_peaks(request))
-
-    async def decide(self, request: web.Request) -> web.Response:
-        return await answered(self._decided(request))
 
     # ---------------------------------------------------- how the work is done
 
-    async def _read(self, work: Callable[[], Answer]) -> web.Response:
-        return await answered(self._in_thread(work))
+    def _get(self, work: Callable[[web.Request], Answer]) -> Handler:
+        """Return a handler that does `work` in a thread; there it also makes the body."""
+        return _handler(lambda request: self._in_thread(partial(work, request)))
+
+    def _post(self, work: Callable[[bytes], Answer], most_bytes: int = MAX_BODY_BYTES) -> Handler:
+        """Return a handler that reads the request's body, and does `work` in a thread."""
+
+        async def handled(request: web.Request) -> Answer:
+            return await self._in_thread(partial(work, await body_of(request, most_bytes)))
+
+        return _handler(handled)
+
+    def _act(self, read: Callable[[bytes], Asked], do: Callable[[Asked], Any]) -> Handler:
+        """Return a handler that reads a request first, and does it when nothing else runs."""
+
+        async def handled(request: web.Request) -> Answer:
+            asked = read(await body_of(request))
+            return as_json(await self._gate.act(partial(as_nodes_do, do, asked)))
+
+        return _handler(handled)
 
     async def _in_thread(self, work: Callable[[], Done]) -> Done:
-        """Do `work` in a thread; with a body, the thread also makes the body."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
-
-    async def _act(
-        self, request: web.Request, read: Callable[[bytes], Asked], do: Callable[[Asked], Any]
-    ) -> Answer:
-        """Read the request first, and do it when nothing else runs."""
-        asked = read(await body_of(request))
-        return as_json(await self._gate.act(partial(as_nodes_do, do, asked)))
-
-    async def _rescued(self, request: web.Request) -> Answer:
-        asked = rescue_request(await body_of(request))
-        return await self._in_thread(lambda: as_json(self._rescue(asked)))
-
-    async def _estimated(self, request: web.Request) -> Answer:
-        body = await body_of(request, MAX_PROMPT_BYTES)
-        return await self._in_thread(lambda: as_json(self._estimate(estimate_request(body))))
-
-    async def _decided(self, request: web.Request) -> Answer:
-        asked = queue_request(await body_of(request))
-        do = self._queues.discard if asked == "discard" else self._queues.queue_again
-        return await self._in_thread(lambda: as_json(do()))
-
-    async def _reserved(self, request: web.Request) -> Answer:
-        asked = reserve_request(await body_of(request))
-        return await self._in_thread(lambda: as_json({"reserve_mib": set_reserve(asked)}))
 
     async def _limited(self, request: web.Request) -> Answer:
         """Set the limit at once; free what is above it as soon as no prompt runs."""
@@ -208,29 +156,14 @@ class Routes:
             await self._gate.act(partial(as_nodes_do, Limit.give_back, self._limit))
         return as_json(self._limit.as_json())
 
-    async def _forget_peaks(self, request: web.Request) -> Answer:
-        expect_empty(await body_of(request))
-        return await self._in_thread(self._peaks_from_now)
-
     # ---------------------------------------------------- in a thread
 
-    def _memory(self) -> Answer:
-        return as_json(self._memory_now.as_json())
+    def _runs(self, request: web.Request) -> Answer:
+        found = self._recorder.runs(runs_asked(request.query))
+        return as_json({"runs": [self._with_more(run) for run in found]})
 
-    def _bug_report(self) -> Answer:
-        runs = map(self._with_more, self._recorder.runs(RUNS))
-        return as_json(bug_report(self._memory_now.as_json(), runs))
-
-    def _peaks_from_now(self) -> Answer:
-        self._recorder.catch_up()
-        self._peaks.reset()
-        return as_json(self._peaks.as_json(snapshot(), self._recorder))
-
-    def _runs(self, query: Mapping[str, str]) -> Answer:
-        return as_json({"runs": [self._with_more(run) for run in self._recorder.runs(
-            runs_asked(query))]})
-
-    def _one_run(self, prompt_id: str) -> Answer:
+    def _one_run(self, request: web.Request) -> Answer:
+        prompt_id = request.match_info["prompt_id"]
         grows = self._memory_now.grows(prompt_id)  # first: who holds RAM goes into the record
         found = self._recorder.run(prompt_id)
         if found is None:
@@ -240,10 +173,29 @@ class Routes:
     def _with_more(self, run: dict[str, Any]) -> dict[str, Any]:
         return {**run, **self._more_of(run["prompt_id"])}
 
-    def _ready(self, query: Mapping[str, str]) -> Answer:
-        found = readiness(free_mib_asked(query), self._queue_lengths(), self._stuck())
-        return as_json(found.as_json(), 200 if found.is_ready else 503)
+    def _advised(self, request: web.Request) -> Answer:
+        into_gib = into_gib_asked(request.query)
+        return as_json(self._advice(request.match_info["prompt_id"], into_gib))
 
-    def _page(self) -> Answer:
+    def _ready(self, request: web.Request) -> Answer:
+        wanted = free_mib_asked(request.query)
+        found = readiness(wanted, self._queue_lengths(), self._stuck())
+        return as_json(found, 200 if found["ready"] else 503)
+
+    def _page(self, _: web.Request) -> Answer:
         body, content_type = self._metrics.page(self._recorder.catch_up)
         return Answer(body, content_type=content_type)
+
+    def _bug_report(self, _: web.Request) -> Answer:
+        runs = map(self._with_more, self._recorder.runs(RUNS))
+        return as_json(bug_report(self._memory_now.as_json(), runs))
+
+    def _peaks_from_now(self, body: bytes) -> Answer:
+        expect_empty(body)
+        self._recorder.catch_up()
+        self._peaks.reset()
+        return as_json(self._peaks.as_json(snapshot(), self._recorder))
+
+    def _decided(self, body: bytes) -> Answer:
+        is_discarded = queue_request(body) == "discard"
+        return as_json(self._queues.discard() if is_discarded else self._queues.queue_again())

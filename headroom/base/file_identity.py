@@ -19,8 +19,6 @@ HEAD_BYTES = 1024 * 1024  # the header of a safetensors file, which names and pl
 BLOCKS = 128
 BLOCK_BYTES = 64 * 1024
 READ_BYTES = HEAD_BYTES + BLOCKS * BLOCK_BYTES
-# Part of each digest. In conditioning from older versions digests are of the whole content.
-SAMPLED = "sampled "
 # A change within one step of the file system's clock keeps the times; a step is shorter than this.
 SETTLE_NS = 2_000_000_000
 
@@ -61,7 +59,7 @@ def identity_of(path: Path) -> dict[str, object]:
     digest = look(path, state[0], state)
     if state_of(path) != state:
         raise OSError(f"{path.name} changed while it was read")
-    return {"size": state[0], "content": f"{SAMPLED}{digest}"}
+    return {"size": state[0], "content": f"sampled {digest}"}
 
 
 def identities_of(paths: Iterable[Path]) -> list[dict[str, object]]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .node_types import GUARD_CLASS, NodeType, Registry, is_wildcard, kinds
+from .node_types import GUARD_CLASS, NO_NODES, NodeType, Registry, is_wildcard, kinds
 from .prompt_node import Node, constants, is_link, is_node, strings
 
 Prompt = Mapping[str, Node]  # in API format, by node id
@@ -54,7 +54,7 @@ class Graph:
     registry every wire is of any type.
     """
 
-    def __init__(self, prompt: Any, registry: Registry | None = None) -> None:
+    def __init__(self, prompt: Any, registry: Registry = NO_NODES) -> None:
         if hasattr(prompt, "get_node"):
             prompt = {node_id: prompt.get_node(node_id) for node_id in prompt.all_node_ids()}
         self.prompt = prompt
@@ -73,8 +73,7 @@ class Graph:
         """Return the types of a node's class; None for one that is not installed."""
         class_type = self.nodes[node_id]["class_type"]
         if class_type not in self._types:
-            known = self.registry
-            self._types[class_type] = None if known is None else known.node_type(class_type)
+            self._types[class_type] = self.registry.node_type(class_type)
         return self._types[class_type]
 
     def wires(self, node_id: str) -> list[Wire]:
@@ -181,7 +180,7 @@ class Graph:
         return found
 
     def is_core(self, type_name: str) -> bool:
-        return self.registry is not None and self.registry.is_core(type_name)
+        return self.registry.is_core(type_name)
 
     # ---------------------------------------------------- files
 
@@ -194,7 +193,7 @@ class Graph:
     def files_named(self, name: str) -> list[Path]:
         """Return the files that one string names; none for an invalid name."""
         cannot = not name.strip(" ./\\") or len(name) > MAX_NAME or "\n" in name or "\0" in name
-        return [] if cannot or self.registry is None else self.registry.files_named(name)
+        return [] if cannot else self.registry.files_named(name)
 
 
 def settled(

@@ -97,6 +97,9 @@ class NoNodes:
         return False
 
 
+NO_NODES = NoNodes()
+
+
 def kinds(type_name: str) -> frozenset[str]:
     """Return the types that an input or output declares: "MODEL,CLIP" is two."""
     return frozenset(part.strip() for part in type_name.split(","))

@@ -7,7 +7,6 @@ JSON in the file's metadata, with a checksum over all of it.
 import hashlib
 import json
 import struct
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
+from .choices import shown
 from .device import MIB
 from .numpy_backed import is_plain, numpy_backed
 
@@ -41,10 +41,8 @@ class Damaged(ValueError):
     """The bytes are not what was written, or were written for another key."""
 
 
-def to_bytes(value: Any, key: str, labels: Mapping[str, str] | None = None) -> bytes:
+def to_bytes(value: Any, key: str) -> bytes:
     """Return the file content for `value`; `key` is checked when it is read again.
-
-    `labels`: texts for other tools that read the file; nothing here reads them.
 
     Raises Unstorable for anything but tensors, lists, tuples, dicts, text, numbers, booleans and
     None.
@@ -56,7 +54,7 @@ def to_bytes(value: Any, key: str, labels: Mapping[str, str] | None = None) -> b
     digest = _digest(key, structure, tensors)
     note = {"format": FORMAT, "key": key, "structure": structure, "sha256": digest}
     _expect_room(2 * sum(tensor.nbytes for tensor in tensors.values()))
-    return bytes(save(tensors, {**(labels or {}), METADATA_KEY: json.dumps(note)}))
+    return bytes(save(tensors, {METADATA_KEY: json.dumps(note)}))
 
 
 def from_bytes(data: bytes, key: str) -> Any:
@@ -86,28 +84,12 @@ def from_bytes(data: bytes, key: str) -> Any:
 def _structure(value: Any, tensors: dict[str, torch.Tensor]) -> str:
     try:
         described = _describe(value, tensors, {}, "value")
-        return _as_json(described)
+        try:
+            return json.dumps(described)
+        except ValueError as error:  # a whole number with thousands of digits has no text
+            raise Unstorable(f"it has no safe form in a file: {error}"[:200]) from error
     except RecursionError as error:
         raise Unstorable("it is nested too deeply, or holds itself") from error
-
-
-def _as_json(described: Any) -> str:
-    try:
-        return json.dumps(described)
-    except ValueError as error:
-        raise _too_long(error) from error
-
-
-def _place(at: str, key: Any) -> str:
-    try:
-        return f"{at}[{key!r}]"
-    except ValueError as error:
-        raise _too_long(error) from error
-
-
-def _too_long(error: ValueError) -> Unstorable:
-    """Return what to say about a whole number with thousands of digits."""
-    return Unstorable(f"it has no safe form in a file: {error}"[:200])
 
 
 def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str], at: str) -> Any:
@@ -119,7 +101,8 @@ def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str
         if not all(key is None or type(key) in (str, int, float, bool) for key in value):
             raise Unstorable(f"a key of {at} is no text or number")
         items = [
-            [key, _describe(item, tensors, names, _place(at, key))] for key, item in value.items()
+            [key, _describe(item, tensors, names, f"{at}[{shown(key)}]")]
+            for key, item in value.items()
         ]
         return {"dict": items}
     if type(value) in (list, tuple):

@@ -5,19 +5,20 @@ would still use the original's weights. Bound methods and partials are copied wi
 """
 
 import functools
+import gc
 import types
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from ..base.copies import is_filled
 from ..base.inputs import attribute
 from ..models.lazy_restore import is_restore_hook
 
 _WEIGHTS = ("_parameters", "_buffers", "_modules")
 _TAKEN_AS_THEY_ARE: tuple[type, ...] = (types.FunctionType, functools._lru_cache_wrapper)
 _COPIED: tuple[type, ...] = (types.MethodType, functools.partial)
+_FOLLOWED = (*_TAKEN_AS_THEY_ARE, *_COPIED, types.CellType, dict, list, tuple, set)
 _NO_OBJECTS = (*_TAKEN_AS_THEY_ARE, *_COPIED, dict, list, tuple, set, type, types.ModuleType,
                torch.nn.Module, torch.Tensor)
 
@@ -68,23 +69,13 @@ def _reached(values: list[Any]) -> Iterator[Any]:
 
 
 def _behind(value: Any) -> list[Any]:
-    if isinstance(value, types.MethodType):
-        return [value.__self__, value.__func__]
-    if isinstance(value, functools.partial):
-        return [value.func, *value.args, *value.keywords.values()]
+    """Return what a function or container holds; of a function's globals those that it names."""
+    if not isinstance(value, _FOLLOWED):
+        return []
+    held = gc.get_referents(value)
     if isinstance(value, types.FunctionType):
-        return _used_by(value)
-    if isinstance(value, functools._lru_cache_wrapper):
-        return [value.__wrapped__]
-    if isinstance(value, dict):
-        return list(value.values())
-    return list(value) if type(value) in (list, tuple, set) else []
-
-
-def _used_by(function: types.FunctionType) -> list[Any]:
-    """Return what a function holds: its closure, its defaults, and the globals that it names."""
-    cells = [cell.cell_contents for cell in function.__closure__ or () if is_filled(cell)]
-    named = [function.__globals__.get(name) for name in function.__code__.co_names]
-    modules = [value for value in named if isinstance(value, (torch.nn.Module, torch.Tensor))]
-    return [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(),
-            *modules]
+        named = [value.__globals__.get(name) for name in value.__code__.co_names]
+        everybodys = (id(value.__globals__), id(getattr(value, "__builtins__", None)))
+        held = [one for one in held if id(one) not in everybodys] + [
+            one for one in named if isinstance(one, (torch.nn.Module, torch.Tensor))]
+    return held

@@ -69,7 +69,7 @@ def _identify(graph: Graph, link: Any) -> Ancestry:
 
 def _info(graph: Graph, node: Node) -> ClassInfo:
     class_type = node["class_type"]
-    info = graph.registry.class_info(class_type) if graph.registry is not None else None
+    info = graph.registry.class_info(class_type)
     if info is None:
         raise LookupError(f"the node class {class_type} is not installed")
     return info

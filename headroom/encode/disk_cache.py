@@ -17,7 +17,7 @@ from typing import Any
 
 from ..base.device import MIB
 from ..base.environment import count_of
-from ..base.stored_value import Damaged, Unstorable, from_bytes, is_ours, to_bytes
+from ..base.stored_value import Damaged, Unstorable, from_bytes, to_bytes
 from ..base.untrusted_file import read_untrusted
 
 log = logging.getLogger("headroom")
@@ -27,7 +27,6 @@ DEFAULT_LIMIT_MIB = 4096
 TRIM_EVERY_BYTES = 64 * MIB
 STALE_PART_SECONDS = 3600
 MAX_FILE_BYTES = 512 * MIB
-MAX_HEADER_BYTES = MIB
 OUR_FILE = re.compile(r"[0-9a-f]{64}\.safetensors")
 OUR_PART = re.compile(r"\w+\.\d+(\.[0-9a-f]{32})?\.part")
 
@@ -100,7 +99,8 @@ class EmbeddingCache:
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
         """Yield (last use, size, path) of our files; another server may remove one meanwhile.
 
-        A file that cannot be read, is too large or has a future date counts as never used.
+        Files with other names are not ours. A file that is too large or has a future date counts as
+        never used.
         """
         latest = time.time() + STALE_PART_SECONDS
         for path in self.folder.glob("*.safetensors"):
@@ -108,19 +108,9 @@ class EmbeddingCache:
                 status = path.lstat()
             except OSError:
                 continue
-            if stat.S_ISREG(status.st_mode) and _is_our_file(path):
+            if stat.S_ISREG(status.st_mode) and OUR_FILE.fullmatch(path.name):
                 is_sane = status.st_size <= MAX_FILE_BYTES and status.st_mtime <= latest
                 yield status.st_mtime if is_sane else 0.0, status.st_size, path
-
-
-def _is_our_file(path: Path) -> bool:
-    """Return whether the file is ours: the folder in the settings may also have other files."""
-    if OUR_FILE.fullmatch(path.name):
-        return True
-    try:
-        return is_ours(read_untrusted(path, MAX_FILE_BYTES, most=MAX_HEADER_BYTES))
-    except OSError:
-        return False
 
 
 def limit_bytes() -> int:

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..base.file_identity import SAMPLED, identity_of
+from ..base.file_identity import identity_of
 from ..base.graph import Graph
 from ..base.node_types import Registry, kinds
 from ..base.prompt_node import is_link
 
-Encoder = dict[str, Any]  # {"class_type", "settings", "files": [{"name", "size", "content"}]}
-MAX_SETTING = 200
+Encoder = dict[str, Any]  # {"class_type", "files": [{"name", "size", "content"}]}
 
 
 def encoders_above(prompt: Any, node_id: str, input: str, registry: Registry) -> list[Encoder]:
@@ -33,19 +32,9 @@ def loaders_in(prompt: Mapping[str, Any], registry: Registry) -> list[list[Path]
 
 
 def is_made_of(encoder: Encoder, files: Iterable[Path]) -> bool:
-    """Return whether `encoder` came from these files; contents count, names do not.
-
-    For what older versions saved, only the sizes can be compared.
-    """
-    wanted, present = encoder["files"], [identity_of(path) for path in files]
-    compared = ["size", "content"]
-    if not all(file["content"].startswith(SAMPLED) for file in wanted):
-        compared = ["size"]
-
-    def told(of: Iterable[Mapping[str, object]]) -> list[str]:
-        return sorted(str([file[name] for name in compared]) for file in of)
-
-    return told(wanted) == told(present)
+    """Return whether `encoder` came from these files; contents count, names do not."""
+    present = sorted(str(identity_of(path)["content"]) for path in files)
+    return sorted(file["content"] for file in encoder["files"]) == present
 
 
 def name_of(encoders: list[Encoder]) -> str:
@@ -71,13 +60,8 @@ def _is_file(value: Any) -> bool:
 
 
 def _described(graph: Graph, node_id: str) -> Encoder:
-    node = graph.nodes[node_id]
-    settings = {
-        name: value for name, value in node["inputs"].items()
-        if isinstance(value, (str, int, float)) and len(str(value)) <= MAX_SETTING
-    }
     files = [{"name": path.name, **identity_of(path)} for path in graph.files([node_id])]
-    return {"class_type": str(node["class_type"]), "settings": settings, "files": files}
+    return {"class_type": str(graph.nodes[node_id]["class_type"]), "files": files}
 
 
 def _gives_clip(graph: Graph, node_id: str) -> bool:

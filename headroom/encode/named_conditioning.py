@@ -1,6 +1,5 @@
 """Conditioning in files with names; each file says which encoder made it."""
 
-import json
 import logging
 import os
 import struct
@@ -101,7 +100,7 @@ def save(conditioning: Any, file: Path, encoders: list[Encoder]) -> None:
     value = {"conditioning": conditioning, "encoders": encoders}
     part = file.with_name(f"{uuid.uuid4().hex}.part")
     try:
-        data = to_bytes(value, KEY, {"encoder": json.dumps(encoders)})
+        data = to_bytes(value, KEY)
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
             part.write_bytes(data)

@@ -33,24 +33,15 @@ class Turn:
         return self.lookup if cache == "disk" else None
 
 
-class Turns:
-    """The turns of the prompt that runs now; those of earlier prompts are dropped."""
-
-    def __init__(self) -> None:
-        self._prompt_id: str | None = None
-        self._by_node: dict[str, Turn] = {}
-
-    def of(self, prompt_id: str | None, node_id: str) -> Turn:
-        if prompt_id != self._prompt_id:
-            self._prompt_id = prompt_id
-            self._by_node.clear()
-        return self._by_node.setdefault(node_id, Turn())
-
-    def end(self, node_id: str) -> None:
-        self._by_node.pop(node_id, None)
+Place = tuple[str | None, str]  # prompt and node
+_turns: dict[Place, Turn] = {}
 
 
-TURNS = Turns()
+def _turn_at(place: Place) -> Turn:
+    """Return the turn of a node in the prompt that runs now; those of earlier prompts go."""
+    for earlier in [one for one in _turns if one[0] != place[0]]:
+        del _turns[earlier]
+    return _turns.setdefault(place, Turn())
 
 
 def wanted_inputs(graph: Any, clip: Any, prompts: Sequence[str], cache: Cache) -> list[str]:
@@ -59,7 +50,7 @@ def wanted_inputs(graph: Any, clip: Any, prompts: Sequence[str], cache: Cache) -
     `graph`: the API prompt or DynamicPrompt with the running node.
     """
     prompt_id, node_id, index = _place()
-    turn = TURNS.of(prompt_id, node_id)
+    turn = _turn_at((prompt_id, node_id))
     turn.last_index = max(turn.last_index, index)
     if clip is not None:
         return []
@@ -72,7 +63,7 @@ def run(
 ) -> Encoded:
     """Encode `prompts`, or take them from the cache; see encode.encode_to_cpu."""
     prompt_id, node_id, index = _place()
-    turn = TURNS.of(prompt_id, node_id)
+    turn = _turn_at((prompt_id, node_id))
     more_follow = False
     try:
         lookup = turn.reads(cache, graph, node_id)
@@ -82,7 +73,7 @@ def run(
         return encoded
     finally:
         if not more_follow:
-            TURNS.end(node_id)
+            _turns.pop((prompt_id, node_id), None)
 
 
 def _place() -> tuple[str | None, str, int]:

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from ..base import device as devices
-from ..base.node_types import NoNodes, Registry
+from ..base.node_types import NO_NODES, Registry
 from .contract import CONTRACT
 from .features import lost
 from .symbols import broken
@@ -134,7 +134,7 @@ def pinned_bytes() -> int:
 def host_registry() -> Registry:
     """Return the node registry of the ComfyUI that runs in this process."""
     if lost("files"):
-        return NoNodes()
+        return NO_NODES
     from .node_types import HostRegistry
 
     registry: Registry = HostRegistry()

@@ -43,7 +43,7 @@ def node_objects() -> list[Any]:
     It walks once over all objects of the process, in C.
     """
     return [value for which in ("objects", "outputs") for caches in _cache_sets()
-            for value in _kept(getattr(caches, which, None))]
+            for _, _, value in _kept(getattr(caches, which, None))]
 
 
 def cached_results() -> list[tuple[str | None, str | None, Any]]:
@@ -52,8 +52,7 @@ def cached_results() -> list[tuple[str | None, str | None, Any]]:
     Node and class are None for results of earlier prompts, whose nodes the cache no longer knows.
     It walks once over all objects of the process, in C.
     """
-    return [
-        found for caches in _cache_sets() for found in _results(getattr(caches, "outputs", None))]
+    return [found for caches in _cache_sets() for found in _kept(getattr(caches, "outputs", None))]
 
 
 def _cache_sets() -> list[Any]:
@@ -77,26 +76,16 @@ def _cache_sets() -> list[Any]:
     return list({id(one): one for one in found}.values())
 
 
-def _results(cache: Any) -> Iterator[tuple[str | None, str | None, Any]]:
+def _kept(cache: Any) -> Iterator[tuple[str | None, str | None, Any]]:
+    """Yield what a cache has, with that of its sub-caches for nodes that other nodes created."""
     own, keys = getattr(cache, "cache", None), getattr(cache, "cache_key_set", None)
-    prompt, nodes, classes = getattr(cache, "dynprompt", None), {}, {}
+    prompt, nodes = getattr(cache, "dynprompt", None), {}
     if keys is not None and prompt is not None:
         for node_id in filter(prompt.has_node, keys.all_node_ids()):
-            nodes[keys.get_data_key(node_id)] = node_id
-            classes[node_id] = prompt.get_node(node_id)["class_type"]
+            class_type = prompt.get_node(node_id)["class_type"]
+            nodes[keys.get_data_key(node_id)] = node_id, class_type
     for key, value in list(own.items()) if isinstance(own, Mapping) else ():
-        node_id = nodes.get(key)
-        yield node_id, None if node_id is None else classes[node_id], value
+        yield *nodes.get(key, (None, None)), value
     below = getattr(cache, "subcaches", None)
     for inner in list(below.values()) if isinstance(below, Mapping) else ():
-        yield from _results(inner)
-
-
-def _kept(cache: Any) -> Iterator[Any]:
-    """Yield the values of a cache and of its sub-caches for nodes that other nodes created."""
-    own, below = getattr(cache, "cache", None), getattr(cache, "subcaches", None)
-    if isinstance(own, Mapping):
-        yield from list(own.values())
-    if isinstance(below, Mapping):
-        for inner in list(below.values()):
-            yield from _kept(inner)
+        yield from _kept(inner)

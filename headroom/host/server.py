@@ -108,11 +108,11 @@ def before_prompt_is_validated(change: Callable[[Any, dict[str, Any]], Any]) -> 
 
     _add_middleware(remember)
     before_first_request(lambda: PromptServer.instance.add_on_prompt_handler(
-        lambda data: change(data, browser_settings())
+        lambda data: change(data, _browser_settings())
     ))
 
 
-def browser_settings() -> dict[str, Any]:
+def _browser_settings() -> dict[str, Any]:
     """Return the browser settings of the user whose prompt is being posted; may read a file."""
     request = _posting.get()
     return {} if request is None else _settings_of(request)
@@ -143,16 +143,6 @@ def _add_middleware(work: Callable[[web.Request, Handler], Awaitable[Any]]) -> N
     app = PromptServer.instance.app
     if not app.frozen:
         app.middlewares.append(web.middleware(work))
-
-
-def on_prompt_posted(call: Callable[[], None]) -> None:
-    """Call `call` when a prompt is posted, before it is queued (in the server's thread)."""
-
-    def handler(json_data: Any) -> Any:
-        call()
-        return json_data
-
-    PromptServer.instance.add_on_prompt_handler(handler)
 
 
 def send_event(event: str, data: dict[str, Any]) -> None:

@@ -1,6 +1,5 @@
 """What NVML reports about NVIDIA cards, without CUDA in this process and for all processes."""
 
-import os
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -70,31 +69,13 @@ def _ask(device: torch.device, query: Callable[[Any, Any], Answer]) -> Answer | 
 
 
 def _card(nvml: Any, device: torch.device) -> Any | None:
-    """Find the card by UUID: CUDA_VISIBLE_DEVICES renumbers torch's devices, not NVML's."""
+    """Find the card by UUID: CUDA_VISIBLE_DEVICES renumbers torch's devices, not NVML's.
+
+    None while this process has not started CUDA, which alone tells the UUID.
+    """
     properties = told(torch.cuda.get_device_properties, device) if is_started("cuda") else None
     uuid = getattr(properties, "uuid", None)
-    if uuid is not None:
-        return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}".encode())
-    return _untouched_card(nvml, device.index or 0)
-
-
-def _untouched_card(nvml: Any, index: int) -> Any | None:
-    """Return the card that torch will call `index`, without starting CUDA.
-
-    CUDA counts from the fastest card, unless CUDA_DEVICE_ORDER says otherwise; NVML counts by slot.
-    So the card is certain only with that setting, by UUID, or if all cards are alike.
-    """
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    word = str(index)
-    if visible is not None:
-        word = dict(enumerate(visible.split(","))).get(index, "").strip()
-    if word.startswith(("GPU-", "MIG-")):
-        return nvml.nvmlDeviceGetHandleByUUID(word.encode())
-    cards = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-    alike = len({_text(nvml.nvmlDeviceGetName(card)) for card in cards}) == 1
-    by_slot = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-    is_known = word.isdigit() and int(word) < len(cards) and (alike or by_slot)
-    return cards[int(word)] if is_known else None
+    return None if uuid is None else nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}".encode())
 
 
 def _memory_info(nvml: Any, card: Any) -> Any:

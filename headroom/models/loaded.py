@@ -57,27 +57,17 @@ class LoadedModel:
         }
 
 
-class Names:
-    """Gives each living object its own name, and never uses a name twice."""
-
-    def __init__(self) -> None:
-        self._names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
-
-    def name(self, thing: Any) -> str:
-        with self._lock:
-            if thing not in self._names:
-                self._names[thing] = f"m{next(self._numbers)}"
-            return self._names[thing]
-
-
-_names = Names()
+_names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+_numbers = itertools.count(1)  # no name is used twice
+_lock = threading.Lock()
 
 
 def name_of(model: Any) -> str:
     """Return the name of a model (the nn.Module behind a patcher), the same for its whole life."""
-    return _names.name(model)
+    with _lock:
+        if model not in _names:
+            _names[model] = f"m{next(_numbers)}"
+        return _names[model]
 
 
 def loaded_models() -> list[LoadedModel]:
@@ -106,7 +96,7 @@ def _described(host: Any, patchers: list[Any]) -> list[LoadedModel]:
 
 def _describe(entry: Any, patcher: Any, host: Any) -> LoadedModel:
     return LoadedModel(
-        id=_names.name(patcher.model),
+        id=name_of(patcher.model),
         kind=kind_of(patcher.model),
         class_name=class_name(patcher.model),
         file=file_name(host.source_files(patcher)),

@@ -1,6 +1,5 @@
 """Move diffusers and DiffSynth pipelines off the device, by their own API first."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,24 +21,17 @@ def offload_pipeline(pipeline: Any) -> str:
     the device.
     """
     steps: list[str] = []
-    for name in ("maybe_free_model_hooks", "load_models_to_device"):
+    # DiffSynth loads the models in a list; here the list is empty.
+    for name, loaded in (("maybe_free_model_hooks", ()), ("load_models_to_device", ([],))):
         release = getattr(pipeline, name, None)
         if callable(release):
-            _release(release, name)
+            release(*loaded)
             steps.append(said("its own {name}", name=name))
             break
     moved = [name for name, part in pipeline_modules(pipeline).items() if _move(part)]
     if moved:
         steps.append(said(".to('cpu') for {parts}", parts=", ".join(moved)))
     return joined(", ", steps)
-
-
-def _release(release: Callable[..., Any], name: str) -> None:
-    """Call the pipeline's own release: DiffSynth loads a list of models; here the list is empty."""
-    if name == "load_models_to_device":
-        release([])
-    else:
-        release()
 
 
 def _move(module: torch.nn.Module) -> bool:

@@ -1,6 +1,6 @@
 """Unload models: ComfyUI's by ComfyUI, pipelines by their own API, others by `.to`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,8 @@ from .lazy_restore import restore_on_use
 
 @dataclass(frozen=True)
 class Unloaded:
-    """What happened to one model: its label, the bytes that left the devices, and a sentence."""
+    """What happened to one model: the bytes that left the devices, and a sentence."""
 
-    label: str
     moved_bytes: int
     text: str
 
@@ -36,28 +35,36 @@ def unload_models(models: Iterable[FoundModel]) -> list[Unloaded]:
 def _unload(model: FoundModel) -> Unloaded:
     if model.kind == "patcher":
         return _unload_patcher(model)
+    before = device_bytes(model.modules)
     if model.kind == "pipeline":
-        moved, how = _measured(model.modules, lambda: pipelines.offload_pipeline(model.handle))
-        return Unloaded(model.label, moved, _sentence(model.label, moved, how))
-    moved, how = _measured(model.modules, lambda: _offload_module(model.handle))
-    return Unloaded(model.label, moved, _sentence(model.label, moved, how))
+        how = pipelines.offload_pipeline(model.handle)
+    else:
+        restore_on_use(model.handle)
+        model.handle.to("cpu")
+        how = said("moved with .to('cpu')")
+    moved = before - device_bytes(model.modules)
+    if moved == 0:
+        return Unloaded(0, said(
+            "{model}: 0 MiB, it was already on the CPU (not managed by ComfyUI)",
+            model=model.label))
+    return Unloaded(moved, said(
+        "{model}: {moved_mib} of weights unloaded (not managed by ComfyUI: {how})",
+        model=model.label, moved_mib=moved / MIB, how=how))
 
 
 def _unload_patcher(model: FoundModel) -> Unloaded:
     host = current_host()
     entries = host.entries_of([model.handle]) if host is not None else []
     if host is None or not entries:
-        return Unloaded(model.label, 0, said(
-            "{model}: 0 MiB, it was not loaded", model=model.label))
+        return Unloaded(0, said("{model}: 0 MiB, it was not loaded", model=model.label))
     loaded = sum(loaded_bytes(entry) for entry in entries)
     host.unload(entries)
     if all(entry.device.type == "cpu" for entry in entries):
-        return Unloaded(model.label, 0, said(
-            "{model}: 0 MiB, it runs on the CPU", model=model.label))
+        return Unloaded(0, said("{model}: 0 MiB, it runs on the CPU", model=model.label))
     moved = loaded - sum(loaded_bytes(entry) for entry in entries)
     text = said("{model}: {moved_mib} of weights unloaded",
                 model=model.label, moved_mib=moved / MIB)
-    return Unloaded(model.label, moved, text)
+    return Unloaded(moved, text)
 
 
 def loaded_bytes(entry: Any) -> int:
@@ -93,23 +100,3 @@ def others(
 def device_bytes(modules: Iterable[torch.nn.Module]) -> int:
     """Return the bytes that `modules` hold on devices other than the CPU."""
     return sum(size for name, size in module_bytes(modules).items() if name != "cpu")
-
-
-def _measured(modules: list[torch.nn.Module], move: Callable[[], str]) -> tuple[int, str]:
-    before = device_bytes(modules)
-    how = move()
-    return before - device_bytes(modules), how
-
-
-def _offload_module(module: torch.nn.Module) -> str:
-    restore_on_use(module)
-    module.to("cpu")
-    return said("moved with .to('cpu')")
-
-
-def _sentence(label: str, moved: int, how: str) -> str:
-    if moved == 0:
-        return said("{model}: 0 MiB, it was already on the CPU (not managed by ComfyUI)",
-                    model=label)
-    return said("{model}: {moved_mib} of weights unloaded (not managed by ComfyUI: {how})",
-                model=label, moved_mib=moved / MIB, how=how)

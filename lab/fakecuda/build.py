@@ -1,7 +1,7 @@
 """The libraries that pose as CUDA's, compiled once and kept in the development cache.
 
-It takes a C++ compiler and PyTorch's CUDA 13 wheels: their headers tell the layouts, their
-libraries which functions there are. Nothing of theirs is copied.
+This needs a C++ compiler and PyTorch's CUDA 13 wheels: their headers define the layouts, and their
+libraries say which functions exist. Nothing of them is copied.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from tools.cache import cache_home, process_lock
 
 SOURCE = Path(__file__).resolve().parent / "src"
-# Optimised no further: comfy-aimdo writes hooks into functions that must stay apart.
+# Not more: comfy-aimdo writes hooks into functions, which must not be merged.
 FLAGS = ["-std=c++17", "-O1", "-g1", "-fPIC", "-fno-ipa-icf", "-Wall", "-Wextra",
          "-Wno-unused-parameter"]
 
@@ -37,7 +37,7 @@ class Library:
 
     name: str
     sources: tuple[str, ...] = ()
-    real: str = ""  # below site-packages/nvidia; its functions that we lack say what `others` says
+    real: str = ""  # below site-packages/nvidia; what our sources lack: see `others`
     others: str = "success"
     defines: str = ""
 
@@ -68,7 +68,7 @@ extern void fakecuda_unsupported(const char *);
 
 
 def libraries() -> list[Path]:
-    """The files to preload, built where needed; CannotBuild says why they cannot be."""
+    """Return the files to preload, built if they are missing; CannotBuild says why not."""
     compiler, nvidia = _compiler(), wheels()
     folder = cache_home() / f"fakecuda-{_key(compiler, nvidia)}"
     if not folder.exists():
@@ -79,9 +79,9 @@ def libraries() -> list[Path]:
 
 
 def why_not(any_python: bool = False) -> str | None:
-    """Why the libraries cannot be built here; None where they can.
+    """Return why the libraries cannot be built here; None if they can.
 
-    `any_python`: of this machine, whatever Python it is that is to run on them.
+    `any_python`: ask only about this machine, not about the Python that will use them.
     """
     try:
         _compiler(), any_python or wheels()
@@ -164,7 +164,7 @@ def _functions(library: Library, compiler: str, nvidia: Path) -> tuple[list[str]
 
 
 def _stubs(others: str, names: Iterable[str]) -> str:
-    """C source with a weak definition of every function: our own ones, being strong, win."""
+    """Return C source with a weak definition of every function; our own strong ones win."""
     if others == "unsupported":
         return UNSUPPORTED + "".join(f"MISSING({name})\n" for name in names)
     answers = ((name, "prepared" if PREPARES.search(name) else "computed") for name in names)

@@ -1,4 +1,4 @@
-"""The ledger of the fake devices as tests read and set it: a file that the driver works in."""
+"""The ledger of the fake devices: a file in which the driver counts; tests read and change it."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Ledger:
         self.set(index, fail_above_bytes=int(above_mib * MIB), fail_times=times, fail_in=at)
 
     def reset_peaks(self, index: int = 0) -> None:
-        """Start the peaks again at the current figures."""
+        """Reset the peaks to the current figures."""
         now = self.device(index)
         self.set(index, peak_used_bytes=now.used_bytes, peak_handle_bytes=now.handle_bytes,
                  peak_mapped_bytes=now.mapped_bytes, largest_workspace_bytes=0)

@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE.parent))
 
 
 def main() -> None:
-    """Build what is missing and become that program."""
+    """Build what is missing, then run that program in the place of this one."""
     from fakecuda.build import CannotBuild
     from fakecuda.settings import parse_command
 

@@ -1,4 +1,4 @@
-"""A running ComfyUI on fake devices, as tests and benchmarks steer it."""
+"""A running ComfyUI on fake devices, which tests and benchmarks control."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORKSPACE_BYTES = 16 * MIB
 
 
 class FakeServer(SimServer):
-    """The server behind `client`: its PyTorch tells over HTTP, its driver through the ledger."""
+    """The server behind `client`: PyTorch's figures are from HTTP, the driver's from the ledger."""
 
     prefix = "/realgpu"  # the pack headroom_real_gpu answers, as on a real GPU
     workspace_bytes = WORKSPACE_BYTES
@@ -39,10 +39,10 @@ class FakeServer(SimServer):
         self.driver.set(fail_in=0)
 
     def reset_peaks(self) -> Figures:
-        """Start the peaks again, PyTorch's and the driver's."""
+        """Reset the peaks of PyTorch and of the driver."""
         self.driver.reset_peaks()
         return super().reset_peaks()
 
     def is_empty(self, figures: Figures) -> bool:
-        """Whether no more is on the device than what libraries keep as long as they live."""
+        """Return whether only what libraries keep until the process ends is on the device."""
         return figures.allocated_bytes <= WORKSPACE_BYTES

@@ -12,7 +12,7 @@ from typing import Any
 
 from .build import libraries
 
-# Kernels do nothing, so that no byte of a weight decides anything: tests of bytes leave them out.
+# Kernels do nothing, so the values of weights do not matter: tests of bytes leave them out.
 COPIED_KIB = 1024.0
 LAUNCHER = Path(__file__).resolve().parent / "main.py"
 ALLOCATORS = {
@@ -29,10 +29,10 @@ def _setting(variable: str, default: Any, text: str) -> Any:
 
 @dataclass(frozen=True)
 class FakeCuda:
-    """Fake devices. A number with a comma in it, "8192,4096", sets each device of its own."""
+    """Fake devices. Numbers with a comma between them, "8192,4096", are for one device each."""
 
     capacity_mib: float | str = _setting("FAKECUDA_CAPACITY_MIB", "8192", "memory of a device")
-    devices: int = _setting("FAKECUDA_DEVICES", 1, "how many; CUDA_VISIBLE_DEVICES holds")
+    devices: int = _setting("FAKECUDA_DEVICES", 1, "how many; CUDA_VISIBLE_DEVICES counts too")
     other_mib: float | str = _setting("FAKECUDA_OTHER_MIB", "0", "what another process holds")
     context_mib: float | str = _setting("FAKECUDA_CONTEXT_MIB", "0", "what a CUDA context costs")
     cudnn_workspace_mib: float = _setting(

@@ -1,4 +1,4 @@
-"""Become a program, with the fake libraries already in the process: the launcher's second half."""
+"""Run a program in a process with the fake libraries: the second half of the launcher."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ COPY_AT_MOST = "FAKECUDA_COPY_AT_MOST_KIB"
 
 
 def _without_kernels(kitchen: ModuleType) -> None:
-    """Let comfy_kitchen use its PyTorch backend only, in its own way.
+    """Let comfy_kitchen use only its PyTorch backend, by its own functions.
 
-    One kernel has no other backend; what it writes to is made before it is called.
+    One kernel has no other backend: it does nothing, and its output tensor exists already.
     """
     for backend in WITHOUT:
         kitchen.disable_backend(backend)
@@ -35,10 +35,10 @@ def _without_kernels(kitchen: ModuleType) -> None:
 
 
 def _without_large_work(torch: Any) -> None:
-    """Leave out in RAM what the driver leaves out: reading weights, casting, computing with them.
-
-    From 1 MiB on, so that a text encoder of gigabytes encodes on the CPU in seconds, in no RAM:
-    with MALLOC_MMAP_THRESHOLD_ so large, memory that was never written to is zeros.
+    """Leave out on the CPU what the driver leaves out: reading weights, casting them, computing
+    with them. This is for tensors of 1 MiB and more: a text encoder of some GB then encodes in
+    seconds and takes no RAM. With the MALLOC_MMAP_THRESHOLD_ of these servers, memory that was
+    never written to is zeros.
     """
     at_most = float(os.environ.get(COPY_AT_MOST) or 0) * 1024
     copy, to, clone = torch.Tensor.copy_, torch.Tensor.to, torch.Tensor.clone
@@ -85,10 +85,10 @@ def _without_large_work(torch: Any) -> None:
 
 
 def _without_reading_ahead(torch: Any) -> None:
-    """Map files so that a touch reads one page of them, not megabytes, and no RAM is set aside.
+    """Map files so that one access reads one page, not megabytes, and reserves no RAM.
 
-    `torch.asarray`, by which safetensors makes a tensor, looks at the first byte of each. Linux
-    refuses a writable mapping that is larger than its RAM, unless it need not reserve any.
+    safetensors makes tensors by `torch.asarray`, which reads the first byte of each. Linux refuses
+    a writable mapping that is larger than its RAM, unless no RAM has to be reserved for it.
     """
     mapped = torch.UntypedStorage.from_file
 

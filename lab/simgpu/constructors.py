@@ -1,4 +1,4 @@
-"""Python entry points of torch that would reach for a real device driver, led around it."""
+"""Replacements for those Python functions of torch that would call a real device driver."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def apply(patches: Patches) -> None:
 
 
 def _made_on_host(make: Callable[..., Any]) -> Callable[..., Any]:
-    """`make` for data that goes to the device: built on the host, then copied over."""
+    """`make` for data that goes to the device: it is made on the CPU, then copied."""
 
     @functools.wraps(make)
     def build(data: Any, *args: Any, device: Any = None, **options: Any) -> Any:
@@ -71,7 +71,7 @@ def _on_host(items: Any) -> Any:
 
 
 def _never_pinned(make: Callable[..., Any]) -> Callable[..., Any]:
-    """`make` without pinned host memory, which only a real driver can give."""
+    """`make` without pinned memory, which only a real driver has."""
 
     @functools.wraps(make)
     def build(*args: Any, pin_memory: bool = False, **options: Any) -> Any:
@@ -109,7 +109,7 @@ def _without_gradient(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         moved = torch._C.TensorBase.to(tensor, *args, **kwargs)
     if isinstance(moved, SimTensor):
         return moved
-    # Not onto the device: PyTorch's own business.
+    # Not to the device: PyTorch does it itself.
     return moved if moved is tensor else torch._C.TensorBase.to(tensor, *args, **kwargs)
 
 
@@ -164,7 +164,7 @@ _PlainGenerator = torch.Generator
 
 
 class Generator(_PlainGenerator, metaclass=_AnyGenerator):
-    """A random generator; for the simulated device it draws on the host."""
+    """A random generator; for the simulated device it draws on the CPU."""
 
     def __new__(cls, device: Any = _HOST) -> Generator:
         return super().__new__(cls, _HOST if on_device(device) else device)

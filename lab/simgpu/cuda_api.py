@@ -173,11 +173,11 @@ def _get_fraction(device: Any) -> float:
 
 
 def _set_allocator_settings(settings: str) -> None:
-    """Nothing: how the allocator goes about it is the fake driver's matter."""
+    """Do nothing: PyTorch's own allocator is only on the fake driver."""
 
 
 def _snapshot(*options: Any) -> dict[str, list[Any]]:
-    """One segment of everything that is reserved: what is unused of it is one piece."""
+    """Return one segment with everything that is reserved; its unused part is one block."""
     with current().locked() as ledger:
         used, unused = ledger.allocated_bytes, ledger.reserved_bytes - ledger.allocated_bytes
     blocks = [{"size": size, "state": state}

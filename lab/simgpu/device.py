@@ -30,7 +30,7 @@ class QuietLock:
         return True
 
     def release(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         if self._collects:
             gc.enable()  # before the next holder looks; nothing is allocated from here on
         self._lock.release()
@@ -43,7 +43,7 @@ class QuietLock:
 
 
 class Charge:
-    """The memory of one storage; it goes back to the ledger when the last tensor lets go."""
+    """The memory of one storage; the ledger gets it back when its last tensor is gone."""
 
     __slots__ = ("_device", "nbytes")
 
@@ -57,7 +57,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class Figures:
-    """The state of the device in one look, for tests and for JSON."""
+    """All figures of the device at one moment, for tests and for JSON."""
 
     capacity_bytes: int
     free_bytes: int
@@ -107,7 +107,7 @@ class SimDevice:
         return charge
 
     def release(self, nbytes: int) -> None:
-        """Give the bytes of a charge back, now or as soon as the ledger is free."""
+        """Return the bytes of a charge to the ledger, now or as soon as its lock is free."""
         self._released.append(nbytes)
         self._drain_unless_busy()
 
@@ -152,7 +152,7 @@ class SimDevice:
             self.ledger.free(self._released.popleft())
 
     def _drain_unless_busy(self) -> None:
-        # Not `with`: the holder of the lock may be this very thread, further up the stack.
+        # Not `with`: this very thread may have the lock, further up the stack.
         while self._released and self._lock.acquire(blocking=False):
             try:
                 self._drain()

@@ -127,7 +127,7 @@ def _gradient_wanted(values: Sequence[Any]) -> bool:
 
 
 def _without_gradient(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Carry out what needs no gradient and refuse the rest; views remember what was wanted."""
+    """Run operations that need no gradient and refuse others; views keep `requires_grad`."""
     if not func.is_view and func not in WITHOUT_GRADIENT:
         raise RuntimeError(
             f"The simulated GPU has no gradients, and {func} got a tensor that requires one: "

@@ -1,9 +1,9 @@
-"""What tensors have of the device, what the allocator has from the driver: plain counts of bytes.
+"""Counts the bytes that tensors have, and those that the allocator has from the driver.
 
-A caching allocator without pieces: what is freed stays reserved until it is used again, until the
-cache is emptied, or until the driver has nothing left; it is never too small for a request that is
-not larger. Which blocks and segments PyTorch makes is asked of PyTorch's own allocator, on the fake
-CUDA driver.
+It is a caching allocator without blocks: freed bytes stay reserved until they are used again, until
+the cache is emptied, or until the driver has nothing left. Any request that is not larger than they
+are fits into them. Which blocks and segments PyTorch really makes is measured with its own
+allocator, on the fake CUDA driver.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Ledger:
         self.stats.requested_bytes.take(nbytes)
 
     def empty_cache(self) -> None:
-        """Give the driver back what no tensor uses."""
+        """Return to the driver what no tensor uses."""
         self.stats.reserved_bytes.take(self.reserved_bytes - self.allocated_bytes)
 
     def mem_get_info(self) -> tuple[int, int]:
@@ -88,7 +88,7 @@ class Ledger:
         self.allowed_bytes = int(fraction * self.capacity_bytes)
 
     def _reserve(self, size: int) -> bool:
-        """Have so much more than tensors use, of the cache or the driver; False: there is none."""
+        """Reserve room for `size` more bytes, from cache or driver; False if there is none."""
         more = self.allocated_bytes + size - self.reserved_bytes
         if more > 0:
             allowed = self.allowed_bytes

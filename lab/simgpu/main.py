@@ -27,10 +27,10 @@ FLAGS = (
 
 
 def main() -> None:
-    """Switch the device on, then become ComfyUI's main.py or that script."""
+    """Switch the device on, then run ComfyUI's main.py or that script."""
     own, program_args = _split(sys.argv[1:])
     options = _options(own)
-    # A real GPU in this machine must stay out of it.
+    # A real GPU in this machine must not be used.
     os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["HIP_VISIBLE_DEVICES"] = ""
     # Waiting threads that spin would take the time from other servers on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def _program(path: Path) -> list[str]:
-    """The script to become, and the arguments that ComfyUI needs here."""
+    """Return the script to run, and the arguments that ComfyUI needs here."""
     if path.is_file():
         return [str(path)]
     our_node = ["--extra-model-paths-config", str(HERE / "custom_nodes.yaml")]

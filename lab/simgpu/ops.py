@@ -27,7 +27,7 @@ def _to_copy(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _copy(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Copy values into a tensor, also between the host and the device."""
+    """Copy values into a tensor, also between the CPU and the device."""
     target, source = args[0], args[1]
     here, there = type(target) is SimTensor, type(source) is SimTensor
     if here != there and not _same_layout(target, source):
@@ -70,8 +70,8 @@ _HALF = (torch.float16, torch.bfloat16)
 def in_float32(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """`kernel` with float16 or bfloat16 operands computed in float32 and rounded back.
 
-    The result is the more exact one and the same on every CPU; where the CPU has no instructions
-    for the narrow types it comes more than 100 times faster.
+    The result is the more exact one and the same on every CPU; if the CPU has no instructions for
+    the narrow types, it is more than 100 times faster.
     """
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -111,8 +111,8 @@ KERNELS[aten.scaled_dot_product_attention.default] = in_float32(attention)
 def attention_on_device(attention_elsewhere: Callable[..., Any]) -> Callable[..., Any]:
     """`scaled_dot_product_attention` that stays one operation for device tensors.
 
-    Outside inference mode PyTorch would pick its "math" path, whose score matrix no user of a
-    real GPU ever pays for.
+    Outside inference mode PyTorch would choose its "math" path, which makes a score matrix; on a
+    real GPU it makes none.
     """
     whole = aten.scaled_dot_product_attention.default
 

@@ -1,4 +1,4 @@
-"""Attributes of torch replaced for the time the simulated GPU is switched on."""
+"""Attributes of torch that are replaced while the simulated GPU is switched on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Patches:
         setattr(owner, name, value)
 
     def call(self, setter: Callable[[Any], Any], value: Any, before: Any) -> None:
-        """Change a setting that lies behind a function, from `before` to `value`."""
+        """Change a setting by its function, from `before` to `value`."""
         self._calls.append((setter, before))
         setter(value)
 

@@ -1,4 +1,4 @@
-"""A running ComfyUI on a simulated GPU, as tests and benchmarks steer it over HTTP."""
+"""A running ComfyUI on a simulated GPU, which tests and benchmarks control over HTTP."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SimServer:
         self._post("fault", {})
 
     def reset_peaks(self) -> Figures:
-        """Start the peaks again at the current figures."""
+        """Reset the peaks to the current figures."""
         return Figures(**self._post("reset_peaks", {}))
 
     def collect(self) -> Figures:

@@ -58,7 +58,7 @@ def set_other(body: Json) -> Json:
 
 
 def reset_peaks(body: Json) -> Json:
-    """Start the peaks again."""
+    """Reset the peaks."""
     with current().locked() as model:
         model.stats.reset_highest()
     return ledger()

@@ -1,9 +1,9 @@
-"""Run the simulated GPU without its arithmetic: every allocation takes place, values are zeros.
+"""Run the simulated GPU without its arithmetic: every allocation takes place, all values are zeros.
 
-Whether a workflow fits depends on shapes alone. Products, convolutions, attention and whatever
-else reads or writes much are nearly all of the time at real sizes, and of the memory of the host;
-here they give a result of the right shape at once, as zeros that the system never has to map.
-Small tensors (time steps, indices) keep their values, so that code that looks at them goes on.
+Whether a workflow fits depends on shapes alone. At real sizes matrix products, convolutions,
+attention and other large operations need nearly all of the time and RAM. Here they return a result
+of the right shape at once: zeros for which the system needs no memory. Small tensors (time steps,
+indices) keep their values, so that code that reads them works.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ aten = torch.ops.aten
 
 LARGE_BYTES = 1 << 20
 _MAPPED_BYTES = 1 << 18
-# Left out at any size: most of the time at small sizes too.
+# Left out at any size: they need most of the time at small sizes too.
 _ALWAYS = {
     aten.linear.default, aten.mm.default, aten.bmm.default, aten.addmm.default,
     aten.baddbmm.default, aten.convolution.default, aten.native_group_norm.default,
@@ -48,9 +48,8 @@ def shapes_only() -> Iterator[None]:
 
 
 def zeros(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """Zeros on the host that the system maps only when they are written to.
-
-    `torch.zeros` writes every one of them.
+    """Zeros in RAM, for which the system needs memory only when they are written to. `torch.zeros`
+    writes all of them.
     """
     return _zero_bytes(torch.empty(shape, dtype=dtype, device="meta").nbytes).view(dtype).view(
         shape)
@@ -58,7 +57,7 @@ def zeros(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
 
 @contextmanager
 def unwritten_weights() -> Iterator[None]:
-    """Leave out large copies between tensors of the host: a model loaded here takes no memory."""
+    """Leave out large copies between CPU tensors: a model that is loaded here takes no RAM."""
     with _NoLargeCopies():
         yield
 
@@ -102,7 +101,7 @@ def _zeros_like_result(func: Any, kernel: Kernel) -> Kernel:
 
 
 def _recipes(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """How the result lies in memory; None where it is a view of an argument after all."""
+    """Return the layout of the result in memory; None if it is a view of an argument."""
     metas = [_as_meta(value) for value in args]
     named = {name: _as_meta(value) for name, value in kwargs.items()}
     if "device" in named:
@@ -161,8 +160,8 @@ def _zeros(recipe: Any) -> Any:
 def _zero_bytes(count: int) -> torch.Tensor:
     if count < _MAPPED_BYTES:
         return torch.from_numpy(numpy.zeros(count, dtype=numpy.uint8))
-    # The C library keeps what it was given back, up to 32 MiB at a time, and would have to write
-    # the zeros: a millisecond for 16 MiB, against 10 microseconds for pages that nobody touches.
+    # The C library keeps freed blocks of up to 32 MiB, and would write the zeros into them: this
+    # takes a millisecond for 16 MiB. New pages that nobody touches take 10 microseconds.
     return torch.frombuffer(mmap.mmap(-1, count), dtype=torch.uint8)
 
 

@@ -1,4 +1,4 @@
-"""Counters in the shape PyTorch reports them: current, peak, total in, total out."""
+"""Counters as PyTorch reports them: current, peak, sum of allocated, sum of freed."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ class AllocatorStats:
         return [getattr(self, name) for name in KEPT]
 
     def reset_peaks(self) -> None:
-        """Start every peak again at the current figure, as a program may."""
+        """Reset every peak to the current figure, as a program may."""
         for stat in self._each():
             stat.peak = stat.current
 
     def reset_highest(self) -> None:
-        """Start again what tests see of peaks."""
+        """Reset the peaks that tests see."""
         for stat in self._each():
             stat.highest = stat.current
 
     def reset_accumulated(self) -> None:
-        """Start the in and out totals, the retries and the failures again at zero."""
+        """Set the sums, the retries and the failures to zero."""
         for stat in self._each():
             stat.allocated = stat.freed = 0
         self.num_alloc_retries = self.num_ooms = 0

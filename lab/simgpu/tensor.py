@@ -28,9 +28,9 @@ class Behaviour:
 
 
 class _PassesForTensor(type(torch.Tensor)):  # type: ignore[misc]
-    """The class of SimTensor: equal to torch.Tensor, whose values on a device are of no subclass.
-
-    Who asks `type(tensor) in (torch.Tensor, torch.nn.Parameter)` gets the answer of a real GPU.
+    """The class of SimTensor: equal to torch.Tensor, because on a real GPU tensors have no
+    subclass. Code that asks `type(tensor) in (torch.Tensor, torch.nn.Parameter)` gets the answer of
+    a real GPU.
     """
 
     def __eq__(cls, other: object) -> bool:
@@ -50,8 +50,8 @@ class SimTensor(torch.Tensor, metaclass=_PassesForTensor):
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
-    # A traceback keeps the tensors of its frames alive, and on a real GPU there are no frames below
-    # the operation: so errors leave here without the frames inside, and these two let go first.
+    # A traceback keeps the tensors of its frames alive. On a real GPU there are no frames inside
+    # the operation, so errors leave here without them, and these two references are dropped first.
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):  # type: ignore[override]
         try:
@@ -122,12 +122,12 @@ class SimTensor(torch.Tensor, metaclass=_PassesForTensor):
         return complex(self.item())
 
     def copy_(self, source: torch.Tensor, non_blocking: bool = False) -> SimTensor:
-        """Copy values in, from the host too."""
+        """Copy values in, also from the CPU."""
         with torch.no_grad():
             return torch.ops.aten.copy_.default(self, source, non_blocking)
 
     def contiguous(self, memory_format: torch.memory_format = torch.contiguous_format) -> SimTensor:
-        """Itself when it lies that way already, else a copy."""
+        """Return the tensor itself if it is contiguous, else a copy."""
         if self.is_contiguous(memory_format=memory_format):
             return self
         return self.clone(memory_format=memory_format)
@@ -164,7 +164,7 @@ class SimTensor(torch.Tensor, metaclass=_PassesForTensor):
         return torch.tensor(data, dtype=dtype or self.dtype, device=chosen, **options)
 
     def pin_memory(self, device: Any = None) -> SimTensor:
-        """Only host memory can be pinned."""
+        """Refuse: only RAM can be pinned."""
         raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
 
     def record_stream(self, stream: Any) -> None:
@@ -172,7 +172,7 @@ class SimTensor(torch.Tensor, metaclass=_PassesForTensor):
 
 
 def wrap(cpu: torch.Tensor, charge: Charge) -> SimTensor:
-    """The device tensor over `cpu`, paid for by `charge`."""
+    """Return the device tensor over `cpu`; `charge` counts its bytes."""
     made = _make(
         SimTensor,
         cpu.size(),

@@ -28,7 +28,7 @@ class Limits:
         self.other = other_process()
 
     def set_capacity(self, nbytes):
-        """Behave like a GPU of `nbytes`: the allocator's limit, and as much taken by another."""
+        """Behave like a GPU of `nbytes`: limit the allocator; another process takes the rest."""
         total = torch.cuda.mem_get_info()[1]
         self.capacity_bytes = None if nbytes >= total else nbytes
         torch.cuda.set_per_process_memory_fraction(min(nbytes / total, 1.0))
@@ -37,9 +37,9 @@ class Limits:
 
 
 class Peaks:
-    """torch's peaks since a test asked for them, whoever starts torch's counters again meanwhile.
+    """torch's peaks since a test reset them, although others reset torch's counters meanwhile.
 
-    A test's peak is one of many nodes, and the recorder starts them again at each.
+    A test wants one peak for many nodes, and the recorder resets the counters at each node.
     """
 
     def __init__(self):

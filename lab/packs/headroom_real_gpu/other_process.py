@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 
-# For every line it reads it takes all but that many bytes of what is free, and says how many are
-# free then. cudaMalloc counts in pages of 2 MiB.
+# For each line that it reads, it takes everything that is free except that many bytes, and prints
+# how many are free then. cudaMalloc counts in pages of 2 MiB.
 HOLD = """
 import sys, torch
 torch.cuda.init()
@@ -45,7 +45,7 @@ class OtherProcess:
     def _end(self):
         process, self._process = self._process, None
         if process is not None:
-            process.communicate()  # its input closes, and so it ends
+            process.communicate()  # it ends when its input is closed
 
 
 class SimulatedOtherProcess:

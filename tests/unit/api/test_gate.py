@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from headroom.api import gate as gates
-from headroom.api.gate import PLACES, Busy, Crowded, Gate
+from headroom.api.gate import Busy, Gate
 
 
 def never():
@@ -17,18 +17,22 @@ def idle_gate():
     return Gate(lambda: False, lambda: True)
 
 
+def is_acting(gate):
+    return not gate._free.is_set()
+
+
 def test_an_action_is_refused_while_a_prompt_waits_or_runs():
     gate = Gate(lambda: True, lambda: True)
     with pytest.raises(Busy, match="prompt is running or queued"):
         asyncio.run(gate.act(never))
-    assert not gate.acting
+    assert not is_acting(gate)
 
 
 def test_an_action_is_refused_while_the_executor_is_busy_between_prompts():
     gate = Gate(lambda: False, lambda: False)
     with pytest.raises(Busy):
         asyncio.run(gate.act(never))
-    assert not gate.acting
+    assert not is_acting(gate)
 
 
 def test_an_action_returns_its_result_and_raises_its_own_errors():
@@ -36,11 +40,11 @@ def test_an_action_returns_its_result_and_raises_its_own_errors():
         raise OSError("disk full")
 
     gate = idle_gate()
-    assert asyncio.run(gate.act(lambda: (gate.acting, threading.current_thread().name)))[0]
+    assert asyncio.run(gate.act(lambda: (is_acting(gate), threading.current_thread().name)))[0]
     with pytest.raises(OSError, match="disk full"):
         asyncio.run(gate.act(fails))
     gate.wait_for_action()
-    assert not gate.acting
+    assert not is_acting(gate)
 
 
 def test_a_prompt_waits_for_the_action_beyond_all_patience_and_the_log_says_so(monkeypatch, caplog):
@@ -68,7 +72,7 @@ def test_a_prompt_that_comes_between_the_mark_and_the_look_is_seen():
     marks = []
 
     def waiting():
-        marks.append(gate.acting)
+        marks.append(is_acting(gate))
         return len(marks) > 1
 
     gate = Gate(waiting, lambda: True)
@@ -104,7 +108,7 @@ def test_actions_that_wait_cost_no_thread_and_come_in_turn():
         first = asyncio.ensure_future(gate.act(lambda: hold.wait(30)))
         threads = threading.active_count()
         others = [asyncio.ensure_future(gate.act(lambda n=n: done.append(n))) for n in range(8)]
-        while not gate.acting:
+        while not is_acting(gate):
             await asyncio.sleep(0)
         assert threading.active_count() <= threads + 1 and not done
         hold.set()
@@ -112,31 +116,6 @@ def test_actions_that_wait_cost_no_thread_and_come_in_turn():
 
     asyncio.run(all_of_them())
     assert done == list(range(8))
-
-
-def test_only_a_few_actions_may_wait():
-    gate = idle_gate()
-
-    async def many():
-        hold = threading.Event()
-        asked = [asyncio.ensure_future(gate.act(lambda: hold.wait(30))) for _ in range(40)]
-        refused, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-        hold.set()
-        return await asyncio.gather(*asked, return_exceptions=True), len(refused)
-
-    answers, refused_at_once = asyncio.run(many())
-    crowded = [answer for answer in answers if isinstance(answer, Crowded)]
-    assert len(crowded) == 40 - PLACES and answers.count(True) == PLACES and refused_at_once
-    assert str(crowded[0]).endswith("try again when they are done.")
-
-
-def test_places_become_free_again():
-    gate = idle_gate()
-
-    async def one_after_another():
-        return [await gate.act(lambda: True) for _ in range(3 * PLACES)]
-
-    assert all(asyncio.run(one_after_another()))
 
 
 def test_an_action_whose_client_went_away_still_keeps_prompts_back_to_its_end():
@@ -149,14 +128,14 @@ def test_an_action_whose_client_went_away_still_keeps_prompts_back_to_its_end():
         def action():
             inside.set()
             hold.wait(30)
-            seen.append(gate.acting)
+            seen.append(is_acting(gate))
 
         client = asyncio.ensure_future(gate.act(action))
         while not inside.is_set():
             await asyncio.sleep(0)
         client.cancel()
         await asyncio.wait([client])
-        assert client.cancelled() and gate.acting
+        assert client.cancelled() and is_acting(gate)
         hold.set()
         await gate.act(lambda: seen.append("next"))
 

@@ -1,9 +1,10 @@
 """A prompt that does not come on is told after the seconds that somebody has set."""
 
 import pytest
+from support.hosts import Host
 
+from headroom.api import ready
 from headroom.api.progress_watch import SETTING, VARIABLE, ProgressWatch
-from headroom.api.ready import Readiness
 from headroom.base import environment
 from headroom.host.types import NodeLabel
 
@@ -31,7 +32,8 @@ def test_it_says_for_how_long_and_in_which_node():
     assert stuck(None, "60") is None  # nothing runs
 
 
-def test_a_server_that_does_not_come_on_is_not_ready_whatever_is_free():
-    found = Readiness("cuda:0", 0, 100, 0, 1, 0, stuck((600.4, KSAMPLER), "60"))
-    assert found.as_json()["ready"] is False
-    assert found.as_json()["reason"] == "no progress for 600 s in KSampler #3."
+def test_a_server_that_does_not_come_on_is_not_ready_whatever_is_free(monkeypatch):
+    monkeypatch.setattr(ready, "current_host", lambda: Host(device="cuda:0", free_bytes=100))
+    found = ready.readiness(0, (1, 0), stuck((600.4, KSAMPLER), "60"))
+    assert found["ready"] is False
+    assert found["reason"] == "no progress for 600 s in KSampler #3."

@@ -81,7 +81,7 @@ def test_amid_a_node_the_heap_is_trimmed_once_and_the_rest_waits_for_the_next(
     trims = []
     monkeypatch.setattr(watch_module, "trimmed", lambda: trims.append(1) or 3 * MIB)
     monkeypatch.setattr(watch_module, "make_room", lambda wanted: iter([
-        Step("ram cache", 7 * MIB, "given up")]))
+        Step("ram cache", "given up")]))
     found = watch()
     spared["room"] = GIB
     found.before_node("p", "1")
@@ -242,7 +242,7 @@ def test_what_a_load_took_is_not_held_against_the_node_after_it(monkeypatch, spa
 def test_where_a_step_was_enough_no_model_goes(monkeypatch, spared):
     def enough(wanted):
         spared["room"] = GIB
-        yield Step("ram cache", GIB, "given up")
+        yield Step("ram cache", "given up")
 
     monkeypatch.setattr(watch_module, "make_room", enough)
     watch().before_prompt()

@@ -211,18 +211,18 @@ def test_nothing_is_kept_after_the_run_or_into_the_next_prompt(host, lookup):
     encode_to_cpu(Encoder(), ["a"], lookup=lookup)
     encode_turn.wanted_inputs({}, None, ["a"], "disk")
     encode_turn.run({}, None, ["a"], True, "disk")
-    assert encode_turn.TURNS._by_node == {}
+    assert encode_turn._turns == {}
     encode_turn.wanted_inputs({}, None, ["a"], "disk")
     host.at(0, "prompt 2")
     encode_turn.wanted_inputs({}, None, ["b"], "off")
-    assert encode_turn.TURNS.of("prompt 2", "7").lookup is None
+    assert encode_turn._turn_at(("prompt 2", "7")).lookup is None
 
 
 def test_a_failed_run_keeps_nothing(host):
     encode_turn.wanted_inputs({}, None, ["a"], "disk")
     with pytest.raises(ValueError, match="input `clip`"):
         encode_turn.run({}, None, ["a"], True, "disk")
-    assert encode_turn.TURNS._by_node == {}
+    assert encode_turn._turns == {}
 
 
 def test_the_cast_buffer_and_the_workspaces_go_before_the_cache_and_the_report(monkeypatch):

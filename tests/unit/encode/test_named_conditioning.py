@@ -80,14 +80,13 @@ def test_what_is_saved_comes_back_bit_by_bit_with_its_encoder(tmp_path, host):
     assert loaded.encoders == encoders(host)
     assert names_in(tmp_path / "named") == ["castle"]
     with safe_open(str(file), "pt") as opened:  # any tool can read who made it
-        assert "t5.safetensors" in opened.metadata()["encoder"]
+        assert "t5.safetensors" in opened.metadata()["headroom"]
 
 
 def test_the_encoder_is_its_loader_and_the_loras_on_it(host):
     loader, lora = encoders(host)
-    assert loader["class_type"] == "CLIPLoader" and loader["settings"]["type"] == "flux"
+    assert (loader["class_type"], lora["class_type"]) == ("CLIPLoader", "LoraLoader")
     assert [file["name"] for file in loader["files"]] == ["t5.safetensors"]
-    assert lora["settings"]["strength_clip"] == 0.5
     assert name_of([loader, lora]) == "t5.safetensors, style.safetensors"
     assert name_of([]) == "an encoder that is not known"
 
@@ -100,14 +99,6 @@ def test_the_same_file_under_another_name_is_the_same_encoder(host):
     assert is_made_of(loader, [copy])
     copy.write_bytes(present[0].read_bytes()[:-1] + b"!")
     assert not is_made_of(loader, [copy])
-
-
-def test_of_what_an_older_version_saved_only_the_sizes_are_compared(host):
-    (loader, _), [present] = encoders(host), loaders_in(prompt(), host)
-    loader["files"][0]["content"] = 64 * "0"
-    assert is_made_of(loader, present)
-    loader["files"][0]["size"] += 1
-    assert not is_made_of(loader, present)
 
 
 def test_a_workflow_without_a_text_encoder_has_none_to_compare(host):

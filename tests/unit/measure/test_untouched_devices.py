@@ -92,7 +92,22 @@ def test_a_device_that_is_not_in_use_holds_nothing_of_this_process():
         assert device.driver_free_bytes is None and not device.in_use
 
 
+@pytest.fixture
+def without_context(started, monkeypatch):
+    """The same devices after CUDA was started, without a context on either."""
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch._C, "_cuda_hasPrimaryContext", lambda _: False, raising=False)
+    monkeypatch.setattr(torch.cuda, "get_device_properties",
+                        lambda device: SimpleNamespace(uuid=device.index))
+
+
 @pytest.mark.usefixtures("started")
+def test_before_cuda_is_started_nvml_is_not_asked_because_the_card_is_not_known(cards):
+    cards(("A card", 8000, 100), ("A card", 8000, 7000))
+    assert [device.driver_free_bytes for device in snapshot().devices] == [None, None]
+
+
+@pytest.mark.usefixtures("without_context")
 def test_nvml_tells_what_others_hold_on_a_device_that_is_not_in_use(cards):
     cards(("A card", 8000, 100), ("A card", 8000, 7000))
     first, second = snapshot().devices
@@ -100,35 +115,12 @@ def test_nvml_tells_what_others_hold_on_a_device_that_is_not_in_use(cards):
     assert second.name == "A card" and second.total_bytes == 8000 * MIB
 
 
-@pytest.mark.usefixtures("started")
+@pytest.mark.usefixtures("without_context")
 def test_what_the_driver_keeps_for_itself_is_no_part_of_the_card(cards, monkeypatch):
     monkeypatch.setattr(Cards, "nvmlMemory_v2", 2, raising=False)
     cards(("A card", 8000, 100), ("A card", 8000, 7000))
     assert snapshot().devices[0].total_bytes == 7700 * MIB
     assert snapshot().devices[0].used_bytes == 100 * MIB
-
-
-@pytest.mark.usefixtures("started")
-@pytest.mark.parametrize(
-    ("variables", "used_mib"),
-    [
-        ({}, [None, None]),  # CUDA puts the fastest first, NVML the first slot
-        ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, [100, 200]),
-        ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1,0"}, [200, 100]),
-        ({"CUDA_VISIBLE_DEVICES": "GPU-1,GPU-0"}, [200, 100]),
-        ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1"}, [200, None]),
-        ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "7,x"}, [None, None]),
-    ],
-)
-def test_cards_that_differ_are_told_only_when_it_is_sure_which_is_which(
-    cards, monkeypatch, variables, used_mib
-):
-    cards(("Small card", 4000, 100), ("Big card", 8000, 200))
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    found = [device.driver_free_bytes is not None and device.used_bytes // MIB
-             for device in snapshot().devices]
-    assert [used or None for used in found] == used_mib
 
 
 SCRIPT = f"""
@@ -175,6 +167,6 @@ def test_no_question_makes_a_context_on_a_real_cuda_build(tmp_path):
     found = json.loads(done.stdout)
     assert found["started"] is False
     assert found["untouched"].count("not in use by this process") == 2
-    assert "7,492.0 ->    7,492.0 MiB" in found["untouched"]  # the second, by NVML: 8192 - 700
+    assert found["untouched"].count("driver free         not known here") == 2
     assert found["after"] == found["contexts"] and found["contexts"][0] == 0
     assert found["one_in_use"].count("not in use by this process") == 1

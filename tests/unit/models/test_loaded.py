@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from headroom.models.loaded import Names, class_name, file_name, kind_of
+from headroom.models.loaded import class_name, file_name, kind_of, name_of
 
 
 def made(class_name, module, *bases):
@@ -60,10 +60,9 @@ def test_a_diffusion_model_without_a_file_name_is_named_by_its_configuration():
 
 
 def test_a_name_lasts_and_is_never_given_again():
-    names = Names()
     first = torch.nn.Module()
-    given = names.name(first)
-    assert names.name(first) == given
+    given = name_of(first)
+    assert name_of(first) == given
     del first
     gc.collect()
-    assert names.name(torch.nn.Module()) != given
+    assert name_of(torch.nn.Module()) != given

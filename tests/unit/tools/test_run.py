@@ -72,7 +72,7 @@ def test_a_run_that_its_server_rescues_is_followed_to_its_end(
     shown = capsys.readouterr()
     [result] = json.loads(shown.out)
     assert (result["prompt_id"], result["error"]) == ("id-2", None)
-    assert "ran out of memory; the server runs it again as id-2" in shown.err
+    assert "ran out of memory; its rerun is id-2" in shown.err
 
 
 def test_a_refused_prompt_says_which_node_and_why(monkeypatch, tmp_path, quick):
@@ -137,7 +137,7 @@ def test_a_failed_run_is_a_failure_even_when_it_is_over_its_budget(monkeypatch, 
 
 
 @pytest.mark.parametrize(("server", "words"), [
-    (Growing(peak_vram_mib=None), "tells nothing of its VRAM"), (None, "has no Headroom"),
+    (Growing(peak_vram_mib=None), "does not tell its VRAM"), (None, "has no Headroom"),
 ])
 def test_a_budget_that_nobody_can_check_is_no_success(monkeypatch, tmp_path, quick, server, words):
     if server is None:
@@ -231,7 +231,7 @@ def test_what_is_no_comfyui_is_one_sentence(monkeypatch, tmp_path, quick):
     server = FakeServer()
     monkeypatch.setattr(server, "get_json", Client("http://host").get_json)
     monkeypatch.setattr(Client, "get", lambda self, path: (404, "<html>\n</html>"))
-    with pytest.raises(DevError, match="no ComfyUI.*GET /object_info answered 404"):
+    with pytest.raises(DevError, match="no working ComfyUI: GET /object_info answered 404"):
         started(monkeypatch, tmp_path, server)
 
     server = FakeServer()

@@ -6,7 +6,7 @@ POST /dry/forget: what Headroom learned from earlier runs.
 POST /dry/shapes {wanted: [[function, its arguments]]} -> [{weight: shape}], by
 tools/public_architectures.py.
 
-It hangs on to Headroom's own progress handler, so that each figure is read in the thread that runs
+Headroom's own progress handler calls it, so that each figure is read in the thread that runs
 the node: between two events nothing else can have happened.
 """
 
@@ -63,7 +63,7 @@ class Probe:
         starts, finishes = found.start_handler, found.finish_handler
 
         def start(node_id, state, prompt_id):
-            self.close(prompt_id)  # before the recorder starts torch's peak again
+            self.close(prompt_id)  # before the recorder resets torch's peak
             starts(node_id, state, prompt_id)
             self.starts(node_id, prompt_id)
 
@@ -104,7 +104,7 @@ class Probe:
         self.close(prompt_id)
 
     def close(self, prompt_id):
-        """Take down what the node that ran last has reached."""
+        """Record the figures of the node that ran last."""
         if getattr(self, "open", None) is None:
             return
         (node_id, refused, copied), self.open = self.open, None

@@ -1,7 +1,8 @@
-"""Frames of videos in RAM: what is done to each of their numbers is left out of a dry run.
+"""Frames of videos in RAM: a dry run leaves out work on each of their numbers.
 
-They are gigabytes, which each step over them would write anew. Nobody looks at them: what the fake
-device decodes is zeros, and memory that nobody has written to is zeros too, without being there.
+They take gigabytes, and each operation would write as much again. Nobody looks at them: what the
+fake device decodes is zeros. Memory that nobody has written to reads as zeros too, and takes no
+RAM.
 """
 
 from collections.abc import Sequence
@@ -21,9 +22,8 @@ Tensor = torch.Tensor
 def uncomputed(
     func: Any, args: Any, kwargs: dict[str, Any], given: Sequence[Tensor]
 ) -> Tensor | None:
-    """What a function makes of the numbers of frames, in memory that nothing was written to.
-
-    None where it is to make it: of others, or where it does more than a number at a time.
+    """Return the result of a function on each number of frames, in memory that was never written
+    to. None if the function must run: for other tensors, or if it needs several numbers at a time.
     """
     large = any(one.nbytes >= LARGE_BYTES for one in given)
     if not large or not (torch.Tag.pointwise in func.tags or func in COPIES

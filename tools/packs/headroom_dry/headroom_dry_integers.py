@@ -2,8 +2,8 @@
 
 The driver computes nothing, so that a length which was computed on the device and then read back
 would be 0. Here an operation on integers whose values are known is done on the CPU, and its result
-put into the device's memory, which is memory of this process. Known is what was copied to the
-device or made there from nothing, and what comes of it; never what a model computes.
+put into the device's memory, which is memory of this process. Known are values that were copied to
+the device or created there, and what is computed from them; never what a model computes.
 """
 
 import ctypes
@@ -78,7 +78,7 @@ def _dispatch(
     if func is FROM_DATA:
         return _mark(func(*args, **kwargs))
     if func is COPY and _is_known(args[1]):
-        host(args[0]).copy_(_values(args[1]))
+        cpu_view(args[0]).copy_(_values(args[1]))
         return _mark(args[0])
     is_large = func._schema.name in FILLED and math.prod(args[0]) > MOST_BYTES
     if is_large or func._schema.name in UNMADE or not all(map(_is_known, given)):
@@ -106,9 +106,10 @@ def _unknown(func: Any, args: Any, kwargs: Any) -> Any:
 
 @cache
 def _kind(func: Any) -> str:
-    """What a function is where it is first given numbers that nobody knows.
+    """Return the kind of a function, once, when its numbers are not known.
 
-    COMPOSED: PyTorch makes it of other functions. PLAIN: no known integer is changed or looked at.
+    COMPOSED: PyTorch makes it of other functions. PLAIN: it neither changes nor reads known
+    integers.
     """
     if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
         return COMPOSED
@@ -124,18 +125,18 @@ def _written(func: Any) -> list[tuple[int, str]]:
 
 
 def _places(indices: Any) -> list[Any]:
-    """With the places of a known mask instead of it, which the device would count as none."""
+    """Replace a known mask by its places: the device computes nothing and would find none."""
     found = []
     for one in indices:
         if isinstance(one, Tensor) and one.is_cuda and one.dtype is torch.bool and _is_known(one):
-            found += [_put(each, one.device) for each in host(one).nonzero(as_tuple=True)]
+            found += [_put(each, one.device) for each in cpu_view(one).nonzero(as_tuple=True)]
         else:
             found.append(one)
     return found
 
 
 def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """What the CPU makes of it, put where the device would have it."""
+    """Compute it on the CPU, and put the result where the device would have it."""
     mapped: dict[int, Tensor] = {}
 
     def on_cpu(value: Any) -> Any:
@@ -152,7 +153,7 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if func._schema.is_mutable:
         for copy in _tensors((*values[0], *values[1].values())):
             if id(copy) in mapped:
-                host(mapped[id(copy)]).copy_(copy)
+                cpu_view(mapped[id(copy)]).copy_(copy)
     return tree_map(lambda one: mapped.get(id(one)) if id(one) in mapped
                     else _put(one, device) if isinstance(one, Tensor) else one, made)
 
@@ -163,13 +164,13 @@ def _put(made: Tensor, device: Any) -> Tensor:
     there = torch.empty_strided(made.size(), made.stride(), dtype=made.dtype, device=device)
     if made.nbytes > MOST_BYTES:
         return there
-    if made.numel():  # all that it reaches over: several elements can be one place of memory
+    if made.numel():  # its whole range: several elements can share one place in memory
         line = (_reach(made),), (1,)
-        host(there).as_strided(*line).copy_(made.as_strided(*line))
+        cpu_view(there).as_strided(*line).copy_(made.as_strided(*line))
     return _mark(there)
 
 
-def host(tensor: Tensor) -> Tensor:
+def cpu_view(tensor: Tensor) -> Tensor:
     """The memory of a tensor as one on the CPU: on the fake device it is the same memory."""
     if not tensor.is_cuda or tensor.numel() == 0:
         return tensor if not tensor.is_cuda else torch.empty(tensor.size(), dtype=tensor.dtype)
@@ -185,7 +186,7 @@ def _reach(tensor: Tensor) -> int:
 
 
 def _values(tensor: Tensor) -> Tensor:
-    return host(tensor).clone() if tensor.is_cuda else tensor
+    return cpu_view(tensor).clone() if tensor.is_cuda else tensor
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:

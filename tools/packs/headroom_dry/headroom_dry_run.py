@@ -1,4 +1,4 @@
-"""Headroom in a dry run: weights are zeros that nobody need read, and every run is the first."""
+"""Headroom in a dry run: nobody reads weights, which are zeros, and every run is the first."""
 
 import sys
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ FRAMES_BYTES = 128 << 20  # above any single picture
 
 
 def look_at_no_weight() -> None:
-    """Let Cast bf16 take zeros as read, which took up to two minutes: every dtype holds them."""
+    """Let Cast bf16 not read the zeros, which took up to two minutes: they fit every dtype."""
     for module in _parts("cast.tensor"):
         module.is_exact = _always  # type: ignore[attr-defined]
 
@@ -36,7 +36,7 @@ def write_few_words() -> None:
 
 
 def write_one_frame() -> None:
-    """Let a video be written with its first frame, and without its sound, which is no sound."""
+    """Let a video be written with its first frame only, and without its sound: it is silence."""
     module = sys.modules.get("comfy_api.latest._input_impl.video_types")
     kind = getattr(module, "VideoFromComponents", None)
     write = getattr(kind, "save_to", None)
@@ -54,7 +54,7 @@ def write_one_frame() -> None:
 
 
 def resize_no_frames() -> None:
-    """Let Lanczos, which looks at each picture, give memory that nothing was written to."""
+    """Let Lanczos, which reads each picture, return memory that was never written to."""
     module = sys.modules.get("comfy.utils")
     resize = getattr(module, "lanczos", None)
     if resize is None or getattr(resize, "_headroom_dry", False):
@@ -79,7 +79,7 @@ def assume_a_lens() -> None:
 
 
 def mesh_a_corner() -> None:
-    """Let a mesh be made of a corner of the voxels: of all, places alone take 4 GiB of RAM."""
+    """Let a mesh be made of a corner of the voxels: for all, positions alone take 4 GiB of RAM."""
     for name, module in list(sys.modules.items()):
         if name.endswith("comfy_extras/nodes_hunyuan3d"):  # by its path, as ComfyUI imports it
             for function in ("voxel_to_mesh", "voxel_to_mesh_surfnet"):
@@ -100,7 +100,7 @@ def _of_a_corner(owner: Any, name: str) -> None:
 
 
 def _end_with(owner: Any, name: str, parameter: str, end: Any) -> None:
-    """Let a function be given `end` of what it was given to know the end of a text by."""
+    """Let a function get `end(argument)` for the argument that marks the end of a text."""
     function = getattr(owner, name, None)
     if function is None or getattr(function, "_headroom_dry", False):
         return

@@ -1,4 +1,4 @@
-"""Shapes of published models off the classes of the ComfyUI that runs here, without memory."""
+"""Shapes of published models by the classes of the ComfyUI that runs here, without memory."""
 
 import importlib.util
 import sys

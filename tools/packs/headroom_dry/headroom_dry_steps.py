@@ -12,7 +12,7 @@ class Steps:
     def told(self, value: float, most: float, copied_bytes: int) -> None:
         """The bar stands at `value` of `most`.
 
-        One that stands still tells of no step. ComfyUI 0.33 leaves out what follows within 0.1 s
+        A bar that does not move reports no step. ComfyUI 0.33 leaves out what follows within 0.1 s
         (`ProgressBar.update_absolute`): the step told then shares what was copied with those left
         out.
         """
