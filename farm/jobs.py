@@ -1,9 +1,10 @@
 """Prompts as newer frontends ask for them: `/api/jobs`, by state, a page at a time."""
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from .words import Json
+from .words import LARGEST, FarmError, Json
 
 MEDIA = ("images", "video", "audio", "3d", "text")
 ENDED = {"execution_success": "completed", "execution_error": "failed",
@@ -50,7 +51,7 @@ def ended_job(prompt_id: str, entry: Json, is_whole: bool = False) -> Json:
 
 @dataclass(frozen=True)
 class Page:
-    """Which jobs a query asks for; ValueError for one that nobody understands."""
+    """Which jobs a query asks for; FarmError for one that nobody understands."""
 
     states: frozenset[str]
     limit: int | None
@@ -63,11 +64,11 @@ class Page:
     def of(cls, query: Mapping[str, str]) -> "Page":
         states = frozenset(word for word in query.get("status", "").lower().split(",") if word)
         if not states <= set(STATES):
-            raise ValueError(f"status is expected to be some of {', '.join(sorted(STATES))}")
-        limit = int(query["limit"]) if "limit" in query else None
+            raise FarmError(f"status is expected to be some of {', '.join(sorted(STATES))}.")
+        limit = number_of(query, "limit", 1) if "limit" in query else None
         if limit is not None and limit <= 0:
-            raise ValueError("limit must be a positive integer")
-        return cls(states or STATES, limit, max(0, int(query.get("offset", "0"))),
+            raise FarmError("limit is expected to be 1 or more.")
+        return cls(states or STATES, limit, max(0, number_of(query, "offset", 0)),
                    query.get("workflow_id", ""), query.get("sort_by") == "execution_duration",
                    query.get("sort_order", "desc") == "desc")
 
@@ -85,6 +86,14 @@ class Page:
         end = total if self.limit is None else self.offset + self.limit
         return {"jobs": found[self.offset:end], "pagination": {
             "offset": self.offset, "limit": self.limit, "total": total, "has_more": end < total}}
+
+
+def number_of(query: Mapping[str, str], name: str, default: int) -> int:
+    """Return a whole number of a query; FarmError for what is none, or more than SQLite takes."""
+    with contextlib.suppress(ValueError):
+        if abs(found := int(query.get(name, default))) <= LARGEST:
+            return found
+    raise FarmError(f"{name} is expected to be a whole number of at most {LARGEST:,}.")
 
 
 def _about(extra: Json) -> Json:

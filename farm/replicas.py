@@ -32,6 +32,9 @@ APP, DOOR = "farm", "door"
 LOG = logging.getLogger("ray.serve")
 LOST = (ray.exceptions.RayError, serve.exceptions.RayServeException)
 LOGS = Path(tempfile.gettempdir(), "headroom-farm")  # on whatever machine
+# What Ray 2.60 raises where there is no Ray: by the kind of address, and by what is wrong there.
+# Besides, `Exception` itself where its node takes more than 30 s to start (ray/_private/node.py).
+NOT_THERE = (ConnectionError, TimeoutError, ValueError, RuntimeError, ray.exceptions.RayError)
 SLOW = (TimeoutError, *LOST)  # how Serve says that something took too long to start
 LOOK_BACK_SECONDS = 2.0  # over which Serve averages what is asked of a server that may sleep
 ALONE = 1_000  # requests at once, streams and WebSockets among them, that a door takes
@@ -121,9 +124,9 @@ def deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
         "runtime_env": {"py_modules": [package]}}
     try:
         ray.init(address, log_to_driver=False, logging_level="error", **options)
-    # All of them: Ray 2.60 raises `Exception` itself where its node takes more than 30 s to start
-    # (ray/_private/node.py), others for an address, and whatever gRPC says on the way there.
     except Exception as error:
+        if type(error) is not Exception and not isinstance(error, NOT_THERE):
+            raise
         if address == "local":
             raise _not_started("Ray was to start on this machine", error) from error
         raise FarmError(f"No connection to Ray at {address}: {_first_line(error)}.") from error
@@ -201,4 +204,4 @@ def _not_started(what: str, error: Exception) -> FarmError:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]
+    return str(error).strip().split("\n")[0] or type(error).__name__

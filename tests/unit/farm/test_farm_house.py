@@ -143,6 +143,8 @@ def test_a_requirement_that_is_not_installed_is_one_sentence(tmp_path, name):
     ("ray.init = fail(Exception('The current node timed out during startup. This could\\n'))",
      "Ray was to start on this machine, but said: "
      "The current node timed out during startup. This could; "),
+    ("ray.init = fail(ConnectionError())",
+     "Ray was to start on this machine, but said: ConnectionError; "),
     ("ray.serve.start = fail(TimeoutError('Proxies not available after 60s.'))",
      "Ray Serve was to start, but said: Proxies not available after 60s.; "),
     ("ray.serve.run = fail(ray.exceptions.RayActorError())",
