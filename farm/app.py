@@ -16,7 +16,7 @@ from .door import Door
 from .guard import App, Guard
 from .hearing import hear
 from .history import rerun_of
-from .jobs import ENDED_STATES, OPEN_STATES, Page, ended_job, number_of, open_job
+from .jobs import job_of, number_of, page_of
 from .listen import listen
 from .proxy import Proxy, session
 from .store import MOST_ENDED, without_secrets
@@ -101,34 +101,28 @@ class Routes:
     async def rerun(self, request: Request) -> Response:
         """Queue a prompt that ended once more, guarded: a button of Headroom's panel."""
         ids = _texts([(await _object(request)).get("prompt_id")])
-        entry = self.door.store.entry(ids[0]) if ids else None
-        if entry is None:
+        kept = self.door.store.find(ids.pop()) if ids else None
+        if kept is None or kept.entry is None:
             raise FarmError("prompt_id is expected to be that of a prompt that has ended here.")
-        prompt_id, _ = await self.door.accept(rerun_of(entry))
-        return _answer({"prompt_id": prompt_id, "rescued_from": entry["prompt"][1]})
+        prompt_id, _ = await self.door.accept(rerun_of(kept.entry))
+        return _answer({"prompt_id": prompt_id, "rescued_from": kept.id})
 
     async def remaining(self, _: Request) -> Response:
         """Return how much is left to do."""
         return _answer(self.door.status()["status"])
 
-    def _at_work(self) -> set[str]:
-        return {one.kept.id for one in self.door.begun.values()}
-
     async def queue(self, _: Request) -> Response:
         """Return what runs and what waits."""
-        at_work = self._at_work()
         found: dict[str, list[Any]] = {"queue_running": [], "queue_pending": []}
         for kept in self.door.store.open():
             item = [kept.number, kept.id, kept.prompt, without_secrets(kept.extra), []]
-            found["queue_running" if kept.id in at_work else "queue_pending"].append(item)
+            found[f"queue_{'running' if kept.state == 'running' else 'pending'}"].append(item)
         return _answer(found)
 
     async def change_queue(self, request: Request) -> Response:
         """Take prompts out that wait."""
         body = await _object(request)
-        if body.get("clear"):
-            self.door.clear()
-        self.door.cancel(_texts(body.get("delete")))
+        self.door.cancel(None if body.get("clear") else _texts(body.get("delete")))
         return Response()
 
     async def interrupt(self, request: Request) -> Response:
@@ -158,8 +152,8 @@ class Routes:
 
     async def entry(self, request: Request) -> Response:
         """Return how one prompt ended; nothing while it waits or runs."""
-        found = self.door.store.entry(prompt_id := request.path_params["prompt_id"])
-        return _answer({} if found is None else {prompt_id: found})
+        kept = self.door.store.find(request.path_params["prompt_id"])
+        return _answer({kept.id: kept.entry} if kept and kept.entry else {})
 
     async def change_history(self, request: Request) -> Response:
         """Forget results; files stay with their servers."""
@@ -169,36 +163,20 @@ class Routes:
 
     async def jobs(self, request: Request) -> Response:
         """Return queue and history in the form that newer frontends ask for."""
-        asked = Page.of(request.query_params)
-        store, found, not_read = self.door.store, [], 0
-        if asked.states & OPEN_STATES:
-            most = asked.most(OPEN_STATES)
-            at_work = self._at_work()
-            found += [open_job(kept.id, kept.number, kept.extra, kept.id in at_work)
-                      for kept in store.open(most)]
-            not_read += max(0, self.door.remaining - most) if most else 0
-        if asked.states & ENDED_STATES:
-            most = asked.most(ENDED_STATES)
-            found += [ended_job(*entry) for entry in store.entries(most or MOST_ENDED)]
-            not_read += max(0, store.ended() - most) if most else 0
-        return _answer(asked.shown(found, not_read))
+        return _answer(page_of(request.query_params, self.door.store))
 
     async def job(self, request: Request) -> Response:
         """Return one prompt, with its outputs once it has ended."""
-        prompt_id = request.path_params["prompt_id"]
-        entry, kept = self.door.store.entry(prompt_id), self.door.store.find(prompt_id)
+        kept = self.door.store.find(request.path_params["prompt_id"])
         if kept is None:
             return _answer({"error": "Job not found"}, 404)
-        if entry is not None:
-            return _answer(ended_job(prompt_id, entry, is_whole=True))
-        return _answer(
-            open_job(kept.id, kept.number, kept.extra, kept.id in self._at_work()))
+        return _answer(job_of(kept, is_whole=True))
 
     async def cancel_jobs(self, request: Request) -> Response:
         """Take prompts out, or interrupt them."""
         one = request.path_params.get("prompt_id")
-        wanted = [one] if one else _texts((await _object(request)).get("job_ids"))
-        left = set(wanted) - set(self.door.cancel(wanted))
+        wanted = {one} if one else _texts((await _object(request)).get("job_ids"))
+        left = wanted.difference(self.door.cancel(wanted))
         stopped = [await self._interrupt(prompt_id) for prompt_id in left]
         return _answer({"cancelled": len(left) < len(wanted) or any(stopped)})
 
@@ -235,7 +213,7 @@ async def _object(request: Request, default: Json | None = None) -> Json:
     return found
 
 
-def _texts(found: Any) -> list[str]:
-    """The texts of a list that may be ids: printable, as `wish_of` wants them, SQLite too."""
+def _texts(found: Any) -> set[str]:
+    """Those texts of a list that may be ids: printable, as `wish_of` wants them, SQLite too."""
     several = found if isinstance(found, list) else []
-    return [one for one in several if isinstance(one, str) and one.isprintable()]
+    return {one for one in several if isinstance(one, str) and one.isprintable()}

@@ -2,12 +2,12 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
 from .clients import Clients, event
-from .history import ending_of, entry_of, failure
+from .history import ENDINGS, ending_of, entry_of, failure
 from .keys import attempt_id
 from .line import Begun, Line
 from .placement import Sizes, Waiting
@@ -89,7 +89,7 @@ class Door:
             with self.store.at_once():
                 self.store.accept(prompt_id, number, asked.prompt, extra)
                 self._line.join(
-                    Kept(prompt_id, number, "waiting", asked.prompt, extra, Past(), None))
+                    Kept(prompt_id, number, "waiting", asked.prompt, extra, Past()))
                 self._give_out()
             if any(one.kept.id == prompt_id for one in self.begun.values()):
                 await asyncio.wait([first], timeout=FIRST_SECONDS)
@@ -105,16 +105,11 @@ class Door:
         self._number += 1
         return -self._number if body.get("front") else self._number
 
-    def cancel(self, prompt_ids: Iterable[str]) -> list[str]:
-        """Take prompts out that wait; return those that did."""
+    def cancel(self, prompt_ids: Collection[str] | None) -> list[str]:
+        """Take prompts out that wait, or every one; return those that did."""
         out = self._line.cancel(prompt_ids)
         self._tell_status()
         return out
-
-    def clear(self) -> None:
-        """Take out every prompt that waits."""
-        self._line.clear()
-        self._tell_status()
 
     def interrupt(self, prompt_id: str | None) -> list[tuple[Seat, str]]:
         """Return the servers that run this prompt, or any, with its id there, to interrupt it."""
@@ -223,8 +218,9 @@ class Door:
             first.set_result(None)
         found = {} if is_refused else outcome.entry
         entry = entry_of(begun.kept, found or failure(key, text), seat.server.name, outcome, past)
-        if self.store.ends(key, seat.server.name, entry):
-            self.clients.tell(begun.client_id, event(*ending_of(entry)))
+        kind, data = ending_of(entry)
+        if self.store.ends(key, seat.server.name, ENDINGS[kind], entry):
+            self.clients.tell(begun.client_id, event(kind, data))
             self.clients.tell(begun.client_id,
                               event("executing", {"node": None, "prompt_id": key}))
 

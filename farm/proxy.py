@@ -76,8 +76,8 @@ class Proxy:
         """The server that has Headroom's record of a prompt, under its id there; else any."""
         before, _, prompt_id = path.rpartition("/")
         is_record = before.endswith("/headroom/runs")
-        entry = self._door.store.entry(prompt_id) if is_record else None
-        farm = (entry or {}).get("farm", {})
+        kept = self._door.store.find(prompt_id) if is_record else None
+        farm = kept.entry["farm"] if kept and kept.entry else {}
         seat = self._door.seats.get(farm.get("server", ""))
         return (seat or self._page_seat(),
                 f"{before}/{farm['attempt']}" if seat and farm.get("attempt") else path)

@@ -21,9 +21,9 @@ PACK = [ROOT / "__init__.py", *ROOT.glob("nodes/*.py"), *ROOT.glob("headroom/**/
 OURS = {"headroom", "nodes", "tools", "lab", "benchmarks", "tests", "farm"}
 # In the order in which they may import each other: what stands further down the list.
 FLOORS = ("__main__", "cli", "serve", "replicas", "plan", "app", "listen", "hearing proxy",
-          "door client", "line seat threads", "history worker", "verdict store wish",
+          "door client", "jobs line seat threads", "history worker", "verdict store wish",
           "placement comfy process outputs errors progress",
-          "needs prompts servers", "keys clients guard jobs", "words")
+          "needs prompts servers", "keys clients guard", "words")
 
 
 def imports(path):
