@@ -12,13 +12,14 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from .comfy import session
 from .door import Door
 from .guard import App, Guard
 from .hearing import hear
 from .history import rerun_of
 from .jobs import job_of, number_of, page_of
 from .listen import listen
-from .proxy import Proxy, session
+from .proxy import Proxy
 from .store import MOST_ENDED, without_secrets
 from .wish import Refused
 from .words import FarmError, Json

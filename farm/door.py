@@ -11,7 +11,7 @@ from .history import ENDINGS, ending_of, entry_of, failure
 from .keys import attempt_id
 from .line import Begun, Line
 from .placement import Sizes, Waiting
-from .seat import Calls, Seat, Seats
+from .seat import Seat, Seats, Work
 from .store import Kept, Store
 from .verdict import Limits, verdict
 from .wish import Refused, order_for, wish_of
@@ -23,20 +23,19 @@ FIRST_SECONDS = 3.0  # a server says at once why it refuses a prompt
 
 
 class Door:
-    """Accepts prompts, gives them to servers, follows them. `servers` says which may sleep."""
+    """Accepts prompts, gives them to servers, follows them. `sleepers` start when wanted."""
 
     def __init__(
-        self, store: Store, servers: Mapping[str, bool], calls: Calls, clients: Clients,
+        self, store: Store, works: Mapping[str, Work], clients: Clients,
         says: Callable[[str], None], after_oom: Literal["rescue", "move"] = "rescue",
-        limits: Limits = LIMITS, guesses: bool = False,
+        limits: Limits = LIMITS, guesses: bool = False, sleepers: Collection[str] = (),
     ) -> None:
         self.store, self.clients = store, clients
-        self._seats = Seats(servers, calls, self._is_away, says)
+        self._seats = Seats(works, sleepers, self._is_away, says)
         self.seats = self._seats.of
         self.there, self.want = self._seats.there, self._seats.want
         self.begun: dict[str, Begun] = {}  # by server
-        self.wake = calls.wake  # a server's prompt has ended
-        self._calls, self._says = calls, says
+        self._says = says
         self._after_oom, self._limits, self._guesses = after_oom, limits, guesses
         self._line = Line(store)
         self._first: dict[str, asyncio.Future[Json | None]] = {}
@@ -59,7 +58,7 @@ class Door:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._calls.close()
+        await asyncio.gather(*(seat.work.close() for seat in self.seats.values()))
 
     def _go(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -177,7 +176,7 @@ class Door:
             first.set_result(None)
 
     async def _run(self, seat: Seat, order: Order) -> None:
-        outcome = await self._calls.run(seat.server.name, order)
+        outcome = await seat.work.run(order)
         with self.store.at_once():
             self._take(seat, order, outcome)
             self._give_out()
@@ -233,7 +232,7 @@ class Door:
     def is_deaf(self, seat: Seat) -> None:
         """The connection to a server broke: see whether it still runs its prompt."""
         seat.is_heard.clear()
-        self.wake(seat.server.name)
+        seat.work.wake()
         if seat.state == "idle":
             self._loses(seat, "its connection broke")
 

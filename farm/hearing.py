@@ -60,7 +60,7 @@ def _text(door: Door, seat: Seat, begun: Begun, message: dict[str, Any]) -> None
         door.starts(seat.server.name)
     is_over = kind == "executing" and data.get("node") is None
     if is_over:
-        door.wake(seat.server.name)
+        seat.work.wake()  # its prompt has ended
     if is_over or kind in ENDINGS:
         return  # told once the result is kept; a rescued prompt goes on
     told = json.dumps(tagged(message, seat_tag(seat.server.name)))

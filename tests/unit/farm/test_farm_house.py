@@ -11,9 +11,7 @@ import pytest
 
 from farm import cli
 from farm.__main__ import REQUIRED
-from farm.threads import Threads
 from farm.words import FarmError
-from farm.worker import Patience
 
 ROOT = Path(__file__).resolve().parents[3]
 FARM = ROOT / "farm"
@@ -21,7 +19,7 @@ PACK = [ROOT / "__init__.py", *ROOT.glob("nodes/*.py"), *ROOT.glob("headroom/**/
 OURS = {"headroom", "nodes", "tools", "lab", "benchmarks", "tests", "farm"}
 # In the order in which they may import each other: what stands further down the list.
 FLOORS = ("__main__", "cli", "serve", "replicas", "plan", "app", "listen", "hearing proxy",
-          "door client", "jobs line seat threads", "history worker", "verdict store wish",
+          "door client", "jobs line seat", "history worker", "verdict store wish",
           "placement comfy process outputs errors progress",
           "needs prompts servers", "keys clients guard", "words")
 
@@ -116,7 +114,7 @@ def test_every_requirement_is_known_to_be_one():
         "ray", *sorted(set(REQUIRED) - {"ray"})]
 
 
-@pytest.mark.parametrize("name", ["requests", "starlette", "ray"])  # at first, for a door, late
+@pytest.mark.parametrize("name", ["aiohttp", "starlette", "ray"])  # at first, for a door, late
 def test_a_requirement_that_is_not_installed_is_one_sentence(tmp_path, name):
     """In a process of its own, in which that package cannot be imported."""
     prompt = tmp_path / "p.json"
@@ -185,7 +183,3 @@ def test_a_ray_serve_that_listens_elsewhere_is_one_sentence():
         expect_open("127.0.0.1", port)
     with pytest.raises(FarmError, match=f"does not listen on 127.0.0.1:{port}: .* `serve shut"):
         expect_open("127.0.0.1", port)
-
-
-def test_a_farm_on_ray_may_have_no_server_that_runs_already(tmp_path):
-    Threads([], Patience(), (), tmp_path).close()
