@@ -77,7 +77,7 @@ class Comfy:
 
     async def has(self, prompt_id: str) -> bool:
         """Whether a prompt waits, runs or has ended there."""
-        _, queue = await self.ask("GET", "/queue")
+        queue = await self._get("/queue")
         listed = [*queue.get("queue_running", ()), *queue.get("queue_pending", ())]
         is_open = any(item[1] == prompt_id for item in listed)
         return is_open or await self.ended(prompt_id) is not None
@@ -114,7 +114,7 @@ class Comfy:
     async def forget(self, prompt_ids: Sequence[str]) -> None:
         """Take prompts out of the queue, and interrupt the one of them that runs."""
         await self.ask("POST", "/queue", {"delete": list(prompt_ids)})
-        _, queue = await self.ask("GET", "/queue")
+        queue = await self._get("/queue")
         for item in queue.get("queue_running", ()):
             if item[1] in prompt_ids:
                 await self.ask("POST", "/interrupt", {"prompt_id": item[1]})
@@ -165,7 +165,7 @@ class Comfy:
         return dict(answer) if status == 200 and isinstance(answer, dict) else {}
 
     async def _size_of(self, device: str) -> float | None:
-        _, answer = await self.ask("GET", "/headroom/memory")
+        answer = await self._get("/headroom/memory")
         found = [item["total_mib"] for item in answer["devices"] if item["device"] == device]
         if not found and device == "cpu":
             found = [answer["ram"]["total_mib"]]
@@ -192,6 +192,13 @@ class Comfy:
                 broken += 1
                 self._bear(error, until, broken if repeat else BROKEN_CONNECTIONS)
             await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _get(self, path: str) -> Json:
+        """The object that every ComfyUI answers there; Unreachable where something else does."""
+        status, answer = await self.ask("GET", path)
+        if status != 200 or not isinstance(answer, dict):
+            raise Unreachable(f"it is no ComfyUI: GET {path} answered {status} and no object")
+        return answer
 
     async def download(self, query: dict[str, str]) -> AsyncIterator[bytes]:
         """Yield a file of the server piece by piece."""

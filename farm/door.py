@@ -199,11 +199,12 @@ class Door:
             self.store.learn(waiting.asked.kind)
         servers = [other.server for other in self.seats.values()]
         decided = verdict(waiting, seat.server, outcome, servers, self.store.needs, self._limits)
-        if decided.what == "again" and not begun.is_cancelled:
-            self._line.again(decided.waiting)
+        if isinstance(decided, str):
+            self._end(seat, begun, outcome, decided)
+        elif begun.is_cancelled:
+            self._end(seat, begun, outcome, "it was cancelled")
         else:
-            text = "it was cancelled" if decided.what == "again" else decided.text
-            self._end(seat, begun, outcome, text)
+            self._line.again(decided)
 
     def _end(self, seat: Seat, begun: Begun, outcome: Outcome, text: str) -> None:
         """Keep the result, and then tell whose prompt it was."""

@@ -179,6 +179,17 @@ def test_a_server_that_was_started_anew_meanwhile_is_noticed(comfy, worker, monk
     assert outcome.ending == "lost" and "started anew" in outcome.text
 
 
+def test_what_answers_in_a_servers_place_costs_the_server_and_not_the_prompt(
+    comfy, worker, monkeypatch,
+):
+    answer = comfy.answer
+    monkeypatch.setattr(comfy, "answer", lambda path, query, body: (
+        (502, "<html>Bad gateway</html>") if path in ("/queue", "/headroom/memory")
+        else answer(path, query, body)))
+    outcome = worker.run(order(asked(seed=1), resumes=True))
+    assert outcome.ending == "lost" and "GET /queue answered 502" in outcome.text
+
+
 def test_a_server_that_is_not_there_is_one_sentence(made):
     comfy = FakeComfy()
     comfy.stop()
