@@ -43,6 +43,22 @@ class Replica(Worker):
 
     def __init__(self, spec: ServerSpec, patience: Patience, errors: Errors) -> None:
         super().__init__(spec, patience, errors, LOGS, ray.util.get_node_ip_address())
+        self._not_started = ""
+
+    async def start(self) -> Facts:
+        """Start the server."""
+        try:
+            found = await super().start()
+        except ServerFailed as error:
+            self._not_started = str(error)
+            raise
+        self._not_started = ""
+        return found
+
+    def check_health(self) -> None:
+        """Have Serve replace this replica, perhaps on another machine, after starts that failed."""
+        if self._not_started:
+            raise ServerFailed(self._not_started)
 
     async def look(self) -> None:
         """Look at once whether the prompt has ended."""
@@ -62,8 +78,6 @@ class Remote:
         """Start the server; ServerFailed where it does not answer."""
         try:
             found: Facts = await self._replica.start.remote()
-        except ServerFailed:
-            raise
         except LOST as error:
             raise ServerFailed(_first_line(error)) from error
         return found
@@ -182,4 +196,6 @@ def _not_started(what: str, error: Exception) -> FarmError:
 
 
 def _first_line(error: Exception) -> str:
+    """What an error says first; of one that came in a replica, not Ray's traceback."""
+    error = getattr(error, "cause", None) or error
     return str(error).strip().split("\n")[0] or type(error).__name__

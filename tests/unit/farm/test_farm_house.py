@@ -1,6 +1,7 @@
 """The farm stands beside the pack: neither imports the other, and one file imports Ray."""
 
 import ast
+import asyncio
 import re
 import socket
 import subprocess
@@ -172,6 +173,24 @@ def test_a_ray_that_is_too_slow_to_start_is_one_sentence_that_says_what_to_do(
     assert (done.returncode, done.stderr) == (2, (
         f"Error: {says}give the same command again when the machine has less to do, or start Ray "
         "first (`ray start --head`) and add `--ray auto`.\n"))
+
+
+def test_a_server_that_does_not_start_on_another_machine_is_one_sentence_too():
+    pytest.importorskip("ray.serve")
+    from ray.exceptions import RayTaskError
+
+    from farm.replicas import Remote
+    from farm.worker import ServerFailed
+
+    class Handle:
+        async def remote(self):
+            raise RayTaskError("start", "Traceback …", ServerFailed("own does not answer.")
+                               ).as_instanceof_cause()
+
+    remote = object.__new__(Remote)
+    remote._replica = type("", (), {"start": Handle()})
+    with pytest.raises(ServerFailed, match=r"^own does not answer\.$"):
+        asyncio.run(remote.start())
 
 
 def test_a_ray_serve_that_listens_elsewhere_is_one_sentence():
