@@ -143,14 +143,9 @@ class Batch:
         self.counts.moved += bool(farm.get("moved"))
         return True
 
-    async def _download(self, tag: str, query: dict[str, str]) -> AsyncIterator[bytes]:
-        """Yield a server's file piece by piece; Unknown where the server does not give it."""
-        try:
-            query = {**query, "subfolder": f"{tag}/{query['subfolder']}"}
-            async for piece in self._farm.download(query):
-                yield piece
-        except Unreachable as error:  # the farm broke it off, since the server did
-            raise Unknown(str(error)) from error
+    def _download(self, tag: str, query: dict[str, str]) -> AsyncIterator[bytes]:
+        """Yield a server's file piece by piece."""
+        return self._farm.download({**query, "subfolder": f"{tag}/{query['subfolder']}"})
 
     async def _is_again(self, prompt_id: str, asked: Asked, server: str, error: Exception) -> bool:
         """Have a prompt run once more whose files are gone; False while its server may come."""

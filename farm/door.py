@@ -128,8 +128,7 @@ class Door:
         return {"status": {"exec_info": {"queue_remaining": self.remaining}}}
 
     def _tell_status(self) -> None:
-        if len(self.clients):
-            self.clients.tell_all(event("status", self.status()))
+        self.clients.tell_all(event("status", self.status()))
 
     # ---------------------------------------------------- which server gets which prompt
 

@@ -152,13 +152,13 @@ def test_odd_letters_in_one_clients_prompt_break_nobodys_lists(door, text):
 
 
 def test_a_fault_of_the_doors_own_is_no_bad_request(comfy, tmp_path, monkeypatch):
-    def broken(self):
+    def broken(*_):
         raise OverflowError("a fault of our own")
 
-    monkeypatch.setattr("farm.door.Door.status", broken)
+    monkeypatch.setattr("farm.store.Store.page", broken)
     opened = OpenDoor(tmp_path, [comfy.url])
     try:
-        assert requests.get(f"{opened.url}/prompt", timeout=9).status_code == 500
+        assert requests.get(f"{opened.url}/jobs", timeout=9).status_code == 500
     finally:
         opened.close()
 
