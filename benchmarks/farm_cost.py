@@ -24,7 +24,7 @@ def head() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         store = farm.store.Store(Path(scratch))
         wall, cpu = asyncio.run(_spent(farm, store))
-        assert store.ended() == PROMPTS
+        assert len(list(store.entries())) == PROMPTS
         store.close()
         size = (Path(scratch) / farm.store.FILE).stat().st_size
     return {"servers": SERVERS, "prompts": PROMPTS, "kinds": KINDS,
@@ -33,8 +33,10 @@ def head() -> dict[str, Any]:
 
 
 async def _spent(farm: SimpleNamespace, store: Any) -> tuple[float, float]:
-    names = {f"s{number}": False for number in range(SERVERS)}
-    door = farm.door.Door(store, names, _Ends(farm.words), farm.clients.Clients(), lambda _: None)
+    words = farm.words
+    works = {f"s{number}": _Ends(words, words.Facts(size, size, True))
+             for number, size in zip(range(SERVERS), itertools.cycle(SIZES_MIB), strict=False)}
+    door = farm.door.Door(store, works, farm.clients.Clients(), lambda _: None)
     door.open()
     while len(door.there()) < SERVERS:
         await asyncio.sleep(0.05)
@@ -50,23 +52,20 @@ async def _spent(farm: SimpleNamespace, store: Any) -> tuple[float, float]:
 
 
 class _Ends:
-    """Servers that finish every prompt at once."""
+    """A server that finishes every prompt at once."""
 
-    def __init__(self, words: ModuleType) -> None:
-        self._words = words
-        sizes = itertools.cycle(SIZES_MIB)
-        self._facts = {f"s{n}": words.Facts(size, size, True)
-                       for n, size in zip(range(SERVERS), sizes, strict=False)}
+    def __init__(self, words: ModuleType, facts: Any) -> None:
+        self._words, self._facts = words, facts
 
-    async def start(self, server: str) -> Any:
-        return self._facts[server]
+    async def start(self) -> Any:
+        return self._facts
 
-    async def run(self, server: str, order: Any) -> Any:
+    async def run(self, order: Any) -> Any:
         needed = 2000.0 * (1 + order.asked.prompt["1"]["inputs"]["kind"] % 4)
-        return self._words.Outcome("done", "", self._facts[server], needed, entry={"outputs": {}})
+        return self._words.Outcome("done", "", self._facts, needed, entry={"outputs": {}})
 
-    def wake(self, server: str) -> None:
-        """Do nothing: these servers do not sleep."""
+    def wake(self) -> None:
+        """Do nothing: this server does not sleep."""
 
-    def close(self) -> None:
-        """Do nothing: these servers have no process."""
+    async def close(self) -> None:
+        """Do nothing: this server has no process."""

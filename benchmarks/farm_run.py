@@ -155,7 +155,7 @@ class Farm:
     def entries(self) -> list[Json]:
         """The history of the farm, once it has ended: it keeps the file to itself before."""
         with contextlib.closing(sqlite3.connect(self._results / "farm.sqlite")) as store:
-            rows = store.execute("SELECT entry FROM prompts WHERE state = 'ended'")
+            rows = store.execute("SELECT entry FROM prompts WHERE entry IS NOT NULL")
             return [json.loads(entry) for [entry] in rows]
 
     def pace(self) -> Json:

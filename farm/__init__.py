@@ -12,10 +12,10 @@ has the rest.
     jobs                      the queue as newer frontends ask for it
     client · outputs          a batch through such a URL; its files
     serve · plan              a door in this process, or on Ray Serve
-    threads · replicas        a server's work: in a thread, in a replica of Ray Serve
+    replicas                  the door, and servers that are started, on Ray Serve
     cli · progress            what is typed; how many prompts came to what, and the bar
     worker · comfy · process  start or adopt one server, run one prompt; HTTP to it; its process
-    errors                    which errors say that memory ran out
+    errors                    what a server says of an error; which say that memory ran out
     placement · needs         which prompt goes where, by what its kind needed
     verdict · seat            what follows an attempt; what each server does
     prompts · servers · keys · words

@@ -2,7 +2,7 @@
 
 import sys
 
-REQUIRED = ("aiohttp", "ray", "requests", "starlette", "tqdm", "uvicorn")
+REQUIRED = ("aiohttp", "ray", "starlette", "tqdm", "uvicorn")
 
 
 def start() -> int:

@@ -8,17 +8,18 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from .comfy import session
 from .door import Door
 from .guard import App, Guard
 from .hearing import hear
 from .history import rerun_of
-from .jobs import ENDED_STATES, OPEN_STATES, Page, ended_job, open_job
+from .jobs import job_of, number_of, page_of
 from .listen import listen
-from .proxy import Proxy, session
+from .proxy import Proxy
 from .store import MOST_ENDED, without_secrets
 from .wish import Refused
 from .words import FarmError, Json
@@ -28,13 +29,12 @@ METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 def application(make: Callable[[], Door], token: str = "", most_bytes: int = 100 << 20) -> App:
     """Return the application; `make` is called, and its door opened, when it starts."""
-    routes = Routes()
 
     @contextlib.asynccontextmanager
-    async def life(_: Starlette) -> AsyncIterator[None]:
+    async def life(app: Starlette) -> AsyncIterator[None]:
         async with session() as found:
-            door = routes.door = make()
-            routes.proxy = Proxy(door, found)
+            door = make()
+            app.router.routes.extend(Routes(door, Proxy(door, found)).all())
             door.open()
             heard = [asyncio.ensure_future(hear(door, seat, found)) for seat in door.seats.values()]
             try:
@@ -45,22 +45,24 @@ def application(make: Callable[[], Door], token: str = "", most_bytes: int = 100
                 await asyncio.gather(*heard, return_exceptions=True)
                 await door.close()
 
-    refused = (FarmError, Refused, OverflowError, UnicodeEncodeError)  # SQLite raises the last two
-    app = Starlette(routes=routes.all(), lifespan=life,
-                    exception_handlers=dict.fromkeys(refused, _wrong))
-    return Guard(app, token, most_bytes)
+    handlers = dict.fromkeys((FarmError, Refused), _wrong)
+    return Guard(Starlette(lifespan=life, exception_handlers=handlers), token, most_bytes)
+
+
+def _answer(content: Any, status: int = 200) -> Response:
+    """JSON as ComfyUI writes it: in ASCII, since half a surrogate pair in a prompt is no UTF-8."""
+    return Response(json.dumps(content), status, media_type="application/json")
 
 
 def _wrong(_: Request, error: Exception) -> Response:
-    said = error.answer if isinstance(error, Refused) else {"error": str(error)}
-    return JSONResponse(said, 400)
+    return _answer(error.answer if isinstance(error, Refused) else {"error": str(error)}, 400)
 
 
 class Routes:
     """The routes that a door answers itself; it passes everything else on to a server."""
 
-    door: Door
-    proxy: Proxy
+    def __init__(self, door: Door, proxy: Proxy) -> None:
+        self.door, self.proxy = door, proxy
 
     def all(self) -> Sequence[BaseRoute]:
         """Every route."""
@@ -70,8 +72,9 @@ class Routes:
             ("/history", "GET", self.history), ("/history", "POST", self.change_history),
             ("/history/{prompt_id}", "GET", self.entry),
             ("/interrupt", "POST", self.interrupt), ("/free", "POST", self.free),
-            ("/upload/{what}", "POST", self.upload), ("/system_stats", "GET", self.system_stats),
-            ("/jobs", "GET", self.jobs), ("/jobs/cancel", "POST", self.cancel_jobs),
+            ("/upload/{what}", "POST", self.proxy.upload),
+            ("/system_stats", "GET", self.system_stats), ("/jobs", "GET", self.jobs),
+            ("/jobs/cancel", "POST", self.cancel_jobs),
             ("/jobs/{prompt_id}", "GET", self.job),
             ("/jobs/{prompt_id}/cancel", "POST", self.cancel_jobs),
             ("/headroom/rescue", "POST", self.rerun), ("/farm", "GET", self.farm),
@@ -80,12 +83,8 @@ class Routes:
             *(Route(prefix + path, handler, methods=[method])
               for prefix in ("", "/api") for path, method, handler in own),
             *(WebSocketRoute(prefix + "/ws", self.socket) for prefix in ("", "/api")),
-            Route("/{path:path}", self.other, methods=METHODS),
+            Route("/{path:path}", self.proxy.to_one, methods=METHODS),
         ]
-
-    async def other(self, request: Request) -> Response:
-        """Pass on to a server what the door does not answer itself."""
-        return await self.proxy.to_one(request)
 
     # ---------------------------------------------------- prompts
 
@@ -97,39 +96,34 @@ class Routes:
         except FarmError as error:
             said = {"type": "invalid_prompt", "message": str(error), "details": "",
                     "extra_info": {}}
-            return JSONResponse({"error": said, "node_errors": {}}, 400)
-        return JSONResponse({"prompt_id": prompt_id, "number": number, "node_errors": {}})
+            return _answer({"error": said, "node_errors": {}}, 400)
+        return _answer({"prompt_id": prompt_id, "number": number, "node_errors": {}})
 
     async def rerun(self, request: Request) -> Response:
         """Queue the rerun of a prompt that has ended: a button of Headroom's panel."""
-        entry = self.door.store.entry(str((await _object(request)).get("prompt_id")))
-        if entry is None:
+        ids = _texts([(await _object(request)).get("prompt_id")])
+        kept = self.door.store.find(ids.pop()) if ids else None
+        if kept is None or kept.entry is None:
             raise FarmError("prompt_id is expected to be that of a prompt that has ended here.")
-        prompt_id, _ = await self.door.accept(rerun_of(entry))
-        return JSONResponse({"prompt_id": prompt_id, "rescued_from": entry["prompt"][1]})
+        prompt_id, _ = await self.door.accept(rerun_of(kept.entry))
+        return _answer({"prompt_id": prompt_id, "rescued_from": kept.id})
 
     async def remaining(self, _: Request) -> Response:
         """Return how much is left to do."""
-        return JSONResponse(self.door.status()["status"])
-
-    def _at_work(self) -> set[str]:
-        return {one.kept.id for one in self.door.begun.values()}
+        return _answer(self.door.status()["status"])
 
     async def queue(self, _: Request) -> Response:
         """Return what runs and what waits."""
-        at_work = self._at_work()
         found: dict[str, list[Any]] = {"queue_running": [], "queue_pending": []}
         for kept in self.door.store.open():
             item = [kept.number, kept.id, kept.prompt, without_secrets(kept.extra), []]
-            found["queue_running" if kept.id in at_work else "queue_pending"].append(item)
-        return JSONResponse(found)
+            found[f"queue_{'running' if kept.state == 'running' else 'pending'}"].append(item)
+        return _answer(found)
 
     async def change_queue(self, request: Request) -> Response:
         """Take prompts out that wait."""
         body = await _object(request)
-        if body.get("clear"):
-            self.door.clear()
-        self.door.cancel(_texts(body.get("delete")))
+        self.door.cancel(None if body.get("clear") else _texts(body.get("delete")))
         return Response()
 
     async def interrupt(self, request: Request) -> Response:
@@ -153,17 +147,14 @@ class Routes:
 
     async def history(self, request: Request) -> Response:
         """Return how prompts ended, oldest first."""
-        try:
-            most = int(request.query_params.get("max_items", MOST_ENDED))
-            offset = int(request.query_params.get("offset", -1))
-        except ValueError:
-            return JSONResponse({"error": "max_items and offset are expected to be numbers"}, 400)
-        return JSONResponse(dict(self.door.store.entries(max(0, most), offset)))
+        most = number_of(request.query_params, "max_items", MOST_ENDED)
+        offset = number_of(request.query_params, "offset", -1)
+        return _answer(dict(self.door.store.entries(max(0, most), offset)))
 
     async def entry(self, request: Request) -> Response:
         """Return how one prompt ended; nothing while it waits or runs."""
-        found = self.door.store.entry(prompt_id := request.path_params["prompt_id"])
-        return JSONResponse({} if found is None else {prompt_id: found})
+        kept = self.door.store.find(request.path_params["prompt_id"])
+        return _answer({kept.id: kept.entry} if kept and kept.entry else {})
 
     async def change_history(self, request: Request) -> Response:
         """Forget results; files stay with their servers."""
@@ -173,47 +164,24 @@ class Routes:
 
     async def jobs(self, request: Request) -> Response:
         """Return queue and history in the form that newer frontends ask for."""
-        try:
-            asked = Page.of(request.query_params)
-        except ValueError as error:
-            return JSONResponse({"error": str(error)}, 400)
-        store, found, not_read = self.door.store, [], 0
-        if asked.states & OPEN_STATES:
-            most = asked.most(OPEN_STATES)
-            at_work = self._at_work()
-            found += [open_job(kept.id, kept.number, kept.extra, kept.id in at_work)
-                      for kept in store.open(most)]
-            not_read += max(0, self.door.remaining - most) if most else 0
-        if asked.states & ENDED_STATES:
-            most = asked.most(ENDED_STATES)
-            found += [ended_job(*entry) for entry in store.entries(most or MOST_ENDED)]
-            not_read += max(0, store.ended() - most) if most else 0
-        return JSONResponse(asked.shown(found, not_read))
+        return _answer(page_of(request.query_params, self.door.store))
 
     async def job(self, request: Request) -> Response:
         """Return one prompt, with its outputs once it has ended."""
-        prompt_id = request.path_params["prompt_id"]
-        entry, kept = self.door.store.entry(prompt_id), self.door.store.find(prompt_id)
+        kept = self.door.store.find(request.path_params["prompt_id"])
         if kept is None:
-            return JSONResponse({"error": "Job not found"}, 404)
-        if entry is not None:
-            return JSONResponse(ended_job(prompt_id, entry, is_whole=True))
-        return JSONResponse(
-            open_job(kept.id, kept.number, kept.extra, kept.id in self._at_work()))
+            return _answer({"error": "Job not found"}, 404)
+        return _answer(job_of(kept, is_whole=True))
 
     async def cancel_jobs(self, request: Request) -> Response:
         """Take prompts out, or interrupt them."""
         one = request.path_params.get("prompt_id")
-        wanted = [one] if one else _texts((await _object(request)).get("job_ids"))
-        left = set(wanted) - set(self.door.cancel(wanted))
+        wanted = {one} if one else _texts((await _object(request)).get("job_ids"))
+        left = wanted.difference(self.door.cancel(wanted))
         stopped = [await self._interrupt(prompt_id) for prompt_id in left]
-        return JSONResponse({"cancelled": len(left) < len(wanted) or any(stopped)})
+        return _answer({"cancelled": len(left) < len(wanted) or any(stopped)})
 
     # ---------------------------------------------------- servers
-
-    async def upload(self, request: Request) -> Response:
-        """Put a picture on every server."""
-        return await self.proxy.upload(request)
 
     async def system_stats(self, request: Request) -> Response:
         """Return the first server's answer, with the devices of all."""
@@ -222,12 +190,12 @@ class Routes:
         if not found:
             return await self.proxy.to_one(request)
         devices = [device for one in found for device in one.get("devices", ())]
-        return JSONResponse({**found[0], "devices": devices})
+        return _answer({**found[0], "devices": devices})
 
     async def farm(self, _: Request) -> Response:
         """Return what every server does, and what is known of its memory."""
-        return JSONResponse({"remaining": self.door.remaining,
-                             "servers": [seat.told() for seat in self.door.seats.values()]})
+        return _answer({"remaining": self.door.remaining,
+                        "servers": [seat.told() for seat in self.door.seats.values()]})
 
     async def socket(self, socket: WebSocket) -> None:
         """Tell a client what happens to its prompts."""
@@ -246,5 +214,7 @@ async def _object(request: Request, default: Json | None = None) -> Json:
     return found
 
 
-def _texts(found: Any) -> list[str]:
-    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+def _texts(found: Any) -> set[str]:
+    """Those texts of a list that may be ids: printable, as `wish_of` wants them, SQLite too."""
+    several = found if isinstance(found, list) else []
+    return {one for one in several if isinstance(one, str) and one.isprintable()}

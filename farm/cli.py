@@ -1,6 +1,7 @@
 """`python -m farm serve --servers …` and `python -m farm run PROMPTS --servers …`."""
 
 import argparse
+import asyncio
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from . import prompts
 from .client import Batch
-from .comfy import Unknown, Unreachable
+from .comfy import Comfy, Unknown, Unreachable
 from .progress import Counts, Progress
 from .servers import read_servers
 from .verdict import Limits
@@ -135,15 +136,24 @@ def batch(
     """Run prompts through the farm at a URL."""
     results, began = args.results.absolute(), time.monotonic()
     results.mkdir(parents=True, exist_ok=True)
-    found = Batch(url, token, results, args.silent_seconds, progress, is_own)
+
+    async def through() -> Counts:
+        farm = Comfy(url, args.silent_seconds, token=token)
+        try:
+            found = Batch(farm, results, progress, is_own)
+            await found.run(prompts.read_all(args.prompts))
+        finally:
+            await farm.close()
+        return found.counts
+
     try:
-        found.run(prompts.read_all(args.prompts))
+        counts = asyncio.run(through())
     except (Unknown, Unreachable) as error:
         raise FarmError(f"The farm cannot be asked: {error}; the same command goes on.") from error
     finally:
         progress.close()
-    print(summary(found.counts, time.monotonic() - began, results))
-    return FAILED if found.counts.failed else 0
+    print(summary(counts, time.monotonic() - began, results))
+    return FAILED if counts.failed else 0
 
 
 def summary(counts: Counts, seconds: float, results: Path) -> str:

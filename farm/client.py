@@ -1,15 +1,16 @@
 """A batch as a client of a farm's address: prompts go in, results come into a folder, each once."""
 
+import asyncio
 import shutil
-import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
 from . import outputs
 from .clients import seat_tag, untagged
-from .comfy import Comfy, Unknown, Unreachable, failure_of, refusal
+from .comfy import Comfy, Unknown, Unreachable
+from .errors import failure_of, refusal
 from .jobs import ENDED_STATES
 from .keys import prompt_id_of
 from .progress import Counts, Progress
@@ -24,17 +25,15 @@ TARGET = "batch"  # in the ids of a batch's prompts, which are the same after a 
 
 
 class Batch:
-    """Runs prompts through the farm at `url`; results are kept in `results/<key>/`.
+    """Runs prompts through a farm, which answers as a server does; results go to `results/<key>/`.
 
     `is_own`: the farm is there for this batch alone, so that nobody else mends its servers.
     """
 
     def __init__(
-        self, url: str, token: str, results: Path, patience_seconds: float, listener: Progress,
-        is_own: bool = False,
+        self, farm: Comfy, results: Path, listener: Progress, is_own: bool = False
     ) -> None:
-        self._farm = Comfy(url, patience_seconds, token=token)
-        self._results, self._listener, self._is_own = results, listener, is_own
+        self._farm, self._results, self._listener, self._is_own = farm, results, listener, is_own
         self._given: dict[str, Asked] = {}
         self._known: set[str] = set()
         self._repeats = 0  # prompts read in a row that this run has read before
@@ -42,27 +41,28 @@ class Batch:
         self._servers: dict[str, Json] = {}
         self.counts = Counts()
 
-    def run(self, prompts: Iterable[Asked]) -> None:
+    async def run(self, prompts: Iterable[Asked]) -> None:
         """Run every prompt to its end; FarmError where the farm refuses, or has no server left."""
         shutil.rmtree(self._results / outputs.PARTIAL, ignore_errors=True)
         finished, left = outputs.finished_keys(self._results), iter(prompts)
         is_read = False
-        self._look()
+        await self._look()
         while True:
-            is_read = is_read or self._give(left, finished)
+            is_read = is_read or await self._give(left, finished)
             if is_read and not self._given:
                 return
-            is_stuck = self._look()  # before the results: what ended since then is seen next time
-            if not self._take():
+            # Before the results: what ends meanwhile is seen next time.
+            is_stuck = await self._look()
+            if not await self._take():
                 if is_stuck:
-                    self._give_up()
-                time.sleep(LOOK_SECONDS)
+                    await self._give_up()
+                await asyncio.sleep(LOOK_SECONDS)
             self._listener.changes(
                 self.counts, [one["state"] for one in self._servers.values()])
 
     # ---------------------------------------------------- prompts go in
 
-    def _give(self, left: Iterator[Asked], finished: set[str]) -> bool:
+    async def _give(self, left: Iterator[Asked], finished: set[str]) -> bool:
         """Hand prompts in until enough are there; return whether all are."""
         while len(self._given) < max(AHEAD, 4 * len(self._servers)):
             asked = next(left, None)
@@ -80,12 +80,12 @@ class Batch:
             if asked.key in finished:
                 self.counts.finished_before += 1
             else:
-                self._queue(asked)
+                await self._queue(asked)
         return False
 
-    def _queue(self, asked: Asked) -> None:
+    async def _queue(self, asked: Asked) -> None:
         prompt_id = prompt_id_of(asked.key, TARGET, 0)
-        refused = self._farm.queue(prompt_id, asked.prompt, asked.extra_data)
+        refused = await self._farm.queue(prompt_id, asked.prompt, asked.extra_data)
         if refused is None:
             self._given[prompt_id] = asked
         else:
@@ -93,28 +93,28 @@ class Batch:
 
     # ---------------------------------------------------- results come
 
-    def _take(self) -> bool:
+    async def _take(self) -> bool:
         """Bring what has ended; return whether anything had."""
         most = 16 + 4 * len(self._servers)  # the newest; what came before them has `_vanished`
-        _, answer = self._farm.ask(
+        _, answer = await self._farm.ask(
             "GET", f"/api/jobs?limit={most}&status=completed,failed,cancelled")
         ended = [job["id"] for job in answer["jobs"] if job["id"] in self._given]
-        ended = ended or (self._vanished() if self._given else [])
-        return any([self._bring(prompt_id, self._given[prompt_id]) for prompt_id in ended])
+        ended = ended or (await self._vanished() if self._given else [])
+        return any([await self._bring(prompt_id, self._given[prompt_id]) for prompt_id in ended])
 
-    def _vanished(self) -> list[str]:
+    async def _vanished(self) -> list[str]:
         """The oldest prompt, where somebody took it out, or its end is not among the newest."""
         oldest = next(iter(self._given))
-        status, job = self._farm.ask("GET", f"/api/jobs/{oldest}")
+        status, job = await self._farm.ask("GET", f"/api/jobs/{oldest}")
         return [oldest] if status == 404 or job.get("status") in ENDED_STATES else []
 
-    def _bring(self, prompt_id: str, asked: Asked) -> bool:
+    async def _bring(self, prompt_id: str, asked: Asked) -> bool:
         """Keep the result of a prompt; False while the server that has it is not there."""
-        entry = self._farm.ended(prompt_id)
+        entry = await self._farm.ended(prompt_id)
         failure = failure_of(entry) if entry is not None else {
             "exception_message": "somebody took it out of the queue"}
         if failure:
-            self._forget(prompt_id)  # to be tried anew by the next run
+            await self._forget(prompt_id)  # to be tried anew by the next run
             self._fails(asked, str(failure.get("exception_message", "interrupted")))
             return True
         assert entry is not None
@@ -124,14 +124,15 @@ class Batch:
             return False
         folder = self._results / outputs.PARTIAL / asked.key
         try:
-            outputs.bring(partial(self._download, seat_tag(server)), untagged(entry), folder, {
+            download = partial(self._download, seat_tag(server))
+            await outputs.bring(download, untagged(entry), folder, {
                 "key": asked.key, "name": asked.name, "prompt_id": farm.get("attempt", prompt_id),
                 "server": server, "rescued": bool(farm.get("rescued")),
-                "moved": farm.get("moved", 0), "record": self._farm.record(prompt_id)})
+                "moved": farm.get("moved", 0), "record": await self._farm.record(prompt_id)})
             outputs.commit(folder, self._results / asked.key)
             outputs.sync(self._results)
         except (Unknown, Unreachable) as error:  # its server is away, hangs, or has no such file
-            return self._is_again(prompt_id, asked, server, error)
+            return await self._is_again(prompt_id, asked, server, error)
         except OSError as error:
             raise FarmError(
                 f"The results of {asked.name} cannot be kept in {self._results}: "
@@ -142,29 +143,26 @@ class Batch:
         self.counts.moved += bool(farm.get("moved"))
         return True
 
-    def _download(self, tag: str, query: dict[str, str]) -> Iterator[bytes]:
-        """Yield a server's file piece by piece; Unknown where the server does not give it."""
-        try:
-            yield from self._farm.download({**query, "subfolder": f"{tag}/{query['subfolder']}"})
-        except Unreachable as error:  # the farm broke it off, since the server did
-            raise Unknown(str(error)) from error
+    def _download(self, tag: str, query: dict[str, str]) -> AsyncIterator[bytes]:
+        """Yield a server's file piece by piece."""
+        return self._farm.download({**query, "subfolder": f"{tag}/{query['subfolder']}"})
 
-    def _is_again(self, prompt_id: str, asked: Asked, server: str, error: Exception) -> bool:
+    async def _is_again(self, prompt_id: str, asked: Asked, server: str, error: Exception) -> bool:
         """Have a prompt run once more whose files are gone; False while its server may come."""
-        self._look()
+        await self._look()
         if self._servers.get(server, {}).get("state") == "starting":
             return False
-        self._forget(prompt_id)
+        await self._forget(prompt_id)
         self._tried[prompt_id] += 1
         if self._tried[prompt_id] >= TRIES:
             self._fails(asked, f"{server} does not give its files: {error}")
         else:
             self._listener.says(f"{asked.name} runs again: {server} does not give its files.")
-            self._queue(asked)
+            await self._queue(asked)
         return True
 
-    def _forget(self, prompt_id: str) -> None:
-        self._farm.ask("POST", "/history", {"delete": [prompt_id]})
+    async def _forget(self, prompt_id: str) -> None:
+        await self._farm.ask("POST", "/history", {"delete": [prompt_id]})
         self._given.pop(prompt_id)
 
     def _fails(self, asked: Asked, why: str) -> None:
@@ -173,12 +171,12 @@ class Batch:
 
     # ---------------------------------------------------- servers
 
-    def _look(self) -> bool:
+    async def _look(self) -> bool:
         """See what the servers do; return whether what waits has nowhere to go.
 
         FarmError where this is no farm, or not ours, or one of our own that has no server left.
         """
-        status, farm = self._farm.ask("GET", "/farm")
+        status, farm = await self._farm.ask("GET", "/farm")
         if status != 200 or not isinstance(farm, dict) or "servers" not in farm:
             raise FarmError(f"{self._farm.url} is no farm that can be used: GET /farm answered "
                             f"{status}: {refusal(farm)[:200]}")
@@ -198,11 +196,11 @@ class Batch:
             is_gone or one["state"] in ("idle", "asleep")
             for one, is_gone in zip(farm["servers"], gone, strict=True))
 
-    def _give_up(self) -> None:
+    async def _give_up(self) -> None:
         """Fail what waits: no server is left that may run it."""
-        self._farm.ask("POST", "/queue", {"delete": list(self._given)})
+        await self._farm.ask("POST", "/queue", {"delete": list(self._given)})
         for prompt_id in list(self._given):
-            if not self._farm.has(prompt_id):
+            if not await self._farm.has(prompt_id):
                 self._fails(self._given.pop(prompt_id), "no server is left that may run it")
 
 

@@ -41,9 +41,6 @@ class Clients:
     def __init__(self) -> None:
         self._of: dict[str, Client] = {}
 
-    def __len__(self) -> int:
-        return len(self._of)
-
     def come(self, client: Client) -> None:
         """A client has connected."""
         self._of[client.id] = client

@@ -1,11 +1,13 @@
 """HTTP to one ComfyUI server, with or without the Headroom pack."""
 
-import threading
+import asyncio
+import contextlib
+import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
-import requests
+import aiohttp
 
 from .words import Facts, Json
 
@@ -16,6 +18,8 @@ LOOKS_IN_QUEUE = 5
 SETTLE_SECONDS = 2.0
 BROKEN_CONNECTIONS = 3  # an idle one may be closed at the moment in which it is used again
 CHUNK_BYTES = 1 << 20
+SILENT_SECONDS = 120.0  # of a server that answers one of the door's clients
+FAILS = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 TARGETS = "partial_execution_targets"  # beside the prompt in a body; kept in its extra_data
 
 
@@ -41,94 +45,91 @@ class Comfy:
         self._patience = patience_seconds
         self._is_alive = is_alive
         self._total_mib: float | None = None
-        self._woken, self._is_left = threading.Event(), False
-        self._session = requests.Session()
-        # A proxy of the environment is not for servers of one's own network.
-        self._session.trust_env = False
-        if token:  # of a farm, which answers as a server does
-            self._session.headers["X-Farm-Token"] = token
+        self._woken = asyncio.Event()
+        # The token is of a farm, which answers as a server does.
+        self._session = session({"X-Farm-Token": token} if token else {})
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
 
     # ---------------------------------------------------- prompts
 
-    def queue(self, prompt_id: str, prompt: Json, extra_data: Json) -> Any:
+    async def queue(self, prompt_id: str, prompt: Json, extra_data: Json) -> Any:
         """Queue a prompt under this id; return the answer of a server that refuses it, or None."""
         extra = dict(extra_data)
         body = {"prompt_id": prompt_id, "prompt": prompt, "extra_data": extra}
         if TARGETS in extra:  # a part of the graph only: the frontend's "run to this node"
             body[TARGETS] = extra.pop(TARGETS)
         try:
-            status, answer = self.ask("POST", "/prompt", body, repeat=False)
+            status, answer = await self.ask("POST", "/prompt", body, repeat=False)
         except Unreachable:  # a connection may break after the server has read the request
-            if self.has(prompt_id):
+            if await self.has(prompt_id):
                 return None
-            status, answer = self.ask("POST", "/prompt", body, repeat=False)
+            status, answer = await self.ask("POST", "/prompt", body, repeat=False)
         if status == 200 and not (isinstance(answer, dict) and answer.get("node_errors")):
             return None
         if status >= 500:
             raise Unknown(f"POST /prompt answered {status}")
         if status == 200:
-            self.forget([prompt_id])  # what it did accept of it
+            await self.forget([prompt_id])  # what it did accept of it
         return answer
 
-    def has(self, prompt_id: str) -> bool:
+    async def has(self, prompt_id: str) -> bool:
         """Whether a prompt waits, runs or has ended there."""
-        _, queue = self.ask("GET", "/queue")
+        queue = await self._get("/queue")
         listed = [*queue.get("queue_running", ()), *queue.get("queue_pending", ())]
-        return any(item[1] == prompt_id for item in listed) or self.ended(prompt_id) is not None
+        is_open = any(item[1] == prompt_id for item in listed)
+        return is_open or await self.ended(prompt_id) is not None
 
-    def ended(self, prompt_id: str) -> Json | None:
+    async def ended(self, prompt_id: str) -> Json | None:
         """Return the history entry of a prompt that has ended."""
-        _, answer = self.ask("GET", f"/history/{prompt_id}")
+        _, answer = await self.ask("GET", f"/history/{prompt_id}")
         found = answer.get(prompt_id) if isinstance(answer, dict) else None
         return dict(found) if found is not None else None
 
-    def wait(self, prompt_id: str, until: float) -> Json | None:
+    async def wait(self, prompt_id: str, until: float) -> Json | None:
         """Return the history entry once there is one; None when the clock says `until` first.
 
         Unknown when the server forgot the prompt: it was started anew.
         """
         (first, most), began, looks = LOOK_SECONDS, time.monotonic(), 0
-        while (entry := self.ended(prompt_id)) is None:
+        while (entry := await self.ended(prompt_id)) is None:
             if time.monotonic() > until:
                 return None
-            if self._is_left:
-                raise Unreachable("the farm ends")
             looks += 1
-            if looks % LOOKS_IN_QUEUE == 0 and not self.has(prompt_id):
+            if looks % LOOKS_IN_QUEUE == 0 and not await self.has(prompt_id):
                 raise Unreachable("it no longer knows the prompt: it was started anew")
             # Who listens to the server wakes this; looks are for what nobody hears, such as a hang.
-            self._woken.wait(min(most, first + (time.monotonic() - began) / 20))
+            pause = min(most, first + (time.monotonic() - began) / 20)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), pause)
             self._woken.clear()
         return entry
-
-    def leave(self) -> None:
-        """Have `wait` end: nobody is there any more who wants to know."""
-        self._is_left = True
-        self._woken.set()
 
     def wake(self) -> None:
         """Have `wait` look at once: somebody heard that a prompt has ended."""
         self._woken.set()
 
-    def forget(self, prompt_ids: Sequence[str]) -> None:
+    async def forget(self, prompt_ids: Sequence[str]) -> None:
         """Take prompts out of the queue, and interrupt the one of them that runs."""
-        self.ask("POST", "/queue", {"delete": list(prompt_ids)})
-        _, queue = self.ask("GET", "/queue")
+        await self.ask("POST", "/queue", {"delete": list(prompt_ids)})
+        queue = await self._get("/queue")
         for item in queue.get("queue_running", ()):
             if item[1] in prompt_ids:
-                self.ask("POST", "/interrupt", {"prompt_id": item[1]})
+                await self.ask("POST", "/interrupt", {"prompt_id": item[1]})
 
     # ---------------------------------------------------- memory
 
-    def facts(self) -> Facts:
+    async def facts(self) -> Facts:
         """What the server tells of its memory; without Headroom only the size of its GPU."""
-        answer = self._ready(0)
+        answer = await self._ready(0)
         if "free_mib" in answer:
             free = answer["free_mib"]
             room = None if free is None else free + answer["evictable_mib"]
-            self._total_mib = self._total_mib or self._size_of(answer["device"])
+            self._total_mib = self._total_mib or await self._size_of(answer["device"])
             return Facts(self._total_mib, room, True, self.url)
-        status, answer = self.ask("GET", "/system_stats")
+        status, answer = await self.ask("GET", "/system_stats")
         devices = answer.get("devices") if isinstance(answer, dict) else None
         if status != 200 or not isinstance(devices, list):
             raise Unreachable(
@@ -137,34 +138,34 @@ class Comfy:
         total = devices[0].get("vram_total") if devices else None
         return Facts(total / 2**20 if total else None, url=self.url)
 
-    def is_ready(self, room_mib: float) -> bool:
+    async def is_ready(self, room_mib: float) -> bool:
         """Whether there is room for a prompt; True where nobody tells."""
-        answer = self._ready(int(room_mib))
+        answer = await self._ready(int(room_mib))
         return bool(answer.get("ready", True)) or answer.get("free_mib", 0) is None
 
-    def _ready(self, room_mib: int) -> Json:
+    async def _ready(self, room_mib: int) -> Json:
         """The answer once nothing runs: a prompt that has ended counts as running for a moment."""
         until = time.monotonic() + SETTLE_SECONDS
         while True:
-            status, answer = self.ask("GET", f"/headroom/ready?free_mib={room_mib}")
+            status, answer = await self.ask("GET", f"/headroom/ready?free_mib={room_mib}")
             if status not in (200, 503) or not isinstance(answer, dict):
                 return {}
             if not answer.get("running") or time.monotonic() > until:
                 return answer
-            time.sleep(PAUSE_SECONDS / 5)
+            await asyncio.sleep(PAUSE_SECONDS / 5)
 
-    def estimate(self, prompt: Json) -> float:
+    async def estimate(self, prompt: Json) -> float:
         """Return what Headroom guesses that a prompt needs at least; 0 where nobody does."""
-        status, answer = self.ask("POST", "/headroom/estimate", {"prompt": prompt})
+        status, answer = await self.ask("POST", "/headroom/estimate", {"prompt": prompt})
         return float(answer["needs_mib"][0]) if status == 200 else 0.0
 
-    def record(self, prompt_id: str) -> Json:
+    async def record(self, prompt_id: str) -> Json:
         """Return Headroom's record of a run; nothing where there is none."""
-        status, answer = self.ask("GET", f"/headroom/runs/{prompt_id}")
+        status, answer = await self.ask("GET", f"/headroom/runs/{prompt_id}")
         return dict(answer) if status == 200 and isinstance(answer, dict) else {}
 
-    def _size_of(self, device: str) -> float | None:
-        _, answer = self.ask("GET", "/headroom/memory")
+    async def _size_of(self, device: str) -> float | None:
+        answer = await self._get("/headroom/memory")
         found = [item["total_mib"] for item in answer["devices"] if item["device"] == device]
         if not found and device == "cpu":
             found = [answer["ram"]["total_mib"]]
@@ -172,7 +173,7 @@ class Comfy:
 
     # ---------------------------------------------------- requests
 
-    def ask(
+    async def ask(
         self, method: str, path: str, body: Any = None, repeat: bool = True
     ) -> tuple[int, Any]:
         """Status and JSON body; asked until there is an answer or the server counts as gone.
@@ -183,66 +184,66 @@ class Comfy:
         while True:
             try:
                 patience = min(REQUEST_SECONDS, self._patience) if repeat else self._patience
-                answer = self._session.request(
-                    method, self.url + path, json=body, timeout=(REQUEST_SECONDS, patience)
-                )
-                return answer.status_code, _json(answer)
-            except requests.RequestException as error:
+                async with self._session.request(
+                    method, self.url + path, json=body, timeout=_silence(patience)
+                ) as answer:
+                    return answer.status, _json(await answer.text(errors="replace"))
+            except FAILS as error:
                 broken += 1
                 self._bear(error, until, broken if repeat else BROKEN_CONNECTIONS)
-            time.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(PAUSE_SECONDS)
 
-    def download(self, query: dict[str, str]) -> Iterator[bytes]:
+    async def _get(self, path: str) -> Json:
+        """The object that every ComfyUI answers there; Unreachable where something else does."""
+        status, answer = await self.ask("GET", path)
+        if status != 200 or not isinstance(answer, dict):
+            raise Unreachable(f"it is no ComfyUI: GET {path} answered {status} and no object")
+        return answer
+
+    async def download(self, query: dict[str, str]) -> AsyncIterator[bytes]:
         """Yield a file of the server piece by piece."""
         try:
-            with self._session.get(
-                f"{self.url}/view", params=query, stream=True,
-                timeout=(REQUEST_SECONDS, self._patience),
+            async with self._session.get(
+                f"{self.url}/view", params=query, timeout=_silence(self._patience)
             ) as answer:
-                if answer.status_code != 200:
-                    raise Unknown(f"GET /view of {query} answered {answer.status_code}")
-                yield from answer.iter_content(CHUNK_BYTES)
-        except requests.RequestException as error:
+                if answer.status != 200:
+                    raise Unknown(f"GET /view of {query} answered {answer.status}")
+                async for piece in answer.content.iter_chunked(CHUNK_BYTES):
+                    yield piece
+        except FAILS as error:
             raise Unreachable(f"it broke off a download ({type(error).__name__})") from error
 
-    def _bear(self, error: requests.RequestException, until: float, broken: int) -> None:
+    def _bear(self, error: Exception, until: float, broken: int) -> None:
         """Return while the server may still be there: it is silent, or broke one connection."""
-        if self._is_left:
-            raise Unreachable("the farm ends") from error
         if not self._is_alive():
             raise Unreachable("its process has ended") from error
-        is_silent = isinstance(error, requests.Timeout)
+        is_silent = isinstance(error, asyncio.TimeoutError)
         if is_silent and time.monotonic() > until:
             raise Unreachable(f"{self.url} has not answered for {self._patience:g} s") from error
         if not is_silent and broken >= BROKEN_CONNECTIONS:
             raise Unreachable(f"no connection to {self.url}") from error
 
 
-def failure_of(entry: Json) -> Json:
-    """Return what a history entry says of its error; nothing for a success."""
-    for name, message in entry.get("status", {}).get("messages", ()):
-        if name in ("execution_error", "execution_interrupted"):
-            return {"interrupted": name == "execution_interrupted", **message}
-    failed = entry.get("status", {}).get("status_str") == "error"
-    return {"exception_message": "the server does not say why"} if failed else {}
+def session(headers: Mapping[str, str] | None = None) -> aiohttp.ClientSession:
+    """A session for servers: nothing is unpacked, no cookie kept, no proxy of the environment.
+
+    In a running event loop.
+    """
+    return aiohttp.ClientSession(
+        auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False,
+        timeout=_silence(SILENT_SECONDS), connector=aiohttp.TCPConnector(limit=0),
+        headers=headers, skip_auto_headers=("User-Agent", "Accept-Encoding"),
+    )
 
 
-def refusal(answer: Any) -> str:
-    """Return the server's refusal of a prompt as one text."""
-    details = answer if isinstance(answer, dict) else {}
-    found = [
-        f"node {node_id} ({node.get('class_type')}): {problem.get('message')}: "
-        f"{problem.get('details')}"
-        for node_id, node in (details.get("node_errors") or {}).items()
-        for problem in node.get("errors", ())
-    ]
-    error = details.get("error")
-    words = error.get("message") if isinstance(error, dict) else error
-    return "; ".join(found) or str(words or answer)
+def _silence(seconds: float) -> aiohttp.ClientTimeout:
+    """How long a server may say nothing."""
+    return aiohttp.ClientTimeout(
+        total=None, sock_connect=min(REQUEST_SECONDS, seconds), sock_read=seconds)
 
 
-def _json(answer: requests.Response) -> Any:
+def _json(text: str) -> Any:
     try:
-        return answer.json()
+        return json.loads(text)
     except ValueError:
-        return answer.text
+        return text

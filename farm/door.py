@@ -2,16 +2,16 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
 from .clients import Clients, event
-from .history import ending_of, entry_of, failure
+from .history import ENDINGS, ending_of, entry_of, failure
 from .keys import attempt_id
 from .line import Begun, Line
 from .placement import Sizes, Waiting
-from .seat import Calls, Seat, Seats
+from .seat import Seat, Seats, Work
 from .store import Kept, Store
 from .verdict import Limits, verdict
 from .wish import Refused, order_for, wish_of
@@ -23,20 +23,19 @@ FIRST_SECONDS = 3.0  # a server says at once why it refuses a prompt
 
 
 class Door:
-    """Accepts prompts, gives them to servers, follows them. `servers` says which may sleep."""
+    """Accepts prompts, gives them to servers, follows them. `sleepers` start when wanted."""
 
     def __init__(
-        self, store: Store, servers: Mapping[str, bool], calls: Calls, clients: Clients,
+        self, store: Store, works: Mapping[str, Work], clients: Clients,
         says: Callable[[str], None], after_oom: Literal["rescue", "move"] = "rescue",
-        limits: Limits = LIMITS, guesses: bool = False,
+        limits: Limits = LIMITS, guesses: bool = False, sleepers: Collection[str] = (),
     ) -> None:
         self.store, self.clients = store, clients
-        self._seats = Seats(servers, calls, self._is_away, says)
+        self._seats = Seats(works, sleepers, self._is_away, says)
         self.seats = self._seats.of
         self.there, self.want = self._seats.there, self._seats.want
         self.begun: dict[str, Begun] = {}  # by server
-        self.wake = calls.wake  # a server's prompt has ended
-        self._calls, self._says = calls, says
+        self._says = says
         self._after_oom, self._limits, self._guesses = after_oom, limits, guesses
         self._line = Line(store)
         self._first: dict[str, asyncio.Future[Json | None]] = {}
@@ -59,7 +58,7 @@ class Door:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._calls.close()
+        await asyncio.gather(*(seat.work.close() for seat in self.seats.values()))
 
     def _go(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -89,7 +88,7 @@ class Door:
             with self.store.at_once():
                 self.store.accept(prompt_id, number, asked.prompt, extra)
                 self._line.join(
-                    Kept(prompt_id, number, "waiting", asked.prompt, extra, Past(), None))
+                    Kept(prompt_id, number, "waiting", asked.prompt, extra, Past()))
                 self._give_out()
             if any(one.kept.id == prompt_id for one in self.begun.values()):
                 await asyncio.wait([first], timeout=FIRST_SECONDS)
@@ -105,16 +104,11 @@ class Door:
         self._number += 1
         return -self._number if body.get("front") else self._number
 
-    def cancel(self, prompt_ids: Iterable[str]) -> list[str]:
-        """Take prompts out that wait; return those that did."""
+    def cancel(self, prompt_ids: Collection[str] | None) -> list[str]:
+        """Take prompts out that wait, or every one; return those that did."""
         out = self._line.cancel(prompt_ids)
         self._tell_status()
         return out
-
-    def clear(self) -> None:
-        """Take out every prompt that waits."""
-        self._line.clear()
-        self._tell_status()
 
     def interrupt(self, prompt_id: str | None) -> list[tuple[Seat, str]]:
         """Return the servers that run this prompt, or any, with its id there, to interrupt it."""
@@ -134,8 +128,7 @@ class Door:
         return {"status": {"exec_info": {"queue_remaining": self.remaining}}}
 
     def _tell_status(self) -> None:
-        if len(self.clients):
-            self.clients.tell_all(event("status", self.status()))
+        self.clients.tell_all(event("status", self.status()))
 
     # ---------------------------------------------------- which server gets which prompt
 
@@ -182,7 +175,7 @@ class Door:
             first.set_result(None)
 
     async def _run(self, seat: Seat, order: Order) -> None:
-        outcome = await self._calls.run(seat.server.name, order)
+        outcome = await seat.work.run(order)
         with self.store.at_once():
             self._take(seat, order, outcome)
             self._give_out()
@@ -205,11 +198,12 @@ class Door:
             self.store.learn(waiting.asked.kind)
         servers = [other.server for other in self.seats.values()]
         decided = verdict(waiting, seat.server, outcome, servers, self.store.needs, self._limits)
-        if decided.what == "again" and not begun.is_cancelled:
-            self._line.again(decided.waiting)
+        if isinstance(decided, str):
+            self._end(seat, begun, outcome, decided)
+        elif begun.is_cancelled:
+            self._end(seat, begun, outcome, "it was cancelled")
         else:
-            text = "it was cancelled" if decided.what == "again" else decided.text
-            self._end(seat, begun, outcome, text)
+            self._line.again(decided)
 
     def _end(self, seat: Seat, begun: Begun, outcome: Outcome, text: str) -> None:
         """Keep the result, and then tell whose prompt it was."""
@@ -223,8 +217,9 @@ class Door:
             first.set_result(None)
         found = {} if is_refused else outcome.entry
         entry = entry_of(begun.kept, found or failure(key, text), seat.server.name, outcome, past)
-        if self.store.ends(key, seat.server.name, entry):
-            self.clients.tell(begun.client_id, event(*ending_of(entry)))
+        kind, data = ending_of(entry)
+        if self.store.ends(key, seat.server.name, ENDINGS[kind], entry):
+            self.clients.tell(begun.client_id, event(kind, data))
             self.clients.tell(begun.client_id,
                               event("executing", {"node": None, "prompt_id": key}))
 
@@ -237,7 +232,7 @@ class Door:
     def is_deaf(self, seat: Seat) -> None:
         """The connection to a server broke: see whether it still runs its prompt."""
         seat.is_heard.clear()
-        self.wake(seat.server.name)
+        seat.work.wake()
         if seat.state == "idle":
             self._loses(seat, "its connection broke")
 

@@ -1,4 +1,4 @@
-"""Which errors say that memory ran out: by the table that the node pack has too.
+"""What a server says of an error, and whether memory ran out: by the table that the pack has too.
 
 The driver reads it: a machine of a cluster gets this package and nothing else of the repository.
 """
@@ -6,6 +6,7 @@ The driver reads it: a machine of a cluster gets this package and nothing else o
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from .words import Json
 
@@ -26,3 +27,26 @@ def is_out_of_memory(failure: Json, errors: Errors) -> bool:
     text = f"{kind}: {failure.get('exception_message', '')}"
     return next((ran_out for pattern, ran_out in errors
                  if re.search(pattern, text, re.IGNORECASE)), False)
+
+
+def failure_of(entry: Json) -> Json:
+    """Return what a history entry says of its error; nothing for a success."""
+    for name, message in entry.get("status", {}).get("messages", ()):
+        if name in ("execution_error", "execution_interrupted"):
+            return {"interrupted": name == "execution_interrupted", **message}
+    failed = entry.get("status", {}).get("status_str") == "error"
+    return {"exception_message": "the server does not say why"} if failed else {}
+
+
+def refusal(answer: Any) -> str:
+    """Return the server's refusal of a prompt as one text."""
+    details = answer if isinstance(answer, dict) else {}
+    found = [
+        f"node {node_id} ({node.get('class_type')}): {problem.get('message')}: "
+        f"{problem.get('details')}"
+        for node_id, node in (details.get("node_errors") or {}).items()
+        for problem in node.get("errors", ())
+    ]
+    error = details.get("error")
+    words = error.get("message") if isinstance(error, dict) else error
+    return "; ".join(found) or str(words or answer)

@@ -20,20 +20,18 @@ async def hear(door: Door, seat: Seat, session: aiohttp.ClientSession) -> None:
     """Listen to one server for ever, again and again where the connection breaks."""
     while True:
         await seat.answers.wait()
-        was_heard = False
         try:
             async with session.ws_connect(
                 f"{seat.server.facts.url}/ws", params={"clientId": CLIENT_ID},
                 max_msg_size=LARGEST_BYTES, heartbeat=30.0,
             ) as socket:
                 await socket.send_str(event("feature_flags", {"supports_preview_metadata": True}))
-                was_heard = True
                 seat.is_heard.set()
                 async for message in socket:
                     _heard(door, seat, message)
         except (aiohttp.ClientError, TimeoutError, OSError):
             pass  # its prompt, or the next start of it, says why
-        if was_heard:
+        if seat.is_heard.is_set():
             door.is_deaf(seat)
         await asyncio.sleep(AGAIN_SECONDS)
 
@@ -60,7 +58,7 @@ def _text(door: Door, seat: Seat, begun: Begun, message: dict[str, Any]) -> None
         door.starts(seat.server.name)
     is_over = kind == "executing" and data.get("node") is None
     if is_over:
-        door.wake(seat.server.name)
+        seat.work.wake()  # its prompt has ended
     if is_over or kind in ENDINGS:
         return  # told once the result is kept; a rescued prompt goes on
     told = json.dumps(tagged(message, seat_tag(seat.server.name)))

@@ -7,7 +7,9 @@ from .keys import prompt_id_of
 from .store import Kept, without_secrets
 from .words import Json, Outcome, Past
 
-ENDINGS = ("execution_success", "execution_error", "execution_interrupted")
+# The events that end a prompt, and how it is kept then.
+ENDINGS = {"execution_success": "completed", "execution_error": "failed",
+           "execution_interrupted": "cancelled"}
 
 
 def entry_of(kept: Kept, found: Json, server: str, outcome: Outcome, past: Past) -> Json:
@@ -30,9 +32,10 @@ def entry_of(kept: Kept, found: Json, server: str, outcome: Outcome, past: Past)
 
 def ending_of(entry: Json) -> tuple[str, Json]:
     """Return the event that tells how a prompt ended, and its data."""
-    messages = reversed(entry["status"]["messages"])
-    kind, data = next((one for one in messages if one[0] in ENDINGS),
-                      ("execution_success", {"prompt_id": entry["prompt"][1]}))
+    status = entry["status"]
+    kind = "execution_error" if status.get("status_str") == "error" else "execution_success"
+    kind, data = next((one for one in reversed(status["messages"]) if one[0] in ENDINGS),
+                      (kind, {"prompt_id": entry["prompt"][1]}))
     return kind, data
 
 

@@ -1,6 +1,6 @@
 """The prompts that wait at a door, or run: on disk whole, in mind by what places them."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from .keys import attempt_id, kind_of, models_of
@@ -40,15 +40,10 @@ class Line:
         self._store.waits(waiting.asked.key, waiting.past)
         self.queue.add(waiting)
 
-    def cancel(self, prompt_ids: Iterable[str]) -> list[str]:
-        """Take prompts out that wait; return those that did."""
-        return self._drop([one for one in prompt_ids if self.queue.discard(one) is not None])
-
-    def clear(self) -> None:
-        """Take out every prompt that waits."""
-        self._drop([one.asked.key for one in self.queue.drain()])
-
-    def _drop(self, out: list[str]) -> list[str]:
+    def cancel(self, prompt_ids: Collection[str] | None) -> list[str]:
+        """Take prompts out that wait, or every one; return those that did."""
+        keys = {one.asked.key for one in self.queue.all()} if prompt_ids is None else prompt_ids
+        out = self.queue.discard(keys)
         with self._store.at_once():
             self._store.drop(out)
         return out
@@ -58,5 +53,6 @@ class Line:
         for waiting in self.queue.all():
             if waiting.resumes_on == server:
                 waiting.resumes_on = None
+                self._store.waits(waiting.asked.key, waiting.past)
                 ended = waiting.past.ended.get(server, 0)
                 self._store.abandon(server, attempt_id(waiting.asked.key, server, ended))

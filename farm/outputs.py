@@ -8,14 +8,14 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from .words import Json
 
 PARTIAL = ".partial"
 RESULT = "result.json"
-Download = Callable[[dict[str, str]], Iterable[bytes]]
+Download = Callable[[dict[str, str]], AsyncIterator[bytes]]
 
 
 def files_of(entry: Json) -> Iterator[dict[str, str]]:
@@ -39,16 +39,16 @@ def place_of(query: dict[str, str]) -> Path:
     return Path(*kept) if kept and kept != [RESULT] else Path("files", *kept or ["unnamed"])
 
 
-def bring(download: Download, entry: Json, folder: Path, about: Json) -> None:
+async def bring(download: Download, entry: Json, folder: Path, about: Json) -> None:
     """Write every file of a run below a new `folder`, and `result.json` with what is known of it.
 
     Whatever an attempt before this one has left there is gone.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    files = [_write(folder, place_of(query), download(query)) for query in files_of(entry)]
+    files = [await _write(folder, place_of(query), download(query)) for query in files_of(entry)]
     about = {**about, "files": files, "outputs": entry.get("outputs", {})}
-    _write(folder, Path(RESULT), [json.dumps(about, indent=1).encode()])
+    await _write(folder, Path(RESULT), _once(json.dumps(about, indent=1).encode()))
 
 
 def commit(folder: Path, final: Path) -> bool:
@@ -76,11 +76,15 @@ def sync(folder: Path) -> None:
         os.close(handle)
 
 
-def _write(folder: Path, place: Path, pieces: Iterable[bytes]) -> Json:
+async def _once(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+async def _write(folder: Path, place: Path, pieces: AsyncIterator[bytes]) -> Json:
     path, digest, count = folder / place, hashlib.sha256(), 0
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
-        for piece in pieces:
+        async for piece in pieces:
             file.write(piece)
             digest.update(piece)
             count += len(piece)

@@ -1,8 +1,8 @@
 """Which prompt goes to which server: pure decisions over what is known."""
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from .needs import Fit, Needs
@@ -84,7 +84,7 @@ class Queue:
         self._patience, self._clock = patience_seconds, clock
         self._fresh: dict[str, deque[Waiting]] = {}
         self._special: list[Waiting] = []
-        self._in_flight: dict[str, int] = {}
+        self._in_flight: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._special) + sum(map(len, self._fresh.values()))
@@ -102,20 +102,13 @@ class Queue:
         """Every prompt that waits."""
         return [*self._special, *(one for several in self._fresh.values() for one in several)]
 
-    def drain(self) -> list[Waiting]:
-        """Take out every prompt."""
-        left = self.all()
-        self._special, self._fresh = [], {}
-        return left
-
-    def discard(self, key: str) -> Waiting | None:
-        """Take out one prompt, wherever it waits; None where it does not."""
-        found = next((one for one in self.all() if one.asked.key == key), None)
-        if found is not None and found in self._special:
-            self._special = [one for one in self._special if one is not found]
-        elif found is not None:
-            self._fresh[found.asked.kind].remove(found)
-        return found
+    def discard(self, keys: Collection[str]) -> list[str]:
+        """Take out these prompts, wherever they wait; return those that did."""
+        every, self._special, self._fresh = self.all(), [], {}
+        for one in every:
+            if one.asked.key not in keys:
+                self.add(one)
+        return [one.asked.key for one in every if one.asked.key in keys]
 
     def is_over(self, kind: str) -> None:
         """A prompt of this kind no longer runs."""
@@ -126,7 +119,7 @@ class Queue:
         found = self._best(server, sizes)
         if found is not None:
             self._remove(found)
-            self._in_flight[found.asked.kind] = self._in_flight.get(found.asked.kind, 0) + 1
+            self._in_flight[found.asked.kind] += 1
         return found
 
     def has_for(self, server: Server, sizes: Sizes) -> bool:
@@ -143,8 +136,7 @@ class Queue:
             if server.name not in waiting.past.not_on:
                 yield waiting
         for several in self._fresh.values():
-            if several:
-                yield several[0]
+            yield several[0]
 
     def _rank(
         self, waiting: Waiting, server: Server, sizes: Sizes
@@ -156,7 +148,7 @@ class Queue:
         need = self._needs.of(asked.kind)
         fit = need.fit(server.facts.room_mib, server.size_mib)
         if fit == "unknown":
-            running = self._in_flight.get(asked.kind, 0)
+            running = self._in_flight[asked.kind]
             rank = MORE_OF_AN_UNKNOWN_KIND if running else FIRST_OF_ITS_KIND
         elif fit == "too small":
             rank = LAST_RESORT if sizes.is_largest(server) else NEVER
@@ -172,5 +164,7 @@ class Queue:
     def _remove(self, waiting: Waiting) -> None:
         if waiting in self._special:
             self._special = [one for one in self._special if one is not waiting]
+        elif len(several := self._fresh[waiting.asked.kind]) > 1:
+            several.popleft()
         else:
-            self._fresh[waiting.asked.kind].popleft()
+            del self._fresh[waiting.asked.kind]  # kinds without end come and go

@@ -10,11 +10,11 @@ from .clients import Clients
 from .door import Door
 from .errors import Errors, known_errors
 from .guard import App
-from .seat import Calls
+from .seat import Work
 from .servers import ServerSpec
 from .store import Store
 from .verdict import Limits
-from .worker import Patience
+from .worker import Patience, Worker
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,10 @@ class Plan:
     guesses: bool = False
     errors: Errors = field(default_factory=known_errors)
 
+    def worker(self, spec: ServerSpec) -> Worker:
+        """Return what runs a server from this process."""
+        return Worker(spec, self.patience, self.errors, self.results)
+
     @property
     def wants_ray(self) -> bool:
         """Whether Ray is to choose a server's machine, or to end and start it by need."""
@@ -38,14 +42,15 @@ class Plan:
                    for spec in self.specs)
 
     def app(
-        self, calls: Callable[["Plan"], Calls], says: Callable[[str], None],
+        self, work: Callable[["Plan", ServerSpec], Work], says: Callable[[str], None],
         store: Store | None = None,
     ) -> App:
         """Return the door's application; without a `store` it opens its own when it starts."""
-        names = {spec.name: spec.idle_seconds > 0 for spec in self.specs}
 
         def make() -> Door:
-            return Door(store or Store(self.results), names, calls(self), Clients(), says,
-                        self.after_oom, self.limits, self.guesses)
+            return Door(
+                store or Store(self.results), {spec.name: work(self, spec) for spec in self.specs},
+                Clients(), says, self.after_oom, self.limits, self.guesses,
+                {spec.name for spec in self.specs if spec.idle_seconds})
 
         return application(make, self.token, self.most_bytes)

@@ -13,12 +13,12 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from yarl import URL
 
 from .clients import seat_tag
+from .comfy import SILENT_SECONDS
 from .door import Door
 from .seat import Seat
 from .words import Json
 
 CHUNK_BYTES = 1 << 16
-CONNECT_SECONDS, SILENT_SECONDS = 5.0, 120.0
 # What belongs to one connection, or proves who somebody is to the door and not to the server.
 KEPT_BACK = frozenset({
     "host", "origin", "connection", "keep-alive", "transfer-encoding", "upgrade", "te", "trailer",
@@ -48,7 +48,7 @@ class Proxy:
             seat, path = self._ran(path)
         if seat is not None and seat.may_sleep:
             self._door.want(seat)
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(seat.answers.wait(), SILENT_SECONDS)
         if seat is None or not seat.answers.is_set():
             return JSONResponse({"error": NOBODY}, 503)
@@ -76,8 +76,8 @@ class Proxy:
         """The server that has Headroom's record of a prompt, under its id there; else any."""
         before, _, prompt_id = path.rpartition("/")
         is_record = before.endswith("/headroom/runs")
-        entry = self._door.store.entry(prompt_id) if is_record else None
-        farm = (entry or {}).get("farm", {})
+        kept = self._door.store.find(prompt_id) if is_record else None
+        farm = kept.entry["farm"] if kept and kept.entry else {}
         seat = self._door.seats.get(farm.get("server", ""))
         return (seat or self._page_seat(),
                 f"{before}/{farm['attempt']}" if seat and farm.get("attempt") else path)
@@ -99,8 +99,7 @@ class Proxy:
         """The JSON of a server's answer, the text where it is none, or None without one."""
         try:
             async with self._session.request(
-                method, seat.server.facts.url + path, headers={"Accept-Encoding": "identity"},
-                **options,
+                method, seat.server.facts.url + path, **options
             ) as answer:
                 if answer.status != 200:
                     return None
@@ -156,17 +155,3 @@ async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
             yield piece
     finally:
         answer.close()
-
-
-def session() -> aiohttp.ClientSession:
-    """A session for the servers: nothing is unpacked, no cookie kept, no proxy of the environment.
-
-    In a running event loop.
-    """
-    return aiohttp.ClientSession(
-        auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False,
-        timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=SILENT_SECONDS,
-                                      total=None),
-        connector=aiohttp.TCPConnector(limit=0),
-        skip_auto_headers=("User-Agent",),
-    )

@@ -5,7 +5,6 @@ machine that has its GPUs. Which server gets which prompt stays the door's own c
 Serve chooses when a request comes, a farm when a server has room (see `docs/farm.md`).
 """
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -24,7 +23,6 @@ from .errors import Errors
 from .plan import Plan
 from .process import bound
 from .servers import ServerSpec
-from .threads import Threads
 from .words import Facts, FarmError, Order, Outcome, plain
 from .worker import Patience, ServerFailed, Worker
 
@@ -32,75 +30,72 @@ APP, DOOR = "farm", "door"
 LOG = logging.getLogger("ray.serve")
 LOST = (ray.exceptions.RayError, serve.exceptions.RayServeException)
 LOGS = Path(tempfile.gettempdir(), "headroom-farm")  # on whatever machine
+# What Ray 2.60 raises where there is no Ray: by the kind of address, and by what is wrong there.
+# Besides, `Exception` itself where its node takes more than 30 s to start (ray/_private/node.py).
+NOT_THERE = (ConnectionError, TimeoutError, ValueError, RuntimeError, ray.exceptions.RayError)
 SLOW = (TimeoutError, *LOST)  # how Serve says that something took too long to start
 LOOK_BACK_SECONDS = 2.0  # over which Serve averages what is asked of a server that may sleep
 ALONE = 1_000  # requests at once, streams and WebSockets among them, that a door takes
 
 
-class Replica:
+class Replica(Worker):
     """One server that the farm starts, on the machine that Serve chose."""
 
     def __init__(self, spec: ServerSpec, patience: Patience, errors: Errors) -> None:
-        host = ray.util.get_node_ip_address()
-        self._worker = Worker(spec, patience, errors, LOGS, host)
+        super().__init__(spec, patience, errors, LOGS, ray.util.get_node_ip_address())
+        self._not_started = ""
 
     async def start(self) -> Facts:
         """Start the server."""
-        return await asyncio.to_thread(self._worker.start)
+        try:
+            found = await super().start()
+        except ServerFailed as error:
+            self._not_started = str(error)
+            raise
+        self._not_started = ""
+        return found
 
-    async def run(self, order: Order) -> Outcome:
-        """Run a prompt."""
-        return await asyncio.to_thread(self._worker.run, order)
+    def check_health(self) -> None:
+        """Have Serve replace this replica, perhaps on another machine, after starts that failed."""
+        if self._not_started:
+            raise ServerFailed(self._not_started)
 
-    async def wake(self) -> None:
+    async def look(self) -> None:
         """Look at once whether the prompt has ended."""
-        self._worker.wake()
+        self.wake()
 
     def __del__(self) -> None:
-        self._worker.stop()
+        self.stop()
 
 
-class Replicas:
-    """Calls of a door: replicas for servers that are started, threads for those that run."""
+class Remote:
+    """A server's replica, as its door sees it."""
 
-    def __init__(self, specs: Sequence[ServerSpec], patience: Patience, errors: Errors) -> None:
-        adopted = [spec for spec in specs if not spec.is_started]
-        self._threads = Threads(adopted, patience, errors, LOGS)
-        self._handles = {name: serve.get_deployment_handle(name_of(name), APP)
-                         for name in (spec.name for spec in specs if spec.is_started)}
+    def __init__(self, name: str) -> None:
+        self._replica = serve.get_deployment_handle(name_of(name), APP)
 
-    async def start(self, server: str) -> Facts:
-        """Start or find a server; ServerFailed where it does not answer."""
-        if server not in self._handles:
-            return await self._threads.start(server)
+    async def start(self) -> Facts:
+        """Start the server; ServerFailed where it does not answer."""
         try:
-            found: Facts = await self._handles[server].start.remote()
-        except ServerFailed:
-            raise
+            found: Facts = await self._replica.start.remote()
         except LOST as error:
             raise ServerFailed(_first_line(error)) from error
         return found
 
-    async def run(self, server: str, order: Order) -> Outcome:
+    async def run(self, order: Order) -> Outcome:
         """Run a prompt to its end."""
-        if server not in self._handles:
-            return await self._threads.run(server, order)
         try:
-            found: Outcome = await self._handles[server].run.remote(order)
+            found: Outcome = await self._replica.run.remote(order)
         except LOST as error:
             return Outcome("lost", _first_line(error))
         return found
 
-    def wake(self, server: str) -> None:
-        """Have a server's replica look at once."""
-        if server in self._handles:
-            self._handles[server].wake.remote()
-        else:
-            self._threads.wake(server)
+    def wake(self) -> None:
+        """Have the replica look at once."""
+        self._replica.look.remote()
 
-    def close(self) -> None:
-        """Leave the servers; Serve ends the replicas with the application."""
-        self._threads.close()
+    async def close(self) -> None:
+        """Leave the server; Serve ends the replica with the application."""
 
 
 def name_of(server: str) -> str:
@@ -121,9 +116,9 @@ def deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
         "runtime_env": {"py_modules": [package]}}
     try:
         ray.init(address, log_to_driver=False, logging_level="error", **options)
-    # All of them: Ray 2.60 raises `Exception` itself where its node takes more than 30 s to start
-    # (ray/_private/node.py), others for an address, and whatever gRPC says on the way there.
     except Exception as error:
+        if type(error) is not Exception and not isinstance(error, NOT_THERE):
+            raise
         if address == "local":
             raise _not_started("Ray was to start on this machine", error) from error
         raise FarmError(f"No connection to Ray at {address}: {_first_line(error)}.") from error
@@ -144,7 +139,7 @@ def deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
         ).bind(spec, plan.patience, plan.errors)
         for spec in plan.specs if spec.is_started
     ]
-    entrance = serve.ingress(lambda: plan.app(_replicas, LOG.info))()  # made in the replica
+    entrance = serve.ingress(lambda: plan.app(_work, LOG.info))()  # made in the replica
     door = serve.deployment(entrance, name=DOOR).options(
         num_replicas=1, max_ongoing_requests=ALONE,
         ray_actor_options={"num_cpus": 0, "resources": {here: 0.001}})
@@ -164,8 +159,8 @@ def deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
         ray.shutdown()
 
 
-def _replicas(plan: Plan) -> Replicas:
-    return Replicas(plan.specs, plan.patience, plan.errors)
+def _work(plan: Plan, spec: ServerSpec) -> Remote | Worker:
+    return Remote(spec.name) if spec.is_started else plan.worker(spec)
 
 
 def _how_many(spec: ServerSpec) -> dict[str, Any]:
@@ -201,4 +196,6 @@ def _not_started(what: str, error: Exception) -> FarmError:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]
+    """What an error says first; of one that came in a replica, not Ray's traceback."""
+    error = getattr(error, "cause", None) or error
+    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -14,6 +14,15 @@ AGAIN_SECONDS = (2.0, 60.0)  # between attempts to have a server back: at first,
 HEARD_SECONDS = 3.0  # for the connection to a server; a prompt runs without it too
 
 
+class Work(Protocol):
+    """What starts a server and runs its prompts: a `Worker`, here or in a replica of Ray Serve."""
+
+    async def start(self) -> Facts: ...
+    async def run(self, order: Order) -> Outcome: ...
+    def wake(self) -> None: ...
+    async def close(self) -> None: ...
+
+
 @dataclass
 class Seat:
     """A server and what it does; `why` says what was last wrong with it.
@@ -23,6 +32,7 @@ class Seat:
     """
 
     server: Server
+    work: Work
     may_sleep: bool = False
     state: Literal["asleep", "starting", "idle", "busy", "away"] = "away"
     was_there: bool = False
@@ -48,25 +58,18 @@ class Seat:
                 "losses": self.losses, "why": self.why}
 
 
-class Calls(Protocol):
-    """What runs on each server's behalf: threads of this process, or replicas of Ray Serve."""
-
-    async def start(self, server: str) -> Facts: ...
-    async def run(self, server: str, order: Order) -> Outcome: ...
-    def wake(self, server: str) -> None: ...
-    def close(self) -> None: ...
-
-
 class Seats:
     """Starts or finds every server, again where it is lost; calls `is_away` for each that is."""
 
     def __init__(
-        self, names: Mapping[str, bool], calls: Calls, is_away: Callable[[Seat], None],
-        says: Callable[[str], None],
+        self, works: Mapping[str, Work], sleepers: Collection[str],
+        is_away: Callable[[Seat], None], says: Callable[[str], None],
     ) -> None:
-        self.of = {name: Seat(Server(name), may_sleep, "asleep" if may_sleep else "away")
-                   for name, may_sleep in names.items()}
-        self._calls, self._is_away, self._says = calls, is_away, says
+        self.of: dict[str, Seat] = {}
+        for name, work in works.items():
+            sleeps = name in sleepers
+            self.of[name] = Seat(Server(name), work, sleeps, "asleep" if sleeps else "away")
+        self._is_away, self._says = is_away, says
 
     def there(self) -> list[Seat]:
         """The servers that answer, in the order in which they were named."""
@@ -107,7 +110,7 @@ class Seats:
         while True:
             seat.state = "starting"
             try:
-                facts = await self._calls.start(seat.server.name)
+                facts = await seat.work.start()
             except ServerFailed as error:
                 if not seat.failed_starts:
                     self._says(f"{seat.server.name} is away: {error}")

@@ -15,7 +15,6 @@ from .guard import App
 from .plan import Plan
 from .process import bound, free_port
 from .store import Store
-from .threads import Threads
 from .words import FarmError
 
 LOG = logging.getLogger("farm")
@@ -77,8 +76,7 @@ def _deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
 def _app(plan: Plan, says: Callable[[str], None]) -> Iterator[App]:
     """Open the store before anything else: its refusals are sentences for the user."""
     with contextlib.closing(Store(plan.results)) as store:
-        yield plan.app(
-            lambda plan: Threads(plan.specs, plan.patience, plan.errors, plan.results), says, store)
+        yield plan.app(Plan.worker, says, store)
 
 
 def _server(app: App) -> uvicorn.Server:

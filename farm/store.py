@@ -9,7 +9,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS abandoned (server TEXT, attempt TEXT PRIMARY KEY);
 
 @dataclass(frozen=True)
 class Kept:
-    """A prompt as it is kept; `server` runs it, or had it last."""
+    """A prompt as it is kept; `server` runs it, or had it last. `entry`: its result, if any."""
 
     id: str
     number: float
@@ -41,7 +41,8 @@ class Kept:
     prompt: Json
     extra: Json
     past: Past
-    server: str | None
+    server: str | None = None
+    entry: Json | None = None
 
 
 class Store:
@@ -105,19 +106,30 @@ class Store:
         """Return a prompt."""
         return next(self._kept("WHERE id = ?", (prompt_id,)), None)
 
-    def open(self, newest: int | None = None) -> Iterator[Kept]:
-        """Yield prompts without a result, in the order of the queue; of it only the newest ones."""
-        return self._kept(
-            "WHERE rowid IN (SELECT rowid FROM prompts WHERE state IN ('waiting', 'running') "
-            "ORDER BY rowid DESC LIMIT ?) ORDER BY number", (-1 if newest is None else newest,))
+    def open(self) -> Iterator[Kept]:
+        """Yield prompts without a result, in the order of the queue."""
+        return self._kept("WHERE state IN ('waiting', 'running') ORDER BY number")
+
+    def page(
+        self, states: Sequence[str], newest_first: bool, most: int, skip: int
+    ) -> tuple[list[Kept], int]:
+        """Return some of the prompts in these states, and how many there are."""
+        which = f"FROM prompts WHERE state IN ({', '.join('?' * len(states))})"
+        order = f"ORDER BY rowid {'DESC' if newest_first else 'ASC'}"
+        found = self._kept(  # only these are read whole
+            f"WHERE rowid IN (SELECT rowid {which} {order} LIMIT ? OFFSET ?) {order}",
+            (*states, most, skip))
+        [total] = self._db.execute(f"SELECT count(*) {which}", states).fetchone()
+        return list(found), total
 
     def _kept(self, where: str, values: tuple[str | int, ...] = ()) -> Iterator[Kept]:
         for row in self._db.execute(
-            f"SELECT id, number, state, prompt, extra, past, server FROM prompts {where}", values
+            f"SELECT id, number, state, prompt, extra, past, server, entry FROM prompts {where}",
+            values,
         ):
-            name, number, state, prompt, extra, past, server = row
+            name, number, state, prompt, extra, past, server, entry = row
             yield Kept(name, number, state, json.loads(prompt), json.loads(extra),
-                       Past(**json.loads(past)), server)
+                       Past(**json.loads(past)), server, json.loads(entry) if entry else None)
 
     def begins(self, prompt_id: str, server: str) -> None:
         """Write before a server gets a prompt: after a crash that server is asked for it."""
@@ -129,13 +141,13 @@ class Store:
         self._db.execute("UPDATE prompts SET state = 'waiting', past = ? WHERE id = ?",
                          (json.dumps(past.__dict__), prompt_id))
 
-    def ends(self, prompt_id: str, server: str | None, entry: Json) -> bool:
+    def ends(self, prompt_id: str, server: str, state: str, entry: Json) -> bool:
         """Keep a prompt's result; False where it has one, which stays. Secrets of it are gone."""
         kept = self.find(prompt_id)
         done = self._db.execute(
-            "UPDATE prompts SET state = 'ended', server = ?, entry = ?, ended_at = ?, extra = ? "
-            "WHERE id = ? AND state <> 'ended'",
-            (server, json.dumps(entry), time.time(),
+            "UPDATE prompts SET state = ?, server = ?, entry = ?, ended_at = ?, extra = ? "
+            "WHERE id = ? AND entry IS NULL",
+            (state, server, json.dumps(entry), time.time(),
              json.dumps(without_secrets(kept.extra) if kept else {}), prompt_id))
         return done.rowcount == 1
 
@@ -146,10 +158,10 @@ class Store:
     def drop_ended(self, prompt_ids: Iterable[str] | None) -> None:
         """Forget these results, or every one; what waits or runs stays."""
         if prompt_ids is None:
-            self._db.execute("DELETE FROM prompts WHERE state = 'ended'")
+            self._db.execute("DELETE FROM prompts WHERE entry IS NOT NULL")
             return
         with self.at_once():
-            self._db.executemany("DELETE FROM prompts WHERE id = ? AND state = 'ended'",
+            self._db.executemany("DELETE FROM prompts WHERE id = ? AND entry IS NOT NULL",
                                  [(one,) for one in prompt_ids])
 
     # ---------------------------------------------------- what came of it
@@ -158,20 +170,8 @@ class Store:
         """Yield ids and history entries, oldest first: the last ones, or from an offset on."""
         newest, skip = ("DESC", 0) if offset < 0 else ("ASC", offset)
         yield from ((name, json.loads(entry)) for name, entry, _ in self._db.execute(
-            f"SELECT * FROM (SELECT id, entry, ended_at FROM prompts WHERE state = 'ended' "
+            f"SELECT * FROM (SELECT id, entry, ended_at FROM prompts WHERE ended_at > 0 "
             f"ORDER BY ended_at {newest} LIMIT ? OFFSET ?) ORDER BY ended_at", (most, skip)))
-
-    def ended(self) -> int:
-        """How many prompts have a result."""
-        [found] = self._db.execute(
-            "SELECT count(*) FROM prompts WHERE state = 'ended'").fetchone()
-        return int(found)
-
-    def entry(self, prompt_id: str) -> Json | None:
-        """Return the history entry of a prompt that has ended."""
-        found = self._db.execute("SELECT entry FROM prompts WHERE id = ? AND state = 'ended'",
-                                 (prompt_id,)).fetchone()
-        return dict(json.loads(found[0])) if found else None
 
     def learn(self, kind: str) -> None:
         """Keep what is known of a kind."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from .needs import Needs
 from .placement import Server, Waiting
@@ -17,44 +16,38 @@ class Limits:
     lost: int = 3
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What is to happen; `waiting` is the prompt as it waits again, `text` why it does not."""
-
-    what: Literal["finished", "again", "failed"]
-    waiting: Waiting
-    text: str = ""
-
-
 def verdict(
     waiting: Waiting, server: Server, outcome: Outcome, servers: Collection[Server],
     needs: Needs, limits: Limits,
-) -> Verdict:
-    """Decide what follows; `servers` are all that may come back, `needs` know this outcome."""
+) -> Waiting | str:
+    """Return the prompt as it waits again, or why it does not; nothing where it is finished.
+
+    `servers` are all that may come back, `needs` know this outcome.
+    """
     ending, said = outcome.ending, f"{outcome.ending} on {server.name}: {outcome.text}"
     past = waiting.past
     again = replace(waiting, resumes_on=None)
     if ending == "done":
-        return Verdict("finished", again)
+        return ""
     if ending == "no room":
-        return Verdict("again", replace(again, turned_away=waiting.turned_away + 1))
+        return replace(again, turned_away=waiting.turned_away + 1)
     if ending == "interrupted":
-        return Verdict("failed", again, said)
+        return said
     if ending == "lost":
         past = replace(past, lost=past.lost + 1)
         again = replace(again, past=past)
-        return _unless(past.lost > limits.lost, again, f"lost {past.lost} times; last {said}")
+        return again if past.lost <= limits.lost else f"lost {past.lost} times; last {said}"
     not_on = sorted({*past.not_on, server.name})
     again = replace(again, past=replace(past, not_on=not_on))
     elsewhere = [one for one in servers if one.name not in not_on]
     if ending == "out of memory":
-        return _unless(not _larger(again, server, elsewhere, needs), again, said)
+        return again if _larger(again, server, elsewhere, needs) else said
     if ending == "refused":
-        return _unless(not elsewhere, again, said)
+        return again if elsewhere else said
     if not elsewhere:  # where there is one server, it is the one that tries again
         not_on.remove(server.name)
     past = replace(past, not_on=not_on, errors=past.errors + 1)
-    return _unless(past.errors > limits.errors, replace(again, past=past), said)
+    return replace(again, past=past) if past.errors <= limits.errors else said
 
 
 def _larger(
@@ -66,7 +59,3 @@ def _larger(
         one.facts.total_mib is None or one.size_mib > max(need.short_mib, server.size_mib)
         for one in elsewhere
     )
-
-
-def _unless(is_over: bool, waiting: Waiting, text: str) -> Verdict:
-    return Verdict("failed", waiting, text) if is_over else Verdict("again", waiting)

@@ -8,7 +8,7 @@ from typing import Any
 from .needs import Need
 from .placement import Server, Waiting
 from .prompts import asked_for
-from .words import Asked, FarmError, Json, Order
+from .words import LARGEST, Asked, FarmError, Json, Order
 
 LONGEST_ID = 200
 TURNED_AWAY = 3  # times for want of room; then a prompt is tried all the same
@@ -30,6 +30,9 @@ def wish_of(body: Any) -> tuple[Asked, str, Json]:
         if not isinstance(value, str) or len(value) > LONGEST_ID or not value.isprintable():
             raise FarmError(
                 f"{name} is expected to be a text of at most {LONGEST_ID} printable letters.")
+    number = body.get("number")
+    if isinstance(number, (int, float)) and abs(number) > LARGEST:
+        raise FarmError(f"number is expected to be at most {LARGEST:,}.")
     extra.update({name: body[name] for name in ("client_id", "partial_execution_targets")
                   if body.get(name) is not None})
     return asked, prompt_id, {**extra, "create_time": int(time.time() * 1000)}

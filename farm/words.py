@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Json = dict[str, Any]
+LARGEST = 10**15  # of the numbers that a client may send
 
 # How an attempt to run a prompt ended.
 Ending = Literal[

@@ -1,13 +1,14 @@
 """One server of a farm, started or adopted, and given one prompt at a time; without Ray."""
 
+import asyncio
 import subprocess
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import process
-from .comfy import Comfy, Unknown, Unreachable, failure_of, refusal
-from .errors import Errors, is_out_of_memory
+from .comfy import Comfy, Unknown, Unreachable
+from .errors import Errors, failure_of, is_out_of_memory, refusal
 from .servers import HOST, PORT, ServerSpec
 from .words import Facts, Json, Order, Outcome, plain
 
@@ -46,17 +47,23 @@ class Worker:
         self._log = logs / LOGS / f"{plain(spec.name)}.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._comfy: Comfy | None = None
-        self._sought: Comfy | None = None  # it may not be there yet
         self._facts = Facts()
 
     # ---------------------------------------------------- the server
 
-    def start(self) -> Facts:
+    async def start(self) -> Facts:
         """Start a server where the farm does that, and wait until it answers; else ServerFailed."""
-        if self._spec.is_started:
-            self.stop()
-            return self._wait_for(self._begun())
-        return self._wait_for(Comfy(self._spec.url, self._patience.silent))
+        await self.close()
+        self._comfy = comfy = self._begun() if self._spec.is_started else Comfy(
+            self._spec.url, self._patience.silent)
+        return await self._wait_for(comfy)
+
+    async def close(self) -> None:
+        """End the server where the farm started it; leave any other what it runs."""
+        found, self._comfy = self._comfy, None
+        if found is not None:
+            await found.close()
+        await asyncio.to_thread(self.stop)  # a large process takes a while to end
 
     def stop(self) -> None:
         """End the server where the farm started it."""
@@ -81,18 +88,17 @@ class Worker:
     def _is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def _wait_for(self, comfy: Comfy) -> Facts:
-        until, self._sought = time.monotonic() + self._patience.start, comfy
+    async def _wait_for(self, comfy: Comfy) -> Facts:
+        until = time.monotonic() + self._patience.start
         while True:
             try:
-                self._facts = comfy.facts()
-                self._comfy = comfy
+                self._facts = await comfy.facts()
                 return self._facts
             except Unreachable as error:
                 is_over = not self._spec.is_started or not self._is_alive()
                 if is_over or time.monotonic() > until:
                     raise ServerFailed(self._why(error)) from error
-            time.sleep(LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
 
     def _why(self, error: Unreachable) -> str:
         words = process.last_words(self._log) if self._spec.is_started else ""
@@ -106,55 +112,49 @@ class Worker:
         if self._comfy is not None:
             self._comfy.wake()
 
-    def leave(self) -> None:
-        """Wait no longer, for a prompt or for a server; both go on."""
-        for comfy in (self._comfy, self._sought):
-            if comfy is not None:
-                comfy.leave()
-
-    def run(self, order: Order) -> Outcome:
+    async def run(self, order: Order) -> Outcome:
         """Run a prompt to its end, however that comes; never raises."""
         try:
-            return self._run(order)
+            return await self._run(order)
         except Unreachable as error:
             return Outcome("lost", str(error))
         except Unknown as error:
             return Outcome("error", str(error))
 
-    def _run(self, order: Order) -> Outcome:
+    async def _run(self, order: Order) -> Outcome:
         comfy = self._comfy
         if comfy is None:
             return Outcome("lost", "no server was started")
         if order.abandoned:
-            comfy.forget(order.abandoned)
-        if order.room_mib and not comfy.is_ready(order.room_mib):
-            return Outcome("no room", facts=comfy.facts())
-        if not (order.resumes and comfy.has(order.prompt_id)):
-            if order.elsewhere_mib and (room_mib := (facts := comfy.facts()).room_mib) is not None:
-                guessed_mib = comfy.estimate(order.asked.prompt)
-                if room_mib < guessed_mib <= order.elsewhere_mib:
+            await comfy.forget(order.abandoned)
+        if order.room_mib and not await comfy.is_ready(order.room_mib):
+            return Outcome("no room", facts=await comfy.facts())
+        if not (order.resumes and await comfy.has(order.prompt_id)):
+            if order.elsewhere_mib and (facts := await comfy.facts()).room_mib is not None:
+                guessed_mib = await comfy.estimate(order.asked.prompt)
+                if facts.room_mib < guessed_mib <= order.elsewhere_mib:
                     return Outcome("no room", facts=facts, needed_mib=guessed_mib)
-            refused = comfy.queue(order.prompt_id, order.asked.prompt, _extra(order))
+            refused = await comfy.queue(order.prompt_id, order.asked.prompt, _extra(order))
             if refused is not None:
                 answer = refused if isinstance(refused, dict) else {}
-                return Outcome("refused", refusal(refused), comfy.facts(), entry=answer)
-        return self._followed(comfy, order)
+                return Outcome("refused", refusal(refused), await comfy.facts(), entry=answer)
+        return await self._followed(comfy, order)
 
-    def _followed(self, comfy: Comfy, order: Order) -> Outcome:
+    async def _followed(self, comfy: Comfy, order: Order) -> Outcome:
         """Wait for the prompt, and for its rerun if it gets one."""
         until = time.monotonic() + self._patience.prompt
         prompt_id, second = order.prompt_id, None
-        entry, record = comfy.wait(prompt_id, until), {}
+        entry, record = await comfy.wait(prompt_id, until), {}
         if entry is not None:
-            record = comfy.record(prompt_id)
+            record = await comfy.record(prompt_id)
             second = record.get("rescued_as")
         if second is not None:
             prompt_id = str(second)
-            entry = comfy.wait(prompt_id, until)
-            record = comfy.record(prompt_id)
+            entry = await comfy.wait(prompt_id, until)
+            record = await comfy.record(prompt_id)
         if entry is None:
-            return self._too_long(comfy, prompt_id)
-        had, facts = self._facts, comfy.facts()
+            return await self._too_long(comfy, prompt_id)
+        had, facts = self._facts, await comfy.facts()
         self._facts = facts
         failure = failure_of(entry)
         if failure:
@@ -172,11 +172,11 @@ class Worker:
         ran_out = is_out_of_memory(failure, self._errors)
         return Outcome("out of memory" if ran_out else "error", said, facts)
 
-    def _too_long(self, comfy: Comfy, prompt_id: str) -> Outcome:
-        comfy.forget([prompt_id])
-        if comfy.wait(prompt_id, time.monotonic() + REST_SECONDS) is None:
+    async def _too_long(self, comfy: Comfy, prompt_id: str) -> Outcome:
+        await comfy.forget([prompt_id])
+        if await comfy.wait(prompt_id, time.monotonic() + REST_SECONDS) is None:
             raise Unreachable(f"a prompt ran for {self._patience.prompt:g} s and cannot be stopped")
-        return Outcome("timeout", f"it ran for {self._patience.prompt:g} s", comfy.facts())
+        return Outcome("timeout", f"it ran for {self._patience.prompt:g} s", await comfy.facts())
 
 
 def _extra(order: Order) -> Json:

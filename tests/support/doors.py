@@ -17,8 +17,7 @@ from farm.door import Door
 from farm.errors import known_errors
 from farm.servers import ServerSpec
 from farm.store import Store
-from farm.threads import Threads
-from farm.worker import Patience
+from farm.worker import Patience, Worker
 
 LONGEST_SECONDS = 240  # Ray Serve on a busy machine with two cores
 PATIENCE = Patience(start=5.0, silent=1.0, prompt=20.0)
@@ -41,8 +40,8 @@ class OpenDoor:
     """A door in a thread, as `farm serve` has it in a process."""
 
     def __init__(self, folder, urls, token="", most_bytes=1 << 20, after_oom="rescue",
-                 patience=PATIENCE, calls=None, sleepers=(), **options):
-        """`urls` may be a dict of names; `calls` makes what runs on the servers' behalf.
+                 patience=PATIENCE, work=Worker, sleepers=(), **options):
+        """`urls` may be a dict of names; `work` makes what runs a server.
 
         Those of `sleepers` start when they are wanted.
         """
@@ -52,9 +51,9 @@ class OpenDoor:
         specs = [ServerSpec(name, url) for name, url in names.items()]
 
         def make():
-            made = calls(specs) if calls else Threads(specs, patience, known_errors(), folder)
-            return Door(self._store, {name: name in sleepers for name in names}, made, Clients(),
-                        self.said.append, after_oom, **options)
+            works = {spec.name: work(spec, patience, known_errors(), folder) for spec in specs}
+            return Door(self._store, works, Clients(), self.said.append, after_oom,
+                        sleepers=sleepers, **options)
 
         bound = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{bound.getsockname()[1]}"

@@ -228,8 +228,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        with contextlib.suppress(ConnectionError):  # who asked waits no longer
+            self.end_headers()
+            self.wfile.write(data)
 
     def log_message(self, *_):
         """Say nothing."""

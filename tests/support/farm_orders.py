@@ -1,9 +1,11 @@
 """What a farm asks one of its servers, for the server that computes nothing."""
 
+import asyncio
+
 from farm.keys import prompt_id_of
 from farm.prompts import asked_for
 from farm.words import Order
-from farm.worker import Patience
+from farm.worker import Patience, Worker
 
 QUICK = Patience(start=30.0, silent=0.6, prompt=20.0)
 
@@ -15,3 +17,21 @@ def asked(extra=None, kind="Fake", **inputs):
 
 def order(one, attempt=0, **options):
     return Order(one, prompt_id_of(one.key, "a", attempt), **options)
+
+
+class Waited:
+    """A worker whose calls are waited for, in an event loop of its own."""
+
+    def __init__(self, *about):
+        self.worker, self._loop = Worker(*about), asyncio.new_event_loop()
+
+    def start(self):
+        return self._loop.run_until_complete(self.worker.start())
+
+    def run(self, one):
+        return self._loop.run_until_complete(self.worker.run(one))
+
+    def close(self):
+        self._loop.run_until_complete(self.worker.close())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()

@@ -1,15 +1,17 @@
 """A batch on a door of its own, whose servers compute nothing and end prompts as a test says."""
 
+import asyncio
 import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 from farm import outputs
 from farm.client import Batch
-from farm.errors import known_errors
+from farm.comfy import Comfy
 from farm.prompts import asked_for
-from farm.threads import Threads
-from support.doors import PATIENCE, OpenDoor
+from farm.worker import Worker
+from support.doors import OpenDoor
 from support.fake_comfy import FakeComfy
 
 
@@ -18,22 +20,22 @@ def asked(seed, mib=100, **inputs):
     return asked_for(f"p{seed}", {"1": {"class_type": "Fake", "inputs": inputs}})
 
 
-class Played(Threads):
-    """Calls of which `script(server, order or None)` may say the outcome, or raise an error."""
+class Played(Worker):
+    """A worker of which `script(server, order or None)` may say the outcome, or raise an error."""
 
-    def __init__(self, farm, specs):
-        super().__init__(specs, PATIENCE, known_errors(), farm.results)
-        self.farm = farm
+    def __init__(self, farm, spec, *rest):
+        super().__init__(spec, *rest)
+        self.farm, self.name = farm, spec.name
 
-    async def start(self, server):
-        self.farm.starts[server] += 1
-        self.farm.script(server, None)
-        return await super().start(server)
+    async def start(self):
+        self.farm.starts[self.name] += 1
+        self.farm.script(self.name, None)
+        return await super().start()
 
-    async def run(self, server, order):
-        self.farm.orders.append((server, order))
-        found = self.farm.script(server, order)
-        return found if found is not None else await super().run(server, order)
+    async def run(self, order):
+        self.farm.orders.append((self.name, order))
+        found = self.farm.script(self.name, order)
+        return found if found is not None else await super().run(order)
 
 
 class SeenError:
@@ -57,12 +59,19 @@ class Farm:
 
     def run(self, prompts):
         urls = {name: comfy.url for name, comfy in self.comfies.items()}
-        door = OpenDoor(self.results, urls, calls=lambda specs: Played(self, specs), **self.options)
+        door = OpenDoor(self.results, urls, work=partial(Played, self), **self.options)
         try:
-            batch = Batch(door.url, "", self.results, 5.0, self.heard, is_own=True)
-            batch.run(iter(prompts))
+            return asyncio.run(self._run(door.url, prompts))
         finally:
             door.close()
+
+    async def _run(self, url, prompts):
+        farm = Comfy(url, 5.0)
+        try:
+            batch = Batch(farm, self.results, self.heard, is_own=True)
+            await batch.run(iter(prompts))
+        finally:
+            await farm.close()
         return batch.counts
 
     def stop(self):

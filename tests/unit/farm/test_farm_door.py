@@ -352,9 +352,9 @@ def test_two_doors_never_keep_the_same_prompts(tmp_path):
 def test_a_result_that_is_there_stays(tmp_path):
     store = Store(tmp_path)
     store.accept("a", 1.0, prompt(), {"auth_token_comfy_org": "secret"})
-    ended = [store.ends("a", server, {"by": server}) for server in ("first", "second")]
+    ended = [store.ends("a", server, "completed", {"by": server}) for server in ("first", "second")]
     assert ended == [True, False]
-    assert store.entry("a") == {"by": "first"} and store.find("a").extra == {}
+    assert (store.find("a").entry, store.find("a").extra) == ({"by": "first"}, {})
     assert list(store.open()) == []
     store.close()
 

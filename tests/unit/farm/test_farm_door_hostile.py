@@ -95,6 +95,7 @@ def test_the_script_of_another_page_is_turned_away(door, comfy, origin):
     b'{"prompt": {"1": {"class_type": "A"}}}', b'{"prompt": {"1": []}}',
     b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "extra_data": 3}',
     b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "number": NaN}',
+    b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "number": 1' + b"0" * 400 + b"}",
     b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "prompt_id": ["a"]}',
     b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "prompt_id": "\\ud800"}',
     b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "client_id": {"a": 1}}',
@@ -140,6 +141,26 @@ def test_odd_extra_data_of_one_client_breaks_nobodys_lists(door, comfy, extra):
     assert door.entry(done)
     for path in ("/api/jobs", f"/api/jobs/{done}", "/history", "/queue"):
         assert done in json.dumps(door.get(path)) or path == "/queue"
+
+
+@pytest.mark.parametrize("text", ["\ud800", "\0", "\ue000", "\u202e"])
+def test_odd_letters_in_one_clients_prompt_break_nobodys_lists(door, text):
+    done = door.queue(prompt(text=text))
+    assert door.entry(done)["prompt"][2] == prompt(text=text)
+    assert door.get("/history")[done]["prompt"][2] == prompt(text=text)
+    assert door.get(f"/api/jobs/{done}")["workflow"]["prompt"] == prompt(text=text)
+
+
+def test_a_fault_of_the_doors_own_is_no_bad_request(comfy, tmp_path, monkeypatch):
+    def broken(*_):
+        raise OverflowError("a fault of our own")
+
+    monkeypatch.setattr("farm.store.Store.page", broken)
+    opened = OpenDoor(tmp_path, [comfy.url])
+    try:
+        assert requests.get(f"{opened.url}/jobs", timeout=9).status_code == 500
+    finally:
+        opened.close()
 
 
 def raw(door, method, path, headers=(), body=b""):

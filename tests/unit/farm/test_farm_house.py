@@ -1,6 +1,7 @@
 """The farm stands beside the pack: neither imports the other, and one file imports Ray."""
 
 import ast
+import asyncio
 import re
 import socket
 import subprocess
@@ -11,9 +12,7 @@ import pytest
 
 from farm import cli
 from farm.__main__ import REQUIRED
-from farm.threads import Threads
 from farm.words import FarmError
-from farm.worker import Patience
 
 ROOT = Path(__file__).resolve().parents[3]
 FARM = ROOT / "farm"
@@ -21,9 +20,9 @@ PACK = [ROOT / "__init__.py", *ROOT.glob("nodes/*.py"), *ROOT.glob("headroom/**/
 OURS = {"headroom", "nodes", "tools", "lab", "benchmarks", "tests", "farm"}
 # In the order in which they may import each other: what stands further down the list.
 FLOORS = ("__main__", "cli", "serve", "replicas", "plan", "app", "listen", "hearing proxy",
-          "door client", "line seat threads", "history worker", "verdict store wish",
+          "door client", "jobs line seat", "history worker", "verdict store wish",
           "placement comfy process outputs errors progress",
-          "needs prompts servers", "keys clients guard jobs", "words")
+          "needs prompts servers", "keys clients guard", "words")
 
 
 def imports(path):
@@ -116,7 +115,7 @@ def test_every_requirement_is_known_to_be_one():
         "ray", *sorted(set(REQUIRED) - {"ray"})]
 
 
-@pytest.mark.parametrize("name", ["requests", "starlette", "ray"])  # at first, for a door, late
+@pytest.mark.parametrize("name", ["aiohttp", "starlette", "ray"])  # at first, for a door, late
 def test_a_requirement_that_is_not_installed_is_one_sentence(tmp_path, name):
     """In a process of its own, in which that package cannot be imported."""
     prompt = tmp_path / "p.json"
@@ -143,6 +142,8 @@ def test_a_requirement_that_is_not_installed_is_one_sentence(tmp_path, name):
     ("ray.init = fail(Exception('The current node timed out during startup. This could\\n'))",
      "Ray was to start on this machine, but said: "
      "The current node timed out during startup. This could; "),
+    ("ray.init = fail(ConnectionError())",
+     "Ray was to start on this machine, but said: ConnectionError; "),
     ("ray.serve.start = fail(TimeoutError('Proxies not available after 60s.'))",
      "Ray Serve was to start, but said: Proxies not available after 60s.; "),
     ("ray.serve.run = fail(ray.exceptions.RayActorError())",
@@ -174,6 +175,24 @@ def test_a_ray_that_is_too_slow_to_start_is_one_sentence_that_says_what_to_do(
         "first (`ray start --head`) and add `--ray auto`.\n"))
 
 
+def test_a_server_that_does_not_start_on_another_machine_is_one_sentence_too():
+    pytest.importorskip("ray.serve")
+    from ray.exceptions import RayTaskError
+
+    from farm.replicas import Remote
+    from farm.worker import ServerFailed
+
+    class Handle:
+        async def remote(self):
+            raise RayTaskError("start", "Traceback …", ServerFailed("own does not answer.")
+                               ).as_instanceof_cause()
+
+    remote = object.__new__(Remote)
+    remote._replica = type("", (), {"start": Handle()})
+    with pytest.raises(ServerFailed, match=r"^own does not answer\.$"):
+        asyncio.run(remote.start())
+
+
 def test_a_ray_serve_that_listens_elsewhere_is_one_sentence():
     pytest.importorskip("starlette")
     from farm.serve import expect_open
@@ -183,7 +202,3 @@ def test_a_ray_serve_that_listens_elsewhere_is_one_sentence():
         expect_open("127.0.0.1", port)
     with pytest.raises(FarmError, match=f"does not listen on 127.0.0.1:{port}: .* `serve shut"):
         expect_open("127.0.0.1", port)
-
-
-def test_a_farm_on_ray_may_have_no_server_that_runs_already(tmp_path):
-    Threads([], Patience(), (), tmp_path).close()

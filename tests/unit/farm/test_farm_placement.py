@@ -181,50 +181,50 @@ def judged(ending, waiting=None, on=SMALL, servers=ALL, limits=None, short=None)
 
 def test_out_of_memory_goes_to_a_larger_server_and_nowhere_back():
     found = judged("out of memory", short=1000)
-    assert found.what == "again" and found.waiting.past.not_on == ["small"]
-    found = judged("out of memory", found.waiting, MIDDLE, short=2000)
-    assert found.what == "again" and found.waiting.past.not_on == ["middle", "small"]
-    found = judged("out of memory", found.waiting, LARGE, short=8000)
-    assert found.what == "failed" and "out of memory on large: why" in found.text
+    assert found.past.not_on == ["small"]
+    found = judged("out of memory", found, MIDDLE, short=2000)
+    assert found.past.not_on == ["middle", "small"]
+    found = judged("out of memory", found, LARGE, short=8000)
+    assert found == "out of memory on large: why"
 
 
 def test_out_of_memory_on_the_largest_of_equals_is_final():
     twins = [server("a", 1000), server("b", 1000)]
-    assert judged("out of memory", on=twins[0], servers=twins, short=1000).what == "failed"
+    assert isinstance(judged("out of memory", on=twins[0], servers=twins, short=1000), str)
 
 
 def test_a_refusal_goes_to_servers_with_other_nodes_until_all_have_refused():
     found = judged("refused")
-    found = judged("refused", found.waiting, MIDDLE)
-    assert found.what == "again"
-    assert judged("refused", found.waiting, LARGE).what == "failed"
+    found = judged("refused", found, MIDDLE)
+    assert isinstance(found, Waiting)
+    assert isinstance(judged("refused", found, LARGE), str)
 
 
 def test_an_error_is_tried_once_more_elsewhere():
     found = judged("error")
-    assert found.what == "again" and found.waiting.past.not_on == ["small"]
-    assert judged("error", found.waiting, MIDDLE).what == "failed"
-    assert judged("timeout", limits=Limits(errors=0)).what == "failed"
+    assert found.past.not_on == ["small"]
+    assert isinstance(judged("error", found, MIDDLE), str)
+    assert isinstance(judged("timeout", limits=Limits(errors=0)), str)
 
 
 def test_an_error_on_the_only_server_is_tried_again_there():
     found = judged("error", servers=[SMALL])
-    assert found.what == "again" and found.waiting.past.not_on == []
-    assert judged("error", found.waiting, servers=[SMALL]).what == "failed"
+    assert found.past.not_on == []
+    assert isinstance(judged("error", found, servers=[SMALL]), str)
 
 
 def test_a_prompt_that_takes_servers_down_is_given_up_in_the_end():
     found = judged("lost")
     for _ in range(2):
-        assert found.what == "again" and found.waiting.past.not_on == []
-        found = judged("lost", found.waiting)
-    assert judged("lost", found.waiting).what == "failed"
+        assert found.past.not_on == []
+        found = judged("lost", found)
+    assert isinstance(judged("lost", found), str)
 
 
 def test_somebodys_interrupt_is_respected_and_no_room_is_no_attempt():
-    assert judged("interrupted").what == "failed"
+    assert isinstance(judged("interrupted"), str)
     found = judged("no room")
-    assert found.what == "again" and found.waiting == Waiting(asked("a"), turned_away=1)
+    assert found == Waiting(asked("a"), turned_away=1)
 
 
 def test_what_has_waited_too_long_goes_before_what_suits_the_server_better():

@@ -1,5 +1,6 @@
 """The results of a batch on disk, and what is said where they cannot be kept there."""
 
+import asyncio
 import json
 
 import pytest
@@ -48,8 +49,11 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
 # ---------------------------------------------------- results
 
 
-def having(**files):
-    return lambda query: [files[query["filename"]]]
+def bring(entry, folder, about, **files):
+    async def download(query):
+        yield files[query["filename"]]
+
+    asyncio.run(outputs.bring(download, entry, folder, about))
 
 
 def entry(*files):
@@ -62,7 +66,7 @@ def saved(name, folder="", kind="output"):
 
 def test_results_are_the_saved_files_and_what_is_known_of_the_run(tmp_path):
     listed = entry(saved("a"), saved("b", "x/y"), saved("c", kind="temp"), saved("a"))
-    outputs.bring(having(a=b"1", b=b"22"), listed, tmp_path / "p", {"key": "k"})
+    bring(listed, tmp_path / "p", {"key": "k"}, a=b"1", b=b"22")
     assert (tmp_path / "p/a").read_bytes() == b"1"
     assert (tmp_path / "p/x/y/b").read_bytes() == b"22"
     about = json.loads((tmp_path / "p" / outputs.RESULT).read_text())
@@ -89,7 +93,7 @@ def test_outputs_of_any_shape_are_read_or_left_out():
 
 def test_a_prompt_is_finished_once_and_the_first_result_stays(tmp_path):
     for number in (1, 2):
-        outputs.bring(having(a=b"%d" % number), entry(saved("a")), tmp_path / f"p{number}", {})
+        bring(entry(saved("a")), tmp_path / f"p{number}", {}, a=b"%d" % number)
     assert outputs.commit(tmp_path / "p1", tmp_path / "key")
     assert not outputs.commit(tmp_path / "p2", tmp_path / "key")
     assert (tmp_path / "key/a").read_bytes() == b"1"

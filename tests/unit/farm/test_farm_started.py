@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from support import fake_comfy
-from support.farm_orders import QUICK, asked, order
+from support.farm_orders import QUICK, Waited, asked, order
 
 from farm.errors import known_errors
 from farm.process import PORTS, free_port
 from farm.servers import ServerSpec
 from farm.words import Facts
-from farm.worker import ServerFailed, Worker
+from farm.worker import ServerFailed
 
 FAKE = str(Path(fake_comfy.__file__))
 posix = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
@@ -24,7 +24,7 @@ posix = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
 def started(tmp_path, command):
     spec = ServerSpec("own", "", tuple(command), str(tmp_path))
-    return Worker(spec, QUICK, known_errors(), tmp_path)
+    return Waited(spec, QUICK, known_errors(), tmp_path)
 
 
 def own(tmp_path):
@@ -37,15 +37,15 @@ def test_a_started_server_that_dies_or_hangs_is_lost_and_started_anew(tmp_path, 
     worker = own(tmp_path)
     try:
         assert worker.start() == Facts(700, 700, True)
-        first = worker._process
+        first = worker.worker._process
         threading.Timer(0.2, os.kill, (first.pid, sign)).start()
         assert worker.run(order(asked(seconds=5))).ending == "lost"
         assert worker.start() == Facts(700, 700, True)
         assert first.poll() is not None
         assert worker.run(order(asked(seed=1))).ending == "done"
     finally:
-        worker.stop()
-    assert worker._process is None
+        worker.close()
+    assert worker.worker._process is None
 
 
 def test_a_command_that_fails_is_one_sentence_with_the_last_word_of_its_log(tmp_path):

@@ -5,12 +5,12 @@ import threading
 
 import pytest
 from support.fake_comfy import FakeComfy
-from support.farm_orders import QUICK, asked, order
+from support.farm_orders import QUICK, Waited, asked, order
 
 from farm.errors import is_out_of_memory, known_errors
 from farm.servers import ServerSpec
 from farm.words import Facts
-from farm.worker import Patience, ServerFailed, Worker
+from farm.worker import Patience, ServerFailed
 from headroom.base.error_table import ROWS, TABLE
 from headroom.guard.errors import where_of_text
 
@@ -24,14 +24,22 @@ def comfy():
 
 
 @pytest.fixture
-def worker(comfy, tmp_path):
-    return made(comfy.url, tmp_path)
+def made(tmp_path):
+    workers = []
+
+    def make(url, patience=QUICK):
+        workers.append(Waited(ServerSpec(url, url), patience, known_errors(), tmp_path))
+        workers[-1].start()
+        return workers[-1]
+
+    yield make
+    for worker in workers:
+        worker.close()
 
 
-def made(url, logs, patience=QUICK):
-    found = Worker(ServerSpec(url, url), patience, known_errors(), logs)
-    found.start()
-    return found
+@pytest.fixture
+def worker(comfy, made):
+    return made(comfy.url)
 
 
 def test_a_server_tells_its_size_and_its_room(comfy, worker):
@@ -40,10 +48,10 @@ def test_a_server_tells_its_size_and_its_room(comfy, worker):
     assert worker.start() == Facts(1000, 700, True)
 
 
-def test_a_stock_server_is_used_too(tmp_path):
+def test_a_stock_server_is_used_too(made):
     stock = FakeComfy(1000, headroom=False)
     try:
-        worker = made(stock.url, tmp_path)
+        worker = made(stock.url)
         assert worker.start() == Facts(1000, None, False)
         outcome = worker.run(order(asked(mib=500), room_mib=700))
         assert (outcome.ending, outcome.needed_mib) == ("done", None)
@@ -54,10 +62,10 @@ def test_a_stock_server_is_used_too(tmp_path):
 @pytest.mark.parametrize("answer", [
     (404, "<html>"), (200, "<html>"), (200, {}), (200, []), (200, {"devices": 3}), (502, {}),
 ])
-def test_what_is_no_comfyui_is_no_server(comfy, tmp_path, monkeypatch, answer):
+def test_what_is_no_comfyui_is_no_server(comfy, made, monkeypatch, answer):
     monkeypatch.setattr(comfy, "answer", lambda path, query, body: answer)
     with pytest.raises(ServerFailed, match="it is no ComfyUI: GET /system_stats"):
-        made(comfy.url, tmp_path)
+        made(comfy.url)
 
 
 def test_a_finished_prompt_has_its_entry_its_id_there_and_its_need(comfy, worker):
@@ -140,8 +148,8 @@ def test_what_was_abandoned_there_is_stopped_first(comfy, worker):
     assert comfy.posts("/interrupt") == [{"prompt_id": "old"}]
 
 
-def test_a_prompt_that_takes_too_long_is_stopped(comfy, tmp_path):
-    worker = made(comfy.url, tmp_path, Patience(silent=5.0, prompt=0.2))
+def test_a_prompt_that_takes_too_long_is_stopped(comfy, made):
+    worker = made(comfy.url, Patience(silent=5.0, prompt=0.2))
     outcome = worker.run(order(asked(seconds=30)))
     assert outcome.ending == "timeout"
     assert comfy.prompts == {}
@@ -171,9 +179,20 @@ def test_a_server_that_was_started_anew_meanwhile_is_noticed(comfy, worker, monk
     assert outcome.ending == "lost" and "started anew" in outcome.text
 
 
-def test_a_server_that_is_not_there_is_one_sentence(tmp_path):
+def test_what_answers_in_a_servers_place_costs_the_server_and_not_the_prompt(
+    comfy, worker, monkeypatch,
+):
+    answer = comfy.answer
+    monkeypatch.setattr(comfy, "answer", lambda path, query, body: (
+        (502, "<html>Bad gateway</html>") if path in ("/queue", "/headroom/memory")
+        else answer(path, query, body)))
+    outcome = worker.run(order(asked(seed=1), resumes=True))
+    assert outcome.ending == "lost" and "GET /queue answered 502" in outcome.text
+
+
+def test_a_server_that_is_not_there_is_one_sentence(made):
     comfy = FakeComfy()
     comfy.stop()
     with pytest.raises(ServerFailed, match="does not answer: no connection") as error:
-        made(comfy.url, tmp_path)
+        made(comfy.url)
     assert "\n" not in str(error.value)
