@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -53,11 +54,10 @@ class Source:
         self.events.begin(run)
         for step, node_id in enumerate(classes):
             at = reading(step + 1.0, 3000)
-            self.events.append((Run.node_starts, node_id, prompt_id, at, at.at))
-            self.events.append((Run.node_finishes, node_id, prompt_id, at, at.at))
-        end = reading(1e6, 100)
-        self.events.end(run, end)
-        self.events.settle(run, end, Outcome(status), None)
+            for happens in (Run.node_starts, Run.node_finishes):
+                self.events.append((prompt_id, partial(happens, node_id=node_id, reading=at)))
+        self.events.append((prompt_id, partial(Run.end, reading=reading(1e6, 100))))
+        self.events.settle(run, Outcome(status), None)
 
 
 def reading(at, mib):
