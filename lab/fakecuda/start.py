@@ -53,14 +53,11 @@ def _without_large_work(torch: Any) -> None:
         return self if is_left_out(self) else copy(self, source, *args, **kwargs)
 
     def cast(self: Any, *args: Any, **kwargs: Any) -> Any:
-        is_dtype = bool(args) and isinstance(args[0], torch.dtype)
-        names = ("dtype", "non_blocking", "copy") if is_dtype else ("device", "dtype")
-        named = {**dict(zip(names, args, strict=False)), **kwargs}
-        others = set(named) - {"device", "dtype", "non_blocking", "copy"}
-        is_cast = named.get("device") is None and named.get("dtype") not in (None, self.dtype)
-        if is_cast and not others and type(self) in plain and is_left_out(self):
-            return torch.empty_like(self, dtype=named["dtype"])
-        return to(self, *args, **kwargs)
+        dtype = kwargs.get("dtype")
+        others = args or set(kwargs) - {"dtype", "copy"} or type(self) not in plain
+        if others or dtype in (None, self.dtype):
+            return to(self, *args, **kwargs)
+        return torch.empty_like(self, dtype=dtype) if is_left_out(self) else to(self, dtype=dtype)
 
     def cloned(self: Any, **kwargs: Any) -> Any:
         if type(self) in plain and is_left_out(self):

@@ -135,7 +135,8 @@ def fails_twice_in_chinese(gpu, comfy, first_id):
     assert second["status"] == "error" and second["gave_up"]
     entry = panel.locator(f"[data-rescue='{second['prompt_id']}']")
     entry.filter(has_text="重新运行时同样内存不足").wait_for()  # until then: that it is a rerun
-    panel.locator(".headroom-gave-up").filter(has_text="第一次运行时").wait_for()
+    entry.filter(has_text="第一次运行时").wait_for()
+    panel.locator(".headroom-gave-up").first.wait_for()
     comfy.told("重新运行时同样内存不足")
     told = [text for text in comfy.page.evaluate("() => told") if "Version Compat" not in text]
     for words in [panel.inner_text(), *told]:
