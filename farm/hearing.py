@@ -20,6 +20,7 @@ async def hear(door: Door, seat: Seat, session: aiohttp.ClientSession) -> None:
     """Listen to one server for ever, again and again where the connection breaks."""
     while True:
         await seat.answers.wait()
+        is_gone = False
         try:
             async with session.ws_connect(
                 f"{seat.server.facts.url}/ws", params={"clientId": CLIENT_ID},
@@ -29,9 +30,11 @@ async def hear(door: Door, seat: Seat, session: aiohttp.ClientSession) -> None:
                 seat.is_heard.set()
                 async for message in socket:
                     _heard(door, seat, message)
+        except aiohttp.ClientConnectorError:
+            is_gone = True  # nobody listens there: it ended before it was heard
         except (aiohttp.ClientError, TimeoutError, OSError):
             pass  # its prompt, or the next start of it, says why
-        if seat.is_heard.is_set():
+        if is_gone or seat.is_heard.is_set():
             door.is_deaf(seat)
         await asyncio.sleep(AGAIN_SECONDS)
 

@@ -1,5 +1,6 @@
 """Servers that a farm starts itself: what dies or hangs is started anew, and nothing is left."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -7,12 +8,15 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import aiohttp
 import pytest
 from support import fake_comfy
 from support.farm_orders import QUICK, Waited, asked, order
 
 from farm.errors import known_errors
+from farm.hearing import hear
 from farm.process import PORTS, free_port
 from farm.servers import ServerSpec
 from farm.words import Facts
@@ -95,3 +99,23 @@ def state_of(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return "Z"
+
+
+def test_a_server_that_ended_before_it_was_heard_does_not_stay_idle():
+    """Else a farm with nothing to do would show it as idle for ever, and never as asleep."""
+
+    async def listened():
+        facts = SimpleNamespace(url=f"http://127.0.0.1:{free_port()}")  # nobody listens there
+        seat = SimpleNamespace(answers=asyncio.Event(), is_heard=asyncio.Event(),
+                               server=SimpleNamespace(facts=facts))
+        seat.answers.set()
+        told = asyncio.get_running_loop().create_future()
+        door = SimpleNamespace(is_deaf=told.set_result)
+        async with aiohttp.ClientSession() as session:
+            listening = asyncio.ensure_future(hear(door, seat, session))
+            try:
+                return await asyncio.wait_for(told, 30) is seat
+            finally:
+                listening.cancel()
+
+    assert asyncio.run(listened())
