@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from threading import Lock
+from typing import Any
 
 from ..host.types import Outcome
 from .nodes import GraphView
@@ -11,7 +12,8 @@ from .run import Run
 
 MAX_EVENTS = 25_000
 
-Event = tuple[str, Callable[[Run], None]]  # the prompt, and what is written into its record
+# The prompt, what writes into its record, and the arguments of that: made at each node.
+Event = tuple[Any, ...]
 
 
 class Events:
@@ -52,9 +54,9 @@ class Events:
             if isinstance(event, Run):
                 self._entering = event
                 continue
-            prompt_id, write = event
+            prompt_id, write, *arguments = event
             if self._entering is not None and prompt_id == self._entering.prompt_id:
-                write(self._entering)
+                write(self._entering, *arguments)
 
 
 def _known(told: Outcome, graph: GraphView | None) -> Outcome:

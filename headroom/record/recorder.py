@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar
 
 from ..host.types import NodeCallback, NodeLabel, Outcome
@@ -96,8 +95,7 @@ class Recorder:
             self._runs.keep(self._run)
             self._events.begin(self._run)
             for node_id in running:
-                starts = partial(Run.node_starts, node_id=node_id, reading=began)
-                self._events.append((prompt_id, starts))
+                self._events.append((prompt_id, Run.node_starts, node_id, began))
         self._ticker.wake()
 
     def _begin(self) -> Beginning:
@@ -115,7 +113,7 @@ class Recorder:
                 before_node(prompt_id, node_id)
             with reading:
                 at, memory = at_node(begins)
-                append((prompt_id, partial(enter, node_id=node_id, reading=memory, at=at)))
+                append((prompt_id, enter, node_id, memory, at))
             progress.at = at
 
         return told
@@ -215,7 +213,7 @@ class Recorder:
 
     def _read(self, run: Run, measure: Callable[[], Reading]) -> None:
         with self._events.reading:
-            self._events.append((run.prompt_id, partial(Run.observe, reading=measure())))
+            self._events.append((run.prompt_id, Run.observe, measure()))
 
     # ---------------------------------------------------- the end of a run
 
@@ -245,4 +243,4 @@ class Recorder:
     def _end(self, run: Run) -> None:
         with self._events.reading:
             self._left = self._probe.measured()
-            self._events.append((run.prompt_id, partial(Run.end, reading=self._left)))
+            self._events.append((run.prompt_id, Run.end, self._left))

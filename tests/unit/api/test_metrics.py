@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,8 +54,8 @@ class Source:
         for step, node_id in enumerate(classes):
             at = reading(step + 1.0, 3000)
             for happens in (Run.node_starts, Run.node_finishes):
-                self.events.append((prompt_id, partial(happens, node_id=node_id, reading=at)))
-        self.events.append((prompt_id, partial(Run.end, reading=reading(1e6, 100))))
+                self.events.append((prompt_id, happens, node_id, at))
+        self.events.append((prompt_id, Run.end, reading(1e6, 100)))
         self.events.settle(run, Outcome(status), None)
 
 
