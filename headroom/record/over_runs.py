@@ -87,7 +87,8 @@ def traced(
 
     `held`: as from ram_held; `pack_of(class)`: the pack that a node class comes from. Several nodes
     may grow alike, and some of them only pass on what others keep. A node whose result is as large
-    as the growth, and stays in ComfyUI's cache until the next run, is not named.
+    as the growth, and stays in ComfyUI's cache until the next run, is not named. Nor is a node for
+    what the object of another node holds.
     """
     if not found:
         return []
@@ -95,6 +96,8 @@ def traced(
     least_mib = SHARE_FOUND * found[0].bytes_a_run * found[0].runs / MIB
     for part in held.get("packs", ()):
         of_pack = [one for one in found if pack_of(one.class_type) == part["pack"]]
+        if pack_of(part["holder"]) is not None:  # the object of a node, which holds for this node
+            of_pack = [one for one in of_pack if one.class_type == part["holder"]]
         if part["mib"] >= least_mib and of_pack:
             own = [one for one in of_pack if one.class_type == part["holder"]] or [
                 one for one in of_pack if one.keeps(results.get(one.node_id, 0.0))]

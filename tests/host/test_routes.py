@@ -55,6 +55,7 @@ def slow_model(client):
     ("TimedLeakNone", None)])
 def test_a_node_that_keeps_50_mib_a_run_is_named_after_five_runs(client, kind, holder):
     forget_everything(client)  # also the node of the test before, with all that it kept
+    client.run({"1": node("TimedWork", 0)})  # ComfyUI lets go of it before the next prompt
     client.post_json("/headroom/purge", {"free_ram": True})  # else what was freed is taken first
     for turn in range(5):
         prompt_id = client.queue({"leak": node(kind, turn=turn)})
@@ -64,8 +65,8 @@ def test_a_node_that_keeps_50_mib_a_run_is_named_after_five_runs(client, kind, h
     def grows():
         return client.get_json(f"/headroom/runs/{prompt_id}")["grows_over_runs"]
 
-    if holder is None:
-        assert grows() == []
+    if holder is None:  # the allocator may have grown
+        assert [one for one in grows() if one["display_node_id"] or one["holder"]] == []
         return
     wait_until(lambda: grows()[0]["holder"] == holder, 10)  # it is looked up now and then
     assert [one["class_type"] for one in grows()] == [kind]

@@ -32,7 +32,11 @@ def test_a_node_that_keeps_50_mib_a_run_is_found_after_five_runs_and_no_other():
     assert (found.node_id, found.bytes_a_run, found.runs) == ("2", 50 * MIB, 5)
 
 
-def node_of(nodes, packs, pack_of=lambda _: "leaky", cached=()):
+def pack_of(class_type):
+    return "leaky" if class_type.startswith("Kind") else None
+
+
+def node_of(nodes, packs, cached=()):
     held = {"packs": packs, "cached": [{"node_id": node, "mib": mib} for node, mib in cached]}
     [found] = traced(growers(runs(5, *nodes)), held, pack_of)
     assert (found["mib_a_run"], found["runs"]) == (50.0, 5)
@@ -60,8 +64,15 @@ def test_a_node_is_named_only_where_what_has_grown_was_traced_to_it():
                    cached=cached) == (None, "nodes.kept")
     kinds = [{(node, f"Kind{node}"): level for (node, _), level in run.items()}
              for run in runs(5, *both)]
-    [found] = traced(growers(kinds), {"packs": [part("Kind2")]}, lambda _: "leaky")
+    [found] = traced(growers(kinds), {"packs": [part("Kind2")]}, pack_of)
     assert (found["display_node_id"], found["class_type"]) == ("2", "Kind2")
+
+
+def test_a_node_is_not_named_for_what_the_object_of_another_node_holds():
+    """Node 1 takes memory that the allocator keeps; node 2 kept frames in runs before."""
+    taken = [("1", always(50), always(50))]
+    assert node_of(taken, [part("KindOfAnother")]) == (None, None)
+    assert node_of(taken, [part("KindOfAnother"), part("nodes.kept")]) == ("1", "nodes.kept")
 
 
 @pytest.mark.parametrize("kept", [
