@@ -34,14 +34,14 @@ def storage_bytes(tensors: Iterable[torch.Tensor]) -> dict[str, int]:
 
 def storage_key(tensor: torch.Tensor) -> tuple[str, int] | None:
     """Return (device name, address) of the storage behind `tensor`; None if it has no memory."""
-    if tensor.device.type == "meta":
-        return None
     try:
-        address = tensor.untyped_storage().data_ptr()
+        device = tensor.device
+        address = 0 if device.type == "meta" else tensor.untyped_storage().data_ptr()
     except (NotImplementedError, RuntimeError):
-        # Wrapper subclasses (quantised tensors) may refuse access to their storage.
+        # Wrapper subclasses (quantised tensors) may refuse access to their storage. A tensor that
+        # Python's garbage collector is just clearing in another thread has no device any more.
         return None
-    return (str(tensor.device), address) if address else None
+    return (str(device), address) if address else None
 
 
 def module_bytes(modules: Iterable[torch.nn.Module]) -> dict[str, int]:

@@ -162,8 +162,8 @@ def _storages(thing: Any) -> Iterator[tuple[int, int]]:
         for _, tensor in module_tensors(thing):
             yield from _storages(tensor)
     elif isinstance(thing, torch.Tensor):
-        key = storage_key(thing) if thing.device.type == "cpu" else None
-        if key is not None:
+        key = storage_key(thing)
+        if key is not None and key[0] == "cpu":
             yield key[1], thing.untyped_storage().nbytes()
     elif isinstance(thing, np.ndarray):
         while isinstance(thing.base, np.ndarray):

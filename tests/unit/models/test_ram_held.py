@@ -72,6 +72,16 @@ def test_a_tensor_that_nobody_named_holds_is_counted_apart_and_the_rest_is_what_
     del tensor
 
 
+def test_a_tensor_that_the_collector_is_just_clearing_is_left_out(pack):
+    class Cleared(torch.Tensor):
+        @property
+        def device(self):
+            raise RuntimeError("tensor does not have a device")
+
+    pack.kept.append(torch.zeros(70 * MIB, dtype=torch.uint8).as_subclass(Cleared))
+    assert parts()["packs"] == []
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="not told there")
 def test_small_objects_of_python_count_apart_from_the_rest(pack):
     before = parts()

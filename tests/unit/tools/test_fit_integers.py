@@ -131,3 +131,17 @@ with Integers():
 show(taken_mib=most_mib() - before, mib=[one.nbytes // MIB for one in made], small=small)
 """, 2048)
     assert found["taken_mib"] < 64 and found["mib"] == [400] * 3 and found["small"] == [7, 7, 7]
+
+
+def test_an_unknown_mask_leaves_nothing_out(run):
+    """Of computed floats; the driver's zeros would leave out all, and a maximum of nothing fails."""
+    found = run("""
+with Integers():
+    x = torch.rand(1, 40, 9000, device="cuda")
+    kept = ~torch.any(torch.rand(1, 40, 30, device="cuda") < 0, dim=-1)[0]
+    picked, whole = x[:, kept, :], torch.zeros(1, 40, 9000, device="cuda")
+    whole[:, kept, :] = picked
+    whole[x > 1] = 0
+    show(picked=list(picked.shape), most=list(picked.max(dim=1)[0].shape))
+""")
+    assert found == {"picked": [1, 40, 9000], "most": [1, 9000]}

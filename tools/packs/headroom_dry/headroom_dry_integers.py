@@ -99,7 +99,7 @@ def _unknown(func: Any, args: Any, kwargs: Any) -> Any:
         changed = args[place] if place < len(args) else kwargs.get(name)
         for one in _tensors(changed if _is_list(changed) else (changed,)):
             one.__dict__.pop(KNOWN, None)
-    if func in MASKED:
+    if func in MASKED and not (len(args) > 2 and args[2].numel() == 1):  # else it fills by the mask
         args = (args[0], _places(args[1]), *args[2:])
     return func(*args, **kwargs)
 
@@ -125,13 +125,19 @@ def _written(func: Any) -> list[tuple[int, str]]:
 
 
 def _places(indices: Any) -> list[Any]:
-    """Replace a known mask by its places: the device computes nothing and would find none."""
-    found = []
+    """Replace a mask by its places: the device computes nothing and would find none.
+
+    An unknown mask, of computed floats, is taken for one that leaves nothing out.
+    """
+    found: list[Any] = []
     for one in indices:
-        if isinstance(one, Tensor) and one.is_cuda and one.dtype is torch.bool and _is_known(one):
+        if not (isinstance(one, Tensor) and one.is_cuda and one.dtype is torch.bool):
+            found.append(one)
+        elif _is_known(one):
             found += [_put(each, one.device) for each in cpu_view(one).nonzero(as_tuple=True)]
         else:
-            found.append(one)
+            found += [torch.empty(one.numel(), dtype=torch.long, device=one.device)
+                      for _ in one.size()]
     return found
 
 
