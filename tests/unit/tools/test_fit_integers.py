@@ -134,7 +134,7 @@ show(taken_mib=most_mib() - before, mib=[one.nbytes // MIB for one in made], sma
 
 
 def test_an_unknown_mask_leaves_nothing_out(run):
-    """Of computed floats; the driver's zeros would leave out all, and a maximum of nothing fails."""
+    """Of computed floats: the zeros of the driver would leave out all that a model works on."""
     found = run("""
 with Integers():
     x = torch.rand(1, 40, 9000, device="cuda")
