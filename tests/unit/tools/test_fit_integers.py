@@ -145,3 +145,17 @@ with Integers():
     show(picked=list(picked.shape), most=list(picked.max(dim=1)[0].shape))
 """)
     assert found == {"picked": [1, 40, 9000], "most": [1, 9000]}
+
+
+def test_an_operation_that_a_library_wrote_in_python_reads_back_what_it_counts(run):
+    found = run("""
+from torch import Tensor
+def windows(x: Tensor) -> Tensor:
+    ends = torch.tensor([3, 5], device=x.device)
+    return x.new_zeros(int(ends.max()), x.shape[0])
+torch.library.custom_op("headroom_test::windows", windows, mutates_args=())
+with Integers():
+    made = torch.ops.headroom_test.windows(torch.rand(9000, 9, device="cuda"))
+    show(made=list(made.shape), on=str(made.device))
+""")
+    assert found == {"made": [5, 9000], "on": "cuda:0"}

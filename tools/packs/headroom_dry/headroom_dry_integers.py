@@ -24,8 +24,9 @@ MASKED = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default,
 CASTS = (torch.ops.aten._to_copy.default,)  # of a mask that was made a float, and is one again
 UNMADE = ("aten::empty", "aten::rand", "aten::randint", "aten::randn", "aten::randperm")
 FILLED = ("aten::zeros", "aten::ones", "aten::full")  # the first argument is the size
-PLAIN, COMPOSED, LOOKS = "plain", "composed", "looks"
+PLAIN, COMPOSED, LOOKS, IN_PYTHON = "plain", "composed", "looks", "in python"
 Tensor = torch.Tensor
+OPDEFS = getattr(getattr(torch._library, "custom_ops", None), "OPDEFS", {})
 
 
 class Integers(TorchDispatchMode):
@@ -65,6 +66,9 @@ def _dispatch(
                 isinstance(one, Tensor) and KNOWN in one.__dict__ for one in args):
             return func(*args, **(kwargs or {}))
     kwargs = kwargs or {}
+    if _kind(func) == IN_PYTHON:
+        with mode:
+            return _python_of(func, args)(*args, **kwargs)
     given = list(_tensors((*args, *kwargs.values())))
     if types or not all(_is_small(one) or func in CASTS and KNOWN in one.__dict__
                         for one in given):
@@ -108,13 +112,22 @@ def _unknown(func: Any, args: Any, kwargs: Any) -> Any:
 def _kind(func: Any) -> str:
     """Return the kind of a function, once, when its numbers are not known.
 
-    COMPOSED: PyTorch makes it of other functions. PLAIN: it neither changes nor reads known
-    integers.
+    COMPOSED: PyTorch makes it of other functions. IN_PYTHON: a library did, by torch.library. PLAIN:
+    it neither changes nor reads known integers.
     """
+    if func._schema.name in OPDEFS:
+        return IN_PYTHON
     if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
         return COMPOSED
     looks = func in MASKED or any(place for place, _ in _written(func))
     return LOOKS if looks else PLAIN
+
+
+def _python_of(func: Any, args: Any) -> Callable[..., Any]:
+    """What torch.library would call; from inside a mode, PyTorch calls it without the mode."""
+    made = OPDEFS[func._schema.name]._backend_fns
+    device = next((one.device.type for one in _tensors(args)), None)
+    return made.get(device) or made[None]
 
 
 @cache
