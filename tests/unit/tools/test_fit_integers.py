@@ -159,3 +159,17 @@ with Integers():
     show(made=list(made.shape), on=str(made.device))
 """)
     assert found == {"made": [5, 9000], "on": "cuda:0"}
+
+
+def test_an_operation_with_a_kernel_of_its_own_on_a_card_takes_no_more_than_its_result(run):
+    found = run("""
+from torch import Tensor
+def na3d(q: Tensor) -> Tensor:
+    return q.new_zeros(100 << 20, dtype=torch.uint8)
+torch.library.custom_op("comfy_kitchen::na3d", na3d, mutates_args=())
+with Integers():
+    q = torch.zeros(4, 9000, dtype=torch.bfloat16, device="cuda")
+    show(half=list(torch.ops.comfy_kitchen.na3d(q).shape),
+         other=list(torch.ops.comfy_kitchen.na3d(q.float()).shape))
+""")
+    assert found == {"half": [4, 9000], "other": [100 << 20]}
