@@ -46,7 +46,8 @@ def write_one_frame() -> None:
     @wraps(write)
     def shortened(video: Any, *args: Any, **kwargs: Any) -> Any:
         whole = video.get_components()
-        short = replace(whole, images=whole.images[:1], audio=None)
+        height, width = (side // 2 * 2 for side in whole.images.shape[1:3])  # the codec wants that
+        short = replace(whole, images=whole.images[:1, :height, :width], audio=None)
         return write(type(video)(short), *args, **kwargs)
 
     shortened._headroom_dry = True  # type: ignore[attr-defined]
