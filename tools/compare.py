@@ -209,6 +209,7 @@ def of_servers(answers: Mapping[str, Json]) -> str:
     for key, title in (("seconds", "seconds"), ("peak_vram_mib", "largest peak, MiB"),
                        ("peak_rss_mib", "largest RAM, MiB")):
         rows.append(["", title, *(_number(run.get(key)) for run in runs)])
+    rows.append(["", "pinned RAM after it, MiB", *(_number(_pinned_mib(run)) for run in runs)])
     rows.append(["", "recovered or failed calls", *(str(len(run["oom"])) for run in runs)])
     for key, title in (("seconds", "seconds"), ("peak_vram_mib", "peak, MiB")):
         found = [{node["node_id"]: node for node in run["nodes"]} for run in runs]
@@ -218,6 +219,12 @@ def of_servers(answers: Mapping[str, Json]) -> str:
                          *(_number(nodes.get(node_id, {}).get(key)) for nodes in found)])
     lines += [f"{url} failed: {run['error']}" for url, run in answers.items() if run["error"]]
     return "\n\n".join(["\n".join(lines), render(rows)])
+
+
+def _pinned_mib(run: Json) -> float | None:
+    """Of models in RAM; None if nobody could look, because the next prompt ran already."""
+    held = run.get("ram_held")
+    return None if held is None else sum(float(one["pinned_mib"]) for one in held["models"])
 
 
 def _number(value: float | None) -> str:

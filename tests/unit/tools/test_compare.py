@@ -100,6 +100,7 @@ def test_two_servers_are_compared_by_their_records():
     def run(seconds, **more):
         return {"status": "success", "seconds": seconds, "peak_vram_mib": 100.0, "oom": [],
                 "peak_rss_mib": None, "comfyui": "0.3.75", "argv": ["--lowvram"], "error": None,
+                "ram_held": {"models": [{"pinned_mib": 3.0}, {"pinned_mib": seconds}]},
                 "nodes": [{"node_id": "3", "title": "", "class_type": "KSampler",
                            "seconds": seconds, "peak_vram_mib": 90.0}], **more}
 
@@ -109,3 +110,8 @@ def test_two_servers_are_compared_by_their_records():
     assert "http://b failed: Node 3 (KSampler) failed" in text
     [row] = [line for line in text.splitlines() if "KSampler: seconds" in line]
     assert row.split()[-2:] == ["1.0", "2.5"]
+    [row] = [line for line in text.splitlines() if "pinned RAM" in line]
+    assert row.split()[-2:] == ["4.0", "5.5"]
+    text = compare.of_servers({"http://a": run(1.0), "http://b": run(1.0, ram_held=None)})
+    [row] = [line for line in text.splitlines() if "pinned RAM" in line]
+    assert row.split()[-2:] == ["4.0", compare.UNKNOWN]
