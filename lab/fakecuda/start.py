@@ -53,6 +53,8 @@ def _without_large_work(torch: Any) -> None:
         return self if is_left_out(self) else copy(self, source, *args, **kwargs)
 
     def cast(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 3 and args[0] is None and args[1]:  # a weight, by Module.to(dtype)
+            args, kwargs = (), {"dtype": args[1]}
         dtype = kwargs.get("dtype")
         others = args or set(kwargs) - {"dtype", "copy"} or type(self) not in plain
         if others or dtype in (None, self.dtype):
