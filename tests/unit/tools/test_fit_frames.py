@@ -34,6 +34,9 @@ def test_each_step_over_frames_gives_their_shape_and_type_and_an_inplace_one_the
     assert added.shape == frames.shape and added.data_ptr() != frames.data_ptr()
     assert uncomputed(aten._to_copy.default, frames, dtype=torch.float16).dtype == torch.float16
     assert uncomputed(aten.clamp_.default, frames, 0.0, 1.0) is frames
+    assert uncomputed(aten.zero_.default, frames) is frames
+    made = uncomputed(aten.ones.default, [64, 1024, 1024], dtype=torch.float16)
+    assert (made.shape, made.dtype) == (frames.shape, torch.float16)
     resized = uncomputed(aten.upsample_bicubic2d.default, frames[None], [2048, 2048], False)
     assert resized.shape == (1, 64, 2048, 2048)
 
@@ -41,6 +44,9 @@ def test_each_step_over_frames_gives_their_shape_and_type_and_an_inplace_one_the
 def test_what_is_small_looked_at_as_a_whole_or_whole_numbers_is_computed(uncomputed, frames):
     assert uncomputed(aten.add.Tensor, torch.ones(4), torch.ones(4)) is None
     assert uncomputed(aten.sum.default, frames) is None
+    assert uncomputed(aten.ones.default, [4]) is None
+    assert uncomputed(aten.zeros.default, [64, 1024, 1024], device="meta") is None
+    assert uncomputed(aten.zeros.default, [64, 1024, 1024], dtype=torch.int32) is None
     assert uncomputed(aten.bitwise_not.default, frames.view(torch.int32)) is None
 
 

@@ -5,6 +5,7 @@ fake device decodes is zeros. Memory that nobody has written to reads as zeros t
 RAM.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,9 @@ from torch.utils._pytree import tree_map_only
 LARGE_BYTES = 128 << 20  # above any mask or picture whose values a node may ask for
 aten = torch.ops.aten
 COPIES = (aten._to_copy.default, aten.clone.default, aten.copy_.default, aten.cat.default,
-          aten.stack.default, aten.constant_pad_nd.default)
+          aten.stack.default, aten.constant_pad_nd.default, aten.zero_.default,
+          aten.zeros_like.default, aten.ones_like.default)
+NEW = (aten.zeros.default, aten.ones.default)
 RESIZES = ("upsample", "adaptive_avg_pool2d")  # in the names of what makes pictures of another size
 Tensor = torch.Tensor
 
@@ -25,11 +28,15 @@ def uncomputed(
     """Return the result of a function on each number of frames, in memory that was never written
     to. None if the function must run: for other tensors, or if it needs several numbers at a time.
     """
+    device = torch.device(kwargs.get("device") or "cpu").type
+    if func in NEW:
+        dtype = kwargs.get("dtype") or torch.get_default_dtype()
+        is_large = math.prod(args[0]) * dtype.itemsize >= LARGE_BYTES and dtype.is_floating_point
+        return torch.empty(args[0], dtype=dtype) if is_large and device == "cpu" else None
     large = any(one.nbytes >= LARGE_BYTES for one in given)
     if not large or not (torch.Tag.pointwise in func.tags or func in COPIES
                          or any(word in func._schema.name for word in RESIZES)):
         return None
-    device = torch.device(kwargs.get("device") or "cpu").type
     if device != "cpu" or func._schema.overload_name.endswith("out") or not all(
             one.device.type == "cpu" and one.is_floating_point() for one in given):
         return None

@@ -82,7 +82,8 @@ def _dispatch(
         made = mode.large(func, args, kwargs, given) if not types and mode.large else None
         return _unknown(func, args, kwargs) if made is None else made
     if not any(one.is_cuda for one in given) and not _names_a_device(kwargs):
-        return func(*args, **kwargs)
+        made = mode.large(func, args, kwargs, given) if not given and mode.large else None
+        return func(*args, **kwargs) if made is None else made
     if func is FROM_DATA:
         return _mark(func(*args, **kwargs))
     if func is COPY and _is_known(args[1]):
