@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tools import dry_server
 
@@ -87,3 +88,28 @@ def test_lanczos_looks_at_small_pictures_only(monkeypatch, frames):
     shorten()  # before every prompt
     assert comfy.lanczos(torch.empty(1, 3, 8, 8), 16, 12) == "resized"
     assert comfy.lanczos(frames.view(64, 1, 1024, 1024), 16, 12).shape == (64, 1, 12, 16)
+
+
+def test_sound_is_blended_outside_of_the_mode_and_its_tiles_are_made_inside(monkeypatch):
+    seen = []
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    def blend(samples, function, tile):
+        return function(samples).mul_(tile)
+
+    comfy = SimpleNamespace(tiled_scale_multidim=blend)
+    monkeypatch.setitem(sys.modules, "comfy.utils", comfy)
+    shorten = runpy.run_path(str(DRY / "headroom_dry_run.py"))["blend_sound_unseen"]
+    shorten()
+    shorten()  # before every prompt
+    for shape, expected in (((1, 2, 4), [aten.neg.default]),
+                            ((1, 2, 4, 4), [aten.neg.default, aten.mul_.Tensor])):
+        with Mode():
+            made = comfy.tiled_scale_multidim(torch.ones(shape), torch.neg, tile=3)
+        assert made.unique().tolist() == [-3.0]
+        assert [one for one in seen if one is not aten.ones.default] == expected
+        seen.clear()

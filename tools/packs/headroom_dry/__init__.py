@@ -30,6 +30,7 @@ from .headroom_dry_frames import uncomputed  # noqa: E402
 from .headroom_dry_integers import Integers, tell_of_data  # noqa: E402
 from .headroom_dry_run import (  # noqa: E402
     assume_a_lens,
+    blend_sound_unseen,
     forget_lessons,
     look_at_no_weight,
     mesh_a_corner,
@@ -138,6 +139,7 @@ def _on_prompt(data):
     assume_a_lens()
     mesh_a_corner()
     resize_no_frames()
+    blend_sound_unseen()
     return data
 
 
