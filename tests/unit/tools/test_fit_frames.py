@@ -80,6 +80,22 @@ def test_a_video_is_written_with_one_frame_and_no_sound_and_keeps_its_frames(mon
     assert len(video.components.images) == 81
 
 
+def test_a_sound_is_written_with_its_first_second(monkeypatch):
+    class Helper:
+        @staticmethod
+        def save_audio(audio, prefix, format="flac"):
+            return tuple(audio["waveform"].shape), audio["sample_rate"], prefix, format
+
+    module = SimpleNamespace(AudioSaveHelper=Helper)
+    monkeypatch.setitem(sys.modules, "comfy_api.latest._ui", module)
+    shorten = runpy.run_path(str(DRY / "headroom_dry_run.py"))["write_one_second"]
+    shorten()
+    shorten()  # before every prompt
+    sound = {"waveform": torch.zeros(1, 2, 441), "sample_rate": 44}
+    assert Helper.save_audio(sound, "a", format="mp3") == ((1, 2, 44), 44, "a", "mp3")
+    assert sound["waveform"].shape[-1] == 441
+
+
 def test_lanczos_looks_at_small_pictures_only(monkeypatch, frames):
     comfy = SimpleNamespace(lanczos=lambda samples, width, height: "resized")
     monkeypatch.setitem(sys.modules, "comfy.utils", comfy)

@@ -37,6 +37,7 @@ from .headroom_dry_run import (  # noqa: E402
     resize_no_frames,
     write_few_words,
     write_one_frame,
+    write_one_second,
 )
 from .headroom_dry_shapes import shapes  # noqa: E402
 from .headroom_dry_steps import Steps  # noqa: E402
@@ -136,6 +137,7 @@ def _on_prompt(data):
     look_at_no_weight()
     write_few_words()
     write_one_frame()
+    write_one_second()
     assume_a_lens()
     mesh_a_corner()
     resize_no_frames()

@@ -57,6 +57,22 @@ def write_one_frame() -> None:
     kind.save_to = shortened  # type: ignore[union-attr]
 
 
+def write_one_second() -> None:
+    """Let a sound be written with its first second only."""
+    kind = getattr(sys.modules.get("comfy_api.latest._ui"), "AudioSaveHelper", None)
+    write = getattr(kind, "save_audio", None)
+    if write is None or getattr(write, "_headroom_dry", False):
+        return
+
+    @wraps(write)
+    def shortened(audio: Any, *args: Any, **kwargs: Any) -> Any:
+        second = audio["waveform"][..., : audio["sample_rate"]]
+        return write({**audio, "waveform": second}, *args, **kwargs)
+
+    shortened._headroom_dry = True  # type: ignore[attr-defined]
+    kind.save_audio = staticmethod(shortened)  # type: ignore[union-attr]
+
+
 def resize_no_frames() -> None:
     """Let Lanczos, which reads each picture, return memory that was never written to."""
     module = sys.modules.get("comfy.utils")
