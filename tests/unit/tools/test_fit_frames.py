@@ -36,6 +36,8 @@ def test_each_step_over_frames_gives_their_shape_and_type_and_an_inplace_one_the
     assert uncomputed(aten._to_copy.default, frames, dtype=torch.float16).dtype == torch.float16
     assert uncomputed(aten.clamp_.default, frames, 0.0, 1.0) is frames
     assert uncomputed(aten.zero_.default, frames) is frames
+    tile = frames[:1]
+    assert uncomputed(aten.add_.Tensor, tile, torch.ones(1024)) is tile
     made = uncomputed(aten.ones.default, [64, 1024, 1024], dtype=torch.float16)
     assert (made.shape, made.dtype) == (frames.shape, torch.float16)
     resized = uncomputed(aten.upsample_bicubic2d.default, frames[None], [2048, 2048], False)

@@ -33,7 +33,8 @@ def uncomputed(
         dtype = kwargs.get("dtype") or torch.get_default_dtype()
         is_large = math.prod(args[0]) * dtype.itemsize >= LARGE_BYTES and dtype.is_floating_point
         return torch.empty(args[0], dtype=dtype) if is_large and device == "cpu" else None
-    large = any(one.nbytes >= LARGE_BYTES for one in given)
+    large = any(one.nbytes >= LARGE_BYTES for one in given) or (
+        func._schema.is_mutable and args[0].untyped_storage().nbytes() >= LARGE_BYTES)
     if not large or not (torch.Tag.pointwise in func.tags or func in COPIES
                          or any(word in func._schema.name for word in RESIZES)):
         return None
