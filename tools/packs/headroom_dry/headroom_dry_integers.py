@@ -26,7 +26,7 @@ UNMADE = ("aten::empty", "aten::rand", "aten::randint", "aten::randn", "aten::ra
 FILLED = ("aten::zeros", "aten::ones", "aten::full")  # the first argument is the size
 FUSED = ("comfy_kitchen::na3d",)  # a kernel of its own on a card, which takes only its result
 HALVES = (torch.float16, torch.bfloat16)
-PLAIN, COMPOSED, LOOKS, IN_PYTHON = "plain", "composed", "looks", "in python"
+PLAIN, COMPOSED, LOOKS = "plain", "composed", "looks"
 Tensor = torch.Tensor
 OPDEFS = getattr(getattr(torch._library, "custom_ops", None), "OPDEFS", {})
 
@@ -68,10 +68,10 @@ def _dispatch(
                 isinstance(one, Tensor) and KNOWN in one.__dict__ for one in args):
             return func(*args, **(kwargs or {}))
     kwargs = kwargs or {}
-    if _kind(func) == IN_PYTHON:
-        if func._schema.name in FUSED and args[0].dtype in HALVES:
+    if _kind(func) is FUSED:
+        if args[0].dtype in HALVES:
             return torch.empty_like(args[0])
-        with mode:
+        with mode:  # it counts; from inside a mode, torch.library would call it without the mode
             return _python_of(func, args)(*args, **kwargs)
     given = list(_tensors((*args, *kwargs.values())))
     if types or not all(_is_small(one) or func in CASTS and KNOWN in one.__dict__
@@ -114,14 +114,14 @@ def _unknown(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 @cache
-def _kind(func: Any) -> str:
+def _kind(func: Any) -> object:
     """Return the kind of a function, once, when its numbers are not known.
 
-    COMPOSED: PyTorch makes it of other functions. IN_PYTHON: a library did, with torch.library.
-    PLAIN: it neither changes nor reads known integers.
+    COMPOSED: PyTorch makes it of other functions. PLAIN: it neither changes nor reads known
+    integers.
     """
-    if func._schema.name in OPDEFS:
-        return IN_PYTHON
+    if func._schema.name in FUSED:
+        return FUSED
     if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
         return COMPOSED
     looks = func in MASKED or any(place for place, _ in _written(func))
@@ -129,7 +129,7 @@ def _kind(func: Any) -> str:
 
 
 def _python_of(func: Any, args: Any) -> Callable[..., Any]:
-    """What torch.library would call; from inside a mode, PyTorch calls it without the mode."""
+    """What torch.library would call."""
     made = OPDEFS[func._schema.name]._backend_fns
     device = next((one.device.type for one in _tensors(args)), None)
     return made.get(device) or made[None]
