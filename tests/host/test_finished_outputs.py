@@ -1,11 +1,10 @@
 """A server that is killed in a rerun: the next one repeats only what had not finished."""
 
-import io
 import re
 
 import pytest
-from PIL import Image
 from support.oom import PACK
+from support.rescue import pixels
 
 from tools.client import cached_nodes
 from tools.rescued import RESCUE, picture, pictures, wait_until
@@ -69,7 +68,3 @@ def test_after_a_kill_in_the_rerun_only_what_had_not_finished_runs_again(start, 
     unfailed = client.run(picture(1).prompt)
     assert "sampler" not in cached_nodes(unfailed)
     assert pictures(client, unfailed) and pixels(client, unfailed) == pixels(client, entry)
-
-
-def pixels(client, entry):
-    return [Image.open(io.BytesIO(one)).tobytes() for one in pictures(client, entry)]

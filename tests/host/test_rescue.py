@@ -1,18 +1,16 @@
 """A prompt without any guard runs out of memory in a real ComfyUI and gets a rerun."""
 
 import argparse
-import io
 import sys
 
 import pytest
-from PIL import Image
 from support.oom import PACK
-from support.rescue import chain, key, told, written
+from support.rescue import chain, key, pixels, told, written
 
 from tools import bench_run
 from tools.bench_device import Device
 from tools.client import PromptFailed
-from tools.rescued import RESCUE, Lives, live, picture, pictures, video, wait_until
+from tools.rescued import RESCUE, Lives, live, picture, video, wait_until
 
 pytestmark = pytest.mark.host
 
@@ -20,10 +18,6 @@ pytestmark = pytest.mark.host
 @pytest.fixture
 def gpu(sim):
     return sim(2048, packs=(PACK,))
-
-
-def pixels(client, entry):
-    return [Image.open(io.BytesIO(one)).tobytes() for one in pictures(client, entry)]
 
 
 # ---------------------------------------------------------------- real models

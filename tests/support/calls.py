@@ -51,18 +51,17 @@ class Changing(Call):
 
 
 class Failing:
-    """Fails the first `times` calls with `error`."""
+    """Runs out of memory in the first `times` calls."""
 
-    def __init__(self, times, error=None, result="done"):
-        self.left, self.error, self.result = times, error, result
-        self.calls = 0
+    def __init__(self, times):
+        self.left, self.calls = times, 0
 
     def __call__(self):
         self.calls += 1
         if self.left > 0:
             self.left -= 1
-            raise self.error or torch.OutOfMemoryError(OOM_TEXT)
-        return self.result
+            raise torch.OutOfMemoryError(OOM_TEXT)
+        return "done"
 
 
 def recovered(do, light=0, cuts=0, attempts=8, is_outer=False, **options):

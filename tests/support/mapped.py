@@ -5,10 +5,6 @@ import os
 import torch
 
 
-def state(module):
-    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
-
-
 def assert_same(module, expected):
     for name, tensor in module.state_dict().items():
         assert tensor.dtype == expected[name].dtype and torch.equal(tensor, expected[name]), name

@@ -9,19 +9,18 @@ say. Real packs run beside them from the folder that HEADROOM_REAL_PACKS names, 
 Some packs install Python packages when they start: they do so in the environment of the tests.
 """
 
-import io
 import json
 import os
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from PIL import Image
 from support import pack_graphs as graphs
 from support.oom import PACK
+from support.rescue import pixels
 
 from tools.graph import GUARD_DEFAULTS, OFFLOAD_DEFAULTS, PURGE_DEFAULTS, Graph
-from tools.rescued import RESCUE, live, picture, pictures
+from tools.rescued import RESCUE, live, picture
 
 pytestmark = pytest.mark.host
 
@@ -93,10 +92,6 @@ def whole_of():
 def wanted_of(whole_of, gpu):
     """A function that gives the pictures of a world's workflow without this pack."""
     return lambda world: whole_of(gpu, world).pixels
-
-
-def pixels(client, entry):
-    return [Image.open(io.BytesIO(one)).tobytes() for one in pictures(client, entry)]
 
 
 def failing_once(gpu, graph, allocations, run_as):

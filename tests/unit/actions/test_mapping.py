@@ -4,7 +4,8 @@ import gc
 
 import pytest
 import torch
-from support.mapped import assert_same, open_files, state
+from support.blocks import state
+from support.mapped import assert_same, open_files
 
 from headroom.actions.mapping import Mapped, map_modules
 from headroom.base.private_file import CHUNK_BYTES

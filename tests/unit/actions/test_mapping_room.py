@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 import torch
-from support.mapped import assert_same, open_files, state
+from support.blocks import state
+from support.mapped import assert_same, open_files
 
 import headroom.actions.mapping as mapping
 from headroom.actions.mapping import DiskRefused, check_mappable, map_modules

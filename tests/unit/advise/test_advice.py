@@ -1,7 +1,19 @@
 """Each kind of advice: from a run's record and prompt to what to change, with its number."""
 
 import pytest
-from support.advice import CLIP, MIB, PROMPT, UNET, VAE, Registry, case, model, step, text_to_image
+from support.advice import (
+    CLIP,
+    MIB,
+    PROMPT,
+    UNET,
+    VAE,
+    Registry,
+    case,
+    found,
+    model,
+    step,
+    text_to_image,
+)
 
 from headroom.advise.advise import advise, advise_into
 from headroom.advise.edit import apply_edit
@@ -9,10 +21,6 @@ from headroom.advise.fits import fits
 from headroom.advise.words import text_of
 from headroom.base.graph import Graph
 from headroom.base.guards import guarded
-
-
-def found(*args, **more):
-    return {one.id: one for one in advise(case(*args, **more))}
 
 
 def kinds(*args, **more):

@@ -1,15 +1,9 @@
 """Where what frees a model goes: before the node that does without it, or behind its last user."""
 
-from support.advice import CLIP, PROMPT, UNET, VAE, case, step, text_to_image
+from support.advice import CLIP, PROMPT, UNET, VAE, case, found, step, text_to_image
 
 from headroom.advise import idle, leftover
-from headroom.advise.advise import advise
 from headroom.advise.edit import apply_edit
-
-
-def found(*args, **more):
-    return {one.id: one for one in advise(case(*args, **more))}
-
 
 TWO = {**PROMPT, "14": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": "b"}},
        "16": {"class_type": "CLIPTextEncodeFlux", "inputs": {"clip": ["14", 1]}}}

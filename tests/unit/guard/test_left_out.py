@@ -24,14 +24,6 @@ def host(monkeypatch):
     monkeypatch.setattr(left_out._listener, "_noted", None)
 
 
-@pytest.fixture
-def entries():
-    found = []
-    stop = journal.listen(found.append)
-    yield found
-    stop()
-
-
 def leaves_out(error):
     try:
         raise error

@@ -11,7 +11,6 @@ from headroom.guard import recover as oom_recover
 from headroom.guard.lack import Lack
 from headroom.guard.options import GuardOptions
 from headroom.guard.recover import recover
-from headroom.measure import journal
 
 MIB = 1 << 20
 
@@ -29,14 +28,6 @@ def host(monkeypatch):
 
 def recall(kind):
     return lessons.recall(kind, GPU)
-
-
-@pytest.fixture
-def told():
-    entries = []
-    stop = journal.listen(entries.append)
-    yield entries
-    stop()
 
 
 def test_a_lesson_counts_while_there_is_no_more_memory(host):
@@ -101,34 +92,34 @@ def call_of(kind, failures=0, cuts=3, then=lambda: None):
     return call.plans
 
 
-def test_the_next_call_of_a_kind_begins_with_what_worked(host, told, lacked):
+def test_the_next_call_of_a_kind_begins_with_what_worked(host, entries, lacked):
     assert call_of("kind", failures=2)[-1].parts == 2
-    told.clear()
+    entries.clear()
     assert [plan.parts for plan in call_of("kind")] == [2]
-    assert [entry.text for entry in told] == [
+    assert [entry.text for entry in entries] == [
         "returned cached and unused memory and cut to 2: remembered from an earlier run"]
     assert [plan.parts for plan in call_of("another kind")] == [None]
 
 
 def test_where_memory_was_only_in_pieces_the_next_call_begins_with_an_empty_cache(
-    host, told, lacked
+    host, entries, lacked
 ):
     lacked.lack = lacking(need=300, room=1000)
     call_of("kind", failures=1)
-    told.clear()
+    entries.clear()
     assert [plan.parts for plan in call_of("kind")] == [None]
-    assert [entry.text for entry in told] == [
+    assert [entry.text for entry in entries] == [
         "returned cached and unused memory: remembered from an earlier run"]
 
 
-def test_what_was_learned_is_not_forgotten_when_memory_is_once_only_in_pieces(host, told, lacked):
+def test_a_lesson_is_kept_when_a_later_failure_was_only_fragmentation(host, entries, lacked):
     call_of("kind", failures=2)
     lacked.lack = lacking(need=300, room=1000)
     assert [plan.parts for plan in call_of("kind", failures=1)] == [2, 2]
     assert [plan.parts for plan in call_of("kind")] == [2]
 
 
-def test_a_failure_of_which_nobody_knows_what_it_lacked_teaches_nothing(host, told, lacked):
+def test_a_failure_of_which_nobody_knows_what_it_lacked_teaches_nothing(host, entries, lacked):
     lacked.lack = Lack("device", GPU)
     assert call_of("kind", failures=2)[-1].parts == 3
     assert [plan.parts for plan in call_of("kind")] == [None]

@@ -50,24 +50,21 @@ def captured(watch):
     inner()
 
 
-def chained_by_cause(watch):
-    def deep():
-        tensor = watch.tensor()
-        (lambda: tensor.fail)()
+def another_error(watch):
+    tensor = watch.tensor()
+    (lambda: tensor.fail)()
 
+
+def chained_by_cause(watch):
     try:
-        deep()
+        another_error(watch)
     except AttributeError as error:
         raise out_of_memory() from error
 
 
 def chained_by_context(watch):
-    def deep():
-        tensor = watch.tensor()
-        (lambda: tensor.fail)()
-
     try:
-        deep()
+        another_error(watch)
     except AttributeError:
         captured(watch)
 

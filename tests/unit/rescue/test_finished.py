@@ -191,8 +191,8 @@ class Queue:
 ITEM = (0, "rerun", PROMPT, {}, ["decode"], {})
 
 
-def fill(server, prompt_id="rerun"):
-    folder = server.outputs_of(prompt_id)
+def fill(server):
+    folder = server.outputs_of("rerun")
     folder.mkdir(parents=True)
     (folder / "one.safetensors").write_bytes(b"1")
     return folder

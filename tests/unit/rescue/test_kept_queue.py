@@ -19,8 +19,8 @@ PROMPT = {"1": {"class_type": "Loader"},
 class FakeQueue:
     """ComfyUI's queue: `running` and `waiting` are lists of its items."""
 
-    def __init__(self, running=(), waiting=(), nodes=()):
-        self.running, self.waiting, self.nodes = list(running), list(waiting), list(nodes)
+    def __init__(self, running=(), waiting=()):
+        self.running, self.waiting, self.nodes = list(running), list(waiting), []
         self.refuses = set()
 
     def queue_items(self):
