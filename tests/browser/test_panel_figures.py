@@ -66,7 +66,7 @@ def test_moving_the_reserve_asks_the_server_for_that_many_mib(gpu, open_page):
     panel.get_by_text("576 MiB", exact=True).wait_for()
 
 
-def test_every_device_and_what_is_only_at_least_are_told_apart(gpu, open_page):
+def test_every_device_has_its_figures_and_an_inexact_peak_is_marked_at_least(gpu, open_page):
     comfy = open_page(gpu).load_prompt(sampling(seed=310))
 
     def two_devices(run):
@@ -102,7 +102,7 @@ def test_a_run_says_which_gpu_would_have_been_enough_and_that_this_was_measured(
     assert "Measured in this run" in said
 
 
-def test_the_last_words_of_oom_guard_stand_under_the_run_in_the_users_language(gpu, open_page):
+def test_the_final_error_of_oom_guard_is_shown_in_the_users_language(gpu, open_page):
     comfy = open_page(gpu, locale="zh").load_prompt(sampling(seed=354, size=256))
     comfy.run()  # loads and encodes, so that the faults meet the sampler
     comfy.load_prompt(sampling(seed=355, size=256, guarded=True))

@@ -40,7 +40,7 @@ def test_the_line_below_the_timeline_says_what_is_under_the_pointer(open_panel):
 
 
 @LOCALES
-def test_a_hand_reaches_every_listener_and_each_does_what_it_says(open_panel, locale):
+def test_a_pointer_or_key_reaches_every_listener_and_each_does_what_it_says(open_panel, locale):
     shown = drawn(open_panel(locale=locale))
     panel, page = shown.panel, shown.page
     shown.move_over(".headroom-panel")
@@ -120,7 +120,7 @@ def test_after_a_key_on_a_heading_the_next_key_begins_there(open_panel):
     assert size.is_visible() and size.input_value() == "7"  # a form that is open stays as it is
 
 
-def test_another_language_is_spoken_at_once_and_what_was_told_stays(open_panel):
+def test_another_language_is_shown_at_once_and_older_messages_stay(open_panel):
     shown = drawn(open_panel())
     shown.panel.locator("header .headroom-primary").click()
     shown.panel.locator(".headroom-report").wait_for()

@@ -90,7 +90,7 @@ def test_the_entry_of_the_run_has_the_same_button(gpu, open_page):
     comfy.until(lambda: panel.get_by_text("This is the rerun of a run").is_visible() or None)
 
 
-def test_run_it_again_needs_no_button_and_is_told(gpu, open_page):
+def test_set_to_run_again_a_rerun_needs_no_button_and_is_announced(gpu, open_page):
     comfy = open_page(gpu).load_prompt(sampling(seed=80))
     comfy.set("Headroom.Rescue.AfterOutOfMemory", "run it again")
     gpu.arm_fault(above_bytes=100_000, times=1)
@@ -104,7 +104,7 @@ def test_run_it_again_needs_no_button_and_is_told(gpu, open_page):
     assert comfy.page.locator("[data-offer]").count() == 0
 
 
-def test_nothing_means_nothing_and_chinese_is_spoken(gpu, open_page):
+def test_set_to_nothing_a_run_gets_no_offer_and_offers_are_in_chinese(gpu, open_page):
     comfy = open_page(gpu, locale="zh").load_prompt(sampling(seed=90))
     comfy.set("Headroom.Rescue.AfterOutOfMemory", "nothing")
     fails_once(gpu, comfy)

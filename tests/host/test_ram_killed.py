@@ -79,7 +79,7 @@ def group():
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_fills_ram_kills_the_server_and_by_itself_costs_no_prompt_but_its_own(
+def test_a_prompt_that_fills_ram_costs_no_other_prompt_and_without_our_stop_the_server(
     group, start, case
 ):
     prompts, args, options, says = CASES[case]

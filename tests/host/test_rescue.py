@@ -61,7 +61,7 @@ def test_only_the_failed_node_and_what_had_not_run_run_again_guarded(gpu):
     assert told(gpu, lives.first_id)["rescued_as"] == lives.second_id
 
 
-def test_the_sigmas_that_ksampler_moves_before_it_samples_are_rescued_too(gpu):
+def test_a_failure_while_ksampler_moves_its_sigmas_gets_a_rerun_too(gpu):
     """What no guard on a wire stands before."""
     gpu.client.run(picture(5).prompt)
     gpu.arm_fault(at=1)
@@ -199,7 +199,7 @@ def test_another_error_ends_the_prompt_as_ever(gpu):
     assert status == 409 and "out-of-memory" in answer["error"]
 
 
-def test_an_interrupt_that_the_error_outran_is_kept_to(gpu):
+def test_an_interrupt_that_comes_after_the_error_prevents_the_rerun(gpu):
     prompt = picture(25).prompt
     prompt["interrupting"] = {"class_type": "OomInterruptOnce", "inputs": {"model": ["1", 0]}}
     prompt["sampler"]["inputs"]["model"] = ["interrupting", 0]

@@ -218,9 +218,7 @@ def outcome(words):
 
 
 @pytest.mark.parametrize("name", SEARCHED)
-def test_at_the_recorded_size_of_gpu_both_end_as_recorded(
-    request, comfyui, start, recorded, name
-):
+def test_at_the_recorded_size_of_gpu_both_end_as_recorded(request, comfyui, start, recorded, name):
     same, case = recorded(name)["same_capacity"], workflow_trials.CASES[name]
     if case.by_blocks:
         flags = [*plain_flags(comfyui), *case.flags]

@@ -196,7 +196,7 @@ def test_weights_that_a_pack_placed_are_counted_where_they_are(gpu):
     assert model["loaded_mib"] == pytest.approx(model["total_mib"], abs=SHOWN)
 
 
-def test_what_answers_none_for_everything_passes_our_nodes(gpu):
+def test_an_object_that_answers_none_for_everything_passes_our_nodes(gpu):
     graph = picture(20)
     silent = graph.add("WorldSilentModel", model=["1", 0])
     value = graph.add("HeadroomMoveToCPU", value=silent[1])

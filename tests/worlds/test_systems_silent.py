@@ -57,7 +57,7 @@ def test_every_node_and_every_route_works_and_claims_nothing(monkeypatch, caplog
 
 
 @pytest.mark.parametrize("kind", ["npu", "mlu"])
-def test_so_it_is_on_accelerators_that_torch_knows_by_a_plugin(kind):
+def test_the_same_holds_on_accelerators_that_torch_knows_by_a_plugin(kind):
     done = subprocess.run([sys.executable, "-c", PLUGIN, kind], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

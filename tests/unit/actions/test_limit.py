@@ -115,7 +115,7 @@ def test_pages_and_torch_stay_within_the_limit_together(world, pool, words, torc
     assert texts(limit) == []
 
 
-def test_what_cannot_be_held_is_said(world):
+def test_a_part_of_a_limit_that_cannot_be_kept_is_reported(world):
     world.dynamic, world.can_keep = True, False
     world.monkeypatch.setattr(module, "own_bytes", lambda _: None)
     world.monkeypatch.setattr(module, "has_flag", lambda flag: flag == "--reserve-vram")

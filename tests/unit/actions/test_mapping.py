@@ -87,7 +87,7 @@ def test_offloading_again_writes_nothing_and_the_disk_holds_one_copy(tmp_path):
     assert len(open_files(tmp_path)) == 1
 
 
-def test_weights_that_became_others_replace_the_scratch_file(tmp_path):
+def test_changed_weights_replace_the_scratch_file(tmp_path):
     module = torch.nn.Linear(1024, 1024, bias=False)
     for value in range(3):
         module.weight.data = torch.full_like(module.weight.data.clone(), value)

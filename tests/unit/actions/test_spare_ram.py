@@ -75,9 +75,7 @@ def test_a_model_of_several_patchers_goes_once_and_stays_when_one_of_them_is_use
     assert len(ram["moved"]) == 1
 
 
-def test_models_of_which_it_is_not_known_go_last_and_the_one_loaded_last_at_the_end(
-    monkeypatch, ram
-):
+def test_models_of_unknown_use_go_last_and_the_newest_loaded_at_the_end(monkeypatch, ram):
     models = [model(9, "now"), model(5, "before"), model(1, "known"), model(1, "long ago")]
     with_host(monkeypatch, *models[2:], loaded=models[:2])
     spare_ram(ram["room"] + 4 * MIB, lambda patcher: None if patcher.name != "known" else False)

@@ -122,7 +122,7 @@ def test_the_value_of_cache_ram_is_advised_as_headroom_where_the_cache_is_large(
     assert kinds(advised(89)) == ["ram_cache"]
 
 
-def test_sound_is_no_frames_though_its_latent_comes_with_a_video():
+def test_a_decoder_of_sound_gives_no_advice_about_frames():
     """A VAE for sound behind a sampler of both."""
     prompt = {**VIDEO, "8": {**VIDEO["8"], "class_type": "VAEDecodeAudio"}}
 

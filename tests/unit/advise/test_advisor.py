@@ -164,7 +164,7 @@ def test_making_it_fit_tells_the_peak_to_expect_after_each_step(advisor, first):
     assert advisor.advice("first", into_gib=2) == []
 
 
-def test_what_would_have_fitted_is_told_of_finished_runs(advisor, first, records):
+def test_finished_runs_tell_the_smallest_gpu_that_fits(advisor, first, records):
     told = advisor.more_of("first")["fits"]
     assert told["smallest_mib"] == [1000, 1600] and advisor.more_of("first")["fits"] is told
     records.runs["first"].status = "running"
@@ -174,7 +174,7 @@ def test_what_would_have_fitted_is_told_of_finished_runs(advisor, first, records
 
 
 @pytest.mark.parametrize("status", ["error", "interrupted"])
-def test_of_a_run_that_stopped_for_another_reason_nobody_knows_what_it_needs(
+def test_the_need_of_a_run_that_stopped_for_another_reason_is_unknown(
     advisor, first, records, monkeypatch, status
 ):
     """What it would have used after that is in no record."""
@@ -249,7 +249,7 @@ def test_an_error_of_the_gpus_memory_is_left_to_the_advice_with_figures(advisor,
     assert "error" not in {one["kind"] for one in advisor.advice("a")}
 
 
-def test_what_spilled_and_what_was_read_from_disk_speak_for_a_flag():
+def test_a_spill_or_reads_from_disk_lead_to_advice_about_a_flag():
     run, flags = run_of("a", 600), {"--reserve-vram", "--disable-fast-disk"}
     record = run.nodes.records["3"]
     record.after = record.after._replace(

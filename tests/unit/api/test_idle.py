@@ -31,7 +31,7 @@ def idle_after(clock, minutes=None, browser=None):
     return idle
 
 
-def test_it_is_due_so_many_minutes_after_the_last_thing_that_happened(clock):
+def test_unloading_is_due_the_set_minutes_after_the_last_event(clock):
     idle = idle_after(clock, "10")
     assert idle.seconds_left() == 600
     clock.now += 599

@@ -32,7 +32,7 @@ def test_it_says_for_how_long_and_in_which_node():
     assert stuck(None, "60") is None  # nothing runs
 
 
-def test_a_server_that_does_not_come_on_is_not_ready_whatever_is_free(monkeypatch):
+def test_a_server_without_progress_is_not_ready_however_much_is_free(monkeypatch):
     monkeypatch.setattr(ready, "current_host", lambda: Host(device="cuda:0", free_bytes=100))
     found = ready.readiness(0, (1, 0), stuck((600.4, KSAMPLER), "60"))
     assert found["ready"] is False

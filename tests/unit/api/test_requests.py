@@ -36,7 +36,7 @@ def test_a_purge_can_say_everything_the_node_can():
     assert asked == PurgeRequest("all but keep", ("m1", "m2"), 512, True, True)
 
 
-def test_room_for_nothing_is_asked_for_unlike_no_room():
+def test_free_mib_of_0_differs_from_no_free_mib():
     assert purge_request(body(free_mib=0)).free_mib == 0
     assert purge_request(body()).free_mib is None
 

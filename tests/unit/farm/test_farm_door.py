@@ -131,9 +131,7 @@ def test_files_of_one_name_on_two_servers_are_each_shown_from_their_own(servers,
         "1", "2"]
 
 
-def test_a_prompt_out_of_memory_moves_to_the_larger_server_and_its_kind_goes_there(
-    servers, opened,
-):
+def test_a_prompt_out_of_memory_moves_to_the_larger_server_and_its_kind_goes_there(servers, opened):
     small, large = servers(500, 4000)
     door = opened(small, large, after_oom="move")
     with door.listening("me") as until:
@@ -349,7 +347,7 @@ def test_two_doors_never_keep_the_same_prompts(tmp_path):
     Store(tmp_path).close()
 
 
-def test_a_result_that_is_there_stays(tmp_path):
+def test_a_second_result_of_a_prompt_is_not_taken(tmp_path):
     store = Store(tmp_path)
     store.accept("a", 1.0, prompt(), {"auth_token_comfy_org": "secret"})
     ended = [store.ends("a", server, "completed", {"by": server}) for server in ("first", "second")]

@@ -77,7 +77,7 @@ def test_an_encoding_that_began_on_an_empty_device_is_not_begun_so_again(host):
     assert encoding(host).lighter(Plan(), lacking(2064)) is None
 
 
-def test_weights_that_are_no_pages_leave_as_those_of_other_models(host):
+def test_without_dynamic_vram_an_encoders_weights_leave_as_those_of_other_models(host):
     host.is_dynamic = False
     plan, _ = encoding(host).lighter(Plan(), lacking(2064))
     assert plan.room_bytes == (2458 + 504) * MIB  # a quarter of them

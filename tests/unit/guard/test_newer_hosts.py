@@ -97,7 +97,7 @@ def recorded(monkeypatch):
     return state
 
 
-def test_what_is_joined_from_pieces_is_made_outside_of_the_record(recorded):
+def test_joining_pieces_is_not_part_of_comfyuis_record_of_allocations(recorded):
     cut = split_batch.pieces(4, 1, 2, True)
 
     def run(piece):

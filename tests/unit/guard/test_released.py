@@ -194,7 +194,7 @@ def test_the_place_of_a_failure_is_its_innermost_line():
 @pytest.mark.parametrize("error", [
     MemoryError("no more"), OSError(12, "Cannot allocate memory"), RuntimeError(OOM_TEXT),
 ], ids=lambda error: type(error).__name__)
-def test_the_cause_is_of_the_same_kind_and_says_the_same(error):
+def test_the_cause_has_the_class_and_the_text_of_the_failure(error):
     cause = Failure.of(error).as_cause()
     assert type(cause) is type(error) and cause is not error
     assert str(error) in str(cause)

@@ -45,7 +45,7 @@ def test_an_attempt_that_ends_in_another_error_did_not_help(entries):
     assert [entry.recovered for entry in entries] == [None, False]
 
 
-def test_the_words_with_which_it_gives_up_are_told(entries):
+def test_the_final_error_is_written_into_the_journal(entries):
     with pytest.raises(OomGuardError) as caught:
         recovered(Failing(9))
     assert entries[-1].text == str(caught.value)

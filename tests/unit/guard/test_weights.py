@@ -108,7 +108,7 @@ def test_its_weights_on_another_device_stay(on_host):
     assert weights.own_bytes([here, there], lacking(200)) == 1000 * MIB
 
 
-def test_pages_that_come_back_with_the_next_call_are_nothing_won(on_host):
+def test_pages_that_the_next_call_loads_again_count_as_no_room(on_host):
     used = patcher(FIRST, 1000, is_dynamic=True)
     on_host(used)
     assert lighter([used], lacking(200)) is None

@@ -60,7 +60,7 @@ def entry(text):
     return SimpleNamespace(outputs=[[text]], ui=None)
 
 
-def test_turns_are_told_by_node_that_the_next_server_can_ask_for(host):
+def test_turns_are_listed_under_nodes_that_the_next_server_can_ask_for(host):
     keys = {"load": ("load",), "start.0.0_sample": ("s0",), "start.0.1_sample": ("s1",),
             "start.0.1_decode": ("d1",), "start.0.0_new": ("n0", NAN)}
     caches = Caches(keys, {key: entry(key[0]) for key in keys.values() if key[0] != "s1"})

@@ -64,7 +64,7 @@ def test_an_out_of_memory_error_is_told_at_once_and_its_outcome_later(listening)
     assert told[1]["at_seconds"] == after["at_seconds"]
 
 
-def test_a_try_that_did_not_help_is_in_the_record_and_no_news(listening):
+def test_an_attempt_that_did_not_help_is_recorded_and_not_announced(listening):
     recorder, told = listening
     recorder.prompt_begins("p", Graph("1"), [])
     journal.note_outcome(journal.note_oom(1, "returned memory", 0.0, "no memory"), False)
@@ -72,7 +72,7 @@ def test_a_try_that_did_not_help_is_in_the_record_and_no_news(listening):
     assert [event["recovered"] for event in told] == [None]
 
 
-def test_the_last_words_of_the_guard_are_in_the_record(listening):
+def test_the_final_error_of_the_guard_is_in_the_record(listening):
     recorder, _ = listening
     recorder.prompt_begins("p", Graph("1"), [])
     assert recorder.run("p")["gave_up"] == []
@@ -133,9 +133,7 @@ class SlowProbe(Probe):
         return reading.at, reading
 
 
-def test_a_reading_amid_a_node_is_entered_before_the_one_at_its_end(
-    outcomes, monkeypatch
-):
+def test_a_reading_amid_a_node_is_entered_before_the_one_at_its_end(outcomes, monkeypatch):
     """The later one starts torch's peaks again: the other way round nobody had the node's."""
     times, probe = [], SlowProbe()
     monkeypatch.setattr(Run, "observe", lambda run, reading: times.append(reading.at))

@@ -38,7 +38,7 @@ def test_every_reading_of_a_short_run_is_kept():
     assert [point.vram_bytes for point in samples.points] == [(index,) for index in range(20)]
 
 
-def test_what_nobody_can_tell_stays_unknown():
+def test_figures_that_cannot_be_read_stay_unknown():
     samples = Samples()
     samples.add(Sample(0.0, None, (None, 4)))
     samples.add(Sample(0.0001, 2, (None, None)))

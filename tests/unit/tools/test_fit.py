@@ -117,7 +117,7 @@ def test_a_machine_without_the_ram_is_not_taken_for_an_old_comfyui():
     assert "real values" not in text
 
 
-def test_a_size_that_was_never_computed_is_not_taken_for_a_need():
+def test_a_request_for_an_impossible_size_gives_no_verdict():
     message = "CUDA out of memory. Tried to allocate more than 1EB memory."
     assert verdict([sampler()], ["3"], failure(message)).word == "stopped"
 

@@ -56,9 +56,7 @@ def refusing(details, status=400):
     return refuse
 
 
-def test_a_run_that_its_server_rescues_is_followed_to_its_end(
-    monkeypatch, tmp_path, capsys, quick
-):
+def test_a_run_that_its_server_rescues_is_followed_to_its_end(monkeypatch, tmp_path, capsys, quick):
     class Rescuing(FakeServer):
         def wait(self, prompt_id, timeout=0):
             self.failed = prompt_id == "id-1"
