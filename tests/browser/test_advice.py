@@ -1,4 +1,4 @@
-"""Advice under a run: its cards, and what Apply does to the canvas, to undo and to a saved file."""
+"""Advice under a run: its cards; what Apply changes on the canvas; undo; a saved file."""
 
 import json
 
@@ -36,7 +36,7 @@ def advice(kind, *steps, saves=(500.0, 800.0)):
 
 ADVICE = [advice("encode_to_cpu", ENCODE), advice("purge_between", PURGE),
           advice("oom_guard", GUARD, saves=(1.0, 2.0))]
-# What the user's nodes are: all but where a replaced one has another class and more widgets.
+# What stays of the user's nodes; a replaced one has another class and more widgets.
 NODES = """() => Object.fromEntries(app.graph.nodes.map(n =>
   [n.id, { title: n.title, values: Object.fromEntries(n.widgets?.map(w => [w.name, w.value]) ?? []),
            place: [...n.pos] }]))"""

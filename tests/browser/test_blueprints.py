@@ -1,4 +1,4 @@
-"""The names under which other packs unload models are found, and what they lead to works."""
+"""The search finds our blueprints by the names that other packs use, and the blueprints work."""
 
 import pytest
 from support.canvas_search import FOUND, SEARCH_BOX, add_by_search, found_by_search, open_search

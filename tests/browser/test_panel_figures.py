@@ -1,4 +1,4 @@
-"""What the panel makes of figures: devices, peaks at least, held peaks, the live reserve."""
+"""Figures in the panel: devices, peaks marked "at least", highest peaks, the live reserve."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the panel says beside figures: a stuck prompt, packs, errors, limits, spills, slow nodes."""
+"""Sentences in the panel: a stuck prompt, packs, errors, limits, spills, slow nodes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The panel under a pointer and under keys: each thing it draws, each thing it listens to."""
+"""The panel with a pointer and with keys: everything it draws, every event it listens to."""
 
 import pytest
 from support.panel_answers import ADVICE

@@ -1,4 +1,4 @@
-"""A run that is out of memory is offered again, with one button, and its picture appears."""
+"""A run that ran out of memory can run again with one button, and its picture appears."""
 
 import re
 

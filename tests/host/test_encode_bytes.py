@@ -57,7 +57,7 @@ def test_what_stays_on_the_gpu_with_gpu_only_is_moved_and_counted(all_on_gpu):
 
 
 def core_encode(gpu, count):
-    """The same prompts through ComfyUI's own node, for the contrast."""
+    """The same prompts through ComfyUI's own node, to compare."""
     graph = Graph()
     clip = graph.add("ProbeEncoder", kind="sd15", seed=0)
     texts = graph.add("ProbeTexts", lines="\n".join(f"prompt {n}" for n in range(count)))

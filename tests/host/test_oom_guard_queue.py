@@ -145,7 +145,7 @@ def test_what_comfyui_leaves_out_without_a_guard_is_told_once_for_the_node(
     node = graph.add(node, "unguarded")
     entry = gpu.client.run(graph.prompt)
     told = json.loads(entry["outputs"][node.id]["text"][0])
-    assert told == {"failed": failures, "patched": False}  # and the prompt is a success
+    assert told == {"failed": failures, "patched": False}  # and the prompt succeeds
     (event,) = gpu.client.get_json(f"/headroom/runs/{entry['prompt_id']}")["oom"]
     assert (event["node_id"], event["attempt"], event["recovered"]) == ("unguarded", 0, False)
     assert "continued without a part of a LoRA" in event["action"]
@@ -153,7 +153,7 @@ def test_what_comfyui_leaves_out_without_a_guard_is_told_once_for_the_node(
 
 
 def test_what_a_failed_node_held_is_given_back_before_the_next_prompt(gpu):
-    """Whatever its error was; ComfyUI itself collects once in ten seconds."""
+    """This holds for every error; ComfyUI itself collects garbage once in ten seconds."""
     def asked():
         graph = Graph()
         graph.add("OomAllocated", "asked", key=key())

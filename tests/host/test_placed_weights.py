@@ -1,4 +1,4 @@
-"""Weights that another pack places on the GPU: seen, unloaded, made room with, all truly told."""
+"""Weights that another pack places on the GPU are counted, unloaded, and reported as they are."""
 
 import pytest
 from support.oom import GUARD, PACK, WORLDS, add_guard, run_sweep, text

@@ -18,7 +18,7 @@ from tools.server import PACK_ROOT, ComfyServer
 
 pytestmark = pytest.mark.host
 TIMED = PACK_ROOT / "tests" / "host" / "packs" / "headroom_timed"
-LIMIT_MIB = 600  # of which a start takes 100 beside what all servers share
+LIMIT_MIB = 600  # a start takes 100 of them, beside what all servers share
 FILLED_MIB = 600
 
 

@@ -1,4 +1,4 @@
-"""What reads, limits and measures a real GPU, tried on the simulated one."""
+"""The code that reads, limits and measures a real GPU, tried on the simulated one."""
 
 import importlib.util
 import os
@@ -38,7 +38,7 @@ def test_figures_read_as_of_a_real_gpu_are_those_of_the_simulated_one(sim):
 
 
 def _of_one_moment(simulated, real):
-    """What each says while nothing changes: ComfyUI empties the cache soon after a prompt."""
+    """Both figures at one moment: ComfyUI empties the cache soon after a prompt."""
     found = []
 
     def nothing_changed():

@@ -58,7 +58,7 @@ def test_what_a_quick_purge_freed_shows_at_its_own_node(gpu):
 
 def test_memory_of_other_processes_is_part_of_the_device(gpu):
     gpu.set_other_process(200)
-    kept = {"1": node("TimedMemory", mib=50, keep=True)}  # so that no look is too late for it
+    kept = {"1": node("TimedMemory", mib=50, keep=True)}  # a late reading sees it too
     run, nodes = record(gpu.client, gpu.client.run(kept))
     device = gpu.client.get_json("/headroom/memory")["devices"][0]
     assert nodes["1"]["vram_before_mib"] >= 200

@@ -62,7 +62,7 @@ def test_only_the_failed_node_and_what_had_not_run_run_again_guarded(gpu):
 
 
 def test_a_failure_while_ksampler_moves_its_sigmas_gets_a_rerun_too(gpu):
-    """What no guard on a wire stands before."""
+    """No guard on a wire covers this code of ComfyUI."""
     gpu.client.run(picture(5).prompt)
     gpu.arm_fault(at=1)
     lives = live(gpu.client, picture(6).prompt)
@@ -90,7 +90,7 @@ def test_a_controlnet_that_the_first_run_left_half_made_begins_anew(gpu):
 
 
 def test_the_benchmark_that_fails_every_allocation_finds_no_problem(gpu, monkeypatch, tmp_path):
-    """In small: some allocations of the tiny video model; what is known is not tried again."""
+    """A small run: some allocations of the tiny video model, no known result a second time."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     module, device = bench_run.load("rescue_sweep"), Device(gpu.client, room_mib=2048)
     args = argparse.Namespace(stride=[500], minutes=9, state=tmp_path / "state.jsonl")

@@ -58,7 +58,7 @@ def start(serve):
     """A factory of servers on a simulated GPU with room, by ComfyUI's flags."""
 
     def start(*flags):
-        # Whether it fits depends on the shapes alone, and was recorded with the arithmetic.
+        # Only the shapes decide whether it fits; the recorded runs computed all values.
         return trial_server(serve, *flags, packs=["headroom_shapes_only"])
 
     return start

@@ -46,7 +46,7 @@ class Changing(Call):
 
     @property
     def changes(self):
-        """How each try was run: what was kept free, and in what parts."""
+        """How each attempt was run: the bytes kept free, and the rows of a part."""
         return [(plan.room_bytes, plan.parts) for plan in self.plans]
 
 
@@ -65,6 +65,6 @@ class Failing:
 
 
 def recovered(do, light=0, cuts=0, attempts=8, is_outer=False, **options):
-    """What `do` gives, recovered with so many changes."""
+    """The result of `do`, recovered with that many possible changes."""
     call = do if isinstance(do, Call) else Changing(do, light, cuts)
     return recover(call, GuardOptions(max_attempts=attempts, **options), is_outer=is_outer)

@@ -92,7 +92,7 @@ def make_drawn_checkpoint(models_dir, levels: int):
 
 
 def _hand_on(name, weight):
-    """Set a layer of the tiny VAE, all zeros, so that its first three channels go on as they are.
+    """Set a layer of the tiny VAE, all zeros, so that it passes its first three channels on.
 
     Its blocks add what they compute to what came: as zeros they change nothing.
     """

@@ -1,4 +1,4 @@
-"""What is held against weights that were mapped: their bits, and the files behind them."""
+"""Checks of mapped weights: their bits, and the files behind them."""
 
 import os
 

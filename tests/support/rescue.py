@@ -1,4 +1,4 @@
-"""Prompts that run out of memory in a node of our choice, and what became of them."""
+"""Prompts that run out of memory in a chosen node, and how they ended."""
 
 import io
 import json

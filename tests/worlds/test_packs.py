@@ -1,4 +1,4 @@
-"""What popular packs do to models, loops and caches, beside every node and rerun of ours.
+"""What popular packs do to models, loops and caches, together with every node and rerun of ours.
 
 The packs are stand-ins in `packs/`; `support/pack_graphs.py` has a workflow for each. Judged are
 the pictures, which have to be those of the workflow without this pack, and what reports and records

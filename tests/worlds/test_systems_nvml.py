@@ -1,4 +1,4 @@
-"""Who is on the card: this process is never called another one, whatever numbers NVML gives."""
+"""Processes on the card: this process never counts as another, whatever numbers NVML gives."""
 
 import os
 import subprocess
@@ -42,7 +42,7 @@ def on_card(monkeypatch):
 
 
 def told():
-    """What the final error of OOM Guard and the advice say of others."""
+    """What the final error of OOM Guard and the advice say about other processes."""
     failed = Recovery([Failure.of(torch.OutOfMemoryError("Tried to allocate 3.00 GiB."))])
     text = explain(Changing(None), GuardOptions(), failed, snapshot(), Lack("device"))
     return text.split("Most likely to help: ")[1], surroundings.others()

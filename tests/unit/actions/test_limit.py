@@ -1,4 +1,4 @@
-"""The limit of a server: who sets it, what each part is told, and what cannot be held."""
+"""The limit of a server: who sets it, how each allocator gets it, and what cannot be limited."""
 
 import logging
 
@@ -16,7 +16,7 @@ CARD = torch.device("cuda", 0)
 
 
 class LimitedHost(Host):
-    """The host adapter with what only a limit asks for."""
+    """The host adapter with the functions that only a limit uses."""
 
     def __init__(self):
         super().__init__()
@@ -132,7 +132,7 @@ def test_a_part_of_a_limit_that_cannot_be_kept_is_reported(world):
 
 def test_a_server_on_the_cpu_says_that_nothing_can_be_limited(world):
     world.monkeypatch.setattr(module, "devices_in_use", lambda: [])
-    Limit({}, {}, "win32").apply()  # nobody has asked for it
+    Limit({}, {}, "win32").apply()  # no caller has asked for it
     limit = Limit({}, {}, "linux")
     assert texts(limit) == []
     limit.set("10")

@@ -11,7 +11,7 @@ from headroom.base.device import MIB
 
 @pytest.fixture
 def ram(monkeypatch):
-    """RAM that steps give back: {what: MiB}, with what was asked of ComfyUI."""
+    """RAM that each step frees, {step: MiB}, and the requests to ComfyUI."""
     state = SimpleNamespace(room=0, gains={}, asked=[])
 
     def step(name):

@@ -1,4 +1,4 @@
-"""Where weights cannot be mapped: no room, no folder, no plain weights. Nothing is lost then."""
+"""Weights that cannot be mapped (no room, no folder, no plain weights) stay as they were."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""Purge without ComfyUI: it says what it measured and refuses what makes no sense."""
+"""Purge without ComfyUI: its report is what it measured, and it refuses senseless input."""
 
 import sys
 

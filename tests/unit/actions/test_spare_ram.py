@@ -1,4 +1,4 @@
-"""Which models go to disk for want of RAM, in which order, and what such a move may meet."""
+"""Which models go to disk when RAM is short, in which order, and how a move can fail."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ class Report:
 
 @pytest.fixture
 def ram(monkeypatch):
-    """RAM of 100 MiB beside the models; each that is offloaded gives back what it took."""
+    """RAM of 100 MiB beside the models; a model that is offloaded frees its bytes."""
     state = {"room": 0, "moved": [], "refuses": {}}
 
     def offload(patcher, scope, to):

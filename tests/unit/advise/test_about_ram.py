@@ -1,4 +1,4 @@
-"""After a run that nearly filled the RAM: what held it, and what lowers its peak."""
+"""Advice after a run that nearly filled the RAM: what used it, and what lowers its peak."""
 
 from dataclasses import replace
 
@@ -112,7 +112,7 @@ def test_a_model_that_only_earlier_nodes_use_may_go_to_disk_before_the_next():
 
 @pytest.mark.parametrize("kept_free, gib", [(0.0, 1), (4.0, 8)])
 def test_the_value_of_cache_ram_is_advised_as_headroom_where_the_cache_is_large(kept_free, gib):
-    """A node takes 400 MiB, and a tenth of RAM beside it; what was asked for was not enough."""
+    """A node takes 400 MiB and a tenth of the RAM more than the flag kept free."""
     def advised(cached):
         return about_ram(run_of(low=low(cached=[("8", cached)])), server(
             "--cache-ram", "--cache-none", kept_free_gib=kept_free))[1:]

@@ -61,7 +61,7 @@ def test_an_encoder_of_its_own_kind_is_offloaded_after_its_nodes():
 
 
 def test_a_file_that_two_nodes_load_is_one_model_whose_nodes_are_all_found():
-    """ComfyUI runs one of two equal nodes, and both hand on what it gave."""
+    """ComfyUI runs one of two equal nodes, and both return its result."""
     prompt = {**PROMPT, "14": PROMPT["4"],
               "7": {"class_type": "CLIPTextEncode", "inputs": {"clip": ["14", 1], "text": "b"}}}
     assert "encode_to_cpu-6-7" in found(text_to_image(prompt), prompt)
@@ -240,7 +240,7 @@ def test_the_smallest_gpu_lies_between_the_peak_and_what_is_left_without_idle_mo
 
 @pytest.mark.parametrize("class_type", ["Unknown", "HeadroomOOMGuard"])
 def test_thousands_of_nodes_in_a_row_are_no_trouble(class_type):
-    """No recursion, and nothing that doubles with each node that two wires lead to."""
+    """No recursion, and no work that doubles at each node with two inputs."""
     prompt = {**PROMPT, "100": {"class_type": class_type, "inputs": {"model": ["4", 0]}}}
     for number in range(101, 2000):
         above = [str(number - 1), 0]

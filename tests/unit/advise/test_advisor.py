@@ -147,7 +147,7 @@ def test_what_followed_advice_has_saved_is_told_beside_what_was_predicted(
 def test_of_several_that_were_followed_at_once_only_those_about_the_peak_share_in_it(
     advisor, first, records, prompts
 ):
-    """The purge at the end is about what stays after the run: no share of the peak is its own."""
+    """The purge at the end frees memory after the run, so it has no share in the lower peak."""
     found = advisor.advice("first")
     end = next(one for one in found if one["values"].get("after"))
     followed(records, prompts, advisor, left_mib=200)
@@ -177,7 +177,7 @@ def test_finished_runs_tell_the_smallest_gpu_that_fits(advisor, first, records):
 def test_the_need_of_a_run_that_stopped_for_another_reason_is_unknown(
     advisor, first, records, monkeypatch, status
 ):
-    """What it would have used after that is in no record."""
+    """No record tells what it would have used after that."""
     records.runs["first"].status = status
     assert advisor.more_of("first")["fits"] is None
     failure = {"node_id": "3", "asked_mib": 100.0}

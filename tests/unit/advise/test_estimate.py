@@ -1,4 +1,4 @@
-"""The first word on a workflow before it runs: from headers of its files and earlier runs."""
+"""The estimate for a workflow before it runs, from headers of its files and earlier runs."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Where what frees a model goes: before the node that does without it, or behind its last user."""
+"""Where a node that frees a model is put: before a node without it, or behind its last user."""
 
 from support.advice import CLIP, PROMPT, UNET, VAE, case, found, step, text_to_image
 

@@ -1,4 +1,4 @@
-"""A node that took much longer than before: which one, and what the records have that differed."""
+"""A node that took much longer than before: which one, and what differs in the records."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Models leave after so long without a prompt: when it is due, who decides, and what it meets."""
+"""Models are unloaded after some minutes without a prompt: when, by whose setting, and how."""
 
 import asyncio
 

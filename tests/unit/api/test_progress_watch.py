@@ -1,4 +1,4 @@
-"""A prompt that does not come on is told after the seconds that somebody has set."""
+"""A prompt without progress is reported after the set seconds."""
 
 import pytest
 from support.hosts import Host

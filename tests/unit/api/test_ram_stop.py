@@ -1,4 +1,4 @@
-"""When RAM is about to run out, by recorded figures, and what is said of the stopped prompt."""
+"""When RAM is about to run out (from recorded figures), and the message of a stopped prompt."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from headroom.base import device as base
 from headroom.base.device import MIB
 from headroom.measure.journal import listen
 
-FALLS = [  # MiB that are left, each quarter of a second; what is left when the end is foreseen
+FALLS = [  # MiB left, each quarter of a second; the MiB left when the end of RAM is foreseen
     ("a node that keeps taking 400 MiB a second", range(2000, 0, -100), 200),
     ("a leak of 8 MiB a second near the end", range(40, 0, -2), 4),
     ("one large allocation", [4000, 4000, 300, 300, 300, 300], None),

@@ -1,4 +1,4 @@
-"""When models go to disk for want of RAM, what is said of it, and which the queue still uses."""
+"""When models go to disk because RAM is short, what is logged, which ones the queue needs."""
 
 import asyncio
 import logging
@@ -68,7 +68,7 @@ def test_by_itself_it_keeps_two_percent_and_at_most_one_gib_free(
 
 @pytest.fixture
 def noted():
-    """What the record is told."""
+    """The notes that the record gets."""
     entries = []
     stop = listen(entries.append)
     yield entries
@@ -188,7 +188,7 @@ def test_a_prompt_goes_on_if_trimming_the_heap_freed_enough(monkeypatch, spared)
 def test_a_prompt_after_a_stopped_one_begins_with_a_trimmed_heap_and_a_fall_of_its_own(
     monkeypatch, spared
 ):
-    """What the stopped one took is free in the heap, and the system still counts it as used."""
+    """The stopped prompt's memory is free in the heap, but the system still counts it as used."""
     stops, seconds, trims = [], [0.0], []
     monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
     monkeypatch.setattr(watch_module, "trimmed", lambda: trims.append(seconds[0]) or 0)
@@ -283,7 +283,7 @@ def test_a_prompt_that_begins_reads_no_ram_where_there_was_plenty_a_moment_ago(m
         seconds[0] += later
         found.before_prompt()
         assert len(looks) == expected
-    spared["room"] = 7 * GIB  # not ample: each prompt looks
+    spared["room"] = 7 * GIB  # little RAM: each prompt reads it
     found.look_amid()
     found.before_prompt()
     assert len(looks) == 4 and spared["calls"] == 0
@@ -351,7 +351,7 @@ def test_a_model_is_used_when_a_prompt_of_the_queue_names_its_file(monkeypatch, 
 
 
 class Amid:
-    """Whether a prompt runs, look by look; remembers how long the thread was ready to wait."""
+    """Whether a prompt runs, at each look; notes how long the thread would wait."""
 
     def __init__(self, *runs):
         self.runs, self.waited = list(runs), []

@@ -1,4 +1,4 @@
-"""A limit as people write it, and what it leaves to the next tensor."""
+"""A limit as people write it, and the bytes that it leaves for the next tensor."""
 
 import pytest
 import torch
@@ -32,7 +32,7 @@ def test_what_is_left_is_within_the_share_and_within_torchs_own_part(torchs, pag
 
 @pytest.fixture
 def fractions(monkeypatch):
-    """What torch.cuda would be told, on a device with 2 GiB in tensors."""
+    """The fractions that torch.cuda gets, on a device with 2 GiB in tensors."""
     asked = []
 
     class Cuda:

@@ -1,4 +1,4 @@
-"""A server's garbage collections walk over what came after its start, and over nothing else."""
+"""A server's garbage collections walk over objects made after its start, and no others."""
 
 import gc
 import weakref
@@ -10,7 +10,7 @@ from headroom.base import garbage
 
 
 class Node:
-    """One that holds itself."""
+    """An object that refers to itself."""
 
     def __init__(self):
         self.me = self
@@ -18,7 +18,7 @@ class Node:
 
 @pytest.fixture
 def settled():
-    """All that is alive is left out, for the time of one test."""
+    """All living objects are left out of collections during a test."""
     early = Node()
     gone = weakref.ref(Node())
     garbage.settle()

@@ -1,4 +1,4 @@
-"""A phrase is written once, in the source: it is there in Chinese, and nothing else is."""
+"""A phrase is written once, in the source; exactly these have a Chinese translation."""
 
 import ast
 import json

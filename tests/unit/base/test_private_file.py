@@ -1,4 +1,4 @@
-"""Private files: nobody else finds them, and what was written stands where they say."""
+"""Private files: no other program finds them, and data lie at the offsets that they return."""
 
 import torch
 

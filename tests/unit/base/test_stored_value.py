@@ -1,4 +1,4 @@
-"""What the embedding cache writes is read back bit by bit, or not at all."""
+"""The embedding cache reads what it wrote bit by bit, or not at all."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The benchmark of what a recovery costs, on a device that is only a rule of who fits."""
+"""The benchmark of what a recovery costs, on a stand-in device that only compares sizes."""
 
 import importlib
 from argparse import Namespace

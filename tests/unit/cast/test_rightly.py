@@ -1,4 +1,4 @@
-"""What Cast bf16 casts runs and uses its own weights; what it cannot cast is refused by name."""
+"""A cast model runs with its own weights; what Cast bf16 cannot cast is refused by name."""
 
 import pytest
 import torch

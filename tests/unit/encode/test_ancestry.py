@@ -1,4 +1,4 @@
-"""The identity of what feeds an input: the same if and only if the same object comes out."""
+"""The identity of an input's source: equal if and only if the same object would come out."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Conditioning under a name: what is saved comes back, says its encoder, and trusts nothing."""
+"""Conditioning saved under a name: it is loaded unchanged, names its encoder, and is checked."""
 
 import os
 

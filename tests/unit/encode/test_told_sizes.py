@@ -1,4 +1,4 @@
-"""What our nodes leave in ComfyUI's cache tells its size, by which it chooses what goes first.
+"""Our nodes' results tell ComfyUI's cache their size, by which it chooses what to drop first.
 
 ComfyUI counts tensors in lists, tuples and mappings, each storage once; any other object is asked
 for its tensors by `_comfy_cache_tensors`, and counts as nothing without (comfy_execution/caching.py

@@ -1,4 +1,4 @@
-"""One URL for many servers, as its clients see it; the servers compute nothing."""
+"""One URL for many servers, as clients see it; the servers compute nothing."""
 
 import threading
 

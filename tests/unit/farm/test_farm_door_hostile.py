@@ -42,7 +42,7 @@ def locked(comfy, tmp_path_factory):
 
 
 def answers(door, comfy):
-    """Whether the door still works, and its server has been told nothing."""
+    """Whether the door still works and has asked its server for nothing."""
     return door.get("/object_info")["of"] == comfy.total_mib
 
 

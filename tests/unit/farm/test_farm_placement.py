@@ -1,4 +1,4 @@
-"""Which prompt goes where, and what follows an attempt."""
+"""Which server gets which prompt, and what follows an attempt."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is asked of a farm: prompts, their keys and kinds, and the servers."""
+"""The input of a farm: prompts, their keys and kinds, and the servers."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What a guard puts on a wire has the class of what came in, and works as other packs use it."""
+"""A guarded object has the class of the original, and works as other packs use it."""
 
 import copy
 import pickle
@@ -221,7 +221,7 @@ def test_what_another_pack_sets_on_the_instance_afterwards_goes_through_the_guar
 
 
 class Standing:
-    """Stands for a VAE and gives what that has, as some packs' models do."""
+    """An object in place of a VAE that gives the VAE's attributes, as some packs' models do."""
 
     def __init__(self, inner):
         self.inner = inner
@@ -258,7 +258,7 @@ def test_a_controlnet_comes_out_as_the_very_object_and_the_record_says_where_it_
 def test_a_remembered_encoding_on_the_cpu_goes_as_it_comes_where_the_clip_cannot_be_moved(
     monkeypatch
 ):
-    """As after a CLIP of the same size that could: what was learned is of the kind, not of one."""
+    """As after a CLIP of the same size that could be moved: a lesson is kept for a kind of call."""
     host = SimpleNamespace(clip_on_cpu=lambda clip: None)
     monkeypatch.setattr(clip_module, "guard_host", lambda: host)
     monkeypatch.setattr(lessons, "recall", lambda key, device: Plan(on_cpu=True))

@@ -60,7 +60,7 @@ def test_where_nothing_failed_there_are_no_breaks_and_no_rogues(compiler, parts)
 
 
 def test_pieces_that_were_joined_within_the_record_would_be_rogues(compiler, monkeypatch):
-    """The stand-in can tell."""
+    """The stand-in of the compiler notices them."""
     compiler.pause = Compiler().pause
     monkeypatch.setattr(adapter, "guard_host", lambda: None)
     steps(compiler, 2)

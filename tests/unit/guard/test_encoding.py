@@ -57,7 +57,7 @@ def encoding(host, **options):
 
 
 def lacking(buffers_mib, missing_mib=40, where="device"):
-    """Of 2,500 MiB 2,458 were to be had."""
+    """A failed encoding that could get 2,458 of the 2,500 MiB."""
     return Lack(where, GPU, 160 * MIB, missing_mib * MIB, need_bytes=2500 * MIB,
                 room_bytes=2458 * MIB, buffers_bytes=buffers_mib * MIB)
 

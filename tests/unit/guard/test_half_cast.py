@@ -1,4 +1,4 @@
-"""A layer in whose casting a call ran out of memory is cast anew by the next call."""
+"""If memory ran out while a layer was cast, the next call casts the layer again."""
 
 import sys
 from types import ModuleType, SimpleNamespace

@@ -1,4 +1,4 @@
-"""What a recovery teaches the next call of its kind, and when that is forgotten."""
+"""What the next call of a kind learns from a recovery, and when the lesson is forgotten."""
 
 from types import SimpleNamespace
 
@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def host(monkeypatch):
-    """A host with so many bytes to be had, and none of them taken by weights."""
+    """A host with that many free bytes and no loaded weights."""
     found = SimpleNamespace(free=100 * MIB, loaded_entries=list, unloadable_bytes=lambda e: 0)
     found.available_bytes = lambda device: found.free
     monkeypatch.setattr(lessons, "current_host", lambda: found)

@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 
 
 class VAE:
-    """Encodes whole only in vain; notes what its tiles were asked for."""
+    """Runs out of memory if it encodes the whole; notes the arguments of its tiles."""
 
     latent_dim, not_video, vae_dtype = 3, False, torch.float32
 

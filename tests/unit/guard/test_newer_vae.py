@@ -134,7 +134,7 @@ def test_a_network_with_tiles_in_sizes_of_its_own_is_not_asked_for_smaller_ones(
 
 
 def test_time_is_cut_before_tiles_become_tiny():
-    """LTX: what a tile takes grows with its frames, and ComfyUI has no way out of its own."""
+    """LTX: a tile's memory grows with its frames, and ComfyUI itself cannot cut time."""
     call = a_call(VideoVAE(), torch.zeros(1, 128, 40, 64, 64))
     found = list(plans(call, Plan(), Lack("device")))
     assert found == [(28, None), (28, 20), (28, 10), (28, 5), (28, 3), (8, 3)]

@@ -1,4 +1,4 @@
-"""A recovery: order, limits, what passes through it, and what it lets go of."""
+"""A recovery: the order of its changes, its limits, errors that pass, tensors that are freed."""
 
 import gc
 import weakref
@@ -87,7 +87,7 @@ def test_the_error_tells_what_was_free_while_the_failed_call_held_its_tensors(mo
 
 
 def able(exact, cut, missing, changed=False, prefer="same bits"):
-    """What is changed where `missing` MiB are, and others, own weights can spare so much."""
+    """The changes made if `missing` MiB lack; others' and own weights can free these amounts."""
     made = []
 
     class Call(Changing):
@@ -113,9 +113,9 @@ def able(exact, cut, missing, changed=False, prefer="same bits"):
     ((300, 300), True, 100, False, ["others"]),
     ((30, 300), True, 100, False, ["others", "own"]),
     ((0, 300), True, 100, False, ["own"]),
-    ((30, 30), True, 100, False, ["cut"]),  # nothing that cannot be enough
-    ((30, 30), False, 100, False, ["others", "own"]),  # but where nothing can be
-    ((300, 300), True, 100, True, ["others", "own"]),  # no half measures the second time
+    ((30, 30), True, 100, False, ["cut"]),  # no change that cannot be enough
+    ((30, 30), False, 100, False, ["others", "own"]),  # but both if none can be enough
+    ((300, 300), True, 100, True, ["others", "own"]),  # after a first change: both
     ((30, 30), True, 100, True, ["others", "own", "cut"]),
     ((0, 0), True, 100, False, ["cut"]),
     ((0, 0), False, 100, False, []),

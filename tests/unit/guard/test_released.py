@@ -1,4 +1,4 @@
-"""A failed try is kept as text: nothing of it holds a tensor, however its code was written."""
+"""A failed attempt is kept as text, which holds no tensor, however its code was written."""
 
 import gc
 import sys

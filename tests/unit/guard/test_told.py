@@ -1,4 +1,4 @@
-"""What a recovery tells of its attempts while it goes on."""
+"""What a recovery writes into the journal about each of its attempts."""
 
 import time
 

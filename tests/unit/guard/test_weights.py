@@ -1,4 +1,4 @@
-"""Weights that make room: what can be spared, on which device, and how much is kept free."""
+"""Weights that make room: which can leave, on which device, and how much is kept free."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def lacking(mib, device=FIRST, room=2000):
 
 
 def lighter(patchers, lack, plan=None):
-    """How much would be kept free of a call's own weights, in MiB; None: it changes nothing."""
+    """The room kept free of a call's own weights, in MiB; None if that changes nothing."""
     call = Call()
     call.patchers = patchers
     found = call.lighter(plan or Plan(), lack)

@@ -1,4 +1,4 @@
-"""Where ComfyUI reads weights from disk, nobody says that they are in RAM."""
+"""If ComfyUI reads weights from disk, no report says that they are in RAM."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""What loops left in ComfyUI's node cache, on the shapes of its modules."""
+"""Results of loops in ComfyUI's node cache, read from stand-ins of its modules."""
 
 import importlib
 import sys

@@ -14,7 +14,7 @@ WAIT_S = 30
 
 
 class Listener:
-    """What was told, in order."""
+    """The events, in order."""
 
     def __init__(self):
         self.told = []
@@ -90,7 +90,7 @@ def events(listens):
 
 
 def whole(prompt_id, *nodes):
-    """What is told of a prompt whose nodes run one after the other."""
+    """The events of a prompt whose nodes run one after the other."""
     within = [(word, node, prompt_id) for node in nodes for word in ("starts", "finishes")]
     return ["resets", ("begins", prompt_id), *within, "leaves"]
 

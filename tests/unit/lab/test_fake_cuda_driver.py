@@ -1,4 +1,4 @@
-"""PyTorch's own allocators on the fake driver: what it counts."""
+"""PyTorch's own allocators on the fake driver, and the driver's counts."""
 
 import pytest
 from support.cuda_scripts import script_runner

@@ -1,4 +1,4 @@
-"""What has spilled, from samples as Windows gives them; the calls of pdh.dll with a stand-in."""
+"""Spilled memory, from samples as Windows gives them; a stand-in answers the calls of pdh.dll."""
 
 import ctypes
 import sys

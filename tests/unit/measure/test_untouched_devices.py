@@ -1,4 +1,4 @@
-"""Asking about a device never starts it: CUDA that is there and untouched stays untouched."""
+"""Reading figures of a device never starts it: an unused CUDA stays unused."""
 
 import json
 import subprocess

@@ -12,7 +12,7 @@ from headroom.models import loaded
 
 
 class Looked:
-    """A thread that holds a patcher until `end` is called, and then is done with it."""
+    """A thread that holds a patcher until `end` is called."""
 
     def __init__(self, borrowed, patcher):
         self._go, self._has = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""RAM that grows with each run of a node: which node it is, and when nothing is said."""
+"""RAM that grows with each run of a node: which node is named, and when none is."""
 
 import pytest
 

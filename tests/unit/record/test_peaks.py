@@ -89,7 +89,7 @@ steps = st.one_of(st.tuples(st.just("take"), st.integers(0, 50)),
 @steady
 @given(st.lists(steps, max_size=60))
 def test_the_true_peak_is_never_outside_of_the_bounds(done):
-    """The truth is known at every step."""
+    """The simulated allocator knows the true peak at every step."""
     other, reserve, largest = 100, 0, 0
     last, true = Use(100, 0, 0), 100
     for what, amount in done:

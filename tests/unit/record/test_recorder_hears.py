@@ -116,7 +116,7 @@ def test_the_thread_reads_memory_while_a_prompt_runs_and_sleeps_without_one(prob
 
 
 class SlowProbe(Probe):
-    """Keeps a reading to itself until it may be seen."""
+    """Holds a reading back until the test lets it go on."""
 
     def __init__(self):
         super().__init__()
@@ -134,7 +134,7 @@ class SlowProbe(Probe):
 
 
 def test_a_reading_amid_a_node_is_entered_before_the_one_at_its_end(outcomes, monkeypatch):
-    """The later one starts torch's peaks again: the other way round nobody had the node's."""
+    """The later reading resets torch's peaks: in the other order the node's peak would be lost."""
     times, probe = [], SlowProbe()
     monkeypatch.setattr(Run, "observe", lambda run, reading: times.append(reading.at))
     recorder = Recorder(probe, outcomes.get)

@@ -1,4 +1,4 @@
-"""Memory over time stays small, and of what was read it loses no peak."""
+"""The samples of memory over time stay few, and no peak among them is lost."""
 
 from hypothesis import given
 from hypothesis import strategies as st

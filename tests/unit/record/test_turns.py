@@ -1,4 +1,4 @@
-"""With 200 turns of a loop the record says what grows with each, and what it left out."""
+"""With 200 turns of a loop the record says what grows in each turn and which nodes it left out."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What becomes of a queue when its server is killed: offered, queued again, or discarded."""
+"""The queue of a killed server is offered, queued again, or discarded."""
 
 import sqlite3
 

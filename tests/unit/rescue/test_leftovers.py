@@ -1,4 +1,4 @@
-"""A failed prompt's models and tensors go when it is over, and not ten seconds later."""
+"""A failed prompt's models and tensors are freed at its end, and not ten seconds later."""
 
 import gc
 import sys

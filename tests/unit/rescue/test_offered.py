@@ -1,4 +1,4 @@
-"""What is offered and who asks, what was left out without an error, and what others see."""
+"""Offers and who asks for them, parts left out without an error, and what other code sees."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +27,7 @@ def test_offering_queues_nothing_until_it_is_asked_for(bench):
 
 
 class SlowDisk:
-    """Finished outputs whose writing does not end before `meanwhile` has."""
+    """Finished outputs whose writing ends after `meanwhile`."""
 
     def __init__(self, meanwhile):
         self.meanwhile, self.seen = meanwhile, []
@@ -208,7 +208,7 @@ def test_a_question_in_the_middle_of_the_decision_waits_for_it(bench):
 
     asking = threading.Thread(target=ask)
 
-    def validated(prompt_id, prompt, outputs):  # in the middle of the decision
+    def validated(prompt_id, prompt, outputs):  # while the decision is made
         asking.start()
         asked.wait(5)
         asking.join(0.2)

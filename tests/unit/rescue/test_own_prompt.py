@@ -1,4 +1,4 @@
-"""Whoever reads a guarded prompt as a whole, to write it down, reads the one of its user."""
+"""Code that reads a whole guarded prompt, to save it, gets the prompt of its user."""
 
 import copy
 import json
@@ -11,7 +11,7 @@ from headroom.rescue.posted import as_wished
 
 
 def posted(prompt):
-    """What ComfyUI is given to run for a prompt that is to be guarded on every wire."""
+    """The prompt that ComfyUI runs if every wire is to be guarded."""
     wish = {"prompt": prompt, "extra_data": {"headroom": {"guard": True}}}
     return as_wished(wish, {}, Registry())["prompt"]
 

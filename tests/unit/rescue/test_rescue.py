@@ -1,4 +1,4 @@
-"""When a prompt gets its rerun, and what is queued then."""
+"""When a prompt gets a rerun, and what is queued."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""What is said to run again before it is queued: what ComfyUI's cache has not got any more."""
+"""Before a rerun: the message names what will run again because ComfyUI's cache has lost it."""
 
 import pytest
 from support.rescue_bench import PROMPT, Bench

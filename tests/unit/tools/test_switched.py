@@ -1,4 +1,4 @@
-"""What a benchmark says of something that is switched on and off within one run."""
+"""What a benchmark reports for a feature that is switched on and off within one run."""
 
 import pytest
 
