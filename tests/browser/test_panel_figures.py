@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.browser import mib_text
+from support.browser import shown_mib
 from support.prompts import picture, sampling
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
@@ -84,7 +84,7 @@ def test_every_device_has_its_figures_and_an_inexact_peak_is_marked_at_least(gpu
     panel = comfy.open_panel()
     run = comfy.run()
     main = panel.locator("[data-figure='vram']")
-    assert main.locator("b").inner_text() == f"≥ {mib_text(run['peak_vram_mib'])}"
+    assert main.locator("b").inner_text() == f"≥ {shown_mib(run['peak_vram_mib'])}"
     assert run["device"] in main.inner_text()
     other = panel.locator("[data-figure='vram cuda:9']")
     assert other.locator("b").inner_text() == "77 MiB"
@@ -97,7 +97,7 @@ def test_a_run_says_which_gpu_would_have_been_enough_and_that_this_was_measured(
     run = comfy.run()
     fits = comfy.get(f"/headroom/runs/{run['prompt_id']}")["fits"]
     said = panel.locator("[data-fits]").inner_text()
-    assert mib_text(fits["smallest_mib"][1]) in said
+    assert shown_mib(fits["smallest_mib"][1]) in said
     assert f"a card of {fits['cards_gib'][0]} GiB is enough" in said
     assert "Measured in this run" in said
 

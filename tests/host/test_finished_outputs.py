@@ -8,26 +8,15 @@ from support.rescue import pixels
 
 from tools.client import cached_nodes
 from tools.rescued import RESCUE, picture, pictures, wait_until
-from tools.server import ComfyServer
 
 pytestmark = pytest.mark.host
 TURNS = PACK.parent / "headroom_turns"
 
 
 @pytest.fixture
-def start(newest_comfyui, models_dir, tmp_path, servers):
-    """A function that starts a server in the one folder of this test."""
-    running = []
-
-    def start(**env):
-        running.append(ComfyServer(newest_comfyui, tmp_path, packs=[PACK, TURNS], env=env,
-                                   models_dir=models_dir,
-                                   start_with=servers.start_process).start())
-        return running[-1]
-
-    yield start
-    for server in running:
-        server.stop(grace_seconds=0)
+def start(newest_comfyui, models_dir, start_server):
+    return lambda **env: start_server(newest_comfyui, packs=[PACK, TURNS], env=env,
+                                      models_dir=models_dir)
 
 
 def deadly(seed):

@@ -75,14 +75,14 @@ def find_chromium() -> str | None:
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
-def mib_text(mib: float) -> str:
+def shown_mib(mib: float) -> str:
     """An amount as the panel and the badges write it."""
     return words.short_text(mib * 2**20)
 
 
 def growth_text(growth_mib: float, level_mib: float) -> str:
     """A growth beside its level as the badges write it."""
-    (plus, unit), (level, other) = (mib_text(each).split(" ") for each in (growth_mib, level_mib))
+    (plus, unit), (level, other) = (shown_mib(each).split(" ") for each in (growth_mib, level_mib))
     return f"+{plus}{'' if unit == other else f' {unit}'}, {level} {other} in all"
 
 
