@@ -141,8 +141,7 @@ def test_nodes_that_the_server_left_out_are_counted_under_a_short_table_too(open
     assert "2 more nodes are not listed." in drawn(open_panel()).panel.inner_text()
 
 
-def test_what_a_killed_server_left_can_be_discarded_or_queued_and_what_is_refused_is_told(
-        open_panel):
+def test_prompts_of_a_killed_server_can_be_discarded_or_queued_and_refusals_show(open_panel):
     shown = open_panel()
     left = {"prompts": ["a", "b"], "text": "2 prompts had not run.", "said": None, "refused": [
         {"prompt_id": "b", "error": "no such node"}], "queued": ["a"]}

@@ -21,7 +21,7 @@ def fails_once(gpu, comfy):
     return run
 
 
-def test_what_an_ended_server_left_is_offered_until_somebody_decides(gpu, open_page):
+def test_prompts_of_an_ended_server_are_offered_until_a_user_decides(gpu, open_page):
     comfy = open_page(gpu)
     none = {"text": None, "said": None, "prompts": [], "samples": []}
     left = {**none, "text": "2 prompts had not run.",

@@ -138,7 +138,7 @@ def test_attempts_appear_in_the_run_of_the_prompt(gpu):
     ("OomLoraLeftOut", 2, "first"),
     ("OomControlLeftOut", 1, "control could not be applied"),
 ])
-def test_what_comfyui_leaves_out_without_a_guard_is_told_once_for_the_node(
+def test_parts_that_comfyui_leaves_out_without_a_guard_are_told_once_for_the_node(
     gpu, node, failures, words
 ):
     graph = Graph()
@@ -152,7 +152,7 @@ def test_what_comfyui_leaves_out_without_a_guard_is_told_once_for_the_node(
     assert words in event["error"]
 
 
-def test_what_a_failed_node_held_is_given_back_before_the_next_prompt(gpu):
+def test_memory_that_a_failed_node_held_is_freed_before_the_next_prompt(gpu):
     """This holds for every error; ComfyUI itself collects garbage once in ten seconds."""
     def asked():
         graph = Graph()

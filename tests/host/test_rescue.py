@@ -145,7 +145,7 @@ def test_a_node_in_a_loop_is_named_and_not_the_begin_of_the_loop(gpu):
 
 
 @pytest.mark.parametrize("writer", ["OomWrites", "OomWritesAlways"])
-def test_what_was_written_is_not_written_twice(gpu, writer):
+def test_saved_files_are_not_written_twice(gpu, writer):
     prompt = chain(fails=True)
     prompt["first"]["class_type"] = writer
     lives = live(gpu.client, prompt)

@@ -96,7 +96,7 @@ def test_the_drivers_context_counts_and_off_takes_the_limit_back(world):
     assert held() is None and texts(limit) == []
 
 
-def test_what_is_above_the_limit_is_unloaded_before_the_next_prompt(world):
+def test_models_above_the_limit_are_unloaded_before_the_next_prompt(world):
     limit = Limit({VARIABLE: "1.5"}, {}, "linux")
     limit.before_prompt()
     assert held() == (1.5, 1, 1) and world.freed == [("cuda:0", 4)]  # 3 seem free, 1 is above

@@ -97,7 +97,7 @@ def test_changed_weights_replace_the_scratch_file(tmp_path):
         assert len(open_files(tmp_path)) == 1
 
 
-def test_what_was_written_into_a_mapped_weight_is_kept_when_its_old_bytes_come_back(tmp_path):
+def test_a_write_into_a_mapped_weight_does_not_change_the_kept_file(tmp_path):
     module = torch.nn.Linear(64, 64, bias=False)
     expected = state(module)
     map_modules([module], tmp_path)

@@ -55,9 +55,7 @@ def test_the_largest_go_first_and_no_more_than_needed(monkeypatch, ram):
     assert spared.moved_bytes == 5 * MIB
 
 
-def test_what_the_queue_uses_stays_and_so_does_what_is_on_the_gpu_or_mapped_by_the_host(
-    monkeypatch, ram
-):
+def test_models_that_the_queue_uses_or_on_the_gpu_or_mapped_by_comfyui_stay(monkeypatch, ram):
     used, loaded, mapped = model(1, "used"), model(1, "loaded"), model(1, "mapped", True)
     loaded.loaded = 1
     with_host(monkeypatch, used, mapped, model(1, "idle"), loaded=[loaded])

@@ -72,7 +72,7 @@ def test_a_container_that_contains_itself_is_rebuilt_around_itself(name):
         assert done.value.default_factory is list
 
 
-def test_what_holds_no_tensor_and_no_list_stays_as_it_is():
+def test_values_without_tensors_and_lists_stay_as_they_are():
     box = Box((FrozenBox(1), OrderedDict(a=Box("text"))))
     assert to_cpu(box).value is box
 

@@ -83,7 +83,7 @@ def test_a_run_that_swapped_is_advised_however_little_it_had(swapped, count):
     assert len(about_ram(run_of(200, swapped=swapped), server("--cache-none"))) == count
 
 
-def test_what_held_the_ram_is_named_the_largest_first_and_no_more_than_three():
+def test_the_three_largest_users_of_ram_are_named():
     (held,) = about_ram(run_of(200, low=low([(UNET, 300), (VAE, 10)], [("8", 200)], [400])),
                         server())
     assert held["kind"] == "ram_held" and held["text"].endswith(

@@ -134,7 +134,7 @@ def test_a_run_on_the_cpu_has_no_advice(advisor, records, prompts):
         "fits": None, "slower": []}
 
 
-def test_what_followed_advice_has_saved_is_told_beside_what_was_predicted(
+def test_the_measured_saving_of_followed_advice_is_told_beside_the_predicted_one(
     advisor, first, records, prompts
 ):
     followed(records, prompts, advisor, left_mib=200)
@@ -144,9 +144,7 @@ def test_what_followed_advice_has_saved_is_told_beside_what_was_predicted(
     assert not any(one["kind"] == "encode_to_cpu" for one in advisor.advice("second"))
 
 
-def test_of_several_that_were_followed_at_once_only_those_about_the_peak_share_in_it(
-    advisor, first, records, prompts
-):
+def test_only_advice_about_the_peak_shares_in_its_measured_saving(advisor, first, records, prompts):
     """The purge at the end frees memory after the run, so it has no share in the lower peak."""
     found = advisor.advice("first")
     end = next(one for one in found if one["values"].get("after"))
@@ -203,7 +201,7 @@ def test_followed_advice_is_found_whatever_ids_the_canvas_gave():
     assert applied(PROMPT, renamed, [FINDING]) == [FINDING]
 
 
-def test_of_two_that_need_the_same_class_the_one_with_these_values_was_followed():
+def test_of_two_pieces_of_advice_with_one_class_the_values_tell_which_was_followed():
     def encoding(node_ids, cache):
         step = {"op": "replace", "node": "6", "class_type": "HeadroomEncodeToCPU",
                 "keep": {"clip": "clip", "text": "text"}, "inputs": {"cache": cache},

@@ -73,7 +73,7 @@ def texts(found):
     return "\n".join(line["text"] for line in found["lines"])
 
 
-def test_what_must_be_there_at_once_is_the_largest_part_and_at_most_it_is_all(registry):
+def test_a_workflow_needs_at_least_its_largest_part_and_at_most_all_parts(registry):
     low, high = of(PROMPT, registry)["needs_mib"]
     assert 1600 < low < 1600 + 512
     assert 1600 + 240 + 320 < high < 1600 + 240 + 320 + 1024

@@ -105,7 +105,7 @@ def test_models_leave_once_and_one_line_of_the_log_says_so(clock, loaded, caplog
 @pytest.mark.parametrize("gate", [
     Gate(lambda: True, lambda: True), Gate(lambda: False, lambda: False),
 ])
-def test_nothing_leaves_while_a_prompt_runs_and_the_time_counts_anew(clock, loaded, gate):
+def test_no_model_is_unloaded_while_a_prompt_runs_and_the_time_starts_again(clock, loaded, gate):
     idle = idle_after(clock, "10")
     clock.now += 700
     released(idle, gate)

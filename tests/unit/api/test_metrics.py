@@ -141,7 +141,7 @@ def test_the_peak_of_each_class_is_a_histogram(source, metrics):
     assert found[f"{name}_count", "KSampler"] == 1
 
 
-def test_what_nodes_and_http_freed_and_read_is_counted_at_once(source, metrics):
+def test_bytes_freed_or_read_by_nodes_and_http_are_counted_at_once(source, metrics):
     journal.note_action("purge", 12.5, "text")
     journal.note_action("purge", None, "no driver tells")
     journal.note_action("offload", 1.0, "text")

@@ -169,7 +169,7 @@ def test_a_layer_of_any_kind_runs_near_the_original_by_the_cast_weights(name, in
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_torch_refuses_is_its_error_behind_one_sentence_that_says_what_to_do(name, x):
+def test_an_error_of_torch_follows_one_sentence_that_says_what_to_do(name, x):
     net = layer(name)
     with torch.inference_mode(), pytest.raises((RuntimeError, TypeError), match=(
             f"^Cast bf16 made this Made bfloat16, .* keep_float32, .*PyTorch: .*{REFUSED[name]}")):

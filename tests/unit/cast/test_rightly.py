@@ -68,7 +68,7 @@ def x():
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("mode", ["eval", "train"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_what_was_cast_runs_and_stays_near_the_original(name, mode, dtype, x):
+def test_a_cast_model_runs_and_stays_near_the_original(name, mode, dtype, x):
     torch.manual_seed(5)
     net = Net(LAYERS[name]())
     net.train(mode == "train")

@@ -134,7 +134,7 @@ def test_a_class_that_wants_its_id_is_known_by_it(folder):
     ({"2": {"class_type": "Lora", "inputs": {"clip": ["99", 0]}}}, {}, "node 99 is not there"),
     ({"3": {"class_type": "Encode", "inputs": {"clip": None}}}, {}, "nothing is connected"),
 ])
-def test_what_cannot_be_identified_says_why(folder, change, classes, text):
+def test_an_input_without_identity_says_why(folder, change, classes, text):
     found = identify(prompt(**change), "3", "clip", Lookup(folder, **classes))
     with pytest.raises(ValueError, match=text):
         raise ValueError(found.problem)

@@ -73,7 +73,7 @@ class Sparse:
         return [self.rows]
 
 
-def test_what_another_packs_value_tells_is_told_by_its_copy_in_ram_too():
+def test_a_copy_in_ram_of_another_packs_value_tells_its_size_too():
     rows = torch.ones(1000, WIDTH)
     moved, _ = move_to_cpu([Sparse(rows[:10]), {"mask": rows[:1]}])
     assert isinstance(moved[0], Sparse) and told_bytes(moved, set()) == 11 * WIDTH * 4

@@ -164,7 +164,7 @@ def test_a_new_kind_goes_by_a_servers_guess_where_that_is_wanted_and_a_larger_on
         door.close()
 
 
-def test_what_every_server_refuses_is_refused_with_the_servers_own_words(servers, opened):
+def test_a_prompt_that_every_server_refuses_is_refused_with_the_servers_own_words(servers, opened):
     door = opened(*servers(500, 4000))
     answer = door.post("/prompt", {"prompt": prompt("Unknown")})
     assert answer.status_code == 400
@@ -293,7 +293,7 @@ def test_a_door_that_comes_back_goes_on_and_queues_nothing_twice(servers, opened
         again.close()
 
 
-def test_what_a_server_that_left_the_farm_had_is_run_by_another(servers, opened, tmp_path):
+def test_prompts_of_a_server_that_left_the_farm_are_run_by_another(servers, opened, tmp_path):
     left, other = servers(1000, 1000)
     door = opened(left)
     running = hold(door, left)
@@ -308,7 +308,7 @@ def test_what_a_server_that_left_the_farm_had_is_run_by_another(servers, opened,
 
 
 @pytest.mark.parametrize("sleepers", [(), ("other",), ("ran", "other")])
-def test_what_a_server_had_that_does_not_come_back_is_run_by_another_at_once(
+def test_prompts_of_a_server_that_does_not_come_back_are_run_by_another_at_once(
     servers, tmp_path, sleepers,
 ):
     ran, other = servers(1000, 1000)

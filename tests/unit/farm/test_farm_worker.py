@@ -141,7 +141,7 @@ def test_a_prompt_that_a_server_has_already_is_not_queued_twice(comfy, worker):
     assert len(comfy.posts("/prompt")) == 1
 
 
-def test_what_was_abandoned_there_is_stopped_first(comfy, worker):
+def test_an_abandoned_attempt_on_a_server_is_stopped_first(comfy, worker):
     comfy.prompts["old"] = {}
     assert worker.run(order(asked(), abandoned=("old", "older"))).ending == "done"
     assert comfy.posts("/queue") == [{"delete": ["old", "older"]}]

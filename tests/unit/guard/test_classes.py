@@ -142,7 +142,7 @@ def survives(kind, value):
         kind.network(value).fails = 0
 
 
-def test_what_comes_out_has_the_very_class_of_what_came_in(kind):
+def test_a_guarded_object_has_exactly_the_class_of_the_original(kind):
     value = kind.make()
     again = guarded(kind, guarded(kind, value))
     assert type(again) is type(value)
@@ -196,7 +196,7 @@ def test_a_clone_of_a_clip_stays_guarded():
     assert survives(kind, clone)
 
 
-def test_what_another_pack_has_set_on_the_instance_before_is_called_and_guarded():
+def test_methods_that_another_pack_had_set_on_the_instance_are_called_and_guarded():
     vae = VAE()
     plain, calls = vae.decode, []
 
@@ -212,7 +212,7 @@ def test_what_another_pack_has_set_on_the_instance_before_is_called_and_guarded(
     assert torch.equal(copy.copy(guarded_vae).decode(X), X * 2 + 1)
 
 
-def test_what_another_pack_sets_on_the_instance_afterwards_goes_through_the_guard():
+def test_methods_that_another_pack_sets_afterwards_go_through_the_guard():
     vae = guard_vae(VAE(), GuardOptions())
     ours = vae.decode
     vae.decode = lambda samples: ours(samples) + 1

@@ -62,7 +62,7 @@ def lacking(buffers_mib, missing_mib=40, where="device"):
                 room_bytes=2458 * MIB, buffers_bytes=buffers_mib * MIB)
 
 
-def test_it_begins_again_on_an_empty_device_where_buffers_are_most_of_the_need(host):
+def test_an_encoding_begins_again_on_an_empty_device_where_buffers_are_most_of_the_need(host):
     call = encoding(host)
     plan, spared = call.lighter(Plan(), lacking(2064))
     assert (plan.room_bytes, spared) == (weights.EVERYTHING, 2064 * MIB)

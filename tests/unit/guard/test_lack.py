@@ -21,7 +21,7 @@ def failed(asked, at_failure, held, text="CUDA out of memory. Tried to allocate 
     return Failure.of(torch.OutOfMemoryError(text.format(f"{asked}.00")), at_failure, held)
 
 
-def test_what_a_call_held_and_what_it_asked_for_is_what_it_needs():
+def test_a_call_needs_the_bytes_that_it_held_and_those_that_it_asked_for():
     at_failure = memory(free=50, allocated=800, reserved=900)
     held = memory(free=50, allocated=780, reserved=900)  # 20 MiB were garbage
     clean = memory(free=600, allocated=400, reserved=400)

@@ -109,7 +109,7 @@ def test_a_part_left_out_for_another_reason_is_not_repaired(error, entries, repa
     assert call.log == ["call"] and entries == []
 
 
-def test_what_others_log_while_they_recover_by_themselves_is_left_to_them(repairs):
+def test_errors_that_other_code_logs_and_recovers_from_are_left_to_it(repairs):
     def recovers():
         try:
             raise OOM

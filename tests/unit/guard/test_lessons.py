@@ -125,7 +125,7 @@ def test_a_failure_of_which_nobody_knows_what_it_lacked_teaches_nothing(host, en
     assert [plan.parts for plan in call_of("kind")] == [None]
 
 
-def test_what_a_call_still_has_on_the_device_when_it_ends_does_not_count_as_less_room(host, lacked):
+def test_memory_that_a_call_keeps_at_its_end_does_not_count_as_less_room(host, lacked):
     def keeps():
         host.free = 20 * MIB
 

@@ -46,7 +46,7 @@ class VAE:
 
 @pytest.mark.parametrize("call", [lambda vae, x: vae.encode(x, not_video=True),
                                   lambda vae, x: vae.encode(x, True)], ids=["named", "placed"])
-def test_what_an_encoding_was_told_of_its_batch_is_told_to_its_tiles(call):
+def test_tiles_of_an_encoding_get_its_arguments_about_the_batch(call):
     vae = VAE()
     call(guard_vae(vae, GuardOptions()), torch.zeros(3, 256, 256, 3))
     assert vae.asked

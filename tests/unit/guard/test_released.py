@@ -142,7 +142,7 @@ def alive(monkeypatch):
 
 
 @pytest.mark.parametrize("fail", CALLS, ids=lambda call: call.__name__)
-def test_nothing_of_a_failed_try_lives_when_it_is_tried_again(fail, alive):
+def test_no_tensor_of_a_failed_attempt_lives_at_the_next_attempt(fail, alive):
     watch = alive.watch
     tries = iter([lambda: fail(watch), lambda: watch.alive])
     assert recovered(lambda: next(tries)()) == 0
@@ -150,7 +150,7 @@ def test_nothing_of_a_failed_try_lives_when_it_is_tried_again(fail, alive):
 
 
 @pytest.mark.parametrize("fail", CALLS, ids=lambda call: call.__name__)
-def test_the_error_that_ends_it_keeps_nothing_of_the_tries(fail, alive):
+def test_the_final_error_keeps_no_tensor_of_the_attempts(fail, alive):
     watch = alive.watch
     with pytest.raises(OomGuardError) as caught:
         recovered(lambda: fail(watch), cuts=1)
@@ -159,7 +159,7 @@ def test_the_error_that_ends_it_keeps_nothing_of_the_tries(fail, alive):
     assert caught.value.__cause__ is not None
 
 
-def test_the_error_that_ends_it_shows_where_the_first_failure_came_from():
+def test_the_final_error_shows_where_the_first_failure_came_from():
     def first_place():
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB. the first")
 

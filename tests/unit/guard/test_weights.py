@@ -67,7 +67,7 @@ def test_everywhere_is_unloaded_where_nobody_knows_which_device_is_full(on_host)
     assert unloaded == [100, 900]
 
 
-def test_what_is_in_use_stays(on_host):
+def test_weights_in_use_stay(on_host):
     used = patcher(FIRST, 500)
     on_host(used, patcher(FIRST, 100))
     assert weights.other_bytes([used], lacking(10)) == 100 * MIB

@@ -246,7 +246,7 @@ def test_a_registry_that_is_lost_between_prompts_is_found_when_the_next_is_poste
 
 
 @pytest.mark.usefixtures("events")
-def test_what_others_looked_at_dies_in_the_thread_of_the_prompt_while_it_runs(execution):
+def test_models_that_other_threads_looked_at_are_deleted_in_the_prompts_thread(execution):
     told = []
 
     def looked_at_elsewhere():

@@ -17,7 +17,7 @@ def test_a_process_has_what_its_instances_have_on_all_adapters():
     assert shared_bytes(SAMPLES, 12) is None and shared_bytes({}, 1234) is None
 
 
-def test_what_is_pinned_and_what_is_there_always_has_not_spilled():
+def test_pinned_memory_and_the_level_at_rest_are_no_spill():
     shared, pinned, now = [100, 100, 1540, 1540], [0, 0, 200, 1400], [0.0]
     at = iter(range(4))
     turn = [0]

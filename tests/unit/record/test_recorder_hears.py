@@ -84,7 +84,7 @@ def test_the_final_error_of_the_guard_is_in_the_record(listening):
     assert before <= entry["at_seconds"] + 1e-5 and entry["at_seconds"] <= after + 1e-5
 
 
-def test_what_happens_outside_the_running_prompt_is_not_in_its_record(listening, monkeypatch):
+def test_events_outside_the_running_prompt_are_not_in_its_record(listening, monkeypatch):
     recorder, told = listening
     recorder.prompt_begins("p", Graph("1"), [])
     monkeypatch.setattr(journal, "executing_node", lambda: (None, None))

@@ -214,7 +214,7 @@ def test_every_device_has_its_figures_and_the_fullest_stands_for_the_run():
     assert max(found["samples"]["devices"]["cuda:0"]) == 1100
 
 
-def test_what_spilled_while_a_node_ran_is_in_its_entry_and_in_a_sentence():
+def test_memory_that_spilled_while_a_node_ran_is_in_its_entry_and_in_a_sentence():
     run = begun(torch := Torch().take(100))
     run.node_starts("1", at(1, torch))
     run.observe(at(2, torch)._replace(strain=Strain(1240 * MIB, 5, 100 * MIB)))

@@ -98,7 +98,7 @@ def test_discarded_they_are_gone_for_good(killed, tmp_path):
     assert KeptQueue(FakeQueue(), tmp_path, "keep").left()["prompts"] == []
 
 
-def test_what_comfyui_refuses_is_told_and_stays_to_be_discarded(killed):
+def test_a_prompt_that_comfyui_refuses_is_reported_and_can_be_discarded(killed):
     new = FakeQueue()
     new.refuses = {"b"}
     server = killed(FakeQueue([], [item(1, "a"), item(2, "b")]), next_host=new)

@@ -152,14 +152,14 @@ def test_a_rerun_repeats_a_node_that_left_something_out_before_another_failed(be
     assert [name for name in "123467" if queued[name] != prompt[name]] == ["2", "3", "6"]
 
 
-def test_what_a_node_made_by_another_left_out_counts_for_the_users_node(bench):
+def test_a_part_left_out_by_an_expanded_node_counts_for_the_users_node(bench):
     bench.begin()
     left_out(bench, "2.0.0.1")
     bench.end(failed="3", executed=("1", "2"))
     assert bench.only_queued[2]["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
 
 
-def test_what_a_node_left_out_in_another_prompt_does_not_count(bench):
+def test_a_part_left_out_in_another_prompt_does_not_count(bench):
     bench.begin()
     left_out(bench, "2", "another")
     bench.end(failed="3", executed=("1", "2"))

@@ -37,7 +37,7 @@ def written(prompt, how):
 
 @pytest.mark.parametrize("how", ["plain", "indented", "sorted", "a copy", "shallow", "by items"])
 @pytest.mark.parametrize("prompt", [picture(), guider()], ids=["picture", "guider"])
-def test_what_is_written_into_a_picture_is_the_users_prompt(prompt, how):
+def test_a_picture_contains_the_users_prompt(prompt, how):
     found = posted(prompt)
     assert found["4"]["inputs"] != prompt["4"]["inputs"] or found["3"] != prompt["3"]
     assert written(found, how) == prompt
@@ -53,7 +53,7 @@ def test_a_copy_runs_guarded_as_the_prompt_itself_does():
         assert "headroom-guard-1-0" in found and "headroom-guard-1-0" in set(found.keys())
 
 
-def test_what_a_node_writes_into_the_prompt_while_it_runs_is_in_the_picture():
+def test_changes_that_a_node_makes_to_the_prompt_are_in_the_picture():
     found = posted(picture())
     found["4"]["inputs"]["seed"] = 7  # as nodes do that draw their seed on the server
     assert written(found, "plain")["4"]["inputs"] == {**picture()["4"]["inputs"], "seed": 7}

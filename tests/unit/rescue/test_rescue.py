@@ -43,7 +43,7 @@ def test_where_comfyui_keeps_nothing_everything_is_guarded_and_the_text_says_so(
     assert "everything runs again" in data["failure"]["text"]
 
 
-def test_what_can_not_come_from_the_cache_is_guarded_although_it_had_finished(bench):
+def test_a_finished_node_whose_result_is_not_cached_is_guarded(bench):
     bench.host.marks = {"1": [float("nan")]}
     bench.fail(failed="3", executed=("1", "2"))
     assert bench.only_queued[2]["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]

@@ -20,7 +20,7 @@ def said_of(bench, prompt=PROMPT, **how):
     return bench.host.events[-1][1]["failure"]["text"]
 
 
-def test_what_the_cache_holds_is_said_to_come_from_it_and_keeps_its_key(bench):
+def test_a_cached_node_is_said_to_come_from_the_cache_and_keeps_its_key(bench):
     bench.host.cached = Cached(frozenset({"1", "2"}), {})
     assert said_of(bench).endswith("OOM Guard: what had finished comes from the cache.")
     assert bench.only_queued[2]["2"] == PROMPT["2"]

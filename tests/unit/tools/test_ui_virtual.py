@@ -169,7 +169,7 @@ def test_inputs_that_no_server_tells_of_are_kept(values, wanted):
     assert inputs_of("CustomCombo", values, widgets_values_named=named) == named
 
 
-def test_what_the_layer_editor_has_saved_is_kept():
+def test_values_that_the_layer_editor_has_saved_are_kept():
     saved = {"version": 1, "layers": [{"x": 3}]}
     assert inputs_of("ImageCompositor", [saved]) == {"compositor": saved}
     named = {"compositor": saved}
