@@ -69,7 +69,7 @@ def conditioning():
 
 
 def encoders(host):
-    return encoders_above(prompt(), "4", "conditioning", host)
+    return encoders_above(prompt(), "4", host)
 
 
 def test_a_saved_conditioning_is_loaded_bit_by_bit_with_its_encoder(tmp_path, host):
