@@ -9,7 +9,9 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from on_path import ROOT, loaded
+from on_path import ROOT
+
+from tools.load_file import load_file
 
 SERVERS, PROMPTS, KINDS = 1000, 3000, 20
 SIZES_MIB = (8192, 16384, 24576, 49152)
@@ -18,7 +20,7 @@ PARTS = ("clients", "door", "seat", "store", "words")
 
 def head() -> dict[str, Any]:
     """CPU and wall time of a door a prompt, from its acceptance to its result on disk."""
-    package = loaded("headroom_farm", ROOT / "farm")
+    package = load_file("headroom_farm", ROOT / "farm" / "__init__.py")
     farm = SimpleNamespace(**{part: import_module(f"{package.__name__}.{part}") for part in PARTS})
     farm.seat.HEARD_SECONDS = 0.01  # nobody listens to servers that are not there
     with tempfile.TemporaryDirectory() as scratch:

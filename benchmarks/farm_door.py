@@ -82,7 +82,7 @@ def timed(url: str, count: int) -> list[float]:
     return found
 
 
-def accepted(url: str, count: int, threads: int = 4) -> float:
+def accepted(url: str, count: int) -> float:
     """Seconds in which a door accepts so many prompts from a few clients."""
     numbers = iter(range(count))
     lock = threading.Lock()
@@ -97,7 +97,7 @@ def accepted(url: str, count: int, threads: int = 4) -> float:
             session.post(f"{url}/prompt", json={"prompt": graph(seed)}).raise_for_status()
 
     began = time.perf_counter()
-    clients = [threading.Thread(target=work) for _ in range(threads)]
+    clients = [threading.Thread(target=work) for _ in range(4)]
     for one in clients:
         one.start()
     for one in clients:

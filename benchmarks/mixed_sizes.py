@@ -18,7 +18,7 @@ import argparse
 import random
 from typing import Any
 
-import on_path
+from on_path import ROOT
 
 from tools import models
 from tools.bench_device import (
@@ -32,6 +32,7 @@ from tools.bench_device import (
 )
 from tools.bench_run import alone
 from tools.graph import Graph, add_checkpoint, add_ksampler
+from tools.load_file import load_file
 
 NAME = "mixed_sizes"
 REHEARSAL = ("--divide", "8", "--step-mib", "64", "--modes", "native")
@@ -156,7 +157,7 @@ def compiled_graphs() -> dict[str, object]:
 
 
 def _size_lists() -> dict[str, list[Any]]:
-    headroom = on_path.loaded("headroom", on_path.ROOT / "headroom")
+    headroom = load_file("headroom", ROOT / "headroom" / "__init__.py")
     mixed = [headroom.Size(*size) for size in SIXTEEN]
     random.Random(1).shuffle(mixed)
     text = "\n".join(str(size) for size in mixed)

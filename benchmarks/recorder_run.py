@@ -17,7 +17,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from on_path import ROOT, loaded
+from on_path import ROOT
+
+from tools.load_file import load_file
 
 COMFYUI, BASE, TURNS, NODES = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 NODES_PER_BLOCK = 20
@@ -191,7 +193,7 @@ def _graph(salt: int, depth: int) -> tuple[dict[str, Any], list[str]]:
 
 
 def _load_pack() -> Any:
-    asyncio.run(loaded("headroom_pack", ROOT).comfy_entrypoint())
+    asyncio.run(load_file("headroom_pack", ROOT / "__init__.py").comfy_entrypoint())
     return sys.modules["headroom_pack.headroom.record.current"].current_recorder()
 
 

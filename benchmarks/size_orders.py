@@ -22,11 +22,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import on_path
+from on_path import ROOT
 
 from tools import models
 from tools.bench_run import alone
 from tools.fake_cuda import driver_ledger
+from tools.load_file import load_file
 from tools.rehearsal import FAKE_CUDA_LAUNCHER
 from tools.results import FAKE
 
@@ -79,7 +80,7 @@ def random_lists(count: int, length: int) -> list[Sizes]:
 
 
 def _sorted(sizes: Sizes, way: str) -> Sizes:
-    headroom = on_path.loaded("headroom", on_path.ROOT / "headroom")
+    headroom = load_file("headroom", ROOT / "headroom" / "__init__.py")
     text = "\n".join(f"{width}x{height}" for width, height in sizes)
     placed = headroom.sort_work(text, **WAYS[way]).sizes.placed
     return [(item.size.width, item.size.height) for item in placed]
@@ -194,7 +195,7 @@ def inside(comfyui: str, checkpoint: str) -> None:
     Each takes an empty cache and a device with room; then it is tried on one with SPARE times the
     room that its tensors need.
     """
-    sys.path.remove(str(on_path.ROOT))  # its `nodes` would hide ComfyUI's
+    sys.path.remove(str(ROOT))  # its `nodes` would hide ComfyUI's
     sys.path[0] = comfyui
     sys.argv = ["main.py", "--highvram"]  # the weights stay, as in the published case
     import comfy.options

@@ -27,7 +27,7 @@ from .words import FarmError, Json
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
-def application(make: Callable[[], Door], token: str = "", most_bytes: int = 100 << 20) -> App:
+def application(make: Callable[[], Door], token: str, most_bytes: int) -> App:
     """Return the application; `make` is called, and its door opened, when it starts."""
 
     @contextlib.asynccontextmanager

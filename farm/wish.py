@@ -40,7 +40,7 @@ def wish_of(body: Any) -> tuple[Asked, str, Json]:
 
 def order_for(
     waiting: Waiting, server: Server, attempt: str, need: Need, left: Sequence[str],
-    rescue: bool, elsewhere_mib: float = 0.0,
+    rescue: bool, elsewhere_mib: float,
 ) -> Order:
     """Return the order for an attempt on a server, where attempts may be `left` from before."""
     fit = need.fit(server.facts.room_mib, server.size_mib)

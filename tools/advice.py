@@ -1,6 +1,5 @@
 """Advice of a server on a run: asked for, printed, and put into a prompt. Needs only Python."""
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from .client import Client
 from .errors import DevError
+from .load_file import load_file
 
 EDIT = Path(__file__).resolve().parent.parent / "headroom" / "advise" / "edit.py"
 Json = dict[str, Any]
@@ -77,8 +77,4 @@ def apply_edit(prompt: Json, edit: Mapping[str, Any]) -> Json:
 @lru_cache(maxsize=1)
 def _module() -> Any:
     """The pack's own file, without the package around it, which needs torch."""
-    spec = importlib.util.spec_from_file_location("headroom_advise_edit", EDIT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_file("headroom_advise_edit", EDIT)

@@ -143,21 +143,25 @@ def compact_upscaler(width: int, layers: int, scale: int) -> Shapes:
     return _built(nn.ModuleDict({"body": nn.Sequential(*body, nn.Conv2d(width, 3 * scale**2, 3))}))
 
 
-def _flux(kind: Any, double_blocks: int, **more: Any) -> Shapes:
-    """Flux without single blocks; about 340 million weights a double block."""
+def _flux(kind: Any, double_blocks: int, **others: Any) -> Shapes:
+    """Flux, by default without single blocks; about 340 million weights a double block."""
     from comfy.ldm.flux.model import FluxParams
 
     wanted = {
         "in_channels": 16, "out_channels": 16, "vec_in_dim": 768, "context_in_dim": 4096,
         "hidden_size": 3072, "mlp_ratio": 4.0, "num_heads": 24, "depth": double_blocks,
         "depth_single_blocks": 0, "axes_dim": [16, 56, 56], "theta": 10000, "patch_size": 2,
-        "qkv_bias": True, "guidance_embed": True, "txt_ids_dims": [],
+        "qkv_bias": True, "guidance_embed": True, "txt_ids_dims": [], **others,
     }
     known = {field.name for field in dataclasses.fields(FluxParams)}
     params = {name: value for name, value in wanted.items() if name in known}
-    shapes = _built(kind(**params, **_ops(), **more))
-    # Newer ComfyUIs rename these when they load a file.
-    return {name.replace("_norm.weight", "_norm.scale"): shape for name, shape in shapes.items()}
+    return _as_published(kind(**params, **_ops()))
+
+
+def _as_published(model: Any) -> Shapes:
+    """Newer ComfyUIs rename these when they load a file."""
+    return {name.replace("_norm.weight", "_norm.scale"): shape
+            for name, shape in _built(model).items()}
 
 
 def flux(double_blocks: int) -> Shapes:

@@ -9,7 +9,6 @@ that measures a real GPU too has REHEARSAL, the arguments with which it takes se
 """
 
 import argparse
-import importlib.util
 import json
 import os
 import sys
@@ -22,6 +21,7 @@ from typing import Any
 
 from . import bench_rows, bench_tables, results
 from .errors import NotHere
+from .load_file import load_file
 from .rehearsal import VARIABLE
 
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
@@ -32,12 +32,7 @@ def load(name: str) -> ModuleType:
     """Import the benchmark of that file name."""
     if str(FOLDER) not in sys.path:
         sys.path.append(str(FOLDER))  # some share a helper module
-    spec = importlib.util.spec_from_file_location(f"bench_{name}", FOLDER / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_file(f"bench_{name}", FOLDER / f"{name}.py")
 
 
 def arguments(module: Any, words: Sequence[str], device: str = "") -> argparse.Namespace:

@@ -47,7 +47,7 @@ def environment_key(texts: Sequence[str], version: tuple[int, int], system: str)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
-def environment_folder(version: tuple[int, int] = sys.version_info[:2]) -> Path:
+def environment_folder(version: tuple[int, int]) -> Path:
     """Where the environment for that Python and these pins is or will be."""
     files = (CONSTRAINTS, REQUIREMENTS, PACK_REQUIREMENTS)
     texts = [_without_comments(path.read_text(encoding="utf-8")) for path in files] + [WHEEL]

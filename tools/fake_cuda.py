@@ -3,11 +3,12 @@
 Both are found by their place: nothing puts lab/ on the path.
 """
 
-import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from .load_file import load_file
 
 LAB = Path(__file__).resolve().parent.parent / "lab"
 
@@ -16,8 +17,7 @@ def fake_cuda() -> ModuleType:
     """The whole package, to build the driver and to start programs on it."""
     for name in ("simgpu", "fakecuda"):
         if name not in sys.modules:
-            folder = LAB / name
-            _load(name, folder / "__init__.py", submodule_search_locations=[str(folder)])
+            load_file(name, LAB / name / "__init__.py")
     return sys.modules["fakecuda"]
 
 
@@ -25,13 +25,5 @@ def driver_ledger(path: Path) -> Any:
     """The ledger of a running program on fake devices; also for a program that runs on them."""
     name = "headroom_fake_cuda_ledger"
     if name not in sys.modules:
-        _load(name, LAB / "fakecuda" / "ledger.py")
+        load_file(name, LAB / "fakecuda" / "ledger.py")
     return sys.modules[name].Ledger(path)
-
-
-def _load(name: str, file: Path, **options: Any) -> None:
-    spec = importlib.util.spec_from_file_location(name, file, **options)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)

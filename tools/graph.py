@@ -80,12 +80,10 @@ def add_controlnet(graph: Graph, file: str) -> Node:
     return graph.add("ControlNetLoader", control_net_name=file.rpartition("/")[2])
 
 
-def add_lora(
-    graph: Graph, model: Any, clip: Any, file: str, strengths: tuple[float, float] = (1.0, 1.0)
-) -> Node:
-    """Add a LoRA to a model and its text encoder, with the strength for each."""
+def add_lora(graph: Graph, model: Any, clip: Any, file: str) -> Node:
+    """Add a LoRA at full strength to a model and its text encoder."""
     return graph.add("LoraLoader", model=model, clip=clip, lora_name=file.rpartition("/")[2],
-                     strength_model=strengths[0], strength_clip=strengths[1])
+                     strength_model=1.0, strength_clip=1.0)
 
 
 SAMPLER_DEFAULTS = {"seed": 1, "steps": 2, "cfg": 4.0, "sampler_name": "euler",

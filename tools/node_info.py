@@ -23,7 +23,6 @@ class Input:
     name: str
     type: str
     options: Mapping[str, Any]
-    required: bool
 
     @property
     def is_widget(self) -> bool:
@@ -61,7 +60,7 @@ class NodeInfo:
     def widgets(self) -> tuple[Input, ...]:
         return tuple(item for item in self.inputs if item.is_widget)
 
-    def saved_widgets(self, values: Sequence[Any] = ()) -> list[str | None]:
+    def saved_widgets(self, values: Sequence[Any]) -> list[str | None]:
         """The names behind the entries of these `widgets_values`; None for what is no input."""
         names: list[str | None] = []
         for item in self.unfolded(values).widgets:
@@ -136,12 +135,12 @@ def _inputs(sections: Mapping[str, Any], order: Mapping[str, Any]) -> list[Input
     for section in ("required", "optional"):
         specs = sections.get(section) or {}
         for key in order.get(section) or specs:
-            inputs.append(_input(key, specs[key], section == "required"))
+            inputs.append(_input(key, specs[key]))
     return inputs
 
 
-def _input(name: str, spec: list[Any], required: bool) -> Input:
+def _input(name: str, spec: list[Any]) -> Input:
     options = dict(spec[1]) if len(spec) > 1 and isinstance(spec[1], dict) else {}
     if not isinstance(spec[0], str):  # a list of choices is an older way to write COMBO
-        return Input(name, "COMBO", {**options, "options": spec[0]}, required)
-    return Input(name, spec[0], options, required)
+        return Input(name, "COMBO", {**options, "options": spec[0]})
+    return Input(name, spec[0], options)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from architectures import _built, _ops, _sd, main
+from architectures import _as_published, _built, _flux, _ops, _sd, main
 from architectures import clip_l as clip_l
 from architectures import flux_vae as flux_vae
 from architectures import one_number as one_number
@@ -150,18 +150,9 @@ def of_class(path: str, settings: str = "{}") -> Shapes:
 
 def flux(guidance: bool = True, inputs: int = 16) -> Shapes:
     """Flux.1: 19 double and 38 single blocks."""
-    import dataclasses
+    from comfy.ldm.flux.model import Flux
 
-    from comfy.ldm.flux.model import Flux, FluxParams
-
-    wanted = {
-        "in_channels": inputs, "out_channels": 16, "vec_in_dim": 768, "context_in_dim": 4096,
-        "hidden_size": 3072, "mlp_ratio": 4.0, "num_heads": 24, "depth": 19,
-        "depth_single_blocks": 38, "axes_dim": [16, 56, 56], "theta": 10000, "patch_size": 2,
-        "qkv_bias": True, "guidance_embed": guidance, "txt_ids_dims": [],
-    }
-    known = {field.name for field in dataclasses.fields(FluxParams)}
-    return _as_published(Flux(**{k: v for k, v in wanted.items() if k in known}, **_ops()))
+    return _flux(Flux, 19, depth_single_blocks=38, guidance_embed=guidance, in_channels=inputs)
 
 
 def real_esrgan(blocks: int = 23, width: int = 64, grown: int = 32) -> Shapes:
@@ -198,12 +189,6 @@ def anima_lllite(inputs: int) -> Shapes:
             file |= {f"{name}.down": (64, 2048), f"{name}.cond_to_film": (128, 64)}
     return _built(AnimaLLLite({f"{name}.weight": torch.empty(size, device="meta")
                                for name, size in file.items()}, None, **_ops()))
-
-
-def _as_published(model: Any) -> Shapes:
-    """Newer ComfyUIs rename these when they load a file."""
-    return {name.replace("_norm.weight", "_norm.scale"): shape
-            for name, shape in _built(model).items()}
 
 
 def wan(

@@ -5,19 +5,25 @@ public_architectures.py, which imports them.
 import importlib
 import json
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from architectures import _built, _ops
 
 Shapes = dict[str, tuple[int, ...]]
 
 
+def _sizes(module: ModuleType, config: str) -> Any:
+    """Read ComfyUI's file of that name beside a module of its own."""
+    return json.loads(Path(str(module.__file__)).with_name(f"{config}.json").read_text())
+
+
 def clip_vision(config: str) -> Shapes:
     """An image encoder; `config` is the name of ComfyUI's file with its sizes."""
     import comfy.clip_model as module
 
-    file = Path(str(module.__file__)).with_name(f"{config}.json")
     return _built(module.CLIPVisionModelProjection(
-        json.loads(file.read_text()), None, *_ops().values()))
+        _sizes(module, config), None, *_ops().values()))
 
 
 def dino_3() -> Shapes:
@@ -31,8 +37,7 @@ def dino(config: str) -> Shapes:
     """A DINO image encoder; `config` is the name of ComfyUI's file with its sizes."""
     import comfy.image_encoders.dino2 as module
 
-    file = Path(str(module.__file__)).with_name(f"{config}.json")
-    return _built(module.Dinov2Model(json.loads(file.read_text()), None, *_ops().values()))
+    return _built(module.Dinov2Model(_sizes(module, config), None, *_ops().values()))
 
 
 def clip_g() -> Shapes:
@@ -65,8 +70,7 @@ def t5(config: str) -> Shapes:
     """A T5-class encoder; `config` is the name of ComfyUI's file with its sizes."""
     import comfy.text_encoders.t5 as module
 
-    file = Path(str(module.__file__)).with_name(f"{config}.json")
-    return _built(module.T5(json.loads(file.read_text()), None, **_ops()))
+    return _built(module.T5(_sizes(module, config), None, **_ops()))
 
 
 def llama(name: str, layers: int = 0, module: str = "llama", words: int = 0) -> Shapes:
@@ -115,7 +119,6 @@ def clip_text(config: str, positions: int = 77) -> Shapes:
     """A CLIP text encoder; `config` is the name of ComfyUI's file with its sizes."""
     import comfy.clip_model as module
 
-    sizes = json.loads(Path(str(module.__file__)).with_name(f"{config}.json").read_text())
-    shapes = _built(module.CLIPTextModel(sizes, None, **_ops()))
+    shapes = _built(module.CLIPTextModel(_sizes(module, config), None, **_ops()))
     table = "text_model.embeddings.position_embedding.weight"
     return {**shapes, table: (positions, *shapes[table][1:])}

@@ -24,9 +24,7 @@ SMALLER = {"image": "example.png", "steps": 1, "width": 128,
            "height": 128, "megapixels": 0.02}
 
 
-def template_prompt(
-    name: str, infos: Mapping[str, NodeInfo], checkpoints: Sequence[str] = (CHECKPOINT,)
-) -> Json:
+def template_prompt(name: str, infos: Mapping[str, NodeInfo], checkpoints: Sequence[str]) -> Json:
     """The API prompt of one template with the smaller values; NotHere where it is not installed.
 
     Where it loads several checkpoints, the first of them is the first of `checkpoints`, and so on.

@@ -9,7 +9,7 @@ from ..models.unload import loaded_bytes
 
 
 def readiness(
-    wanted_mib: int, queue_lengths: tuple[int, int], stuck: Said | None = None
+    wanted_mib: int, queue_lengths: tuple[int, int], stuck: Said | None
 ) -> dict[str, Any]:
     """Return the answer of GET /headroom/ready: the room on the device that ComfyUI computes on.
 

@@ -30,7 +30,7 @@ def cgroup_memory(root: Path = Path("/")) -> GroupMemory | None:
     return min(found, key=lambda memory: memory.limit - memory.used, default=None)
 
 
-def cgroup_room(root: Path = Path("/")) -> int | None:
+def cgroup_room(root: Path) -> int | None:
     """Return the bytes that this process may still take below its limit; None without a limit.
 
     Used memory includes every file that was read; pages of files that can be dropped count as room.

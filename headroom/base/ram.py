@@ -18,9 +18,9 @@ def ram_room_bytes(root: Path = Path("/")) -> int:
     return machine if group is None else min(machine, group)
 
 
-def ram_total_bytes(root: Path = Path("/")) -> int:
+def ram_total_bytes() -> int:
     """Return the most RAM that this process may have: the machine's, or a cgroup limit."""
-    machine, group = int(psutil.virtual_memory().total), cgroup_memory(root)
+    machine, group = int(psutil.virtual_memory().total), cgroup_memory()
     return machine if group is None else min(machine, group.limit)
 
 

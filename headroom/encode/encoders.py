@@ -12,13 +12,13 @@ from ..base.prompt_node import is_link
 Encoder = dict[str, Any]  # {"class_type", "files": [{"name", "size", "content"}]}
 
 
-def encoders_above(prompt: Any, node_id: str, input: str, registry: Registry) -> list[Encoder]:
-    """Return how the encoder above an input was made: its loader first, then LoRAs and the like.
+def encoders_above(prompt: Any, node_id: str, registry: Registry) -> list[Encoder]:
+    """Return how the encoder of a conditioning was made: its loader first, then LoRAs and so on.
 
     Raises OSError if one of their files cannot be read.
     """
     graph = Graph(prompt, registry)
-    start = graph.nodes[node_id]["inputs"].get(input)
+    start = graph.nodes[node_id]["inputs"].get("conditioning")
     above = graph.above(start[0]) if is_link(start) else []
     return [_described(graph, ancestor) for ancestor in above if _gives_clip(graph, ancestor)]
 

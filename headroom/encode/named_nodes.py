@@ -108,7 +108,7 @@ def _free_file(file: Path, place: tuple[str | None, str]) -> Path:
 def _encoders(graph: Any, node_id: str) -> list[Encoder]:
     """Return the encoders above the saved conditioning; empty if they cannot be found out."""
     try:
-        return encoders_above(graph, node_id, "conditioning", host_registry())
+        return encoders_above(graph, node_id, host_registry())
     except (OSError, LookupError) as error:
         log.warning("[Headroom] which encoder made a conditioning is not known: %s", error)
         return []

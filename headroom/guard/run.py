@@ -42,7 +42,7 @@ class Run:
         self.smallest = 1 if expected else self.smallest
         self.expected, self.rows, self.images = expected or self.rows or self.expected, 0, 0
 
-    def saw(self, rows: int, smallest: int, images: int = 0) -> None:
+    def saw(self, rows: int, smallest: int, images: int) -> None:
         """Note one call of the model; the largest of a step is what splitting starts from."""
         if rows >= self.rows:
             self.rows, self.smallest, self.images = rows, smallest, images

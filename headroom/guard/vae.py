@@ -217,7 +217,7 @@ class _VAECall(Call[torch.Tensor]):
         value, is_image = self._value, getattr(self._vae, "latent_dim", 2) == 2
         return value[:, :, 0] if self._is_decode and is_image and value.ndim == 5 else value
 
-    def _takes(self, too_much: int, tile: int | None = None, frames: int | None = None) -> float:
+    def _takes(self, too_much: int, tile: int | None, frames: int | None) -> float:
         """Return what one image takes, if ComfyUI estimates at most `too_much` times that.
 
         If the network says that its estimate is reliable, this is the estimate itself.

@@ -84,8 +84,7 @@ class PromptEvents(ProgressHandler):  # type: ignore[misc]
 
     def __init__(
         self, listener: Listener, is_running: Callable[[str], bool],
-        error_is_handled: Callable[[BaseException], None] = lambda _: None,
-        prompt_is_over: Callable[[], None] = lambda: None,
+        error_is_handled: Callable[[BaseException], None], prompt_is_over: Callable[[], None],
     ) -> None:
         super().__init__("headroom")
         # ComfyUI calls these for every node, so they are the listener's own methods.

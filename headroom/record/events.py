@@ -24,7 +24,7 @@ class Events:
     node.
     """
 
-    def __init__(self, run_is_over: Callable[[Run], None] = lambda _: None) -> None:
+    def __init__(self, run_is_over: Callable[[Run], None]) -> None:
         self.reading = Lock()
         self._queue: deque[Run | Event] = deque()
         self._entering: Run | None = None  # the run that the next event belongs to

@@ -110,7 +110,7 @@ def is_unknown(prompt_id: str) -> Said:
                 prompt_id=prompt_id)
 
 
-def ended_otherwise(prompt_id: str, row: Row | None = None) -> Said:
+def ended_otherwise(prompt_id: str, row: Row | None) -> Said:
     """Return that a prompt did not fail, or not because of memory; `row`: what is known of it."""
     if row is None:
         return said("Prompt {prompt_id} did not end in an out-of-memory error.",

@@ -1,4 +1,4 @@
-"""Advice under a run: its cards, and what Apply does to the canvas, to undo and to a saved file."""
+"""Advice under a run: its cards; what Apply changes on the canvas; undo; a saved file."""
 
 import json
 
@@ -36,7 +36,7 @@ def advice(kind, *steps, saves=(500.0, 800.0)):
 
 ADVICE = [advice("encode_to_cpu", ENCODE), advice("purge_between", PURGE),
           advice("oom_guard", GUARD, saves=(1.0, 2.0))]
-# What the user's nodes are: all but where a replaced one has another class and more widgets.
+# What stays of the user's nodes; a replaced one has another class and more widgets.
 NODES = """() => Object.fromEntries(app.graph.nodes.map(n =>
   [n.id, { title: n.title, values: Object.fromEntries(n.widgets?.map(w => [w.name, w.value]) ?? []),
            place: [...n.pos] }]))"""
@@ -146,7 +146,7 @@ def test_make_it_fit_takes_only_what_is_needed_in_one_step(advised, nodes2):
     undo(comfy, lambda now: now == prompt)
 
 
-def test_what_does_not_fit_the_canvas_any_more_is_said_and_changes_nothing(advised):
+def test_advice_for_an_older_canvas_is_refused_and_changes_nothing(advised):
     comfy, panel = advised(230, ADVICE)
     press_apply(comfy, panel, "encode_to_cpu")
     before = comfy.page.evaluate(PROMPT)
@@ -166,9 +166,7 @@ INTO_SUBGRAPH = """async () => { const nodes = [2, 4].map(id => app.graph.getNod
 
 
 @CANVAS
-def test_in_a_subgraph_the_nodes_stand_inside_and_one_undo_takes_them_back(
-    sim, open_page, nodes2
-):
+def test_in_a_subgraph_the_nodes_stand_inside_and_one_undo_takes_them_back(sim, open_page, nodes2):
     gpu = sim(4096)
     comfy = open_page(gpu, nodes2=nodes2).load_prompt(sampling(seed=240 + nodes2))
     page = comfy.page

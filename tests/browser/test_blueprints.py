@@ -1,4 +1,4 @@
-"""The names under which other packs unload models are found, and what they lead to works."""
+"""The search finds our blueprints by the names that other packs use, and the blueprints work."""
 
 import pytest
 from support.canvas_search import FOUND, SEARCH_BOX, add_by_search, found_by_search, open_search
@@ -37,7 +37,7 @@ def test_unload_finds_offload_model_and_purge_vram_first(cpu_server, open_page):
 
 
 @CANVAS
-def test_what_unload_finds_runs_in_a_workflow_and_cuts_no_word(cpu_server, open_page, nodes2):
+def test_blueprints_that_unload_finds_run_and_cut_no_word(cpu_server, open_page, nodes2):
     comfy = open_page(cpu_server, nodes2=nodes2)
     comfy.page.evaluate("() => app.graph.clear()")
     for count, name in enumerate(NAMES, start=1):

@@ -134,9 +134,7 @@ def test_the_settings_stand_in_a_group_of_their_own(cpu_server, open_page):
     comfy.page.get_by_text("Show memory and time on nodes after a run").wait_for()
 
 
-def test_a_language_that_is_chosen_is_spoken_by_an_open_panel_and_badges_at_once(
-    cpu_server, open_page
-):
+def test_a_chosen_language_is_shown_by_an_open_panel_and_badges_at_once(cpu_server, open_page):
     comfy = open_page(cpu_server).load_prompt(picture(seed=9))
     comfy.set("Headroom.Panel.RefreshSeconds", 30)
     comfy.run()
@@ -154,9 +152,7 @@ def test_a_language_that_is_chosen_is_spoken_by_an_open_panel_and_badges_at_once
     panel.get_by_role("heading", name="Loaded models").wait_for()
 
 
-def test_after_a_reload_there_is_still_one_tab_one_style_sheet_and_one_badge(
-    cpu_server, open_page
-):
+def test_after_a_reload_there_is_still_one_tab_one_style_sheet_and_one_badge(cpu_server, open_page):
     comfy = open_page(cpu_server)
     comfy.reload().load_prompt(picture(seed=7))
     comfy.run()
@@ -185,7 +181,7 @@ SEARCHED = {
 }
 
 
-def test_what_people_call_it_finds_the_nodes_that_free_memory(cpu_server, open_page):
+def test_words_that_people_search_for_find_the_nodes_that_free_memory(cpu_server, open_page):
     known = cpu_server.client().get_json("/object_info/HeadroomPurgeVRAM")["HeadroomPurgeVRAM"]
     comfy = open_page(cpu_server, locale="zh")
     open_search(comfy)
@@ -229,7 +225,7 @@ def test_widgets_of_other_packs_keep_what_the_server_sent_them_in_every_language
         comfy.until(lambda: comfy.page.evaluate(SHOWN, int(key)) == sent)  # noqa: B023
 
 
-def test_the_settings_speak_chinese_too(cpu_server, open_page):
+def test_the_settings_are_in_chinese_too(cpu_server, open_page):
     comfy = open_page(cpu_server, locale="zh")
     open_settings(comfy)
     words = ROOT / "locales" / "zh" / "settings.json"

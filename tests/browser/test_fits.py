@@ -1,4 +1,4 @@
-"""What a newcomer reads is not cut: new nodes at their own width, help in the narrowest sidebar."""
+"""No text is cut off: in new nodes of default width, and in help in the narrowest sidebar."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,7 @@
 """The panel and the badges against what the server of a simulated GPU says at the same time."""
 
 import pytest
-from support.browser import HEIGHT, growth_text, mib_text, seconds_text
+from support.browser import HEIGHT, growth_text, seconds_text, shown_mib
 from support.panel_page import PLACES
 from support.prompts import picture, sampling
 
@@ -33,9 +33,9 @@ def test_badges_and_table_show_the_figures_of_the_run(gpu, open_page, nodes2):
         assert cells.last.inner_text() == ("cached" if each["cached"] else
                                            seconds_text(each["seconds"]))
         if not each["cached"]:
-            assert cells.nth(1).get_attribute("title") == mib_text(each["peak_vram_mib"])
+            assert cells.nth(1).get_attribute("title") == shown_mib(each["peak_vram_mib"])
     peak = panel.locator("[data-figure='vram'] b").inner_text()
-    assert peak == mib_text(run["peak_vram_mib"])
+    assert peak == shown_mib(run["peak_vram_mib"])
 
 
 def badge(each) -> str:

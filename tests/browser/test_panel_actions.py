@@ -1,4 +1,4 @@
-"""What the panel's buttons, the command and a key of the user's do on the server."""
+"""What the panel's buttons, its command and a key that the user has bound do on the server."""
 
 import json
 from pathlib import Path

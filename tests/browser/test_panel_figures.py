@@ -1,9 +1,9 @@
-"""What the panel makes of figures: devices, peaks at least, held peaks, the live reserve."""
+"""Figures in the panel: devices, peaks marked "at least", highest peaks, the live reserve."""
 
 import json
 
 import pytest
-from support.browser import mib_text
+from support.browser import shown_mib
 from support.prompts import picture, sampling
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
@@ -66,7 +66,7 @@ def test_moving_the_reserve_asks_the_server_for_that_many_mib(gpu, open_page):
     panel.get_by_text("576 MiB", exact=True).wait_for()
 
 
-def test_every_device_and_what_is_only_at_least_are_told_apart(gpu, open_page):
+def test_every_device_has_its_figures_and_an_inexact_peak_is_marked_at_least(gpu, open_page):
     comfy = open_page(gpu).load_prompt(sampling(seed=310))
 
     def two_devices(run):
@@ -84,7 +84,7 @@ def test_every_device_and_what_is_only_at_least_are_told_apart(gpu, open_page):
     panel = comfy.open_panel()
     run = comfy.run()
     main = panel.locator("[data-figure='vram']")
-    assert main.locator("b").inner_text() == f"≥ {mib_text(run['peak_vram_mib'])}"
+    assert main.locator("b").inner_text() == f"≥ {shown_mib(run['peak_vram_mib'])}"
     assert run["device"] in main.inner_text()
     other = panel.locator("[data-figure='vram cuda:9']")
     assert other.locator("b").inner_text() == "77 MiB"
@@ -97,12 +97,12 @@ def test_a_run_says_which_gpu_would_have_been_enough_and_that_this_was_measured(
     run = comfy.run()
     fits = comfy.get(f"/headroom/runs/{run['prompt_id']}")["fits"]
     said = panel.locator("[data-fits]").inner_text()
-    assert mib_text(fits["smallest_mib"][1]) in said
+    assert shown_mib(fits["smallest_mib"][1]) in said
     assert f"a card of {fits['cards_gib'][0]} GiB is enough" in said
     assert "Measured in this run" in said
 
 
-def test_the_last_words_of_oom_guard_stand_under_the_run_in_the_users_language(gpu, open_page):
+def test_the_final_error_of_oom_guard_is_shown_in_the_users_language(gpu, open_page):
     comfy = open_page(gpu, locale="zh").load_prompt(sampling(seed=354, size=256))
     comfy.run()  # loads and encodes, so that the faults meet the sampler
     comfy.load_prompt(sampling(seed=355, size=256, guarded=True))

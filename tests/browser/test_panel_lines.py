@@ -1,4 +1,4 @@
-"""What the panel says beside figures: a stuck prompt, packs, errors, limits, spills, slow nodes."""
+"""Sentences in the panel: a stuck prompt, packs, errors, limits, spills, slow nodes."""
 
 import pytest
 
@@ -26,7 +26,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("locale", LINES)
-def test_each_line_is_there_in_the_users_language(open_panel, locale):
+def test_every_line_is_shown_in_the_users_language(open_panel, locale):
     shown = open_panel(locale=locale)
     shown.panel.locator(".headroom-chart").wait_for()
     for summary in shown.panel.locator("summary").all():

@@ -41,9 +41,7 @@ def test_after_an_answer_that_cannot_be_drawn_the_panel_goes_on(gpu, open_page):
     comfy.problems.clear()
 
 
-def test_a_chosen_run_that_is_no_longer_kept_is_said_and_the_shown_one_stays_chosen(
-    gpu, open_page
-):
+def test_a_chosen_run_that_is_no_longer_kept_is_said_and_the_shown_one_stays_chosen(gpu, open_page):
     comfy = open_page(gpu).load_prompt(picture(seed=61))
     panel = comfy.open_panel()
     first = comfy.run()["prompt_id"]
@@ -62,9 +60,7 @@ def test_a_chosen_run_that_is_no_longer_kept_is_said_and_the_shown_one_stays_cho
     comfy.problems.clear()
 
 
-def test_while_the_server_is_down_buttons_are_off_and_say_why_and_come_back_with_it(
-    gpu, open_page
-):
+def test_while_the_server_is_down_buttons_are_off_and_say_why_and_come_back_with_it(gpu, open_page):
     comfy = open_page(gpu).load_prompt(sampling(seed=63))
     comfy.run()
     comfy.set("Headroom.Panel.RefreshSeconds", 0.5)

@@ -1,4 +1,4 @@
-"""The panel under a pointer and under keys: each thing it draws, each thing it listens to."""
+"""The panel with a pointer and with keys: everything it draws, every event it listens to."""
 
 import pytest
 from support.panel_answers import ADVICE
@@ -40,7 +40,7 @@ def test_the_line_below_the_timeline_says_what_is_under_the_pointer(open_panel):
 
 
 @LOCALES
-def test_a_hand_reaches_every_listener_and_each_does_what_it_says(open_panel, locale):
+def test_a_pointer_or_key_reaches_every_listener_and_each_does_what_it_says(open_panel, locale):
     shown = drawn(open_panel(locale=locale))
     panel, page = shown.panel, shown.page
     shown.move_over(".headroom-panel")
@@ -120,7 +120,7 @@ def test_after_a_key_on_a_heading_the_next_key_begins_there(open_panel):
     assert size.is_visible() and size.input_value() == "7"  # a form that is open stays as it is
 
 
-def test_another_language_is_spoken_at_once_and_what_was_told_stays(open_panel):
+def test_another_language_is_shown_at_once_and_older_messages_stay(open_panel):
     shown = drawn(open_panel())
     shown.panel.locator("header .headroom-primary").click()
     shown.panel.locator(".headroom-report").wait_for()
@@ -141,8 +141,7 @@ def test_nodes_that_the_server_left_out_are_counted_under_a_short_table_too(open
     assert "2 more nodes are not listed." in drawn(open_panel()).panel.inner_text()
 
 
-def test_what_a_killed_server_left_can_be_discarded_or_queued_and_what_is_refused_is_told(
-        open_panel):
+def test_prompts_of_a_killed_server_can_be_discarded_or_queued_and_refusals_show(open_panel):
     shown = open_panel()
     left = {"prompts": ["a", "b"], "text": "2 prompts had not run.", "said": None, "refused": [
         {"prompt_id": "b", "error": "no such node"}], "queued": ["a"]}

@@ -1,4 +1,4 @@
-"""A run that is out of memory is offered again, with one button, and its picture appears."""
+"""A run that ran out of memory can run again with one button, and its picture appears."""
 
 import re
 
@@ -21,7 +21,7 @@ def fails_once(gpu, comfy):
     return run
 
 
-def test_what_an_ended_server_left_is_offered_until_somebody_decides(gpu, open_page):
+def test_prompts_of_an_ended_server_are_offered_until_a_user_decides(gpu, open_page):
     comfy = open_page(gpu)
     none = {"text": None, "said": None, "prompts": [], "samples": []}
     left = {**none, "text": "2 prompts had not run.",
@@ -90,7 +90,7 @@ def test_the_entry_of_the_run_has_the_same_button(gpu, open_page):
     comfy.until(lambda: panel.get_by_text("This is the rerun of a run").is_visible() or None)
 
 
-def test_run_it_again_needs_no_button_and_is_told(gpu, open_page):
+def test_set_to_run_again_a_rerun_needs_no_button_and_is_announced(gpu, open_page):
     comfy = open_page(gpu).load_prompt(sampling(seed=80))
     comfy.set("Headroom.Rescue.AfterOutOfMemory", "run it again")
     gpu.arm_fault(above_bytes=100_000, times=1)
@@ -104,7 +104,7 @@ def test_run_it_again_needs_no_button_and_is_told(gpu, open_page):
     assert comfy.page.locator("[data-offer]").count() == 0
 
 
-def test_nothing_means_nothing_and_chinese_is_spoken(gpu, open_page):
+def test_set_to_nothing_a_run_gets_no_offer_and_offers_are_in_chinese(gpu, open_page):
     comfy = open_page(gpu, locale="zh").load_prompt(sampling(seed=90))
     comfy.set("Headroom.Rescue.AfterOutOfMemory", "nothing")
     fails_once(gpu, comfy)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.browser import mib_text
+from support.browser import shown_mib
 from support.canvas_history import PROMPT
 from support.prompts import QUICKER
 
@@ -115,7 +115,7 @@ def test_a_workflow_from_the_templates_runs_and_the_page_shows_its_record(gpu, o
     assert None not in peaks.values()
     for key, peak in peaks.items():
         shown = panel.locator(f"tr[data-node='{key}'] td").nth(1).get_attribute("title")
-        assert shown == mib_text(peak), key
+        assert shown == shown_mib(peak), key
     took = [each["node_id"] for each in run["nodes"] if each["seconds"] >= 0.0005]
     comfy.until(lambda: all(comfy.badges()[key] for key in took))
 

@@ -20,7 +20,7 @@ from tools.graph import Graph, add_checkpoint, add_purge, add_sampler, forget_ev
 from tools.models import TEST_CHECKPOINT
 from tools.rehearsal import rehearsed_mib
 
-# What the simulated GPU does not have either: with them, figures would not be the allocator's.
+# The simulated GPU lacks them too; with them, figures would not be the allocator's.
 PLAIN = (*bench_device.PLAIN, "--disable-async-offload", "--disable-pinned-memory",
          "--disable-cuda-graphs")
 

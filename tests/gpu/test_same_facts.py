@@ -9,6 +9,7 @@ import json
 import re
 
 import pytest
+from support.encodings import encode
 from support.facts import figure
 from support.gpus import CPU, MIB, REAL, SIMULATED, pages_mib, spare_bytes, taken_bytes
 from support.worlds import loaded_models
@@ -150,31 +151,23 @@ def test_memory_of_other_processes_is_never_claimed(device):
     assert device.client.get(f"/headroom/ready?free_mib={int(free_mib + near) + 1}")[0] == 503
 
 
-def encode(device, count, start, release=False):
-    """Encode so many prompts: the report, and the figures after it."""
-    graph = Graph()
-    clip = graph.add("ProbeEncoder", kind="sd15", seed=0)
-    lines = "\n".join(f"prompt number {number}" for number in range(start, start + count))
-    ours = graph.add("HeadroomEncodeToCPU", clip=clip, text=lines, split="one prompt per line",
-                     release_encoder=release, cache="off")
-    shown = graph.add("ProbeConditioning", a=ours)
-    texts = node_texts(device.client.run(graph.prompt, timeout=1200))
-    told = [json.loads(line) for line in texts[shown.id].splitlines()]
+def encoded(device, count, start, release=False):
+    """Encode that many prompts; return the report and the figures afterwards."""
+    report, told, figures = encode(device, count, start=start, release=release)
     assert len({item["digest"] for item in told}) == (count if device.computes else 1)
-    assert all(item["cpu"] and item["numpy_backed"] for item in told)
-    return texts[ours.id], device.collect()
+    return report, figures
 
 
 def test_a_thousand_prompts_leave_not_a_byte_more_than_one(device):
-    _, after_one = encode(device, 1, 0)
+    _, after_one = encoded(device, 1, 0)
     assert after_one.allocated_bytes > 0 or pages_mib(device)  # the encoder itself, as asked
     # A hundred where Python computes, and in all worlds but one; a thousand on a driver.
-    _, after_all = encode(device, 1000 if device.world in THOUSAND else 100, 1)
+    _, after_all = encoded(device, 1000 if device.world in THOUSAND else 100, 1)
     assert after_all.allocated_bytes == after_one.allocated_bytes
     if not spare_bytes(device):  # a cache may have been emptied meanwhile
         assert after_all.reserved_bytes <= after_one.reserved_bytes
     device.client.post_when_idle("/headroom/purge", {})  # so that it makes cuBLAS's workspaces
-    report, at_end = encode(device, 1, 1001, release=True)
+    report, at_end = encoded(device, 1, 1001, release=True)
     free = figure(report, "driver free")
     assert free[1] == pytest.approx(at_end.free_bytes / MIB, abs=near_mib(device))
     assert free[0] <= free[1] and "-" not in report.splitlines()[0]

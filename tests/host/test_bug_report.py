@@ -1,4 +1,4 @@
-"""The bug report of a real server, after a prompt that holds something private."""
+"""The bug report of a real server, after a prompt with private text in it."""
 
 import json
 

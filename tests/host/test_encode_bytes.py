@@ -1,16 +1,14 @@
 """Encode to CPU and Move to CPU on the simulated GPU, counted to the byte."""
 
-import json
-from pathlib import Path
 
 import pytest
+from support.encodings import PACK, encode
 
 from tools.client import PromptFailed, node_texts
 from tools.graph import Graph, forget_everything
 
 pytestmark = pytest.mark.host
 
-PACK = Path(__file__).parent / "packs" / "headroom_probe_encoders"
 CAPACITY_MIB = 4096
 
 
@@ -23,20 +21,6 @@ def gpu(sim):
 def all_on_gpu(sim):
     """A server that keeps intermediate results on the GPU, as `--gpu-only` asks."""
     return sim(CAPACITY_MIB, "--gpu-only", packs=[PACK])
-
-
-def encode(gpu, count, kind="sd15", release=True, start=0, cache="off"):
-    """Encode `count` different prompts; return (report, facts of each, figures afterwards)."""
-    graph = Graph()
-    clip = graph.add("ProbeEncoder", kind=kind, seed=0)
-    lines = "\n".join(f"prompt number {number}" for number in range(start, start + count))
-    ours = graph.add("HeadroomEncodeToCPU", clip=clip, text=lines, split="one prompt per line",
-                     release_encoder=release, cache=cache)
-    shown = graph.add("ProbeConditioning", a=ours)
-    texts = node_texts(gpu.client.run(graph.prompt, timeout=1200))
-    told = [json.loads(line) for line in texts[shown.id].splitlines()]
-    assert len(told) == count and all(item["cpu"] and item["numpy_backed"] for item in told)
-    return texts[ours.id], told, gpu.collect()
 
 
 @pytest.mark.parametrize("kind", ["sd15", "sdxl", "flux", "t5"])
@@ -57,7 +41,7 @@ def test_what_stays_on_the_gpu_with_gpu_only_is_moved_and_counted(all_on_gpu):
 
 
 def core_encode(gpu, count):
-    """The same prompts through ComfyUI's own node, for the contrast."""
+    """The same prompts through ComfyUI's own node, to compare."""
     graph = Graph()
     clip = graph.add("ProbeEncoder", kind="sd15", seed=0)
     texts = graph.add("ProbeTexts", lines="\n".join(f"prompt {n}" for n in range(count)))

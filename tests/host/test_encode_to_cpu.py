@@ -64,7 +64,7 @@ def test_the_conditioning_is_the_one_of_clip_text_encode_bit_by_bit(client, kind
     assert len({item["digest"] for item in told}) == len(PROMPTS)
 
 
-def test_the_check_itself_tells_different_conditioning_apart(client):
+def test_the_comparison_notices_different_conditioning(client):
     graph = Graph()
     clips = [graph.add("ProbeEncoder", kind="sd15", seed=seed) for seed in (1, 2)]
     ours = add_encode(graph, clips[0], "a cat")

@@ -1,34 +1,22 @@
 """A server that is killed in a rerun: the next one repeats only what had not finished."""
 
-import io
 import re
 
 import pytest
-from PIL import Image
 from support.oom import PACK
+from support.rescue import pixels
 
 from tools.client import cached_nodes
 from tools.rescued import RESCUE, picture, pictures, wait_until
-from tools.server import ComfyServer
 
 pytestmark = pytest.mark.host
 TURNS = PACK.parent / "headroom_turns"
 
 
 @pytest.fixture
-def start(newest_comfyui, models_dir, tmp_path, servers):
-    """A function that starts a server in the one folder of this test."""
-    running = []
-
-    def start(**env):
-        running.append(ComfyServer(newest_comfyui, tmp_path, packs=[PACK, TURNS], env=env,
-                                   models_dir=models_dir,
-                                   start_with=servers.start_process).start())
-        return running[-1]
-
-    yield start
-    for server in running:
-        server.stop(grace_seconds=0)
+def start(newest_comfyui, models_dir, start_server):
+    return lambda **env: start_server(newest_comfyui, packs=[PACK, TURNS], env=env,
+                                      models_dir=models_dir)
 
 
 def deadly(seed):
@@ -69,7 +57,3 @@ def test_after_a_kill_in_the_rerun_only_what_had_not_finished_runs_again(start, 
     unfailed = client.run(picture(1).prompt)
     assert "sampler" not in cached_nodes(unfailed)
     assert pictures(client, unfailed) and pixels(client, unfailed) == pixels(client, entry)
-
-
-def pixels(client, entry):
-    return [Image.open(io.BytesIO(one)).tobytes() for one in pictures(client, entry)]

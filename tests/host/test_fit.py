@@ -102,7 +102,7 @@ def test_the_panels_estimate_holds_the_peak_of_a_run_with_room_and_is_no_wider_t
 
 
 @pytest.mark.parametrize("name", (*BUNDLED, *TEMPLATES))
-def test_a_workflow_at_its_real_size_gets_its_word_on_a_card_of_eight_gib(dry, info, name):
+def test_a_workflow_at_its_real_size_gets_its_verdict_on_a_card_of_eight_gib(dry, info, name):
     word, most_mib = {**BUNDLED, **TEMPLATES}[name]
     fit = fit_of(name, dry, info)
     if name == VIDEO:

@@ -7,7 +7,7 @@ import pytest
 from support.prompts import node
 
 from tools.rescued import wait_until
-from tools.server import PACK_ROOT, ComfyServer
+from tools.server import PACK_ROOT
 
 pytestmark = pytest.mark.host
 TIMED = PACK_ROOT / "tests" / "host" / "packs" / "headroom_timed"
@@ -15,18 +15,8 @@ KEY = "auth_token_comfy_org"
 
 
 @pytest.fixture
-def start(comfyui, tmp_path, servers):
-    """A function that starts a server in the one folder of this test."""
-    running = []
-
-    def start(**env):
-        running.append(ComfyServer(comfyui, tmp_path, packs=[TIMED], env=env,
-                                   start_with=servers.start_process).start())
-        return running[-1]
-
-    yield start
-    for server in running:
-        server.stop(grace_seconds=0)
+def start(comfyui, start_server):
+    return lambda **env: start_server(comfyui, packs=[TIMED], env=env)
 
 
 def kill(server):

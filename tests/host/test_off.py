@@ -1,12 +1,13 @@
 """HEADROOM_OFF=1, or its setting: the pack is eleven nodes and nothing else in the server."""
 
+import itertools
 import json
 
 import pytest
 from support.prompts import node
 
 from tools.client import Client
-from tools.server import PACK_ROOT, ComfyServer
+from tools.server import PACK_ROOT
 
 pytestmark = pytest.mark.host
 BESIDE = PACK_ROOT / "tests" / "host" / "packs" / "headroom_beside"
@@ -19,23 +20,19 @@ PROMPT = {
 
 
 @pytest.fixture
-def started(comfyui, tmp_path, servers):
+def started(comfyui, tmp_path, start_server):
     """A function that starts a server with the settings of its only user, and gives its client."""
-    running = []
+    numbers = itertools.count()
 
     def start(settings=None, **options) -> Client:
-        base = tmp_path / str(len(running))
+        base = tmp_path / str(next(numbers))
         if settings is not None:
             (base / "user" / "default").mkdir(parents=True)
             file = base / "user" / "default" / "comfy.settings.json"
             file.write_text(json.dumps(settings), encoding="utf-8")
-        running.append(ComfyServer(comfyui, base, packs=[BESIDE],
-                                   start_with=servers.start_process, **options).start())
-        return running[-1].client()
+        return start_server(comfyui, base, packs=[BESIDE], **options).client()
 
-    yield start
-    for server in running:
-        server.stop(grace_seconds=0)
+    return start
 
 
 def beside(client, prompt=None):

@@ -7,18 +7,10 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from tools.client import PromptFailed, node_texts
-from tools.graph import Graph, add_checkpoint, add_offload, add_sampler, forget_everything
+from tools.graph import Graph, add_checkpoint, add_offload, add_sampler
 from tools.models import TEST_CHECKPOINT
 
 pytestmark = pytest.mark.host
-
-
-@pytest.fixture
-def client(cpu_server):
-    """A client of a server that remembers nothing of the tests before."""
-    client = cpu_server.client()
-    forget_everything(client)
-    return client
 
 
 def own_checkpoint(cpu_server, models_dir, name):

@@ -1,8 +1,8 @@
 """Offload Model in a real ComfyUI: exactly the model on the wire leaves, and it works again."""
 
-import json
 
 import pytest
+from support.probes import answers, file_name
 
 from tools.client import PromptFailed, node_texts
 from tools.graph import (
@@ -11,7 +11,6 @@ from tools.graph import (
     add_offload,
     add_purge,
     add_sampler,
-    forget_everything,
 )
 from tools.models import (
     DEMO_UPSCALER,
@@ -24,10 +23,6 @@ from tools.models import (
 pytestmark = pytest.mark.host
 
 
-def file_name(model):
-    return model.split("/")[1]
-
-
 def load(graph, checkpoint=TEST_CHECKPOINT):
     return add_checkpoint(graph, checkpoint)
 
@@ -35,22 +30,6 @@ def load(graph, checkpoint=TEST_CHECKPOINT):
 def with_lora(graph, model):
     return graph.add("LoraLoaderModelOnly", model=model, strength_model=1.0,
                      lora_name=file_name(TEST_LORA))
-
-
-def answers(entry):
-    return {
-        node_id: json.loads(text)
-        for node_id, text in node_texts(entry).items()
-        if text.startswith("{")
-    }
-
-
-@pytest.fixture
-def client(cpu_server):
-    """A client of a server that remembers nothing of the tests before."""
-    client = cpu_server.client()
-    forget_everything(client)
-    return client
 
 
 def two_models_sampled(graph):

@@ -138,22 +138,22 @@ def test_attempts_appear_in_the_run_of_the_prompt(gpu):
     ("OomLoraLeftOut", 2, "first"),
     ("OomControlLeftOut", 1, "control could not be applied"),
 ])
-def test_what_comfyui_leaves_out_without_a_guard_is_told_once_for_the_node(
+def test_parts_that_comfyui_leaves_out_without_a_guard_are_told_once_for_the_node(
     gpu, node, failures, words
 ):
     graph = Graph()
     node = graph.add(node, "unguarded")
     entry = gpu.client.run(graph.prompt)
     told = json.loads(entry["outputs"][node.id]["text"][0])
-    assert told == {"failed": failures, "patched": False}  # and the prompt is a success
+    assert told == {"failed": failures, "patched": False}  # and the prompt succeeds
     (event,) = gpu.client.get_json(f"/headroom/runs/{entry['prompt_id']}")["oom"]
     assert (event["node_id"], event["attempt"], event["recovered"]) == ("unguarded", 0, False)
     assert "continued without a part of a LoRA" in event["action"]
     assert words in event["error"]
 
 
-def test_what_a_failed_node_held_is_given_back_before_the_next_prompt(gpu):
-    """Whatever its error was; ComfyUI itself collects once in ten seconds."""
+def test_memory_that_a_failed_node_held_is_freed_before_the_next_prompt(gpu):
+    """This holds for every error; ComfyUI itself collects garbage once in ten seconds."""
     def asked():
         graph = Graph()
         graph.add("OomAllocated", "asked", key=key())

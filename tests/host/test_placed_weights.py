@@ -1,4 +1,4 @@
-"""Weights that another pack places on the GPU: seen, unloaded, made room with, all truly told."""
+"""Weights that another pack places on the GPU are counted, unloaded, and reported as they are."""
 
 import pytest
 from support.oom import GUARD, PACK, WORLDS, add_guard, run_sweep, text
@@ -28,7 +28,7 @@ def diffusion_models(gpu):
             if one["kind"] == "diffusion model"]
 
 
-def test_they_are_counted_and_what_leaves_is_what_is_said_to_leave(gpu):
+def test_placed_weights_are_counted_and_the_report_names_the_bytes_that_left(gpu):
     graph = Graph()
     model, latent = sampled(graph)
     graph.add("SaveLatent", samples=latent, filename_prefix="placed")
@@ -43,7 +43,7 @@ def test_they_are_counted_and_what_leaves_is_what_is_said_to_leave(gpu):
     assert all(one["loaded_mib"] == 0 for one in diffusion_models(gpu))
 
 
-def test_a_guard_unloads_them_to_make_room(gpu):
+def test_a_guard_unloads_placed_weights_to_make_room(gpu):
     graph = Graph()
     _, latent = sampled(graph)
     loader = add_checkpoint(graph, TEST_CHECKPOINT_B)

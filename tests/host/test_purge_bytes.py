@@ -117,7 +117,7 @@ def loaded_mib(client):
     return sum(model["loaded_mib"] for model in models)
 
 
-def test_a_purge_for_so_much_room_makes_that_and_as_little_more_as_comfyui_can(client):
+def test_a_purge_for_an_amount_frees_that_and_as_little_more_as_comfyui_can(client):
     sampled(client, TEST_CHECKPOINT, TEST_CHECKPOINT_B)
     client.post_json("/headroom/purge", {"unload": "no models"})
     status, before = client.get("/headroom/ready")

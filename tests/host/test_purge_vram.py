@@ -1,11 +1,11 @@
 """Purge VRAM in a real ComfyUI: what it unloads, what it leaves cached, what it says."""
 
-import json
 
 import pytest
+from support.probes import answers, file_name
 
 from tools.client import PromptFailed, cached_nodes, node_texts
-from tools.graph import Graph, add_checkpoint, add_purge, add_sampler, forget_everything
+from tools.graph import Graph, add_checkpoint, add_purge, add_sampler
 from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_LORA
 
 pytestmark = pytest.mark.host
@@ -18,21 +18,8 @@ CACHE_MODES = {  # --cache-classic is what 0.3.75 does without a flag
 }
 
 
-def file_name(model):
-    return model.split("/")[1]
-
-
 def load(graph, checkpoint=TEST_CHECKPOINT):
     return add_checkpoint(graph, checkpoint)
-
-
-def answers(entry):
-    """The JSON answers of the probe nodes by node id."""
-    return {
-        node_id: json.loads(text)
-        for node_id, text in node_texts(entry).items()
-        if text.startswith("{")
-    }
 
 
 def sampled_and_purged(**purge_inputs):
@@ -43,14 +30,6 @@ def sampled_and_purged(**purge_inputs):
     purge = add_purge(graph, value=latent, **purge_inputs)
     probe = graph.add("ProbeLoaded", after=purge, model=checkpoint[0])
     return graph, purge, probe, latent
-
-
-@pytest.fixture
-def client(cpu_server):
-    """A client of a server that remembers nothing of the tests before."""
-    client = cpu_server.client()
-    forget_everything(client)
-    return client
 
 
 def test_no_models_leaves_them_loaded(client):

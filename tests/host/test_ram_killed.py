@@ -14,11 +14,11 @@ from tools.client import was_interrupted
 from tools.errors import NotHere
 from tools.memory_group import memory_group
 from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_CHECKPOINT_FP16
-from tools.server import PACK_ROOT, ComfyServer
+from tools.server import PACK_ROOT
 
 pytestmark = pytest.mark.host
 TIMED = PACK_ROOT / "tests" / "host" / "packs" / "headroom_timed"
-LIMIT_MIB = 600  # of which a start takes 100 beside what all servers share
+LIMIT_MIB = 600  # a start takes 100 of them, beside what all servers share
 FILLED_MIB = 600
 
 
@@ -48,9 +48,8 @@ CASES = {  # the prompts, how the server is started, what its log says then
 
 
 @pytest.fixture
-def start(tree_with, models_dir, tmp_path, servers):
+def start(tree_with, models_dir, start_server, servers):
     """A function that starts a server within the limit, in the one folder of this test."""
-    running = []
 
     def start(group, args, options, **env):
         def in_group(*call, **more):
@@ -59,13 +58,10 @@ def start(tree_with, models_dir, tmp_path, servers):
             return process
 
         options = {**options, "env": {"OMP_NUM_THREADS": "1", **options.get("env", {}), **env}}
-        running.append(ComfyServer(tree_with(args[0]), tmp_path, packs=[TIMED], args=args,
-                                   models_dir=models_dir, start_with=in_group, **options))
-        return running[-1].start()
+        return start_server(tree_with(args[0]), packs=[TIMED], args=args, models_dir=models_dir,
+                            start_with=in_group, **options)
 
-    yield start
-    for server in running:
-        server.stop(grace_seconds=0)
+    return start
 
 
 @pytest.fixture
@@ -79,7 +75,7 @@ def group():
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_fills_ram_kills_the_server_and_by_itself_costs_no_prompt_but_its_own(
+def test_a_prompt_that_fills_ram_costs_no_other_prompt_and_without_our_stop_the_server(
     group, start, case
 ):
     prompts, args, options, says = CASES[case]

@@ -1,4 +1,4 @@
-"""What reads, limits and measures a real GPU, tried on the simulated one."""
+"""The code that reads, limits and measures a real GPU, tried on the simulated one."""
 
 import importlib.util
 import os
@@ -21,7 +21,7 @@ SAME = ("allocated_bytes", "reserved_bytes", "peak_allocated_bytes", "peak_reser
         "requested_bytes", "alloc_retries", "ooms", "free_bytes", "live_blocks")
 
 
-def test_what_is_read_of_a_real_gpu_is_what_the_simulated_one_says_of_itself(sim):
+def test_figures_read_as_of_a_real_gpu_are_those_of_the_simulated_one(sim):
     gpu = sim(2048, packs=[Path(REAL_PACK)])
     graph = Graph()
     checkpoint = add_checkpoint(graph, TEST_CHECKPOINT)
@@ -38,7 +38,7 @@ def test_what_is_read_of_a_real_gpu_is_what_the_simulated_one_says_of_itself(sim
 
 
 def _of_one_moment(simulated, real):
-    """What each says while nothing changes: ComfyUI empties the cache soon after a prompt."""
+    """Both figures at one moment: ComfyUI empties the cache soon after a prompt."""
     found = []
 
     def nothing_changed():

@@ -198,7 +198,7 @@ def test_an_interrupt_is_recorded_and_the_next_run_too(server):
     assert run["status"] == "success" and nodes["1"]["status"] == "done"
 
 
-def test_a_prompt_that_does_not_come_on_makes_its_server_not_ready(server):
+def test_a_prompt_without_progress_makes_its_server_not_ready(server):
     client, setting = server.client(), "/settings/Headroom.Server.NoProgressSeconds"
     client.post_json(setting, 1)
     try:

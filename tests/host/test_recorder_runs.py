@@ -1,4 +1,4 @@
-"""What the record of a run holds beside its times, and how many runs are kept."""
+"""What the record of a run contains beside its times, and how many runs are kept."""
 
 import pytest
 from support.timed import PACK, assert_apart, node, own_times, record, wait_until

@@ -1,15 +1,11 @@
 """VRAM in the record, against the exact ledger of the simulated GPU."""
 
-import itertools
-from pathlib import Path
-
 import pytest
+from support.timed import PACK, node, record
 
 from simgpu import SimServer
 
 pytestmark = pytest.mark.host
-PACK = Path(__file__).parent / "packs" / "headroom_timed"
-SALT = itertools.count(1)
 MIB = 1024 * 1024
 
 
@@ -19,16 +15,6 @@ def gpu(serve):
     gpu = SimServer(serve(simulate_mib=4096, packs=(PACK,)), 4096).restore()
     gpu.client.run({"1": node("TimedForget")})
     return gpu
-
-
-def node(class_type, seconds=0.02, /, **inputs):
-    return {"class_type": class_type,
-            "inputs": {"seconds": seconds, "salt": next(SALT), **inputs}}
-
-
-def record(client, entry):
-    run = client.get_json(f"/headroom/runs/{entry['prompt_id']}")
-    return run, {item["node_id"]: item for item in run["nodes"]}
 
 
 def test_before_after_and_peak_of_a_node_that_keeps_memory(gpu):
@@ -72,7 +58,7 @@ def test_what_a_quick_purge_freed_shows_at_its_own_node(gpu):
 
 def test_memory_of_other_processes_is_part_of_the_device(gpu):
     gpu.set_other_process(200)
-    kept = {"1": node("TimedMemory", mib=50, keep=True)}  # so that no look is too late for it
+    kept = {"1": node("TimedMemory", mib=50, keep=True)}  # a late reading sees it too
     run, nodes = record(gpu.client, gpu.client.run(kept))
     device = gpu.client.get_json("/headroom/memory")["devices"][0]
     assert nodes["1"]["vram_before_mib"] >= 200

@@ -1,18 +1,16 @@
 """A prompt without any guard runs out of memory in a real ComfyUI and gets a rerun."""
 
 import argparse
-import io
 import sys
 
 import pytest
-from PIL import Image
 from support.oom import PACK
-from support.rescue import chain, key, told, written
+from support.rescue import chain, key, pixels, told, written
 
 from tools import bench_run
 from tools.bench_device import Device
 from tools.client import PromptFailed
-from tools.rescued import RESCUE, Lives, live, picture, pictures, video, wait_until
+from tools.rescued import RESCUE, Lives, live, picture, video, wait_until
 
 pytestmark = pytest.mark.host
 
@@ -20,10 +18,6 @@ pytestmark = pytest.mark.host
 @pytest.fixture
 def gpu(sim):
     return sim(2048, packs=(PACK,))
-
-
-def pixels(client, entry):
-    return [Image.open(io.BytesIO(one)).tobytes() for one in pictures(client, entry)]
 
 
 # ---------------------------------------------------------------- real models
@@ -67,8 +61,8 @@ def test_only_the_failed_node_and_what_had_not_run_run_again_guarded(gpu):
     assert told(gpu, lives.first_id)["rescued_as"] == lives.second_id
 
 
-def test_the_sigmas_that_ksampler_moves_before_it_samples_are_rescued_too(gpu):
-    """What no guard on a wire stands before."""
+def test_a_failure_while_ksampler_moves_its_sigmas_gets_a_rerun_too(gpu):
+    """No guard on a wire covers this code of ComfyUI."""
     gpu.client.run(picture(5).prompt)
     gpu.arm_fault(at=1)
     lives = live(gpu.client, picture(6).prompt)
@@ -96,7 +90,7 @@ def test_a_controlnet_that_the_first_run_left_half_made_begins_anew(gpu):
 
 
 def test_the_benchmark_that_fails_every_allocation_finds_no_problem(gpu, monkeypatch, tmp_path):
-    """In small: some allocations of the tiny video model; what is known is not tried again."""
+    """A small run: some allocations of the tiny video model, no known result a second time."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     module, device = bench_run.load("rescue_sweep"), Device(gpu.client, room_mib=2048)
     args = argparse.Namespace(stride=[500], minutes=9, state=tmp_path / "state.jsonl")
@@ -151,7 +145,7 @@ def test_a_node_in_a_loop_is_named_and_not_the_begin_of_the_loop(gpu):
 
 
 @pytest.mark.parametrize("writer", ["OomWrites", "OomWritesAlways"])
-def test_what_was_written_is_not_written_twice(gpu, writer):
+def test_saved_files_are_not_written_twice(gpu, writer):
     prompt = chain(fails=True)
     prompt["first"]["class_type"] = writer
     lives = live(gpu.client, prompt)
@@ -205,7 +199,7 @@ def test_another_error_ends_the_prompt_as_ever(gpu):
     assert status == 409 and "out-of-memory" in answer["error"]
 
 
-def test_an_interrupt_that_the_error_outran_is_kept_to(gpu):
+def test_an_interrupt_that_comes_after_the_error_prevents_the_rerun(gpu):
     prompt = picture(25).prompt
     prompt["interrupting"] = {"class_type": "OomInterruptOnce", "inputs": {"model": ["1", 0]}}
     prompt["sampler"]["inputs"]["model"] = ["interrupting", 0]

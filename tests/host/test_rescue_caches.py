@@ -111,7 +111,7 @@ def drawn(node):
     return graph.prompt
 
 
-def test_a_node_whose_change_mark_is_another_each_time_is_said_to_run_again(gpu):
+def test_a_node_whose_change_mark_differs_each_time_is_said_to_run_again(gpu):
     lives = live(gpu.client, drawn("OomDraws"))
     text = text_of(gpu, lives)
     assert lives.succeeded and "drawn" in ran_in(gpu, lives.second_id)

@@ -1,4 +1,4 @@
-"""Bodies that nobody means, on a real server: one sentence each."""
+"""Request bodies that make no sense get one sentence each from a real server."""
 
 import json
 import urllib.error

@@ -54,9 +54,9 @@ def slow_model(client):
     ("TimedLeakFrames", "TimedLeakFrames"),
     ("TimedLeakNone", None)])
 def test_a_node_that_keeps_50_mib_a_run_is_named_after_five_runs(client, kind, holder):
-    forget_everything(client)  # also the node of the test before, with all that it kept
+    forget_everything(client)  # also the node of the test before, and what it kept
     client.run({"1": node("TimedWork", 0)})  # ComfyUI lets go of it before the next prompt
-    client.post_json("/headroom/purge", {"free_ram": True})  # else what was freed is taken first
+    client.post_json("/headroom/purge", {"free_ram": True})  # otherwise freed memory is reused
     for turn in range(5):
         prompt_id = client.queue({"leak": node(kind, turn=turn)})
         client.wait(prompt_id)
@@ -68,7 +68,7 @@ def test_a_node_that_keeps_50_mib_a_run_is_named_after_five_runs(client, kind, h
     if holder is None:  # the allocator may have grown
         assert [one for one in grows() if one["display_node_id"] or one["holder"]] == []
         return
-    wait_until(lambda: grows()[0]["holder"] == holder, 10)  # it is looked up now and then
+    wait_until(lambda: grows()[0]["holder"] == holder, 10)  # it is read every few seconds
     assert [one["class_type"] for one in grows()] == [kind]
     assert grows()[0]["mib_a_run"] == pytest.approx(50, abs=5)
     packs = client.get_json(f"/headroom/runs/{prompt_id}")["ram_held"]["packs"]

@@ -1,4 +1,4 @@
-"""A prompt that came through comes through again, on a device where it only just fits."""
+"""A prompt that completed completes again, on a device on which it only just fits."""
 
 import pytest
 

@@ -100,7 +100,7 @@ def test_bucketed_sizes_reach_the_nodes_behind(client):
     assert "3 distinct shapes before, 2 after" in texts[report.id][0]
 
 
-def test_nothing_to_sort_runs_nothing_behind_it_and_fails_nothing(client):
+def test_an_empty_list_of_sizes_runs_nothing_behind_it_and_is_no_error(client):
     graph = Graph()
     sorter = add_sorter(graph, sizes="# nothing today\n")
     made = graph.add("EmptyImage", width=sorter[0], height=sorter[1], batch_size=1, color=0)

@@ -58,7 +58,7 @@ def start(serve):
     """A factory of servers on a simulated GPU with room, by ComfyUI's flags."""
 
     def start(*flags):
-        # Whether it fits depends on the shapes alone, and was recorded with the arithmetic.
+        # Only the shapes decide whether it fits; the recorded runs computed all values.
         return trial_server(serve, *flags, packs=["headroom_shapes_only"])
 
     return start
@@ -218,9 +218,7 @@ def outcome(words):
 
 
 @pytest.mark.parametrize("name", SEARCHED)
-def test_at_the_recorded_size_of_gpu_both_end_as_recorded(
-    request, comfyui, start, recorded, name
-):
+def test_at_the_recorded_size_of_gpu_both_end_as_recorded(request, comfyui, start, recorded, name):
     same, case = recorded(name)["same_capacity"], workflow_trials.CASES[name]
     if case.by_blocks:
         flags = [*plain_flags(comfyui), *case.flags]

@@ -1,5 +1,6 @@
 """A run of a text-to-image prompt as the findings see it: tests change what they are about."""
 
+from headroom.advise.advise import advise
 from headroom.advise.case import Bounds, Case, Step, Surroundings
 from headroom.base.node_types import NodeType
 from headroom.host.types import ModelFacts
@@ -84,3 +85,8 @@ def text_to_image(prompt=PROMPT):
 def case(steps=None, prompt=PROMPT, models=(UNET, CLIP, VAE), total_mib=8192, **around):
     return Case(prompt, Registry(), tuple(steps if steps is not None else text_to_image(prompt)),
                 {m.id: m for m in models}, "cuda:0", total_mib * MIB, Surroundings(**around))
+
+
+def found(*args, **more):
+    """The advice on a `case` of these arguments, by its ids."""
+    return {one.id: one for one in advise(case(*args, **more))}

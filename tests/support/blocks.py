@@ -1,4 +1,4 @@
-"""A module with layers of several kinds, and whether its state is the same bit for bit."""
+"""A module with layers of several kinds; compares its state bit for bit."""
 
 import torch
 

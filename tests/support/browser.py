@@ -75,14 +75,14 @@ def find_chromium() -> str | None:
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
-def mib_text(mib: float) -> str:
+def shown_mib(mib: float) -> str:
     """An amount as the panel and the badges write it."""
     return words.short_text(mib * 2**20)
 
 
 def growth_text(growth_mib: float, level_mib: float) -> str:
     """A growth beside its level as the badges write it."""
-    (plus, unit), (level, other) = (mib_text(each).split(" ") for each in (growth_mib, level_mib))
+    (plus, unit), (level, other) = (shown_mib(each).split(" ") for each in (growth_mib, level_mib))
     return f"+{plus}{'' if unit == other else f' {unit}'}, {level} {other} in all"
 
 
@@ -117,7 +117,7 @@ class ComfyPage:
             page.on(event, listener)
 
     def leave(self, *, keep: bool) -> None:
-        """Let go of the tab, with its settings as they were; what it shows stays with `keep`."""
+        """Release the tab with its earlier settings; with `keep`, it goes on showing this page."""
         for event, listener in self._listeners.items():
             self.page.remove_listener(event, listener)
         self.page.unroute_all(behavior="ignoreErrors")  # of a request that is being answered
@@ -257,7 +257,7 @@ class ComfyPage:
         raise TimeoutError(f"Not so after {timeout:g} s; the last answer was {answer!r}.")
 
     def is_quiet(self) -> bool:
-        """No answer of ours is under way, and none that has come makes the page ask again."""
+        """No request of ours is open, and no answer makes the page send another."""
         quiet = not self.waiting
         self.page.evaluate(FRAME)
         return quiet and not self.waiting
@@ -272,7 +272,7 @@ class ComfyPage:
         ))
 
     def listen(self, *events: str) -> Callable[[], list[str]]:
-        """Give what tells the names of those of the server's events that have come, in order."""
+        """Return a function that lists the names of the server's events so far, in order."""
         self.page.evaluate("names => { window.came = []; for (const name of names)"
                            " app.api.addEventListener(name, () => came.push(name)); }", events)
         return lambda: list(self.page.evaluate("() => came"))

@@ -46,26 +46,25 @@ class Changing(Call):
 
     @property
     def changes(self):
-        """How each try was run: what was kept free, and in what parts."""
+        """How each attempt was run: the bytes kept free, and the rows of a part."""
         return [(plan.room_bytes, plan.parts) for plan in self.plans]
 
 
 class Failing:
-    """Fails the first `times` calls with `error`."""
+    """Runs out of memory in the first `times` calls."""
 
-    def __init__(self, times, error=None, result="done"):
-        self.left, self.error, self.result = times, error, result
-        self.calls = 0
+    def __init__(self, times):
+        self.left, self.calls = times, 0
 
     def __call__(self):
         self.calls += 1
         if self.left > 0:
             self.left -= 1
-            raise self.error or torch.OutOfMemoryError(OOM_TEXT)
-        return self.result
+            raise torch.OutOfMemoryError(OOM_TEXT)
+        return "done"
 
 
 def recovered(do, light=0, cuts=0, attempts=8, is_outer=False, **options):
-    """What `do` gives, recovered with so many changes."""
+    """The result of `do`, recovered with that many possible changes."""
     call = do if isinstance(do, Call) else Changing(do, light, cuts)
     return recover(call, GuardOptions(max_attempts=attempts, **options), is_outer=is_outer)

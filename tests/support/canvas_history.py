@@ -1,4 +1,4 @@
-"""Undo and redo on a canvas, when it is at rest; what the frontend keeps of it, and when."""
+"""Undo and redo on a canvas at rest: which states the frontend keeps, and when."""
 
 from __future__ import annotations
 

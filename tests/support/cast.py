@@ -1,4 +1,4 @@
-"""Graphs around Cast bf16, and what the probes in them saw."""
+"""Graphs around Cast bf16, and the answers of the probes in them."""
 
 import json
 from pathlib import Path

@@ -36,7 +36,7 @@ _warm = WarmPythons(modules=["torch"])  # they end with this process
 
 
 def ask(script, *arguments, **settings):
-    """What a script prints as JSON in its last line."""
+    """The JSON in the last line that a script prints."""
     command = fakecuda.command(FakeCuda(**settings), script, *arguments)
     with tempfile.TemporaryFile() as output:
         code = _warm.start(command, cwd=Path.cwd(), env=os.environ, output=output).wait()

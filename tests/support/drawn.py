@@ -70,14 +70,14 @@ def save_day(path, pictures: int, side: int) -> None:
     first.save(path, save_all=True, append_images=others, lossless=True)
 
 
-def make_drawn_checkpoint(models_dir, levels: int, comfyui=None):
+def make_drawn_checkpoint(models_dir, levels: int):
     """Make the checkpoint in a models folder, some 200 MB, and return its path."""
     import torch
     from safetensors.torch import save_file
 
     from tools.models import checkpoint, random_weight, read_shapes
 
-    [shapes] = read_shapes([checkpoint(levels, "taesd")], comfyui)
+    [shapes] = read_shapes([checkpoint(levels, "taesd")])
     weights = {name: random_weight(name, shape, 31) for name, shape in shapes.items()}
     for name in weights:
         if name.startswith("model.diffusion_model.out.2."):
@@ -92,7 +92,7 @@ def make_drawn_checkpoint(models_dir, levels: int, comfyui=None):
 
 
 def _hand_on(name, weight):
-    """Set a layer of the tiny VAE, all zeros, so that its first three channels go on as they are.
+    """Set a layer of the tiny VAE, all zeros, so that it passes its first three channels on.
 
     Its blocks add what they compute to what came: as zeros they change nothing.
     """

@@ -144,3 +144,17 @@ class Encoding:
 
 def files(user_folder):
     return sorted((user_folder / "__headroom" / "embeddings").glob("*"))
+
+
+def encode(gpu, count, kind="sd15", release=True, start=0):
+    """Encode `count` different prompts; return (report, facts of each, figures afterwards)."""
+    graph = Graph()
+    clip = graph.add("ProbeEncoder", kind=kind, seed=0)
+    lines = "\n".join(f"prompt number {number}" for number in range(start, start + count))
+    ours = graph.add("HeadroomEncodeToCPU", clip=clip, text=lines, split="one prompt per line",
+                     release_encoder=release, cache="off")
+    shown = graph.add("ProbeConditioning", a=ours)
+    texts = node_texts(gpu.client.run(graph.prompt, timeout=1200))
+    told = [json.loads(line) for line in texts[shown.id].splitlines()]
+    assert len(told) == count and all(item["cpu"] and item["numpy_backed"] for item in told)
+    return texts[ours.id], told, gpu.collect()

@@ -35,7 +35,6 @@ class FakeComfy(ThreadingHTTPServer):
         self.total_mib, self.other_mib, self.headroom = total_mib, 0, headroom
         self.asked, self.prompts, self.history, self.records, self.files = [], {}, {}, {}, {}
         self.sockets, self.clients = {}, {}  # client → file; prompt → client
-        self.uploads = {}
         self.silent = threading.Event()
         self.lock = threading.Lock()
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()

@@ -12,7 +12,6 @@ from types import ModuleType, SimpleNamespace
 class ProgressHandler:
     def __init__(self, name):
         self.name = name
-        self.enabled = True
 
     def start_handler(self, node_id, state, prompt_id): ...
     def finish_handler(self, node_id, state, prompt_id): ...

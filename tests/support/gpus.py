@@ -1,4 +1,4 @@
-"""The devices on which tests of bytes ask the same questions, and what is to be had on each."""
+"""The devices on which the tests of bytes run, and what each of them can tell."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def taken_bytes(device):
 
 
 def spare_bytes(device):
-    """How near its own count a real GPU is asked to be: libraries and others use it as well."""
+    """The tolerance on a real GPU: libraries and other processes use it as well."""
     return device.workspace_bytes if isinstance(device, RealServer) else 0
 
 

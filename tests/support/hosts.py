@@ -1,4 +1,4 @@
-"""A ComfyUI that is not there: models in their patchers, and its list of what is loaded."""
+"""A stand-in for ComfyUI: models in their patchers, and its list of loaded models."""
 
 import torch
 

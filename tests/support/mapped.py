@@ -1,12 +1,8 @@
-"""What is held against weights that were mapped: their bits, and the files behind them."""
+"""Checks of mapped weights: their bits, and the files behind them."""
 
 import os
 
 import torch
-
-
-def state(module):
-    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
 
 
 def assert_same(module, expected):

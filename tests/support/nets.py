@@ -1,4 +1,4 @@
-"""A net around the layer in question, what it takes, and whether a cast of it still computes so."""
+"""A net around one layer, its input, and a check that a cast of it computes nearly the same."""
 
 import torch
 
@@ -6,7 +6,7 @@ SIZE = 16
 
 
 class Net(torch.nn.Module):
-    """Something that can be cast around the layer in question."""
+    """A small model around one layer."""
 
     def __init__(self, layer):
         super().__init__()

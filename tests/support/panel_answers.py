@@ -1,4 +1,4 @@
-"""What a server says to the panel when there is something of everything that it can draw."""
+"""Answers of a server that make the panel draw everything that it can draw."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class PanelPage:
         return self.page.locator(".headroom-panel")
 
     def offer(self, number: int) -> None:
-        """Let the server tell of a prompt that ran out of memory and can run again."""
+        """Let the server report a prompt that ran out of memory and can run again."""
         event = {"prompt_id": f"f{number}", "rescued_as": None, "rescued_from": None,
                  "failure": {"can_rescue": True, "text": f"Failure {number}.", "said": None}}
         self.page.evaluate("event => rescue.onEvent({ detail: event })", event)

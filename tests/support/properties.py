@@ -1,4 +1,4 @@
-"""How properties are tried: a run is like the next, nothing is timed or written to the checkout."""
+"""Settings of property tests: the same cases in each run, no time limit, no files written."""
 
 from hypothesis import settings
 

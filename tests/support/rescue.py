@@ -1,9 +1,13 @@
-"""Prompts that run out of memory in a node of our choice, and what became of them."""
+"""Prompts that run out of memory in a chosen node, and how they ended."""
 
+import io
 import json
 import uuid
 
+from PIL import Image
+
 from tools.graph import Graph
+from tools.rescued import pictures
 
 AT_ONCE = {"times": 1, "error": ""}
 
@@ -26,6 +30,11 @@ def chain(*, fails, **once):
 def written(client, entry, node_id):
     texts = entry["outputs"].get(node_id, {}).get("text")
     return None if texts is None else json.loads(texts[0])
+
+
+def pixels(client, entry):
+    """The pixels of each picture that a run saved."""
+    return [Image.open(io.BytesIO(one)).tobytes() for one in pictures(client, entry)]
 
 
 def told(gpu, prompt_id):

@@ -115,7 +115,7 @@ class Bench:
                              finished)
 
     def take(self, prompt_id="a", prompt=PROMPT, extra=AUTOMATIC, outputs=("4",)):
-        """ComfyUI takes a prompt out of its queue; nobody has told of it yet."""
+        """ComfyUI takes a prompt out of its queue, and has not reported its begin yet."""
         self.host.running = (3, prompt_id, prompt, extra, list(outputs), {"api_key": "secret"})
 
     def begin(self, *prompt, **wish):

@@ -49,7 +49,7 @@ class Servers:
     `always` are arguments that every one of them gets.
     """
 
-    def __init__(self, comfyui, new_folder, always=()):
+    def __init__(self, comfyui, new_folder, always):
         self._comfyui, self._new_folder, self._always = comfyui, new_folder, tuple(always)
         self._running = {}  # the one asked for last comes last
         self._of_this_module = set()

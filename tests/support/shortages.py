@@ -1,4 +1,4 @@
-"""Failures whose need and room are known."""
+"""Failed calls of which the needed and the available bytes are known."""
 
 import torch
 

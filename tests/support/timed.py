@@ -31,9 +31,9 @@ def span_in_wall_time(run, item, index=0):
     return run["started_at"] + start, run["started_at"] + end
 
 
-def assert_holds(run, item, own, slack=0.002):
+def assert_holds(run, item, own):
     """The recorded span holds what the node saw; the two clocks differ by their resolution."""
-    start, end = span_in_wall_time(run, item)
+    slack, (start, end) = 0.002, span_in_wall_time(run, item)
     assert start - slack <= own["began"] and own["ended"] <= end + slack
 
 

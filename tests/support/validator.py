@@ -1,4 +1,4 @@
-"""What a ComfyUI would say of prompts, without a server: see validator_main.py."""
+"""ComfyUI's validation of prompts, without a server: see validator_main.py."""
 
 import json
 import os

@@ -10,7 +10,7 @@ from headroom.base import environment
 
 @pytest.fixture(autouse=True)
 def told_nothing_yet(monkeypatch):
-    """What is told once is told in each test."""
+    """Messages that are logged once per process are logged once per test."""
     monkeypatch.setattr(environment, "_told", set())
 
 
@@ -35,5 +35,5 @@ def module():
 
 @pytest.fixture
 def x():
-    """What it takes: (1, 5, 64)."""
+    """The module's input: (1, 5, 64)."""
     return torch.randn(1, 5, 64, generator=torch.Generator().manual_seed(4))

@@ -1,4 +1,4 @@
-"""Any error at any operation of torch inside our functions: it passes as it is, nothing is left."""
+"""Any error at any operation of torch in our functions passes and leaves nothing behind."""
 
 import copy
 

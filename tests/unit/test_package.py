@@ -35,7 +35,7 @@ def packages_in(lines):
     return {re.split(r"[><=;!~]", line)[0]: line for line in wanted if line}
 
 
-def test_what_the_registry_and_the_manager_install_is_the_same_and_never_torch():
+def test_the_registry_and_the_manager_install_the_same_and_never_torch():
     tomllib = pytest.importorskip("tomllib", reason="a module of Python 3.11 and newer")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     listed = packages_in((ROOT / "requirements.txt").read_text("utf-8").splitlines())

@@ -93,7 +93,7 @@ def is_there(path, name):
 
 
 def otherwise(*, moved):
-    """What takes nothing that the pack gives."""
+    """A function that accepts no argument."""
 
 
 # ---------------------------------------------------------------- a server without a socket
@@ -216,7 +216,7 @@ FAILS = {"1": node("Tiny"), "2": node("RunsOut", model=["1", 0])}
 
 
 class Said(logging.Handler):
-    """What the pack logs, and the tracebacks among it."""
+    """Collects what the pack logs, and its tracebacks."""
 
     def __init__(self):
         super().__init__()
@@ -275,7 +275,7 @@ def prompt_worker(made, executor, name, prompt, outputs):
 
 
 def answers():
-    """Which of some flags there are, and what is free where a driver tells and where not."""
+    """Which of some flags exist, and the free memory with and without a driver's answer."""
     core, adapter = (importlib.import_module(f"{NAME}.headroom.host.{name}")
                      for name in ("core", "adapter"))
     flags = [one for one in ("--reserve-vram", "--fast", "--no-such-flag", "--cpu")

@@ -1,4 +1,4 @@
-"""Every flag of ComfyUI that our words name is one that each ComfyUI under test has."""
+"""Every flag of ComfyUI that our texts name exists in each ComfyUI under test."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""What popular packs do to models, loops and caches, beside every node and rerun of ours.
+"""What popular packs do to models, loops and caches, together with every node and rerun of ours.
 
 The packs are stand-ins in `packs/`; `support/pack_graphs.py` has a workflow for each. Judged are
 the pictures, which have to be those of the workflow without this pack, and what reports and records
@@ -9,19 +9,18 @@ say. Real packs run beside them from the folder that HEADROOM_REAL_PACKS names, 
 Some packs install Python packages when they start: they do so in the environment of the tests.
 """
 
-import io
 import json
 import os
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from PIL import Image
 from support import pack_graphs as graphs
 from support.oom import PACK
+from support.rescue import pixels
 
 from tools.graph import GUARD_DEFAULTS, OFFLOAD_DEFAULTS, PURGE_DEFAULTS, Graph
-from tools.rescued import RESCUE, live, picture, pictures
+from tools.rescued import RESCUE, live, picture
 
 pytestmark = pytest.mark.host
 
@@ -93,10 +92,6 @@ def whole_of():
 def wanted_of(whole_of, gpu):
     """A function that gives the pictures of a world's workflow without this pack."""
     return lambda world: whole_of(gpu, world).pixels
-
-
-def pixels(client, entry):
-    return [Image.open(io.BytesIO(one)).tobytes() for one in pictures(client, entry)]
 
 
 def failing_once(gpu, graph, allocations, run_as):
@@ -201,7 +196,7 @@ def test_weights_that_a_pack_placed_are_counted_where_they_are(gpu):
     assert model["loaded_mib"] == pytest.approx(model["total_mib"], abs=SHOWN)
 
 
-def test_what_answers_none_for_everything_passes_our_nodes(gpu):
+def test_an_object_that_answers_none_for_everything_passes_our_nodes(gpu):
     graph = picture(20)
     silent = graph.add("WorldSilentModel", model=["1", 0])
     value = graph.add("HeadroomMoveToCPU", value=silent[1])

@@ -1,4 +1,4 @@
-"""Windows, macOS, cards of AMD and Apple: what the pack asks a system for is not there."""
+"""Windows, macOS, cards of AMD and Apple: systems without a function that the pack calls."""
 
 import ntpath
 import posixpath

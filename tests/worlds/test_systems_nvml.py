@@ -1,4 +1,4 @@
-"""Who is on the card: this process is never called another one, whatever numbers NVML gives."""
+"""Processes on the card: this process never counts as another, whatever numbers NVML gives."""
 
 import os
 import subprocess
@@ -42,7 +42,7 @@ def on_card(monkeypatch):
 
 
 def told():
-    """What the final error of OOM Guard and the advice say of others."""
+    """What the final error of OOM Guard and the advice say about other processes."""
     failed = Recovery([Failure.of(torch.OutOfMemoryError("Tried to allocate 3.00 GiB."))])
     text = explain(Changing(None), GuardOptions(), failed, snapshot(), Lack("device"))
     return text.split("Most likely to help: ")[1], surroundings.others()
@@ -54,21 +54,21 @@ def test_in_a_container_nobody_is_told_to_close_comfyui_itself(on_card):
     assert "closing" not in text and others == {}
 
 
-def test_in_a_container_the_other_one_is_named_by_the_number_that_the_host_has(on_card):
+def test_in_a_container_another_process_is_named_by_the_hosts_number(on_card):
     on_card((HOSTS_ID, 22_528), (4242, 1_000))
     text, others = told()
     assert text.startswith("closing PID 4242 (host), which holds 1,000.0 MiB of the same GPU")
     assert others == {"PID 4242 (host)": 1_000}
 
 
-def test_another_one_that_holds_more_than_this_process_is_not_taken_for_it(on_card):
+def test_a_process_is_named_only_where_it_cannot_be_this_one(on_card):
     on_card((HOSTS_ID, 2_400), (4242, 9_000), allocated=1_000, reserved=2_000)
     assert told()[1] == {}  # either could be this process, which may hold more than torch knows
     on_card((HOSTS_ID, 9_500), (4242, 2_000), allocated=1_000, reserved=9_000)
     assert told()[1] == {"PID 4242 (host)": 2_000}
 
 
-def test_a_number_that_is_ours_only_by_chance_does_not_hide_who_it_is(on_card):
+def test_a_process_with_our_number_by_chance_is_named_all_the_same(on_card):
     on_card((os.getpid(), 1_000), (HOSTS_ID, 22_528))
     assert told()[1] == {f"PID {os.getpid()} (host)": 1_000}
 
@@ -78,13 +78,13 @@ def test_a_number_that_is_ours_only_by_chance_does_not_hide_who_it_is(on_card):
     ((0, 22_528), (0, 1_000)),  # processes of another namespace have no number here
     ((HOSTS_ID, None), (4242, None)),  # Windows: WDDM manages the memory, not the driver
 ])
-def test_who_cannot_be_told_is_not_named(on_card, processes):
+def test_a_process_that_cannot_be_told_from_ours_is_not_named(on_card, processes):
     on_card(*processes, driver_free=500)
     text, others = told()
     assert "closing" not in text and others == {}
 
 
-def test_outside_of_containers_numbers_decide(on_card):
+def test_outside_of_containers_the_process_number_decides(on_card):
     on_card((os.getpid(), 9_000), (os.getppid(), 14_000), in_container=False, reserved=8_000)
     (name, mib), = told()[1].items()
     assert name.endswith(f"({os.getppid()})") and mib == 14_000

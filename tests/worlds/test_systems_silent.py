@@ -57,12 +57,12 @@ def test_every_node_and_every_route_works_and_claims_nothing(monkeypatch, caplog
 
 
 @pytest.mark.parametrize("kind", ["npu", "mlu"])
-def test_so_it_is_on_accelerators_that_torch_knows_by_a_plugin(kind):
+def test_the_same_holds_on_accelerators_that_torch_knows_by_a_plugin(kind):
     done = subprocess.run([sys.executable, "-c", PLUGIN, kind], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-def test_what_a_card_of_intel_cannot_tell_is_null_in_data_and_not_known_in_words(monkeypatch):
+def test_figures_that_an_intel_card_cannot_tell_are_null_in_data_and_not_known_in_text(monkeypatch):
     card = Card(monkeypatch, "xpu")
     card.silent = {"mem_get_info"}
     (told,) = json.loads(answers(card.device, None)["GET", "/headroom/memory", "None"][1])[

@@ -36,7 +36,7 @@ def files(templates, endings):
 
 
 class Tried:
-    """What became of the templates on one host."""
+    """The results of the templates on one host."""
 
     def __init__(self, host):
         self.host, self.infos = host, node_infos(host.object_info)

@@ -1,4 +1,4 @@
-"""The limit of a server: who sets it, what each part is told, and what cannot be held."""
+"""The limit of a server: who sets it, how each allocator gets it, and what cannot be limited."""
 
 import logging
 
@@ -16,7 +16,7 @@ CARD = torch.device("cuda", 0)
 
 
 class LimitedHost(Host):
-    """The host adapter with what only a limit asks for."""
+    """The host adapter with the functions that only a limit uses."""
 
     def __init__(self):
         super().__init__()
@@ -96,7 +96,7 @@ def test_the_drivers_context_counts_and_off_takes_the_limit_back(world):
     assert held() is None and texts(limit) == []
 
 
-def test_what_is_above_the_limit_is_unloaded_before_the_next_prompt(world):
+def test_models_above_the_limit_are_unloaded_before_the_next_prompt(world):
     limit = Limit({VARIABLE: "1.5"}, {}, "linux")
     limit.before_prompt()
     assert held() == (1.5, 1, 1) and world.freed == [("cuda:0", 4)]  # 3 seem free, 1 is above
@@ -115,7 +115,7 @@ def test_pages_and_torch_stay_within_the_limit_together(world, pool, words, torc
     assert texts(limit) == []
 
 
-def test_what_cannot_be_held_is_said(world):
+def test_a_part_of_a_limit_that_cannot_be_kept_is_reported(world):
     world.dynamic, world.can_keep = True, False
     world.monkeypatch.setattr(module, "own_bytes", lambda _: None)
     world.monkeypatch.setattr(module, "has_flag", lambda flag: flag == "--reserve-vram")
@@ -132,7 +132,7 @@ def test_what_cannot_be_held_is_said(world):
 
 def test_a_server_on_the_cpu_says_that_nothing_can_be_limited(world):
     world.monkeypatch.setattr(module, "devices_in_use", lambda: [])
-    Limit({}, {}, "win32").apply()  # nobody has asked for it
+    Limit({}, {}, "win32").apply()  # no caller has asked for it
     limit = Limit({}, {}, "linux")
     assert texts(limit) == []
     limit.set("10")

@@ -11,7 +11,7 @@ from headroom.base.device import MIB
 
 @pytest.fixture
 def ram(monkeypatch):
-    """RAM that steps give back: {what: MiB}, with what was asked of ComfyUI."""
+    """RAM that each step frees, {step: MiB}, and the requests to ComfyUI."""
     state = SimpleNamespace(room=0, gains={}, asked=[])
 
     def step(name):
@@ -27,7 +27,7 @@ def ram(monkeypatch):
     return state
 
 
-def test_each_step_is_asked_for_what_still_lacks_and_says_what_it_gained(ram):
+def test_each_step_gets_the_missing_bytes_and_tells_the_bytes_that_it_freed(ram):
     ram.gains = {"cache": 30, "heap": 20}
     steps = list(make_room(100 * MIB))
     assert ram.asked == [("cache", 100 * MIB), ("pins", 70 * MIB), ("heap", None)]
@@ -36,7 +36,7 @@ def test_each_step_is_asked_for_what_still_lacks_and_says_what_it_gained(ram):
     assert str(steps[1].text).endswith("went back to the system, 20.0 MiB more are left")
 
 
-def test_what_was_enough_is_the_last(ram):
+def test_the_first_step_that_is_enough_is_the_last(ram):
     ram.gains = {"cache": 100, "pins": 100}
     assert [step.action for step in make_room(100 * MIB)] == ["ram cache"]
     assert list(make_room(100 * MIB)) == []

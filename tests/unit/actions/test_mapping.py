@@ -4,7 +4,8 @@ import gc
 
 import pytest
 import torch
-from support.mapped import assert_same, open_files, state
+from support.blocks import state
+from support.mapped import assert_same, open_files
 
 from headroom.actions.mapping import Mapped, map_modules
 from headroom.base.private_file import CHUNK_BYTES
@@ -86,7 +87,7 @@ def test_offloading_again_writes_nothing_and_the_disk_holds_one_copy(tmp_path):
     assert len(open_files(tmp_path)) == 1
 
 
-def test_weights_that_became_others_replace_the_scratch_file(tmp_path):
+def test_changed_weights_replace_the_scratch_file(tmp_path):
     module = torch.nn.Linear(1024, 1024, bias=False)
     for value in range(3):
         module.weight.data = torch.full_like(module.weight.data.clone(), value)
@@ -96,7 +97,7 @@ def test_weights_that_became_others_replace_the_scratch_file(tmp_path):
         assert len(open_files(tmp_path)) == 1
 
 
-def test_what_was_written_into_a_mapped_weight_is_kept_when_its_old_bytes_come_back(tmp_path):
+def test_a_write_into_a_mapped_weight_does_not_change_the_kept_file(tmp_path):
     module = torch.nn.Linear(64, 64, bias=False)
     expected = state(module)
     map_modules([module], tmp_path)

@@ -1,10 +1,11 @@
-"""Where weights cannot be mapped: no room, no folder, no plain weights. Nothing is lost then."""
+"""Weights that cannot be mapped (no room, no folder, no plain weights) stay as they were."""
 
 import shutil
 
 import pytest
 import torch
-from support.mapped import assert_same, open_files, state
+from support.blocks import state
+from support.mapped import assert_same, open_files
 
 import headroom.actions.mapping as mapping
 from headroom.actions.mapping import DiskRefused, check_mappable, map_modules
@@ -41,7 +42,7 @@ def test_too_little_room_is_said_before_anything_moves(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("why", ["mapped already", "written earlier"])
-def test_what_need_not_be_written_needs_no_room(tmp_path, monkeypatch, why):
+def test_an_unchanged_model_needs_no_free_disk(tmp_path, monkeypatch, why):
     module = torch.nn.Linear(64, 64, bias=False)
     map_modules([module], tmp_path)
     if why == "written earlier":
@@ -51,7 +52,7 @@ def test_what_need_not_be_written_needs_no_room(tmp_path, monkeypatch, why):
     assert map_modules([module], tmp_path).written_bytes == 0
 
 
-def test_weights_that_became_others_do_not_pass_for_room(tmp_path, monkeypatch):
+def test_the_file_of_changed_weights_does_not_count_as_free_disk(tmp_path, monkeypatch):
     module = torch.nn.Linear(64, 64, bias=False)
     map_modules([module], tmp_path)
     module.weight.data = torch.ones(64, 64)
@@ -67,7 +68,7 @@ def test_a_folder_that_cannot_be_written_gets_the_same_advice(tmp_path):
         check_mappable([torch.nn.Linear(64, 64)], tmp_path / "not there")
 
 
-def test_a_weight_of_another_class_is_refused_by_name(tmp_path):
+def test_a_weight_of_a_class_other_than_torchs_is_refused_by_name(tmp_path):
     class Quantised(torch.Tensor):
         pass
 

@@ -1,4 +1,4 @@
-"""Purge without ComfyUI: it says what it measured and refuses what makes no sense."""
+"""Purge without ComfyUI: its report is what it measured, and it refuses senseless input."""
 
 import sys
 
@@ -89,7 +89,7 @@ def test_the_headline_tells_what_this_process_gave_back_and_what_others_took(
     assert report.freed_mib is None or report.freed_mib >= 0
 
 
-def test_figures_of_what_was_freed_are_never_below_nothing_and_may_be_unknown(monkeypatch):
+def test_figures_of_freed_memory_are_never_negative_and_may_be_unknown(monkeypatch):
     heard = []
     stop = listen(heard.append)
     grown = Report("headline", (), at(device()), at(device(
@@ -102,7 +102,7 @@ def test_figures_of_what_was_freed_are_never_below_nothing_and_may_be_unknown(mo
     assert heard[0].freed_mib is None
 
 
-def test_a_cpu_box_is_told_that_nothing_was_there_to_free():
+def test_on_a_cpu_server_the_report_says_that_nothing_was_there_to_free():
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     report = purge()
@@ -111,7 +111,7 @@ def test_a_cpu_box_is_told_that_nothing_was_there_to_free():
     assert snapshot().devices == ()
 
 
-def test_room_for_nothing_is_there_and_room_that_is_no_number_is_refused():
+def test_a_purge_for_0_mib_does_nothing_and_one_for_no_number_is_refused():
     assert "nothing to do: there is enough room" in purge(free_mib=0).steps
     for wrong in (-1, 1.5, "100", True):
         with pytest.raises(ValueError, match="Purge VRAM expects free_mib = a whole number"):

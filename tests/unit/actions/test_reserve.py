@@ -36,7 +36,7 @@ def host(monkeypatch):
     monkeypatch.setattr(reserve, "has_dynamic_vram", lambda: True)
 
 
-def test_what_is_set_is_told_as_it_is_in_effect(control, host):
+def test_setting_the_reserve_returns_the_value_in_effect(control, host):
     assert actions.reserve_mib() == 512
     assert actions.set_reserve(2000) == 2000 and actions.reserve_mib() == 2000
     assert actions.set_reserve(0) == 256 and control.value == LEAST

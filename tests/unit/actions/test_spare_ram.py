@@ -1,4 +1,4 @@
-"""Which models go to disk for want of RAM, in which order, and what such a move may meet."""
+"""Which models go to disk when RAM is short, in which order, and how a move can fail."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ class Report:
 
 @pytest.fixture
 def ram(monkeypatch):
-    """RAM of 100 MiB beside the models; each that is offloaded gives back what it took."""
+    """RAM of 100 MiB beside the models; a model that is offloaded frees its bytes."""
     state = {"room": 0, "moved": [], "refuses": {}}
 
     def offload(patcher, scope, to):
@@ -55,9 +55,7 @@ def test_the_largest_go_first_and_no_more_than_needed(monkeypatch, ram):
     assert spared.moved_bytes == 5 * MIB
 
 
-def test_what_the_queue_uses_stays_and_so_does_what_is_on_the_gpu_or_mapped_by_the_host(
-    monkeypatch, ram
-):
+def test_models_that_the_queue_uses_or_on_the_gpu_or_mapped_by_comfyui_stay(monkeypatch, ram):
     used, loaded, mapped = model(1, "used"), model(1, "loaded"), model(1, "mapped", True)
     loaded.loaded = 1
     with_host(monkeypatch, used, mapped, model(1, "idle"), loaded=[loaded])
@@ -75,9 +73,7 @@ def test_a_model_of_several_patchers_goes_once_and_stays_when_one_of_them_is_use
     assert len(ram["moved"]) == 1
 
 
-def test_models_of_which_it_is_not_known_go_last_and_the_one_loaded_last_at_the_end(
-    monkeypatch, ram
-):
+def test_models_of_unknown_use_go_last_and_the_newest_loaded_at_the_end(monkeypatch, ram):
     models = [model(9, "now"), model(5, "before"), model(1, "known"), model(1, "long ago")]
     with_host(monkeypatch, *models[2:], loaded=models[:2])
     spare_ram(ram["room"] + 4 * MIB, lambda patcher: None if patcher.name != "known" else False)

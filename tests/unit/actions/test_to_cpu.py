@@ -187,7 +187,7 @@ def test_tensors_that_numpy_cannot_hold_are_named():
     assert len(done.left) == 2 and "sparse" in done.left[0] and "meta" in done.left[1]
 
 
-def test_nothing_that_torch_keeps_holds_on_to_the_source():
+def test_no_object_of_torch_keeps_the_source_alive():
     source = torch.ones(100)
     watcher = weakref.ref(source)
     value = to_cpu([source]).value

@@ -72,7 +72,7 @@ def test_a_container_that_contains_itself_is_rebuilt_around_itself(name):
         assert done.value.default_factory is list
 
 
-def test_what_holds_no_tensor_and_no_list_stays_as_it_is():
+def test_values_without_tensors_and_lists_stay_as_they_are():
     box = Box((FrozenBox(1), OrderedDict(a=Box("text"))))
     assert to_cpu(box).value is box
 
@@ -90,7 +90,7 @@ def test_a_value_too_deep_to_follow_is_refused_in_one_sentence():
 
 
 @pytest.mark.parametrize("raises", [Raises, RaisesAlways])
-def test_objects_that_raise_at_every_question_pass_through(raises):
+def test_objects_that_raise_for_every_attribute_pass_through(raises):
     hostile = raises()
     done = to_cpu({"hostile": hostile, "tensor": torch.ones(2)})
     assert done.value["hostile"] is hostile and done.tensors == 1
@@ -104,7 +104,7 @@ def test_a_container_that_cannot_be_copied_passes_through_and_is_named():
     assert done.left == ["value[0]: of class Uncopyable, passed on unchanged"]
 
 
-def test_long_keys_and_long_ways_are_named_shortly():
+def test_long_keys_and_long_paths_are_shortened():
     value = Raises()
     for _ in range(100):
         value = {"k" * 100_000: value}

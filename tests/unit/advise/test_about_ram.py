@@ -1,4 +1,4 @@
-"""After a run that nearly filled the RAM: what held it, and what lowers its peak."""
+"""Advice after a run that nearly filled the RAM: what used it, and what lowers its peak."""
 
 from dataclasses import replace
 
@@ -83,7 +83,7 @@ def test_a_run_that_swapped_is_advised_however_little_it_had(swapped, count):
     assert len(about_ram(run_of(200, swapped=swapped), server("--cache-none"))) == count
 
 
-def test_what_held_the_ram_is_named_the_largest_first_and_no_more_than_three():
+def test_the_three_largest_users_of_ram_are_named():
     (held,) = about_ram(run_of(200, low=low([(UNET, 300), (VAE, 10)], [("8", 200)], [400])),
                         server())
     assert held["kind"] == "ram_held" and held["text"].endswith(
@@ -112,7 +112,7 @@ def test_a_model_that_only_earlier_nodes_use_may_go_to_disk_before_the_next():
 
 @pytest.mark.parametrize("kept_free, gib", [(0.0, 1), (4.0, 8)])
 def test_the_value_of_cache_ram_is_advised_as_headroom_where_the_cache_is_large(kept_free, gib):
-    """A node takes 400 MiB, and a tenth of RAM beside it; what was asked for was not enough."""
+    """A node takes 400 MiB and a tenth of the RAM more than the flag kept free."""
     def advised(cached):
         return about_ram(run_of(low=low(cached=[("8", cached)])), server(
             "--cache-ram", "--cache-none", kept_free_gib=kept_free))[1:]
@@ -122,7 +122,7 @@ def test_the_value_of_cache_ram_is_advised_as_headroom_where_the_cache_is_large(
     assert kinds(advised(89)) == ["ram_cache"]
 
 
-def test_sound_is_no_frames_though_its_latent_comes_with_a_video():
+def test_a_decoder_of_sound_gives_no_advice_about_frames():
     """A VAE for sound behind a sampler of both."""
     prompt = {**VIDEO, "8": {**VIDEO["8"], "class_type": "VAEDecodeAudio"}}
 

@@ -1,7 +1,19 @@
 """Each kind of advice: from a run's record and prompt to what to change, with its number."""
 
 import pytest
-from support.advice import CLIP, MIB, PROMPT, UNET, VAE, Registry, case, model, step, text_to_image
+from support.advice import (
+    CLIP,
+    MIB,
+    PROMPT,
+    UNET,
+    VAE,
+    Registry,
+    case,
+    found,
+    model,
+    step,
+    text_to_image,
+)
 
 from headroom.advise.advise import advise, advise_into
 from headroom.advise.edit import apply_edit
@@ -9,10 +21,6 @@ from headroom.advise.fits import fits
 from headroom.advise.words import text_of
 from headroom.base.graph import Graph
 from headroom.base.guards import guarded
-
-
-def found(*args, **more):
-    return {one.id: one for one in advise(case(*args, **more))}
 
 
 def kinds(*args, **more):
@@ -32,7 +40,7 @@ def test_a_text_encoder_that_stays_is_encoded_to_the_cpu_instead():
     assert edited["6"]["inputs"]["text"] == "a cat" and edited["3"] == PROMPT["3"]
 
 
-def test_what_lowers_one_node_only_is_worth_what_the_next_lets_it():
+def test_advice_for_one_node_saves_no_more_than_the_next_highest_peak_allows():
     steps = [*text_to_image()[:2], step("3", 1900, {"m1": (0, 1000)}),
              step("8", 2100, {"m1": 1000, "m3": (0, 200)})]
     one = found(steps)["offload_after-8"]
@@ -53,13 +61,13 @@ def test_an_encoder_of_its_own_kind_is_offloaded_after_its_nodes():
 
 
 def test_a_file_that_two_nodes_load_is_one_model_whose_nodes_are_all_found():
-    """ComfyUI runs one of two equal nodes, and both hand on what it gave."""
+    """ComfyUI runs one of two equal nodes, and both return its result."""
     prompt = {**PROMPT, "14": PROMPT["4"],
               "7": {"class_type": "CLIPTextEncode", "inputs": {"clip": ["14", 1], "text": "b"}}}
     assert "encode_to_cpu-6-7" in found(text_to_image(prompt), prompt)
 
 
-def test_two_checkpoints_are_purged_between_but_for_what_the_node_uses():
+def test_between_two_checkpoints_all_is_purged_except_what_the_node_uses():
     prompt = {**PROMPT, "14": {"class_type": "CheckpointLoaderSimple", "inputs": {
         "ckpt_name": "b.safetensors"}}, "13": {"class_type": "KSampler", "inputs": {
         **PROMPT["3"]["inputs"], "model": ["14", 0], "latent_image": ["3", 0]}}}
@@ -102,7 +110,7 @@ def test_a_model_that_came_with_the_node_was_there_when_it_computed():
 
 
 @pytest.mark.parametrize(("peak_mib", "advised"), [(1300, False), (1700, True)])
-def test_an_encoder_that_made_way_for_the_model_before_the_peak_is_no_advice(peak_mib, advised):
+def test_an_encoder_that_was_unloaded_before_the_peak_gives_no_advice(peak_mib, advised):
     """The model needs 1000 MiB of the peak; the encoder's 600 were there too only if they fit."""
     steps = [step("6", 700, {"m2": (0, 600)}), step("7", 700, {"m2": 600}),
              step("3", peak_mib, {"m2": (600, 0), "m1": (0, 1000)})]
@@ -168,7 +176,7 @@ def test_a_flag_is_advised_only_where_comfyui_has_it():
     assert "reserve" not in kinds(**around)
 
 
-def test_nothing_is_said_that_saves_less_than_a_twentieth_of_the_peak():
+def test_advice_that_saves_less_than_a_twentieth_of_the_peak_is_left_out():
     tiny = (model("m2", "text encoder", 60), UNET)
     steps = [step("6", 70, {"m2": (0, 60)}), step("3", 1900, {"m2": 60, "m1": (0, 1000)})]
     assert not {"encode_to_cpu", "offload_after"} & kinds(steps, models=tiny)
@@ -181,7 +189,7 @@ def test_pages_of_dynamic_vram_are_sure_to_go_only_while_there_is_room():
     assert saves(found(models=models, total_mib=2150)["encode_to_cpu-6-7"]) == (0, 600)
 
 
-def test_what_stays_after_the_run_is_told_last():
+def test_advice_about_models_left_after_the_run_comes_last():
     last = advise(case())[-1]
     assert (last.kind, last.values["sentence"]) == ("purge_between", "purge_at_end")
     purge = apply_edit(PROMPT, last.edit)["10"]
@@ -232,7 +240,7 @@ def test_the_smallest_gpu_lies_between_the_peak_and_what_is_left_without_idle_mo
 
 @pytest.mark.parametrize("class_type", ["Unknown", "HeadroomOOMGuard"])
 def test_thousands_of_nodes_in_a_row_are_no_trouble(class_type):
-    """No recursion, and nothing that doubles with each node that two wires lead to."""
+    """No recursion, and no work that doubles at each node with two inputs."""
     prompt = {**PROMPT, "100": {"class_type": class_type, "inputs": {"model": ["4", 0]}}}
     for number in range(101, 2000):
         above = [str(number - 1), 0]

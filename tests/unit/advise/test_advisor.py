@@ -134,7 +134,7 @@ def test_a_run_on_the_cpu_has_no_advice(advisor, records, prompts):
         "fits": None, "slower": []}
 
 
-def test_what_followed_advice_has_saved_is_told_beside_what_was_predicted(
+def test_the_measured_saving_of_followed_advice_is_told_beside_the_predicted_one(
     advisor, first, records, prompts
 ):
     followed(records, prompts, advisor, left_mib=200)
@@ -144,10 +144,8 @@ def test_what_followed_advice_has_saved_is_told_beside_what_was_predicted(
     assert not any(one["kind"] == "encode_to_cpu" for one in advisor.advice("second"))
 
 
-def test_of_several_that_were_followed_at_once_only_those_about_the_peak_share_in_it(
-    advisor, first, records, prompts
-):
-    """The purge at the end is about what stays after the run: no share of the peak is its own."""
+def test_only_advice_about_the_peak_shares_in_its_measured_saving(advisor, first, records, prompts):
+    """The purge at the end frees memory after the run, so it has no share in the lower peak."""
     found = advisor.advice("first")
     end = next(one for one in found if one["values"].get("after"))
     followed(records, prompts, advisor, left_mib=200)
@@ -164,7 +162,7 @@ def test_making_it_fit_tells_the_peak_to_expect_after_each_step(advisor, first):
     assert advisor.advice("first", into_gib=2) == []
 
 
-def test_what_would_have_fitted_is_told_of_finished_runs(advisor, first, records):
+def test_finished_runs_tell_the_smallest_gpu_that_fits(advisor, first, records):
     told = advisor.more_of("first")["fits"]
     assert told["smallest_mib"] == [1000, 1600] and advisor.more_of("first")["fits"] is told
     records.runs["first"].status = "running"
@@ -174,10 +172,10 @@ def test_what_would_have_fitted_is_told_of_finished_runs(advisor, first, records
 
 
 @pytest.mark.parametrize("status", ["error", "interrupted"])
-def test_of_a_run_that_stopped_for_another_reason_nobody_knows_what_it_needs(
+def test_the_need_of_a_run_that_stopped_for_another_reason_is_unknown(
     advisor, first, records, monkeypatch, status
 ):
-    """What it would have used after that is in no record."""
+    """No record tells what it would have used after that."""
     records.runs["first"].status = status
     assert advisor.more_of("first")["fits"] is None
     failure = {"node_id": "3", "asked_mib": 100.0}
@@ -203,7 +201,7 @@ def test_followed_advice_is_found_whatever_ids_the_canvas_gave():
     assert applied(PROMPT, renamed, [FINDING]) == [FINDING]
 
 
-def test_of_two_that_need_the_same_class_the_one_with_these_values_was_followed():
+def test_of_two_pieces_of_advice_with_one_class_the_values_tell_which_was_followed():
     def encoding(node_ids, cache):
         step = {"op": "replace", "node": "6", "class_type": "HeadroomEncodeToCPU",
                 "keep": {"clip": "clip", "text": "text"}, "inputs": {"cache": cache},
@@ -249,7 +247,7 @@ def test_an_error_of_the_gpus_memory_is_left_to_the_advice_with_figures(advisor,
     assert "error" not in {one["kind"] for one in advisor.advice("a")}
 
 
-def test_what_spilled_and_what_was_read_from_disk_speak_for_a_flag():
+def test_a_spill_or_reads_from_disk_lead_to_advice_about_a_flag():
     run, flags = run_of("a", 600), {"--reserve-vram", "--disable-fast-disk"}
     record = run.nodes.records["3"]
     record.after = record.after._replace(

@@ -91,7 +91,7 @@ def test_the_same_edit_of_the_same_prompt_is_the_same():
     assert edited(GUARD, ENCODE) == edited(GUARD, ENCODE)
 
 
-def test_what_comfyui_does_not_look_at_is_handed_on_as_it_is():
+def test_parts_of_a_prompt_that_comfyui_ignores_stay_as_they_are():
     odd = {"x": None, "y": {"class_type": "Foo"}, "z": {"class_type": "Foo", "inputs": 3}}
     found = edited(GUARD, ENCODE, prompt={**PROMPT, **odd})
     assert {key: found[key] for key in odd} == odd
@@ -104,6 +104,6 @@ def test_what_comfyui_does_not_look_at_is_handed_on_as_it_is():
     ({**ENCODE, "outputs": {}}, "Output 0 of node 6 feeds `positive` of node 3"),
     ({"op": "melt"}, "'melt'"),
 ])
-def test_an_edit_that_is_none_of_this_prompt_says_so_in_a_sentence(step, words):
+def test_an_edit_for_another_prompt_is_refused_in_a_sentence(step, words):
     with pytest.raises(ValueError, match=re.escape(words)):
         edited(step)

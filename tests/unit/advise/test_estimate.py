@@ -1,4 +1,4 @@
-"""The first word on a workflow before it runs: from headers of its files and earlier runs."""
+"""The estimate for a workflow before it runs, from headers of its files and earlier runs."""
 
 import copy
 import json
@@ -73,7 +73,7 @@ def texts(found):
     return "\n".join(line["text"] for line in found["lines"])
 
 
-def test_what_must_be_there_at_once_is_the_largest_part_and_at_most_it_is_all(registry):
+def test_a_workflow_needs_at_least_its_largest_part_and_at_most_all_parts(registry):
     low, high = of(PROMPT, registry)["needs_mib"]
     assert 1600 < low < 1600 + 512
     assert 1600 + 240 + 320 < high < 1600 + 240 + 320 + 1024
@@ -100,9 +100,7 @@ def test_a_larger_picture_needs_more_and_more_frames_do_too(registry):
     assert high(width=832, height=480) < high(width=832, height=480, length=81)
 
 
-def test_a_lora_and_a_node_that_no_output_needs_are_none_of_what_is_needed_at_once(
-    registry, tmp_path
-):
+def test_a_lora_and_a_node_that_no_output_needs_are_not_needed_at_once(registry, tmp_path):
     before = of(PROMPT, registry)["needs_mib"]
     write(tmp_path / "l.safetensors", {"lora": ("F16", 3000)})
     lora = {"class_type": "HeadroomCastBF16", "inputs": {"model": ["4", 0], "n": "l.safetensors"}}
@@ -157,7 +155,7 @@ def test_a_workflow_that_names_no_model_file_is_not_said_to_fit(registry):
 @pytest.mark.parametrize("prompt", [
     {str(at): PROMPT["5"] for at in range(MOST_NODES + 1)},
     naming(*(f"{at}.safetensors" for at in range(MOST_FILES + 1)))], ids=["nodes", "files"])
-def test_more_than_could_be_meant_is_refused_in_a_sentence(registry, prompt):
+def test_a_workflow_larger_than_any_real_one_is_refused_in_a_sentence(registry, prompt):
     with pytest.raises(ValueError, match="Expected a workflow (of|that names) at most"):
         of(prompt, registry)
 

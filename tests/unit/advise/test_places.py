@@ -1,15 +1,9 @@
-"""Where what frees a model goes: before the node that does without it, or behind its last user."""
+"""Where a node that frees a model is put: before a node without it, or behind its last user."""
 
-from support.advice import CLIP, PROMPT, UNET, VAE, case, step, text_to_image
+from support.advice import CLIP, PROMPT, UNET, VAE, case, found, step, text_to_image
 
 from headroom.advise import idle, leftover
-from headroom.advise.advise import advise
 from headroom.advise.edit import apply_edit
-
-
-def found(*args, **more):
-    return {one.id: one for one in advise(case(*args, **more))}
-
 
 TWO = {**PROMPT, "14": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": "b"}},
        "16": {"class_type": "CLIPTextEncodeFlux", "inputs": {"clip": ["14", 1]}}}
@@ -19,7 +13,7 @@ TWO_STEPS = (
 )
 
 
-def test_what_waits_for_a_loader_only_is_freed_behind_the_node_that_used_it():
+def test_a_model_is_freed_behind_its_last_user_where_the_next_waits_for_a_loader():
     """Before the encode node the new one would run as soon as the file is loaded: too early."""
     one = found(TWO_STEPS, TWO, (CLIP, VAE))["offload_after-16"]
     (insert,) = one.edit["steps"]
@@ -27,7 +21,7 @@ def test_what_waits_for_a_loader_only_is_freed_behind_the_node_that_used_it():
         ["8", 0], [["9", "images"]], {"model": ["4", 2]})
 
 
-def test_what_is_on_the_wire_already_is_not_advised_again():
+def test_a_node_that_is_on_the_wire_already_is_not_advised_again():
     (insert,) = found(TWO_STEPS, TWO, (CLIP, VAE))["offload_after-16"].edit["steps"]
     again = apply_edit(TWO, {"steps": [insert]})
     steps = [*TWO_STEPS[:1], step("17", 250, {"m3": 200}, again), *TWO_STEPS[1:]]
@@ -56,7 +50,7 @@ def test_in_a_loop_a_model_of_the_loop_is_freed_on_a_wire_of_the_loop_or_not_at_
     assert idle._spot(made, decode, {"m3"}).wire in (("3", 0), ("start", 0))
 
 
-def test_nothing_that_ends_there_hangs_on_a_wire_of_a_loop():
+def test_a_node_for_the_end_of_the_run_is_not_put_on_a_wire_of_a_loop():
     (last,) = [one for one in leftover.findings(case(text_to_image(LOOP)[:4], LOOP))]
     [step] = last.edit["steps"]
     assert step["from"] == ["4", 2]  # the VAE: what comes into the loop

@@ -1,4 +1,4 @@
-"""A node that took much longer than before: which one, and what the records have that differed."""
+"""A node that took much longer than before: which one, and what differs in the records."""
 
 from dataclasses import replace
 
@@ -69,7 +69,7 @@ def test_where_the_records_are_the_same_it_says_so():
     ({"entries": [OomAttempt("c", "3", 1, "unloaded", 0.0, "oom", True, 2.0, 1)]},
      "OOM Guard repeated 1 calls, and 0 in the earlier run"),
 ])
-def test_what_differed_is_named_with_its_figure(how, why):
+def test_each_difference_is_named_with_its_figure(how, why):
     [text] = told(run_of("c", 31, **how), [run_of("a", 10)])
     assert text.partition("earlier run: ")[2] == why.replace("SD15", BIG.class_name)
 
@@ -82,7 +82,7 @@ def test_what_differed_is_named_with_its_figure(how, why):
     (Strain(0, 0, 6200 * MIB, 20.0), "6,200.0 MiB were read from disk in 20.0 s (310.0 MiB a "
      "second), and 0.0 MiB in 0.0 s in the earlier run"),
 ])
-def test_what_strained_the_machine_is_named(strain, why):
+def test_swap_and_disk_that_slowed_the_node_are_named(strain, why):
     run = Run("c", ("cuda:0",), reading(0), 0.0, NodeTable(
         lambda node_id: NodeLabel(node_id, "KSampler", "KSampler", node_id)))
     run.node_starts("3", reading(1, 4000))
@@ -106,7 +106,7 @@ def test_the_same_bytes_from_a_slower_disk_are_named():
         "in the earlier run")
 
 
-def test_of_two_models_of_one_class_each_is_named_by_its_file():
+def test_two_models_of_one_class_are_named_by_their_files():
     def run(prompt_id, seconds, *mib):
         run = run_of(prompt_id, seconds)
         record = run.nodes.records["3"]

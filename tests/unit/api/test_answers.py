@@ -135,7 +135,7 @@ LONG = "m" * 60_000
     ("estimate", {"prompt": [LONG]}),
     ("estimate", {"prompt": {"1": "m" * (9 * 2**20)}}),
 ])
-def test_what_is_long_is_not_sent_back(path, body):
+def test_long_input_is_not_repeated_in_the_answer(path, body):
     [(status, answer)] = asked(("POST", f"/headroom/{path}", json.dumps(body)))
     assert status == 400 and len(answer["error"]) < 400
 
@@ -183,7 +183,7 @@ def test_a_hostile_path_never_makes_a_5xx(path):
 
 @pytest.mark.parametrize("body", [b"", b'{"limit": true}', b'{"limit": "much"}', b'{"limit": null}',
                                   b'{"limit": "10 MiB"}', b'{"mib": 10}'])
-def test_what_is_no_limit_is_refused_in_a_sentence_and_changes_nothing(body):
+def test_a_wrong_limit_is_refused_in_a_sentence_and_changes_nothing(body):
     (refused, told) = asked(("POST", "/headroom/limit", body), ("GET", "/headroom/limit", None))
     assert refused[0] == 400 and refused[1]["error"].startswith("Expected ")
     assert told == (200, {"limit": None, "set_by": "default", "devices": [], "not_limited": []})

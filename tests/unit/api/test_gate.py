@@ -47,7 +47,7 @@ def test_an_action_returns_its_result_and_raises_its_own_errors():
     assert not is_acting(gate)
 
 
-def test_a_prompt_waits_for_the_action_beyond_all_patience_and_the_log_says_so(monkeypatch, caplog):
+def test_a_prompt_waits_for_an_action_however_long_and_the_log_says_so(monkeypatch, caplog):
     monkeypatch.setattr(gates, "PATIENCE_SECONDS", 0.01)
     gate = idle_gate()
     order = []
@@ -68,7 +68,7 @@ def test_a_prompt_waits_for_the_action_beyond_all_patience_and_the_log_says_so(m
     assert "a prompt has been waiting" in caplog.text
 
 
-def test_a_prompt_that_comes_between_the_mark_and_the_look_is_seen():
+def test_a_prompt_that_comes_after_the_first_look_at_the_queue_is_seen():
     marks = []
 
     def waiting():
@@ -81,7 +81,7 @@ def test_a_prompt_that_comes_between_the_mark_and_the_look_is_seen():
     assert marks == [False, True]
 
 
-def test_two_actions_never_meet():
+def test_two_actions_never_run_at_the_same_time():
     gate = idle_gate()
     meeting = threading.Barrier(2)
 
@@ -99,7 +99,7 @@ def test_two_actions_never_meet():
     assert asyncio.run(both()) == ["alone", "alone"]
 
 
-def test_actions_that_wait_cost_no_thread_and_come_in_turn():
+def test_waiting_actions_take_no_thread_and_run_in_their_order():
     gate = idle_gate()
     done = []
 
@@ -143,7 +143,7 @@ def test_an_action_whose_client_went_away_still_keeps_prompts_back_to_its_end():
     assert seen == [True, "next"]
 
 
-def test_what_runs_between_actions_meets_none_of_them():
+def test_code_that_runs_between_actions_runs_beside_none_of_them():
     gate = idle_gate()
     order = []
 

@@ -1,4 +1,4 @@
-"""Models leave after so long without a prompt: when it is due, who decides, and what it meets."""
+"""Models are unloaded after some minutes without a prompt: when, by whose setting, and how."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ def idle_after(clock, minutes=None, browser=None):
     return idle
 
 
-def test_it_is_due_so_many_minutes_after_the_last_thing_that_happened(clock):
+def test_unloading_is_due_the_set_minutes_after_the_last_event(clock):
     idle = idle_after(clock, "10")
     assert idle.seconds_left() == 600
     clock.now += 599
@@ -105,7 +105,7 @@ def test_models_leave_once_and_one_line_of_the_log_says_so(clock, loaded, caplog
 @pytest.mark.parametrize("gate", [
     Gate(lambda: True, lambda: True), Gate(lambda: False, lambda: False),
 ])
-def test_nothing_leaves_while_a_prompt_runs_and_the_time_counts_anew(clock, loaded, gate):
+def test_no_model_is_unloaded_while_a_prompt_runs_and_the_time_starts_again(clock, loaded, gate):
     idle = idle_after(clock, "10")
     clock.now += 700
     released(idle, gate)

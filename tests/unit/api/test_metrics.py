@@ -103,7 +103,7 @@ def test_runs_are_counted_by_outcome_even_those_that_nobody_can_ask_for_any_more
     assert samples(source.page(metrics))["headroom_runs_total", "success"] == 15  # counted once
 
 
-def test_a_class_whose_name_is_no_unicode_does_not_take_the_page_away(source, metrics):
+def test_a_class_name_that_is_not_unicode_does_not_break_the_page(source, metrics):
     source.play("p", nodes=(("1", "odd\udc80name"),))
     assert samples(source.page(metrics))["headroom_node_peak_vram_bytes_count", "odd?name"] == 1
 
@@ -141,7 +141,7 @@ def test_the_peak_of_each_class_is_a_histogram(source, metrics):
     assert found[f"{name}_count", "KSampler"] == 1
 
 
-def test_what_nodes_and_http_freed_and_read_is_counted_at_once(source, metrics):
+def test_bytes_freed_or_read_by_nodes_and_http_are_counted_at_once(source, metrics):
     journal.note_action("purge", 12.5, "text")
     journal.note_action("purge", None, "no driver tells")
     journal.note_action("offload", 1.0, "text")
@@ -179,7 +179,7 @@ def moment(monkeypatch):
     return lambda: gauges(lambda: (1, 4))
 
 
-def test_the_figures_of_the_moment_are_valid_and_what_nobody_tells_is_left_out(source, moment):
+def test_current_figures_are_valid_and_unknown_ones_are_left_out(source, moment):
     found = samples(source.page(Metrics(moment, lambda _: {})))
     assert found["headroom_device_driver_free_bytes", "cuda:0"] == 3000 * MIB
     assert ("headroom_device_driver_free_bytes", "mps:0") not in found

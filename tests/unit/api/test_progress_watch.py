@@ -1,4 +1,4 @@
-"""A prompt that does not come on is told after the seconds that somebody has set."""
+"""A prompt without progress is reported after the set seconds."""
 
 import pytest
 from support.hosts import Host
@@ -22,17 +22,17 @@ def stuck(idle, server=None, browser=None):
     (None, None, False), ("60", None, True), ("601", None, False), (None, 60, True),
     ("0", 60, False), ("60", 0, True), ("soon", 60, True), (None, "60", False), (None, -1, False),
 ])
-def test_it_is_told_after_so_many_seconds_and_the_servers_win(server, browser, told):
+def test_a_lack_of_progress_is_told_after_the_seconds_of_server_or_browser(server, browser, told):
     assert (stuck((600.4, KSAMPLER), server, browser) is not None) == told
 
 
-def test_it_says_for_how_long_and_in_which_node():
+def test_the_message_says_for_how_long_and_in_which_node():
     assert stuck((600.4, KSAMPLER), "60") == "no progress for 600 s in KSampler #3"
     assert stuck((600.4, None), "60") == "no progress for 600 s"
     assert stuck(None, "60") is None  # nothing runs
 
 
-def test_a_server_that_does_not_come_on_is_not_ready_whatever_is_free(monkeypatch):
+def test_a_server_without_progress_is_not_ready_however_much_is_free(monkeypatch):
     monkeypatch.setattr(ready, "current_host", lambda: Host(device="cuda:0", free_bytes=100))
     found = ready.readiness(0, (1, 0), stuck((600.4, KSAMPLER), "60"))
     assert found["ready"] is False

@@ -1,4 +1,4 @@
-"""When RAM is about to run out, by recorded figures, and what is said of the stopped prompt."""
+"""When RAM is about to run out (from recorded figures), and the message of a stopped prompt."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from headroom.base import device as base
 from headroom.base.device import MIB
 from headroom.measure.journal import listen
 
-FALLS = [  # MiB that are left, each quarter of a second; what is left when the end is foreseen
+FALLS = [  # MiB left, each quarter of a second; the MiB left when the end of RAM is foreseen
     ("a node that keeps taking 400 MiB a second", range(2000, 0, -100), 200),
     ("a leak of 8 MiB a second near the end", range(40, 0, -2), 4),
     ("one large allocation", [4000, 4000, 300, 300, 300, 300], None),
@@ -45,7 +45,7 @@ def test_a_load_that_would_fit_is_no_leak(file, taken, room, loads):
     assert is_load(file, taken, room) == loads
 
 
-def test_what_a_node_loads_is_known_by_the_weights_that_it_names(monkeypatch, tmp_path):
+def test_the_bytes_that_a_node_loads_are_those_of_the_files_it_names(monkeypatch, tmp_path):
     (tmp_path / "a.safetensors").write_bytes(bytes(1000))
     monkeypatch.setattr(module, "host_registry", lambda: SimpleNamespace(
         files_named=lambda name: [tmp_path / name] if name == "a.safetensors" else []))
@@ -111,7 +111,7 @@ def test_one_sentence_says_who_held_the_ram_and_which_flags_of_this_comfyui_may_
 
 
 @pytest.mark.parametrize("file_mib, stopped_at", [(0, 200), (1850, None), (1800, None), (800, 200)])
-def test_looks_at_a_slow_load_stop_it_only_where_its_file_tells_no_end_of_it(
+def test_a_slow_load_is_stopped_only_if_its_file_does_not_tell_when_it_ends(
     monkeypatch, tmp_path, file_mib, stopped_at
 ):
     """2,000 MiB are left, and 100 fewer at each look until 150 are."""
@@ -141,7 +141,7 @@ def test_a_node_that_loads_a_file_of_which_the_rest_fits_is_not_stopped(stopped)
     assert stopped(taken=400) == (False, [], [])
 
 
-def test_of_a_prompt_that_has_ended_meanwhile_nothing_is_said(stopped):
+def test_a_prompt_that_has_ended_meanwhile_is_not_reported(stopped):
     assert stopped(runs=False) == (False, [], [])
 
 

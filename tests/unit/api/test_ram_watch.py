@@ -1,4 +1,4 @@
-"""When models go to disk for want of RAM, what is said of it, and which the queue still uses."""
+"""When models go to disk because RAM is short, what is logged, which ones the queue needs."""
 
 import asyncio
 import logging
@@ -68,7 +68,7 @@ def test_by_itself_it_keeps_two_percent_and_at_most_one_gib_free(
 
 @pytest.fixture
 def noted():
-    """What the record is told."""
+    """The notes that the record gets."""
     entries = []
     stop = listen(entries.append)
     yield entries
@@ -168,18 +168,18 @@ def falling(monkeypatch, spared, wanted_mib, rooms, gained_mib=0, seconds_each=0
     ([600, 600, *[200] * 20], []),  # one allocation
     ([room for room in range(600, 0, -12) for _ in "12"], [24]),  # a piece at every other look
 ])
-def test_what_is_kept_free_is_too_little_to_wait_for_where_ram_falls_fast(
+def test_where_ram_falls_fast_a_prompt_is_stopped_above_the_ram_to_keep_free(
     monkeypatch, spared, rooms, stopped_at
 ):
     assert falling(monkeypatch, spared, 12, rooms) == stopped_at
 
 
-def test_where_the_looks_come_late_the_stop_will_too_and_begins_earlier(monkeypatch, spared):
+def test_where_readings_come_late_a_prompt_is_stopped_earlier(monkeypatch, spared):
     """80 MiB a second, on a processor that so many want that 50 ms become 250."""
     assert falling(monkeypatch, spared, 12, range(600, 0, -20), seconds_each=0.25) == [40]
 
 
-def test_a_heap_that_gave_back_enough_lets_the_prompt_go_on(monkeypatch, spared):
+def test_a_prompt_goes_on_if_trimming_the_heap_freed_enough(monkeypatch, spared):
     rooms = [*range(1050, 950, -10), *[1400] * 5]
     assert falling(monkeypatch, spared, 1000, rooms, gained_mib=500) == []
     assert falling(monkeypatch, spared, 1000, range(1050, 0, -20)) != []
@@ -188,7 +188,7 @@ def test_a_heap_that_gave_back_enough_lets_the_prompt_go_on(monkeypatch, spared)
 def test_a_prompt_after_a_stopped_one_begins_with_a_trimmed_heap_and_a_fall_of_its_own(
     monkeypatch, spared
 ):
-    """What the stopped one took is free in the heap, and the system still counts it as used."""
+    """The stopped prompt's memory is free in the heap, but the system still counts it as used."""
     stops, seconds, trims = [], [0.0], []
     monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
     monkeypatch.setattr(watch_module, "trimmed", lambda: trims.append(seconds[0]) or 0)
@@ -212,7 +212,7 @@ def test_a_prompt_after_a_stopped_one_begins_with_a_trimmed_heap_and_a_fall_of_i
     assert len(trims) == 2
 
 
-def test_what_a_load_took_is_not_held_against_the_node_after_it(monkeypatch, spared):
+def test_ram_that_a_load_took_does_not_stop_the_node_after_it(monkeypatch, spared):
     stops, seconds = [], [0.0]
     monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
     monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
@@ -239,7 +239,7 @@ def test_what_a_load_took_is_not_held_against_the_node_after_it(monkeypatch, spa
     assert stop.node_id == "3" and stop.taken_bytes < 400 * MIB
 
 
-def test_where_a_step_was_enough_no_model_goes(monkeypatch, spared):
+def test_where_a_first_step_freed_enough_no_model_goes_to_disk(monkeypatch, spared):
     def enough(wanted):
         spared["room"] = GIB
         yield Step("ram cache", "given up")
@@ -272,9 +272,7 @@ def test_models_go_when_ram_is_short_and_one_line_says_so(caplog, spared):
     )
 
 
-def test_a_prompt_that_begins_reads_no_ram_where_there_was_plenty_a_moment_ago(
-    monkeypatch, spared
-):
+def test_a_prompt_that_begins_reads_no_ram_where_there_was_plenty_a_moment_ago(monkeypatch, spared):
     seconds, looks = [0.0], []
     monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
     monkeypatch.setattr(watch_module, "ram_total_bytes", lambda: 16 * GIB)
@@ -285,13 +283,13 @@ def test_a_prompt_that_begins_reads_no_ram_where_there_was_plenty_a_moment_ago(
         seconds[0] += later
         found.before_prompt()
         assert len(looks) == expected
-    spared["room"] = 7 * GIB  # not ample: each prompt looks
+    spared["room"] = 7 * GIB  # little RAM: each prompt reads it
     found.look_amid()
     found.before_prompt()
     assert len(looks) == 4 and spared["calls"] == 0
 
 
-def test_where_nothing_can_go_it_is_tried_once_a_prompt_and_said_once(caplog, spared):
+def test_without_a_model_to_move_it_is_tried_once_a_prompt_and_logged_once(caplog, spared):
     caplog.set_level(logging.INFO)
     spared["count"] = 0
     found = watch()
@@ -313,17 +311,17 @@ def test_where_nothing_can_go_it_is_tried_once_a_prompt_and_said_once(caplog, sp
 @pytest.mark.parametrize("gate", [
     Gate(lambda: True, lambda: True), Gate(lambda: False, lambda: False),
 ])
-def test_nothing_goes_in_the_middle_of_a_prompt(spared, gate):
+def test_no_model_goes_to_disk_in_the_middle_of_a_prompt(spared, gate):
     look(watch(gate=gate))
     assert spared["calls"] == 0
 
 
-def test_before_a_prompt_begins_there_is_a_moment_for_it(spared):
+def test_models_may_go_to_disk_before_a_prompt_begins(spared):
     watch(gate=Gate(lambda: True, lambda: False)).before_prompt()
     assert spared["calls"] == 1
 
 
-def test_an_error_in_it_never_costs_the_prompt(monkeypatch, caplog, spared):
+def test_an_error_while_room_is_made_never_costs_the_prompt(monkeypatch, caplog, spared):
     def fails(*_):
         raise RuntimeError("unexpected")
 
@@ -353,7 +351,7 @@ def test_a_model_is_used_when_a_prompt_of_the_queue_names_its_file(monkeypatch, 
 
 
 class Amid:
-    """Whether a prompt runs, look by look; remembers how long the thread was ready to wait."""
+    """Whether a prompt runs, at each look; notes how long the thread would wait."""
 
     def __init__(self, *runs):
         self.runs, self.waited = list(runs), []
@@ -368,7 +366,7 @@ class Amid:
 @pytest.mark.parametrize("room_gib, fell_gib, seconds", [
     (5, 0, 0.25), (5, 1, 0.25), (5, 3, 0.05), (12, 3, 1.0), (20, 11, 0.05),
 ])
-def test_amid_a_prompt_it_looks_more_often_where_the_last_look_foresaw_the_end(
+def test_while_a_prompt_runs_ram_is_read_more_often_once_its_end_is_foreseen(
     monkeypatch, spared, room_gib, fell_gib, seconds
 ):
     waited, now = [], [0.0]
@@ -386,9 +384,7 @@ def test_amid_a_prompt_it_looks_more_often_where_the_last_look_foresaw_the_end(
     assert waited == [seconds]
 
 
-def test_an_idle_server_is_looked_at_seldom_and_before_its_first_prompt_never(
-    monkeypatch, spared
-):
+def test_an_idle_server_is_looked_at_seldom_and_before_its_first_prompt_never(monkeypatch, spared):
     monkeypatch.setattr(watch_module, "AMID_SECONDS", 0.0)
     found, spared["room"] = watch(), GIB
     found._amid = amid = Amid(True, True, False, False)

@@ -36,7 +36,7 @@ def test_a_purge_can_say_everything_the_node_can():
     assert asked == PurgeRequest("all but keep", ("m1", "m2"), 512, True, True)
 
 
-def test_room_for_nothing_is_asked_for_unlike_no_room():
+def test_free_mib_of_0_differs_from_no_free_mib():
     assert purge_request(body(free_mib=0)).free_mib == 0
     assert purge_request(body()).free_mib is None
 
@@ -135,7 +135,7 @@ def test_the_parts_of_a_device_add_up_to_its_size():
     assert sum(device[part] for part in parts) == device["total_mib"]
 
 
-def test_what_the_driver_does_not_tell_is_null():
+def test_figures_that_the_driver_does_not_tell_are_null():
     device = answer(gpu(total_bytes=None, driver_free_bytes=None, dynamic_bytes=None))["devices"][0]
     assert device["other_processes_mib"] is None and device["total_mib"] is None
     assert device["free_mib"] is None and device["used_mib"] == 400

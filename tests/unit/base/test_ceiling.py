@@ -1,4 +1,4 @@
-"""A limit as people write it, and what it leaves to the next tensor."""
+"""A limit as people write it, and the bytes that it leaves for the next tensor."""
 
 import pytest
 import torch
@@ -20,19 +20,19 @@ def test_a_size_is_gib_or_a_share_of_the_card_and_never_more_than_it_has(text, w
 
 @pytest.mark.parametrize("text", [
     "", "ten", "-1", "0", "0.1", "1%", "120%", "10 MiB", "1e3", "off"])
-def test_what_is_no_size_or_too_little_is_none(text):
+def test_a_wrong_or_too_small_limit_is_none(text):
     assert amount_of(text) is None
 
 
 @pytest.mark.parametrize("torchs, pages, left", [
     (0, 0, 6), (3, 0, 3), (3, 2, 2), (6, 0, 0), (5, 4, 0), (0, 7, 0)])
-def test_what_is_left_is_within_the_share_and_within_torchs_own_part(torchs, pages, left):
+def test_the_room_left_is_within_the_limit_and_within_torchs_own_part(torchs, pages, left):
     assert Ceiling(8, 7, 6).left_bytes(torchs, pages) == left
 
 
 @pytest.fixture
 def fractions(monkeypatch):
-    """What torch.cuda would be told, on a device with 2 GiB in tensors."""
+    """The fractions that torch.cuda gets, on a device with 2 GiB in tensors."""
     asked = []
 
     class Cuda:

@@ -20,7 +20,7 @@ def warned(caplog):
 
 
 @pytest.mark.parametrize("value", [None, "", "  "])
-def test_what_is_not_set_is_none_without_a_word(caplog, value):
+def test_an_unset_variable_is_none_without_a_warning(caplog, value):
     given = {} if value is None else {NAME: value}
     assert word_of(given, NAME, ("off", "all")) is None
     assert count_of(given, NAME, "MiB") is None and folder_of(given, NAME) is None
@@ -50,7 +50,7 @@ def test_a_wrong_one_is_told_once_with_what_is_right_and_ignored(caplog, read, v
     assert f"expected {NAME} to be {right}, but got " in sentence and len(sentence) < 250
 
 
-def test_somebody_who_sends_ever_new_wrong_words_fills_neither_memory_nor_log(caplog):
+def test_endless_new_wrong_words_fill_neither_memory_nor_log(caplog):
     for number in range(10_000):
         ignore("extra_data.headroom.guard", number, "true or false")
     assert len(warned(caplog)) == len(environment._told) == environment.MOST_TOLD

@@ -1,4 +1,4 @@
-"""The table of errors: each row is found by its texts, in order, and says only what is so here."""
+"""The table of errors: its texts find each row, in order, and its advice is possible here."""
 
 import json
 import re

@@ -71,9 +71,7 @@ def forget():
 
 @pytest.mark.parametrize("at", [0, 1, 70_000, 1_234_567, 2_999_999, 3 * 2**20 - 1])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_an_edit_anywhere_is_seen_with_size_and_time_kept_and_after_a_restart(
-    model, at, restarted
-):
+def test_an_edit_anywhere_is_seen_with_size_and_time_kept_and_after_a_restart(model, at, restarted):
     before = identity_of(model)
     flip(model, at)
     if restarted:

@@ -1,4 +1,4 @@
-"""A server's garbage collections walk over what came after its start, and over nothing else."""
+"""A server's garbage collections walk over objects made after its start, and no others."""
 
 import gc
 import weakref
@@ -10,7 +10,7 @@ from headroom.base import garbage
 
 
 class Node:
-    """One that holds itself."""
+    """An object that refers to itself."""
 
     def __init__(self):
         self.me = self
@@ -18,7 +18,7 @@ class Node:
 
 @pytest.fixture
 def settled():
-    """All that is alive is left out, for the time of one test."""
+    """All living objects are left out of collections during a test."""
     early = Node()
     gone = weakref.ref(Node())
     garbage.settle()
@@ -26,14 +26,14 @@ def settled():
     gc.unfreeze()
 
 
-def test_what_is_alive_is_not_walked_over_any_more(settled):
+def test_collections_do_not_walk_over_living_objects_any_more(settled):
     early, _ = settled
     late = Node()
     walked = {id(thing) for thing in gc.get_objects()}
     assert id(late) in walked and id(early) not in walked and id(early.__dict__) not in walked
 
 
-def test_garbage_goes_before_and_after(settled):
+def test_garbage_is_collected_before_and_after(settled):
     _, gone = settled
     assert gone() is None
     late = weakref.ref(Node())
@@ -41,7 +41,7 @@ def test_garbage_goes_before_and_after(settled):
     assert late() is None
 
 
-def test_what_was_left_out_goes_with_its_last_reference():
+def test_an_object_left_out_of_collections_is_freed_with_its_last_reference():
     class Plain:
         pass
 

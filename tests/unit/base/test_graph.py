@@ -1,4 +1,4 @@
-"""What a prompt's nodes are called, whatever their senders wrote."""
+"""Titles of a prompt's nodes, whatever the client sent."""
 
 import pytest
 

@@ -76,7 +76,7 @@ def test_two_takers_of_one_output_share_its_guard():
     assert found.prompt["2"]["inputs"]["clip"] == found.prompt["7"]["inputs"]["clip"]
 
 
-def test_what_only_patches_a_model_gets_none_and_what_it_gives_does():
+def test_a_node_that_only_patches_a_model_gets_no_guard_but_its_output_does():
     prompt = {**picture(), "7": node("Lora", model=["1", 0], clip=["1", 1])}
     prompt["4"]["inputs"]["model"] = ["7", 0]
     prompt["2"]["inputs"]["clip"] = ["7", 1]
@@ -172,7 +172,7 @@ def test_a_wire_with_a_guard_of_the_user_stays_as_it_is():
     assert found.prompt["7"] is prompt["7"]
 
 
-def test_what_has_come_through_a_guard_of_the_user_keeps_the_options_that_were_chosen_there():
+def test_a_model_behind_a_guard_of_the_user_keeps_the_options_of_that_guard():
     prompt = {**picture(), "7": node("HeadroomOOMGuard", model=["1", 0], max_attempts=3),
               "8": node("Lora", model=["7", 0], clip=["1", 1])}
     prompt["4"]["inputs"]["model"] = ["8", 0]

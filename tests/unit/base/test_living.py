@@ -1,4 +1,4 @@
-"""Living objects are found, and no other thread notices that somebody looks."""
+"""Living objects are found, and no other thread is disturbed by the search."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""Loops as ComfyUI's nodes and others declare them: nothing is led out of one past its end."""
+"""Loops as ComfyUI's nodes and others declare them: no new wire leaves one except at its end."""
 
 import pytest
 from support.guard_prompts import Registry, node, picture

@@ -1,4 +1,4 @@
-"""A phrase is written once, in the source: it is there in Chinese, and nothing else is."""
+"""A phrase is written once, in the source; exactly these have a Chinese translation."""
 
 import ast
 import json
@@ -83,6 +83,6 @@ def test_a_phrase_of_the_page_is_written_as_a_text_that_can_be_found():
 
 
 @pytest.mark.parametrize("source", ['said(f"{x} freed")', "said(text)", 'said("a" + "b")'])
-def test_what_cannot_be_read_from_the_source_is_refused(source):
+def test_a_phrase_that_cannot_be_read_from_the_source_is_refused(source):
     with pytest.raises(AssertionError, match="no template is written here"):
         list(told(source))

@@ -1,11 +1,11 @@
-"""Private files: nobody else finds them, and what was written stands where they say."""
+"""Private files: no other program finds them, and data lie at the offsets that they return."""
 
 import torch
 
 from headroom.base.private_file import write
 
 
-def test_what_is_written_stands_in_the_file_in_order_and_aligned(tmp_path):
+def test_data_lie_in_the_file_in_their_order_and_aligned(tmp_path):
     contents = [torch.arange(size, dtype=torch.int32).to(torch.uint8) for size in (5, 4096, 0, 130)]
     slots = write(tmp_path, contents)
     for data, slot in zip(contents, slots, strict=True):
@@ -13,7 +13,7 @@ def test_what_is_written_stands_in_the_file_in_order_and_aligned(tmp_path):
     assert not slots[0].holds(contents[0] + 1) and not slots[-1].holds(torch.zeros(1000).byte())
 
 
-def test_a_private_file_has_no_name_and_a_mapping_of_it_no_way_back(tmp_path):
+def test_a_private_file_has_no_name_and_writes_to_its_mapping_do_not_reach_it(tmp_path):
     data = torch.zeros(4096, dtype=torch.uint8)
     (slot,) = write(tmp_path, [data])
     assert list(tmp_path.iterdir()) == []

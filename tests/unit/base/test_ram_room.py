@@ -1,4 +1,4 @@
-"""How much RAM there is still: the machine's, and that of the group of the process."""
+"""How much RAM is left: on the machine, and below the limit of the process's group."""
 
 
 import pytest

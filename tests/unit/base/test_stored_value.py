@@ -1,4 +1,4 @@
-"""What the embedding cache writes is read back bit by bit, or not at all."""
+"""The embedding cache reads what it wrote bit by bit, or not at all."""
 
 import json
 import math
@@ -135,7 +135,7 @@ def nested(depth):
     ({(1, 2): 3}, "no text or number"),
     ([{1, 2}], "is a set"),
 ])
-def test_what_has_no_safe_form_is_named_and_not_written(value, text):
+def test_a_value_without_a_safe_form_is_named_and_not_written(value, text):
     with pytest.raises(Unstorable, match=text):
         to_bytes(value, KEY)
 
@@ -146,7 +146,7 @@ def test_json_in_the_metadata_says_which_key_it_is_for():
     assert json.loads(header["__metadata__"]["headroom"])["key"] == KEY
 
 
-def test_what_lies_on_a_gpu_is_stored_as_well():
+def test_a_tensor_on_a_gpu_is_stored_as_well():
     simgpu.switch_on(64 << 20)
     try:
         data = to_bytes([[torch.arange(6.0, device="cuda").to(torch.bfloat16), {}]], KEY)

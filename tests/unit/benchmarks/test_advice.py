@@ -28,7 +28,7 @@ def found(**changes):
             "templates": {name: part for name in load("advice").TEMPLATES}}
 
 
-def test_what_is_as_it_should_be_is_no_problem(bench):
+def test_good_results_are_no_problem(bench):
     assert bench.problems(found()) == []
     said = bench.summary(found())
     assert (said["predictions"], said["held"], said["largest_error_mib"]) == (21, 14, 30.0)
@@ -40,7 +40,7 @@ def test_what_is_as_it_should_be_is_no_problem(bench):
     ("left_reserved_mib", 20.0, "than by hand"), ("smallest_capacity_mib", 28, "than by hand"),
     ("smallest_capacity_mib", 50, "than before"), ("growth_mib", 2.0, "than by hand"),
 ])
-def test_what_needs_more_than_it_may_is_a_problem(bench, figure, value, words):
+def test_a_figure_above_its_limit_is_a_problem(bench, figure, value, words):
     worse = bench.problems(found(advised={**PART["advised"], figure: value}))
     assert any(words in one for one in worse)
 

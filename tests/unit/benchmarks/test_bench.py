@@ -37,7 +37,7 @@ def write(folder, date, device="simulated GPU", **benchmarks):
     (folder / f"{results.slug(device)}-1.0.json").write_text(json.dumps(data), encoding="utf-8")
 
 
-def test_what_went_wrong_is_recorded_as_a_list_of_sentences():
+def test_problems_are_recorded_as_a_list_of_sentences():
     for part in results.recorded():
         problems = part.result.get("problems", [])
         assert isinstance(problems, list) and all(isinstance(one, str) for one in problems), part
@@ -52,7 +52,7 @@ def test_the_pages_show_exactly_what_the_newest_recorded_results_give():
         )
 
 
-def test_what_is_claimed_of_fit_is_what_was_recorded():
+def test_claims_about_fit_are_the_recorded_figures():
     for name, say in bench_tables.PAGES["calibration"].items():
         text = (ROOT / name).read_text(encoding="utf-8")
         assert text == bench_tables.with_part(text, "calibration", calibration.table(say)), name
@@ -141,7 +141,7 @@ def test_the_fake_driver_has_a_column_beside_the_simulated_gpu(folder, say, colu
     assert text.count("| `encode_loop` |") == 4  # a line for each figure, not one for each device
 
 
-def test_what_only_one_of_the_two_has_measured_leaves_the_other_column_empty(folder):
+def test_a_figure_of_one_device_leaves_the_other_column_empty(folder):
     write(folder, "2026-01-01", encode_loop=ENCODE_LOOP)
     write(folder, "2026-01-01", device=results.FAKE, import_time={"import_ms": 5, "cpu_ms": 4})
     text = bench_tables.section(results.recorded(folder), english)
@@ -165,7 +165,7 @@ def test_every_module_with_a_name_is_a_benchmark_and_its_helpers_are_not():
     assert not {"on_path", "advice_trials", "recorder_run"} & set(names)
 
 
-def test_what_only_a_real_gpu_shows_is_told_where_it_was_measured_and_nowhere_else():
+def test_figures_that_need_a_real_gpu_are_shown_only_where_measured_on_one():
     way = {"seconds": 2.0, "plain_seconds": 1.0, "speed_of_plain": 0.5}
     names = ROWS["offload"][0]["each"]
     found = {"bytes": 8e9, "ways": dict.fromkeys(names, way),

@@ -60,9 +60,7 @@ def tree(tmp_path):
     return root
 
 
-def test_what_differs_with_the_pack_is_named_and_what_fails_in_both_runs_too(
-    suite, tree, tmp_path
-):
+def test_tests_that_differ_with_the_pack_or_fail_in_both_runs_are_named(suite, tree, tmp_path):
     parser = argparse.ArgumentParser()
     suite.add_arguments(parser)
     logs = tmp_path / "logs"

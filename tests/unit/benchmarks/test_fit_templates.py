@@ -1,4 +1,4 @@
-"""What the benchmark over all templates counts as a verdict, and in what it counts it."""
+"""Which results the benchmark over all templates counts as a verdict."""
 
 import pytest
 

@@ -35,7 +35,7 @@ def test_worse_is_what_fails_or_costs_more_than_stock(bench, changed, told):
     assert bench.worse(both([GOOD], [{**GOOD, **changed}])) == told
 
 
-def test_what_stock_itself_takes_by_chance_is_not_worse(bench):
+def test_bytes_within_the_spread_of_stock_are_not_worse(bench):
     more = {**GOOD, "copied_mib": 150.0}
     assert bench.worse(both([GOOD, GOOD, more], [GOOD, more, more])) == []
     assert bench.worse(both([GOOD, GOOD, GOOD], [GOOD, GOOD, more])) == []
@@ -64,8 +64,8 @@ def test_the_sum_is_of_what_completes_both_ways(bench):
 
 
 @pytest.mark.parametrize(("dearer", "turns"), [(0, 3), (2, 5), (12, 12)])
-def test_what_may_be_chance_is_measured_again(bench, monkeypatch, tmp_path, dearer, turns):
-    """`dearer`: so many guarded prompts at first copy more than any of stock."""
+def test_a_possible_chance_is_measured_again(bench, monkeypatch, tmp_path, dearer, turns):
+    """`dearer`: that many of the first guarded prompts copy more than any of stock."""
     class Measured(bench._Both):
         def __init__(self):
             self.args, self.left = SimpleNamespace(repeats=3, most=12), 2 * dearer

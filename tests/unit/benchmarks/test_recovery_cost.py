@@ -1,4 +1,4 @@
-"""The benchmark of what a recovery costs, on a device that is only a rule of who fits."""
+"""The benchmark of what a recovery costs, on a stand-in device that only compares sizes."""
 
 import importlib
 from argparse import Namespace
@@ -79,7 +79,7 @@ def result(bench):
     return cost.on(server)
 
 
-def test_what_stock_needs_is_found_to_eight_percent(result):
+def test_the_need_of_stock_is_found_to_eight_percent(result):
     assert 800 <= result["need_mib"] <= 864
 
 
@@ -100,7 +100,7 @@ def test_the_table_tells_both_prompts_and_the_ratio_to_the_best_by_hand(result):
     assert "60 %: 1, 0; 0; 0.50, 2.00" in line[1]
 
 
-def test_of_more_prompts_the_median_of_all_but_the_first_is_told(bench):
+def test_the_table_has_the_median_of_all_prompts_but_the_first(bench):
     runs = [{"copied_mib": copied, "launches": copied} for copied in (7, 1, 3)]
     assert bench.median(runs)["copied_mib"] == 3
     assert bench.median(runs[:2])["copied_mib"] == 7

@@ -31,6 +31,6 @@ def test_it_runs_near_the_original_with_half_of_the_bytes(name, dtype):
 
 
 @pytest.mark.parametrize("page", ["nodes.md", "nodes.zh-CN.md"])
-def test_the_page_names_each(page):
+def test_the_documentation_names_each_architecture(page):
     text = (DOCS / page).read_text("utf-8")
     assert [name for name in ARCHITECTURES if name.split()[1] not in text] == []

@@ -107,12 +107,12 @@ def test_a_pipeline_that_is_a_module_itself_is_copied_around_its_components(modu
     assert copied.torch_dtype == torch.bfloat16
 
 
-def test_following_leaves_what_has_no_twin_as_the_same_object():
+def test_values_without_a_copied_module_stay_the_same_object():
     values = [(1, "a"), {"k": [1, 2]}, lambda: 3, print]
     assert all(follow(value, {}) is value for value in values)
 
 
-def test_come_back_hooks_of_the_original_do_not_travel(module):
+def test_hooks_that_bring_the_original_back_are_not_copied(module):
     from headroom.models import lazy_restore as comeback
 
     hook_owner = module.linear
@@ -123,7 +123,7 @@ def test_come_back_hooks_of_the_original_do_not_travel(module):
     assert hook in hook_owner._forward_pre_hooks.values()
 
 
-def test_what_a_model_carries_beside_its_weights_is_not_asked_for_what_it_lacks(module):
+def test_objects_beside_the_weights_are_not_asked_for_attributes_that_they_lack(module):
     asked = []
 
     class Config:

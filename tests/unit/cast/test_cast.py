@@ -124,7 +124,7 @@ def test_gradients_flags_and_modes_are_carried_over(module):
     assert not copied.linear.bias.requires_grad
 
 
-def test_methods_bound_inside_the_module_speak_for_the_copy(module):
+def test_methods_bound_inside_the_module_are_bound_to_the_copy(module):
     module.again = module.forward
     copied = headroom.cast(module).value
     assert copied.again.__self__ is copied

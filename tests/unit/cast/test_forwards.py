@@ -88,7 +88,7 @@ def test_a_module_that_reaches_into_its_layers_is_cast_and_runs(name, x):
     assert {weight.dtype for weight in done.value.parameters()} == {torch.bfloat16}
 
 
-def test_a_layer_takes_what_a_buffer_widened_where_the_caller_knows_the_dtype(x):
+def test_a_component_runs_though_a_float_buffer_widens_a_layers_input(x):
     torch.manual_seed(5)
     net = Net(block(lambda self, x: self.proj(x * self.scale[0]))())
     done = cast_module(net, CastRules(torch.bfloat16), is_component=True)
@@ -130,7 +130,7 @@ class ReadsAnAttribute(Filter):
 
 
 @pytest.mark.parametrize("kind", [Filter, ReadsTheBuffer, ReadsAnAttribute])
-def test_float_tensors_outside_of_the_weights_meet_no_cast_ones(kind):
+def test_a_module_that_computes_with_float_tensors_of_its_own_runs_near_the_original(kind):
     model, x = kind().eval().requires_grad_(False), torch.rand(1, 3, 9, 9)
     expected = model(x)
     result = headroom.cast(model).value(x)

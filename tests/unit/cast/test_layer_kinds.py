@@ -169,7 +169,7 @@ def test_a_layer_of_any_kind_runs_near_the_original_by_the_cast_weights(name, in
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_torch_refuses_is_its_error_behind_one_sentence_that_says_what_to_do(name, x):
+def test_an_error_of_torch_follows_one_sentence_that_says_what_to_do(name, x):
     net = layer(name)
     with torch.inference_mode(), pytest.raises((RuntimeError, TypeError), match=(
             f"^Cast bf16 made this Made bfloat16, .* keep_float32, .*PyTorch: .*{REFUSED[name]}")):
@@ -187,7 +187,7 @@ def test_a_part_of_which_every_weight_is_kept_computes_in_float32_to_the_last_bi
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_what_is_called_beside_the_forward_runs_too(dtype):
+def test_methods_other_than_forward_run_too(dtype):
     net, rows = layer(), torch.tensor([3, 4])
     expected, found = net.decode(rows), headroom.cast(net, dtype).value.decode(rows)
     assert (found.float() - expected).norm() / expected.norm() < 0.03
@@ -221,7 +221,7 @@ def test_other_errors_out_of_memory_and_interrupts_pass_once_and_leave_nothing_b
     assert len(calls) == 3
 
 
-def test_a_call_that_no_dtype_helps_raises_what_torch_says_at_first(x):
+def test_a_call_that_fails_in_every_dtype_raises_torchs_first_error(x):
     net = layer()
     type(net).forward = lambda self, x: torch.linalg.cholesky(self.weight * -1) @ x.mm(self.gain)
     with pytest.raises((RuntimeError, NotImplementedError), match="BFloat16|positive-definite"):
@@ -248,7 +248,7 @@ class Findable(Layer):
     forward = KINDS["a constant times a weight"]
 
 
-def test_classes_that_keep_a_registry_hear_of_no_further_class(x):
+def test_a_cast_registers_no_class_where_classes_keep_a_registry(x):
     heard = []
 
     class Listed(Layer):

@@ -1,4 +1,4 @@
-"""Casting costs the copy and next to nothing beside it: measured in a process of its own."""
+"""Casting takes RAM for the copy and hardly more: measured in a process of its own."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What Cast bf16 casts runs and uses its own weights; what it cannot cast is refused by name."""
+"""A cast model runs with its own weights; what Cast bf16 cannot cast is refused by name."""
 
 import pytest
 import torch
@@ -68,7 +68,7 @@ def x():
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("mode", ["eval", "train"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_what_was_cast_runs_and_stays_near_the_original(name, mode, dtype, x):
+def test_a_cast_model_runs_and_stays_near_the_original(name, mode, dtype, x):
     torch.manual_seed(5)
     net = Net(LAYERS[name]())
     net.train(mode == "train")

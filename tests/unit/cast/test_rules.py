@@ -73,13 +73,13 @@ def test_patterns_are_parts_of_names_with_wildcards(pattern, name):
     assert reasons(Net(), pattern)[name] == "keep_float32"
 
 
-def test_patterns_that_are_in_no_name_are_told():
+def test_patterns_that_match_no_name_are_reported():
     rules = CastRules(BF16, parse_keep(" norm ,, nothing , time*x"))
     assert rules.keep == ("norm", "nothing", "time*x")
     assert unmatched(rules, wanted_dtypes(Net(), rules)) == ["nothing", "time*x"]
 
 
-def test_nothing_is_kept_from_becoming_wider():
+def test_no_layer_is_kept_narrow_when_a_cast_widens():
     half = Net().to(BF16)
     assert targets(half, torch.float32, "norm")["norm.weight"] == torch.float32
     assert targets(half, torch.float32)["pos_embed"] == torch.float32
@@ -127,7 +127,7 @@ def low_bits(dtype):
     (with_weight(low_bits(torch.int8)), "int8 weights"),
     (with_weight(low_bits(torch.uint8)), "uint8 weights"),
 ])
-def test_quantised_weights_are_told_by_class_and_storage(module, shown):
+def test_quantised_weights_are_recognised_by_class_and_storage(module, shown):
     assert quantised_reason(torch.nn.Sequential(module)) == shown
 
 

@@ -93,7 +93,7 @@ def test_infinities_and_nans_that_were_there_before_pass():
 
 @pytest.mark.parametrize("source", FLOATS)
 @pytest.mark.parametrize("target", FLOATS)
-def test_exactness_is_told_right_for_every_pair(source, target):
+def test_whether_a_cast_is_exact_is_right_for_every_pair_of_dtypes(source, target):
     order = {torch.float64: 3, torch.float32: 2, torch.float16: 1, torch.bfloat16: 1}
     assert is_exact(source, target) == (source == target or order[target] > order[source])
 

@@ -1,4 +1,4 @@
-"""The identity of what feeds an input: the same if and only if the same object comes out."""
+"""The identity of an input's source: equal if and only if the same object would come out."""
 
 import os
 
@@ -80,12 +80,11 @@ def test_every_change_above_the_input_changes_the_identity(folder, change):
     assert identity(prompt(**change), lookup) != identity(prompt(), lookup)
 
 
-def rewrite(path, keep_time=True, at=-1):
+def rewrite(path, at):
     data = bytearray(path.read_bytes())
     data[at] ^= 1
     path.write_bytes(bytes(data))
-    if keep_time:
-        os.utime(path, (1000, 1000))
+    os.utime(path, (1000, 1000))
 
 
 @pytest.mark.parametrize("change", [
@@ -135,7 +134,7 @@ def test_a_class_that_wants_its_id_is_known_by_it(folder):
     ({"2": {"class_type": "Lora", "inputs": {"clip": ["99", 0]}}}, {}, "node 99 is not there"),
     ({"3": {"class_type": "Encode", "inputs": {"clip": None}}}, {}, "nothing is connected"),
 ])
-def test_what_cannot_be_identified_says_why(folder, change, classes, text):
+def test_an_input_without_identity_says_why(folder, change, classes, text):
     found = identify(prompt(**change), "3", "clip", Lookup(folder, **classes))
     with pytest.raises(ValueError, match=text):
         raise ValueError(found.problem)

@@ -31,7 +31,7 @@ def files(cache):
     return sorted(path.name for path in cache.folder.iterdir())
 
 
-def test_what_was_put_is_got_and_the_rest_is_not_there(cache):
+def test_a_stored_value_is_found_and_no_other(cache):
     cache.put("a", value(1))
     assert number_of(cache.get("a")) == 1 and cache.get("b") is None
     assert files(cache) == ["a.safetensors"]

@@ -55,7 +55,7 @@ def nobody():
 
 
 def stored(cache):
-    """What the lookup says of an embedding of 400 KB that it was to keep."""
+    """What the lookup reports after it was asked to keep an embedding of 400 KB."""
     lookup = EmbeddingLookup(cache, "encoder")
     lookup.store("a", [[torch.ones(100_000), {}]])
     cache.trim()

@@ -102,7 +102,7 @@ def test_another_encoder_does_not_see_them(lookup):
     assert not EmbeddingLookup(lookup.cache, "encoder 2").has_all(["a"])
 
 
-def test_what_cannot_be_stored_is_encoded_and_the_reason_given(lookup):
+def test_an_embedding_that_cannot_be_stored_is_encoded_and_the_reason_given(lookup):
     encoder = Encoder({"hooks": object()})
     encoded = encode_to_cpu(encoder, ["a", "bb"], lookup=lookup)
     assert numbers(encoded) == [1, 2]

@@ -1,4 +1,4 @@
-"""Conditioning under a name: what is saved comes back, says its encoder, and trusts nothing."""
+"""Conditioning saved under a name: it is loaded unchanged, names its encoder, and is checked."""
 
 import os
 
@@ -69,10 +69,10 @@ def conditioning():
 
 
 def encoders(host):
-    return encoders_above(prompt(), "4", "conditioning", host)
+    return encoders_above(prompt(), "4", host)
 
 
-def test_what_is_saved_comes_back_bit_by_bit_with_its_encoder(tmp_path, host):
+def test_a_saved_conditioning_is_loaded_bit_by_bit_with_its_encoder(tmp_path, host):
     file = file_of(tmp_path / "named", "castle")
     save(conditioning(), file, encoders(host))
     loaded = load(file)
@@ -110,7 +110,7 @@ def test_a_workflow_without_a_text_encoder_has_none_to_compare(host):
     "x" * 121, None, 5, ["a"], "nul?", "star*", ".safetensors", "城" * 81, "\ud800", "\udcff",
     "half \ud83d", "a\x7f",
 ])
-def test_what_cannot_be_a_file_name_is_refused_with_one_sentence(tmp_path, name):
+def test_a_name_that_cannot_be_a_file_name_is_refused_with_one_sentence(tmp_path, name):
     with pytest.raises(NotUsable, match="Expected `name` to be a file name") as refused:
         file_of(tmp_path, name)
     assert len(str(refused.value)) < 200 and "\n" not in str(refused.value)
@@ -134,7 +134,7 @@ def test_only_names_that_can_be_loaded_are_listed_and_a_link_to_itself_hides_non
 
 
 @pytest.mark.parametrize("value", [None, 5, "text", [], [[1, 2]], [[torch.ones(1)]], {}])
-def test_what_is_no_conditioning_is_refused(tmp_path, value):
+def test_a_value_that_is_no_conditioning_is_refused(tmp_path, value):
     with pytest.raises(NotUsable, match="expects a CONDITIONING on the input `conditioning`"):
         save(value, tmp_path / "a.safetensors", [])
     assert names_in(tmp_path) == []
@@ -178,7 +178,7 @@ def test_a_file_that_is_not_ours_is_one_sentence(tmp_path, content):
         load(file)
 
 
-def test_of_a_large_foreign_file_only_the_header_is_read(tmp_path, monkeypatch):
+def test_only_the_header_of_a_large_foreign_file_is_read(tmp_path, monkeypatch):
     foreign = tmp_path / "foreign.safetensors"
     foreign.write_bytes(b"\x10" + bytes(7) + b"{}".ljust(16))
     os.truncate(foreign, 1 << 30)

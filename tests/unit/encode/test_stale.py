@@ -43,7 +43,7 @@ def is_kept(look_up, seen, prompt="a"):
     return look_up().has_all([prompt])
 
 
-def test_what_is_kept_is_read_while_no_file_changes(look_up, seen):
+def test_a_kept_embedding_is_read_while_no_file_changes(look_up, seen):
     look_up().store("a", VALUE)
     assert look_up().has_all(["a"]) and is_kept(look_up, seen)
 

@@ -1,4 +1,4 @@
-"""What our nodes leave in ComfyUI's cache tells its size, by which it chooses what goes first.
+"""Our nodes' results tell ComfyUI's cache their size, by which it chooses what to drop first.
 
 ComfyUI counts tensors in lists, tuples and mappings, each storage once; any other object is asked
 for its tensors by `_comfy_cache_tensors`, and counts as nothing without (comfy_execution/caching.py
@@ -73,7 +73,7 @@ class Sparse:
         return [self.rows]
 
 
-def test_what_another_packs_value_tells_is_told_by_its_copy_in_ram_too():
+def test_a_copy_in_ram_of_another_packs_value_tells_its_size_too():
     rows = torch.ones(1000, WIDTH)
     moved, _ = move_to_cpu([Sparse(rows[:10]), {"mask": rows[:1]}])
     assert isinstance(moved[0], Sparse) and told_bytes(moved, set()) == 11 * WIDTH * 4

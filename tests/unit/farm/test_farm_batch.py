@@ -142,7 +142,7 @@ def test_moving_instead_of_rescuing_still_rescues_on_the_largest(farm):
     assert two.server_of(asked(1, 1500)) == "b"
 
 
-def test_what_fits_nowhere_fails_with_its_reason_and_the_others_finish(farm):
+def test_a_prompt_that_fits_nowhere_fails_with_its_reason_and_the_others_finish(farm):
     two = farm({"a": 1000, "b": 2000})
     counts = two.run([asked(1, 9000), asked(2, 100), asked(3, 9000)])
     assert (counts.finished, counts.failed) == (1, 2)

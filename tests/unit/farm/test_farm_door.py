@@ -1,4 +1,4 @@
-"""One URL for many servers, as its clients see it; the servers compute nothing."""
+"""One URL for many servers, as clients see it; the servers compute nothing."""
 
 import threading
 
@@ -131,9 +131,7 @@ def test_files_of_one_name_on_two_servers_are_each_shown_from_their_own(servers,
         "1", "2"]
 
 
-def test_a_prompt_out_of_memory_moves_to_the_larger_server_and_its_kind_goes_there(
-    servers, opened,
-):
+def test_a_prompt_out_of_memory_moves_to_the_larger_server_and_its_kind_goes_there(servers, opened):
     small, large = servers(500, 4000)
     door = opened(small, large, after_oom="move")
     with door.listening("me") as until:
@@ -166,7 +164,7 @@ def test_a_new_kind_goes_by_a_servers_guess_where_that_is_wanted_and_a_larger_on
         door.close()
 
 
-def test_what_every_server_refuses_is_refused_with_the_servers_own_words(servers, opened):
+def test_a_prompt_that_every_server_refuses_is_refused_with_the_servers_own_words(servers, opened):
     door = opened(*servers(500, 4000))
     answer = door.post("/prompt", {"prompt": prompt("Unknown")})
     assert answer.status_code == 400
@@ -295,7 +293,7 @@ def test_a_door_that_comes_back_goes_on_and_queues_nothing_twice(servers, opened
         again.close()
 
 
-def test_what_a_server_that_left_the_farm_had_is_run_by_another(servers, opened, tmp_path):
+def test_prompts_of_a_server_that_left_the_farm_are_run_by_another(servers, opened, tmp_path):
     left, other = servers(1000, 1000)
     door = opened(left)
     running = hold(door, left)
@@ -310,7 +308,7 @@ def test_what_a_server_that_left_the_farm_had_is_run_by_another(servers, opened,
 
 
 @pytest.mark.parametrize("sleepers", [(), ("other",), ("ran", "other")])
-def test_what_a_server_had_that_does_not_come_back_is_run_by_another_at_once(
+def test_prompts_of_a_server_that_does_not_come_back_are_run_by_another_at_once(
     servers, tmp_path, sleepers,
 ):
     ran, other = servers(1000, 1000)
@@ -349,7 +347,7 @@ def test_two_doors_never_keep_the_same_prompts(tmp_path):
     Store(tmp_path).close()
 
 
-def test_a_result_that_is_there_stays(tmp_path):
+def test_a_second_result_of_a_prompt_is_not_taken(tmp_path):
     store = Store(tmp_path)
     store.accept("a", 1.0, prompt(), {"auth_token_comfy_org": "secret"})
     ended = [store.ends("a", server, "completed", {"by": server}) for server in ("first", "second")]

@@ -42,7 +42,7 @@ def locked(comfy, tmp_path_factory):
 
 
 def answers(door, comfy):
-    """Whether the door still works, and its server has been told nothing."""
+    """Whether the door still works and has asked its server for nothing."""
     return door.get("/object_info")["of"] == comfy.total_mib
 
 
@@ -127,7 +127,7 @@ def test_a_bad_query_of_a_list_is_one_sentence(door, query):
     assert answer.status_code == 400 and answer.json()["error"]
 
 
-def test_a_rerun_of_what_is_no_text_is_one_sentence(door):
+def test_a_rerun_of_an_id_that_is_no_text_is_one_sentence(door):
     answer = door.post("/headroom/rescue", {"prompt_id": "\ud800"})
     assert answer.status_code == 400 and answer.json()["error"]
 

@@ -98,7 +98,7 @@ def test_a_wrong_option_is_one_sentence_and_exit_code_2(prompt, capsys, words, s
     ("none.json", "http://a", "none.json cannot be read"),
     (None, "gpu-box", "neither a URL"), (None, "http://", "is no URL"),
 ])
-def test_what_cannot_be_read_is_one_sentence_before_anything_starts(
+def test_an_unreadable_input_gets_one_sentence_before_anything_starts(
     prompt, capsys, tmp_path, source, servers, says,
 ):
     results = tmp_path / "results"

@@ -1,4 +1,4 @@
-"""Which prompt goes where, and what follows an attempt."""
+"""Which server gets which prompt, and what follows an attempt."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def taken(made, to, others=ALL):
 # ---------------------------------------------------- needs
 
 
-def test_what_sufficed_comes_down_and_what_was_short_goes_up():
+def test_a_success_lowers_the_enough_figure_and_a_failure_raises_the_short_one():
     needs = Needs()
     for mib in (5000, 3000, 4000):
         needs.learn("k", "done", mib, 8000)
@@ -87,7 +87,7 @@ def test_a_rescued_run_says_that_so_much_is_short_and_does_guarded():
 
 
 @pytest.mark.parametrize("ending", ["error", "lost", "refused", "no room", "timeout"])
-def test_other_endings_teach_nothing(ending):
+def test_other_endings_change_no_need(ending):
     needs = Needs()
     needs.learn("k", ending, None, 1000)
     assert not needs.of("k").is_known
@@ -124,7 +124,7 @@ def test_a_server_whose_room_is_taken_by_others_is_not_given_what_does_not_fit()
     assert queue(needs, "a").take(made_for, Sizes([made_for, LARGE])) is None
 
 
-def test_what_is_too_small_everywhere_still_gets_its_try_on_the_largest():
+def test_a_prompt_that_fits_nowhere_is_tried_on_the_largest_server():
     needs = Needs()
     needs.learn(asked("b").kind, "out of memory", None, 9000)
     made = queue(needs, "b")
@@ -132,7 +132,7 @@ def test_what_is_too_small_everywhere_still_gets_its_try_on_the_largest():
     assert taken(made, LARGE) == "b"
 
 
-def test_nothing_is_the_largest_while_a_larger_one_may_come():
+def test_no_server_counts_as_the_largest_while_a_larger_one_may_come():
     needs = Needs()
     needs.learn(asked("b").kind, "out of memory", None, 9000)
     assert queue(needs, "b").take(LARGE, Sizes(ALL, may_come=True)) is None
@@ -179,7 +179,7 @@ def judged(ending, waiting=None, on=SMALL, servers=ALL, limits=None, short=None)
     return verdict(waiting, on, Outcome(ending, "why"), servers, needs, limits or Limits())
 
 
-def test_out_of_memory_goes_to_a_larger_server_and_nowhere_back():
+def test_after_out_of_memory_a_prompt_goes_to_a_larger_server_and_never_back():
     found = judged("out of memory", short=1000)
     assert found.past.not_on == ["small"]
     found = judged("out of memory", found, MIDDLE, short=2000)
@@ -221,13 +221,13 @@ def test_a_prompt_that_takes_servers_down_is_given_up_in_the_end():
     assert isinstance(judged("lost", found), str)
 
 
-def test_somebodys_interrupt_is_respected_and_no_room_is_no_attempt():
+def test_a_users_interrupt_ends_a_prompt_and_no_room_is_no_attempt():
     assert isinstance(judged("interrupted"), str)
     found = judged("no room")
     assert found == Waiting(asked("a"), turned_away=1)
 
 
-def test_what_has_waited_too_long_goes_before_what_suits_the_server_better():
+def test_a_prompt_that_waited_too_long_goes_before_one_that_suits_the_server_better():
     now = [0.0]
     rare = Waiting(asked("rare", model="other.safetensors"), since=0.0)
     needs = known(often=900)

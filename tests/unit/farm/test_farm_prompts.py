@@ -1,4 +1,4 @@
-"""What is asked of a farm: prompts, their keys and kinds, and the servers."""
+"""The input of a farm: prompts, their keys and kinds, and the servers."""
 
 import io
 import json
@@ -129,7 +129,7 @@ def test_a_bad_prompt_is_one_sentence_that_names_the_file(tmp_path, name, data, 
     assert "\n" not in str(error.value)
 
 
-def test_what_is_not_there_is_one_sentence(tmp_path):
+def test_a_missing_input_gets_one_sentence(tmp_path):
     for source in ("no.json", "no.jsonl", "no.py"):
         with pytest.raises(FarmError, match="cannot be read"):
             list(prompts.read_all([str(tmp_path / source)]))

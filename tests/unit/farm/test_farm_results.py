@@ -10,7 +10,7 @@ from farm.store import FILE, Store
 from farm.words import FarmError
 
 
-def test_what_the_disk_refuses_is_one_sentence_and_a_code(tmp_path, monkeypatch, capsys):
+def test_an_error_of_the_disk_is_one_sentence_and_a_code(tmp_path, monkeypatch, capsys):
     def full(args):
         raise OSError(28, "No space left on device", str(args.results / FILE))
 

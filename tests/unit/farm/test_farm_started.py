@@ -102,7 +102,7 @@ def state_of(pid):
 
 
 def test_a_server_that_ended_before_it_was_heard_does_not_stay_idle():
-    """Else a farm with nothing to do would show it as idle for ever, and never as asleep."""
+    """Otherwise a farm without work would show it as idle for ever, and never as asleep."""
 
     async def listened():
         facts = SimpleNamespace(url=f"http://127.0.0.1:{free_port()}")  # nobody listens there

@@ -62,7 +62,7 @@ def test_a_stock_server_is_used_too(made):
 @pytest.mark.parametrize("answer", [
     (404, "<html>"), (200, "<html>"), (200, {}), (200, []), (200, {"devices": 3}), (502, {}),
 ])
-def test_what_is_no_comfyui_is_no_server(comfy, made, monkeypatch, answer):
+def test_an_address_that_is_not_comfyui_is_no_server(comfy, made, monkeypatch, answer):
     monkeypatch.setattr(comfy, "answer", lambda path, query, body: answer)
     with pytest.raises(ServerFailed, match="it is no ComfyUI: GET /system_stats"):
         made(comfy.url)
@@ -141,7 +141,7 @@ def test_a_prompt_that_a_server_has_already_is_not_queued_twice(comfy, worker):
     assert len(comfy.posts("/prompt")) == 1
 
 
-def test_what_was_abandoned_there_is_stopped_first(comfy, worker):
+def test_an_abandoned_attempt_on_a_server_is_stopped_first(comfy, worker):
     comfy.prompts["old"] = {}
     assert worker.run(order(asked(), abandoned=("old", "older"))).ending == "done"
     assert comfy.posts("/queue") == [{"delete": ["old", "older"]}]
@@ -155,7 +155,7 @@ def test_a_prompt_that_takes_too_long_is_stopped(comfy, made):
     assert comfy.prompts == {}
 
 
-def test_somebodys_interrupt_is_told_apart(comfy, worker):
+def test_a_users_interrupt_is_told_apart_from_a_failure(comfy, worker):
     one = order(asked(seconds=10))
     threading.Timer(0.3, comfy.prompts.clear).start()
     assert worker.run(one).ending == "interrupted"
@@ -179,7 +179,7 @@ def test_a_server_that_was_started_anew_meanwhile_is_noticed(comfy, worker, monk
     assert outcome.ending == "lost" and "started anew" in outcome.text
 
 
-def test_what_answers_in_a_servers_place_costs_the_server_and_not_the_prompt(
+def test_wrong_answers_at_a_servers_address_cost_the_server_and_not_the_prompt(
     comfy, worker, monkeypatch,
 ):
     answer = comfy.answer

@@ -1,4 +1,4 @@
-"""What a guard puts on a wire has the class of what came in, and works as other packs use it."""
+"""A guarded object has the class of the original, and works as other packs use it."""
 
 import copy
 import pickle
@@ -142,7 +142,7 @@ def survives(kind, value):
         kind.network(value).fails = 0
 
 
-def test_what_comes_out_has_the_very_class_of_what_came_in(kind):
+def test_a_guarded_object_has_exactly_the_class_of_the_original(kind):
     value = kind.make()
     again = guarded(kind, guarded(kind, value))
     assert type(again) is type(value)
@@ -196,7 +196,7 @@ def test_a_clone_of_a_clip_stays_guarded():
     assert survives(kind, clone)
 
 
-def test_what_another_pack_has_set_on_the_instance_before_is_called_and_guarded():
+def test_methods_that_another_pack_had_set_on_the_instance_are_called_and_guarded():
     vae = VAE()
     plain, calls = vae.decode, []
 
@@ -212,7 +212,7 @@ def test_what_another_pack_has_set_on_the_instance_before_is_called_and_guarded(
     assert torch.equal(copy.copy(guarded_vae).decode(X), X * 2 + 1)
 
 
-def test_what_another_pack_sets_on_the_instance_afterwards_goes_through_the_guard():
+def test_methods_that_another_pack_sets_afterwards_go_through_the_guard():
     vae = guard_vae(VAE(), GuardOptions())
     ours = vae.decode
     vae.decode = lambda samples: ours(samples) + 1
@@ -221,7 +221,7 @@ def test_what_another_pack_sets_on_the_instance_afterwards_goes_through_the_guar
 
 
 class Standing:
-    """Stands for a VAE and gives what that has, as some packs' models do."""
+    """An object in place of a VAE that gives the VAE's attributes, as some packs' models do."""
 
     def __init__(self, inner):
         self.inner = inner
@@ -258,7 +258,7 @@ def test_a_controlnet_comes_out_as_the_very_object_and_the_record_says_where_it_
 def test_a_remembered_encoding_on_the_cpu_goes_as_it_comes_where_the_clip_cannot_be_moved(
     monkeypatch
 ):
-    """As after a CLIP of the same size that could: what was learned is of the kind, not of one."""
+    """As after a CLIP of the same size that could be moved: a lesson is kept for a kind of call."""
     host = SimpleNamespace(clip_on_cpu=lambda clip: None)
     monkeypatch.setattr(clip_module, "guard_host", lambda: host)
     monkeypatch.setattr(lessons, "recall", lambda key, device: Plan(on_cpu=True))

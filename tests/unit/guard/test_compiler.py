@@ -60,7 +60,7 @@ def test_where_nothing_failed_there_are_no_breaks_and_no_rogues(compiler, parts)
 
 
 def test_pieces_that_were_joined_within_the_record_would_be_rogues(compiler, monkeypatch):
-    """The stand-in can tell."""
+    """The stand-in of the compiler notices them."""
     compiler.pause = Compiler().pause
     monkeypatch.setattr(adapter, "guard_host", lambda: None)
     steps(compiler, 2)
@@ -86,7 +86,7 @@ def test_layers_that_cast_their_inputs_leave_neither_breaks_nor_rogues(compiler)
     assert (compiler.breaks, compiler.rogues) == (0, 0) and len(compiler.captured) > 4
 
 
-def test_what_was_captured_is_not_replayed_after_a_failure(compiler):
+def test_captured_allocations_are_not_replayed_after_a_failure(compiler):
     left = [torch.OutOfMemoryError(OOM_TEXT), torch.OutOfMemoryError(OOM_TEXT)]
 
     def call():

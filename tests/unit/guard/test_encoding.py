@@ -57,12 +57,12 @@ def encoding(host, **options):
 
 
 def lacking(buffers_mib, missing_mib=40, where="device"):
-    """Of 2,500 MiB 2,458 were to be had."""
+    """A failed encoding that could get 2,458 of the 2,500 MiB."""
     return Lack(where, GPU, 160 * MIB, missing_mib * MIB, need_bytes=2500 * MIB,
                 room_bytes=2458 * MIB, buffers_bytes=buffers_mib * MIB)
 
 
-def test_it_begins_again_on_an_empty_device_where_buffers_are_most_of_the_need(host):
+def test_an_encoding_begins_again_on_an_empty_device_where_buffers_are_most_of_the_need(host):
     call = encoding(host)
     plan, spared = call.lighter(Plan(), lacking(2064))
     assert (plan.room_bytes, spared) == (weights.EVERYTHING, 2064 * MIB)
@@ -77,7 +77,7 @@ def test_an_encoding_that_began_on_an_empty_device_is_not_begun_so_again(host):
     assert encoding(host).lighter(Plan(), lacking(2064)) is None
 
 
-def test_weights_that_are_no_pages_leave_as_those_of_other_models(host):
+def test_without_dynamic_vram_an_encoders_weights_leave_as_those_of_other_models(host):
     host.is_dynamic = False
     plan, _ = encoding(host).lighter(Plan(), lacking(2064))
     assert plan.room_bytes == (2458 + 504) * MIB  # a quarter of them

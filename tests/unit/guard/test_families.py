@@ -83,7 +83,7 @@ def test_a_ram_out_of_memory_is_recognised_as_one(error):
 
 
 @pytest.mark.parametrize("error", named(OTHERS))
-def test_nothing_else_passes_for_an_out_of_memory(error):
+def test_no_other_error_counts_as_out_of_memory(error):
     assert not is_out_of_memory(error)
 
 
@@ -122,6 +122,6 @@ def test_the_amount_a_call_asked_for_is_read_from_its_text(text, amount):
     assert requested_bytes(text) == amount
 
 
-def test_of_a_text_without_end_only_the_beginning_is_looked_at():
+def test_only_the_beginning_of_a_very_long_error_text_is_read():
     assert is_out_of_memory(RuntimeError("CUDA out of memory" + " " * MAX_TEXT * 1000))
     assert not is_out_of_memory(RuntimeError(" " * MAX_TEXT + "CUDA out of memory"))

@@ -1,4 +1,4 @@
-"""A layer in whose casting a call ran out of memory is cast anew by the next call."""
+"""If memory ran out while a layer was cast, the next call casts the layer again."""
 
 import sys
 from types import ModuleType, SimpleNamespace
@@ -30,7 +30,7 @@ def test_only_layers_whose_cast_has_begun_are_found(layers):
     assert half_cast([SimpleNamespace(model=layers)]) == [layers[1]]
 
 
-def test_they_are_let_go_of_by_comfyuis_own_function(layers, monkeypatch):
+def test_comfyuis_own_function_removes_what_the_cast_left(layers, monkeypatch):
     called = []
     module = ModuleType("comfy.model_prefetch")
     module.cleanup_prefetched_modules = lambda owner, found: called.append((owner, found))

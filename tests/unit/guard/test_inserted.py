@@ -28,5 +28,5 @@ def test_a_guard_of_the_user_says_what_it_expected(node_id, monkeypatch):
         guard_node.guard(None, GuardOptions())
 
 
-def test_no_id_is_no_inserted_one():
+def test_a_guard_without_an_id_is_not_an_inserted_one():
     assert not is_inserted(None)

@@ -1,4 +1,4 @@
-"""What a failed call lacked, and on which device."""
+"""How many bytes a failed call lacked, and on which device."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def failed(asked, at_failure, held, text="CUDA out of memory. Tried to allocate 
     return Failure.of(torch.OutOfMemoryError(text.format(f"{asked}.00")), at_failure, held)
 
 
-def test_what_a_call_held_and_what_it_asked_for_is_what_it_needs():
+def test_a_call_needs_the_bytes_that_it_held_and_those_that_it_asked_for():
     at_failure = memory(free=50, allocated=800, reserved=900)
     held = memory(free=50, allocated=780, reserved=900)  # 20 MiB were garbage
     clean = memory(free=600, allocated=400, reserved=400)
@@ -51,7 +51,7 @@ def test_pages_of_dynamic_vram_can_go_between_two_calls_but_not_in_one():
 
 
 def test_pieces_between_the_tensors_of_the_call_are_no_room_for_it():
-    """They will be there again: 100 MiB free in pieces of less than the 80 it asked for."""
+    """These pieces stay: 100 MiB are free in pieces smaller than the 80 that it asked for."""
     held = memory(free=40, allocated=800, reserved=860)
     clean = memory(free=500, allocated=500, reserved=500)
     assert lack_of(failed(80, held, held), [GPU], clean).missing_bytes == 40 * MIB
@@ -62,7 +62,7 @@ def test_garbage_that_was_in_the_way_is_not_missing():
     held = memory(free=40, allocated=740, reserved=860)
     clean = memory(free=500, allocated=500, reserved=500)
     found = lack_of(failed(80, at_failure, held), [GPU], clean)
-    assert found.missing_bytes == -20 * MIB  # 40 and the 60 of garbage
+    assert found.missing_bytes == -20 * MIB  # 40 free and 60 of garbage
 
 
 def test_an_error_without_an_amount_leaves_open_what_is_missing():

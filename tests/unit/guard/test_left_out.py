@@ -24,14 +24,6 @@ def host(monkeypatch):
     monkeypatch.setattr(left_out._listener, "_noted", None)
 
 
-@pytest.fixture
-def entries():
-    found = []
-    stop = journal.listen(found.append)
-    yield found
-    stop()
-
-
 def leaves_out(error):
     try:
         raise error
@@ -110,14 +102,14 @@ def test_a_repair_that_runs_out_of_memory_itself_is_made_again(repairs):
 
 
 @pytest.mark.parametrize("error", [ValueError("wrong shape"), RuntimeError("a size mismatch")])
-def test_what_is_left_out_for_another_reason_is_none_of_our_business(error, entries, repairs):
+def test_a_part_left_out_for_another_reason_is_not_repaired(error, entries, repairs):
     call = Call(1, error)
     assert guarded(call, repairs, call.log) == "done"
     leaves_out(error)
     assert call.log == ["call"] and entries == []
 
 
-def test_what_others_log_while_they_recover_by_themselves_is_left_to_them(repairs):
+def test_errors_that_other_code_logs_and_recovers_from_are_left_to_it(repairs):
     def recovers():
         try:
             raise OOM
@@ -140,7 +132,7 @@ def test_without_a_guard_it_is_noted_once_for_a_node(entries, monkeypatch, caplo
     assert "so the result is wrong" in caplog.text
 
 
-def test_only_the_inner_of_two_watches_is_told():
+def test_only_the_inner_of_two_watches_gets_the_error():
     with watching() as outer:
         with watching() as inner:
             leaves_out(OOM)

@@ -1,4 +1,4 @@
-"""What a recovery teaches the next call of its kind, and when that is forgotten."""
+"""What the next call of a kind learns from a recovery, and when the lesson is forgotten."""
 
 from types import SimpleNamespace
 
@@ -11,14 +11,13 @@ from headroom.guard import recover as oom_recover
 from headroom.guard.lack import Lack
 from headroom.guard.options import GuardOptions
 from headroom.guard.recover import recover
-from headroom.measure import journal
 
 MIB = 1 << 20
 
 
 @pytest.fixture
 def host(monkeypatch):
-    """A host with so many bytes to be had, and none of them taken by weights."""
+    """A host with that many free bytes and no loaded weights."""
     found = SimpleNamespace(free=100 * MIB, loaded_entries=list, unloadable_bytes=lambda e: 0)
     found.available_bytes = lambda device: found.free
     monkeypatch.setattr(lessons, "current_host", lambda: found)
@@ -29,14 +28,6 @@ def host(monkeypatch):
 
 def recall(kind):
     return lessons.recall(kind, GPU)
-
-
-@pytest.fixture
-def told():
-    entries = []
-    stop = journal.listen(entries.append)
-    yield entries
-    stop()
 
 
 def test_a_lesson_counts_while_there_is_no_more_memory(host):
@@ -101,42 +92,40 @@ def call_of(kind, failures=0, cuts=3, then=lambda: None):
     return call.plans
 
 
-def test_the_next_call_of_a_kind_begins_with_what_worked(host, told, lacked):
+def test_the_next_call_of_a_kind_begins_with_what_worked(host, entries, lacked):
     assert call_of("kind", failures=2)[-1].parts == 2
-    told.clear()
+    entries.clear()
     assert [plan.parts for plan in call_of("kind")] == [2]
-    assert [entry.text for entry in told] == [
+    assert [entry.text for entry in entries] == [
         "returned cached and unused memory and cut to 2: remembered from an earlier run"]
     assert [plan.parts for plan in call_of("another kind")] == [None]
 
 
 def test_where_memory_was_only_in_pieces_the_next_call_begins_with_an_empty_cache(
-    host, told, lacked
+    host, entries, lacked
 ):
     lacked.lack = lacking(need=300, room=1000)
     call_of("kind", failures=1)
-    told.clear()
+    entries.clear()
     assert [plan.parts for plan in call_of("kind")] == [None]
-    assert [entry.text for entry in told] == [
+    assert [entry.text for entry in entries] == [
         "returned cached and unused memory: remembered from an earlier run"]
 
 
-def test_what_was_learned_is_not_forgotten_when_memory_is_once_only_in_pieces(host, told, lacked):
+def test_a_lesson_is_kept_when_a_later_failure_was_only_fragmentation(host, entries, lacked):
     call_of("kind", failures=2)
     lacked.lack = lacking(need=300, room=1000)
     assert [plan.parts for plan in call_of("kind", failures=1)] == [2, 2]
     assert [plan.parts for plan in call_of("kind")] == [2]
 
 
-def test_a_failure_of_which_nobody_knows_what_it_lacked_teaches_nothing(host, told, lacked):
+def test_a_failure_of_which_nobody_knows_what_it_lacked_teaches_nothing(host, entries, lacked):
     lacked.lack = Lack("device", GPU)
     assert call_of("kind", failures=2)[-1].parts == 3
     assert [plan.parts for plan in call_of("kind")] == [None]
 
 
-def test_what_a_call_still_has_on_the_device_when_it_ends_does_not_count_as_less_room(
-    host, lacked
-):
+def test_memory_that_a_call_keeps_at_its_end_does_not_count_as_less_room(host, lacked):
     def keeps():
         host.free = 20 * MIB
 

@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 
 
 class VAE:
-    """Encodes whole only in vain; notes what its tiles were asked for."""
+    """Runs out of memory if it encodes the whole; notes the arguments of its tiles."""
 
     latent_dim, not_video, vae_dtype = 3, False, torch.float32
 
@@ -46,7 +46,7 @@ class VAE:
 
 @pytest.mark.parametrize("call", [lambda vae, x: vae.encode(x, not_video=True),
                                   lambda vae, x: vae.encode(x, True)], ids=["named", "placed"])
-def test_what_an_encoding_was_told_of_its_batch_is_told_to_its_tiles(call):
+def test_tiles_of_an_encoding_get_its_arguments_about_the_batch(call):
     vae = VAE()
     call(guard_vae(vae, GuardOptions()), torch.zeros(3, 256, 256, 3))
     assert vae.asked
@@ -97,7 +97,7 @@ def recorded(monkeypatch):
     return state
 
 
-def test_what_is_joined_from_pieces_is_made_outside_of_the_record(recorded):
+def test_joining_pieces_is_not_part_of_comfyuis_record_of_allocations(recorded):
     cut = split_batch.pieces(4, 1, 2, True)
 
     def run(piece):

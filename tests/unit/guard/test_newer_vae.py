@@ -120,7 +120,7 @@ def test_an_estimate_that_can_be_relied_on_is_what_is_needed():
     assert a_call(VideoVAE(), latent).needs(Plan()) == 64 * MIB  # others expect far too much
 
 
-def test_the_time_of_a_network_that_tiles_by_itself_is_left_to_it():
+def test_a_network_that_tiles_by_itself_cuts_time_by_itself():
     call = a_call(VideoVAE(Network(), handles_tiling=True), torch.zeros(1, 16, 64, 64, 64))
     found = list(plans(call, Plan(), lacking(1000, 999)))
     assert found[-1] == (8, None)
@@ -134,7 +134,7 @@ def test_a_network_with_tiles_in_sizes_of_its_own_is_not_asked_for_smaller_ones(
 
 
 def test_time_is_cut_before_tiles_become_tiny():
-    """LTX: what a tile takes grows with its frames, and ComfyUI has no way out of its own."""
+    """LTX: a tile's memory grows with its frames, and ComfyUI itself cannot cut time."""
     call = a_call(VideoVAE(), torch.zeros(1, 128, 40, 64, 64))
     found = list(plans(call, Plan(), Lack("device")))
     assert found == [(28, None), (28, 20), (28, 10), (28, 5), (28, 3), (8, 3)]
@@ -144,7 +144,7 @@ def test_time_is_cut_before_tiles_become_tiny():
     assert (last.tile, last.frames) == (8, 3)
 
 
-def test_time_is_cut_last_where_that_spares_little():
+def test_time_is_cut_last_where_that_saves_little():
     vae = VideoVAE()
     vae.time_costs = False  # Wan: one frame after the other
     found = list(plans(a_call(vae, torch.zeros(1, 16, 40, 64, 64)), Plan(), Lack("device")))

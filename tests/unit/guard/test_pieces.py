@@ -45,7 +45,7 @@ def test_the_split_halves_down_to_the_smallest_sound_piece():
     assert limits(run_of(8, 4, smallest=4)) == [4]
 
 
-def test_what_streaming_the_weights_takes_is_left_out_of_what_the_pieces_share():
+def test_memory_for_streaming_weights_is_not_shared_out_to_pieces():
     """SD1.5, 8 images on 271 MiB: the largest layers take 128, of which 32 were there already."""
     found = replace(lacking(317, 260), buffers_bytes=32)
     assert run_of(8, 8).fewer_rows(found) == 4

@@ -1,4 +1,4 @@
-"""A recovery: order, limits, what passes through it, and what it lets go of."""
+"""A recovery: the order of its changes, its limits, errors that pass, tensors that are freed."""
 
 import gc
 import weakref
@@ -27,7 +27,7 @@ def test_a_call_that_does_not_fail_is_run_as_it_comes():
     assert recovered(lambda: 5) == 5
 
 
-def test_the_very_call_is_tried_again_first_then_what_keeps_every_bit_then_smaller_parts():
+def test_the_same_call_is_repeated_first_then_changes_that_keep_every_bit_then_smaller_parts():
     call = Changing(Failing(6), light=2, cuts=3)
     assert recovered(call) == "done"
     assert call.changes == [(0, None), (0, None), (1, None), (2, None), (2, 3), (2, 2), (2, 1)]
@@ -87,7 +87,7 @@ def test_the_error_tells_what_was_free_while_the_failed_call_held_its_tensors(mo
 
 
 def able(exact, cut, missing, changed=False, prefer="same bits"):
-    """What is changed where `missing` MiB are, and others, own weights can spare so much."""
+    """The changes made if `missing` MiB lack; others' and own weights can free these amounts."""
     made = []
 
     class Call(Changing):
@@ -113,9 +113,9 @@ def able(exact, cut, missing, changed=False, prefer="same bits"):
     ((300, 300), True, 100, False, ["others"]),
     ((30, 300), True, 100, False, ["others", "own"]),
     ((0, 300), True, 100, False, ["own"]),
-    ((30, 30), True, 100, False, ["cut"]),  # nothing that cannot be enough
-    ((30, 30), False, 100, False, ["others", "own"]),  # but where nothing can be
-    ((300, 300), True, 100, True, ["others", "own"]),  # no half measures the second time
+    ((30, 30), True, 100, False, ["cut"]),  # no change that cannot be enough
+    ((30, 30), False, 100, False, ["others", "own"]),  # but both if none can be enough
+    ((300, 300), True, 100, True, ["others", "own"]),  # after a first change: both
     ((30, 30), True, 100, True, ["others", "own", "cut"]),
     ((0, 0), True, 100, False, ["cut"]),
     ((0, 0), False, 100, False, []),
@@ -203,7 +203,7 @@ def test_no_tensor_of_the_failed_call_is_alive_when_memory_is_tidied(monkeypatch
     assert alive == [[None, None, None]]
 
 
-def test_a_guard_inside_a_guard_leaves_the_answer_to_the_outermost():
+def test_of_two_nested_guards_the_outer_one_handles_the_failure():
     inner, outer = Changing(Failing(2), cuts=9), None
 
     def run():
@@ -231,7 +231,7 @@ def test_an_outer_call_leaves_failures_to_the_guards_inside_it():
     assert len(outer.plans) == 2
 
 
-def test_a_change_that_itself_runs_out_of_memory_is_no_end(monkeypatch):
+def test_a_change_that_runs_out_of_memory_does_not_end_the_recovery(monkeypatch):
     def broken(in_use, wanted):
         raise torch.OutOfMemoryError("while offloading")
 
@@ -248,6 +248,6 @@ def test_after_a_failure_the_thread_is_ready_for_the_next_call():
     assert recovered(Failing(1)) == "done"
 
 
-def test_the_last_words_say_what_was_not_done_and_why():
+def test_the_final_error_says_what_was_not_tried_and_why():
     with pytest.raises(OomGuardError, match=r"unloading other models \(no other model was loaded"):
         recovered(Failing(9))

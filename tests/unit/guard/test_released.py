@@ -1,4 +1,4 @@
-"""A failed try is kept as text: nothing of it holds a tensor, however its code was written."""
+"""A failed attempt is kept as text, which holds no tensor, however its code was written."""
 
 import gc
 import sys
@@ -50,24 +50,21 @@ def captured(watch):
     inner()
 
 
-def chained_by_cause(watch):
-    def deep():
-        tensor = watch.tensor()
-        (lambda: tensor.fail)()
+def another_error(watch):
+    tensor = watch.tensor()
+    (lambda: tensor.fail)()
 
+
+def chained_by_cause(watch):
     try:
-        deep()
+        another_error(watch)
     except AttributeError as error:
         raise out_of_memory() from error
 
 
 def chained_by_context(watch):
-    def deep():
-        tensor = watch.tensor()
-        (lambda: tensor.fail)()
-
     try:
-        deep()
+        another_error(watch)
     except AttributeError:
         captured(watch)
 
@@ -145,7 +142,7 @@ def alive(monkeypatch):
 
 
 @pytest.mark.parametrize("fail", CALLS, ids=lambda call: call.__name__)
-def test_nothing_of_a_failed_try_lives_when_it_is_tried_again(fail, alive):
+def test_no_tensor_of_a_failed_attempt_lives_at_the_next_attempt(fail, alive):
     watch = alive.watch
     tries = iter([lambda: fail(watch), lambda: watch.alive])
     assert recovered(lambda: next(tries)()) == 0
@@ -153,7 +150,7 @@ def test_nothing_of_a_failed_try_lives_when_it_is_tried_again(fail, alive):
 
 
 @pytest.mark.parametrize("fail", CALLS, ids=lambda call: call.__name__)
-def test_the_error_that_ends_it_keeps_nothing_of_the_tries(fail, alive):
+def test_the_final_error_keeps_no_tensor_of_the_attempts(fail, alive):
     watch = alive.watch
     with pytest.raises(OomGuardError) as caught:
         recovered(lambda: fail(watch), cuts=1)
@@ -162,7 +159,7 @@ def test_the_error_that_ends_it_keeps_nothing_of_the_tries(fail, alive):
     assert caught.value.__cause__ is not None
 
 
-def test_the_error_that_ends_it_shows_where_the_first_failure_came_from():
+def test_the_final_error_shows_where_the_first_failure_came_from():
     def first_place():
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB. the first")
 
@@ -197,7 +194,7 @@ def test_the_place_of_a_failure_is_its_innermost_line():
 @pytest.mark.parametrize("error", [
     MemoryError("no more"), OSError(12, "Cannot allocate memory"), RuntimeError(OOM_TEXT),
 ], ids=lambda error: type(error).__name__)
-def test_the_cause_is_of_the_same_kind_and_says_the_same(error):
+def test_the_cause_has_the_class_and_the_text_of_the_failure(error):
     cause = Failure.of(error).as_cause()
     assert type(cause) is type(error) and cause is not error
     assert str(error) in str(cause)

@@ -1,4 +1,4 @@
-"""A repeated call is the very same call."""
+"""A repeated call gets the same random numbers and containers as the first."""
 
 import torch
 

@@ -116,7 +116,7 @@ def test_without_ram_the_error_speaks_of_ram():
     assert "of RAM were available" in text_of(failed=failed)
 
 
-def test_what_was_free_never_contradicts_what_was_asked_for():
+def test_the_free_figure_never_contradicts_the_asked_figure():
     asked = "CUDA out of memory. Tried to allocate 80.00 MiB."
     text = text_of(failed=recovery(asked))
     assert "512.0 MiB of 8,192.0 MiB were free on cuda:0, but not in one piece" in text

@@ -1,4 +1,4 @@
-"""Weights that make room: what can be spared, on which device, and how much is kept free."""
+"""Weights that make room: which can leave, on which device, and how much is kept free."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def lacking(mib, device=FIRST, room=2000):
 
 
 def lighter(patchers, lack, plan=None):
-    """How much would be kept free of a call's own weights, in MiB; None: it changes nothing."""
+    """The room kept free of a call's own weights, in MiB; None if that changes nothing."""
     call = Call()
     call.patchers = patchers
     found = call.lighter(plan or Plan(), lack)
@@ -67,7 +67,7 @@ def test_everywhere_is_unloaded_where_nobody_knows_which_device_is_full(on_host)
     assert unloaded == [100, 900]
 
 
-def test_what_is_in_use_stays(on_host):
+def test_weights_in_use_stay(on_host):
     used = patcher(FIRST, 500)
     on_host(used, patcher(FIRST, 100))
     assert weights.other_bytes([used], lacking(10)) == 100 * MIB
@@ -108,7 +108,7 @@ def test_its_weights_on_another_device_stay(on_host):
     assert weights.own_bytes([here, there], lacking(200)) == 1000 * MIB
 
 
-def test_pages_that_come_back_with_the_next_call_are_nothing_won(on_host):
+def test_pages_that_the_next_call_loads_again_count_as_no_room(on_host):
     used = patcher(FIRST, 1000, is_dynamic=True)
     on_host(used)
     assert lighter([used], lacking(200)) is None

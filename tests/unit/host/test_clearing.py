@@ -1,4 +1,4 @@
-"""What a user does to the queue means the same to a rerun, by whatever route it is done."""
+"""Clearing and cancelling stop a rerun, whichever route of ComfyUI is used."""
 
 import pytest
 

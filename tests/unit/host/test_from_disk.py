@@ -1,4 +1,4 @@
-"""Where ComfyUI reads weights from disk, nobody says that they are in RAM."""
+"""If ComfyUI reads weights from disk, no report says that they are in RAM."""
 
 import importlib
 import sys
@@ -48,13 +48,13 @@ def test_a_model_is_read_from_disk_where_comfyui_says_so(reads, args, patcher, e
 
 @pytest.mark.parametrize(("from_disk", "words"), [
     (False, "they were in RAM already"), (True, "they come from disk whenever they are needed")])
-def test_what_was_not_tried_with_weights_says_where_they_are(monkeypatch, from_disk, words):
+def test_the_error_says_whether_weights_are_in_ram_or_on_disk(monkeypatch, from_disk, words):
     monkeypatch.setattr(recovery, "read_from_disk", lambda patchers: from_disk)
     with pytest.raises(OomGuardError, match=words):
         recover(Changing(Failing(9)), GuardOptions())
 
 
-def test_what_left_the_gpu_is_said_to_come_back_from_there():
+def test_the_report_says_whether_weights_went_to_ram_or_disk():
     assert "for RAM" in offload._headline(1 << 20, "CPU", "this model", False)
     assert "back from disk" in offload._headline(1 << 20, "CPU", "this model", True)
     assert "for disk" in offload._headline(1 << 20, "disk", "this model", True)

@@ -1,4 +1,4 @@
-"""What loops left in ComfyUI's node cache, on the shapes of its modules."""
+"""Results of loops in ComfyUI's node cache, read from stand-ins of its modules."""
 
 import importlib
 import sys
@@ -60,7 +60,7 @@ def entry(text):
     return SimpleNamespace(outputs=[[text]], ui=None)
 
 
-def test_turns_are_told_by_node_that_the_next_server_can_ask_for(host):
+def test_turns_are_listed_under_nodes_that_the_next_server_can_ask_for(host):
     keys = {"load": ("load",), "start.0.0_sample": ("s0",), "start.0.1_sample": ("s1",),
             "start.0.1_decode": ("d1",), "start.0.0_new": ("n0", NAN)}
     caches = Caches(keys, {key: entry(key[0]) for key in keys.values() if key[0] != "s1"})

@@ -14,7 +14,7 @@ WAIT_S = 30
 
 
 class Listener:
-    """What was told, in order."""
+    """The events, in order."""
 
     def __init__(self):
         self.told = []
@@ -90,7 +90,7 @@ def events(listens):
 
 
 def whole(prompt_id, *nodes):
-    """What is told of a prompt whose nodes run one after the other."""
+    """The events of a prompt whose nodes run one after the other."""
     within = [(word, node, prompt_id) for node in nodes for word in ("starts", "finishes")]
     return ["resets", ("begins", prompt_id), *within, "leaves"]
 
@@ -246,7 +246,7 @@ def test_a_registry_that_is_lost_between_prompts_is_found_when_the_next_is_poste
 
 
 @pytest.mark.usefixtures("events")
-def test_what_others_looked_at_dies_in_the_thread_of_the_prompt_while_it_runs(execution):
+def test_models_that_other_threads_looked_at_are_deleted_in_the_prompts_thread(execution):
     told = []
 
     def looked_at_elsewhere():
@@ -270,11 +270,11 @@ def test_a_line_in_the_log_ends_nothing(heard):
     assert heard == []
 
 
-def log_an_error(error, name=None):
+def log_an_error(error):
     try:
         raise error
     except ValueError:
-        logging.getLogger(name).error("it failed")
+        logging.error("it failed")
 
 
 @pytest.mark.usefixtures("events")

@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 
 class Buffer:
-    """One of the pager's."""
+    """A buffer of the pager."""
 
     def __init__(self):
         self.asked = []

@@ -1,4 +1,4 @@
-"""PyTorch computes on the fake driver: what that takes there, and what comes back."""
+"""PyTorch computes on the fake driver: the memory that it takes, and the results."""
 
 import pytest
 from support.cuda_scripts import script_runner
@@ -73,7 +73,7 @@ show(shape=list(made.shape), peak=torch.cuda.max_memory_allocated() // MIB)
 
 
 def test_cudnns_attention_takes_a_mask_in_half_precision_and_no_matrix_of_scores(run):
-    """What ComfyUI prefers since 0.33: PyTorch takes it and asks nobody else where it fails."""
+    """ComfyUI prefers it since 0.33; if it fails, PyTorch tries no other attention."""
     found = run("""
 from torch.nn.attention import SDPBackend, sdpa_kernel
 attend = torch.nn.functional.scaled_dot_product_attention

@@ -1,4 +1,4 @@
-"""PyTorch's own allocators on the fake driver: what it counts."""
+"""PyTorch's own allocators on the fake driver, and the driver's counts."""
 
 import pytest
 from support.cuda_scripts import script_runner
@@ -19,7 +19,7 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize("allocator", ["native", "expandable", "async"])
-def test_what_pytorch_reserves_is_what_the_driver_gave(run, allocator):
+def test_the_bytes_that_pytorch_reserves_are_those_that_the_driver_gave(run, allocator):
     found = run("""
 held = [take(n) for n in (0.3, 3, 17, 100)]
 del held[2]
@@ -101,7 +101,7 @@ show(before=before, after=after, left=opened().device().used_bytes)
     assert found == {"before": 160 * MIB, "after": 160 * MIB, "left": 0}
 
 
-def test_what_lies_in_the_pool_stays_when_pages_beside_it_are_mapped_anew(run):
+def test_data_in_the_pool_stay_when_pages_beside_them_are_mapped_anew(run):
     found = run("""
 held = [torch.full((18 * MIB,), n, dtype=torch.uint8, device="cpu").cuda() for n in range(8)]
 del held[1::2]

@@ -21,7 +21,7 @@ def test_the_fullest_device_decides_wherever_it_stands():
     assert least(first, second) == least(second, first) == "cuda:1"
 
 
-def test_what_torch_or_dynamic_vram_would_give_up_is_room():
+def test_memory_that_torch_or_dynamic_vram_would_give_up_is_room():
     cached = device("cuda:0", 100, allocated_bytes=0)
     pages = device("cuda:1", 200, dynamic_bytes=3000 * MIB)
     assert (cached.room_bytes, pages.room_bytes) == (1100 * MIB, 3200 * MIB)
@@ -37,7 +37,7 @@ def test_without_a_figure_there_is_no_such_device():
     assert least() is None and least(device("cuda:0", 0, driver_free_bytes=None)) is None
 
 
-def test_what_others_do_on_a_device_not_in_use_is_nothing_that_was_freed():
+def test_changes_of_others_on_an_unused_device_are_not_reported_as_freed():
     own = device("cuda:0", 1000, reserved_bytes=3000 * MIB), device("cuda:0", 3000)
     before, after = (
         Snapshot((mine, device("cuda:1", free, in_use=False)), 0, 0)

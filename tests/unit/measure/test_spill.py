@@ -1,4 +1,4 @@
-"""What has spilled, from samples as Windows gives them; the calls of pdh.dll with a stand-in."""
+"""Spilled memory, from samples as Windows gives them; a stand-in answers the calls of pdh.dll."""
 
 import ctypes
 import sys
@@ -17,7 +17,7 @@ def test_a_process_has_what_its_instances_have_on_all_adapters():
     assert shared_bytes(SAMPLES, 12) is None and shared_bytes({}, 1234) is None
 
 
-def test_what_is_pinned_and_what_is_there_always_has_not_spilled():
+def test_pinned_memory_and_the_level_at_rest_are_no_spill():
     shared, pinned, now = [100, 100, 1540, 1540], [0, 0, 200, 1400], [0.0]
     at = iter(range(4))
     turn = [0]
@@ -42,12 +42,12 @@ def test_nothing_is_known_where_the_counter_cannot_be_read():
 class Pdh:
     """pdh.dll as its documentation has it: a first question for the size, then the items."""
 
-    def __init__(self, items, opens=0):
-        self.items, self.opens = items, opens
+    def __init__(self, items):
+        self.items = items
         self.kept = [ctypes.create_unicode_buffer(name) for name in items]
 
     def PdhOpenQueryW(self, source, data, query):
-        return self.opens
+        return 0
 
     def PdhAddEnglishCounterW(self, query, path, data, counter):
         assert path == r"\GPU Process Memory(*)\Shared Usage"

@@ -1,4 +1,4 @@
-"""What strains the machine: read four times a second at most; how long the disk was read."""
+"""What strains the machine: it is read four times a second at most; seconds of disk reads."""
 
 from headroom.measure.strain import Strains
 

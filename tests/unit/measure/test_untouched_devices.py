@@ -1,4 +1,4 @@
-"""Asking about a device never starts it: CUDA that is there and untouched stays untouched."""
+"""Reading figures of a device never starts it: an unused CUDA stays unused."""
 
 import json
 import subprocess
@@ -116,7 +116,7 @@ def test_nvml_tells_what_others_hold_on_a_device_that_is_not_in_use(cards):
 
 
 @pytest.mark.usefixtures("without_context")
-def test_what_the_driver_keeps_for_itself_is_no_part_of_the_card(cards, monkeypatch):
+def test_memory_that_the_driver_keeps_for_itself_is_no_part_of_the_card(cards, monkeypatch):
     monkeypatch.setattr(Cards, "nvmlMemory_v2", 2, raising=False)
     cards(("A card", 8000, 100), ("A card", 8000, 7000))
     assert snapshot().devices[0].total_bytes == 7700 * MIB

@@ -12,7 +12,7 @@ from headroom.models import loaded
 
 
 class Looked:
-    """A thread that holds a patcher until `end` is called, and then is done with it."""
+    """A thread that holds a patcher until `end` is called."""
 
     def __init__(self, borrowed, patcher):
         self._go, self._has = threading.Event(), threading.Event()
@@ -51,7 +51,7 @@ def looked_at(borrowed, died):
 
 
 @pytest.mark.parametrize("then", ["let_go", "prompt_leaves", "prompt_begins"])
-def test_it_dies_in_the_thread_of_the_prompt(died, then):
+def test_a_model_that_another_thread_looked_at_is_deleted_in_the_prompts_thread(died, then):
     borrowed = Borrowed()
     borrowed.prompt_begins()
     looked_at(borrowed, died)
@@ -80,7 +80,7 @@ def test_the_thread_of_the_prompt_keeps_nothing(died):
 
 
 @pytest.mark.parametrize("runs", [False, True])
-def test_who_is_done_with_them_holds_them_no_longer(died, runs):
+def test_a_thread_that_has_finished_with_models_holds_them_no_longer(died, runs):
     borrowed = Borrowed()
     if runs:
         borrowed.prompt_begins()

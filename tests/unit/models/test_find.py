@@ -144,7 +144,7 @@ class AnswersAll:
         AnswersAll.asked.append(name)
 
 
-def test_an_object_that_answers_everything_is_not_asked_for_what_it_lacks():
+def test_an_object_that_answers_every_name_is_not_asked_for_what_it_lacks():
     config = AnswersAll()
     assert handles({"config": [config]}) == [config.inside]
     assert AnswersAll.asked == []

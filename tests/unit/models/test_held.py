@@ -1,4 +1,4 @@
-"""What the recorder learns about models between two nodes: which, how much, and cheaply."""
+"""What the recorder reads about models between two nodes: which, how many bytes, at low cost."""
 
 import torch
 from support.hosts import Host, Patcher

@@ -1,4 +1,4 @@
-"""What each storage in RAM counts for, once, and which variable or node of a pack holds it."""
+"""Each storage in RAM counts once, for the variable or the node of a pack that holds it."""
 
 import sys
 from types import ModuleType, SimpleNamespace

@@ -1,4 +1,4 @@
-"""The chart is an image of the run, whatever the run was like, drawn with what is always there."""
+"""The chart is an image of any run, drawn with libraries that every ComfyUI has."""
 
 import subprocess
 import sys
@@ -39,7 +39,7 @@ def assert_image(image):
 
 
 def has(image, colour, least=1):
-    """Whether so many pixels have this colour, give or take what smoothing does."""
+    """Whether that many pixels have nearly this colour (edges are smoothed)."""
     wanted = torch.tensor([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
     return int(((image[0] - wanted).abs().amax(dim=-1) < 0.02).sum()) >= least
 

@@ -1,4 +1,4 @@
-"""Peaks that are held across runs, until somebody resets them."""
+"""Peaks are kept across runs until the user resets them."""
 
 from types import SimpleNamespace
 

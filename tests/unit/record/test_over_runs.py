@@ -1,4 +1,4 @@
-"""RAM that grows with each run of a node: which node it is, and when nothing is said."""
+"""RAM that grows with each run of a node: which node is named, and when none is."""
 
 import pytest
 
@@ -81,5 +81,5 @@ def test_a_node_is_not_named_for_what_the_object_of_another_node_holds():
     lambda run: 3,  # too little to tell from the allocator's own
     lambda run: 200 if run < 3 else 0,  # a cache that is full
 ])
-def test_what_does_not_grow_with_each_run_is_not_named(kept):
+def test_a_node_whose_ram_does_not_grow_with_each_run_is_not_named(kept):
     assert growers(runs(8, ("1", kept, kept))) == []

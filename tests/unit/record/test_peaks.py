@@ -54,7 +54,7 @@ def test_pages_that_yielded_and_came_back_make_no_peak_above_the_card():
     assert peak(pages, Use(5000, 0, 6000, total_bytes=8000)).at_least == 8000
 
 
-def test_somebody_who_resets_torchs_counters_makes_nothing_exact():
+def test_if_other_code_resets_torchs_counters_no_peak_is_exact():
     before = Use(used_bytes=160, reserved_bytes=60, peak_bytes=900)
     assert peak(before, Use(used_bytes=160, reserved_bytes=60, peak_bytes=60)) == Peak(160, None)
     assert peak(before, Use(used_bytes=160, reserved_bytes=60, peak_bytes=500)) == Peak(600, None)
@@ -65,14 +65,14 @@ def test_a_device_that_was_not_in_use_before_has_no_upper_bound():
     assert peak(Use(), Use()) is None
 
 
-def test_two_times_together_are_as_certain_as_the_less_certain_one():
+def test_two_spans_together_are_as_exact_as_the_less_exact_one():
     assert larger((Peak(5, 5),), (Peak(3, 9),)) == (Peak(5, 9),)
     assert larger((Peak(5, None),), (Peak(3, 9),)) == (Peak(5, None),)
     assert larger((None,), (Peak(3, 9),)) == (Peak(3, 9),)
     assert now(Reading(0, 0, (Use(7), Use()))) == (Peak(7, 7), None)
 
 
-def test_what_may_belong_to_a_time_raises_what_it_cannot_have_exceeded():
+def test_a_peak_that_may_belong_to_a_span_raises_its_upper_bound():
     assert perhaps((Peak(5, 5),), (Peak(9, 12),)) == (Peak(5, 12),)
     assert perhaps((Peak(5, 5),), (Peak(9, None),)) == (Peak(5, None),)
     assert perhaps((Peak(5, 5),), (None,)) == (Peak(5, 5),)
@@ -89,7 +89,7 @@ steps = st.one_of(st.tuples(st.just("take"), st.integers(0, 50)),
 @steady
 @given(st.lists(steps, max_size=60))
 def test_the_true_peak_is_never_outside_of_the_bounds(done):
-    """The truth is known at every step."""
+    """The simulated allocator knows the true peak at every step."""
     other, reserve, largest = 100, 0, 0
     last, true = Use(100, 0, 0), 100
     for what, amount in done:

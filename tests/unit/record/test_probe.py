@@ -1,4 +1,4 @@
-"""What the recorder reads: every device in use, and unknown is what cannot be read."""
+"""What the recorder reads: every device in use; figures that cannot be read stay unknown."""
 
 import json
 import subprocess
@@ -177,7 +177,7 @@ def test_beside_a_crowd_of_quick_nodes_memory_is_read_as_seldom_as_at_them(clock
 
 
 def readings_of(probe, clock, nodes, seconds):
-    """How many of so many nodes that take so long are measured."""
+    """How many of `nodes` nodes that each take `seconds` are measured."""
     seen = set()
     for _ in range(nodes):
         clock.now += seconds

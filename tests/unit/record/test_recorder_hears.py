@@ -64,7 +64,7 @@ def test_an_out_of_memory_error_is_told_at_once_and_its_outcome_later(listening)
     assert told[1]["at_seconds"] == after["at_seconds"]
 
 
-def test_a_try_that_did_not_help_is_in_the_record_and_no_news(listening):
+def test_an_attempt_that_did_not_help_is_recorded_and_not_announced(listening):
     recorder, told = listening
     recorder.prompt_begins("p", Graph("1"), [])
     journal.note_outcome(journal.note_oom(1, "returned memory", 0.0, "no memory"), False)
@@ -72,7 +72,7 @@ def test_a_try_that_did_not_help_is_in_the_record_and_no_news(listening):
     assert [event["recovered"] for event in told] == [None]
 
 
-def test_the_last_words_of_the_guard_are_in_the_record(listening):
+def test_the_final_error_of_the_guard_is_in_the_record(listening):
     recorder, _ = listening
     recorder.prompt_begins("p", Graph("1"), [])
     assert recorder.run("p")["gave_up"] == []
@@ -84,7 +84,7 @@ def test_the_last_words_of_the_guard_are_in_the_record(listening):
     assert before <= entry["at_seconds"] + 1e-5 and entry["at_seconds"] <= after + 1e-5
 
 
-def test_what_happens_outside_the_running_prompt_is_not_in_its_record(listening, monkeypatch):
+def test_events_outside_the_running_prompt_are_not_in_its_record(listening, monkeypatch):
     recorder, told = listening
     recorder.prompt_begins("p", Graph("1"), [])
     monkeypatch.setattr(journal, "executing_node", lambda: (None, None))
@@ -116,7 +116,7 @@ def test_the_thread_reads_memory_while_a_prompt_runs_and_sleeps_without_one(prob
 
 
 class SlowProbe(Probe):
-    """Keeps a reading to itself until it may be seen."""
+    """Holds a reading back until the test lets it go on."""
 
     def __init__(self):
         super().__init__()
@@ -133,10 +133,8 @@ class SlowProbe(Probe):
         return reading.at, reading
 
 
-def test_a_reading_amid_a_node_is_entered_before_the_one_at_its_end(
-    outcomes, monkeypatch
-):
-    """The later one starts torch's peaks again: the other way round nobody had the node's."""
+def test_a_reading_amid_a_node_is_entered_before_the_one_at_its_end(outcomes, monkeypatch):
+    """The later reading resets torch's peaks: in the other order the node's peak would be lost."""
     times, probe = [], SlowProbe()
     monkeypatch.setattr(Run, "observe", lambda run, reading: times.append(reading.at))
     recorder = Recorder(probe, outcomes.get)

@@ -126,7 +126,7 @@ def test_an_allocator_that_does_not_count_leaves_a_node_with_at_least():
     assert peak(nodes(run)["1"]) == (608, None)
 
 
-def test_a_peak_of_nodes_that_no_reading_lies_between_may_be_any_ones():
+def test_a_peak_may_belong_to_any_node_since_the_reading_before():
     torch = Torch()
     run = begun(torch)
     first = at(1, torch)
@@ -214,7 +214,7 @@ def test_every_device_has_its_figures_and_the_fullest_stands_for_the_run():
     assert max(found["samples"]["devices"]["cuda:0"]) == 1100
 
 
-def test_what_spilled_while_a_node_ran_is_in_its_entry_and_in_a_sentence():
+def test_memory_that_spilled_while_a_node_ran_is_in_its_entry_and_in_a_sentence():
     run = begun(torch := Torch().take(100))
     run.node_starts("1", at(1, torch))
     run.observe(at(2, torch)._replace(strain=Strain(1240 * MIB, 5, 100 * MIB)))
@@ -229,7 +229,7 @@ def test_what_spilled_while_a_node_ran_is_in_its_entry_and_in_a_sentence():
     assert (spilled["node_id"], spilled["text"]) == ("1", f"spilled 1,240.0 MiB while {name} ran")
 
 
-def test_fuller_is_measured_against_the_size_of_the_card():
+def test_the_fullest_device_is_the_one_with_the_largest_share_in_use():
     first, second = Torch().take(2500), Torch(total=4096).take(2000)
     assert run_json(begun(first, second), 1)["device"] == "cuda:1"
     second.total = 8192

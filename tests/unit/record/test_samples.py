@@ -1,4 +1,4 @@
-"""Memory over time stays small, and of what was read it loses no peak."""
+"""The samples of memory over time stay few, and no peak among them is lost."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +38,7 @@ def test_every_reading_of_a_short_run_is_kept():
     assert [point.vram_bytes for point in samples.points] == [(index,) for index in range(20)]
 
 
-def test_what_nobody_can_tell_stays_unknown():
+def test_figures_that_cannot_be_read_stay_unknown():
     samples = Samples()
     samples.add(Sample(0.0, None, (None, 4)))
     samples.add(Sample(0.0001, 2, (None, None)))

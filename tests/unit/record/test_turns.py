@@ -1,4 +1,4 @@
-"""With 200 turns of a loop the record says what grows with each, and what it left out."""
+"""With 200 turns of a loop the record says what grows in each turn and which nodes it left out."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def nothing(_turn):
     return (0, 0)
 
 
-def test_what_grows_with_each_turn_is_told_with_the_node_that_adds_most():
+def test_growth_with_each_turn_is_told_with_the_node_that_adds_most():
     run = looped(200, lambda turn: (1, 6), nothing)
     assert run_json(run, 1e6)["grows"] == [{
         "what": "RAM", "mib_a_turn": 7.0, "turns": 200, "display_node_id": "5",
@@ -61,7 +61,7 @@ def test_vram_that_grows_is_told_apart_from_ram():
     lambda turn: (80 if turn == 6 else 0, 0),  # once, later
     lambda turn: (40, -40),  # what one node takes the other gives back
 ])
-def test_what_does_not_grow_in_every_turn_is_not_told(taken):
+def test_memory_that_does_not_grow_in_every_turn_is_not_told(taken):
     assert growths(looped(20, taken, taken).nodes.records.values(), 0) == []
 
 

@@ -85,7 +85,7 @@ def place(tmp_path):
     return Place(tmp_path)
 
 
-def test_what_the_rerun_takes_from_the_cache_is_found_bit_by_bit_and_nothing_above_it(place):
+def test_outputs_that_the_rerun_needs_are_found_bit_by_bit_and_none_above_them(place):
     found = place.keep("load", "text", "hook", "sample").found()
     assert set(found) == {"sample"}
     outputs, ui = found["sample"]
@@ -94,11 +94,11 @@ def test_what_the_rerun_takes_from_the_cache_is_found_bit_by_bit_and_nothing_abo
     assert ui == {"text": ["sample"]}
 
 
-def test_of_what_no_file_can_hold_that_is_kept_which_it_was_made_of(place):
+def test_for_an_output_that_no_file_can_hold_its_inputs_are_kept(place):
     assert set(place.keep("load", "text", "hook").found()) == {"text"}
 
 
-def test_of_a_loop_all_is_kept_that_its_finished_turns_gave_but_for_their_beginnings(place):
+def test_every_output_of_a_loops_finished_turns_is_kept_except_their_begins(place):
     looped = WithGuards({**PROMPT, "start": {"class_type": "StartLoop", "inputs": {}}}, {})
     place.host.turns = [(shown, (key, LATENT, None)) for shown, key in (
         ("upscale", "turn 0"), ("upscale", "turn 1"), ("start", "begin 1"), ("hook", "changed"))]
@@ -191,8 +191,8 @@ class Queue:
 ITEM = (0, "rerun", PROMPT, {}, ["decode"], {})
 
 
-def fill(server, prompt_id="rerun"):
-    folder = server.outputs_of(prompt_id)
+def fill(server):
+    folder = server.outputs_of("rerun")
     folder.mkdir(parents=True)
     (folder / "one.safetensors").write_bytes(b"1")
     return folder
@@ -203,7 +203,7 @@ def left_in(folder):
             and not path.name.endswith(("-wal", "-shm"))]
 
 
-def test_they_go_when_their_prompt_leaves_the_queue(tmp_path):
+def test_finished_outputs_are_deleted_when_their_prompt_leaves_the_queue(tmp_path):
     server = KeptQueue(queue := Queue(ITEM), tmp_path, "keep")
     fill(server)  # before ComfyUI has it
     server.changed()
@@ -228,7 +228,7 @@ def test_the_next_server_takes_them_over_until_it_is_done_or_discards_them(tmp_p
     assert left_in(tmp_path) == []
 
 
-def test_what_belongs_to_no_queue_any_more_goes_at_the_next_start(tmp_path):
+def test_outputs_without_a_queue_are_deleted_at_the_next_start(tmp_path):
     server = KeptQueue(Queue(ITEM), tmp_path, "keep")
     fill(server)
     server._file.close()

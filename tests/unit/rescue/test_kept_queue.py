@@ -1,4 +1,4 @@
-"""What becomes of a queue when its server is killed: offered, queued again, or discarded."""
+"""The queue of a killed server is offered, queued again, or discarded."""
 
 import sqlite3
 
@@ -19,8 +19,8 @@ PROMPT = {"1": {"class_type": "Loader"},
 class FakeQueue:
     """ComfyUI's queue: `running` and `waiting` are lists of its items."""
 
-    def __init__(self, running=(), waiting=(), nodes=()):
-        self.running, self.waiting, self.nodes = list(running), list(waiting), list(nodes)
+    def __init__(self, running=(), waiting=()):
+        self.running, self.waiting, self.nodes = list(running), list(waiting), []
         self.refuses = set()
 
     def queue_items(self):
@@ -98,7 +98,7 @@ def test_discarded_they_are_gone_for_good(killed, tmp_path):
     assert KeptQueue(FakeQueue(), tmp_path, "keep").left()["prompts"] == []
 
 
-def test_what_comfyui_refuses_is_told_and_stays_to_be_discarded(killed):
+def test_a_prompt_that_comfyui_refuses_is_reported_and_can_be_discarded(killed):
     new = FakeQueue()
     new.refuses = {"b"}
     server = killed(FakeQueue([], [item(1, "a"), item(2, "b")]), next_host=new)

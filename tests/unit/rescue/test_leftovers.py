@@ -1,4 +1,4 @@
-"""A failed prompt's models and tensors go when it is over, and not ten seconds later."""
+"""A failed prompt's models and tensors are freed at its end, and not ten seconds later."""
 
 import gc
 import sys
@@ -30,7 +30,7 @@ def no_collection_by_chance():
     gc.enable()
 
 
-def test_what_the_frames_of_an_error_held_goes_when_its_prompt_is_over():
+def test_memory_held_by_an_errors_frames_is_freed_when_its_prompt_is_over():
     rescue = Bench().rescue
     gone, _ = failed_node()
     rescue.error_is_handled(RuntimeError())
@@ -39,7 +39,7 @@ def test_what_the_frames_of_an_error_held_goes_when_its_prompt_is_over():
     assert gone() is None
 
 
-def test_only_the_prompt_that_failed_is_collected_after():
+def test_garbage_is_collected_only_after_a_prompt_that_failed():
     rescue = Bench().rescue
     rescue.error_is_handled(RuntimeError())
     rescue.history_is_written()

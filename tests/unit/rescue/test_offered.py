@@ -1,4 +1,4 @@
-"""What is offered and who asks, what was left out without an error, and what others see."""
+"""Offers and who asks for them, parts left out without an error, and what other code sees."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +27,7 @@ def test_offering_queues_nothing_until_it_is_asked_for(bench):
 
 
 class SlowDisk:
-    """Finished outputs whose writing does not end before `meanwhile` has."""
+    """Finished outputs whose writing ends after `meanwhile`."""
 
     def __init__(self, meanwhile):
         self.meanwhile, self.seen = meanwhile, []
@@ -105,7 +105,7 @@ def test_a_prompt_that_comfyui_refuses_is_told_in_one_sentence(bench):
         bench.rescue.ask("a")
 
 
-def test_an_error_that_was_survived_does_not_make_a_later_one_out_of_memory(bench):
+def test_a_survived_error_does_not_make_a_later_error_out_of_memory(bench):
     bench.begin()
     bench.rescue.error_is_handled(OOM)
     bench.end(ValueError("wrong"))
@@ -142,7 +142,7 @@ def test_a_prompt_that_ended_well_without_a_part_of_a_lora_is_not_run_again(benc
         bench.rescue.ask("a")
 
 
-def test_what_was_left_out_is_made_good_where_another_node_failed_later(bench):
+def test_a_rerun_repeats_a_node_that_left_something_out_before_another_failed(bench):
     prompt = {**PROMPT, "6": {"class_type": "Sample", "inputs": {"model": ["1", 0]}},
               "7": {"class_type": "Sample", "inputs": {"model": ["1", 0]}}}
     bench.begin(prompt=prompt)
@@ -152,21 +152,21 @@ def test_what_was_left_out_is_made_good_where_another_node_failed_later(bench):
     assert [name for name in "123467" if queued[name] != prompt[name]] == ["2", "3", "6"]
 
 
-def test_what_a_node_made_by_another_left_out_counts_for_the_users_node(bench):
+def test_a_part_left_out_by_an_expanded_node_counts_for_the_users_node(bench):
     bench.begin()
     left_out(bench, "2.0.0.1")
     bench.end(failed="3", executed=("1", "2"))
     assert bench.only_queued[2]["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
 
 
-def test_what_a_node_left_out_in_another_prompt_does_not_count(bench):
+def test_a_part_left_out_in_another_prompt_does_not_count(bench):
     bench.begin()
     left_out(bench, "2", "another")
     bench.end(failed="3", executed=("1", "2"))
     assert bench.only_queued[2]["2"] == PROMPT["2"]
 
 
-def test_a_silent_log_is_made_up_for_by_the_history(bench):
+def test_an_error_that_no_log_showed_is_read_from_the_history(bench):
     bench.begin()
     bench.rescue.error_is_handled = lambda error: None
     bench.end(type("OutOfMemoryError", (Exception,), {})("CUDA out of memory. Tried to allocate "
@@ -175,7 +175,7 @@ def test_a_silent_log_is_made_up_for_by_the_history(bench):
     assert bench.rescue.facts("a")["failure"]["asked_mib"] == 2048.0
 
 
-def test_who_asks_for_facts_never_queues_anything(bench, monkeypatch):
+def test_reading_the_facts_of_a_prompt_queues_nothing(bench, monkeypatch):
     monkeypatch.setattr("headroom.rescue.rescue.DECISION_SECONDS", 0)
     bench.begin()
     bench.rescue.prompt_is_over, told = lambda *_: None, bench.rescue.prompt_is_over
@@ -185,7 +185,7 @@ def test_who_asks_for_facts_never_queues_anything(bench, monkeypatch):
     assert bench.rescue.facts("a")["rescued_as"] == bench.only_queued[1]
 
 
-def test_whoever_sees_the_failure_in_the_history_first_finds_the_decision(bench):
+def test_a_question_that_comes_before_the_decision_waits_for_it(bench):
     bench.begin()
     bench.rescue.prompt_is_over, told = lambda *_: None, bench.rescue.prompt_is_over
     bench.end()
@@ -199,7 +199,7 @@ def test_whoever_sees_the_failure_in_the_history_first_finds_the_decision(bench)
     assert answers == [bench.only_queued[1]]
 
 
-def test_who_asks_while_the_decision_is_being_made_waits_for_it(bench):
+def test_a_question_in_the_middle_of_the_decision_waits_for_it(bench):
     asked, answers = threading.Event(), []
 
     def ask():
@@ -208,7 +208,7 @@ def test_who_asks_while_the_decision_is_being_made_waits_for_it(bench):
 
     asking = threading.Thread(target=ask)
 
-    def validated(prompt_id, prompt, outputs):  # in the middle of the decision
+    def validated(prompt_id, prompt, outputs):  # while the decision is made
         asking.start()
         asked.wait(5)
         asking.join(0.2)

@@ -1,4 +1,4 @@
-"""Whoever reads a guarded prompt as a whole, to write it down, reads the one of its user."""
+"""Code that reads a whole guarded prompt, to save it, gets the prompt of its user."""
 
 import copy
 import json
@@ -11,7 +11,7 @@ from headroom.rescue.posted import as_wished
 
 
 def posted(prompt):
-    """What ComfyUI is given to run for a prompt that is to be guarded on every wire."""
+    """The prompt that ComfyUI runs if every wire is to be guarded."""
     wish = {"prompt": prompt, "extra_data": {"headroom": {"guard": True}}}
     return as_wished(wish, {}, Registry())["prompt"]
 
@@ -37,7 +37,7 @@ def written(prompt, how):
 
 @pytest.mark.parametrize("how", ["plain", "indented", "sorted", "a copy", "shallow", "by items"])
 @pytest.mark.parametrize("prompt", [picture(), guider()], ids=["picture", "guider"])
-def test_what_is_written_into_a_picture_is_the_users_prompt(prompt, how):
+def test_a_picture_contains_the_users_prompt(prompt, how):
     found = posted(prompt)
     assert found["4"]["inputs"] != prompt["4"]["inputs"] or found["3"] != prompt["3"]
     assert written(found, how) == prompt
@@ -53,7 +53,7 @@ def test_a_copy_runs_guarded_as_the_prompt_itself_does():
         assert "headroom-guard-1-0" in found and "headroom-guard-1-0" in set(found.keys())
 
 
-def test_what_a_node_writes_into_the_prompt_while_it_runs_is_in_the_picture():
+def test_changes_that_a_node_makes_to_the_prompt_are_in_the_picture():
     found = posted(picture())
     found["4"]["inputs"]["seed"] = 7  # as nodes do that draw their seed on the server
     assert written(found, "plain")["4"]["inputs"] == {**picture()["4"]["inputs"], "seed": 7}

@@ -65,7 +65,7 @@ def test_a_prompt_is_in_the_file_until_it_has_ended(tmp_path):
     assert left_queues(tmp_path) == [] and os.listdir(tmp_path) == []
 
 
-def test_what_was_queued_again_is_not_left_a_second_time(tmp_path):
+def test_a_prompt_that_was_queued_again_is_not_left_a_second_time(tmp_path):
     file = new_file(tmp_path)
     file.keep([], [item(1, "a"), item(2, "b")])
     file.close()
@@ -106,7 +106,7 @@ def test_a_damaged_file_is_set_aside_under_another_name_and_said_once(tmp_path, 
     """UPDATE prompt SET content = '[{"1": "no node"}, {}, []]'""",
     "UPDATE prompt SET number = 'first'", "UPDATE sample SET at = 'now'",
     "UPDATE sample SET rss_bytes = NULL", "ALTER TABLE sample RENAME COLUMN at TO moment"])
-def test_rows_that_are_no_prompts_make_the_file_a_damaged_one(tmp_path, caplog, damage):
+def test_a_file_with_rows_that_are_no_prompts_counts_as_damaged(tmp_path, caplog, damage):
     file = new_file(tmp_path)
     file.keep([], [item(1, "a")])
     file.note(Sample(7.0, "1", 100, 50))
@@ -116,7 +116,7 @@ def test_rows_that_are_no_prompts_make_the_file_a_damaged_one(tmp_path, caplog, 
     assert left_queues(tmp_path) == [] and file.path.with_suffix(".damaged").exists()
 
 
-def test_a_prompt_that_is_no_json_costs_itself_alone(tmp_path, caplog):
+def test_a_prompt_that_is_not_json_costs_no_other_prompt(tmp_path, caplog):
     file = new_file(tmp_path)
     file.keep([], [item(1, "a", {"1": {"inputs": {"x": object()}}}), item(2, "b")])
     assert [one.prompt_id for one in file.prompts()] == ["b"]

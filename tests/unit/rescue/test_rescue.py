@@ -1,4 +1,4 @@
-"""When a prompt gets its rerun, and what is queued then."""
+"""When a prompt gets a rerun, and what is queued."""
 
 import uuid
 
@@ -43,7 +43,7 @@ def test_where_comfyui_keeps_nothing_everything_is_guarded_and_the_text_says_so(
     assert "everything runs again" in data["failure"]["text"]
 
 
-def test_what_can_not_come_from_the_cache_is_guarded_although_it_had_finished(bench):
+def test_a_finished_node_whose_result_is_not_cached_is_guarded(bench):
     bench.host.marks = {"1": [float("nan")]}
     bench.fail(failed="3", executed=("1", "2"))
     assert bench.only_queued[2]["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
@@ -65,7 +65,7 @@ def test_the_client_is_told_the_second_id_what_failed_and_what_held_the_memory(b
 
 
 @pytest.mark.parametrize("extra", [{}, {"headroom": {"rescue": True}}])
-def test_where_the_table_of_errors_knows_more_than_which_memory_it_is_told_too(bench, extra):
+def test_a_cause_that_only_the_table_of_errors_knows_is_told_too(bench, extra):
     bench.fail(extra=extra, error=OSError("The paging file is too small (os error 1455)"))
     text = bench.host.events[-1][1]["failure"]["text"]
     assert "ran out of RAM while" in text and "The page file of Windows was too small" in text
@@ -73,7 +73,7 @@ def test_where_the_table_of_errors_knows_more_than_which_memory_it_is_told_too(b
     assert "The memory of the GPU ran out" not in bench.host.events[-1][1]["failure"]["text"]
 
 
-def test_what_is_told_has_templates_and_values_for_pages_in_other_languages(bench):
+def test_messages_have_templates_and_values_for_pages_in_other_languages(bench):
     bench.fail()
     [(_, data, _)] = bench.host.events
     failed, again = data["failure"]["said"]["values"]
@@ -168,14 +168,14 @@ def test_an_error_that_was_raised_from_another_kind_is_left_alone(bench, error):
     assert bench.host.queued == [] and bench.host.events == []
 
 
-def test_an_out_of_memory_error_that_was_survived_does_not_excuse_a_later_one(bench):
+def test_after_a_survived_out_of_memory_error_another_error_gets_no_rerun(bench):
     bench.begin()
     bench.rescue.error_is_handled(OOM)
     bench.end(ValueError("wrong"), failed="3")
     assert bench.host.queued == []
 
 
-def test_an_interrupt_is_never_answered_by_another_run(bench):
+def test_an_interrupt_never_leads_to_a_rerun(bench):
     bench.begin()
     bench.end(None, messages=[("execution_interrupted", {"node_id": "2"})])
     assert bench.host.queued == []
@@ -239,7 +239,7 @@ def test_a_prompt_that_was_stopped_before_ram_ran_out_runs_again_once_after_a_pu
         bench.rescue.ask("a")
 
 
-def test_a_prompt_that_ended_before_the_interrupt_reached_it_is_taken_for_what_it_was(bench):
+def test_a_prompt_that_ended_before_the_interrupt_keeps_its_own_outcome(bench):
     bench.begin()
     bench.rescue.stops_for_ram("a", "2", "RAM was about to run out")
     bench.end(error=None)

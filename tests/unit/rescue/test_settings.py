@@ -49,12 +49,12 @@ def test_guarding_every_run_follows_the_same_order(extra, environment, browser, 
     assert guards_all(extra, environment, browser) is found
 
 
-def test_a_wish_that_is_not_the_users_any_more_does_not_stay_in_a_prompt():
+def test_a_prompt_does_not_keep_a_setting_that_its_user_has_changed():
     once = with_browser_wish({"client_id": "a"}, AUTOMATIC)
     assert with_browser_wish(once, {}) == {"client_id": "a", "headroom": {}}
 
 
-def test_extra_data_without_a_wish_stays_the_very_same():
+def test_extra_data_without_our_settings_stays_the_same_object():
     extra = {"client_id": "a"}
     assert with_browser_wish(extra, {}) is extra
     assert with_browser_wish(None, {}) is None
@@ -78,7 +78,7 @@ def test_a_wrong_word_is_one_warning_that_lists_the_right_ones(caplog, call, sen
     assert sentence in told
 
 
-def test_what_is_first_needed_at_an_error_is_told_when_the_server_starts(monkeypatch, caplog):
+def test_a_wrong_setting_that_only_errors_need_is_reported_at_start(monkeypatch, caplog):
     names = ["HEADROOM_RESCUE", "HEADROOM_GUARD", "HEADROOM_RERUN_DISK_MIB",
              "HEADROOM_EMBEDDING_CACHE_MIB"]
     for name in names:

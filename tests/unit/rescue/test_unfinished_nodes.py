@@ -10,7 +10,7 @@ def test_the_failed_node_and_what_had_not_run_may_change():
     assert unfinished(Graph(picture()), "4", {"1", "2", "3"}) == {"4", "5", "6"}
 
 
-def test_what_a_finished_node_stands_on_is_kept_even_where_it_did_not_run_itself():
+def test_nodes_above_a_finished_node_stay_even_if_they_did_not_run():
     prompt = {**picture(), "7": node("Switch", on=["1", 0], off=["9", 0]), "9": node("Checkpoint")}
     prompt["4"]["inputs"]["model"] = ["7", 0]
     assert "9" not in unfinished(Graph(prompt), "4", {"1", "2", "3", "7"})

@@ -1,4 +1,4 @@
-"""What is said to run again before it is queued: what ComfyUI's cache has not got any more."""
+"""Before a rerun: the message names what will run again because ComfyUI's cache has lost it."""
 
 import pytest
 from support.rescue_bench import PROMPT, Bench
@@ -20,7 +20,7 @@ def said_of(bench, prompt=PROMPT, **how):
     return bench.host.events[-1][1]["failure"]["text"]
 
 
-def test_what_the_cache_holds_is_said_to_come_from_it_and_keeps_its_key(bench):
+def test_a_cached_node_is_said_to_come_from_the_cache_and_keeps_its_key(bench):
     bench.host.cached = Cached(frozenset({"1", "2"}), {})
     assert said_of(bench).endswith("OOM Guard: what had finished comes from the cache.")
     assert bench.only_queued[2]["2"] == PROMPT["2"]
@@ -50,13 +50,13 @@ def test_where_nobody_can_see_the_cache_nothing_is_promised(bench):
 @pytest.mark.parametrize(("before", "now", "differs"), [
     ([1.5], [2.5], True), ([NAN], [NAN], True), (NAN, NAN, True), (["hash"], ["hash"], False),
 ])
-def test_a_result_that_may_be_another_one_is_announced(bench, before, now, differs):
+def test_a_result_that_may_differ_in_the_rerun_is_announced(bench, before, now, differs):
     bench.host.marks = {"2": before}
     bench.host.cached = Cached(frozenset({"1"}), {"2": now})
     assert ("may be different because of Hi-res (node 2)." in said_of(bench)) is differs
 
 
-def test_a_seed_that_means_any_is_announced_where_its_node_runs_again(bench):
+def test_a_random_seed_is_announced_where_its_node_runs_again(bench):
     drawn = {**PROMPT, "2": {**PROMPT["2"], "inputs": {**PROMPT["2"]["inputs"], "seed": -1}}}
     bench.host.cached = Cached(frozenset({"1"}), {})
     assert "may be different because of Hi-res" in said_of(bench, drawn)
@@ -66,12 +66,12 @@ def test_a_seed_that_means_any_is_announced_where_its_node_runs_again(bench):
     assert "another one" not in bench.host.events[-1][1]["failure"]["text"]
 
 
-def test_what_had_failed_or_never_run_is_no_news(bench):
+def test_nodes_that_had_failed_or_never_run_are_not_announced(bench):
     bench.host.cached = Cached(frozenset({"1"}), {"3": [1]})
     assert "except" not in said_of(bench, failed="2", executed=("1",))
 
 
-def test_an_offer_says_what_would_run_as_well(bench):
+def test_an_offer_names_the_finished_nodes_that_would_run_again(bench):
     bench.host.cached = Cached(frozenset({"1"}), {})
     bench.begin(extra={"client_id": "me"})
     bench.end(**FINISHED)

@@ -8,7 +8,7 @@ from headroom.sizes.sorting import Size
 
 
 class Nested:
-    """A latent of picture and sound, as the host's nested tensors look."""
+    """A latent of picture and sound, shaped as ComfyUI's nested tensors."""
 
     is_nested = True
 

@@ -1,4 +1,4 @@
-"""Whatever the text of Size Sorter is: the sizes that stand in it, or one short sentence."""
+"""Any text of Size Sorter gives the sizes in it or one short sentence."""
 
 from hypothesis import given
 from hypothesis import strategies as st

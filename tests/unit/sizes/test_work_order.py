@@ -70,7 +70,7 @@ def test_a_part_of_the_work_keeps_its_relative_order():
     assert restore_order(["d", "b"], [3, 1]) == ["b", "d"]
 
 
-def test_nothing_restored_is_nothing():
+def test_restoring_an_empty_list_gives_an_empty_list():
     assert restore_order([], []) == []
 
 

@@ -65,7 +65,7 @@ def start(tmp_path, monkeypatch):
     return started
 
 
-def test_what_is_written_is_the_changed_api_prompt_of_a_workflow_and_of_a_prompt(start):
+def test_the_changed_api_prompt_is_written_for_a_workflow_and_for_a_prompt(start):
     wanted = {**PROMPT, "4": {**PROMPT["4"], "inputs": {**PROMPT["4"]["inputs"], "steps": 5}}}
     assert start(PROMPT, Server([item()]))[1] == wanted
     _, made = start(WORKFLOW, Server([item()]))

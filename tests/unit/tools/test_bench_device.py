@@ -1,4 +1,4 @@
-"""What a benchmark takes for out of memory on a device."""
+"""Which errors a benchmark counts as out of memory on a device."""
 
 import pytest
 

@@ -86,7 +86,7 @@ def test_a_side_without_a_verdict_is_named_with_its_reason(tried, tmp_path):
 
 @pytest.mark.parametrize("words", [[], ["--a", ""], ["--servers", "http://a", "http://b",
                                                     "--a", "", "--b", ""]])
-def test_what_is_to_be_compared_has_to_be_said_once(tried, words):
+def test_two_different_sides_are_needed_to_compare(tried, words):
     with pytest.raises(DevError, match="Give two sides to compare"):
         tried({"": answer("resident", [])}, *words)
 

@@ -239,7 +239,7 @@ def test_a_python_is_found_by_its_version_or_its_path_and_one_that_does_not_run_
     (["--worlds"], [1, 0], [("3.13", ())]),
     (["--worlds"], [0, 2], [("3.13", ())]),
 ])
-def test_what_runs_on_which_python_and_a_failure_on_either_counts(monkeypatch, words, codes, runs):
+def test_each_python_runs_its_tests_and_a_failure_on_either_counts(monkeypatch, words, codes, runs):
     done, left, beside = [], list(codes), []
 
     def run(python, words):

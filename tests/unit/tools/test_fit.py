@@ -64,7 +64,7 @@ def test_the_first_step_loads_and_only_the_later_ones_stream(steps, text):
     assert verdict([sampler(*steps)], ["3"]).text == text
 
 
-def test_what_a_step_copies_on_a_card_with_room_is_no_streaming():
+def test_bytes_that_a_step_copies_on_a_card_with_room_are_no_streaming():
     nodes = [sampler(9.0, 300.0, 300.0)]
     assert verdict(nodes, ["3"], anyway_mib={"3": 295.0}).text == "resident"
     assert verdict(nodes, ["3"], anyway_mib={"3": 100.0}).text == "streams 200 MiB a step"
@@ -117,7 +117,7 @@ def test_a_machine_without_the_ram_is_not_taken_for_an_old_comfyui():
     assert "real values" not in text
 
 
-def test_a_size_that_was_never_computed_is_not_taken_for_a_need():
+def test_a_request_for_an_impossible_size_gives_no_verdict():
     message = "CUDA out of memory. Tried to allocate more than 1EB memory."
     assert verdict([sampler()], ["3"], failure(message)).word == "stopped"
 
@@ -176,7 +176,7 @@ def test_a_verdict_near_a_cards_size_says_what_it_may_need_and_what_comes_then()
     assert text.split("needs, GiB")[1].splitlines()[2].split() == "as it is 7.4 to 8.3".split()
 
 
-def test_what_streams_is_more_where_what_is_not_modelled_takes_the_room_of_weights():
+def test_unmodelled_memory_adds_to_the_bytes_that_stream():
     node = replace(sampler(0.0, 500.0, 500.0), unmodelled_mib=100.0)
     found = verdict([node], ["3"], layer_mib=72.0)
     assert found.text == "streams 500 to 672 MiB a step"
@@ -229,7 +229,7 @@ def test_a_limit_counts_as_the_cards_size(text, card):
     assert fit_range.ceiling_gib(fit_range.limit_of({"HEADROOM_VRAM_LIMIT": text}), 8) == card
 
 
-def test_what_was_left_out_is_told():
+def test_the_report_names_what_a_dry_run_left_out():
     trials = [Trial(8, PLAIN, Verdict("resident"), 4000, 1, [sampler(1.0)])]
     text = report(trials, {**FACTS, "left_out": ["a.safetensors (node 12)"]})
     assert "left out, so that the workflow needs somewhat more" in text

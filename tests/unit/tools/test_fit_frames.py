@@ -44,7 +44,7 @@ def test_each_step_over_frames_gives_their_shape_and_type_and_an_inplace_one_the
     assert resized.shape == (1, 64, 2048, 2048)
 
 
-def test_what_is_small_looked_at_as_a_whole_or_whole_numbers_is_computed(uncomputed, frames):
+def test_small_tensors_and_integers_and_whole_reductions_are_computed(uncomputed, frames):
     assert uncomputed(aten.add.Tensor, torch.ones(4), torch.ones(4)) is None
     assert uncomputed(aten.sum.default, frames) is None
     assert uncomputed(aten.ones.default, [4]) is None
@@ -98,7 +98,7 @@ def test_a_sound_is_written_with_its_first_second(monkeypatch):
     assert sound["waveform"].shape[-1] == 441
 
 
-def test_lanczos_looks_at_small_pictures_only(monkeypatch, frames):
+def test_lanczos_computes_small_pictures_only(monkeypatch, frames):
     comfy = SimpleNamespace(lanczos=lambda samples, width, height: "resized")
     monkeypatch.setitem(sys.modules, "comfy.utils", comfy)
     shorten = runpy.run_path(str(DRY / "headroom_dry_run.py"))["resize_no_frames"]

@@ -87,7 +87,7 @@ with Integers():
     assert found == {"picked": [16, 8], "again": [16, 8]}
 
 
-def test_what_a_model_computes_is_not_taken_for_known(run):
+def test_values_that_a_model_computes_count_as_unknown(run):
     found = run("""
 with Integers():
     scores = torch.rand(4, 8, device="cuda")
@@ -100,7 +100,7 @@ with Integers():
     assert found == {"best": 0, "copied": 0, "bad": False, "ids": [5, 6]}
 
 
-def test_nothing_is_copied_for_it_and_memory_is_taken_as_ever(run):
+def test_known_integers_cost_no_copy_and_no_other_memory(run):
     found = run("""
 def taken():
     torch.cuda.empty_cache(); torch.cuda.reset_peak_memory_stats()
@@ -117,7 +117,7 @@ with Integers():
     assert abs(found["plain"][0] - found["known"][0]) <= 64 << 10  # of a scan's own workspace
 
 
-def test_what_is_too_large_to_be_read_back_is_not_made_in_ram(run):
+def test_integers_too_large_to_be_read_back_are_not_made_in_ram(run):
     found = run("""
 import resource
 def most_mib(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10

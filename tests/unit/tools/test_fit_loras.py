@@ -30,7 +30,7 @@ def prompt_with(**more):
             "5": node("CLIPTextEncode", clip=["2", 1], text="style.safetensors"), **more}
 
 
-def test_their_nodes_hand_on_what_they_are_given_and_are_told():
+def test_nodes_of_unknown_loras_are_left_out_and_named():
     prompt = prompt_with()
     found, left_out = without_loras(prompt, UNKNOWN, REGISTRY)
     assert found == {
@@ -46,7 +46,7 @@ def test_a_lora_that_is_known_stays():
     assert left_out == ["turbo.safetensors (node 3)"]
 
 
-def test_what_gives_more_than_it_is_given_stays():
+def test_a_lora_node_with_outputs_that_are_no_inputs_stays():
     prompt = {"1": node("Checkpoint", ckpt_name="turbo.safetensors"),
               "2": node("CreateHookLora", lora_name="style.safetensors"),
               "3": node("Unheard", lora_name="style.safetensors", model=["1", 0])}

@@ -56,9 +56,7 @@ def refusing(details, status=400):
     return refuse
 
 
-def test_a_run_that_its_server_rescues_is_followed_to_its_end(
-    monkeypatch, tmp_path, capsys, quick
-):
+def test_a_run_that_its_server_rescues_is_followed_to_its_end(monkeypatch, tmp_path, capsys, quick):
     class Rescuing(FakeServer):
         def wait(self, prompt_id, timeout=0):
             self.failed = prompt_id == "id-1"
@@ -227,7 +225,7 @@ def test_without_a_websocket_the_record_is_followed(monkeypatch, tmp_path, capsy
     assert "4/4 done" in capsys.readouterr().out
 
 
-def test_what_is_no_comfyui_is_one_sentence(monkeypatch, tmp_path, quick):
+def test_an_address_that_is_not_comfyui_gets_one_sentence(monkeypatch, tmp_path, quick):
     server = FakeServer()
     monkeypatch.setattr(server, "get_json", Client("http://host").get_json)
     monkeypatch.setattr(Client, "get", lambda self, path: (404, "<html>\n</html>"))

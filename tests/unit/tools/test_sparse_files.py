@@ -34,7 +34,7 @@ def test_the_safetensors_library_reads_it_with_its_texts_and_numbers(tmp_path):
         assert bytes(file.get_tensor("c.comfy_quant").tolist()) == b'{"format":1}'
 
 
-def test_of_a_real_file_only_the_header_texts_and_numbers_are_read(tmp_path):
+def test_only_header_texts_and_numbers_of_a_real_file_are_read(tmp_path):
     import torch
     from safetensors.torch import save_file
 
@@ -49,7 +49,7 @@ def test_of_a_real_file_only_the_header_texts_and_numbers_are_read(tmp_path):
     b"", b"no safetensors file at all", struct.pack("<Q", 8) + b"{broken}",
     struct.pack("<Q", 16) + json.dumps({"a": {"x": 1}}).encode().ljust(16),
 ])
-def test_what_is_no_safetensors_file_is_refused_by_name(tmp_path, content):
+def test_a_file_that_is_no_safetensors_file_is_refused_by_name(tmp_path, content):
     path = tmp_path / "odd.safetensors"
     path.write_bytes(content)
     with pytest.raises(DevError, match="odd.safetensors is no safetensors file"):

@@ -1,4 +1,4 @@
-"""What a benchmark says of something that is switched on and off within one run."""
+"""What a benchmark reports for a feature that is switched on and off within one run."""
 
 import pytest
 
@@ -21,6 +21,6 @@ def test_the_first_block_may_be_with_it_or_without():
     assert (found["plain_ms"], found["added_ms"]) == (1000, 1000)
 
 
-def test_what_costs_nothing_is_not_shown_to_cost_anything():
+def test_a_feature_without_a_cost_shows_none():
     low, high = added([(True, [1.0, 1.1, 0.9, 1.2, 1.0, 0.8] * 30)])["interval_95_percent"]
     assert low <= 0 <= high

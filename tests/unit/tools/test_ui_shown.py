@@ -1,4 +1,4 @@
-"""What an instance of a subgraph shows and mutes, in the prompt that the canvas would queue."""
+"""Shown and muted values of a subgraph's instance, in the prompt that the canvas would queue."""
 
 import copy
 

@@ -119,7 +119,7 @@ def test_values_that_only_the_page_distributes_need_an_export(node):
     broadcast("Anything Everywhere", None), broadcast("Anything Everywhere", mode=MUTED),
     broadcast("Anything Everywhere", mode=BYPASSED),
 ])
-def test_what_sends_nothing_needs_no_export(node):
+def test_nodes_that_send_nothing_need_no_export(node):
     workflow = saved()
     workflow["nodes"].append(node)
     prompt = api_prompt(workflow, KNOWN)
@@ -169,7 +169,7 @@ def test_inputs_that_no_server_tells_of_are_kept(values, wanted):
     assert inputs_of("CustomCombo", values, widgets_values_named=named) == named
 
 
-def test_what_the_layer_editor_has_saved_is_kept():
+def test_values_that_the_layer_editor_has_saved_are_kept():
     saved = {"version": 1, "layers": [{"x": 3}]}
     assert inputs_of("ImageCompositor", [saved]) == {"compositor": saved}
     named = {"compositor": saved}
@@ -183,7 +183,7 @@ def test_names_saved_with_the_values_go_before_their_places():
     assert inputs_of("Boxes", [64, [], 3, "fixed"]) == wanted
 
 
-def test_what_the_page_makes_when_it_queues_needs_an_export(tmp_path):
+def test_values_that_the_page_makes_when_it_queues_need_an_export(tmp_path):
     class Server:
         def get_json(self, path):
             return {"Load3D": {"input": {"required": {"image": ["LOAD_3D", {}]}}}}

@@ -87,7 +87,7 @@ class BenchLoad(Bench):
 
 
 class BenchCopy(Bench):
-    """The plain way of all that Offload Model does, with the tensors of a file: seconds."""
+    """What Offload Model does, in the plainest way, with the tensors of a file: seconds."""
 
     @classmethod
     def INPUT_TYPES(cls):

@@ -8,7 +8,7 @@ from .rescue import ANY
 
 
 class OomLoopStart:
-    """Hands on what comes; nothing where nothing does, as in every turn but the first."""
+    """Passes its input on; None without an input, as in every turn but the first."""
 
     CATEGORY, FUNCTION = "headroom_oom_probe", "execute"
     RETURN_TYPES = ("OOM_FLOW", ANY, ANY)
@@ -71,7 +71,7 @@ class OomLoopEnd:
 
 
 class OomCounts:
-    """Uses a model where one comes, and adds one to what it is given."""
+    """Uses a model if it gets one, and adds one to its number."""
 
     CATEGORY, FUNCTION, RETURN_TYPES = "headroom_oom_probe", "execute", ("INT",)
 
@@ -84,7 +84,7 @@ class OomCounts:
 
 
 class OomContext:
-    """Hands on a model where one came, under its type; most of its outputs are mostly empty."""
+    """Passes a model on at the output of its type; most outputs are empty in most runs."""
 
     CATEGORY, FUNCTION = "headroom_oom_probe", "execute"
     RETURN_TYPES = ("OOM_CONTEXT", "MODEL", "CLIP", "VAE", "UPSCALE_MODEL")
@@ -112,7 +112,7 @@ class OomModels:
 
 
 class OomTells:
-    """An output node that tells what came, taken as lists."""
+    """An output node that shows its inputs, taken as lists."""
 
     CATEGORY, FUNCTION, RETURN_TYPES = "headroom_oom_probe", "execute", ()
     OUTPUT_NODE = INPUT_IS_LIST = True

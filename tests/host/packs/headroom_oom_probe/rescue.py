@@ -101,7 +101,7 @@ class OomWritesAlways(OomWrites):
 
 
 class OomDraws(_Node):
-    """Gives another number each time that it runs, and says so by its change mark."""
+    """Gives another number in each run; its change mark says so."""
 
     RETURN_TYPES = ("INT",)
 
@@ -165,7 +165,7 @@ class OomStartsLoop(_Node):
 
 
 class OomHalfMadeHint(_Node):
-    """Leaves a ControlNet as a failure does that comes while it prepares its hint."""
+    """Leaves a ControlNet in the state in which a failure leaves it while it prepares its hint."""
 
     RETURN_TYPES = ("CONDITIONING",)
 
@@ -180,7 +180,7 @@ class OomHalfMadeHint(_Node):
 
 
 class OomPipe(_Node):
-    """Wraps a model up in a type that only its own pack knows."""
+    """Puts a model into a type that only its own pack knows."""
 
     RETURN_TYPES = ("OOM_PIPE",)
 

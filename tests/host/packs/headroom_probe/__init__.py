@@ -131,7 +131,7 @@ by_size = {}
 
 
 class ProbeHold(ProbeModule):
-    """Keeps such a module where packs keep theirs; nothing where `where` is empty."""
+    """Keeps such a module where packs keep theirs; keeps nothing if `where` is empty."""
 
     OUTPUT_NODE = True
     on_class = None
@@ -162,7 +162,7 @@ class Loader:
 
 
 class Begun(comfy.model_patcher.ModelPatcher):
-    """One that has no model yet, as while another thread is just making it."""
+    """A patcher without a model, as in the moment in which another thread makes it."""
 
     def __init__(self):
         pass

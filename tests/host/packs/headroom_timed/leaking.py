@@ -35,7 +35,7 @@ class TimedLeakFrames(TimedLeakInModule):
 
 
 class TimedLeakNone(TimedLeakInModule):
-    """Takes as much, gives all back, and lets go of what the module holds."""
+    """Takes as much, frees all of it, and drops what the module holds."""
 
     def work(self, turn):
         torch.ones(BYTES, dtype=torch.uint8)

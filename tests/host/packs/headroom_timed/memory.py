@@ -1,4 +1,4 @@
-"""Nodes that take memory and give it back, with what they keep in between."""
+"""Nodes that allocate memory, keep it, and free it."""
 
 import time
 from pathlib import Path

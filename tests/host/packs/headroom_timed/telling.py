@@ -1,4 +1,4 @@
-"""Nodes that tell what is in the server, and tell the pack under test what happened."""
+"""Nodes that show what the server contains, and report events to the pack under test."""
 
 import gc
 import logging
@@ -51,7 +51,7 @@ class TimedSlowly(Timed):
 
 
 class TimedElsewhere(Timed):
-    """Leaves a registry that is not its prompt's, as another executor in the same process does."""
+    """Puts the registry of another prompt in place, as another executor in this process does."""
 
     def run(self, seconds, salt, value=None):
         reset_progress_state("elsewhere", DynamicPrompt({}))

@@ -46,7 +46,7 @@ class TimedWork(Timed):
 
 
 class TimedSeed(TimedWork):
-    """Waits a tenth of a second for each count of its seed, which is no part of what it is."""
+    """Waits a tenth of a second times its seed; the seed does not make it another node."""
 
     @classmethod
     def INPUT_TYPES(cls):

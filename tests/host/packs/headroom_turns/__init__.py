@@ -13,7 +13,7 @@ LATENT = ("LATENT",)
 
 
 class TheirLoop:
-    """Makes the turns, and gives what the last one gave."""
+    """Makes the turns, and returns the value of the last one."""
 
     SCHEMA = SimpleNamespace(loop_boundary="start")
 
@@ -59,7 +59,7 @@ class TheirLoopEnd(Turn):
 
 
 class LoopGave:
-    """Takes the last turn's from the begin, which ComfyUI's executor here can do."""
+    """Takes the last turn's value from the begin, which this executor of ComfyUI allows."""
 
     RETURN_TYPES, FUNCTION, CATEGORY = LATENT, "run", "test"
 

@@ -46,7 +46,7 @@ def test_an_injected_fault_releases_the_cache_and_is_counted_like_a_real_one():
     assert (ledger.stats.num_alloc_retries, ledger.stats.num_ooms) == (1, 1)
 
 
-def test_a_charge_is_given_back_when_it_dies_even_while_the_ledger_is_busy():
+def test_a_charge_ends_with_its_tensor_even_while_the_ledger_is_locked():
     device = SimDevice(64 * MIB)
     charge = device.charge(KIB)
     with device.locked() as ledger:
@@ -55,7 +55,7 @@ def test_a_charge_is_given_back_when_it_dies_even_while_the_ledger_is_busy():
     assert device.figures().allocated_bytes == 0
 
 
-def test_the_collector_rests_while_the_ledger_is_held_and_runs_again_afterwards():
+def test_garbage_is_not_collected_while_the_ledger_is_locked():
     device = SimDevice(64 * MIB)
     with device.locked():
         assert not gc.isenabled()

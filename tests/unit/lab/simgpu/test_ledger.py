@@ -29,7 +29,7 @@ def test_nothing_is_charged_for_an_empty_tensor():
     assert ledger.reserved_bytes == ledger.stats.allocation.current == 0
 
 
-def test_what_is_freed_stays_cached_and_is_used_again():
+def test_freed_memory_stays_cached_and_is_used_again():
     ledger = filled(40, 20)
     ledger.free(20 * MIB)
     assert (ledger.allocated_bytes, ledger.reserved_bytes) == (40 * MIB, 60 * MIB)

@@ -139,7 +139,7 @@ def test_a_weight_that_requires_gradients_is_copied_and_read_with_gradients_on(d
     assert not there.data.requires_grad and not there.detach().requires_grad
 
 
-def test_the_weights_on_the_device_are_plain_ones_to_who_asks_their_class(device, tmp_path):
+def test_weights_on_the_device_have_the_class_of_plain_tensors(device, tmp_path):
     from headroom.actions.mapping import check_mappable
     from headroom.cast.rules import quantised_reason
 

@@ -1,0 +1,19 @@
+"""What the nodes of the pack `headroom_probe` say, and the names of files in loaders."""
+
+import json
+
+from tools.client import node_texts
+
+
+def file_name(model):
+    """The name of a model of `tools.models` as loaders write it."""
+    return model.split("/")[1]
+
+
+def answers(entry):
+    """The JSON answers of the probe nodes by node id."""
+    return {
+        node_id: json.loads(text)
+        for node_id, text in node_texts(entry).items()
+        if text.startswith("{")
+    }

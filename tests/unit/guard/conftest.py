@@ -1,0 +1,14 @@
+"""Fixtures of the tests of OOM Guard."""
+
+import pytest
+
+from headroom.measure import journal
+
+
+@pytest.fixture
+def entries():
+    """What recoveries write into the journal during the test."""
+    found = []
+    stop = journal.listen(found.append)
+    yield found
+    stop()
