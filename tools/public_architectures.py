@@ -125,12 +125,18 @@ def ltx_audio_vae(settings: str) -> Shapes:
 def of_class(path: str, settings: str = "{}") -> Shapes:
     """A class of ComfyUI or PyTorch by "module:Class", made with these settings, a JSON object.
 
-    What it does not take of the device and the layers to use is left out.
+    What it does not take of the device and the layers to use is left out, and a switch that is off
+    and that an older ComfyUI does not know.
     """
     module, _, name = path.partition(":")
     import torch
 
     kind = getattr(importlib.import_module(module), name)
+    given = json.loads(settings)
+    params = getattr(sys.modules[module], f"{name}Params", None)
+    if params is not None:
+        known = inspect.signature(params).parameters
+        given = {key: value for key, value in given.items() if value or key in known}
     own = inspect.signature(kind).parameters
     takes = [key for one in kind.__mro__[:2] for key in inspect.signature(one).parameters]
     ops = {key: value for key, value in _ops().items() if key in takes}
@@ -139,7 +145,7 @@ def of_class(path: str, settings: str = "{}") -> Shapes:
     for device in ("meta", "cpu"):  # the second for a class that reads its own small tables
         try:
             with torch.device("cpu" if ops else device):
-                made = kind(**json.loads(settings),
+                made = kind(**given,
                             **{**ops, **({"device": device} if "device" in ops else {})})
             return _as_published(made) if ".ldm.flux." in module else _built(made)
         except RuntimeError:

@@ -1,6 +1,7 @@
 """What `dev.py fit` makes of a run, which cards it takes, and what a dry run leaves out."""
 
 import argparse
+import importlib
 import json
 import runpy
 import subprocess
@@ -310,6 +311,26 @@ def test_shapes_are_read_of_layers_that_have_weights(monkeypatch):
     with dry.layers_with_weights():
         assert not memory.aimdo_enabled
     assert memory.aimdo_enabled
+
+
+def test_a_comfyui_that_lacks_a_switch_which_is_off_still_names_a_models_weights(monkeypatch):
+    class ModelParams:
+        def __init__(self, width):
+            self.width = width
+
+    class Model(torch.nn.Linear):
+        def __init__(self, device=None, **params):
+            super().__init__(ModelParams(**params).width, 2, bias=False, device=device)
+
+    monkeypatch.syspath_prepend(fit.ROOT / "tools")
+    public = importlib.import_module("public_architectures")
+    monkeypatch.setattr(public, "_ops", dict)
+    monkeypatch.setitem(sys.modules, "an_older_host", SimpleNamespace(
+        Model=Model, ModelParams=ModelParams))
+    assert public.of_class("an_older_host:Model", '{"width": 3, "newer": false}') == {
+        "weight": (2, 3)}
+    with pytest.raises(TypeError, match="newer"):
+        public.of_class("an_older_host:Model", '{"width": 3, "newer": true}')
 
 
 def test_a_fit_without_a_limit_imports_no_torch():
