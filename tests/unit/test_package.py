@@ -89,11 +89,3 @@ def test_pip_installs_the_memory_package_and_nothing_else_of_the_folder(tmp_path
 
 def test_the_first_page_can_be_read_in_minutes():
     assert len((ROOT / "README.md").read_text("utf-8").split()) <= 900
-
-
-def test_the_table_of_settings_has_every_environment_variable_and_no_other():
-    read = {name for path in (ROOT / "headroom").rglob("*.py")
-            for name in re.findall(r'"(HEADROOM_[A-Z_]+)"', path.read_text("utf-8"))}
-    for page in ("settings.md", "settings.zh-CN.md"):
-        table = (ROOT / "docs" / page).read_text("utf-8").split("\n## ")[0]
-        assert set(re.findall(r"HEADROOM_[A-Z_]+", table)) == read, page
