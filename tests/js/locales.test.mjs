@@ -14,6 +14,18 @@ test("English settings and commands are in the code alone: older frontends would
   for (const name of ["settings", "commands"]) assert.ok(!existsSync(at(`locales/en/${name}.json`)), name);
 });
 
+/** A setting's name in the table of settings: without what a colon or bracket adds, but for the starting values. */
+const stem = (id, name) => (id.startsWith("Headroom.Defaults.") ? name : name.split(/ \(|: |, |（|：|，/)[0]);
+
+test("the table of settings names every setting in both languages", () => {
+  const words = json("locales/zh/settings.json");
+  const pages = ["settings.md", "settings.zh-CN.md"].map((page) => readFileSync(at(`docs/${page}`), "utf8"));
+  for (const { id, name } of settings(() => {})) {
+    assert.ok(pages[0].includes(stem(id, name)), name);
+    assert.ok(pages[1].includes(stem(id, words[key(id)].name)), words[key(id)].name);
+  }
+});
+
 /** The lines between fences of a page. */
 const blocks = (page) => page.split("```").filter((_, part) => part % 2).flatMap((block) => block.trim().split("\n"));
 /** Columns of a line: Chinese characters take two. */

@@ -1,0 +1,37 @@
+"""The pages for users: what they link to and what they list is there."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"),
+                *(ROOT / "benchmarks").glob("*.md")])
+
+
+def anchors(page):
+    """The anchors that GitHub makes of a page's headings."""
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-")
+            for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+
+
+def test_every_link_from_page_to_page_leads_to_a_file_and_a_heading_that_are_there():
+    links = [(page, link) for page in PAGES
+             for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8"))
+             if not link.startswith("http")]
+    assert len(links) > 100
+    lost = []
+    for page, link in links:
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            lost.append((page.name, link))
+    assert lost == []
+
+
+def test_the_table_of_settings_has_every_environment_variable_and_no_other():
+    read = {name for path in (ROOT / "headroom").rglob("*.py")
+            for name in re.findall(r'"(HEADROOM_[A-Z_]+)"', path.read_text("utf-8"))}
+    for page in ("settings.md", "settings.zh-CN.md"):
+        table = (ROOT / "docs" / page).read_text("utf-8").split("\n## ")[0]
+        assert set(re.findall(r"HEADROOM_[A-Z_]+", table)) == read, page
