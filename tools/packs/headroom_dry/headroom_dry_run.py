@@ -41,66 +41,41 @@ def write_few_words() -> None:
 def write_one_frame() -> None:
     """Let a video be written with its first frame only, and without its sound: it is silence."""
     module = sys.modules.get("comfy_api.latest._input_impl.video_types")
-    kind = getattr(module, "VideoFromComponents", None)
-    write = getattr(kind, "save_to", None)
-    if write is None or getattr(write, "_headroom_dry", False):
-        return
 
-    @wraps(write)
-    def shortened(video: Any, *args: Any, **kwargs: Any) -> Any:
+    def shortened(write: Any, video: Any, *args: Any, **kwargs: Any) -> Any:
         whole = video.get_components()
         height, width = (side // 2 * 2 for side in whole.images.shape[1:3])  # the codec wants that
         short = replace(whole, images=whole.images[:1, :height, :width], audio=None)
         return write(type(video)(short), *args, **kwargs)
 
-    shortened._headroom_dry = True  # type: ignore[attr-defined]
-    kind.save_to = shortened  # type: ignore[union-attr]
+    _change(getattr(module, "VideoFromComponents", None), "save_to", shortened)
 
 
 def write_one_second() -> None:
     """Let a sound be written with its first second only."""
-    kind = getattr(sys.modules.get("comfy_api.latest._ui"), "AudioSaveHelper", None)
-    write = getattr(kind, "save_audio", None)
-    if write is None or getattr(write, "_headroom_dry", False):
-        return
-
-    @wraps(write)
-    def shortened(audio: Any, *args: Any, **kwargs: Any) -> Any:
+    def shortened(write: Any, audio: Any, *args: Any, **kwargs: Any) -> Any:
         second = audio["waveform"][..., : audio["sample_rate"]]
         return write({**audio, "waveform": second}, *args, **kwargs)
 
-    shortened._headroom_dry = True  # type: ignore[attr-defined]
-    kind.save_audio = staticmethod(shortened)  # type: ignore[union-attr]
+    module = sys.modules.get("comfy_api.latest._ui")
+    _change(getattr(module, "AudioSaveHelper", None), "save_audio", shortened, staticmethod)
 
 
 def resize_no_frames() -> None:
     """Let Lanczos, which reads each picture, return memory that was never written to."""
-    module = sys.modules.get("comfy.utils")
-    resize = getattr(module, "lanczos", None)
-    if resize is None or getattr(resize, "_headroom_dry", False):
-        return
-
-    @wraps(resize)
-    def shaped(samples: Any, width: int, height: int) -> Any:
+    def shaped(resize: Any, samples: Any, width: int, height: int) -> Any:
         if samples.nbytes < FRAMES_BYTES:
             return resize(samples, width, height)
         return samples.new_empty((*samples.shape[:2], height, width), device="cpu")
 
-    shaped._headroom_dry = True  # type: ignore[attr-defined]
-    module.lanczos = shaped  # type: ignore[union-attr]
+    _change(sys.modules.get("comfy.utils"), "lanczos", shaped)
 
 
 def blend_sound_unseen() -> None:
     """Let tiles of sound be blended outside of the modes that look at each operation: ComfyUI
     multiplies each sample where two tiles meet by itself, more than 100,000 of a tile.
     """
-    module = sys.modules.get("comfy.utils")
-    blend = getattr(module, "tiled_scale_multidim", None)
-    if blend is None or getattr(blend, "_headroom_dry", False):
-        return
-
-    @wraps(blend)
-    def unseen(samples: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def unseen(blend: Any, samples: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         if samples.ndim != 3:
             return blend(samples, function, *args, **kwargs)
         with _disable_current_modes() as modes:
@@ -112,8 +87,7 @@ def blend_sound_unseen() -> None:
 
             return blend(samples, seen, *args, **kwargs)
 
-    unseen._headroom_dry = True  # type: ignore[attr-defined]
-    module.tiled_scale_multidim = unseen  # type: ignore[union-attr]
+    _change(sys.modules.get("comfy.utils"), "tiled_scale_multidim", unseen)
 
 
 def assume_a_lens() -> None:
@@ -126,41 +100,39 @@ def assume_a_lens() -> None:
 
 def mesh_a_corner() -> None:
     """Let a mesh be made of a corner of the voxels: for all, positions alone take 4 GiB of RAM."""
+    def shortened(function: Any, voxels: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(voxels[:2, :2, :2], *args, **kwargs)
+
     for name, module in list(sys.modules.items()):
         if name.endswith("comfy_extras/nodes_hunyuan3d"):  # by its path, as ComfyUI imports it
             for function in ("voxel_to_mesh", "voxel_to_mesh_surfnet"):
-                _of_a_corner(module, function)
-
-
-def _of_a_corner(owner: Any, name: str) -> None:
-    function = getattr(owner, name, None)
-    if function is None or getattr(function, "_headroom_dry", False):
-        return
-
-    @wraps(function)
-    def shortened(voxels: Any, *args: Any, **kwargs: Any) -> Any:
-        return function(voxels[:2, :2, :2], *args, **kwargs)
-
-    shortened._headroom_dry = True  # type: ignore[attr-defined]
-    setattr(owner, name, shortened)
+                _change(module, function, shortened)
 
 
 def _end_with(owner: Any, name: str, parameter: str, end: Any) -> None:
     """Let a function get `end(argument)` for the argument that marks the end of a text."""
-    function = getattr(owner, name, None)
-    if function is None or getattr(function, "_headroom_dry", False):
-        return
-
-    @wraps(function)
-    def shortened(*args: Any, **kwargs: Any) -> Any:
+    def shortened(function: Any, *args: Any, **kwargs: Any) -> Any:
         given = signature(function).bind(*args, **kwargs)
         given.apply_defaults()
         if parameter in given.arguments:
             given.arguments[parameter] = end(given.arguments[parameter])
         return function(*given.args, **given.kwargs)
 
-    shortened._headroom_dry = True  # type: ignore[attr-defined]
-    setattr(owner, name, shortened)
+    _change(owner, name, shortened)
+
+
+def _change(owner: Any, name: str, changed: Any, kind: Any = lambda made: made) -> None:
+    """Let `changed(function, arguments...)` be called for a function; once, if there is one."""
+    function = getattr(owner, name, None)
+    if function is None or getattr(function, "_headroom_dry", False):
+        return
+
+    @wraps(function)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        return changed(function, *args, **kwargs)
+
+    made._headroom_dry = True  # type: ignore[attr-defined]
+    setattr(owner, name, kind(made))
 
 
 class _AfterFew(list[int]):
