@@ -50,7 +50,7 @@ class Row:
 
     id: str
     family: Family
-    pattern: re.Pattern[str]
+    pattern: str
     what: str
     do: tuple[Help, ...]
     retry: bool
@@ -84,8 +84,7 @@ def _rows(table: dict[str, Any]) -> Iterator[Row]:
     helps = {name: Help(name, one["text"], tuple(one.get("flags", ())))
              for name, one in table["do"].items()}
     for row in table["errors"]:
-        pattern = re.compile(row["pattern"], re.IGNORECASE)
-        yield Row(row["id"], row["family"], pattern, row["what"],
+        yield Row(row["id"], row["family"], row["pattern"], row["what"],
                   tuple(helps[name] for name in row["do"]), row["retry"], row["why"])
 
 
@@ -95,7 +94,7 @@ ROWS = tuple(_rows(json.loads(TABLE.read_text(encoding="utf-8"))))
 def row_of(kind: str, text: str) -> Row | None:
     """Return the row for an error, by the name of its class and its text."""
     told = f"{kind.rpartition('.')[2]}: {text[:MAX_TEXT]}"
-    return next((row for row in ROWS if row.pattern.search(told)), None)
+    return next((row for row in ROWS if re.search(row.pattern, told, re.IGNORECASE)), None)
 
 
 def first_line(kind: str, text: str) -> str:
