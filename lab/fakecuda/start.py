@@ -18,6 +18,7 @@ from typing import Any
 # documented; its Triton backend would compile kernels that then do nothing.
 KITCHEN, WITHOUT = "comfy_kitchen", ("cuda", "triton")
 PAGER = "comfy_aimdo.host_buffer"  # comfy-aimdo's reader of files
+MAPPER = "comfy_aimdo.model_mmap"  # and its mapping of them
 MAP_NORESERVE = 0x4000  # Linux's, which Python's mmap does not name
 COPY_AT_MOST = "FAKECUDA_COPY_AT_MOST_KIB"
 
@@ -121,6 +122,20 @@ def _without_reading_files(host_buffer: Any) -> None:
     host_buffer.read_file_to_device = counted
 
 
+def _without_mapping_ahead(mapper: Any) -> None:
+    """Let what comfy-aimdo maps read one page at a time: Linux may read 8 MiB for one number."""
+    advise = ctypes.CDLL(None).madvise
+    advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    make = mapper.ModelMMAP.__init__
+
+    def made(self: Any, path: Any) -> None:
+        make(self, path)
+        advise(self.get(), os.path.getsize(path), mmap.MADV_RANDOM)
+
+    if os.environ.get(COPY_AT_MOST):
+        mapper.ModelMMAP.__init__ = made
+
+
 class _AfterImport(importlib.abc.MetaPathFinder):
     """Calls a function with a module as soon as that is imported."""
 
@@ -146,7 +161,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
 def main() -> None:
     hooks = {KITCHEN: _without_kernels, "torch": _without_large_work,
-             PAGER: _without_reading_files}
+             PAGER: _without_reading_files, MAPPER: _without_mapping_ahead}
     sys.meta_path.insert(0, _AfterImport(hooks))
     for name in sys.modules.keys() & hooks.keys():  # imported before this process was forked
         hooks[name](sys.modules[name])

@@ -43,3 +43,22 @@ pager.read_file_to_device(None, 0, there.nbytes, 0, there.data_ptr(), 0)  # ther
 show(copied=opened().device().htod_bytes - before)
 """, copy_at_most_kib=64)
     assert found["copied"] == kib << 10
+
+
+def test_what_aimdo_maps_is_read_one_page_at_a_time(tmp_path):
+    control = pytest.importorskip("comfy_aimdo.control")
+    if not hasattr(control, "init"):
+        pytest.skip("this comfy-aimdo maps no files")
+    file = write_sparse(tmp_path / "a.safetensors",
+                        SparseFile({"weight": Weight("F16", (1 << 20, 64))}))
+    found = script_runner(tmp_path)(f"""
+import comfy_aimdo.control
+comfy_aimdo.control.init()
+from comfy_aimdo.model_mmap import ModelMMAP
+from pathlib import Path
+mapped = ModelMMAP({str(file)!r})
+maps = Path("/proc/self/smaps").read_text().split("VmFlags:")
+after = next(place for place, one in enumerate(maps) if {file.name!r} in one) + 1
+show(flags=maps[after].split("\\n")[0].split())
+""", copy_at_most_kib=64)
+    assert "rr" in found["flags"]  # Linux's word for MADV_RANDOM
