@@ -14,9 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-# Its CUDA backend has NVIDIA's runtime linked into it, which asks a driver for more than is
-# documented; its Triton backend would compile kernels that then do nothing.
-KITCHEN, WITHOUT = "comfy_kitchen", ("cuda", "triton")
+KITCHEN = "comfy_kitchen"  # whose Triton backend would compile kernels that then do nothing
 PAGER = "comfy_aimdo.host_buffer"  # comfy-aimdo's reader of files
 MAPPER = "comfy_aimdo.model_mmap"  # and its mapping of them
 MAP_NORESERVE = 0x4000  # Linux's, which Python's mmap does not name
@@ -24,22 +22,26 @@ COPY_AT_MOST = "FAKECUDA_COPY_AT_MOST_KIB"
 
 
 def _without_kernels(kitchen: ModuleType) -> None:
-    """Let comfy_kitchen use only its PyTorch backend, by its own functions.
+    """Let comfy_kitchen's CUDA backend allocate what it needs, and compute nothing.
 
-    One kernel has no other backend: it does nothing, and its output tensor exists already.
+    Its kernels are in a library that asks a driver for more than is documented. Where one of them
+    answers, it is whether it can do the work.
     """
-    for backend in WITHOUT:
-        kitchen.disable_backend(backend)
-    own = getattr(sys.modules.get(f"{KITCHEN}.backends.cuda"), "_C", None)
-    if hasattr(own, "flash_attention_decode"):
-        own.flash_attention_decode = lambda *_args: None
+    kitchen.disable_backend("triton")
+    backend = sys.modules.get(f"{KITCHEN}.backends.cuda")
+    kernels = getattr(backend, "_C", None)
+    for name in [] if kernels is None else dir(kernels):
+        if not name.startswith("_") and callable(getattr(kernels, name)):
+            setattr(kernels, name, lambda *_args: True)
+    if hasattr(backend, "_wrap_for_dlpack"):
+        backend._wrap_for_dlpack = lambda tensor: tensor  # type: ignore[union-attr]
 
 
 def _without_large_work(torch: Any) -> None:
-    """Leave out on the CPU what the driver leaves out: reading weights, casting them, computing
-    with them. This is for tensors of 1 MiB and more: a text encoder of some GB then encodes in
-    seconds and takes no RAM. With the MALLOC_MMAP_THRESHOLD_ of these servers, memory that was
-    never written to is zeros.
+    """Leave out on the CPU what the driver leaves out: making weights, reading them, casting them,
+    computing with them. This is for tensors of 1 MiB and more: a text encoder of some GB then
+    encodes in seconds and takes no RAM. With the MALLOC_MMAP_THRESHOLD_ of these servers, memory
+    that was never written to is zeros.
     """
     at_most = float(os.environ.get(COPY_AT_MOST) or 0) * 1024
     copy, to, clone = torch.Tensor.copy_, torch.Tensor.to, torch.Tensor.clone
@@ -47,8 +49,8 @@ def _without_large_work(torch: Any) -> None:
     plain = (torch.Tensor, torch.nn.Parameter)
 
     def is_left_out(tensor: Any) -> bool:
-        large = tensor.nbytes >= max(at_most, 1 << 20) and tensor.is_floating_point()
-        return bool(large and tensor.device.type == "cpu")
+        return bool(tensor.is_cpu and tensor.is_floating_point()
+                    and tensor.nbytes >= max(at_most, 1 << 20))
 
     def copy_(self: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
         return self if is_left_out(self) else copy(self, source, *args, **kwargs)
@@ -73,6 +75,10 @@ def _without_large_work(torch: Any) -> None:
             return torch.empty_like(self, dtype=torch.result_type(self, scale))
         return times(self, scale)
 
+    def unfilled(fill: Any) -> Any:
+        return lambda self, *args, **kwargs: (
+            self if is_left_out(self) else fill(self, *args, **kwargs))
+
     def product(value: Any, weight: Any, bias: Any = None) -> Any:
         if is_left_out(weight) and value.device.type == "cpu":
             return value.new_zeros((*value.shape[:-1], weight.shape[0]))
@@ -81,6 +87,8 @@ def _without_large_work(torch: Any) -> None:
     if at_most:
         torch.Tensor.copy_, torch.Tensor.to, torch.Tensor.clone = copy_, cast, cloned
         torch.Tensor.__mul__, torch.nn.functional.linear = scaled, product
+        for name in ("uniform_", "normal_"):  # of weights, before those of a file are there
+            setattr(torch.Tensor, name, unfilled(getattr(torch.Tensor, name)))
         _without_reading_ahead(torch)
 
 

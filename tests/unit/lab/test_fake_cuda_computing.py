@@ -140,3 +140,31 @@ show(half=str(half.dtype), shape=list(made.shape), sum=made.sum().item(), kept=k
     assert found == {"half": "torch.float16", "shape": [2, 3, 2048], "sum": 0.0,
                      "kept": [4.0, 4.0, 4.0, 4.0], "same": True,
                      "model": [["torch.float16", 0.0], ["torch.float16", 16.0]]}
+
+
+def test_where_large_copies_are_left_out_a_large_layer_is_not_filled_at_random(run):
+    found = run("""
+large, small = torch.nn.Linear(1024, 2048), torch.nn.Linear(4, 4)
+show(large=large.weight.abs().sum().item(), small=small.weight.abs().sum().item() > 0)
+""", capacity_mib=64, copy_at_most_kib=64)
+    assert found == {"large": 0.0, "small": True}
+
+
+def test_kernels_of_comfy_kitchen_take_what_they_take_on_a_card_and_compute_nothing(run):
+    """8 bits of each input value, a scale a row, and the result: no numbers of 32 bits."""
+    pytest.importorskip("comfy_kitchen.backends.cuda")
+    found = run("""
+import comfy_kitchen
+rows, depth, width = 4096, 2048, 1024
+value = torch.zeros(rows, depth, dtype=torch.bfloat16, device="cuda")
+weight = torch.zeros(width, depth, dtype=torch.int8, device="cuda")
+scale = torch.ones(1, device="cuda")
+before = torch.cuda.memory_allocated()
+torch.cuda.reset_peak_memory_stats()
+made = comfy_kitchen.int8_linear(value, weight, scale, out_dtype=torch.bfloat16)
+show(shape=list(made.shape), dtype=str(made.dtype),
+     kib=(torch.cuda.max_memory_allocated() - before) >> 10)
+""", capacity_mib=512, allocator="native")
+    assert found["shape"] == [4096, 1024] and found["dtype"] == "torch.bfloat16"
+    rounding_kib = 8
+    assert 0 <= found["kib"] - (8192 + 16 + 8192) <= rounding_kib

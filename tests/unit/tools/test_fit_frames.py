@@ -102,8 +102,8 @@ def test_lanczos_computes_small_pictures_only(monkeypatch, frames):
     comfy = SimpleNamespace(lanczos=lambda samples, width, height: "resized")
     monkeypatch.setitem(sys.modules, "comfy.utils", comfy)
     shorten = runpy.run_path(str(DRY / "headroom_dry_run.py"))["resize_no_frames"]
-    shorten()
-    shorten()  # before every prompt
+    shorten(128 << 20)
+    shorten(128 << 20)  # before every prompt
     assert comfy.lanczos(torch.empty(1, 3, 8, 8), 16, 12) == "resized"
     assert comfy.lanczos(frames.view(64, 1, 1024, 1024), 16, 12).shape == (64, 1, 12, 16)
 

@@ -145,18 +145,3 @@ with Integers():
     show(picked=list(picked.shape), most=list(picked.max(dim=1)[0].shape))
 """)
     assert found == {"picked": [1, 40, 9000], "most": [1, 9000]}
-
-
-def test_an_operation_with_a_kernel_of_its_own_takes_its_result_and_without_one_is_computed(run):
-    found = run("""
-from torch import Tensor
-def na3d(q: Tensor) -> Tensor:
-    ends = torch.tensor([3, 5], device=q.device)
-    return q.new_zeros(int(ends.max()), 100 << 20, dtype=torch.uint8)
-torch.library.custom_op("comfy_kitchen::na3d", na3d, mutates_args=())
-with Integers():
-    q = torch.zeros(4, 9000, dtype=torch.bfloat16, device="cuda")
-    show(half=list(torch.ops.comfy_kitchen.na3d(q).shape),
-         other=list(torch.ops.comfy_kitchen.na3d(q.float()).shape))
-""")
-    assert found == {"half": [4, 9000], "other": [5, 100 << 20]}

@@ -26,7 +26,7 @@ from server import PromptServer
 sys.path.append(str(Path(__file__).resolve().parents[3] / "lab" / "fakecuda"))
 from ledger import Ledger  # noqa: E402
 
-from .headroom_dry_frames import uncomputed  # noqa: E402
+from .headroom_dry_frames import LARGE_BYTES, uncomputed  # noqa: E402
 from .headroom_dry_integers import Integers, tell_of_data  # noqa: E402
 from .headroom_dry_run import (  # noqa: E402
     assume_a_lens,
@@ -140,7 +140,7 @@ def _on_prompt(data):
     write_one_second()
     assume_a_lens()
     mesh_a_corner()
-    resize_no_frames()
+    resize_no_frames(LARGE_BYTES)
     blend_sound_unseen()
     return data
 

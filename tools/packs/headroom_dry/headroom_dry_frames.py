@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
-LARGE_BYTES = 128 << 20  # above any mask or picture whose values a node may ask for
+LARGE_BYTES = 65 << 20  # above any mask whose values a node may ask for: 64 MiB are 4096 x 4096
 aten = torch.ops.aten
 COPIES = (aten._to_copy.default, aten.clone.default, aten.copy_.default, aten.cat.default,
           aten.stack.default, aten.constant_pad_nd.default, aten.zero_.default,

@@ -24,11 +24,8 @@ MASKED = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default,
 CASTS = (torch.ops.aten._to_copy.default,)  # of a mask that was made a float, and is one again
 UNMADE = ("aten::empty", "aten::rand", "aten::randint", "aten::randn", "aten::randperm")
 FILLED = ("aten::zeros", "aten::ones", "aten::full")  # the first argument is the size
-FUSED = ("comfy_kitchen::na3d",)  # a kernel of its own on a card, which takes only its result
-HALVES = (torch.float16, torch.bfloat16)
 PLAIN, COMPOSED, LOOKS = "plain", "composed", "looks"
 Tensor = torch.Tensor
-OPDEFS = getattr(getattr(torch._library, "custom_ops", None), "OPDEFS", {})
 
 
 class Integers(TorchDispatchMode):
@@ -61,18 +58,13 @@ def _dispatch(
     first = args[0] if args else None
     if isinstance(first, (list, tuple)) and first:
         first = first[0]
-    if (isinstance(first, Tensor) and first.is_cuda and first.is_floating_point()
-            and KNOWN not in first.__dict__):
+    if (isinstance(first, Tensor) and first.is_cuda and KNOWN not in first.__dict__
+            and (first.is_floating_point() or first.nbytes > MOST_BYTES)):
         kind = _kind(func)  # most calls end here, and each takes three times as long elsewhere
         if kind == PLAIN or kind == COMPOSED and not any(
                 isinstance(one, Tensor) and KNOWN in one.__dict__ for one in args):
             return func(*args, **(kwargs or {}))
     kwargs = kwargs or {}
-    if _kind(func) is FUSED:
-        if args[0].dtype in HALVES:
-            return torch.empty_like(args[0])
-        with mode:  # it counts; from inside a mode, torch.library would call it without the mode
-            return _python_of(func, args)(*args, **kwargs)
     given = list(_tensors((*args, *kwargs.values())))
     if types or not all(_is_small(one) or func in CASTS and KNOWN in one.__dict__
                         for one in given):
@@ -114,25 +106,16 @@ def _unknown(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 @cache
-def _kind(func: Any) -> object:
+def _kind(func: Any) -> str:
     """Return the kind of a function, once, when its numbers are not known.
 
     COMPOSED: PyTorch makes it of other functions. PLAIN: it neither changes nor reads known
     integers.
     """
-    if func._schema.name in FUSED:
-        return FUSED
     if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
         return COMPOSED
     looks = func in MASKED or any(place for place, _ in _written(func))
     return LOOKS if looks else PLAIN
-
-
-def _python_of(func: Any, args: Any) -> Callable[..., Any]:
-    """What torch.library would call."""
-    made = OPDEFS[func._schema.name]._backend_fns
-    device = next((one.device.type for one in _tensors(args)), None)
-    return made.get(device) or made[None]
 
 
 @cache

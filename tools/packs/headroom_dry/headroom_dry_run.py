@@ -12,7 +12,6 @@ from typing import Any
 from torch.utils._python_dispatch import _disable_current_modes
 
 WORDS = 4  # that a language model writes
-FRAMES_BYTES = 128 << 20  # above any single picture
 
 
 def look_at_no_weight() -> None:
@@ -61,10 +60,10 @@ def write_one_second() -> None:
     _change(getattr(module, "AudioSaveHelper", None), "save_audio", shortened, staticmethod)
 
 
-def resize_no_frames() -> None:
+def resize_no_frames(large_bytes: int) -> None:
     """Let Lanczos, which reads each picture, return memory that was never written to."""
     def shaped(resize: Any, samples: Any, width: int, height: int) -> Any:
-        if samples.nbytes < FRAMES_BYTES:
+        if samples.nbytes < large_bytes:
             return resize(samples, width, height)
         return samples.new_empty((*samples.shape[:2], height, width), device="cpu")
 
