@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 
-from . import calibration, figures, results, workflows
+from . import advised, calibration, figures, results, workflows
 from .bench_rows import Say, chinese, english, rows_of
 from .results import Part
 
@@ -18,6 +18,7 @@ PAGES = {
     "figures": {"benchmarks/README.md": english, "benchmarks/README.zh-CN.md": chinese},
     "workflows": {"docs/workflows.md": english, "docs/workflows.zh-CN.md": chinese},
     "calibration": {"docs/fit.md": english, "docs/fit.zh-CN.md": chinese},
+    "advised": {"README.md": english, "README.zh-CN.md": chinese},
 }
 
 
@@ -27,7 +28,7 @@ def publish(root: Path = results.ROOT) -> list[Path]:
     written = {
         "figures": lambda say: section(results.recorded(), say),
         "workflows": figures.table,
-        "calibration": calibration.table,
+        "calibration": calibration.table, "advised": advised.table,
     }
     for part, pages in PAGES.items():
         for name, say in pages.items():
