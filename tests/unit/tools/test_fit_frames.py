@@ -108,13 +108,18 @@ def test_lanczos_computes_small_pictures_only(monkeypatch, frames):
     assert comfy.lanczos(frames.view(64, 1, 1024, 1024), 16, 12).shape == (64, 1, 12, 16)
 
 
+class Mode(TorchDispatchMode):
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.append(func)
+        return func(*args, **(kwargs or {}))
+
+
 def test_sound_is_blended_outside_of_the_mode_and_its_tiles_are_made_inside(monkeypatch):
     seen = []
-
-    class Mode(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            seen.append(func)
-            return func(*args, **(kwargs or {}))
 
     def blend(samples, function, tile):
         return function(samples).mul_(tile)
@@ -126,8 +131,32 @@ def test_sound_is_blended_outside_of_the_mode_and_its_tiles_are_made_inside(monk
     shorten()  # before every prompt
     for shape, expected in (((1, 2, 4), [aten.neg.default]),
                             ((1, 2, 4, 4), [aten.neg.default, aten.mul_.Tensor])):
-        with Mode():
+        with Mode(seen):
             made = comfy.tiled_scale_multidim(torch.ones(shape), torch.neg, tile=3)
         assert made.unique().tolist() == [-3.0]
         assert [one for one in seen if one is not aten.ones.default] == expected
         seen.clear()
+
+
+@pytest.mark.parametrize(("reads", "outside"), [(0, [False, True, False, True]), (1, [False] * 4)])
+def test_a_model_that_read_no_number_runs_outside_of_the_mode_from_its_second_call_on(
+    monkeypatch, reads, outside
+):
+    seen, read = [], []
+
+    class Model:
+        def apply_model(self, x, sigma, context=None):
+            seen.clear()
+            read.extend([1] * reads)
+            return x.neg()
+
+    monkeypatch.setitem(sys.modules, "comfy.model_base", SimpleNamespace(BaseModel=Model))
+    shorten = runpy.run_path(str(DRY / "headroom_dry_run.py"))["sample_unseen"]
+    shorten(lambda: len(read))
+    shorten(lambda: len(read))  # before every prompt
+    model, found = Model(), []
+    with Mode(seen):
+        for values in ({}, {"context": None}, {"context": 1}, {"context": 2}):
+            model.apply_model(torch.ones(1, 4), 1.0, **values)
+            found.append(not seen)
+    assert found == outside

@@ -145,3 +145,30 @@ with Integers():
     show(picked=list(picked.shape), most=list(picked.max(dim=1)[0].shape))
 """)
     assert found == {"picked": [1, 40, 9000], "most": [1, 9000]}
+
+
+def test_what_a_program_can_decide_by_is_counted_and_what_it_only_computes_is_not(run):
+    found = run("""
+def counted(work):
+    before = mode.reads
+    work()
+    return mode.reads - before
+with Integers() as mode:
+    lengths, rows = torch.tensor([2, 3], device="cuda"), torch.zeros(4, 9000, device="cuda")
+    mask = torch.ones(4, dtype=torch.bool, device="cuda")
+    show(never=[counted(lambda: lengths.cumsum(0) + 1), counted(lambda: rows[lengths]),
+                counted(lambda: rows.add_(1).sum()), counted(lambda: int(torch.tensor([3])[0]))],
+         always=[min(counted(lambda: lengths[0].item()), 1), min(counted(lambda: lengths.cpu()), 1),
+                 min(counted(lambda: rows[mask]), 1), min(counted(lambda: mask.nonzero()), 1)])
+""")
+    assert found == {"never": [0] * 4, "always": [1] * 4}
+
+
+def test_the_scale_of_quantised_values_is_not_computed(run):
+    found = run("""
+with Integers():
+    scale = torch.ones((), device="cuda", dtype=torch.float32)
+    count = torch.ones((), device="cuda", dtype=torch.int64)
+    show(scale="_headroom_dry_known" in scale.__dict__, count=count.item())
+""")
+    assert found == {"scale": False, "count": 1}

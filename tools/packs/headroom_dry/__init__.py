@@ -35,6 +35,7 @@ from .headroom_dry_run import (  # noqa: E402
     look_at_no_weight,
     mesh_a_corner,
     resize_no_frames,
+    sample_unseen,
     write_few_words,
     write_one_frame,
     write_one_second,
@@ -98,6 +99,10 @@ class Probe:
             self.thread.integers = Integers(uncomputed)
             self.thread.integers.__enter__()
 
+    def reads(self):
+        """How often a number was read back, in the thread that runs the nodes."""
+        return self.thread.integers.reads
+
     def steps(self, node_id, value, most, prompt_id):
         if node_id in self.runs.get(prompt_id, {}):
             self.bar.told(value, most, self.ledger.device().htod_bytes)
@@ -142,6 +147,7 @@ def _on_prompt(data):
     mesh_a_corner()
     resize_no_frames(LARGE_BYTES)
     blend_sound_unseen()
+    sample_unseen(PROBE.reads)
     return data
 
 

@@ -22,6 +22,7 @@ COPY, FROM_DATA = torch.ops.aten.copy_.default, torch.ops.aten.lift_fresh.defaul
 MASKED = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default,
           torch.ops.aten.index_put_.default, torch.ops.aten._index_put_impl_.default)
 CASTS = (torch.ops.aten._to_copy.default,)  # of a mask that was made a float, and is one again
+OF_VALUES = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 UNMADE = ("aten::empty", "aten::rand", "aten::randint", "aten::randn", "aten::randperm")
 FILLED = ("aten::zeros", "aten::ones", "aten::full")  # the first argument is the size
 PLAIN, COMPOSED, LOOKS = "plain", "composed", "looks"
@@ -32,12 +33,14 @@ class Integers(TorchDispatchMode):
     """Does so in the thread in which it is entered.
 
     `large`: makes what a function returns of other tensors, which it is also given by themselves;
-    None where the function is to make it.
+    None where the function is to make it. `reads` counts what a program may have decided by: the
+    numbers and masks that it read.
     """
 
     def __init__(self, large: Callable[..., Tensor | None] | None = None) -> None:
         super().__init__()
         self.large = large
+        self.reads = 0
 
 
 def tell_of_data() -> None:
@@ -66,6 +69,7 @@ def _dispatch(
             return func(*args, **(kwargs or {}))
     kwargs = kwargs or {}
     given = list(_tensors((*args, *kwargs.values())))
+    mode.reads += any(one.is_cuda for one in given) and _is_read(func, args, kwargs)
     if types or not all(_is_small(one) or func in CASTS and KNOWN in one.__dict__
                         for one in given):
         if not types and _kind(func) == COMPOSED and any(KNOWN in one.__dict__ for one in given):
@@ -81,8 +85,10 @@ def _dispatch(
     if func is COPY and _is_known(args[1]):
         cpu_view(args[0]).copy_(_values(args[1]))
         return _mark(args[0])
-    is_large = func._schema.name in FILLED and math.prod(args[0]) > MOST_BYTES
-    if is_large or func._schema.name in UNMADE or not all(map(_is_known, given)):
+    is_unread = func._schema.name in FILLED and (
+        math.prod(args[0]) > MOST_BYTES  # or the scale of quantised values
+        or not args[0] and getattr(kwargs.get("dtype"), "is_floating_point", False))
+    if is_unread or func._schema.name in UNMADE or not all(map(_is_known, given)):
         return _unknown(func, args, kwargs)
     if any(one.alias_info and not one.alias_info.is_write for one in func._schema.returns):
         made = func(*args, **kwargs)
@@ -116,6 +122,15 @@ def _kind(func: Any) -> str:
         return COMPOSED
     looks = func in MASKED or any(place for place, _ in _written(func))
     return LOOKS if looks else PLAIN
+
+
+def _is_read(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether what follows can depend on values: as numbers, as a size, on the CPU."""
+    if func in MASKED:
+        return any(one.dtype is torch.bool for one in _tensors(args[1]))
+    if func is COPY or func in CASTS:
+        return not args[0].is_cuda if func is COPY else kwargs.get("device") == torch.device("cpu")
+    return any(tag in func.tags for tag in OF_VALUES)
 
 
 @cache

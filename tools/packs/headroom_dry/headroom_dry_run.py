@@ -1,7 +1,7 @@
 """Headroom in a dry run: nobody reads weights, which are zeros, and every run is the first."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import wraps
@@ -87,6 +87,25 @@ def blend_sound_unseen() -> None:
             return blend(samples, seen, *args, **kwargs)
 
     _change(sys.modules.get("comfy.utils"), "tiled_scale_multidim", unseen)
+
+
+def sample_unseen(reads: Callable[[], int]) -> None:
+    """Let a model run outside of the modes that look at each operation, once it has run inside of
+    them without that `reads()` counted one more: they take a sixth of the time of a step.
+    """
+    def unseen(apply: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
+        kind = (args[0].shape, frozenset(name for name in kwargs if kwargs[name] is not None))
+        without = model.__dict__.setdefault("_headroom_dry_without", {})
+        if without.get(kind):
+            with _disable_current_modes():
+                return apply(model, *args, **kwargs)
+        before = reads()
+        made = apply(model, *args, **kwargs)
+        without[kind] = reads() == before
+        return made
+
+    module = sys.modules.get("comfy.model_base")
+    _change(getattr(module, "BaseModel", None), "apply_model", unseen)
 
 
 def assume_a_lens() -> None:
