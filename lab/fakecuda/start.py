@@ -56,13 +56,15 @@ def _without_large_work(torch: Any) -> None:
         return self if is_left_out(self) else copy(self, source, *args, **kwargs)
 
     def cast(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if len(args) == 3 and args[0] is None and args[1]:  # a weight, by Module.to(dtype)
-            args, kwargs = (), {"dtype": args[1]}
-        dtype = kwargs.get("dtype")
-        others = args or set(kwargs) - {"dtype", "copy"} or type(self) not in plain
-        if others or dtype in (None, self.dtype):
-            return to(self, *args, **kwargs)
-        return torch.empty_like(self, dtype=dtype) if is_left_out(self) else to(self, dtype=dtype)
+        if is_left_out(self) and type(self) in plain:
+            # Module.to(dtype) names the dtype by its place, the second.
+            named = {"dtype": args[1]} if len(args) == 3 and args[0] is None else kwargs
+            dtype = named.get("dtype")
+            if (dtype not in (None, self.dtype) and not named.keys() - {"dtype", "copy", "device"}
+                    and (named is not kwargs or not args)
+                    and torch.device(named.get("device") or "cpu").type == "cpu"):
+                return torch.empty_like(self, dtype=dtype)
+        return to(self, *args, **kwargs)
 
     def cloned(self: Any, **kwargs: Any) -> Any:
         if type(self) in plain and is_left_out(self):

@@ -130,14 +130,15 @@ def test_where_large_copies_are_left_out_an_encoder_on_the_cpu_computes_nothing_
 large, small = torch.nn.Linear(1024, 2048, bias=False), torch.nn.Linear(4, 4, bias=False)
 with torch.no_grad():
     large.weight.fill_(1), small.weight.fill_(1)
-    half = large.weight.to(dtype=torch.float16)
+    half = large.weight.to(device=torch.device("cpu"), dtype=torch.float16)
     made, kept = large(torch.ones(2, 3, 1024)), small(torch.ones(1, 4))
-show(half=str(half.dtype), shape=list(made.shape), sum=made.sum().item(), kept=kept[0].tolist(),
+show(half=str(half.dtype), cast=half.sum().item(), shape=list(made.shape),
+     sum=made.sum().item(), kept=kept[0].tolist(),
      same=large.weight.to(dtype=torch.float32) is large.weight,
      model=[[str(layer.to(torch.float16).weight.dtype), layer.weight.sum().item()]
             for layer in (large, small)])
 """, capacity_mib=64, copy_at_most_kib=64)
-    assert found == {"half": "torch.float16", "shape": [2, 3, 2048], "sum": 0.0,
+    assert found == {"half": "torch.float16", "cast": 0.0, "shape": [2, 3, 2048], "sum": 0.0,
                      "kept": [4.0, 4.0, 4.0, 4.0], "same": True,
                      "model": [["torch.float16", 0.0], ["torch.float16", 16.0]]}
 
