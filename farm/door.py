@@ -26,11 +26,11 @@ class Door:
     """Accepts prompts, gives them to servers, follows them. `sleepers` start when wanted."""
 
     def __init__(
-        self, store: Store, works: Mapping[str, Work], clients: Clients,
-        says: Callable[[str], None], after_oom: Literal["rescue", "move"] = "rescue",
-        limits: Limits = LIMITS, guesses: bool = False, sleepers: Collection[str] = (),
+        self, store: Store, works: Mapping[str, Work], says: Callable[[str], None],
+        after_oom: Literal["rescue", "move"] = "rescue", limits: Limits = LIMITS,
+        guesses: bool = False, sleepers: Collection[str] = (),
     ) -> None:
-        self.store, self.clients = store, clients
+        self.store, self.clients = store, Clients()
         self._seats = Seats(works, sleepers, self._is_away, says)
         self.seats = self._seats.of
         self.there, self.want = self._seats.there, self._seats.want
@@ -143,7 +143,9 @@ class Door:
                 if not queue:  # else a thousand idle servers would be asked for each prompt
                     break
                 if seat.state == "asleep":
-                    self._seats.want_for(seat, queue, sizes)
+                    start = sum(one.state == "starting" for one in self.seats.values())
+                    if start < len(queue) and queue.has_for(seat.server, sizes):
+                        self.want(seat)
                 elif (waiting := queue.take(seat.server, sizes)) is not None:
                     self._begin(seat, waiting, sizes)
         self._tell_status()
