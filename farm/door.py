@@ -12,10 +12,10 @@ from .keys import attempt_id
 from .line import Begun, Line
 from .placement import Sizes, Waiting
 from .seat import Seat, Seats, Work
-from .store import Kept, Store
+from .store import Store
 from .verdict import Limits, verdict
 from .wish import Refused, order_for, wish_of
-from .words import FarmError, Json, Order, Outcome, Past
+from .words import FarmError, Json, Order, Outcome
 
 LIMITS = Limits()
 CLIENT_ID = "headroom-farm-" + uuid.uuid4().hex  # under which the servers know the door
@@ -86,9 +86,7 @@ class Door:
         first = self._first[prompt_id] = asyncio.get_running_loop().create_future()
         try:
             with self.store.at_once():
-                self.store.accept(prompt_id, number, asked.prompt, extra)
-                self._line.join(
-                    Kept(prompt_id, number, "waiting", asked.prompt, extra, Past()))
+                self._line.join(self.store.accept(prompt_id, number, asked.prompt, extra))
                 self._give_out()
             if any(one.kept.id == prompt_id for one in self.begun.values()):
                 await asyncio.wait([first], timeout=FIRST_SECONDS)

@@ -86,11 +86,12 @@ class Store:
 
     # ---------------------------------------------------- what is accepted
 
-    def accept(self, prompt_id: str, number: float, prompt: Json, extra: Json) -> None:
+    def accept(self, prompt_id: str, number: float, prompt: Json, extra: Json) -> Kept:
         """Keep a prompt; on disk when this returns."""
         self._db.execute(
             "INSERT INTO prompts VALUES (?, ?, 'waiting', ?, ?, '{}', NULL, NULL, NULL)",
             (prompt_id, number, json.dumps(prompt), json.dumps(extra)))
+        return Kept(prompt_id, number, "waiting", prompt, extra, Past())
 
     def last_number(self) -> float:
         """The largest number that a prompt has."""
