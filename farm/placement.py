@@ -51,7 +51,7 @@ class Sizes:
 
     def __init__(self, servers: Iterable[Server], may_come: bool = False) -> None:
         self._may_come = may_come
-        known = sorted((one.size_mib, one.facts.room_mib or 0.0) for one in servers)
+        known = sorted({(one.size_mib, one.facts.room_mib or 0.0) for one in servers})
         self._sizes = [size for size, _ in known]
         # The most room on the smallest server, on the two smallest, and so on; on none at first.
         self._rooms = list(accumulate((room for _, room in known), max, initial=0.0))
