@@ -15,7 +15,7 @@ from tools.load_file import load_file
 
 SERVERS, PROMPTS, KINDS = 1000, 3000, 20
 SIZES_MIB = (8192, 16384, 24576, 49152)
-PARTS = ("clients", "door", "seat", "store", "words")
+PARTS = ("door", "seat", "store", "words")
 
 
 def head() -> dict[str, Any]:
@@ -38,7 +38,7 @@ async def _spent(farm: SimpleNamespace, store: Any) -> tuple[float, float]:
     words = farm.words
     works = {f"s{number}": _Ends(words, words.Facts(size, size, True))
              for number, size in zip(range(SERVERS), itertools.cycle(SIZES_MIB), strict=False)}
-    door = farm.door.Door(store, works, farm.clients.Clients(), lambda _: None)
+    door = farm.door.Door(store, works, lambda _: None)
     door.open()
     while len(door.there()) < SERVERS:
         await asyncio.sleep(0.05)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
@@ -27,13 +27,12 @@ from .words import FarmError, Json
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
-def application(make: Callable[[], Door], token: str, most_bytes: int) -> App:
-    """Return the application; `make` is called, and its door opened, when it starts."""
+def application(door: Door, token: str, most_bytes: int) -> App:
+    """Return the application: the door opens when it starts, and its store closes when it ends."""
 
     @contextlib.asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
         async with session() as found:
-            door = make()
             app.router.routes.extend(Routes(door, Proxy(door, found)).all())
             door.open()
             heard = [asyncio.ensure_future(hear(door, seat, found)) for seat in door.seats.values()]
@@ -44,6 +43,7 @@ def application(make: Callable[[], Door], token: str, most_bytes: int) -> App:
                     task.cancel()
                 await asyncio.gather(*heard, return_exceptions=True)
                 await door.close()
+                door.store.close()
 
     handlers = dict.fromkeys((FarmError, Refused), _wrong)
     return Guard(Starlette(lifespan=life, exception_handlers=handlers), token, most_bytes)
@@ -72,7 +72,8 @@ class Routes:
             ("/history", "GET", self.history), ("/history", "POST", self.change_history),
             ("/history/{prompt_id}", "GET", self.entry),
             ("/interrupt", "POST", self.interrupt), ("/free", "POST", self.free),
-            ("/upload/{what}", "POST", self.proxy.upload),
+            ("/upload/image", "POST", self.proxy.upload),
+            ("/upload/mask", "POST", self.proxy.upload),
             ("/system_stats", "GET", self.system_stats), ("/jobs", "GET", self.jobs),
             ("/jobs/cancel", "POST", self.cancel_jobs),
             ("/jobs/{prompt_id}", "GET", self.job),

@@ -31,7 +31,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run a farm; 0 when every prompt is finished, 1 when one failed, 2 for a wrong request."""
     args = parser().parse_args(words)
     try:
-        signal.signal(signal.SIGTERM, _interrupt)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         return serve(args) if args.command == "serve" else run(args)
     except FarmError as error:
         print(f"Error: {error}", file=sys.stderr)
@@ -46,10 +46,6 @@ def main(words: Sequence[str] | None = None) -> int:
         return STOPPED
 
 
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(prog="python -m farm", description="One queue, many ComfyUIs.")
@@ -58,18 +54,12 @@ def parser() -> argparse.ArgumentParser:
     add = run_parser.add_argument
     add("prompts", nargs="+", metavar="PROMPTS",
         help=".json, .jsonl, a folder of these, a .py with a generator `prompts`, or - for stdin")
-    add("--ray", default="", metavar="ADDRESS", help=RAY)
     _add_servers(run_parser, 1).add_argument("--farm", default="", metavar="URL",
         help="the address of a farm that `serve` has opened, in place of --servers")
-    add("--token", default=os.environ.get("FARM_TOKEN", ""), metavar="TEXT",
-        help="of that farm; default: the variable FARM_TOKEN")
     serve_parser = commands.add_parser("serve", help="be one ComfyUI in front of many")
     add = serve_parser.add_argument
     add("--host", default="127.0.0.1", help="who may connect; default: this machine only")
     add("--port", type=_count, default=8288, metavar="N", help="default: %(default)s")
-    add("--token", default=os.environ.get("FARM_TOKEN", ""), metavar="TEXT",
-        help="what every request must show; default: the variable FARM_TOKEN, else none")
-    add("--ray", default="", metavar="ADDRESS", help=RAY)
     add("--upload-mib", type=_count, default=100, metavar="N",
         help="largest body of a request; default: %(default)s")
     _add_servers(serve_parser, 0)  # who looks on wants to see an error at once
@@ -80,6 +70,9 @@ def _add_servers(sub: argparse.ArgumentParser, retries: int) -> "argparse._Mutua
     add, where = sub.add_argument, sub.add_mutually_exclusive_group(required=True)
     where.add_argument("--servers", nargs="+", metavar="URL_OR_FILE",
         help="URLs of running servers, and JSON files that say how to start others")
+    add("--ray", default="", metavar="ADDRESS", help=RAY)
+    add("--token", default=os.environ.get("FARM_TOKEN", ""), metavar="TEXT",
+        help="what every request must show; default: the variable FARM_TOKEN, else none")
     add("--results", type=Path, default=Path("farm-results"), metavar="FOLDER",
         help="where results and what is done are kept; default: %(default)s")
     add("--after-oom", choices=("rescue", "move"), default="rescue",
@@ -104,7 +97,7 @@ def serve(args: argparse.Namespace) -> int:
     """Open a door until it is stopped."""
     from .serve import serve as open_door
 
-    open_door(plan_of(args, args.token, args.upload_mib << 20), args.host, args.port, args.ray)
+    open_door(plan_of(args, args.token, args.upload_mib << 20), args.host, args.port)
     return 0
 
 
@@ -114,7 +107,8 @@ def plan_of(args: argparse.Namespace, token: str = "", most_bytes: int = 1 << 30
 
     patience = Patience(args.start_seconds, args.silent_seconds, args.prompt_seconds)
     return Plan(read_servers(args.servers), patience, args.results.absolute(), args.after_oom,
-                token, most_bytes, Limits(args.retries, args.losses), args.guess)
+                token, most_bytes, Limits(args.retries, args.losses), args.guess,
+                args.ray)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -126,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
 
     plan = plan_of(args)
     total = prompts.count(args.prompts)
-    with opened(plan, args.ray) as (url, token):
+    with opened(plan) as (url, token):
         return batch(args, url, token, Progress(total), is_own=True)
 
 

@@ -3,12 +3,10 @@
 import asyncio
 import shutil
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from . import outputs
-from .clients import seat_tag, untagged
 from .comfy import Comfy, Unknown, Unreachable
 from .errors import failure_of, refusal
 from .jobs import ENDED_STATES
@@ -124,8 +122,7 @@ class Batch:
             return False
         folder = self._results / outputs.PARTIAL / asked.key
         try:
-            download = partial(self._download, seat_tag(server))
-            await outputs.bring(download, untagged(entry), folder, {
+            await outputs.bring(self._farm.download, entry, folder, {
                 "key": asked.key, "name": asked.name, "prompt_id": farm.get("attempt", prompt_id),
                 "server": server, "rescued": bool(farm.get("rescued")),
                 "moved": farm.get("moved", 0), "record": await self._farm.record(prompt_id)})
@@ -142,10 +139,6 @@ class Batch:
         self.counts.rescued += bool(farm.get("rescued"))
         self.counts.moved += bool(farm.get("moved"))
         return True
-
-    def _download(self, tag: str, query: dict[str, str]) -> AsyncIterator[bytes]:
-        """Yield a server's file piece by piece."""
-        return self._farm.download({**query, "subfolder": f"{tag}/{query['subfolder']}"})
 
     async def _is_again(self, prompt_id: str, asked: Asked, server: str, error: Exception) -> bool:
         """Have a prompt run once more whose files are gone; False while its server may come."""

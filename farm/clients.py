@@ -19,46 +19,29 @@ class Client:
         self.id = client_id
         self.takes_metadata = False
         self.is_behind = asyncio.Event()
-        self._queue: asyncio.Queue[str | bytes] = asyncio.Queue(BACKLOG)
+        self.queue: asyncio.Queue[str | bytes] = asyncio.Queue(BACKLOG)
 
     def send(self, message: str | bytes) -> None:
         """Queue a message, text or binary."""
         if isinstance(message, bytes) and not self.takes_metadata:
             message = plain_preview(message)
         try:
-            self._queue.put_nowait(message)
+            self.queue.put_nowait(message)
         except asyncio.QueueFull:
             self.is_behind.set()
 
-    async def next(self) -> str | bytes:
-        """Return what is to be sent next."""
-        return await self._queue.get()
 
-
-class Clients:
+class Clients(dict[str, Client]):
     """Every client, by its id; a second connection under an id takes the place of the first."""
-
-    def __init__(self) -> None:
-        self._of: dict[str, Client] = {}
-
-    def come(self, client: Client) -> None:
-        """A client has connected."""
-        self._of[client.id] = client
-
-    def go(self, client: Client) -> None:
-        """A connection has ended."""
-        if self._of.get(client.id) is client:
-            del self._of[client.id]
 
     def tell(self, client_id: str, message: str | bytes) -> None:
         """Send to one client, where it is connected."""
-        client = self._of.get(client_id)
-        if client is not None:
-            client.send(message)
+        if client_id in self:
+            self[client_id].send(message)
 
     def tell_all(self, message: str) -> None:
         """Send to every client."""
-        for client in self._of.values():
+        for client in self.values():
             client.send(message)
 
 
@@ -117,15 +100,3 @@ def tagged(value: Any, tag: str) -> Any:
 def seat_tag(server: str) -> str:
     """Return the folder under which clients see the files of a server."""
     return "@" + plain(server.split("://")[-1])
-
-
-def untagged(value: Any) -> Any:
-    """Return outputs as their server gave them."""
-    if isinstance(value, list):
-        return [untagged(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    folder = value.get("subfolder")
-    if isinstance(value.get("filename"), str) and isinstance(folder, str) and folder[:1] == "@":
-        return {**value, "subfolder": folder.partition("/")[2]}
-    return {name: untagged(item) for name, item in value.items()}

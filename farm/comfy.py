@@ -189,8 +189,15 @@ class Comfy:
                 ) as answer:
                     return answer.status, _json(await answer.text(errors="replace"))
             except FAILS as error:
+                if not self._is_alive():
+                    raise Unreachable("its process has ended") from error
+                is_silent = isinstance(error, asyncio.TimeoutError)
+                if is_silent and time.monotonic() > until:
+                    raise Unreachable(
+                        f"{self.url} has not answered for {self._patience:g} s") from error
                 broken += 1
-                self._bear(error, until, broken if repeat else BROKEN_CONNECTIONS)
+                if not is_silent and (broken >= BROKEN_CONNECTIONS or not repeat):
+                    raise Unreachable(f"no connection to {self.url}") from error
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _get(self, path: str) -> Json:
@@ -212,16 +219,6 @@ class Comfy:
                     yield piece
         except FAILS as error:
             raise Unreachable(f"it broke off a download ({type(error).__name__})") from error
-
-    def _bear(self, error: Exception, until: float, broken: int) -> None:
-        """Return while the server may still be there: it is silent, or broke one connection."""
-        if not self._is_alive():
-            raise Unreachable("its process has ended") from error
-        is_silent = isinstance(error, asyncio.TimeoutError)
-        if is_silent and time.monotonic() > until:
-            raise Unreachable(f"{self.url} has not answered for {self._patience:g} s") from error
-        if not is_silent and broken >= BROKEN_CONNECTIONS:
-            raise Unreachable(f"no connection to {self.url}") from error
 
 
 def session(headers: Mapping[str, str] | None = None) -> aiohttp.ClientSession:

@@ -12,10 +12,10 @@ from .keys import attempt_id
 from .line import Begun, Line
 from .placement import Sizes, Waiting
 from .seat import Seat, Seats, Work
-from .store import Kept, Store
+from .store import Store
 from .verdict import Limits, verdict
 from .wish import Refused, order_for, wish_of
-from .words import FarmError, Json, Order, Outcome, Past
+from .words import FarmError, Json, Order, Outcome
 
 LIMITS = Limits()
 CLIENT_ID = "headroom-farm-" + uuid.uuid4().hex  # under which the servers know the door
@@ -26,11 +26,11 @@ class Door:
     """Accepts prompts, gives them to servers, follows them. `sleepers` start when wanted."""
 
     def __init__(
-        self, store: Store, works: Mapping[str, Work], clients: Clients,
-        says: Callable[[str], None], after_oom: Literal["rescue", "move"] = "rescue",
-        limits: Limits = LIMITS, guesses: bool = False, sleepers: Collection[str] = (),
+        self, store: Store, works: Mapping[str, Work], says: Callable[[str], None],
+        after_oom: Literal["rescue", "move"] = "rescue", limits: Limits = LIMITS,
+        guesses: bool = False, sleepers: Collection[str] = (),
     ) -> None:
-        self.store, self.clients = store, clients
+        self.store, self.clients = store, Clients()
         self._seats = Seats(works, sleepers, self._is_away, says)
         self.seats = self._seats.of
         self.there, self.want = self._seats.there, self._seats.want
@@ -86,9 +86,7 @@ class Door:
         first = self._first[prompt_id] = asyncio.get_running_loop().create_future()
         try:
             with self.store.at_once():
-                self.store.accept(prompt_id, number, asked.prompt, extra)
-                self._line.join(
-                    Kept(prompt_id, number, "waiting", asked.prompt, extra, Past()))
+                self._line.join(self.store.accept(prompt_id, number, asked.prompt, extra))
                 self._give_out()
             if any(one.kept.id == prompt_id for one in self.begun.values()):
                 await asyncio.wait([first], timeout=FIRST_SECONDS)
@@ -143,7 +141,9 @@ class Door:
                 if not queue:  # else a thousand idle servers would be asked for each prompt
                     break
                 if seat.state == "asleep":
-                    self._seats.want_for(seat, queue, sizes)
+                    start = sum(one.state == "starting" for one in self.seats.values())
+                    if start < len(queue) and queue.has_for(seat.server, sizes):
+                        self.want(seat)
                 elif (waiting := queue.take(seat.server, sizes)) is not None:
                     self._begin(seat, waiting, sizes)
         self._tell_status()

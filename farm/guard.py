@@ -1,15 +1,14 @@
 """Who may ask a door, and how much at once."""
 
 import hmac
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
-from starlette.requests import cookie_parser
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, RedirectResponse
 
 COOKIE = "farm_token"
-HEADER = b"x-farm-token"
 Scope = dict[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
 
@@ -29,54 +28,51 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        headers = dict(scope["headers"])
-        status, said = self._refusal(scope, headers)
+        asked = HTTPConnection(scope)
+        status, said = self._refusal(asked)
         if not status:
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": said[:100]})
-        elif self._opens(scope):
+        elif self._opens(asked):
             answer = RedirectResponse("/", 303)
             answer.set_cookie(COOKIE, self._token, httponly=True, samesite="strict")
             await answer(scope, receive, send)
         else:
             await JSONResponse({"error": said}, status)(scope, receive, send)
 
-    def _refusal(self, scope: Scope, headers: Mapping[bytes, bytes]) -> tuple[int, str]:
-        if self._token and not self._has_token(headers):
+    def _refusal(self, asked: HTTPConnection) -> tuple[int, str]:
+        headers = asked.headers
+        if self._token and not self._has_token(asked):
             return 401, "This farm wants its token: send the header X-Farm-Token."
-        if not _is_own_page(headers):
+        if not _is_own_page(headers.get("origin"), headers.get("host", "")):
             return 403, "Another page's script sent this; open the farm's own page."
-        if b"transfer-encoding" in headers:
+        if "transfer-encoding" in headers:
             return 411, "A body is expected to tell its Content-Length."
-        length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > self._most:
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > self._most:
             return 413, f"A body of at most {self._most >> 20} MiB is expected (--upload-mib)."
         return 0, ""
 
-    def _has_token(self, headers: Mapping[bytes, bytes]) -> bool:
-        scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
-        cookies = cookie_parser(headers.get(b"cookie", b"").decode("latin-1"))
-        shown = [headers.get(HEADER, b""), bearer if scheme.lower() == b"bearer" else b"",
-                 cookies.get(COOKIE, "").encode()]
-        return any(self._is_token(one) for one in shown)
+    def _has_token(self, asked: HTTPConnection) -> bool:
+        scheme, _, bearer = asked.headers.get("authorization", "").partition(" ")
+        own = bearer if scheme.lower() == "bearer" else ""
+        shown = asked.headers.get("x-farm-token") or own
+        return self._is_token(shown.encode("latin-1")) or self._is_token(
+            asked.cookies.get(COOKIE, "").encode())
 
     def _is_token(self, shown: bytes) -> bool:
         return bool(self._token) and hmac.compare_digest(shown, self._token.encode())
 
-    def _opens(self, scope: Scope) -> bool:
+    def _opens(self, asked: HTTPConnection) -> bool:
         """Whether a browser opens the page with the token in its address."""
-        shown = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])
-        is_page = scope["method"] == "GET" and scope["path"] == "/"
-        return is_page and self._is_token(shown[0].encode())
+        is_page = asked.scope["method"] == "GET" and asked.scope["path"] == "/"
+        return is_page and self._is_token(asked.query_params.get("token", "").encode())
 
 
-def _is_own_page(headers: Mapping[bytes, bytes]) -> bool:
+def _is_own_page(origin: str | None, host: str) -> bool:
     """Whether a browser sends this from the door's own page; other programs tell no origin."""
-    origin = headers.get(b"origin")
-    if origin is None:
-        return True
     try:
-        return urlsplit(origin).netloc.lower() == headers.get(b"host", b"").lower()
+        return origin is None or urlsplit(origin).netloc.lower() == host.lower()
     except ValueError:
         return False

@@ -2,14 +2,12 @@
 
 import asyncio
 import json
-from typing import Any
 
 import aiohttp
 
 from .clients import event, event_of, renamed, seat_tag, tagged
 from .door import CLIENT_ID, Door
 from .history import ENDINGS
-from .line import Begun
 from .seat import Seat
 
 AGAIN_SECONDS = 1.0
@@ -41,22 +39,12 @@ async def hear(door: Door, seat: Seat, session: aiohttp.ClientSession) -> None:
 
 def _heard(door: Door, seat: Seat, message: aiohttp.WSMessage) -> None:
     begun = door.begun.get(seat.server.name)
-    if begun is None:
-        return
-    key = begun.kept.id
-    if message.type == aiohttp.WSMsgType.BINARY:
-        door.clients.tell(begun.client_id, renamed(message.data, key))
-    elif message.type == aiohttp.WSMsgType.TEXT:
-        found = event_of(message.data)
-        if found is not None:
-            _text(door, seat, begun, found)
-
-
-def _text(door: Door, seat: Seat, begun: Begun, message: dict[str, Any]) -> None:
-    kind, data = message.get("type"), message["data"]
-    prompt_id = data.get("prompt_id")
-    if kind in ("status", "feature_flags"):
+    if begun is not None and message.type == aiohttp.WSMsgType.BINARY:
+        door.clients.tell(begun.client_id, renamed(message.data, begun.kept.id))
+    found = event_of(message.data) if message.type == aiohttp.WSMsgType.TEXT else None
+    if begun is None or found is None or found.get("type") in ("status", "feature_flags"):
         return  # of that server, which has one prompt of a door's at a time
+    kind, data = found.get("type"), found["data"]
     if kind == "execution_start":
         door.starts(seat.server.name)
     is_over = kind == "executing" and data.get("node") is None
@@ -64,9 +52,9 @@ def _text(door: Door, seat: Seat, begun: Begun, message: dict[str, Any]) -> None
         seat.work.wake()  # its prompt has ended
     if is_over or kind in ENDINGS:
         return  # told once the result is kept; a rescued prompt goes on
-    told = json.dumps(tagged(message, seat_tag(seat.server.name)))
-    if isinstance(prompt_id, str):  # it stands deeper in some messages too
-        told = told.replace(json.dumps(prompt_id), json.dumps(begun.kept.id))
+    told = json.dumps(tagged(found, seat_tag(seat.server.name)))
+    if isinstance(data.get("prompt_id"), str):  # it stands deeper in some messages too
+        told = told.replace(json.dumps(data["prompt_id"]), json.dumps(begun.kept.id))
     if kind == "executing":
         begun.last_node = told
     door.clients.tell(begun.client_id, told)

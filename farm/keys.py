@@ -64,19 +64,18 @@ def kind_of(prompt: Json) -> str:
 
 def models_of(prompt: Json) -> frozenset[str]:
     """Return the files of weights that a prompt names."""
-    values = [value for node in prompt.values() for value in node["inputs"].values()]
-    return frozenset(
-        value for value in values
-        if isinstance(value, str) and PurePosixPath(value).suffix.lower() in MODEL_SUFFIXES
-    )
+    return frozenset(value for node in prompt.values() for value in node["inputs"].values()
+                     if isinstance(value, str) and _is_model(value))
+
+
+def _is_model(word: str) -> bool:
+    return PurePosixPath(word).suffix.lower() in MODEL_SUFFIXES
 
 
 def _has_weight(name: str, value: Any) -> bool:
-    if name in WITHOUT_WEIGHT:
-        return False
-    is_file = isinstance(value, str) and PurePosixPath(value).suffix.lower() in MODEL_SUFFIXES
-    is_choice = isinstance(value, str) and " " not in value and len(value) <= LONGEST_CHOICE
-    return not isinstance(value, str) or is_file or is_choice
+    if name in WITHOUT_WEIGHT or not isinstance(value, str):
+        return name not in WITHOUT_WEIGHT
+    return _is_model(value) or (" " not in value and len(value) <= LONGEST_CHOICE)
 
 
 def _hash(data: Any) -> str:

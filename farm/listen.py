@@ -15,7 +15,7 @@ async def listen(socket: WebSocket, door: Door, proxy: Proxy) -> None:
     """Tell a client of its prompts until it goes, or is too far behind."""
     await socket.accept()
     client = Client(socket.query_params.get("clientId") or uuid.uuid4().hex)
-    door.clients.come(client)
+    door.clients[client.id] = client
     client.send(event("status", {**door.status(), "sid": client.id}))
     for begun in door.begun.values():
         if begun.client_id == client.id and begun.last_node:
@@ -25,7 +25,8 @@ async def listen(socket: WebSocket, door: Door, proxy: Proxy) -> None:
     try:
         await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        door.clients.go(client)
+        if door.clients.get(client.id) is client:
+            del door.clients[client.id]
         for work in works:
             work.cancel()
         await asyncio.gather(*works, return_exceptions=True)
@@ -47,7 +48,7 @@ async def _read(socket: WebSocket, client: Client, door: Door, proxy: Proxy) -> 
 
 async def _tell(socket: WebSocket, client: Client) -> None:
     while True:
-        message = await client.next()
+        message = await client.queue.get()
         if isinstance(message, bytes):
             await socket.send_bytes(message)
         else:

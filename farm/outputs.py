@@ -33,9 +33,13 @@ def files_of(entry: Json) -> Iterator[dict[str, str]]:
 
 
 def place_of(query: dict[str, str]) -> Path:
-    """Return where a file goes below its prompt's folder, whatever the server calls it."""
+    """Return where a file goes below its prompt's folder, whatever the server calls it.
+
+    The farm's own word for that server, at the front, is left out.
+    """
     words = f"{query['subfolder']}/{query['filename']}".replace("\\", "/").split("/")
-    kept = [word.replace(":", "_") for word in words if word not in ("", ".", "..")]
+    kept = [word.replace(":", "_") for word in words[words[0].startswith("@"):]
+            if word not in ("", ".", "..")]
     return Path(*kept) if kept and kept != [RESULT] else Path("files", *kept or ["unnamed"])
 
 

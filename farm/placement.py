@@ -1,9 +1,11 @@
 """Which prompt goes to which server: pure decisions over what is known."""
 
 import time
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from .needs import Fit, Needs
 from .words import Asked, Facts, Past
@@ -49,25 +51,19 @@ class Sizes:
 
     def __init__(self, servers: Iterable[Server], may_come: bool = False) -> None:
         self._may_come = may_come
-        most: dict[float, float] = {}
-        for server in servers:
-            size = server.size_mib
-            most[size] = max(most.get(size, 0.0), server.facts.room_mib or 0.0)
-        self._largest = max(most, default=0.0)
-        self.most_room_mib = max(most.values(), default=0.0)
-        self._below: dict[float, float] = {}
-        room = 0.0
-        for size in sorted(most):
-            self._below[size] = room
-            room = max(room, most[size])
+        known = sorted({(one.size_mib, one.facts.room_mib or 0.0) for one in servers})
+        self._sizes = [size for size, _ in known]
+        # The most room on the smallest server, on the two smallest, and so on; on none at first.
+        self._rooms = list(accumulate((room for _, room in known), max, initial=0.0))
+        self.most_room_mib = self._rooms[-1]
 
     def is_largest(self, server: Server) -> bool:
         """Whether none is larger: what nothing is large enough for has its try there."""
-        return not self._may_come and server.size_mib >= self._largest
+        return not self._may_come and server.size_mib >= max(self._sizes[-1:], default=0.0)
 
     def room_below(self, server: Server) -> float:
         """The most room on any smaller server."""
-        return self._below.get(server.size_mib, 0.0)
+        return self._rooms[bisect_left(self._sizes, server.size_mib)]
 
 
 class Queue:

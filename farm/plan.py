@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Literal
 
 from .app import application
-from .clients import Clients
 from .door import Door
 from .errors import Errors, known_errors
 from .guard import App
@@ -29,6 +28,7 @@ class Plan:
     most_bytes: int = 100 << 20
     limits: Limits = Limits()
     guesses: bool = False
+    ray: str = ""
     errors: Errors = field(default_factory=known_errors)
 
     def worker(self, spec: ServerSpec) -> Worker:
@@ -36,21 +36,18 @@ class Plan:
         return Worker(spec, self.patience, self.errors, self.results)
 
     @property
-    def wants_ray(self) -> bool:
-        """Whether Ray is to choose a server's machine, or to end and start it by need."""
-        return any(spec.is_started and (spec.gpus or spec.resources or spec.idle_seconds)
-                   for spec in self.specs)
+    def ray_address(self) -> str:
+        """Where Ray chooses a server's machine, or ends and starts it by need; "" where nobody."""
+        wants = any(spec.is_started and (spec.gpus or spec.resources or spec.idle_seconds)
+                    for spec in self.specs)
+        return self.ray or ("local" if wants else "")
 
     def app(
-        self, work: Callable[["Plan", ServerSpec], Work], says: Callable[[str], None],
-        store: Store | None = None,
+        self, work: Callable[["Plan", ServerSpec], Work], says: Callable[[str], None]
     ) -> App:
-        """Return the door's application; without a `store` it opens its own when it starts."""
-
-        def make() -> Door:
-            return Door(
-                store or Store(self.results), {spec.name: work(self, spec) for spec in self.specs},
-                Clients(), says, self.after_oom, self.limits, self.guesses,
-                {spec.name for spec in self.specs if spec.idle_seconds})
-
-        return application(make, self.token, self.most_bytes)
+        """Return the door's application; FarmError where its store cannot be used."""
+        door = Door(
+            Store(self.results), {spec.name: work(self, spec) for spec in self.specs},
+            says, self.after_oom, self.limits, self.guesses,
+            {spec.name for spec in self.specs if spec.idle_seconds})
+        return application(door, self.token, self.most_bytes)

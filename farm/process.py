@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from .words import FarmError
@@ -62,16 +62,13 @@ def free_port() -> int:
             return port
 
 
-@contextlib.contextmanager
-def bound(host: str, port: int) -> Iterator[socket.socket]:
-    """Hold a socket at this address; FarmError where another program has it."""
+def bound(host: str, port: int) -> socket.socket:
+    """Return a socket at this address; FarmError where another program has it."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        made = socket.create_server((host, port), family=family, backlog=1024)
+        return socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
         raise FarmError(f"{host}:{port} cannot be opened: {error.strerror or error}.") from error
-    with made:
-        yield made
 
 
 def _ends_with_parent() -> Callable[[], None] | None:

@@ -25,19 +25,16 @@ class Progress:
     def __init__(self, total: int | None) -> None:
         self._bar = tqdm(total=total, unit="prompt", file=sys.stderr, dynamic_ncols=True,
                          disable=None)  # a log file gets the lines only
-        self._shown = ""
 
     def changes(self, counts: Counts, states: Sequence[str]) -> None:
-        """Draw what has changed: of the prompts, and in what each server does."""
+        """Show how many prompts are over, and what the servers do."""
         over = counts.finished + counts.finished_before + counts.failed
         shown = f"{states.count('busy')} of {len(states)} servers busy"
         away = sum(state in ("away", "starting", "gone") for state in states)
         shown += f", {away} away" if away else ""
         shown += f", {counts.failed} failed" if counts.failed else ""
-        if over != self._bar.n or shown != self._shown:
-            self._shown = shown
-            self._bar.set_postfix_str(shown, refresh=False)
-            self._bar.update(over - self._bar.n)
+        self._bar.set_postfix_str(shown, refresh=False)
+        self._bar.update(over - self._bar.n)
 
     def says(self, text: str) -> None:
         """Print a line above the bar."""

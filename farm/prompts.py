@@ -33,7 +33,7 @@ def count(sources: Iterable[str]) -> int | None:
     Generators and standard input can be read once only.
     """
     sources = list(sources)
-    read_twice = [source for source in sources if not _is_read_once(source)]
+    read_twice = [one for one in sources if one != STDIN and not one.endswith(".py")]
     found = len({asked.key for asked in read_all(read_twice)})
     return found if len(read_twice) == len(sources) else None
 
@@ -78,27 +78,18 @@ def _is_node(node: Any) -> bool:
 # ---------------------------------------------------- sources
 
 
-def _is_read_once(source: str) -> bool:
-    return source == STDIN or source.endswith(".py")
-
-
 def _read(source: str) -> Iterator[tuple[str, Any]]:
+    path = Path(source)
     if source == STDIN:
         yield from _lines("standard input", sys.stdin)
-    elif Path(source).is_dir():
-        yield from _folder(Path(source))
-    elif source.endswith(".py"):
-        yield from _generated(Path(source))
+    elif path.is_dir():
+        files = sorted(one for one in path.iterdir() if one.suffix in (".json", ".jsonl"))
+        if not files:
+            raise FarmError(f"{path} holds no .json or .jsonl file; name a folder with prompts.")
+        for one in files:
+            yield from _file(one)
     else:
-        yield from _file(Path(source))
-
-
-def _folder(folder: Path) -> Iterator[tuple[str, Any]]:
-    files = sorted(path for path in folder.iterdir() if path.suffix in (".json", ".jsonl"))
-    if not files:
-        raise FarmError(f"{folder} holds no .json or .jsonl file; name a folder with prompts.")
-    for path in files:
-        yield from _file(path)
+        yield from (_generated if path.suffix == ".py" else _file)(path)
 
 
 def _file(path: Path) -> Iterator[tuple[str, Any]]:
@@ -107,11 +98,9 @@ def _file(path: Path) -> Iterator[tuple[str, Any]]:
             with path.open(encoding="utf-8") as lines:
                 yield from _lines(str(path), lines)
             return
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = _parsed(str(path), path.read_bytes())
     except OSError as error:
         raise FarmError(f"{path} cannot be read: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
-        raise FarmError(f"{path} is not JSON: {error}; {HOW}.") from error
     if isinstance(data, list):
         yield from ((f"{path}[{number}]", item) for number, item in enumerate(data))
     else:
@@ -127,11 +116,11 @@ def _lines(name: str, lines: Iterable[str]) -> Iterator[tuple[str, Any]]:
         raise FarmError(f"{name} is not UTF-8 text: {error.reason}.") from error
 
 
-def _parsed(name: str, line: str) -> Any:
+def _parsed(name: str, text: str | bytes) -> Any:
     try:
-        return json.loads(line)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FarmError(f"{name} is not JSON: {error}; write one prompt a line.") from error
+        raise FarmError(f"{name} is not JSON: {error}; {HOW}.") from error
 
 
 def _generated(path: Path) -> Iterator[tuple[str, Any]]:
@@ -148,17 +137,10 @@ def _generated(path: Path) -> Iterator[tuple[str, Any]]:
 
 def _made(path: Path) -> Iterable[Any]:
     made = runpy.run_path(str(path), run_name="farm_prompts").get(GENERATOR)
-    if not callable(made):
-        raise FarmError(
-            f"{path} is expected to have a function `{GENERATOR}` that yields prompts, "
-            "but has none; add one."
-        )
-    found = made()
+    found = made() if callable(made) else None
     if not isinstance(found, Iterable):
-        raise FarmError(
-            f"{path} is expected to have a function `{GENERATOR}` that yields prompts, but "
-            f"returned a {type(found).__name__}; yield them there."
-        )
+        raise FarmError(f"{path} is expected to have a function `{GENERATOR}` that yields prompts, "
+                        "but none came; yield them there.")
     return found
 
 

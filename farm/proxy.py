@@ -121,32 +121,20 @@ class Proxy:
         if not isinstance(response, StreamingResponse) or response.status_code != 200:
             return response
         data = b"".join([bytes(piece) async for piece in response.body_iterator])
-        whole = Response(data, 200, media_type="application/json")
-        first = self._page_seat()
-        query = _place(data)
+        said, first = json.loads(data), self._page_seat()
+        place = {"subfolder": said["subfolder"], "type": said["type"]}
         others = [seat for seat in self._door.there() if seat is not first]
-        if query is None or first is None or not others:
-            return whole
-        picture = await self.ask(first, "GET", "/view", params=query)
-        if isinstance(picture, bytes):
-            await asyncio.gather(*(self._copy(seat, query, picture) for seat in others))
-        return whole
+        if first is not None and others:
+            query = {**place, "filename": said["name"]}
+            if isinstance(picture := await self.ask(first, "GET", "/view", params=query), bytes):
+                await asyncio.gather(
+                    *(self._copy(seat, place, said["name"], picture) for seat in others))
+        return Response(data, 200, media_type="application/json")
 
-    async def _copy(self, seat: Seat, place: dict[str, str], picture: bytes) -> None:
-        form = aiohttp.FormData({"overwrite": "true", "type": place["type"],
-                                 "subfolder": place["subfolder"]})
-        form.add_field("image", picture, filename=place["filename"])
+    async def _copy(self, seat: Seat, place: Json, name: str, picture: bytes) -> None:
+        form = aiohttp.FormData({"overwrite": "true", **place})
+        form.add_field("image", picture, filename=name)
         await self.ask(seat, "POST", "/upload/image", data=form)
-
-
-def _place(data: bytes) -> dict[str, str] | None:
-    """Where an upload went, as /view asks for it."""
-    try:
-        said = json.loads(data)
-        return {"filename": str(said["name"]), "subfolder": str(said.get("subfolder", "")),
-                "type": str(said.get("type", "input"))}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
 
 
 async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -30,9 +30,6 @@ APP, DOOR = "farm", "door"
 LOG = logging.getLogger("ray.serve")
 LOST = (ray.exceptions.RayError, serve.exceptions.RayServeException)
 LOGS = Path(tempfile.gettempdir(), "headroom-farm")  # on whatever machine
-# What Ray 2.60 raises where there is no Ray: by the kind of address, and by what is wrong there.
-# Besides, `Exception` itself where its node takes more than 30 s to start (ray/_private/node.py).
-NOT_THERE = (ConnectionError, TimeoutError, ValueError, RuntimeError, ray.exceptions.RayError)
 SLOW = (TimeoutError, *LOST)  # how Serve says that something took too long to start
 LOOK_BACK_SECONDS = 2.0  # over which Serve averages what is asked of a server that may sleep
 ALONE = 1_000  # requests at once, streams and WebSockets among them, that a door takes
@@ -43,22 +40,22 @@ class Replica(Worker):
 
     def __init__(self, spec: ServerSpec, patience: Patience, errors: Errors) -> None:
         super().__init__(spec, patience, errors, LOGS, ray.util.get_node_ip_address())
-        self._not_started = ""
+        self._not_started: ServerFailed | None = None
 
     async def start(self) -> Facts:
         """Start the server."""
         try:
             found = await super().start()
         except ServerFailed as error:
-            self._not_started = str(error)
+            self._not_started = error
             raise
-        self._not_started = ""
+        self._not_started = None
         return found
 
     def check_health(self) -> None:
         """Have Serve replace this replica, perhaps on another machine, after starts that failed."""
         if self._not_started:
-            raise ServerFailed(self._not_started)
+            raise self._not_started
 
     async def look(self) -> None:
         """Look at once whether the prompt has ended."""
@@ -104,29 +101,26 @@ def name_of(server: str) -> str:
 
 
 @contextlib.contextmanager
-def deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
-    """Be served on a Ray cluster at `address`, or with a Ray of its own where it is "local".
+def deployed(plan: Plan, host: str, port: int) -> Iterator[None]:
+    """Be served on the Ray cluster of the plan, or with a Ray of its own where it is "local".
 
     FarmError where Ray or the address is not there, or a server finds no machine.
     """
-    ends = signal.getsignal(signal.SIGTERM)  # Ray puts a handler of its own in its place
+    address, ends = plan.ray_address, signal.getsignal(signal.SIGTERM)  # Ray puts its own there
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     package = str(Path(__file__).resolve().parent)
     options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {
         "runtime_env": {"py_modules": [package]}}
     try:
         ray.init(address, log_to_driver=False, logging_level="error", **options)
-    except Exception as error:
-        if type(error) is not Exception and not isinstance(error, NOT_THERE):
-            raise
+    except Exception as error:  # of many kinds; of none of its own where its node starts slowly
         if address == "local":
             raise _not_started("Ray was to start on this machine", error) from error
         raise FarmError(f"No connection to Ray at {address}: {_first_line(error)}.") from error
     here = f"node:{ray.util.get_node_ip_address()}"  # the store is a file of this machine
     _expect_room(plan.specs)
     if not serve.status().proxies:  # else it is Serve that listens there
-        with bound(host, port):
-            pass
+        bound(host, port).close()
     try:
         serve.start(proxy_location="HeadOnly", http_options={"host": host, "port": port})
     except SLOW as error:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from .placement import Queue, Server, Sizes
+from .placement import Server
 from .words import Facts, Json, Order, Outcome
 from .worker import ServerFailed
 
@@ -43,12 +43,6 @@ class Seat:
     is_heard: asyncio.Event = field(default_factory=asyncio.Event)
     is_wanted: asyncio.Event = field(default_factory=asyncio.Event)
 
-    @property
-    def again_seconds(self) -> float:
-        """How long to wait before it is asked for again: longer and longer."""
-        first, most = AGAIN_SECONDS
-        return min(most, first * 2.0 ** (self.failed_starts - 1)) if self.failed_starts else 0.0
-
     def told(self) -> Json:
         """What clients may know of it."""
         facts = self.server.facts
@@ -79,12 +73,6 @@ class Seats:
         """The servers that may have a prompt: those that are there first, then by their size."""
         return sorted((seat for seat in self.of.values() if seat.state in ("idle", "asleep")),
                       key=lambda seat: (seat.state == "asleep", seat.server.size_mib))
-
-    def want_for(self, seat: Seat, queue: Queue, sizes: Sizes) -> None:
-        """Want a server that sleeps where it may run what waits, and too few start already."""
-        start = sum(one.state == "starting" for one in self.of.values())
-        if start < len(queue) and queue.has_for(seat.server, sizes):
-            self.want(seat)
 
     def want(self, seat: Seat) -> None:
         """Let a server start that sleeps."""
@@ -117,7 +105,8 @@ class Seats:
                 seat.failed_starts += 1
                 seat.state, seat.why = "away", str(error)
                 self._is_away(seat)
-                await asyncio.sleep(seat.again_seconds)
+                first, most = AGAIN_SECONDS
+                await asyncio.sleep(min(most, first * 2.0 ** min(seat.failed_starts - 1, 9)))
             else:
                 break
         seat.server.facts, seat.server.models = facts, frozenset()  # nothing is loaded

@@ -1,12 +1,11 @@
 """A door on an address, in this process or on Ray Serve: until it is stopped, or for a batch."""
 
 import contextlib
-import ipaddress
 import logging
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import uvicorn
@@ -14,7 +13,6 @@ import uvicorn
 from .guard import App
 from .plan import Plan
 from .process import bound, free_port
-from .store import Store
 from .words import FarmError
 
 LOG = logging.getLogger("farm")
@@ -22,38 +20,36 @@ MESSAGE_BYTES = 1 << 20  # a client's message over the WebSocket
 END_SECONDS = 3
 OPEN_SECONDS = 5.0
 HERE = "127.0.0.1"
+LOOPBACK = (HERE, "::1", "localhost")
 BATCH_PORT = 8289  # on a Ray that runs on after a batch: Serve keeps its first port there
 
 
-def serve(plan: Plan, host: str, port: int, ray_address: str = "") -> None:
-    """Serve until the process is told to end; FarmError where the address cannot be opened.
-
-    With a `ray_address`, or where servers that are started want GPUs, it is Ray Serve that does.
-    """
+def serve(plan: Plan, host: str, port: int) -> None:
+    """Serve until the process is told to end; FarmError where the address cannot be opened."""
     logging.basicConfig(format="%(message)s", level=logging.INFO)
-    if not plan.token and not _is_loopback(host):
+    if not plan.token and host not in LOOPBACK:
         LOG.warning("Everybody who reaches %s may use these servers; --token asks for one.", host)
-    if ray_address or plan.wants_ray:
-        with _deployed(plan, host, port, ray_address or "local"):
+    if plan.ray_address:
+        with _deployed(plan, host, port):
             LOG.info("The farm is at http://%s:%s", host, port)
             threading.Event().wait()  # until a signal ends this process
-    with bound(host, port) as listening, _app(plan, LOG.info) as app:
+    with bound(host, port) as listening:
+        server = _server(plan.app(Plan.worker, LOG.info))
         LOG.info("The farm is at http://%s:%s", host, listening.getsockname()[1])
-        _server(app).run([listening])
+        server.run([listening])
 
 
 @contextlib.contextmanager
-def opened(plan: Plan, ray_address: str = "") -> Iterator[tuple[str, str]]:
+def opened(plan: Plan) -> Iterator[tuple[str, str]]:
     """Have a door for this process alone; yields its URL and its token."""
     plan = replace(plan, token=secrets.token_hex())
-    if ray_address or plan.wants_ray:
-        address = ray_address or "local"
-        port = free_port() if address == "local" else BATCH_PORT
-        with _deployed(plan, HERE, port, address):
+    if plan.ray_address:
+        port = free_port() if plan.ray_address == "local" else BATCH_PORT
+        with _deployed(plan, HERE, port):
             yield f"http://{HERE}:{port}", plan.token
         return
-    with bound(HERE, 0) as listening, _app(plan, LOG.debug) as app:  # the batch logs it itself
-        server = _server(app)
+    with bound(HERE, 0) as listening:
+        server = _server(plan.app(Plan.worker, LOG.debug))  # the batch says it itself
         thread = threading.Thread(target=server.run, args=([listening],), name="farm door")
         thread.start()
         try:  # requests wait at the socket until there is an answer
@@ -64,19 +60,12 @@ def opened(plan: Plan, ray_address: str = "") -> Iterator[tuple[str, str]]:
 
 
 @contextlib.contextmanager
-def _deployed(plan: Plan, host: str, port: int, address: str) -> Iterator[None]:
+def _deployed(plan: Plan, host: str, port: int) -> Iterator[None]:
     from .replicas import deployed  # Ray takes seconds to import
 
-    with deployed(plan, host, port, address):
+    with deployed(plan, host, port):
         expect_open(host, port)
         yield
-
-
-@contextlib.contextmanager
-def _app(plan: Plan, says: Callable[[str], None]) -> Iterator[App]:
-    """Open the store before anything else: its refusals are sentences for the user."""
-    with contextlib.closing(Store(plan.results)) as store:
-        yield plan.app(Plan.worker, says, store)
 
 
 def _server(app: App) -> uvicorn.Server:
@@ -95,10 +84,3 @@ def expect_open(host: str, port: int) -> None:
             f"Ray Serve does not listen on {host}:{port}: it was started with another port, or "
             "Ray's head is another machine; run `serve shutdown` there, or start this on the head."
         ) from error
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -6,7 +6,6 @@ whether the prompt still has none, so that no result is there twice, whoever els
 
 import contextlib
 import json
-import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,7 +51,7 @@ class Store:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / FILE
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # prompts are nobody else's
+            path.touch(0o600)  # prompts are nobody else's
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA busy_timeout = 500")
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -81,21 +80,18 @@ class Store:
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
         """What is written here is there whole or not at all, and costs the disk one turn."""
-        self._db.execute("BEGIN")
-        try:
+        with self._db:  # which ends what begins here
+            self._db.execute("BEGIN")
             yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
 
     # ---------------------------------------------------- what is accepted
 
-    def accept(self, prompt_id: str, number: float, prompt: Json, extra: Json) -> None:
+    def accept(self, prompt_id: str, number: float, prompt: Json, extra: Json) -> Kept:
         """Keep a prompt; on disk when this returns."""
         self._db.execute(
             "INSERT INTO prompts VALUES (?, ?, 'waiting', ?, ?, '{}', NULL, NULL, NULL)",
             (prompt_id, number, json.dumps(prompt), json.dumps(extra)))
+        return Kept(prompt_id, number, "waiting", prompt, extra, Past())
 
     def last_number(self) -> float:
         """The largest number that a prompt has."""
@@ -157,12 +153,10 @@ class Store:
 
     def drop_ended(self, prompt_ids: Iterable[str] | None) -> None:
         """Forget these results, or every one; what waits or runs stays."""
-        if prompt_ids is None:
-            self._db.execute("DELETE FROM prompts WHERE entry IS NOT NULL")
-            return
-        with self.at_once():
-            self._db.executemany("DELETE FROM prompts WHERE id = ? AND entry IS NOT NULL",
-                                 [(one,) for one in prompt_ids])
+        which = None if prompt_ids is None else json.dumps(list(prompt_ids))
+        self._db.execute(
+            "DELETE FROM prompts WHERE entry IS NOT NULL AND "
+            "(?1 IS NULL OR id IN (SELECT value FROM json_each(?1)))", (which,))
 
     # ---------------------------------------------------- what came of it
 

@@ -41,21 +41,12 @@ def verdict(
     again = replace(again, past=replace(past, not_on=not_on))
     elsewhere = [one for one in servers if one.name not in not_on]
     if ending == "out of memory":
-        return again if _larger(again, server, elsewhere, needs) else said
+        short_mib = max(needs.of(waiting.asked.kind).short_mib, server.size_mib)
+        return again if any(one.facts.total_mib is None or one.size_mib > short_mib
+                            for one in elsewhere) else said
     if ending == "refused":
         return again if elsewhere else said
     if not elsewhere:  # where there is one server, it is the one that tries again
         not_on.remove(server.name)
     past = replace(past, not_on=not_on, errors=past.errors + 1)
     return replace(again, past=past) if past.errors <= limits.errors else said
-
-
-def _larger(
-    waiting: Waiting, server: Server, elsewhere: Collection[Server], needs: Needs
-) -> bool:
-    """Whether a server is left that may have enough."""
-    need = needs.of(waiting.asked.kind)
-    return any(
-        one.facts.total_mib is None or one.size_mib > max(need.short_mib, server.size_mib)
-        for one in elsewhere
-    )

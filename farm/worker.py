@@ -143,23 +143,18 @@ class Worker:
     async def _followed(self, comfy: Comfy, order: Order) -> Outcome:
         """Wait for the prompt, and for its rerun if it gets one."""
         until = time.monotonic() + self._patience.prompt
-        prompt_id, second = order.prompt_id, None
-        entry, record = await comfy.wait(prompt_id, until), {}
-        if entry is not None:
-            record = await comfy.record(prompt_id)
-            second = record.get("rescued_as")
-        if second is not None:
-            prompt_id = str(second)
-            entry = await comfy.wait(prompt_id, until)
-            record = await comfy.record(prompt_id)
-        if entry is None:
-            return await self._too_long(comfy, prompt_id)
+        runs = [order.prompt_id]
+        for prompt_id in runs:  # which its rerun may join
+            if (found := await comfy.wait(prompt_id, until)) is None:
+                return await self._too_long(comfy, prompt_id)
+            entry, record = found, await comfy.record(prompt_id)
+            runs += [str(record["rescued_as"])] if record.get("rescued_as") else []
         had, facts = self._facts, await comfy.facts()
         self._facts = facts
         failure = failure_of(entry)
         if failure:
             return replace(self._failed(failure, facts), entry=entry, attempt=prompt_id)
-        rescued = second is not None or any(item.get("recovered") for item in record.get("oom", ()))
+        rescued = len(runs) > 1 or any(item.get("recovered") for item in record.get("oom", ()))
         needed = _needed_mib(record, had.total_mib, had.room_mib)
         return Outcome("done", "", facts, needed, rescued, prompt_id, entry)
 

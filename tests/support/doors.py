@@ -12,7 +12,6 @@ import uvicorn
 import websocket
 
 from farm.app import application
-from farm.clients import Clients
 from farm.door import Door
 from farm.errors import known_errors
 from farm.servers import ServerSpec
@@ -46,19 +45,15 @@ class OpenDoor:
         Those of `sleepers` start when they are wanted.
         """
         self.said = []
-        self._store = Store(folder)
         names = urls if isinstance(urls, dict) else {url: url for url in urls}
         specs = [ServerSpec(name, url) for name, url in names.items()]
 
-        def make():
-            works = {spec.name: work(spec, patience, known_errors(), folder) for spec in specs}
-            return Door(self._store, works, Clients(), self.said.append, after_oom,
-                        sleepers=sleepers, **options)
-
+        works = {spec.name: work(spec, patience, known_errors(), folder) for spec in specs}
+        door = Door(Store(folder), works, self.said.append, after_oom, sleepers=sleepers, **options)
         bound = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         self._server = uvicorn.Server(uvicorn.Config(
-            application(make, token, most_bytes), log_level="error", lifespan="on",
+            application(door, token, most_bytes), log_level="error", lifespan="on",
             timeout_graceful_shutdown=1))
         self._thread = threading.Thread(target=asyncio.run, args=(self._server.serve([bound]),))
         self._thread.start()
@@ -67,7 +62,6 @@ class OpenDoor:
     def close(self):
         self._server.should_exit = True
         self._thread.join()
-        self._store.close()
 
     def states(self):
         return [one["state"] for one in self.get("/farm")["servers"]]

@@ -12,7 +12,6 @@ from support.fake_comfy import FakeComfy  # noqa: E402
 
 from farm.store import Store  # noqa: E402
 from farm.verdict import Limits  # noqa: E402
-from farm.words import FarmError  # noqa: E402
 from farm.worker import Patience  # noqa: E402
 
 ID = "8f0c0c4e-6d5f-4e5c-9d1a-3b1f4e6d2c11"
@@ -337,14 +336,6 @@ def test_uploads_and_free_reach_every_server_and_the_rest_one(servers, opened):
     assert [len(one.posts("/free")) for one in (first, second)] == [1, 1]
     assert door.get("/object_info")["of"] == 1000
     assert [one["vram_total"] >> 20 for one in door.get("/system_stats")["devices"]] == [1000, 2000]
-
-
-def test_two_doors_never_keep_the_same_prompts(tmp_path):
-    store = Store(tmp_path)
-    with pytest.raises(FarmError, match="Another farm keeps its prompts"):
-        Store(tmp_path)
-    store.close()
-    Store(tmp_path).close()
 
 
 def test_a_second_result_of_a_prompt_is_not_taken(tmp_path):

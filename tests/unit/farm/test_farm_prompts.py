@@ -107,7 +107,7 @@ def test_all_files_are_checked_and_counted_once_before_the_first_prompt_runs(tmp
 @pytest.mark.parametrize("name, data, says", [
     ("p.json", "{", "is not JSON"),
     ("p.json", "[" * 100_000, "is not JSON"),
-    ("p.jsonl", '{"1"\n', ":1 is not JSON"),
+    ("p.jsonl", '{"1"\n', "p.jsonl:1 is not JSON: Expecting"),
     ("p.json", "{}", "expected to be a prompt in API format, but is none"),
     ("p.json", "3", "expected to be a prompt in API format"),
     ("p.json", '{"nodes": [], "links": []}', "is a workflow of the canvas; save it in ComfyUI"),
@@ -118,7 +118,7 @@ def test_all_files_are_checked_and_counted_once_before_the_first_prompt_runs(tmp
     ("p.py", "def prompts(:", "line 1: SyntaxError"),
     ("p.py", "import nothing_of_that_name", "line 1: ModuleNotFoundError: No module named"),
     ("p.py", "def prompts():\n    raise KeyError('x')\n    yield", "line 2: KeyError: 'x'"),
-    ("p.py", "def prompts():\n    return None", "that yields prompts, but returned a NoneType"),
+    ("p.py", "def prompts():\n    return None", "that yields prompts, but none came"),
     ("p.py", "def prompts():\n    yield {1, 2}", "#0 is not JSON"),
     ("p.py", "def prompts():\n    yield float('nan')", "#0 is not JSON"),
 ])

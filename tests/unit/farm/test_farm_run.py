@@ -5,15 +5,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from support import fake_comfy
 
 pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/requirements.txt")
+
+from support import fake_comfy  # noqa: E402
+from support.doors import LONGEST_SECONDS, wait_until  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[3]
-LONGEST_SECONDS = 180
 OWN = os.getpid() % 97  # so that a test that runs beside this one does not find its servers
 SIZES_MIB = {"small": 500 + OWN, "large": 4000 + OWN}
 
@@ -48,13 +49,6 @@ def farm(tmp_path):
     for process in started:
         process.kill()
         process.wait()
-
-
-def wait_until(condition):
-    until = time.monotonic() + LONGEST_SECONDS
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def results_of(folder):

@@ -18,6 +18,7 @@ from support.farm_orders import QUICK, Waited, asked, order
 from farm.errors import known_errors
 from farm.hearing import hear
 from farm.process import PORTS, free_port
+from farm.seat import Seats
 from farm.servers import ServerSpec
 from farm.words import Facts
 from farm.worker import ServerFailed
@@ -99,6 +100,25 @@ def state_of(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return "Z"
+
+
+def test_a_server_that_was_away_for_days_is_still_looked_for(monkeypatch):
+    monkeypatch.setattr("farm.seat.AGAIN_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("farm.seat.HEARD_SECONDS", 0.0)
+
+    class Back:
+        starts = 0
+
+        async def start(self):
+            self.starts += 1
+            if self.starts < 3:
+                raise ServerFailed("away")
+            return Facts()
+
+    seats = Seats({"a": Back()}, (), lambda seat: None, lambda text: None)
+    seats.of["a"].failed_starts = 2000
+    asyncio.run(seats.have(seats.of["a"]))
+    assert seats.of["a"].state == "idle"
 
 
 def test_a_server_that_ended_before_it_was_heard_does_not_stay_idle():
