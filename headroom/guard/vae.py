@@ -89,7 +89,8 @@ class _VAECall(Call[torch.Tensor]):
 
     @property
     def size(self) -> str:  # type: ignore[override]
-        return "x".join(str(side * self._unit) for side in reversed(self._sides))
+        is_sound = self._value.ndim == 3
+        return "" if is_sound else "x".join(str(one * self._unit) for one in reversed(self._sides))
 
     def run(self, plan: Plan) -> torch.Tensor:
         result: torch.Tensor
