@@ -58,7 +58,7 @@ def _clean_up_controls(conds: Iterable[Any]) -> None:
     controls = {id(control): control for cond in conds for entry in cond or []
                 if (control := entry.get("control")) is not None}
     for control in controls.values():
-        if control.timestep_range is not None:
+        if getattr(control, "timestep_range", True) is not None:  # a pack's own class may lack it
             control.cleanup()
 
 
