@@ -31,7 +31,7 @@ class Server:
 
     `has_flag(flag)`: whether ComfyUI has that flag and it would change something. `pinned_bytes`:
     what is pinned now. `kept_free_gib`: the value of --cache-ram. `cache_flag`: another flag for
-    the cache, with which ComfyUI accepts no --cache-ram. `is_disk_default`: --fast-disk is on by
+    the cache. ComfyUI accepts only one flag for the cache. `is_disk_default`: --fast-disk is on by
     default.
     """
 
@@ -147,7 +147,7 @@ def _flags(run: Run, server: Server, peak: int) -> Iterator[Part]:
     elif is_cache_large and server.has_flag("--cache-ram"):
         yield "ram_headroom", {"flag": "--cache-ram", "gib": _headroom_gib(run, server),
                                **amounts(cached=cached)}, ()
-    elif server.has_flag("--cache-none"):
+    elif not (server.cache_flag or server.kept_free_gib) and server.has_flag("--cache-none"):
         yield "ram_cache", {"flag": "--cache-none"}, ()
 
 

@@ -46,9 +46,9 @@ def _allocator(case: Case) -> Iterator[Finding]:
     measured = {"node_id": step.node_id, "spare_mib": in_mib(step.spare_bytes)}
     if case.around.failure or (case.total_bytes and
                                case.peak_bytes > NEARLY_FULL * case.total_bytes):
-        if known.get("can_expand"):
+        if known.get("can_expand"):  # one of the two: both are values of the same variable
             yield Finding("expandable_segments", Saves(0, step.spare_bytes),
                           {**values, "source": TORCH}, measured)
-        if not known.get("threshold"):
+        elif not known.get("threshold"):
             yield Finding("gc_threshold", Saves(0, step.spare_bytes),
                           {**values, "threshold": THRESHOLD, "source": TORCH}, measured)

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from ..base.device import MIB, is_started, told
+from ..base.device import MIB, computes_in_bf16, is_started
 from ..base.environment import allocator_words
-from ..host.adapter import has_flag
+from ..host.adapter import current_host, has_flag
 from ..measure.other_processes import other_processes
 from ..measure.snapshot import used_devices
 from .case import Surroundings
@@ -26,21 +26,17 @@ def others() -> dict[str, float]:
 
 
 def allocator() -> dict[str, Any]:
-    """Return which allocator torch uses, and its settings that matter here."""
+    """Return which allocator torch uses, and its settings that matter here.
+
+    Dynamic VRAM does not see expandable segments, so it would leave no room for them.
+    """
     if not torch.cuda.is_available() or not is_started("cuda"):
         return {}
-    said = allocator_words()
+    said, host = allocator_words(), current_host()
+    has_pager = host is not None and host.has_dynamic_vram()
     return {
         "backend": torch.cuda.get_allocator_backend(),
         "expandable": "expandable_segments:true" in said,
-        "can_expand": sys.platform == "linux" and torch.version.hip is None,
+        "can_expand": sys.platform == "linux" and torch.version.hip is None and not has_pager,
         "threshold": "garbage_collection_threshold:" in said,
     }
-
-
-def computes_in_bf16() -> bool:
-    """Return whether the accelerator in use can compute in bfloat16."""
-    if not torch.cuda.is_available() or not is_started("cuda"):
-        return is_started("xpu")
-    capability = told(torch.cuda.get_device_capability) or (0, 0)
-    return torch.version.hip is not None or capability[0] >= 8

@@ -80,6 +80,14 @@ def is_started(kind: str) -> bool:
     return ask is None or bool(ask())
 
 
+def computes_in_bf16() -> bool:
+    """Return whether the accelerator in use can compute in bfloat16."""
+    if not torch.cuda.is_available() or not is_started("cuda"):
+        return is_started("xpu")
+    capability = told(torch.cuda.get_device_capability) or (0, 0)
+    return torch.version.hip is not None or capability[0] >= 8
+
+
 def accelerators() -> list[torch.device]:
     """Return the accelerators that torch knows, the current one first; empty without any."""
     if torch.cuda.is_available():

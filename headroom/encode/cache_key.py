@@ -92,12 +92,17 @@ class EmbeddingLookup:
 
 
 def embeddings_in(prompt: str) -> list[dict[str, object]]:
-    """Return the identities of the textual-inversion files that a prompt may name."""
+    """Return the identities of the textual-inversion files that a prompt may name.
+
+    Some file systems find a name in other letters, and in a prompt brackets have backslashes.
+    """
     if "embedding:" not in prompt:
         return []
     from ..host import files as host_files
 
-    return identities_of(path for path in host_files.embedding_files() if path.stem in prompt)
+    text = prompt.replace("\\", "").casefold()
+    return identities_of(
+        path for path in host_files.embedding_files() if path.stem.casefold() in text)
 
 
 def look_up(prompt: Any, node_id: str, input: str = "clip") -> EmbeddingLookup:

@@ -1,12 +1,12 @@
 """Write OOM Guard's final error: what was tried, what was missing, what can help."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from ..base.device import MIB
+from ..base.device import MIB, computes_in_bf16
 from ..base.said import joined, said
 from ..base.tensors import module_tensors
 from ..host.adapter import current_host
@@ -73,8 +73,10 @@ def explain(
 ) -> str:
     """Return the text of the final error for `call`, with memory as it is `now`.
 
-    lack: what the last attempt lacked.
+    lack: what the last attempt lacked, and on which device.
     """
+    full = [one for one in now.devices if one.device == str(lack.device)]
+    now = replace(now, devices=() if lack.where == "RAM" else (*full, *now.devices))
     return joined(" ", filter(None, [
         _what_failed(call, recovery, now),
         _held(lack),
@@ -178,8 +180,6 @@ def _advice(call: Any, options: GuardOptions, now: Snapshot) -> Iterator[str]:
         yield said("fewer frames")
     if call.size:
         yield said("a smaller width and height (now {size})", size=call.size)
-    else:
-        yield said("a smaller width and height")
     yield said("a smaller or more strongly quantised model file")
 
 
@@ -203,7 +203,7 @@ def _other_programs(device: DeviceMemory) -> Iterator[str]:
 
 def _is_float32(patchers: Sequence[Any]) -> bool:
     """Return whether most bytes of the weights are float32, on a GPU that computes in bfloat16."""
-    if current_host() is None:
+    if current_host() is None or not computes_in_bf16():
         return False
     total = single = 0
     for patcher in patchers:

@@ -1,6 +1,6 @@
 """What OOM Guard remembers during one sampling, and no longer."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +24,9 @@ class Run:
     inside this one, has its own state.
     """
 
-    def __init__(self, key: Hashable = None) -> None:
+    def __init__(self, key: Hashable = None, picture: Sequence[int] = ()) -> None:
         self.key = key
+        self.picture = picture  # the shape of its latents, before sound is packed with them
         self.plan = Plan()
         self.rows = 0  # the largest batch of the present step
         self.images = 0  # the rows of one conditioning in that batch

@@ -48,7 +48,8 @@ class _Guard:
         """OUTER_SAMPLE: one sampling run."""
         guider = executor.class_obj
         self._guard.start_sampling(guider)
-        run = Run(_kind(guider, noise.shape, self._options))
+        picture = (kwargs.get("latent_shapes") or [noise.shape])[0]
+        run = Run(_kind(guider, noise.shape, self._options), picture)
         guider.model_options.setdefault("transformer_options", {})[KEY] = run
         state, containers = RandomState(), Containers(guider.model_options)
 

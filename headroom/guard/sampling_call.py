@@ -25,7 +25,8 @@ class Sampling(Call[Any]):
         self._run, self._patcher, self._shape, self._do = run, patcher, shape, do
         self._reset = reset
         self.key, self.device, self.batch = run.key, patcher.load_device, shape[0]
-        self.is_video = len(shape) == 5 and shape[2] > 1
+        self._picture = run.picture or shape
+        self.is_video = len(self._picture) == 5 and self._picture[2] > 1
 
     @property
     def words(self) -> str:  # type: ignore[override]
@@ -36,7 +37,7 @@ class Sampling(Call[Any]):
 
     @property
     def size(self) -> str:  # type: ignore[override]
-        size: str = self._guard.picture_size(self._patcher.model, self._shape)
+        size: str = self._guard.picture_size(self._patcher.model, self._picture)
         return size
 
     @property

@@ -8,7 +8,7 @@ import torch
 from ..base.said import said
 from ..host.adapter import guard_host
 from .call import Call, Plan
-from .copies import GuardedMethod, guarded_copy
+from .copies import GuardedMethod, guarded_copy, plain_copy
 from .lack import Lack
 from .options import GuardOptions
 from .recover import recover
@@ -71,7 +71,8 @@ class _Upscaling(Call[torch.Tensor]):
         self.patchers = [] if patcher is None else [patcher]
         self.device, self.batch = image.device, int(image.shape[0])
         self.size = f"{image.shape[-1]}x{image.shape[-2]}"
-        self.key = ("upscaling", type(model).__name__, tuple(image.shape), str(image.dtype),
+        scale = getattr(method.owner, "scale", None)  # one class has models of several scales
+        self.key = ("upscaling", type(model).__name__, scale, tuple(image.shape), str(image.dtype),
                     str(image.device), method.options)
 
     def run(self, plan: Plan) -> torch.Tensor:
@@ -81,8 +82,9 @@ class _Upscaling(Call[torch.Tensor]):
         guard, owner = guard_host(), self._method.owner
         if guard is None:
             return self._one(self._image)
+        # The descriptor pads each tile to a size that its network takes.
         scaled: torch.Tensor = guard.tiled_scale(
-            self._image, self._one, plan.tile, min(_OVERLAP, plan.tile // 2), owner.scale,
+            self._image, plain_copy(owner), plan.tile, min(_OVERLAP, plan.tile // 2), owner.scale,
             owner.output_channels, self._image.device)
         return scaled.to(self._image.dtype)
 

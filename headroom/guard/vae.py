@@ -74,10 +74,12 @@ class _VAECall(Call[torch.Tensor]):
         if name == self._tiled:
             asked = kwargs.get("tile_x") or next(iter(args), None)
             self._below = int(asked or _HOST_TILE[name])
-        self._also = tiled_keywords(method, self._tiled, value, *args, **kwargs)
+        also = tiled_keywords(method, self._tiled, value, *args, **kwargs)
+        self._also = also or {}
         self.seen = 0  # the largest batch that the network was called with
         self.patchers, self.device = [vae.patcher], vae.patcher.load_device
-        self.batch, self.can_tile = int(value.shape[0]), takes_tiles(vae, self._tiled)
+        self.batch = int(value.shape[0])
+        self.can_tile = also is not None and takes_tiles(vae, self._tiled)
         self.key = (name, lessons.identity(vae.patcher), tuple(value.shape), self._below,
                     str(value.dtype), method.options)
 
@@ -89,7 +91,8 @@ class _VAECall(Call[torch.Tensor]):
 
     @property
     def size(self) -> str:  # type: ignore[override]
-        return "x".join(str(side * self._unit) for side in reversed(self._sides))
+        is_sound = self._value.ndim == 3
+        return "" if is_sound else "x".join(str(one * self._unit) for one in reversed(self._sides))
 
     def run(self, plan: Plan) -> torch.Tensor:
         result: torch.Tensor

@@ -174,17 +174,18 @@ def _tile_shape(vae: Any, name: str, shape: Any, given: dict[str, Any]) -> tuple
 
 def tiled_keywords(
     method: GuardedMethod, tiled: str, value: torch.Tensor, *args: Any, **kwargs: Any
-) -> dict[str, Any]:
-    """Return the other arguments of a call that the method with tiles takes too.
+) -> dict[str, Any] | None:
+    """Return the other arguments of a call; None if the method with tiles does not take all.
 
-    Newer ComfyUIs: `encode(pixels, not_video=…)`, which decides what the batch means.
+    Newer ComfyUIs: `encode(pixels, not_video=…)`, which decides what the batch means. A decode with
+    `vae_options` makes a 3D shape, which has no tiles.
     """
     if not hasattr(type(method.owner), tiled):
         return {}
     given = inspect.signature(method.unguarded).bind_partial(value, *args, **kwargs)
-    named = list(given.arguments.items())[1:]
+    named = dict(list(given.arguments.items())[1:])
     taken = inspect.signature(class_method(method.owner, tiled)).parameters
-    return {name: item for name, item in named if name in taken}
+    return named if named.keys() <= taken.keys() else None
 
 
 def _work_copy(

@@ -86,8 +86,8 @@ def do_not_run() -> list[Any]:
 def has_flag(flag: str) -> bool:
     """Return whether ComfyUI's command line has a flag such as "--reserve-vram"; False without it.
 
-    Only this decides whether a flag is advised. False too for a flag without a value that is set
-    already.
+    Only this decides whether a flag is advised. False too for one that would not help: see
+    flags.py.
     """
     if current_host() is None or lost("files"):
         return False

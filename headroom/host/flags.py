@@ -4,18 +4,24 @@ from typing import Any
 
 import comfy.cli_args
 
+from .reserve import has_dynamic_vram
+
 CACHE_FLAGS = ("--high-ram", "--cache-lru", "--cache-classic")
 
 
 def more_flags() -> frozenset[str]:
     """Return the flags of this ComfyUI, such as "--reserve-vram", that would change something.
 
-    A flag without a value changes nothing if it is set already.
+    A flag without a value changes nothing if it is set already. If one that leaves VRAM to others
+    is set, a smaller number would take it back. Some flags act on dynamic VRAM only.
     """
     values = vars(comfy.cli_args.args)
     names = {name for name, value in values.items() if value is not True}
     if values.get("disable_fast_disk") is True:
         names.discard("fast_disk")  # the other flag overrides it
+    names -= {name for name in ("reserve_vram", "vram_headroom") if values.get(name)}
+    if not has_dynamic_vram():
+        names -= {"vram_headroom", "fast_disk"}
     return frozenset("--" + name.replace("_", "-") for name in names)
 
 

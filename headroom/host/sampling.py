@@ -1,6 +1,6 @@
 """ComfyUI's sampling as OOM Guard needs it: what it loads, what it needs, how it starts again."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import comfy.sampler_helpers
@@ -17,9 +17,12 @@ def estimated_bytes(model: Any, shape: Sequence[int]) -> float:
 
 
 def picture_size(model: Any, shape: Sequence[int]) -> str:
-    """Return the size in pixels of the picture that latents (B, C, ..., H, W) decode to."""
+    """Return the size in pixels of the picture that latents (B, C, ..., H, W) decode to.
+
+    Empty for latents of sound.
+    """
     if len(shape) < 4:
-        return f"{shape[-1]} latent steps"
+        return ""
     latents = model.latent_format
     ratio = getattr(latents, "spacial_downscale_ratio", None)
     if ratio is None:  # an older host
@@ -40,14 +43,23 @@ def start_sampling(guider: Any) -> None:
     ComfyUI cleans them up only after a sampling without failure. The next sampling, even of another
     prompt, would use a hint that is only half prepared.
     """
-    comfy.sampler_helpers.cleanup_models(getattr(guider, "conds", {}), [])
+    _clean_up_controls(getattr(guider, "conds", {}).values())
 
 
 def end_sampling(guider: Any) -> None:
     """Clean up after a sampling that failed, as ComfyUI does after one that succeeded."""
     guider.model_patcher.cleanup()
-    conds, loaded = getattr(guider, "conds", {}), getattr(guider, "loaded_models", [])
-    comfy.sampler_helpers.cleanup_models(conds, loaded)
+    comfy.sampler_helpers.cleanup_models({}, getattr(guider, "loaded_models", []))
+    _clean_up_controls(getattr(guider, "conds", {}).values())
+
+
+def _clean_up_controls(conds: Iterable[Any]) -> None:
+    """Clean up each ControlNet that was prepared; a Control-LoRA fails if it was not."""
+    controls = {id(control): control for cond in conds for entry in cond or []
+                if (control := entry.get("control")) is not None}
+    for control in controls.values():
+        if getattr(control, "timestep_range", True) is not None:  # a pack's own class may lack it
+            control.cleanup()
 
 
 def reset_conditioning(model: Any, conds: Sequence[Any]) -> None:
@@ -60,12 +72,6 @@ def reset_conditioning(model: Any, conds: Sequence[Any]) -> None:
     patcher = getattr(model, "current_patcher", None)
     if patcher is not None:
         patcher.clean_hooks()
-    cleaned: set[int] = set()
-    for cond in conds:
-        for entry in cond or []:
-            control = entry.get("control")
-            if control is not None and id(control) not in cleaned:
-                cleaned.add(id(control))
-                control.cleanup()
+    _clean_up_controls(conds)
     for cond in conds:
         comfy.samplers.pre_run_control(model, cond or [])

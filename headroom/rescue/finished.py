@@ -86,8 +86,9 @@ class Finished:
             _Writing(folder, self._limit_bytes, self._mark(prompt)).write(
                 graph, setup, self._host.values_of(caches, prompt_id, prompt),
                 self._host.turn_values(caches, failed_id, turns))
-        except (OSError, MemoryError, RuntimeError) as error:
-            log.warning("[Headroom] finished outputs are not kept on disk for the rerun: %s", error)
+        except Exception:  # values of any pack: the rerun is worth more than its files
+            log.warning("[Headroom] finished outputs are not kept on disk for the rerun",
+                        exc_info=True)
 
     def prompt_begins(self, prompt_id: str, prompt: Prompt) -> None:
         """A prompt begins: now ComfyUI can find what is on disk for it, and nothing else."""

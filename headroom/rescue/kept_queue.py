@@ -32,8 +32,9 @@ RAN_KEY = "ran_when_server_ended"  # in a prompt's extra_data.headroom
 class KeptQueue:
     """Keeps this server's queue in a file of `folder`, and handles what ended servers left.
 
-    `host`: headroom/host/queue.py; not used with "off". Called for prompts from any thread. The
-    first failure of the file is logged, and nothing is kept after that.
+    `host`: headroom/host/queue.py; not used with "off". Called for prompts from any thread. While
+    the disk refuses, which is logged once, the file stays ours: as soon as it can be written, it
+    has the queue as it is then, and no prompt that has ended.
     """
 
     def __init__(self, host: Any, folder: Path, wish: Queue) -> None:
@@ -42,6 +43,7 @@ class KeptQueue:
         self._lock = threading.RLock()
         self._left: list[LeftQueue] = []
         self._file: QueueFile | None = None
+        self._is_told = False
         self._last = Sample(0.0, None, 0, 0)
         self._ticker = Ticker(self.look, "headroom queue", LOOK_SECONDS)
         if wish == "off":
@@ -50,7 +52,7 @@ class KeptQueue:
             self._left = left_queues(folder)
             self._file = new_file(folder)
         except (OSError, sqlite3.Error) as error:
-            self._give_up(error)
+            self._fails(error)
 
     def start(self) -> None:
         """Log what was left, and begin to store memory figures while a prompt runs."""
@@ -79,7 +81,7 @@ class KeptQueue:
         """Store memory and the node that runs, each second and when the node changes."""
         nodes, now = self._host.running_nodes(), time.time()
         node_id = nodes[-1] if nodes else None
-        if node_id == self._last.node_id and now - self._last.at < SAMPLE_SECONDS:
+        if node_id == self._last.node_id and 0 <= now - self._last.at < SAMPLE_SECONDS:
             return
         self._last = Sample(now, node_id, rss_bytes(), ram_room_bytes())
         with self._lock:
@@ -91,13 +93,12 @@ class KeptQueue:
         try:
             write(self._file)
         except sqlite3.Error as error:
-            self._give_up(error)
+            self._fails(error)
 
-    def _give_up(self, error: Exception) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
-        log.warning("[Headroom] the queue is not kept in a file, because that failed: %s", error)
+    def _fails(self, error: Exception) -> None:
+        if not self._is_told:
+            log.warning("[Headroom] the queue is not kept in a file while this fails: %s", error)
+        self._is_told = True
 
     # ---------------------------------------------------- requests
 

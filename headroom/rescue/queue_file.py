@@ -155,9 +155,12 @@ class QueueFile:
                 for prompt_id, number, running, content in rows]
 
     def samples(self) -> list[Sample]:
-        """Return memory in the last minutes, oldest first; errors as `prompts`."""
+        """Return memory in the last minutes, oldest first; errors as `prompts`.
+
+        Not by their times: a clock can go back.
+        """
         rows = self._base.execute("SELECT at, node_id, rss_bytes, room_bytes FROM sample "
-                                  "ORDER BY at")
+                                  "ORDER BY rowid")
         return [Sample(float(at), None if node_id is None else str(node_id), int(rss), int(room))
                 for at, node_id, rss, room in rows]
 

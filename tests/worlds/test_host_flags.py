@@ -35,7 +35,7 @@ def test_each_flag_that_the_table_of_errors_looks_up_is_one_of_a_comfyui(comfyui
     assert all(("{flag}" in one["text"]) == bool(one.get("flags")) for one in helps)
 
 
-def test_flags_are_looked_up_in_comfyuis_own_command_line(monkeypatch):
+def test_only_flags_of_comfyuis_own_command_line_that_would_help_are_found(monkeypatch):
     comfy, cli_args = ModuleType("comfy"), ModuleType("comfy.cli_args")
     comfy.cli_args = cli_args
     cli_args.args = SimpleNamespace(reserve_vram=None, fast=[], cache_none=True)
@@ -46,6 +46,13 @@ def test_flags_are_looked_up_in_comfyuis_own_command_line(monkeypatch):
     assert flags.more_flags() == {"--reserve-vram", "--fast"}  # the other one is given already
     cli_args.args = SimpleNamespace()
     assert flags.more_flags() == frozenset()
+    paged = {"fast_disk": False, "vram_headroom": 0, "reserve_vram": None}
+    cli_args.args = SimpleNamespace(**paged)
+    assert flags.more_flags() == {"--reserve-vram"}  # the others act on dynamic VRAM
+    monkeypatch.setattr(flags, "has_dynamic_vram", lambda: True)
+    assert flags.more_flags() == {"--reserve-vram", "--vram-headroom", "--fast-disk"}
+    cli_args.args = SimpleNamespace(**{**paged, "vram_headroom": 2.0, "reserve_vram": 4.0})
+    assert flags.more_flags() == {"--fast-disk"}  # a smaller number would take VRAM from others
     cli_args.args = SimpleNamespace(fast_disk=False, disable_fast_disk=True)
     assert flags.more_flags() == frozenset()  # one overrides the other
     sys.modules.pop("headroom.host.flags")

@@ -49,9 +49,14 @@ def test_without_anonymous_mappings_values_still_move(monkeypatch):
     assert torch.equal(to_cpu(kept).value, kept)
 
 
-@pytest.mark.parametrize(("platform", "hip", "can"), [
-    ("linux", None, True), ("win32", None, False), ("linux", "7.2", False)])
-def test_expandable_segments_are_advised_only_where_torch_has_them(monkeypatch, platform, hip, can):
+@pytest.mark.parametrize(("platform", "hip", "pager", "can"), [
+    ("linux", None, False, True), ("win32", None, False, False), ("linux", "7.2", False, False),
+    ("linux", None, True, False)])
+def test_expandable_segments_are_advised_only_where_torch_has_them_and_the_pager_sees_them(
+    monkeypatch, platform, hip, pager, can
+):
+    host = SimpleNamespace(has_dynamic_vram=lambda: pager)
+    monkeypatch.setattr(surroundings, "current_host", lambda: host)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "native")
     monkeypatch.setattr(surroundings, "is_started", lambda kind: True)

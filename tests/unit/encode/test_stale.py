@@ -109,3 +109,18 @@ def test_a_value_that_cannot_be_kept_does_not_stop_the_reading_of_others(look_up
     lookup = look_up()
     lookup.store("b", [object()])
     assert "which has no safe form" in lookup.unwritten and lookup.has_all(["a"])
+
+
+@pytest.mark.parametrize(("file", "named"), [
+    ("EasyNegative.pt", "easynegative"), ("bad_(v2).safetensors", r"bad_\(v2\)")])
+def test_a_textual_inversion_changes_the_key_however_its_name_is_written(
+    look_up, monkeypatch, tmp_path, seen, file, named
+):
+    """Windows finds a name in other letters; ComfyUI takes the backslashes out of a prompt."""
+    path, prompt = tmp_path / file, f"a cat, embedding:{named}"
+    host_files = types.SimpleNamespace(embedding_files=lambda: [path] if path.exists() else [])
+    monkeypatch.setitem(sys.modules, "headroom.host.files", host_files)
+    look_up().store(prompt, VALUE)
+    assert is_kept(look_up, seen, prompt)
+    path.write_bytes(b"a style")
+    assert not is_kept(look_up, seen, prompt)

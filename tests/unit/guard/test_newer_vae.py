@@ -93,6 +93,18 @@ def a_call(vae, latent, name="decode", **kwargs):
     return _VAECall(getattr(guard_vae(vae, GuardOptions()), name), latent, (), kwargs)
 
 
+def test_a_3d_shape_is_never_decoded_in_tiles():
+    """Its decode gets options that no method with tiles takes."""
+    class ShapeVAE(VideoVAE):
+        def decode(self, samples_in, vae_options={}):  # noqa: B006
+            return samples_in
+
+    latent = torch.zeros(1, 64, 3072)
+    assert a_call(ShapeVAE(), latent).smaller(Plan(), lacking(400, 100)) is not None
+    call = a_call(ShapeVAE(), latent, vae_options={"octree_resolution": 256})
+    assert call.smaller(Plan(), lacking(400, 100)) is None and not call.can_tile
+
+
 def lacking(need_mib, room_mib, is_last=False):
     return Lack("device", GPU, 256, (need_mib - room_mib) * MIB, need_mib * MIB, room_mib * MIB,
                 is_last=is_last)

@@ -1,13 +1,19 @@
 """How large the pieces of a joined call are after a failure."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+import torch
+from support.hosts import Patcher
 from support.shortages import lacking
 
 from headroom.guard.call import Plan
+from headroom.guard.errors import OomGuardError
 from headroom.guard.lack import Lack
+from headroom.guard.options import GuardOptions
 from headroom.guard.run import Run
+from headroom.guard.sampling import _Guard
 
 NOTHING_KNOWN = Lack("device")
 
@@ -120,3 +126,20 @@ def test_a_step_that_fails_at_its_beginning_goes_by_the_one_before():
     run = run_of(6, 3)
     run.start_step()
     assert run.fewer_rows(NOTHING_KNOWN) == 3
+
+
+def test_a_video_with_sound_is_told_by_the_size_and_the_frames_of_its_picture():
+    """ComfyUI packs both into one row for its samplers."""
+    def out_of_memory(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 64.00 MiB.")
+
+    guider = SimpleNamespace(model_options={}, model_patcher=Patcher(), conds={})
+    host = SimpleNamespace(
+        start_sampling=id, end_sampling=id, has_foreign_parts=lambda *_: False,
+        estimated_bytes=lambda *_: 1.0, buffers_needed_bytes=lambda _: 0,
+        picture_size=lambda model, shape: f"{shape[-1]}x{shape[-2]}")
+    out_of_memory.class_obj = guider
+    told = r"fewer frames, or a smaller width and height \(now 6x4"
+    with pytest.raises(OomGuardError, match=told):
+        _Guard(GuardOptions(), host).sample(
+            out_of_memory, torch.zeros(1, 1, 999), latent_shapes=[(1, 128, 3, 4, 6), (1, 8, 27)])

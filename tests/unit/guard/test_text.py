@@ -101,11 +101,14 @@ def test_a_driver_that_lists_no_processes_does_not_spoil_the_error(monkeypatch):
     assert "Most likely to help: a smaller width and height" in text_of()
 
 
-def test_a_float32_model_on_a_gpu_gets_the_advice_to_cast_it(monkeypatch):
+def test_a_float32_model_on_a_gpu_that_computes_in_bf16_gets_the_advice_to_cast_it(monkeypatch):
     patcher = Patcher(torch.nn.Linear(1024, 1024), "cuda:0")
     monkeypatch.setattr(oom_text, "current_host", Host)
     call = call_of(size="", patchers=[patcher])
-    assert "the node Cast bf16 on this model" in text_for(call)
+    for can in (True, False):
+        monkeypatch.setattr(oom_text, "computes_in_bf16", lambda can=can: can)
+        assert ("the node Cast bf16 on this model" in text_for(call)) is can
+    monkeypatch.setattr(oom_text, "computes_in_bf16", lambda: True)
     patcher.model.to(torch.bfloat16)
     assert "Cast bf16" not in text_for(call)
 
@@ -139,3 +142,23 @@ def test_the_place_where_memory_first_ran_out_is_named():
     here = test_the_place_where_memory_first_ran_out_is_named.__name__
     text = text_of(failed=Recovery([Failure.of(found)]))
     assert f"It first ran out of memory in {here}, line " in text
+
+
+def test_a_call_without_a_picture_gets_no_advice_about_width_and_height():
+    """Encoding a text, or computing sound."""
+    text = text_for(call_of(size=""))
+    assert "Most likely to help: a smaller or more strongly quantised model file." in text
+
+
+def test_what_was_free_is_told_of_the_card_that_was_full():
+    other = replace(GPU, device="cuda:1", driver_free_bytes=GIB // 4)
+    now = replace(NOW, devices=(GPU, other))
+    full = Lack("device", torch.device("cuda:1"))
+    assert "256.0 MiB of 8,192.0 MiB were free on cuda:1" in text_of(now, lack=full)
+    assert "512.0 MiB of 8,192.0 MiB were free on cuda:0" in text_of(now)
+
+
+def test_where_ram_ran_out_nobody_is_told_to_close_what_holds_the_gpu(monkeypatch):
+    found = [OtherProcess("python (4242)", 5_000 << 20)]
+    monkeypatch.setattr(oom_text, "other_processes", lambda device: found)
+    assert "closing" not in text_of(lack=Lack("RAM"))

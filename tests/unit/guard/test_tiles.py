@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from headroom.guard import upscaler
 from headroom.guard.call import Plan
 from headroom.guard.lack import Lack
 from headroom.guard.options import GuardOptions
@@ -16,6 +17,7 @@ from headroom.guard.tiles import (
     smaller_tile,
     tile_count,
 )
+from headroom.guard.upscaler import _Upscaling, guard_upscaler
 from headroom.guard.vae import _VAECall, guard_vae
 
 MIB = 1 << 20
@@ -127,3 +129,39 @@ def test_comfyuis_own_tile_is_taken_down_to_where_it_just_fits(room, tile):
     call = _VAECall(method, torch.zeros(1, 4, 128, 128), (), {})
     lack = Lack("device", None, 256, 716 * MIB, 1089 * MIB, room * MIB)
     assert call.smaller(Plan(), lack).tile == tile
+
+
+def test_tiles_of_an_upscale_model_have_the_sizes_that_its_network_takes(monkeypatch):
+    """A descriptor pads what it is called with; for other sizes its network raises an error."""
+    def network(_model, image):
+        if image.shape[-1] % 40:
+            raise RuntimeError("The size of tensor a (32) must match the size of tensor b (40)")
+        if image.shape[-1] > 100:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 64.00 MiB.")
+        return image
+
+    class Descriptor:
+        def __init__(self):
+            self.model, self._call_fn = torch.nn.Identity(), network
+            self.scale, self.output_channels = 1, 3
+
+        def __call__(self, image):
+            padded = torch.nn.functional.pad(image, (0, -image.shape[-1] % 40))
+            return self._call_fn(self.model, padded)[..., : image.shape[-1]]
+
+    def tiled(image, function, tile, *_):
+        return torch.cat([function(part) for part in image.split(tile, -1)], -1)
+
+    host = SimpleNamespace(tiled_scale=tiled, load_again=lambda patchers: None)
+    monkeypatch.setattr(upscaler, "guard_host", lambda: host)
+    image = torch.arange(3 * 8 * 120.0).reshape(1, 3, 8, 120)
+    assert torch.equal(guard_upscaler(Descriptor(), GuardOptions())(image), image)
+
+
+def test_the_tiles_of_one_upscale_model_are_not_taken_by_one_of_another_scale():
+    """Two ESRGANs in one workflow: the smaller one may need none."""
+    def key_of(scale):
+        method = SimpleNamespace(owner=SimpleNamespace(scale=scale), options=GuardOptions())
+        return _Upscaling(method, torch.nn.Identity(), torch.zeros(1, 3, 8, 8)).key
+
+    assert key_of(4) == key_of(4) != key_of(2)

@@ -157,6 +157,15 @@ def test_a_disk_that_refuses_is_a_warning_and_the_rerun_goes_on(place, caplog):
     assert "not kept on disk" in caplog.text
 
 
+def test_a_value_of_a_pack_that_raises_is_a_warning_and_the_rerun_goes_on(place, caplog):
+    def raises(*_):
+        raise AttributeError("no such tensor")
+
+    place.host.values_of = lambda *_: raises
+    place.keep("sample")
+    assert "no such tensor" in caplog.text
+
+
 def test_comfyui_is_told_of_a_provider_only_while_such_a_prompt_runs(place, tmp_path):
     place.keep("sample").found()
     place.folder = tmp_path / "of another prompt"

@@ -1,6 +1,7 @@
 """The queue of a killed server is offered, queued again, or discarded."""
 
 import sqlite3
+from types import SimpleNamespace
 
 import pytest
 
@@ -160,3 +161,33 @@ def test_the_environment_wins_over_the_setting_and_a_wrong_word_is_told_once(cap
     assert [queue_of({QUEUE_VARIABLE: "always"}, {}) for _ in range(2)] == ["keep", "keep"]
     [record] = caplog.records
     assert "HEADROOM_QUEUE to be off, keep or resume" in record.getMessage()
+
+
+def test_after_a_disk_that_was_full_for_a_while_only_what_has_not_ended_is_left(
+    tmp_path, monkeypatch
+):
+    """And no other server takes over a file of one that lives."""
+    host = FakeQueue([], [item(1, "a"), item(2, "b")])
+    server = KeptQueue(host, tmp_path, "keep")
+    server.changed()
+
+    def full(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(server._file, "keep", full)
+        host.waiting = [item(2, "b"), item(3, "c")]
+        server.changed()
+        assert KeptQueue(FakeQueue(), tmp_path, "keep").left()["prompts"] == []
+    server.changed()
+    server._file.close()
+    left = KeptQueue(FakeQueue(), tmp_path, "keep").left()["prompts"]
+    assert [one["prompt_id"] for one in left] == ["b", "c"]
+
+
+def test_a_clock_that_goes_back_hides_no_node(killed, monkeypatch):
+    times = iter([5000.0, 1000.0])
+    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: next(times)))
+    memory = [(["1"], 100 * MIB, 900 * MIB), (["1"], 950 * MIB, 50 * MIB)]
+    left = killed(FakeQueue([item(1, "a")]), memory=memory).left()
+    assert "with 950.0 MiB of RAM in use by it and 50.0 MiB left" in left["text"]

@@ -1,0 +1,51 @@
+"""What OOM Guard cleans up before a sampling, and after one that failed."""
+
+import importlib
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+
+@pytest.fixture
+def sampling(monkeypatch):
+    """The adapter on a ComfyUI whose own functions only note that they were called."""
+    names = ("comfy", "comfy.sampler_helpers", "comfy.samplers")
+    comfy, helpers, samplers = modules = [ModuleType(name) for name in names]
+    comfy.sampler_helpers, comfy.samplers = helpers, samplers
+    helpers.cleanup_models = lambda conds, models: [model.cleanup() for model in models]
+    samplers.pre_run_control = lambda model, cond: [
+        entry["control"].pre_run() for entry in cond if "control" in entry]
+    for module in modules:
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.delitem(sys.modules, "headroom.host.sampling", raising=False)
+    yield importlib.import_module("headroom.host.sampling")
+    sys.modules.pop("headroom.host.sampling", None)
+
+
+class ControlLora:
+    """As ComfyUI's: it has its network only from `pre_run` on, and deletes it in `cleanup`."""
+
+    def __init__(self):
+        self.timestep_range = None
+
+    def pre_run(self):
+        self.timestep_range, self.control_model = (1.0, 0.0), "network"
+
+    def cleanup(self):
+        del self.control_model
+        self.control_model = self.timestep_range = None
+
+
+def test_a_control_lora_is_cleaned_up_only_after_it_was_prepared(sampling):
+    control = ControlLora()
+    conds = {"positive": [{"control": control}, {}], "negative": [{"control": control}]}
+    patcher = SimpleNamespace(cleanup=lambda: None, clean_hooks=lambda: None)
+    guider = SimpleNamespace(conds=conds, model_patcher=patcher)
+    model = SimpleNamespace(current_patcher=patcher)
+    sampling.start_sampling(guider)  # of a workflow's first run
+    sampling.end_sampling(guider)  # it failed before it prepared the ControlNets
+    sampling.reset_conditioning(model, list(conds.values()))
+    assert control.control_model == "network"
+    sampling.start_sampling(guider)  # after a sampling that failed
+    assert control.control_model is None
