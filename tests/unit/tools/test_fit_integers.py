@@ -172,3 +172,18 @@ with Integers():
     show(scale="_headroom_dry_known" in scale.__dict__, count=count.item())
 """)
     assert found == {"scale": False, "count": 1}
+
+
+def test_frames_are_not_copied_where_a_copy_is_made_of_several_operations(run):
+    found = run("""
+import resource
+from headroom_dry_frames import uncomputed
+def most_mib(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+with torch.inference_mode(), Integers(uncomputed):
+    frames, before = torch.empty(64, 1024, 1024, 3), most_mib()
+    made = [frames.permute(3, 0, 1, 2).contiguous(), frames.movedim(-1, 1).reshape(64, -1),
+            frames.to(torch.float16)]
+show(taken_mib=most_mib() - before, shapes=[list(one.shape) for one in made])
+""")
+    assert found["taken_mib"] < 64
+    assert found["shapes"] == [[3, 64, 1024, 1024], [64, 3 << 20], [64, 1024, 1024, 3]]
