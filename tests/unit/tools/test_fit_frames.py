@@ -40,6 +40,9 @@ def test_each_step_over_frames_gives_their_shape_and_type_and_an_inplace_one_the
     assert uncomputed(aten.add_.Tensor, tile, torch.ones(1024)) is tile
     made = uncomputed(aten.ones.default, [64, 1024, 1024], dtype=torch.float16)
     assert (made.shape, made.dtype) == (frames.shape, torch.float16)
+    grey = uncomputed(aten.full.default, [64, 1024, 1024], 0.5, dtype=torch.float32)
+    picture = torch.ones(1024, 1024)
+    assert grey.shape == uncomputed(aten.repeat.default, picture, [64, 1, 1]).shape == frames.shape
     resized = uncomputed(aten.upsample_bicubic2d.default, frames[None], [2048, 2048], False)
     assert resized.shape == (1, 64, 2048, 2048)
 
@@ -47,6 +50,7 @@ def test_each_step_over_frames_gives_their_shape_and_type_and_an_inplace_one_the
 def test_small_tensors_and_integers_and_whole_reductions_are_computed(uncomputed, frames):
     assert uncomputed(aten.add.Tensor, torch.ones(4), torch.ones(4)) is None
     assert uncomputed(aten.sum.default, frames) is None
+    assert uncomputed(aten.repeat.default, torch.ones(4), [64, 1]) is None
     assert uncomputed(aten.ones.default, [4]) is None
     assert uncomputed(aten.zeros.default, [64, 1024, 1024], device="meta") is None
     assert uncomputed(aten.zeros.default, [64, 1024, 1024], dtype=torch.int32) is None

@@ -16,8 +16,8 @@ LARGE_BYTES = 65 << 20  # above any mask whose values a node may ask for: 64 MiB
 aten = torch.ops.aten
 COPIES = (aten._to_copy.default, aten.clone.default, aten.copy_.default, aten.cat.default,
           aten.stack.default, aten.constant_pad_nd.default, aten.zero_.default,
-          aten.zeros_like.default, aten.ones_like.default)
-NEW = (aten.zeros.default, aten.ones.default)
+          aten.zeros_like.default, aten.ones_like.default, aten.repeat.default)
+NEW = (aten.zeros.default, aten.ones.default, aten.full.default)
 RESIZES = ("upsample", "adaptive_avg_pool2d")  # in the names of what makes pictures of another size
 Tensor = torch.Tensor
 
@@ -33,10 +33,14 @@ def uncomputed(
         dtype = kwargs.get("dtype") or torch.get_default_dtype()
         is_large = math.prod(args[0]) * dtype.itemsize >= LARGE_BYTES and dtype.is_floating_point
         return torch.empty(args[0], dtype=dtype) if is_large and device == "cpu" else None
-    large = any(one.nbytes >= LARGE_BYTES for one in given) or (
-        func._schema.is_mutable and args[0].untyped_storage().nbytes() >= LARGE_BYTES)
-    if not large or not (torch.Tag.pointwise in func.tags or func in COPIES
-                         or any(word in func._schema.name for word in RESIZES)):
+    most_bytes = max((one.nbytes for one in given), default=0)
+    if func is aten.repeat.default:
+        most_bytes *= math.prod(args[1])
+    if func._schema.is_mutable:
+        most_bytes = max(most_bytes, args[0].untyped_storage().nbytes())
+    is_each = torch.Tag.pointwise in func.tags or func in COPIES or any(
+        word in func._schema.name for word in RESIZES)
+    if most_bytes < LARGE_BYTES or not is_each:
         return None
     if device != "cpu" or func._schema.overload_name.endswith("out") or not all(
             one.device.type == "cpu" and one.is_floating_point() for one in given):

@@ -72,11 +72,11 @@ def _dispatch(
     mode.reads += any(one.is_cuda for one in given) and _is_read(func, args, kwargs)
     if types or not all(_is_small(one) or func in CASTS and KNOWN in one.__dict__
                         for one in given):
-        if not types and _kind(func) == COMPOSED and any(
+        made = mode.large(func, args, kwargs, given) if not types and mode.large else None
+        if made is None and not types and _kind(func) == COMPOSED and any(
                 KNOWN in one.__dict__ or one.is_cpu and one.nbytes > MOST_BYTES for one in given):
             with mode:  # `inference_mode` hands it over whole, with known integers or frames in it
                 return func.decompose(*args, **kwargs)
-        made = mode.large(func, args, kwargs, given) if not types and mode.large else None
         return _unknown(func, args, kwargs) if made is None else made
     if not any(one.is_cuda for one in given) and not _names_a_device(kwargs):
         made = mode.large(func, args, kwargs, given) if not given and mode.large else None
