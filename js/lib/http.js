@@ -9,7 +9,7 @@ export class Refused extends Error {
   }
 }
 
-/** Nothing came back: the server is down, or something on the way to it. */
+/** Nothing came back, or nothing of the server's: it is down, or something on the way to it. */
 export class NoAnswer extends Error {}
 
 /** The words of whatever was thrown. */
@@ -36,10 +36,11 @@ export function createHttp(fetchApi) {
 
   async function answer(path, options) {
     const response = await reached(path, options);
-    const body = await response.json().catch(() => ({}));
+    const body = await response.json().catch(() => null);
     if (!response.ok) {
-      throw new Refused(response.status, body.error ?? `${path}: ${response.status}`, body.said);
+      throw new Refused(response.status, body?.error ?? `${path}: ${response.status}`, body?.said);
     }
+    if (body === null) throw new NoAnswer(path); // a page to log in, or an answer that was cut off
     return body;
   }
   const post = (path, body) =>

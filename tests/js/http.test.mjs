@@ -43,6 +43,12 @@ test("an answer that is no JSON is refused by its status", async () => {
   await assert.rejects(http.memory(), /502/);
 });
 
+test("a page in the place of an answer, or half an answer, counts as none and is told", async () => {
+  const { http } = server([{}]);
+  const error = await http.leftQueue().catch((thrown) => thrown);
+  assert.equal(reasonText(error, EN), "The server does not answer: /headroom/queue");
+});
+
 test("a run that is being closed is asked for again until it has ended", async () => {
   const statuses = ["running", "running", "success"];
   const waits = [];
