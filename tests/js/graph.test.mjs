@@ -99,11 +99,22 @@ test("badges of one workflow do not appear in another", () => {
   assert.notEqual(badges.of(mine).text, "");
 });
 
+test("a run belongs to the workflow that it was queued from, also when another one is shown as it begins", () => {
+  const [mine, other] = [sampler(), sampler()];
+  const state = { graph: graph([other], "w2"), shown: true, drawn: 0 };
+  const badges = badgesOn(state);
+  badges.add(run([node("3")], { workflow_id: "w1" }), badges.key());
+  assert.equal(badges.of(other).text, "");
+  state.graph = graph([mine], "w1");
+  badges.update();
+  assert.notEqual(badges.of(mine).text, "");
+});
+
 test("a workflow that came without an id keeps its badges when its tab is shown again with a new one", () => {
   const mine = sampler();
   const state = { graph: graph([mine], "00000000-0000-0000-0000-000000000000"), path: "a.json", shown: true, drawn: 0 };
   const badges = badgesOn(state);
-  badges.add(run([node("3")]));
+  badges.add(run([node("3")], { workflow_id: "00000000-0000-0000-0000-000000000000" }));
   state.graph = graph([mine], "made-up");
   badges.update(false);
   assert.equal(badges.of(mine).text, "");
