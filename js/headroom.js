@@ -97,7 +97,7 @@ function pickNode({ node_id: id, display_node_id: shown, class_type: classType }
     notify("info", "Headroom", words()(WHY.gone, { id: shown ?? id }));
     return;
   }
-  showNode(app.canvas, node);
+  showNode(app.canvas, node, frame);
 }
 
 /**

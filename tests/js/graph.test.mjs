@@ -47,7 +47,7 @@ test("the root is found while a subgraph is open", () => {
   assert.equal(rootOf(undefined), undefined);
 });
 
-test("showing a node opens its subgraph, selects it alone and centres it", () => {
+test("showing a node opens its subgraph, selects it alone and centres it once the frontend has put its own view of it back", async () => {
   const inner = { graph: { name: "inner" } };
   const calls = [];
   const canvas = {
@@ -57,8 +57,8 @@ test("showing a node opens its subgraph, selects it alone and centres it", () =>
     centerOnNode: (which) => calls.push(["centre", which === inner]),
     setDirty: () => calls.push(["draw"]),
   };
-  showNode(canvas, inner);
-  assert.deepEqual(calls, [["open", "inner"], ["select", true], ["centre", true], ["draw"]]);
+  await showNode(canvas, inner, async () => calls.push(["frame"]));
+  assert.deepEqual(calls, [["open", "inner"], ["frame"], ["frame"], ["select", true], ["centre", true], ["draw"]]);
 });
 
 function badgesOn(state) {
