@@ -228,6 +228,8 @@ app.registerExtension({
     rescue.setup();
     leftQueue.setup();
     api.addEventListener("headroom.rescue", rescue.onEvent);
+    // Perhaps another server answers now: it has its own runs, and what the one before it left.
+    for (const look of [panel.refresh, leftQueue.look]) api.addEventListener("reconnected", look);
     frontend.onLanguage(onLanguage);
   },
   addCustomNodeDefs: (defs) => translateNodes(defs, texts),
