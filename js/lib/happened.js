@@ -22,7 +22,7 @@ export function loopTexts(run, t) {
       : t("VRAM grows by {grown} with each turn of a loop ({turns} turns), most in {title}", values);
   });
   const left = [...(run.left_out ?? [])].sort((one, other) => other.count - one.count).slice(0, MOST_LEFT_OUT);
-  return [...grows, ...left.map(({ title, count }) => t("{title}: {count} runs are not in the record", { title, count }))];
+  return [...grows, ...left.map(({ title, count }) => t("{title}: runs that are not in the record: {count}", { title, count }))];
 }
 
 /**

@@ -46,7 +46,7 @@ export function nodeTable(run, sort, { t, width, actions }) {
       h("thead", {}, h("tr", {}, keys.map((key) => heading(key, t, sort, actions.sortBy)))),
       h("tbody", {}, sorted.slice(0, MOST_ROWS).map((node) => row(node, { keys, highest, device: run.device, names, t, onPick: actions.pickNode }))),
     ),
-    left > 0 ? h("p.headroom-quiet", {}, t("{count} more nodes are not listed.", { count: left })) : null,
+    left > 0 ? h("p.headroom-quiet", {}, t("Nodes that are not listed: {count}.", { count: left })) : null,
   );
 }
 
