@@ -54,6 +54,7 @@ export async function showNode(canvas, node, frame) {
     canvas.setGraph(node.graph);
     // The frontend first keeps the view of the graph that is left, and takes the last one of this.
     for (const turn of [frame, frame]) await turn();
+    if (canvas.graph !== node.graph) return; // the user has gone on
   }
   canvas.selectItems([node]);
   canvas.centerOnNode(node);
