@@ -37,10 +37,9 @@ export function createHttp(fetchApi) {
   async function answer(path, options) {
     const response = await reached(path, options);
     const body = await response.json().catch(() => null);
-    if (!response.ok) {
-      throw new Refused(response.status, body?.error ?? `${path}: ${response.status}`, body?.said);
-    }
-    if (body === null) throw new NoAnswer(path); // a page to log in, or an answer that was cut off
+    if (!response.ok && body?.error) throw new Refused(response.status, body.error, body.said);
+    // A page to log in, an answer that was cut off, or a server that was not started again after an update.
+    if (!response.ok || body === null) throw new NoAnswer(`${path}: ${response.status}`);
     return body;
   }
   const post = (path, body) =>

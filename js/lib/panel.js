@@ -69,7 +69,7 @@ export function createPanel({ http, words, interval, pickNode, prompt, notify, p
 
   const oneRun = async (id) => withGuardsNamed(await http.run(id), words());
 
-  /** Advice is asked for once, when a run is over; older servers have none. */
+  /** Advice is asked for once, when a run is over; none where it is refused. */
   async function askAdvice() {
     const { run } = state;
     if (!run || isRunning(run) || state.advice.of === run.prompt_id) return;

@@ -88,6 +88,17 @@ def test_a_list_that_is_read_stays_open_when_its_figures_change(open_panel):
     assert shown.focused() == "Who holds the RAM of this server"
 
 
+def test_a_server_without_the_panels_routes_is_not_said_to_have_forgotten_a_run(open_panel):
+    shown = open_panel()
+    shown.page.route("**/headroom/memory",
+                     lambda route: route.fulfill(status=404, body="404: Not Found"))
+    trouble = shown.panel.get_by_text("The server does not answer: /headroom/memory: 404")
+    trouble.wait_for()
+    shown.page.unroute("**/headroom/memory")
+    trouble.wait_for(state="detached")
+    shown.problems.clear()  # the browser's own lines about the status
+
+
 def test_a_run_of_another_day_says_the_day(open_panel):
     shown = open_panel()
     day = time.strftime("%Y-%m-%d", time.localtime(RUN["started_at"]))
