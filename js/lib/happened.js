@@ -47,7 +47,7 @@ export function oomText(entry, node, t) {
  * @param {{ recovered?: boolean | null }} attempt
  * @param {Say} t
  */
-export function oomOutcome({ recovered }, t) {
+function oomOutcome({ recovered }, t) {
   if (recovered === null || recovered === undefined) return t("Out of memory, trying again");
   return recovered ? t("Recovered from out of memory") : t("Out of memory");
 }

@@ -10,7 +10,7 @@ export class Refused extends Error {
 }
 
 /** Nothing came back, or nothing of the server's: it is down, or something on the way to it. */
-export class NoAnswer extends Error {}
+class NoAnswer extends Error {}
 
 /** The words of whatever was thrown. */
 export const messageOf = (error) => (error instanceof Error ? error.message : String(error));

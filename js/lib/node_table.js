@@ -19,7 +19,7 @@ const HEADINGS = {
 };
 
 /** The columns that there is room for. */
-export function shownColumns(run, width) {
+function shownColumns(run, width) {
   const used = usedColumns(run);
   const crowded = used.includes("peak") ? [width < NARROW && "ram", width < VERY_NARROW && "vram"] : [];
   return used.filter((key) => !crowded.includes(key));

@@ -47,7 +47,7 @@ function optionText(run, t) {
  * @param {Run} run
  * @param {Say} t
  */
-export function runFigures(run, t) {
+function runFigures(run, t) {
   const figure = (key, name, text, added = null) =>
     h("div.headroom-figure", { "data-figure": key }, h("b", {}, text), h("span", {}, name), added);
   const grown = (peak, samples) => {
@@ -72,7 +72,7 @@ export function runFigures(run, t) {
  * @param {Run} run
  * @param {Say} t
  */
-export function fitsLine({ fits }, t) {
+function fitsLine({ fits }, t) {
   if (!fits) return null;
   const range = rangeText(fits.smallest_mib, t);
   const amount = fits.at_least ? t("≥ {amount}", { amount: range }) : range;
