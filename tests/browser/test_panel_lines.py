@@ -4,7 +4,8 @@ import copy
 import time
 
 import pytest
-from support.panel_answers import RUN, RUN_ID
+from support.canvas_history import FRAME
+from support.panel_answers import RUN, RUN_ID, SECOND, SECOND_ID
 
 pytestmark = pytest.mark.browser
 
@@ -86,6 +87,25 @@ def test_a_list_that_is_read_stays_open_when_its_figures_change(open_panel):
     details.get_by_text("333 MiB").wait_for()
     assert details.get_by_text("333 MiB").is_visible()
     assert shown.focused() == "Who holds the RAM of this server"
+
+
+def test_of_two_runs_chosen_one_after_the_other_the_last_is_shown_whatever_answer_comes_last(
+    open_panel
+):
+    shown = open_panel()
+    picker, held = shown.panel.locator("select"), []
+    shown.panel.locator(f"[data-run='{RUN_ID}']").wait_for()
+    shown.page.route(f"**/headroom/runs/{SECOND_ID}", lambda route: held.append(route))
+    picker.select_option(SECOND_ID)
+    with shown.page.expect_response(f"**/headroom/runs/{RUN_ID}"):
+        picker.select_option(RUN_ID)
+    asked = []
+    shown.page.on("request", lambda request: asked.append(request.url))
+    with shown.page.expect_response(f"**/headroom/runs/{SECOND_ID}"):
+        held[0].fulfill(json=SECOND)
+    shown.page.evaluate(FRAME)
+    assert not any(url.endswith(f"/{SECOND_ID}/advice") for url in asked)
+    assert picker.input_value() == RUN_ID
 
 
 def test_a_server_without_the_panels_routes_is_not_said_to_have_forgotten_a_run(open_panel):
