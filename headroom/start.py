@@ -96,7 +96,7 @@ def _start() -> None:
     tell_wrong_values()
     gate = Gate(host_server.prompts_waiting, host_server.worker_is_idle)
     kept = _kept_queue(settings)
-    rescue, prompt_of = _rescue(kept), _prompt_of()
+    rescue, (prompt_of, workflow_id_of) = _rescue(kept), _known_prompts()
     idle = Idle()
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue,
                    wanted_bytes(os.environ, settings), _ram_stop(prompt_of, rescue.stops_for_ram))
@@ -147,7 +147,7 @@ def _start() -> None:
         before_node=ram.before_node,
     )
     watch = ProgressWatch(recorder.without_progress)
-    advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts)
+    advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts, workflow_id_of)
     routes = Routes(recorder, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
                     advisor.more_of, peaks, kept, limit, advisor.estimate, watch.stuck)
     attach = _listen(recorder, host_server.is_running, rescue.error_is_handled,
@@ -199,13 +199,14 @@ def _rescue(kept: KeptQueue) -> Rescue | NoReruns:
     return make_rescue(kept.outputs_of)
 
 
-def _prompt_of() -> Callable[[str], Prompt | None]:
-    """Return a function for the prompt of this id, in API format, if ComfyUI still knows it."""
+def _known_prompts() -> tuple[Callable[[str], Prompt | None], Callable[[str], str | None]]:
+    """Return functions for the prompt of this id, in API format, and for the id of its workflow, if
+    ComfyUI still knows them."""
     if features.lost("rerun"):
-        return lambda _: None
+        return (lambda _: None), (lambda _: None)
     from .host import queue
 
-    return queue.prompt_of
+    return queue.prompt_of, queue.workflow_id_of
 
 
 def _kept_queue(settings: Mapping[str, Any]) -> KeptQueue:

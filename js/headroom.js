@@ -97,7 +97,7 @@ function pickNode({ node_id: id, display_node_id: shown, class_type: classType }
     notify("info", "Headroom", words()(WHY.gone, { id: shown ?? id }));
     return;
   }
-  showNode(app.canvas, node);
+  showNode(app.canvas, node, frame);
 }
 
 /**
@@ -228,6 +228,8 @@ app.registerExtension({
     rescue.setup();
     leftQueue.setup();
     api.addEventListener("headroom.rescue", rescue.onEvent);
+    // Perhaps another server answers now: it has its own runs, and what the one before it left.
+    for (const look of [panel.refresh, leftQueue.look]) api.addEventListener("reconnected", look);
     frontend.onLanguage(onLanguage);
   },
   addCustomNodeDefs: (defs) => translateNodes(defs, texts),

@@ -56,13 +56,13 @@ class OnCpu:
         if not self.tensors:
             return said("0.0 MiB moved: there is no tensor in the value")
         if not self.moved_bytes:
-            return said("0.0 MiB moved: all {count} tensors ({total_mib}) were already on the "
-                        "CPU", **values)
+            return said("0.0 MiB moved: everything was already on the CPU (tensors: {count}, "
+                        "{total_mib})", **values)
         moved = joined(", ", [
             said("{moved_mib} from {device}", moved_mib=size / MIB, device=name)
             for name, size in self.moved_bytes.items()
         ])
-        return said("{moved} moved to the CPU, of {count} tensors ({total_mib}) in all",
+        return said("{moved} moved to the CPU (tensors in all: {count}, {total_mib})",
                     moved=moved, **values)
 
 

@@ -44,17 +44,20 @@ class Advisor:
     """Called for HTTP requests and by Memory Report.
 
     `prompt_of(id)` returns a prompt's graph while ComfyUI still knows it; records do not store it,
-    because it can have megabytes. `facts(id)` says how a prompt ran out of memory, if it did.
+    because it can have megabytes. `facts(id)` says how a prompt ran out of memory, if it did;
+    `workflow_id_of(id)` which workflow of a page it was queued from.
     """
 
     def __init__(
         self, recorder: Recorder, prompt_of: Callable[[str], Prompt | None], registry: Registry,
         facts: Callable[[str], dict[str, Any]] = lambda _: {},
+        workflow_id_of: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self._recorder = recorder
         self._prompt_of = prompt_of
         self._registry = registry
         self._facts = facts
+        self._workflow_id_of = workflow_id_of
         self._fits: OrderedDict[tuple[str, float], Any] = OrderedDict()
         self._lock = threading.Lock()
         self._slower = Slower(recorder, lambda prompt_id: Graph(self._prompt(prompt_id)), MOST_KEPT)
@@ -91,12 +94,14 @@ class Advisor:
         """Return what else a record shows.
 
         `fits`: the smallest GPU that the run would have fitted; None if it neither finished nor ran
-        out of memory. `slower`: nodes that took much longer than in an earlier run.
+        out of memory. `slower`: nodes that took much longer than in an earlier run. `workflow_id`:
+        which workflow of a page it was queued from, if the page told.
         """
         facts = self._facts(prompt_id)
         state = self._recorder.look(prompt_id, lambda run: (run.started_at, run.status))
         return {**facts, "fits": None if state is None else self._fits_of(prompt_id, *state),
-                "slower": self._slower.of(prompt_id)}
+                "slower": self._slower.of(prompt_id),
+                "workflow_id": self._workflow_id_of(prompt_id)}
 
     def estimate(self, prompt: Prompt) -> dict[str, Any]:
         """Return a first estimate of whether a prompt fits this GPU (see estimate.py)."""

@@ -158,7 +158,7 @@ def _differences(before: NodeCost, now: NodeCost) -> Iterator[Said]:
                    held_mib=now.other_bytes / MIB, before_mib=before.other_bytes / MIB)
     yield from _strains(before, now)
     if now.again > before.again:
-        yield said("OOM Guard repeated {count} calls, and {before} in the earlier run",
+        yield said("calls that OOM Guard repeated: {count}, and {before} in the earlier run",
                    count=now.again, before=before.again)
     for way in now.ways:
         if way not in before.ways:

@@ -219,7 +219,7 @@ class RamWatch:
         if spared.count or not (self._said or load):
             log.warning("[Headroom] %s", self._told(before, spared, load))
         if spared.count:
-            text = said("RAM was short: {count} idle models went to disk, with {moved_mib} of "
+            text = said("RAM was short: idle models went to disk: {count}, with {moved_mib} of "
                         "weights", count=spared.count, moved_mib=spared.moved_bytes / MIB)
             note(Action(*self._at, "ram models", None, text))
         self._tried = self._said = not (spared.count or steps or load)

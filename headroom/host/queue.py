@@ -40,13 +40,27 @@ def history_entry(prompt_id: str) -> dict[str, Any] | None:
     return found
 
 
-def prompt_of(prompt_id: str) -> dict[str, Any] | None:
-    """Return the API prompt of one that runs or is in the history, not a copy: only read it."""
+def _known_item(prompt_id: str) -> tuple[Any, ...] | None:
+    """Return the queue's entry of a prompt that runs or is in the history."""
     item = running_item()
     if item is None or str(item[1]) != prompt_id:
         item = (history_entry(prompt_id) or {}).get("prompt")
+    return item
+
+
+def prompt_of(prompt_id: str) -> dict[str, Any] | None:
+    """Return the API prompt of one that runs or is in the history, not a copy: only read it."""
+    item = _known_item(prompt_id)
     found: dict[str, Any] | None = None if item is None else item[2]
     return found
+
+
+def workflow_id_of(prompt_id: str) -> str | None:
+    """Return the id of the workflow that a page queued the prompt from; None if it told none."""
+    told: Any = (_known_item(prompt_id) or (None,) * 4)[3]
+    for name in ("extra_pnginfo", "workflow", "id"):
+        told = told.get(name) if isinstance(told, dict) else None
+    return told if isinstance(told, str) else None
 
 
 def is_known(prompt_id: str) -> bool:

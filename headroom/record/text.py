@@ -52,8 +52,8 @@ def _loops(run: dict[str, Any]) -> list[str]:
             f"({one['turns']} turns), most in {one['title']} (#{one['display_node_id']})"
             for one in run.get("grows", [])]
     left = sorted(run.get("left_out", []), key=lambda one: -one["count"])[:MOST_LEFT_OUT]
-    return told + [f"- {one['count']} runs of {one['title']} (#{one['display_node_id']}) are not "
-                   "in the record" for one in left]
+    return told + [f"- runs of {one['title']} (#{one['display_node_id']}) that are not in the "
+                   f"record: {one['count']}" for one in left]
 
 
 def _time_line(run: dict[str, Any]) -> str:

@@ -41,7 +41,7 @@ const TITLES = {
   ram_without: phrase("Less kept in RAM"),
 };
 
-export const titleOf = (item, t) => t(TITLES[item.kind] ?? item.kind);
+const titleOf = (item, t) => t(TITLES[item.kind] ?? item.kind);
 
 /** Names of several pieces, each kind once. */
 export function titlesOf(items, t) {

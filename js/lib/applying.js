@@ -78,10 +78,11 @@ export async function applyEdits(edits, classes, { canvas, prompt, create, undo,
   canvas.emitBeforeChange();
   try {
     for (const edit of edits) nodes.push(...applyEdit(rootOf(canvas.graph), edit, create, growth()));
-    select(canvas, nodes);
+    open(canvas, nodes);
     await still(canvas, nodes, frame);
     keepApart(nodes);
     await still(canvas, nodes, frame);
+    select(canvas, nodes); // now, because the frontend puts its own view of a graph that is opened back
     // LiteGraph does so later by itself, which would be one more step of undo.
     for (const graph of new Set([rootOf(canvas.graph), ...nodes.map((node) => node.graph)])) graph.updateExecutionOrder();
   } catch (error) {
@@ -106,11 +107,15 @@ async function still(canvas, nodes, frame) {
   }
 }
 
-/** Select the new nodes, in the subgraph where the first of them is. */
+/** Open the subgraph of the first new node, unless some are in the graph that is shown. */
+function open(canvas, nodes) {
+  if (nodes.length && nodes.every((node) => node.graph !== canvas.graph)) canvas.setGraph(nodes[0].graph);
+}
+
+/** Select the new nodes that are in the graph that is shown. */
 function select(canvas, nodes) {
-  if (!nodes.length) return;
-  if (nodes.every((node) => node.graph !== canvas.graph)) canvas.setGraph(nodes[0].graph);
   const shown = nodes.filter((node) => node.graph === canvas.graph);
+  if (!shown.length) return;
   canvas.selectItems(shown);
   const view = canvas.ds?.visible_area;
   if (view && !shown.some((node) => overlap(boxOf(node), view))) canvas.centerOnNode(shown[0]);

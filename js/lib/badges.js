@@ -60,9 +60,13 @@ export function createBadges({ graph, path = () => "", shown, words, redraw }) {
 
   return {
     update,
-    /** Keep `run` for the workflow that was queued; null: the one on the canvas. */
+    /**
+     * Keep `run` for the workflow that it was queued from: by the id that came with it, else by what
+     * was on the canvas when it began; null: what is there now.
+     */
     add(run, queuedOn = null) {
-      const owner = queuedOn ?? key();
+      const id = run.workflow_id ?? "";
+      const owner = NO_ID.test(id) ? queuedOn ?? key() : id;
       runs.delete(owner);
       runs.set(owner, run);
       const [oldest] = runs.keys();

@@ -29,12 +29,15 @@ function set(element, key, value) {
 }
 
 /**
- * Put what `content()` gives into an element in the place of what is there. What has the focus and a
- * `data-focus` of its own keeps the focus, as what has that name afterwards.
+ * Put what `content()` gives into an element in the place of what is there. What has a `data-focus`
+ * of its own keeps the focus, and stays open, as what has that name afterwards.
  */
 export function redraw(element, content) {
   const { activeElement: focused } = document;
   const name = element.contains(focused) ? focused?.getAttribute("data-focus") : null;
+  const open = [...element.querySelectorAll("details[open] > [data-focus]")].map((part) => part.getAttribute("data-focus"));
+  const named = (wanted) => element.querySelector(`[data-focus="${CSS.escape(wanted)}"]`);
   element.replaceChildren(...content());
-  if (name) element.querySelector(`[data-focus="${CSS.escape(name)}"]`)?.focus();
+  for (const part of open) named(part)?.parentElement.setAttribute("open", "");
+  if (name) named(name)?.focus();
 }

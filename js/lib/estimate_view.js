@@ -1,6 +1,6 @@
 // The first word on whether the open workflow fits this card, before it runs.
 import { h } from "./dom.js";
-import { clock } from "./format.js";
+import { dayAndTime } from "./format.js";
 
 const FIT_PAGE = "https://github.com/headroom-nodes/headroom/blob/main/docs/fit.md";
 
@@ -23,7 +23,7 @@ export function estimateView(estimate, reason, t, onAsk) {
     h("div.headroom-card.headroom-estimate", { "data-verdict": estimate.verdict, role: "status" },
       h("p", {}, h("b", {}, verdict)),
       lines.map((line) => h("p", {}, line)),
-      h("small", {}, t("An estimate for the workflow as it was at {time}. The thorough one is headroom-fit, which runs the workflow without a card:", { time: clock(estimate.at) }), " ",
+      h("small", {}, t("An estimate for the workflow as it was at {time}. The thorough one is headroom-fit, which runs the workflow without a card:", { time: dayAndTime(estimate.at) }), " ",
         h("a", { href: FIT_PAGE, target: "_blank", rel: "noopener" }, t("how to get it")))),
   ];
 }

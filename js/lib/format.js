@@ -58,7 +58,7 @@ export function badgeText({ peak_vram_mib: peak, growth_mib: growth, seconds: ti
 }
 
 /** The local time of day of a Unix time in seconds, "14:05:09". */
-export function clock(unixSeconds) {
+function clock(unixSeconds) {
   const at = new Date(unixSeconds * 1000);
   return [at.getHours(), at.getMinutes(), at.getSeconds()]
     .map((part) => String(part).padStart(2, "0"))

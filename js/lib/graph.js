@@ -49,8 +49,13 @@ function sum(one, other) {
 }
 
 /** Select a node and bring it into view, opening the subgraph that it is in. */
-export function showNode(canvas, node) {
-  if (node.graph && canvas.graph !== node.graph) canvas.setGraph(node.graph);
+export async function showNode(canvas, node, frame) {
+  if (node.graph && canvas.graph !== node.graph) {
+    canvas.setGraph(node.graph);
+    // The frontend first keeps the view of the graph that is left, and takes the last one of this.
+    for (const turn of [frame, frame]) await turn();
+    if (canvas.graph !== node.graph) return; // the user has gone on
+  }
   canvas.selectItems([node]);
   canvas.centerOnNode(node);
   canvas.setDirty(true, true);

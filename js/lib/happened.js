@@ -22,7 +22,7 @@ export function loopTexts(run, t) {
       : t("VRAM grows by {grown} with each turn of a loop ({turns} turns), most in {title}", values);
   });
   const left = [...(run.left_out ?? [])].sort((one, other) => other.count - one.count).slice(0, MOST_LEFT_OUT);
-  return [...grows, ...left.map(({ title, count }) => t("{title}: {count} runs are not in the record", { title, count }))];
+  return [...grows, ...left.map(({ title, count }) => t("{title}: runs that are not in the record: {count}", { title, count }))];
 }
 
 /**
@@ -47,7 +47,7 @@ export function oomText(entry, node, t) {
  * @param {{ recovered?: boolean | null }} attempt
  * @param {Say} t
  */
-export function oomOutcome({ recovered }, t) {
+function oomOutcome({ recovered }, t) {
   if (recovered === null || recovered === undefined) return t("Out of memory, trying again");
   return recovered ? t("Recovered from out of memory") : t("Out of memory");
 }

@@ -9,8 +9,8 @@ export class Refused extends Error {
   }
 }
 
-/** Nothing came back: the server is down, or something on the way to it. */
-export class NoAnswer extends Error {}
+/** Nothing came back, or nothing of the server's: it is down, or something on the way to it. */
+class NoAnswer extends Error {}
 
 /** The words of whatever was thrown. */
 export const messageOf = (error) => (error instanceof Error ? error.message : String(error));
@@ -36,10 +36,10 @@ export function createHttp(fetchApi) {
 
   async function answer(path, options) {
     const response = await reached(path, options);
-    const body = await response.json().catch(() => ({}));
-    if (!response.ok) {
-      throw new Refused(response.status, body.error ?? `${path}: ${response.status}`, body.said);
-    }
+    const body = await response.json().catch(() => null);
+    if (!response.ok && body?.error) throw new Refused(response.status, body.error, body.said);
+    // A page to log in, an answer that was cut off, or a server that was not started again after an update.
+    if (!response.ok || body === null) throw new NoAnswer(`${path}: ${response.status}`);
     return body;
   }
   const post = (path, body) =>

@@ -62,6 +62,7 @@ export function createLeftQueue({ http, words, notify }) {
 
   return {
     draw,
+    look,
     /** Once, when the page is there; the styles are those of rescue.js. */
     setup() {
       document.body.append(box);

@@ -51,8 +51,12 @@ export function reserveControl(memory, t, onReserve) {
   const amount = h("b", {}, mib(memory.reserve_mib));
   const slider = h("input", {
     type: "range", "data-focus": "reserve", min: 0, max: Math.floor(most / 2), step: 64, value: memory.reserve_mib,
-    title: t("VRAM that ComfyUI's dynamic VRAM leaves to other programs, from now on"), "aria-label": t("Leave to others"),
-    oninput: (event) => amount.replaceChildren(mib(Number(event.currentTarget.value))),
+    title: t("VRAM that ComfyUI's dynamic VRAM leaves to other programs, from now on"),
+    "aria-label": t("Leave to others"), "aria-valuetext": mib(memory.reserve_mib),
+    oninput: ({ currentTarget: moved }) => {
+      moved.ariaValueText = mib(Number(moved.value));
+      amount.textContent = moved.ariaValueText;
+    },
     onchange: (event) => onReserve(Number(event.currentTarget.value)),
   });
   return [h("label.headroom-line.headroom-reserve", {}, h("span", {}, t("Leave to others")), slider, amount)];

@@ -19,7 +19,7 @@ const HEADINGS = {
 };
 
 /** The columns that there is room for. */
-export function shownColumns(run, width) {
+function shownColumns(run, width) {
   const used = usedColumns(run);
   const crowded = used.includes("peak") ? [width < NARROW && "ram", width < VERY_NARROW && "vram"] : [];
   return used.filter((key) => !crowded.includes(key));
@@ -46,7 +46,7 @@ export function nodeTable(run, sort, { t, width, actions }) {
       h("thead", {}, h("tr", {}, keys.map((key) => heading(key, t, sort, actions.sortBy)))),
       h("tbody", {}, sorted.slice(0, MOST_ROWS).map((node) => row(node, { keys, highest, device: run.device, names, t, onPick: actions.pickNode }))),
     ),
-    left > 0 ? h("p.headroom-quiet", {}, t("{count} more nodes are not listed.", { count: left })) : null,
+    left > 0 ? h("p.headroom-quiet", {}, t("Nodes that are not listed: {count}.", { count: left })) : null,
   );
 }
 

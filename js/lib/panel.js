@@ -55,6 +55,8 @@ export function createPanel({ http, words, interval, pickNode, prompt, notify, p
     return error instanceof Refused && error.status === 404 ? t("This run is no longer kept: the server remembers only the newest ones.") : sentence(error);
   }
 
+  /** @type {string | null} */
+  let wanted = null; // the run that was chosen last
   /** Runs are asked for when the panel opens, while a prompt runs, and once after it. */
   let wasBusy = true;
 
@@ -69,7 +71,7 @@ export function createPanel({ http, words, interval, pickNode, prompt, notify, p
 
   const oneRun = async (id) => withGuardsNamed(await http.run(id), words());
 
-  /** Advice is asked for once, when a run is over; older servers have none. */
+  /** Advice is asked for once, when a run is over; none where it is refused. */
   async function askAdvice() {
     const { run } = state;
     if (!run || isRunning(run) || state.advice.of === run.prompt_id) return;
@@ -95,12 +97,16 @@ export function createPanel({ http, words, interval, pickNode, prompt, notify, p
     apply,
 
     async choose(promptId) {
+      wanted = promptId;
       try {
-        state.run = await oneRun(promptId);
+        const run = await oneRun(promptId);
+        if (wanted !== promptId) return; // another one has been chosen since
+        state.run = run;
         state.chosen = promptId === state.runs[0]?.prompt_id ? null : promptId;
         await askAdvice();
         draw();
       } catch (error) {
+        if (wanted !== promptId) return;
         tell(t("Last runs"), runSentence(error), "picker"); // its choice is not what is shown
         draw();
         wasBusy = true;

@@ -101,7 +101,7 @@ export function createView(container, { state, words, sorting, actions }) {
    * @param {number} width
    */
   function drawRun(run, width) {
-    const listed = state.runs.map((one) => [one.prompt_id, one.status, Math.round(one.seconds)]);
+    const listed = state.runs.map((one) => [one.prompt_id, one.status]);
     const advice = state.advice.of === run.prompt_id ? state.advice.items : [];
     const events = [run.oom?.map((entry) => entry.recovered), run.actions?.length];
     const seen = [run.prompt_id, run.status, run.samples?.seconds.length, events, Boolean(run.ram_held), width];

@@ -46,6 +46,6 @@ function holders(held, title, t) {
     [t("the rest"), held.rest_mib], [t("swap or page file in use"), held.swap_used_mib],
   ];
   const rows = [...packs, ...models, ...cached, ...rest].filter(([, amount]) => amount >= 1);
-  return [h("details.headroom-quiet", { "data-ram-held": "" }, h("summary", {}, title),
+  return [h("details.headroom-quiet", { "data-ram-held": "" }, h("summary", { "data-focus": title }, title),
     rows.map(([name, amount]) => h("div.headroom-line", {}, h("span", {}, name), h("b", {}, mib(amount)))))];
 }

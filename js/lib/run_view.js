@@ -5,9 +5,9 @@ import { h } from "./dom.js";
 import { actionText, gaveUpLine, happened, loopTexts, oomLine } from "./happened.js";
 import { ramOfRun } from "./ram_view.js";
 import { rescueEntry } from "./rescue.js";
-import { clock, mib, seconds, signedMib } from "./format.js";
+import { dayAndTime, mib, seconds, signedMib } from "./format.js";
 import { NARROW } from "./node_table.js";
-import { namesOf, peakText, usedDevices } from "./runs.js";
+import { isRunning, namesOf, peakText, usedDevices } from "./runs.js";
 import { phrase } from "./say.js";
 
 const STATUSES = { running: phrase("running"), success: phrase("finished"), error: phrase("failed"), interrupted: phrase("interrupted") };
@@ -31,12 +31,14 @@ export function runPicker(runs, selectedId, { t, width, actions }) {
   );
 }
 
+/** Nothing that changes while a run goes on: a list that is drawn again closes under the pointer. */
 function shortText(run) {
-  return `${SIGNS[run.status] ?? ""} ${clock(run.started_at)} · ${seconds(run.seconds)}`;
+  const time = isRunning(run) ? [] : [seconds(run.seconds)];
+  return [`${SIGNS[run.status] ?? ""} ${dayAndTime(run.started_at)}`, ...time].join(" · ");
 }
 
 function optionText(run, t) {
-  const peak = run.peak_vram_mib === null ? [] : [mib(run.peak_vram_mib)];
+  const peak = run.peak_vram_mib === null || isRunning(run) ? [] : [mib(run.peak_vram_mib)];
   return [shortText(run), ...peak, t(STATUSES[run.status] ?? run.status)].join(" · ");
 }
 
@@ -45,7 +47,7 @@ function optionText(run, t) {
  * @param {Run} run
  * @param {Say} t
  */
-export function runFigures(run, t) {
+function runFigures(run, t) {
   const figure = (key, name, text, added = null) =>
     h("div.headroom-figure", { "data-figure": key }, h("b", {}, text), h("span", {}, name), added);
   const grown = (peak, samples) => {
@@ -70,7 +72,7 @@ export function runFigures(run, t) {
  * @param {Run} run
  * @param {Say} t
  */
-export function fitsLine({ fits }, t) {
+function fitsLine({ fits }, t) {
   if (!fits) return null;
   const range = rangeText(fits.smallest_mib, t);
   const amount = fits.at_least ? t("≥ {amount}", { amount: range }) : range;

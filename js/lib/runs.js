@@ -93,9 +93,10 @@ export function withGuardsNamed(run, t) {
  */
 export function namesOf(run) {
   const titles = run.nodes.map(COLUMNS.title);
-  const isShared = (title) => titles.indexOf(title) !== titles.lastIndexOf(title);
+  const [seen, shared] = [new Set(), new Set()];
+  for (const title of titles) (seen.has(title) ? shared : seen).add(title);
   return new Map(run.nodes.map((node, at) => [
-    node.node_id, isShared(titles[at]) ? `${titles[at]} #${node.node_id}` : titles[at],
+    node.node_id, shared.has(titles[at]) ? `${titles[at]} #${node.node_id}` : titles[at],
   ]));
 }
 

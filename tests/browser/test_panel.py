@@ -114,6 +114,42 @@ def test_a_click_on_a_row_selects_the_node_on_the_canvas(gpu, open_page, nodes2)
     assert selected == ["2"]
 
 
+INTO_SUBGRAPH = """() =>
+  app.graph.convertToSubgraph(new Set([app.graph.getNodeById(2)])).node.id"""
+OUT = "() => app.canvas.setGraph(app.canvas.graph.rootGraph)"
+VIEW = "() => [app.canvas.ds.scale, ...app.canvas.ds.offset]"
+IN_VIEW = """() => {
+  const { canvas } = app, { pos } = canvas.graph.getNodeById(2) ?? { pos: [1e9, 0] };
+  const { visible_area: seen } = canvas.ds;
+  return [0, 1].every(at => pos[at] > seen[at] && pos[at] < seen[at] + seen[at + 2]); }"""
+
+
+@CANVAS
+def test_a_row_shows_its_node_in_a_subgraph_each_time_and_the_view_outside_stays(
+    gpu, open_page, nodes2
+):
+    comfy = open_page(gpu, nodes2=nodes2).load_prompt(picture(seed=48 + nodes2))
+    page = comfy.page
+    holder = page.evaluate(INTO_SUBGRAPH)
+    comfy.settled()
+    panel = comfy.open_panel()
+    comfy.run()
+    page.evaluate("id => app.canvas.setGraph(app.graph.getNodeById(id).subgraph)", holder)
+    comfy.settled()  # Nodes 2.0 gives a graph that is opened first another scale
+    page.evaluate(OUT)
+    comfy.settled()
+    outside = page.evaluate(VIEW)
+    for _ in range(2):
+        panel.locator(f"tr[data-node='{holder}:2']").click()
+        comfy.until(lambda: page.evaluate("() => Boolean(app.canvas.subgraph)"))
+        comfy.settled()
+        assert page.evaluate(IN_VIEW)
+        page.evaluate("() => { app.canvas.ds.offset[0] += 9000; }")  # the user looks elsewhere
+        page.evaluate(OUT)
+        comfy.settled()
+        assert page.evaluate(VIEW) == outside
+
+
 @CANVAS
 def test_a_pointer_over_all_of_the_panel_in_the_real_page_causes_no_error(gpu, open_page, nodes2):
     comfy = open_page(gpu, nodes2=nodes2).load_prompt(sampling(seed=16 + nodes2))

@@ -1,6 +1,11 @@
 """Sentences in the panel: a stuck prompt, packs, errors, limits, spills, slow nodes."""
 
+import copy
+import time
+
 import pytest
+from support.canvas_history import FRAME
+from support.panel_answers import RUN, RUN_ID, SECOND, SECOND_ID
 
 pytestmark = pytest.mark.browser
 
@@ -45,6 +50,79 @@ def test_the_field_for_the_limit_is_in_the_colours_of_the_panels_other_fields(op
     field, other = (shown.panel.locator(place) for place in ("[data-focus=limit]", "select"))
     field.wait_for()
     assert field.evaluate(look) == other.first.evaluate(look)
+
+
+RUNNING_ID = "p0"
+
+
+def test_while_a_prompt_runs_the_list_of_runs_stays_open_for_a_choice(open_panel):
+    shown = open_panel()
+    running = {**copy.deepcopy(RUN), "prompt_id": RUNNING_ID, "status": "running", "failure": None}
+    shown.answers[f"/headroom/runs/{RUNNING_ID}"] = running
+    shown.answers["/headroom/runs"] = {"runs": [running, RUN]}
+    shown.answers["/headroom/memory"] = {**shown.answers["/headroom/memory"], "busy": True}
+    time_of_run = shown.panel.locator("[data-figure=seconds] b")
+    picker = shown.panel.locator("select")
+    assert picker.evaluate("s => [s.isConnected, s.selectedOptions.length]") == [True, 1]
+    shown.panel.locator(f"[data-run='{RUNNING_ID}']").wait_for()
+    opened = picker.element_handle()
+    for seconds in (21.0, 32.0):
+        running["seconds"] = seconds
+        running["samples"]["seconds"].append(seconds)
+        time_of_run.get_by_text(f"{seconds:.0f} s").wait_for()
+    assert opened.evaluate("s => s.isConnected")
+    assert " · running" in picker.locator("option").first.inner_text()
+    picker.select_option(RUN_ID)
+    shown.panel.locator(f"[data-run='{RUN_ID}']").wait_for()
+
+
+def test_a_list_that_is_read_stays_open_when_its_figures_change(open_panel):
+    shown = open_panel()
+    held = {**RUN["ram_held"], "python_heap_mib": 210.0}
+    shown.answers["/headroom/memory"] = {**shown.answers["/headroom/memory"], "ram_held": held}
+    details = shown.panel.locator("section:first-of-type [data-ram-held]").first
+    details.locator("summary").click()
+    details.get_by_text("210 MiB").wait_for()
+    held["python_heap_mib"] = 333.0
+    details.get_by_text("333 MiB").wait_for()
+    assert details.get_by_text("333 MiB").is_visible()
+    assert shown.focused() == "Who holds the RAM of this server"
+
+
+def test_of_two_runs_chosen_one_after_the_other_the_last_is_shown_whatever_answer_comes_last(
+    open_panel
+):
+    shown = open_panel()
+    picker, held = shown.panel.locator("select"), []
+    shown.panel.locator(f"[data-run='{RUN_ID}']").wait_for()
+    shown.page.route(f"**/headroom/runs/{SECOND_ID}", lambda route: held.append(route))
+    picker.select_option(SECOND_ID)
+    with shown.page.expect_response(f"**/headroom/runs/{RUN_ID}"):
+        picker.select_option(RUN_ID)
+    asked = []
+    shown.page.on("request", lambda request: asked.append(request.url))
+    with shown.page.expect_response(f"**/headroom/runs/{SECOND_ID}"):
+        held[0].fulfill(json=SECOND)
+    shown.page.evaluate(FRAME)
+    assert not any(url.endswith(f"/{SECOND_ID}/advice") for url in asked)
+    assert picker.input_value() == RUN_ID
+
+
+def test_a_server_without_the_panels_routes_is_not_said_to_have_forgotten_a_run(open_panel):
+    shown = open_panel()
+    shown.page.route("**/headroom/memory",
+                     lambda route: route.fulfill(status=404, body="404: Not Found"))
+    trouble = shown.panel.get_by_text("The server does not answer: /headroom/memory: 404")
+    trouble.wait_for()
+    shown.page.unroute("**/headroom/memory")
+    trouble.wait_for(state="detached")
+    shown.problems.clear()  # the browser's own lines about the status
+
+
+def test_a_run_of_another_day_says_the_day(open_panel):
+    shown = open_panel()
+    day = time.strftime("%Y-%m-%d", time.localtime(RUN["started_at"]))
+    assert day in shown.panel.locator("option").first.inner_text()
 
 
 def test_lines_below_the_memory_keep_apart(open_panel):

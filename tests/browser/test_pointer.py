@@ -138,7 +138,7 @@ def test_another_language_is_shown_at_once_and_older_messages_stay(open_panel):
 
 
 def test_nodes_that_the_server_left_out_are_counted_under_a_short_table_too(open_panel):
-    assert "2 more nodes are not listed." in drawn(open_panel()).panel.inner_text()
+    assert "Nodes that are not listed: 2." in drawn(open_panel()).panel.inner_text()
 
 
 def test_prompts_of_a_killed_server_can_be_discarded_or_queued_and_refusals_show(open_panel):

@@ -45,6 +45,26 @@ def test_prompts_of_an_ended_server_are_offered_until_a_user_decides(gpu, open_p
     comfy.page.get_by_text("2 queued again.").first.wait_for()
 
 
+def test_a_page_that_stayed_open_while_the_server_was_killed_shows_what_it_left_and_what_is_new(
+    gpu, open_page
+):
+    comfy = open_page(gpu).load_prompt(sampling(seed=95))
+    comfy.run()
+    panel = comfy.open_panel()
+    panel.locator("[data-run]").wait_for()
+    comfy.until(comfy.is_quiet)
+    comfy.page.route("**/headroom/queue", lambda route: route.fulfill(json={
+        "text": "1 prompt had not run.", "said": None, "prompts": [{"prompt_id": "a"}]}))
+    comfy.page.route("**/headroom/runs?*", lambda route: route.fulfill(json={"runs": []}))
+    comfy.page.evaluate("() => app.api.socket.close()")  # the page connects again by itself
+    box = comfy.page.locator(".headroom-left")
+    box.get_by_text("1 prompt had not run.").wait_for()
+    panel.get_by_text("No run yet").wait_for()
+    comfy.page.unroute("**/headroom/queue")
+    comfy.page.evaluate("() => app.api.socket.close()")
+    box.wait_for(state="hidden")
+
+
 def second_run(comfy, first_id):
     second_id = comfy.until(lambda: comfy.get(f"/headroom/runs/{first_id}")["rescued_as"])
     return comfy.until(lambda: ended(comfy.get(f"/headroom/runs/{second_id}")))

@@ -179,6 +179,14 @@ def test_the_list_of_runs_is_newest_first_and_limited(client):
     assert status == 400 and "limit" in answer["error"]
 
 
+def test_a_run_names_the_workflow_that_its_page_queued_it_from(client):
+    work = {"1": node("TimedWork", 0)}
+    for workflow, named in (({"id": "w1"}, "w1"), ({}, None), ([], None)):
+        extra = {"extra_pnginfo": {"workflow": workflow}}
+        prompt_id = client.run(work, extra_data=extra)["prompt"][1]
+        assert client.get_json(f"/headroom/runs/{prompt_id}")["workflow_id"] == named
+
+
 def test_a_page_of_another_site_is_refused_as_comfyui_refuses_it(server):
     request = urllib.request.Request(
         f"{server.url}/headroom/purge", b"{}", {"Origin": "http://elsewhere.example"}, method="POST"

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { badgeText, clock, compactMib, growthText, mib, seconds, signedMib } from "../../js/lib/format.js";
+import { badgeText, compactMib, dayAndTime, growthText, mib, seconds, signedMib } from "../../js/lib/format.js";
 import { EN, ZH } from "./fixtures.mjs";
 
 test("memory is written with three digits at most, from 1000 MiB on in GiB", () => {
@@ -50,6 +50,8 @@ test("a node that took neither memory nor time has no badge", () => {
   assert.equal(badgeText({ ...idle, growth_mib: 8, peak_vram_mib: 8 }, EN), "+8, 8 MiB in all");
 });
 
-test("the clock has two digits everywhere", () => {
-  assert.match(clock(1763722100.123), /^\d\d:\d\d:\d\d$/);
+test("a time of today is that of the clock, any other has its day, with two digits everywhere", () => {
+  const at = new Date(2026, 0, 2, 3, 4, 5);
+  assert.equal(dayAndTime(at / 1000, at), "03:04:05");
+  assert.equal(dayAndTime(at / 1000, new Date(2026, 0, 3)), "2026-01-02 03:04:05");
 });

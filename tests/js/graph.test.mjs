@@ -47,18 +47,21 @@ test("the root is found while a subgraph is open", () => {
   assert.equal(rootOf(undefined), undefined);
 });
 
-test("showing a node opens its subgraph, selects it alone and centres it", () => {
+test("showing a node opens its subgraph, selects it alone and centres it once the frontend has put its own view of it back", async () => {
   const inner = { graph: { name: "inner" } };
   const calls = [];
   const canvas = {
     graph: {},
-    setGraph: (to) => calls.push(["open", to.name]),
+    setGraph: (to) => { canvas.graph = to; calls.push(["open", to.name]); },
     selectItems: (items) => calls.push(["select", items.length === 1 && items[0] === inner]),
     centerOnNode: (which) => calls.push(["centre", which === inner]),
     setDirty: () => calls.push(["draw"]),
   };
-  showNode(canvas, inner);
-  assert.deepEqual(calls, [["open", "inner"], ["select", true], ["centre", true], ["draw"]]);
+  await showNode(canvas, inner, async () => calls.push(["frame"]));
+  assert.deepEqual(calls.splice(0), [["open", "inner"], ["frame"], ["frame"], ["select", true], ["centre", true], ["draw"]]);
+  canvas.graph = {};
+  await showNode(canvas, inner, async () => { canvas.graph = {}; });
+  assert.deepEqual(calls, [["open", "inner"]]);
 });
 
 function badgesOn(state) {
@@ -99,11 +102,22 @@ test("badges of one workflow do not appear in another", () => {
   assert.notEqual(badges.of(mine).text, "");
 });
 
+test("a run belongs to the workflow that it was queued from, also when another one is shown as it begins", () => {
+  const [mine, other] = [sampler(), sampler()];
+  const state = { graph: graph([other], "w2"), shown: true, drawn: 0 };
+  const badges = badgesOn(state);
+  badges.add(run([node("3")], { workflow_id: "w1" }), badges.key());
+  assert.equal(badges.of(other).text, "");
+  state.graph = graph([mine], "w1");
+  badges.update();
+  assert.notEqual(badges.of(mine).text, "");
+});
+
 test("a workflow that came without an id keeps its badges when its tab is shown again with a new one", () => {
   const mine = sampler();
   const state = { graph: graph([mine], "00000000-0000-0000-0000-000000000000"), path: "a.json", shown: true, drawn: 0 };
   const badges = badgesOn(state);
-  badges.add(run([node("3")]));
+  badges.add(run([node("3")], { workflow_id: "00000000-0000-0000-0000-000000000000" }));
   state.graph = graph([mine], "made-up");
   badges.update(false);
   assert.equal(badges.of(mine).text, "");

@@ -38,9 +38,12 @@ test("a refusal carries the server's sentence and status", async () => {
   });
 });
 
-test("an answer that is no JSON is refused by its status", async () => {
-  const { http } = server([{ status: 502 }]);
-  await assert.rejects(http.memory(), /502/);
+test("a page in the place of an answer, half an answer, or a route that is not there counts as none and is told by its status", async () => {
+  for (const status of [200, 404, 502]) {
+    const { http } = server([{ status }]);
+    const error = await http.leftQueue().catch((thrown) => thrown);
+    assert.equal(reasonText(error, EN), `The server does not answer: /headroom/queue: ${status}`);
+  }
 });
 
 test("a run that is being closed is asked for again until it has ended", async () => {

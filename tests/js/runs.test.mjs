@@ -101,8 +101,8 @@ test("a run with a loop says what grew with each turn and what was not recorded"
   });
   assert.deepEqual(loopTexts(looped, EN), [
     "RAM grows by 7 MiB with each turn of a loop (200 turns), most in Collect",
-    "Collect: 51 runs are not in the record",
-    "KSampler: 50 runs are not in the record",
+    "Collect: runs that are not in the record: 51",
+    "KSampler: runs that are not in the record: 50",
   ]);
   assert.equal(loopTexts(looped, ZH)[0], "循环每一轮内存增加 7 MiB（共 200 轮），大部分在 Collect");
   assert.deepEqual(loopTexts(run([]), EN), []);

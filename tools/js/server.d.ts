@@ -22,7 +22,7 @@ interface Run {
   samples?: { seconds: number[]; vram_mib: (number | null)[]; rss_mib: (number | null)[]; devices?: any };
   oom?: any[]; slower?: { node_id: string; text: string; said: any }[];
   spilled?: { node_id: string; text: string; said: any }[]; actions?: any[]; gave_up?: any[]; devices?: any[];
-  failure?: Failure | null; rescued_from?: string | null; rescued_as?: string | null;
+  workflow_id?: string | null; failure?: Failure | null; rescued_from?: string | null; rescued_as?: string | null;
   ram_low?: { least_left_mib: number; total_mib: number } | null; ram_held?: any;
   fits?: { kind: string; smallest_mib: [number, number]; at_least?: boolean; cards_gib?: number[] } | null;
 }

@@ -131,7 +131,7 @@ def test_a_run_on_the_cpu_has_no_advice(advisor, records, prompts):
     records.add(run_of("p", 0, devices=()))
     prompts["p"] = PROMPT
     assert advisor.advice("p") == [] and advisor.more_of("p") == {
-        "fits": None, "slower": []}
+        "fits": None, "slower": [], "workflow_id": None}
 
 
 def test_the_measured_saving_of_followed_advice_is_told_beside_the_predicted_one(
@@ -168,7 +168,7 @@ def test_finished_runs_tell_the_smallest_gpu_that_fits(advisor, first, records):
     records.runs["first"].status = "running"
     records.runs["first"].started_at = 9.0
     assert advisor.more_of("first")["fits"] is None
-    assert advisor.more_of("nobody") == {"fits": None, "slower": []}
+    assert advisor.more_of("nobody") == {"fits": None, "slower": [], "workflow_id": None}
 
 
 @pytest.mark.parametrize("status", ["error", "interrupted"])

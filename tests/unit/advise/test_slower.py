@@ -67,7 +67,7 @@ def test_where_the_records_are_the_same_it_says_so():
     ({"entries": [Action("c", "3", "guard", 0.0, "in tiles of 512 pixels: remembered")]},
      "OOM Guard: in tiles of 512 pixels: remembered"),
     ({"entries": [OomAttempt("c", "3", 1, "unloaded", 0.0, "oom", True, 2.0, 1)]},
-     "OOM Guard repeated 1 calls, and 0 in the earlier run"),
+     "calls that OOM Guard repeated: 1, and 0 in the earlier run"),
 ])
 def test_each_difference_is_named_with_its_figure(how, why):
     [text] = told(run_of("c", 31, **how), [run_of("a", 10)])

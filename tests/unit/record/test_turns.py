@@ -72,7 +72,7 @@ def test_past_its_limit_of_nodes_the_record_names_what_it_left_out():
     assert data["left_out"] == [
         {"display_node_id": "5", "title": "Collect", "count": 51},
         {"display_node_id": "3", "title": "KSampler", "count": 50}]
-    assert "- 51 runs of Collect (#5) are not in the record" in record_text(data)
+    assert "- runs of Collect (#5) that are not in the record: 51" in record_text(data)
 
 
 def test_a_loop_that_only_waited_for_the_node_that_failed_in_it_is_stopped():
