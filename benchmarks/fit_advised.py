@@ -7,6 +7,7 @@ It writes the README's table. Figures are peaks of dry runs in MiB, with the CUD
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from on_path import ROOT
 
 from tools.advised import TEMPLATES
 from tools.bench_run import alone
+from tools.comfyui import VARIABLE
 from tools.errors import DevError, NotHere
 from tools.fake_cuda import fake_cuda
 from tools.fit_run import ADVISED, PLAIN
@@ -27,8 +29,8 @@ DEVICE = FAKE
 CARD_GIB = 24
 
 
-def add_arguments(_parser: argparse.ArgumentParser) -> None:
-    """It takes none of its own."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--comfyui", default=os.environ.get(VARIABLE))
 
 
 def run(args: argparse.Namespace) -> dict[str, object]:
@@ -43,8 +45,9 @@ def run(args: argparse.Namespace) -> dict[str, object]:
             file.write_text(json.dumps(templates[name]), encoding="utf-8")
             done = subprocess.run(
                 [sys.executable, "-m", "tools.fit", str(file), "--json", "--guard",
-                 "--cards", str(CARD_GIB), "--comfyui", str(args.comfyui)],
-                cwd=ROOT, capture_output=True, text=True)
+                 "--cards", str(CARD_GIB)],
+                cwd=ROOT, capture_output=True, text=True,
+                env={**os.environ, VARIABLE: str(args.comfyui)})
             if done.returncode:
                 raise DevError(f"{name}: {done.stderr.strip().splitlines()[-1]}")
             told = json.loads(done.stdout)
