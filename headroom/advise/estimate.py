@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..base.device import MIB, in_mib
 from ..base.graph import Graph
 from ..base.node_types import kinds
-from ..base.prompt_node import constants, is_model_name, strings
+from ..base.prompt_node import constants, is_link, is_model_name, strings
 from ..base.said import Said, said, said_json
 from ..base.weights_file import Weights, weights_of
 from ..measure.snapshot import DeviceMemory
@@ -28,6 +28,7 @@ PICTURE_BYTES_A_PIXEL = 2178 * 2
 VIDEO_BYTES_A_PIXEL = 400  # and frame
 SIDE = 1024  # if no node has a size
 FRAMES = ("length", "frames", "num_frames", "video_frames")
+UNSAID_FRAMES = 121  # of a video, if another node computes how many
 PATCHED = frozenset({"MODEL", "CLIP"})
 NAMES = {
     "missing": "Not counted, because no models folder has them: {names}.",
@@ -54,13 +55,14 @@ class Model(NamedTuple):
 
 
 class Size(NamedTuple):
-    """The largest picture or video that the nodes name. `pixels`: of all pictures at once."""
+    """The largest picture or video that the nodes name. `frames_said`: not computed by a node."""
 
     width: int = SIDE
     height: int = SIDE
     pictures: int = 1
     frames: int = 1
     is_said: bool = False
+    frames_said: bool = True
 
     @property
     def working_bytes(self) -> int:
@@ -147,26 +149,32 @@ def _is_outside(name: str) -> bool:
 
 
 def _size(graph: Graph, nodes: list[str]) -> Size:
-    sizes = [size for node_id in nodes if (size := _size_of(graph.nodes[node_id]["inputs"]))]
+    sizes = [size for one in nodes if (size := _size_of(graph, graph.nodes[one]["inputs"]))]
     return max(sizes, key=lambda size: size.working_bytes, default=Size())
 
 
-def _size_of(inputs: Mapping[str, Any]) -> Size | None:
+def _size_of(graph: Graph, inputs: Mapping[str, Any]) -> Size | None:
     if isinstance(listed := inputs.get("sizes"), str):  # Size Sorter's
         try:
             return Size(*max(parse_sizes(listed), key=lambda one: one.width * one.height),
                         is_said=True)
         except ValueError:
             return None
-    width, height = _count(inputs, "width"), _count(inputs, "height")
+    width, height, pictures = (
+        _count(graph, inputs.get(name)) for name in ("width", "height", "batch_size"))
     if not width or not height:
         return None
-    frames = next((count for name in FRAMES if (count := _count(inputs, name))), 1)
-    return Size(width, height, _count(inputs, "batch_size") or 1, frames, True)
+    told = next((inputs[name] for name in FRAMES if name in inputs), 1)
+    frames = _count(graph, told)
+    is_unsaid = is_link(told) and not frames
+    return Size(width, height, pictures or 1, UNSAID_FRAMES if is_unsaid else frames or 1, True,
+                not is_unsaid)
 
 
-def _count(inputs: Mapping[str, Any], name: str) -> int:
-    value = inputs.get(name)
+def _count(graph: Graph, value: Any) -> int:
+    """Return the count that an input is given, also by a node that only holds a value; else 0."""
+    if is_link(value) and value[0] in graph.nodes:
+        value = graph.nodes[value[0]]["inputs"].get("value")
     return value if isinstance(value, int) and 0 < value < 1 << 20 else 0
 
 
@@ -194,6 +202,10 @@ def _about(size: Size) -> Said:
     if not size.is_said:
         return said("No node says a size: for a picture of {width} × {height} computing takes up "
                     "to {working_mib}.", **values)
+    if not size.frames_said:
+        return said("Another node computes how many frames of {width} × {height} there are: for "
+                    "{frames} of them computing takes up to about {working_mib}.",
+                    frames=size.frames, **values)
     if size.frames > 1:
         return said("For {frames} frames of {width} × {height} computing takes up to about "
                     "{working_mib}.", frames=size.frames, **values)

@@ -100,6 +100,18 @@ def test_a_larger_picture_needs_more_and_more_frames_do_too(registry):
     assert high(width=832, height=480) < high(width=832, height=480, length=81)
 
 
+def test_frames_that_a_node_holds_are_counted_and_computed_ones_are_assumed_and_told(registry):
+    def of_length(**node):
+        latent = {**PROMPT["5"], "inputs": {**PROMPT["5"]["inputs"], "length": ["n", 0]}}
+        return of({**PROMPT, "5": latent, "n": node}, registry)
+
+    held = of_length(class_type="PrimitiveInt", inputs={"value": 33})
+    assert held["size"]["frames"] == 33 and held["size"]["frames_said"]
+    computed = of_length(class_type="ComfyMathExpression", inputs={"expression": "a * b"})
+    assert computed["size"]["frames"] == 121 and not computed["size"]["frames_said"]
+    assert "Another node computes how many frames" in texts(computed)
+
+
 def test_a_lora_and_a_node_that_no_output_needs_are_not_needed_at_once(registry, tmp_path):
     before = of(PROMPT, registry)["needs_mib"]
     write(tmp_path / "l.safetensors", {"lora": ("F16", 3000)})
